@@ -18,6 +18,7 @@ import time
 from typing import Any
 
 from attnlab.progress import table
+from attnlab.training.run import start_jax
 from benchmarks import rounds
 
 SHAPES = ((2, 64, 64, 32), (2, 128, 128, 16), (4, 256, 256, 8), (6, 384, 256, 8))
@@ -84,6 +85,7 @@ def seconds(shape: tuple[int, ...]) -> float:
 
 def training(shape: tuple[int, ...]) -> tuple[Any, Any, Any]:
     """The compiled training step, its first state and a batch."""
+    start_jax()
     import jax
     import jax.numpy as jnp
     import optax

@@ -13,6 +13,10 @@ A corpus that is too large for memory, prepared by `launch.py prepare --reserved
 
     --config.data=shards --config.data.directory=FOLDER --config.batch.texts=packed --config.batch.max_length=128
 
+Next sentence prediction beside it, from texts with a sentence a line and a blank line after each document:
+
+    configs/masked_language_modelling.py:bert --config.system.next_sentence=true --config.batch.texts=pairs --config.batch.max_length=128
+
 `generate` fills in each [MASK] of the lines of its input.
 """
 
@@ -59,7 +63,7 @@ def _bert() -> dict[str, Any]:
 def _bert_paper() -> dict[str, Any]:
     """Devlin et al. 2019, the base size: 12 layers, batches of 256, 1,000,000 steps; nine tenths of
     them with 128 tokens, the rest with 512, here a second run with batch.max_length=512 that begins
-    with the first.
+    with the first. Texts of whole documents, so without next sentence prediction; see above for it.
     """
     heads = {"name": "multihead", "heads": 12, "bias": True, "dropout": 0.1}
     return {

@@ -3,15 +3,20 @@
     python launch.py train --config=configs/question_answering.py:transformer --workdir=runs/questions
 
 Arguments: transformer, bilstm. Questions in the form of SQuAD (plain, .gz or .xz), those without an
-answer left out:
+answer left out, or counted as in SQuAD 2 with the second line; the third cuts long passages into
+windows, whose best answer counts:
 
     --config.data=squad --config.data.directory=my/folder --config.batch.max_length=384 --config.batch.buckets=128,256,384
+    --config.passages.unanswerable=true --config.passages.threshold=0
+    --config.passages.stride=128
+
+Made-up passages have questions without an answer with --config.data.absent=0.3.
 
 In a passage of four clauses every clause could have the answer. transformer: for some hundred
 updates it knows only where answers stand (loss ln 4 = 1.386), then within a hundred which is asked
 for; all of 1,000 test questions right. With learned positions and a rate that falls it was still
 there after 1,000 updates. bilstm: not measured. Longer rows than batch.max_length are left out of
-training. `generate` reads a question and a passage with a tab between them.
+training if passages are not cut. `generate` reads a question and a passage with a tab between them.
 """
 
 from __future__ import annotations

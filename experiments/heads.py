@@ -8,8 +8,10 @@ to 32 heads; one head is worse than eight, and too many are worse again. Paramet
 the same, as `report` shows. With "scale": they divide products of queries and keys by the square
 root of the head width (section 3.2.1), since unscaled ones grow with it and the softmax saturates.
 Heads of 8 to 256 channels, whatever the width of the model. The claim is a difference of
-differences: the scale matters more at 256 channels than at 8. Sharpness of the weights and the norm
-of the gradient are in the maps and in `metrics.jsonl` of each run.
+differences: the scale matters more at 256 channels than at 8. How sharp the weights are and how long
+the gradients, of trials that have been trained:
+
+    python -m benchmarks.sharpness runs/heads-scale
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.experiments import Budget, Claim, Contrast, Experiment, better, cross, rows
 
 SLOTS = ("encoder_attention", "decoder_attention", "cross_attention")
-HEADS, WIDTHS = (1, 2, 4, 8, 16), (8, 32, 128, 256)
+HEADS, WIDTHS = (1, 2, 4, 8, 16), (8, 64, 256)
 
 
 def get_experiment(argument: str = "") -> Experiment:
@@ -88,7 +90,7 @@ def scale() -> Experiment:
     return Experiment(
         question="Must products of queries and keys be scaled by the head width?",
         config="configs/translation.py:transformer",
-        base={**base(500), **in_all(heads=2)},
+        base={**base(400), **in_all(heads=2)},
         compare=cross(scores, widths),
         seeds=(0, 1, 2),
         baseline=f"scaled, {narrow}",

@@ -1,5 +1,5 @@
-"""The roads to the Transformer: every recurrent and convolutional system of translation on one
-text, equally large.
+"""The roads to the Transformer: every recurrent and convolutional system of translation, and the
+Transformer, on one text, equally large.
 
     python launch.py sweep experiments/roads.py --dir=runs/roads
     python launch.py sweep experiments/roads.py:FOLDER --dir=runs/roads-text
@@ -11,7 +11,7 @@ epochs of 29,000 pairs. Each system gets as many parameters as RNNsearch. On tex
 of every system is the better one of two on the validation split, found with the first seed (`pip
 install '.[search]'`). The claim is the field's own: who looks at the source anew before every word
 translates better than who carries one vector through the sentence, and feeding the last look back
-in helps.
+in helps. The Transformer is a row of the table; the claim is about those before it.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def get_experiment(argument: str = "") -> Experiment:
         for name in systems
         if name not in ("RNN encoder-decoder", "RNNsearch", "conditional GRU")
     }
+    knobs["Transformer"] = "system.hidden"
     average = {
         **{name: 1 / len(LOOKING) for name in LOOKING},
         **{name: -1 / len(FIXED) for name in FIXED},
@@ -48,7 +49,7 @@ def get_experiment(argument: str = "") -> Experiment:
     return Experiment(
         question=(
             "Which system translates best, of those that led from the recurrent encoder-decoder to"
-            " the Transformer?"
+            " the Transformer, and the Transformer?"
         ),
         config="configs/translation.py:rnnsearch",
         base=base,
@@ -125,6 +126,22 @@ def with_attention(width: int, dropout: float) -> dict[str, dict[str, Any]]:
             "system.positions.stddev": 0.1,
             **halves,
         },
+        "Transformer": transformer(width, dropout),
+    }
+
+
+def transformer(width: int, dropout: float) -> dict[str, Any]:
+    """As wide as the others' embeddings; source, target and output have a matrix each, as there."""
+    slots = ("encoder", "decoder", "cross")
+    return {
+        "system": "transformer",
+        **{f"system.{slot}_attention": "multihead" for slot in slots},
+        **{f"system.{slot}_attention.heads": 4 for slot in slots},
+        "system.positions": "sinusoidal",
+        "system.share": "none",
+        "system.output_bias": True,
+        "system.width": width,
+        "system.dropout": dropout,
     }
 
 

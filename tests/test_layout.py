@@ -294,7 +294,7 @@ def test_every_registered_name_is_tested() -> None:
         (SCHEDULES, "training"),
         (TASKS, "tasks"),
     ):
-        text = "".join(path.read_text() for path in (ROOT / "tests" / folder).glob("*.py"))
+        text = "".join(path.read_text() for path in (ROOT / "tests" / folder).rglob("*.py"))
         missing = [
             name
             for name in table.names()

@@ -64,7 +64,7 @@ def map_png(
     maps = _checked(weights, columns, rows)
     sources, targets = ([label(one) for one in labels] for labels in (columns, rows))
     grid = _Grid.of(maps.shape, sources, targets)
-    figure = _figure(grid.width, grid.height)
+    figure = figure_of(grid.width, grid.height)
     title = label(title, longest=int(grid.width / 0.085))
     figure.text(
         0.5,
@@ -110,7 +110,7 @@ def save_arcs(
     lowest = -1 if any(later > here for head in found for here, later, _ in head) else 0
     room, rise = 0.2 + max(map(inches, labels)), min(0.5 * _CELL * len(labels), 1.8)
     width, down = max(3.5, _CELL * len(labels) + 0.6), rise * (1 - lowest) + room
-    figure = _figure(width, height := 0.35 + down * len(maps))
+    figure = figure_of(width, height := 0.35 + down * len(maps))
     title = label(title, longest=int(width / 0.085))
     figure.text(
         0.5,
@@ -212,7 +212,7 @@ def save_curve(
     """Draws curves as a PNG: `series` maps a name to its (x, y) points, in order. A series without
     points is only in the legend.
     """
-    figure = _figure(6.4, 4.0)
+    figure = figure_of(6.4, 4.0)
     axes = figure.subplots()
     figure.subplots_adjust(0.11, 0.12, 0.97, 0.92)
     for name, points in series.items():
@@ -357,7 +357,7 @@ def _tips(maps: np.ndarray) -> str:
     }[low, high]
 
 
-def _figure(width: float, height: float) -> Figure:
+def figure_of(width: float, height: float) -> Figure:
     """An empty picture, in inches, without pyplot and its global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -41,6 +41,11 @@ class Card:
       time: operations as a sum of products of the letters above ("T^2 d + T d^2"; T for Tq = Tk, D
         of one head), others named in the component's docstring; "" where there is nothing to say.
       state: how many numbers are kept for a sequence of T tokens, in the same form.
+      path: of a mixer, over how many positions what one token says reaches another, at most: "1"
+        where every token is read directly, "T" where it goes from token to token, "T / w" in
+        layers of a window w (Vaswani et al. 2017, table 1).
+      steps: of a mixer, how many of its operations must follow one another for a text of T tokens,
+        in the same form; "1" if all tokens are computed side by side.
     """
 
     family: str
@@ -48,6 +53,8 @@ class Card:
     source: str
     time: str = ""
     state: str = ""
+    path: str = ""
+    steps: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

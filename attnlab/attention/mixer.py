@@ -44,6 +44,9 @@ class Capabilities:
         "constant".
       so_far: `read` takes and returns what depends on earlier looks, so that parts that use it (a
         score with `looks_back`, an alignment of the form "look") work one query at a time.
+      window: under a window the memory may be a ring of the last keys (`memories.py`): it grows by
+        `Memory.appended` alone, its arrays have the slots on axis 2, and `read` knows a key by its
+        position, not by its slot.
     """
 
     roles: frozenset[str] = frozenset({"self", "cross"})
@@ -60,6 +63,7 @@ class Capabilities:
     own: bool = False
     state: Literal["tokens", "constant"] = "tokens"
     so_far: bool = False
+    window: bool = False
 
 
 class Mixer(nn.Module):

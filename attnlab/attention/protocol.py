@@ -13,12 +13,17 @@ import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from attnlab.attention.cards import Cost
+from attnlab.attention.memories import Memory as Memory
+from attnlab.attention.memories import at as at
+from attnlab.attention.memories import beginning as beginning
+from attnlab.attention.memories import with_room as with_room
+from attnlab.attention.memories import written as written
 from attnlab.attention.mixer import Capabilities as Capabilities
 from attnlab.attention.mixer import Mixer
-from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, known, standing
+from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, known
+from attnlab.config.registry import kind, made
 
 # the variable collection for the auxiliary losses of attention; written only while it is mutable
 LOSSES = "losses"
@@ -26,79 +31,6 @@ LOSSES = "losses"
 MAPS = "maps"
 
 Rows = Literal["one", "at most one", "any"]  # what weights sum to over the keys
-
-
-@flax.struct.dataclass
-class Memory:
-    """What a mechanism precomputes from its source. Mechanisms add their own arrays.
-
-    Attributes:
-      valid: [B,Tk] bool, True at slots that hold a real token.
-      length: slots written so far, int32: [] if all rows have equally many (Tk, or fewer if there
-        is spare capacity for `extend`), [B] if the rows differ (`by_row`).
-      positions: the positions of the slots, see `Where`; None means 0, 1, 2, ...
-    """
-
-    valid: jax.Array
-    length: jax.Array
-    positions: Where | None = flax.struct.field(kw_only=True, default=None)
-
-    def by_row(self) -> Any:
-        """The same memory with one length for each row. From now on padding at the end of a row
-        takes no slot, so the next token of a row follows the last real token of that row.
-        """
-        last = jnp.where(self.valid, jnp.arange(1, self.valid.shape[1] + 1, dtype=jnp.int32), 0)
-        length = last.max(axis=1, initial=0)
-        return self.replace(length=length)  # type: ignore[attr-defined]
-
-    def following(self, steps: int) -> jax.Array:
-        """Positions of the next `steps` tokens, int32 [steps], or [B,steps] if rows differ.
-
-        Raises:
-          ValueError: each slot has a position of its own, so the next position is unknown.
-        """
-        self._grows()
-        first = 0 if self.positions is None else self.positions
-        return standing(first + self.length, steps)
-
-    def appended(self, valid: jax.Array | None, **arrays: jax.Array) -> Any:
-        """This memory with arrays [B,n,t,...] (by field name) and `valid` [B,t] (None: all real)
-        written to the next t slots. The caller guarantees `length + t <= capacity`.
-
-        Raises:
-          ValueError: as of `following`.
-        """
-        self._grows()
-        batch, _, steps = next(iter(arrays.values())).shape[:3]
-        put = jax.lax.dynamic_update_slice_in_dim
-        real = jnp.ones((batch, steps), bool) if valid is None else valid
-        if np.ndim(self.length):
-            return self._appended_by_row(real, arrays)
-        grown = {
-            name: put(getattr(self, name), x.astype(getattr(self, name).dtype), self.length, 2)
-            for name, x in arrays.items()
-        }
-        valid, length = put(self.valid, real, self.length, 1), self.length + steps
-        return self.replace(valid=valid, length=length, **grown)  # type: ignore[attr-defined]
-
-    def _grows(self) -> None:
-        if self.positions is not None and np.ndim(self.positions) == 2:
-            raise ValueError(
-                "a memory whose slots have positions of their own cannot grow; remember all of its"
-                " tokens at once"
-            )
-
-    def _appended_by_row(self, real: jax.Array, arrays: dict[str, jax.Array]) -> Any:
-        """`appended` if each row has a length of its own; padding is not written."""
-        slots = self.valid.shape[1]
-        at = jnp.where(real, self.length[:, None] + jnp.arange(real.shape[1]), slots)
-        put = jax.vmap(lambda old, at, new: old.at[:, at].set(new.astype(old.dtype), mode="drop"))
-        grown = {name: put(getattr(self, name), at, x) for name, x in arrays.items()}
-        return self.replace(  # type: ignore[attr-defined]
-            valid=put(jnp.asarray(self.valid)[:, None], at, real[:, None])[:, 0],
-            length=self.length + real.sum(axis=1, dtype=jnp.int32),
-            **grown,
-        )
 
 
 @flax.struct.dataclass
@@ -196,10 +128,35 @@ class Attention(Mixer):
         """
         return self.extend_pairs(memory, source, source, valid)
 
-    def begin(self, rows: int, room: int, dtype: Any) -> Mixed:
-        """See `Mixer.begin`: an empty memory with `room` slots."""
-        memory = self.remember(jnp.zeros((rows, 0, self.width), dtype), capacity=room)
-        return Mixed(memory, self.no_looks(memory))
+    def begin(self, rows: int, room: int, dtype: Any, window: int | None = None) -> Mixed:
+        """See `Mixer.begin`: an empty memory with `room` slots.
+
+        Args:
+          rows, room, dtype: see `Mixer.begin`.
+          window: w: no query will see a key that stands w or more before it. If the mechanism
+            `forgets` and more than w tokens may follow, the memory is a ring of w slots.
+        """
+        rings = window is not None and window < room and self.forgets()
+        slots = window if rings else room
+        memory = self.remember(jnp.zeros((rows, 0, self.width), dtype), capacity=slots)
+        return Mixed(memory.as_ring() if rings else memory, self.no_looks(memory))
+
+    @nn.nowrap
+    def forgets(self) -> bool:
+        """Whether the last w keys are all it needs under a window of w: it declares so, and no part
+        of it depends on earlier looks or on the order of the keys.
+        """
+        parts = {
+            table.kind: made(table, getattr(self, name))
+            for name, table in getattr(self, "parts", {}).items()
+        }
+        if "mechanism" in parts and not parts["mechanism"](width=1, parent=None).forgets():
+            return False
+        if "score" in parts and parts["score"](parent=None).looks_back:
+            return False
+        alignment = kind(parts["alignment"]) if "alignment" in parts else None
+        ordered = alignment is not None and (alignment.form == "look" or alignment.looks_at)
+        return self.capabilities.window and not ordered
 
     def mix(
         self, x: jax.Array, view: View = CAUSAL, state: Mixed | None = None
@@ -213,6 +170,8 @@ class Attention(Mixer):
         reading = self.read(x, memory, view, **asking(False, so_far))
         if reading.losses and not self.is_initializing():
             self.sow(LOSSES, "looks", reading.losses)
+        if isinstance(memory, Memory):
+            memory = memory.settled()
         return reading.context, Mixed(memory, reading.so_far)
 
     def remember_pairs(
@@ -279,13 +238,15 @@ class Attention(Mixer):
         A map leaves out the empty slots of `memory`. If the memory is an argument of a compiled
         program, its length is not known: the empty slots then stay, with weight 0, and the caller
         cuts them off, `weights[..., :length]`. Requested weights always have all slots, so that
-        their shape is fixed. During initialization nothing is recorded.
+        their shape is fixed. Those of a ring stay in the order of its slots. During initialization
+        nothing is recorded.
         """
         collected = not self.is_initializing() and self.is_mutable_collection(MAPS)
         if weights is None or not (collected or asked):
             return None
         shown = weights
-        length = None if memory is None else known(memory.length)
+        ring = getattr(memory, "ring", 0)
+        length = None if memory is None or ring else known(memory.length)
         if length is not None and length.max(initial=0) < weights.shape[-1]:
             shown = weights[..., : int(length.max(initial=0))]
         if collected:
@@ -299,53 +260,3 @@ def asking(weights: bool, so_far: Any = None) -> dict[str, Any]:
     """
     asked: dict[str, Any] = {"weights": True} if weights else {}
     return asked if so_far is None else asked | {"so_far": so_far}
-
-
-def at(positions: Where) -> dict[str, Where]:
-    """Keyword arguments of `remember` for these positions; none if the sequence begins at 0.
-    Mechanisms without the argument can so be called too.
-    """
-    return {} if isinstance(positions, int) and positions == 0 else {"positions": positions}
-
-
-def written(
-    source: jax.Array, valid: jax.Array | None, capacity: int | None
-) -> tuple[jax.Array, jax.Array]:
-    """`valid` padded to the capacity (ValueError if that is below Tk), and the number of slots
-    written: the fields that every `Memory` has.
-    """
-    batch, length = source.shape[:2]
-    slots = length if capacity is None else capacity
-    if slots < length:
-        raise ValueError(f"capacity {slots} is smaller than the source's length {length}")
-    spare = ((0, 0), (0, slots - length))
-    known: Any = (
-        np.pad(np.ones((batch, length), bool), spare) if valid is None else jnp.pad(valid, spare)
-    )
-    return known, np.asarray(length, np.int32)  # type: ignore[return-value]  # a NumPy array if possible: kernels use its value during tracing
-
-
-def beginning(positions: Where, known: jax.Array) -> Any:
-    """`Memory.positions` of a memory with slots `known` [B,Tk] whose source has these `positions`.
-
-    Raises:
-      ValueError: each token has a position of its own, but there are more slots than tokens.
-    """
-    if np.ndim(positions) < 2:
-        return positions if at(positions) else None
-    if np.shape(positions)[1] != known.shape[1]:
-        raise ValueError(
-            f"positions of {np.shape(positions)[1]} tokens for {known.shape[1]} slots; a memory"
-            " with spare capacity takes the first one's"
-        )
-    return jnp.broadcast_to(jnp.asarray(positions, jnp.int32), known.shape)
-
-
-def with_room(x: jax.Array, slots: int) -> jax.Array:
-    """x [B,H,T,...] padded with zeros to `slots`; x itself if T = `slots`.
-
-    Padding by zero slots would still be an operation, and XLA merges no transposes across it: 5 %
-    of the time of a small layer.
-    """
-    spare = slots - x.shape[2]
-    return jnp.pad(x, [(0, spare if axis == 2 else 0) for axis in range(x.ndim)]) if spare else x

@@ -108,13 +108,13 @@ class View:
         size = query.shape[1], memory.valid.shape[1]
         positions, keys = self.positions, 0 if memory.positions is None else memory.positions
         if positions is None:
-            if np.ndim(keys) == 2:
+            if np.ndim(keys) == 2 and not getattr(memory, "ring", 0):
                 raise ValueError(
                     "the keys of this memory have positions of their own; say where the queries"
                     " stand, View(rule, positions=...)"
                 )
             positions = memory.length - size[0]
-            positions = positions if _is_zero(keys) else keys + positions
+            positions = positions if _is_zero(keys) or np.ndim(keys) == 2 else keys + positions
         return dataclasses.replace(
             self,
             positions=positions,

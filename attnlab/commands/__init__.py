@@ -107,6 +107,11 @@ COMMANDS: Mapping[str, Command] = {
         on_run=False,
         overrides=True,
     ),
+    "cost": Command(
+        "attnlab.commands.cost",
+        "what mixers cost over the length of a text: declared, compiled and measured",
+        on_run=False,
+    ),
     "list": Command(
         "attnlab.commands.listing",
         "what there is: mechanisms, systems, data, configs, ...",

@@ -65,7 +65,7 @@ def page() -> str:
 
 
 def _mechanisms() -> str:
-    columns = ("family", "year", "source", "capabilities", "time", "state")
+    columns = ("family", "year", "source", "capabilities", "time", "state", "path", "steps")
     rows = listing.component_rows(listing.components("mechanisms"), columns)
     return "\n".join(
         [

@@ -38,6 +38,8 @@ class Origin:
     source: str = ""
     time: str = ""
     state: str = ""
+    path: str = ""
+    steps: str = ""
 
 
 def origin(component: Any) -> Origin:
@@ -103,7 +105,16 @@ def can(capabilities: Any) -> str:
     ]
     switches = [
         name
-        for name in ("padding", "dense", "dropout", "cache", "values", "unprojected", "own")
+        for name in (
+            "padding",
+            "dense",
+            "dropout",
+            "cache",
+            "values",
+            "unprojected",
+            "own",
+            "window",
+        )
         if getattr(capabilities, name)
     ]
     words = [*roles, *switches, f"maps {capabilities.maps}"]

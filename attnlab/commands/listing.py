@@ -39,12 +39,12 @@ KINDS: Mapping[str, Kind] = {
     "mechanisms": Kind(
         "attnlab.attention:MECHANISMS",
         "--config.system.attention=NAME",
-        (*ORIGIN, "capabilities", "time", "state"),
+        (*ORIGIN, "capabilities", "time", "state", "path", "steps"),
     ),
     "mixers": Kind(
         "attnlab.mixers:MIXERS",
         "--config.system.decoder_attention=NAME",
-        (*ORIGIN, "time", "state"),
+        (*ORIGIN, "time", "state", "path", "steps"),
     ),
     "scores": Kind(
         "attnlab.attention.scores:SCORES",

@@ -28,7 +28,7 @@ GIVEN = {
 }
 TASKS = {
     Seq2Seq: ("translation",),
-    LanguageModel: ("language_modelling",),
+    LanguageModel: ("language_modelling", "diagnostics"),
     Classifier: ("classification", "inference"),
     TokenClassifier: ("masked_language_modelling", "tagging"),
 }

@@ -43,7 +43,7 @@ def validate(config: ConfigDict, schema: type[Node] | None = None) -> None:
     values = flat(config)
     _check_positions(values)
     forgets = (
-        values.get("batch.texts", "apart") in ("apart", "packed")
+        values.get("batch.texts", "apart") in ("apart", "packed", "crops")
         or values.get("system.carry") == "state"
     )
     if (

@@ -18,6 +18,7 @@ WHOLE = (
     token_tasks.Tagging,
     token_tasks.SpanCorruption,
     token_tasks.QuestionAnswering,
+    token_tasks.Diagnostics,
 )
 """The configs of our tasks as a whole."""
 

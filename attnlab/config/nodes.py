@@ -127,10 +127,11 @@ class Buckets(Batch):
 class Lanes(Batch):
     """Batches of running text: rows are texts, or lanes of one stream."""
 
-    texts: Literal["joined", "in_turn", "apart", "packed"] = setting(
+    texts: Literal["joined", "in_turn", "apart", "packed", "crops"] = setting(
         "'apart': each text is a row; 'joined': lanes of one stream, read piece by piece;"
         " 'in_turn': the same, but nothing is known at the beginning of a text; 'packed': rows of"
-        " max_length tokens, filled with texts that do not see each other",
+        " max_length tokens, filled with texts that do not see each other; 'crops': rows of"
+        " max_length tokens that begin anywhere in the stream",
         "apart",
     )
 
@@ -176,6 +177,18 @@ class TokenTraining(Training):
     output_bias: Literal["unigram", "zeros"] = setting(
         "the bias of the last layer starts at how often each token is, or as the system has it",
         "zeros",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextTraining(TokenTraining):
+    """How long and how it is trained, where the tokens of long texts are predicted."""
+
+    logits_at_once: int = setting(
+        "tokens of a row whose logits are computed at a time, so that a long text with a large"
+        " vocabulary fits into memory; 0: all",
+        0,
+        within=whole(0, LONGEST),
     )
 
 
@@ -352,7 +365,7 @@ class LanguageModelling(Run):
     """Texts, token by token."""
 
     batch: Lanes
-    training: TokenTraining
+    training: TextTraining
     decoding: Decoding
 
 

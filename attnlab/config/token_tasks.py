@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Literal
 
 from attnlab.config.nodes import (
@@ -17,7 +18,7 @@ from attnlab.config.nodes import (
     Run,
     TokenTraining,
 )
-from attnlab.config.schema import SHARE, Node, between, setting, whole
+from attnlab.config.schema import COUNT, SHARE, Node, Range, between, setting, whole
 from attnlab.errors import UserError
 
 
@@ -25,9 +26,11 @@ from attnlab.errors import UserError
 class Rows(Batch):
     """Batches of texts that are read at once."""
 
-    texts: Literal["apart", "packed"] = setting(
+    texts: Literal["apart", "packed", "pairs"] = setting(
         "'apart': each text is a row, longer ones than max_length are left out of training;"
-        " 'packed': rows of max_length tokens, filled with texts that do not see each other",
+        " 'packed': rows of max_length tokens, filled with texts that do not see each other;"
+        " 'pairs': two segments a row, the second of which follows the first or does not, which"
+        " system.next_sentence learns to tell (texts are sentences, a blank one ends a document)",
         "apart",
     )
 
@@ -93,7 +96,40 @@ class SpanCorruption(Run):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Passages(Node):
+    """How passages are read, and whether they may have no answer."""
+
+    stride: int = setting(
+        "passages are cut into windows, each so many tokens after the one before, so that no row is"
+        " longer than batch.max_length; 0: they are not cut, and longer rows are left out of"
+        " training",
+        0,
+        within=whole(0, LONGEST),
+    )
+    question: int = setting("with windows, tokens of a question that are read", 64, within=COUNT)
+    unanswerable: bool = setting(
+        "whether questions without an answer count, and 'no answer' is an answer; else they are"
+        " left out",
+        False,
+    )
+    threshold: float = setting(
+        "'no answer' is given where its log probability is larger than the best answer's by more",
+        0.0,
+        within=Range("a finite number", math.isfinite),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class QuestionAnswering(Run):
     """Questions, whose answers are stretches of a passage."""
 
     batch: Buckets
+    passages: Passages
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Diagnostics(Run):
+    """Texts that ask for answers at some of their words."""
+
+    batch: Buckets
+    training: TokenTraining

@@ -5,8 +5,9 @@ A *source* is a frozen dataclass whose fields are its configuration, with at lea
 methods, for `split` in `SPLITS`: `pairs(split) -> list[(source text, target text)]` for translation
 and the like, `texts(split) -> list[text]` for language modelling, `labelled(split) -> list[(texts,
 label)]` for classification, with `sentences`, how many texts an example has (1 or 2), beside it,
-`tagged(split) -> list[attnlab.data.tagged.Sentence]` for tagging. A source whose texts are ids
-already has `loaded(vocabulary settings, vocabulary of the run, splits) -> Texts` instead, see
+`tagged(split) -> list[attnlab.data.tagged.Sentence]` for tagging, `asked(split) ->
+list[attnlab.data.asked.Row]` for diagnostic tasks. A source whose texts are ids already has
+`loaded(vocabulary settings, vocabulary of the run, splits) -> Texts` instead, see
 `attnlab.data.shards`.
 """
 
@@ -40,5 +41,13 @@ SOURCES = Table(
         "joined": "attnlab.data.joined:Joined",
         "of_length": "attnlab.data.of_length:OfLength",
         "tfds": "attnlab.data.tfds:Tfds",
+        "mqar": "attnlab.data.diagnostics.recall:MultiQueryRecall",
+        "associative_recall": "attnlab.data.diagnostics.recall:SingleQueryRecall",
+        "needle": "attnlab.data.diagnostics.recall:Needle",
+        "in_a_row": "attnlab.data.diagnostics.copies:InARow",
+        "selective_copying": "attnlab.data.diagnostics.copies:SelectiveCopying",
+        "induction": "attnlab.data.diagnostics.copies:Induction",
+        "state_tracking": "attnlab.data.diagnostics.states:StateTracking",
+        "list_ops": "attnlab.data.diagnostics.list_ops:ListOps",
     },
 )

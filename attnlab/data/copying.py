@@ -1,5 +1,5 @@
-"""Made-up words to be said again, in their order or from the last to the first: nothing to learn
-but what to carry over, and where it is.
+"""Made-up words to be said again, in their order, from the last to the first, or sorted: nothing to
+learn but what to carry over, and where it is.
 
     g a q a c -> g a q a c          g a q a c -> c a q a g
 
@@ -32,8 +32,10 @@ class Copying(Generated):
     Attributes:
       shortest, longest: words of a text.
       symbols: different words.
-      order: of the target's words, as in the source ("same") or from its last to its first
-        ("reversed").
+      order: of the target's words, as in the source ("same"), from its last to its first
+        ("reversed"), or that of the alphabet ("sorted"; repeated words stay).
+      tested: words of the longest text of the test split, whose texts then have `longest` + 1 to
+        `tested` words, to ask what longer texts than those of training do; 0 for the same lengths.
 
     Raises:
       UserError: `longest` below `shortest`, a number out of range, or too few different texts to
@@ -43,13 +45,19 @@ class Copying(Generated):
     shortest: int = 1
     longest: int = 20
     symbols: int = 20
-    order: Literal["same", "reversed"] = "same"
+    order: Literal["same", "reversed", "sorted"] = "same"
+    tested: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 1 <= self.shortest <= self.longest:
             limits = f"config.data.shortest={self.shortest} and config.data.longest={self.longest}"
             raise UserError(f"{limits}: expected 1 <= shortest <= longest")
+        if self.tested and self.tested <= self.longest:
+            raise UserError(
+                f"config.data.tested={self.tested} must be 0 or above"
+                f" config.data.longest={self.longest}"
+            )
         if not 2 <= self.symbols <= len(string.ascii_lowercase):
             raise UserError(
                 f"config.data.symbols={self.symbols} must be in 2 ... {len(string.ascii_lowercase)}"
@@ -65,8 +73,11 @@ class Copying(Generated):
         """The (source, target) texts of `split`."""
         draw = random.Random(f"copying {self.seed} {split}")
         found: list[Pair] = []
+        least, most = self.shortest, self.longest
+        if split == "test" and self.tested:
+            least, most = self.longest + 1, self.tested
         while len(found) < self.count(split):
-            length = self.shortest + int(draw.random() * (self.longest - self.shortest + 1))
+            length = least + int(draw.random() * (most - least + 1))
             text = " ".join(
                 string.ascii_lowercase[int(draw.random() * self.symbols)] for _ in range(length)
             )
@@ -79,9 +90,12 @@ class Copying(Generated):
         source, target = (text.split() for text in pair)
         if target != self._ordered(source):
             raise ValueError(f"{pair[1]!r} does not repeat {pair[0]!r} (order {self.order!r})")
-        return frozenset(
-            zip(self._ordered(list(range(len(source)))), range(len(source)), strict=True)
-        )
+        places = sorted(range(len(source)), key=source.__getitem__)
+        if self.order != "sorted":
+            places = self._ordered(list(range(len(source))))
+        return frozenset(zip(places, range(len(source)), strict=True))
 
     def _ordered(self, items: list[Any]) -> list[Any]:
+        if self.order == "sorted":
+            return sorted(items)
         return items if self.order == "same" else items[::-1]

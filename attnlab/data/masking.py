@@ -101,9 +101,9 @@ class Masking:
 
 
 class Masked(Batches):
-    """Batches of whole texts ("target" of `streams.Apart` or `blocks.Blocks`, one column short), as
-    masked language modelling reads them: each row begins with a BOS, and is masked anew in each
-    step.
+    """Batches of whole texts ("target" of `streams.Apart`, `blocks.Blocks` or
+    `next_sentence.SentencePairs`, one column short), as masked language modelling reads them: each
+    row begins with a BOS, and is masked anew in each step.
 
     Args:
       batches: of texts.
@@ -123,7 +123,7 @@ class Masked(Batches):
         self.batches_per_epoch: int = known["batches_per_epoch"]
 
     def __call__(self, step: int) -> Batch:
-        """The batch of a step: what `Masking` makes of it, and "segments" where rows are packed."""
+        """The batch of a step: what `Masking` makes of it, and what `begun` keeps."""
         whole = begun(self._batches(step), self._masking.special)
         rows = self._first + np.arange(len(whole["source"]))
         return whole | self._masking(whole["source"], (self._seed, int(step)), rows)
@@ -131,15 +131,17 @@ class Masked(Batches):
 
 def begun(batch: Batch, special: Special) -> Batch:
     """The texts of a batch ("target" [b,T]), a BOS before each row: "source" [b,1+T], and the
-    "segments" of its tokens, the BOS in the first; a row of padding stays one.
+    "segments" or "types" of its tokens, the BOS in the first; a row of padding stays one. The
+    "relation" of pairs [b] is kept.
     """
     texts = batch["target"]
     first = np.where(texts[:, :1] == special.pad, special.pad, special.bos).astype(np.int32)
     found = {"source": np.concatenate([first, texts], axis=1)}
-    if "segments" in batch:
-        of = batch["segments"]
-        found["segments"] = np.concatenate([of[:, :1], of], axis=1)
-    return found
+    for name in ("segments", "types"):
+        if name in batch:
+            of = batch[name]
+            found[name] = np.concatenate([of[:, :1], of], axis=1)
+    return found | {name: batch[name] for name in ("relation",) if name in batch}
 
 
 def draws(key: tuple[int, ...], rows: np.ndarray, width: int) -> np.ndarray:

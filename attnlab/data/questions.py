@@ -3,7 +3,10 @@
 A row is what begins a text, the question, an end, the passage, an end; "types" is 1 from the passage
 on. Passages are cut into words and signs, whose places in the text are known, and answers are
 whole words. "words" numbers the passage's words, from 1, at each of their pieces; "span" has the
-first piece and the last of the answer, as places in the row, 0 where a row is padding.
+first piece and the last of the answer, as places in the row. A long passage may be cut into
+windows that overlap, a row each; "question" has the number of the question that a row belongs to.
+Where the answer is not in the window as a whole, or there is none, both places of "span" are 0, the
+token that begins the text (J. Devlin et al., "BERT", NAACL 2019, section 4.3).
 """
 
 from __future__ import annotations
@@ -43,12 +46,34 @@ _DEEDS = ("sees", "hears", "likes", "follows", "paints")
 
 class Question(NamedTuple):
     """A question, its passage, and the answers that are right: each a text and where it begins in
-    the passage, in characters. The first is the one to learn.
+    the passage, in characters. The first is the one to learn; none where the passage does not say.
     """
 
     question: str
     passage: str
     answers: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How a long passage is cut: windows that begin `stride` tokens after one another.
+
+    Attributes:
+      width: tokens of the longest row.
+      stride: at most what a row has room for beside a question.
+      question: tokens of a question that are read.
+    """
+
+    width: int
+    stride: int
+    question: int
+
+    def begins(self, length: int, room: int) -> range:
+        """Where the windows of `room` tokens begin in a passage of `length`; the last is the first
+        that reaches its end.
+        """
+        further = -(-max(length - room, 0) // self.stride)
+        return range(0, (further + 1) * self.stride, self.stride)
 
 
 @dataclass(frozen=True)
@@ -67,7 +92,7 @@ class Squad:
     test: str = "test.json"
 
     def questions(self, split: str) -> list[Question]:
-        """The questions of `split` that have an answer.
+        """The questions of `split`, in SQuAD 2 (Rajpurkar et al. 2018) those without an answer too.
 
         Raises:
           UserError: no such file, one that is no JSON of this form, or an answer that does not
@@ -81,7 +106,6 @@ class Squad:
                 for article in content["data"]
                 for paragraph in article["paragraphs"]
                 for asked in paragraph["qas"]
-                if asked["answers"]
             ]
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(
@@ -89,7 +113,7 @@ class Squad:
                 ' {"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}'
             ) from error
         if not found:
-            raise UserError(f"{path} has no question with an answer")
+            raise UserError(f"{path} has no question")
         for one in found:
             for text, begin in one.answers:
                 if one.passage[begin : begin + len(text)] != text or not text.strip():
@@ -112,13 +136,21 @@ class Deeds(Sized):
     A passage's split follows from its own hash (90/5/5), and its question's with it.
 
     Attributes:
-      clauses: of a passage.
+      clauses: of a passage, 1 to 10.
+      absent: the share of the questions about somebody who meets nobody there; they have no answer.
     """
 
     clauses: int = 4
+    absent: float = 0.0
 
     def questions(self, split: str) -> list[Question]:
-        """The questions of `split`."""
+        """The questions of `split`; `UserError` for impossible settings."""
+        most = len(_NAMES) - bool(self.absent)
+        if not (1 <= self.clauses <= most and 0 <= self.absent <= 1):
+            raise UserError(
+                f"config.data.clauses={self.clauses} and absent={self.absent}: expected 1 to"
+                f" {len(_NAMES)} clauses, one fewer with absent questions, and a share"
+            )
         draw = random.Random(f"deeds {self.seed} {split}")
         found: dict[str, Question] = {}
         wanted = self.count(split)
@@ -136,6 +168,9 @@ class Deeds(Sized):
             text += f"the {draw.choice(_KINDS)} {name} {draw.choice(_DEEDS)} "
             answer = (other, len(text)) if number == asked else answer
             text += f"{other} . "
+        if self.absent and draw.random() < self.absent:
+            who = [draw.choice([name for name in _NAMES if name not in who])]
+            return Question(f"whom does the {who[0]} meet ?", text.strip(), ())
         return Question(f"whom does the {who[asked]} meet ?", text.strip(), (answer,))
 
 
@@ -177,10 +212,12 @@ class Questions:
         return has_vocabularies(workdir)
 
     def about(self, split: str) -> str:
-        """Questions and tokens in a line."""
-        ids = self.examples[split].packed("source").ids
+        """Questions and tokens in a line, and how many windows there are if more."""
+        examples = self.examples[split]
+        ids = examples.packed("source").ids
         unknown = self.vocabulary.special.unknown(ids)
-        return f"{self.size(split):,} questions, {len(ids):,} tokens ({unknown:,} unknown)"
+        windows = f" in {len(examples):,} windows" if len(examples) > self.size(split) else ""
+        return f"{self.size(split):,} questions{windows}, {len(ids):,} tokens ({unknown:,} unknown)"
 
 
 def load(
@@ -189,11 +226,15 @@ def load(
     workdir: Path | None = None,
     splits: Sequence[str] = ("train", "valid"),
     begun: Path | None = None,
+    unanswerable: bool = False,
+    windows: Windows | None = None,
 ) -> Questions:
-    """Read the splits of a source and encode them; see `attnlab.data.labelled.load`.
+    """Read the splits of a source and encode them; see `attnlab.data.labelled.load`. Questions
+    without an answer are left out unless they are `unanswerable`.
 
     Raises:
-      UserError: bad config, unreadable data, a vocabulary that is damaged or of other settings.
+      UserError: bad config, unreadable data, a vocabulary that is damaged or of other settings, a
+        split without an answer.
     """
     of = build(SOURCES, data, "config.data")()
     if not callable(getattr(of, "questions", None)):
@@ -205,7 +246,7 @@ def load(
     known = workdir is not None and has_vocabularies(workdir)
     found = load_vocabularies(workdir, settings)[0] if workdir and known else lent(begun, settings)
     rows: dict[str, Sequence[Question]] = {
-        split: of.questions(split)
+        split: _asked(of.questions(split), split, unanswerable)
         for split in SPLITS
         if split in splits or (split == "train" and found is None)
     }
@@ -215,10 +256,21 @@ def load(
     rows = {split: rows[split] for split in splits}
     return Questions(
         rows,
-        {split: encode(found, each) for split, each in rows.items()},
+        {split: encode(found, each, windows) for split, each in rows.items()},
         found,
         {split: fingerprint(each) for split, each in rows.items()},
     )
+
+
+def _asked(found: Sequence[Question], split: str, unanswerable: bool) -> Sequence[Question]:
+    """All questions, or those that have an answer."""
+    kept = found if unanswerable else [one for one in found if one.answers]
+    if not kept:
+        raise UserError(
+            f"no question of the split {split!r} has an answer; set passages.unanswerable=true if"
+            " none is to have one"
+        )
+    return kept
 
 
 def cut(text: str) -> list[tuple[int, int]]:
@@ -241,32 +293,47 @@ def _pieces(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[np.ndarra
     return [[next(found) for _ in of] for of in places]
 
 
-def encode(vocabulary: Vocabulary, questions: Sequence[Question]) -> Examples:
-    """Questions as columns "source", "types", "words" and "span"; see above."""
+def encode(
+    vocabulary: Vocabulary, questions: Sequence[Question], windows: Windows | None = None
+) -> Examples:
+    """Questions as columns "source", "types", "words", "span" and "question"; see above. Passages
+    are whole if there are no `windows`.
+    """
     special = vocabulary.special
     asked = _pieces(vocabulary, [one.question for one in questions])
     passages = _pieces(vocabulary, [one.passage for one in questions])
-    source, types, words, spans = [], [], [], []
-    for one, question, passage in zip(questions, asked, passages, strict=True):
-        head = [special.bos, *(piece for word in question for piece in word), special.eos]
+    source, types, words, spans, owners = [], [], [], [], []
+    for owner, (one, question, passage) in enumerate(zip(questions, asked, passages, strict=True)):
+        pieces = [piece for word in question for piece in word]
+        read = pieces if windows is None else pieces[: windows.question]
+        head = [special.bos, *read, special.eos]
         body = [piece for word in passage for piece in word]
-        number = np.repeat(np.arange(1, len(passage) + 1), [len(word) for word in passage])
-        source.append([*head, *body, special.eos])
-        types.append([0] * len(head) + [1] * (len(body) + 1))
-        words.append([0] * len(head) + number.tolist() + [0])
-        spans.append(_span(one, words[-1]))
+        number = np.repeat(np.arange(1, len(passage) + 1), [len(word) for word in passage]).tolist()
+        answer = _span(one, number)
+        room = len(body) if windows is None else windows.width - len(head) - 1
+        for begin in [0] if windows is None else windows.begins(len(body), room):
+            inside = slice(begin, begin + room)
+            source.append([*head, *body[inside], special.eos])
+            types.append([0] * len(head) + [1] * (len(body[inside]) + 1))
+            words.append([0] * len(head) + number[inside] + [0])
+            whole = answer is not None and begin <= answer[0] and answer[1] < begin + room
+            spans.append([at - begin + len(head) for at in answer] if answer and whole else [0, 0])
+            owners.append(owner)
     return Examples(
         source=Packed(source, special.pad),
         types=Packed(types),
         words=Packed(words),
         span=np.array(spans, np.int32).reshape(-1, 2),
+        question=np.array(owners, np.int32),
     )
 
 
-def _span(one: Question, words: Sequence[int]) -> tuple[int, int]:
-    """The first and the last piece of the first answer; 0 and 0 where there is none."""
+def _span(one: Question, words: Sequence[int]) -> tuple[int, int] | None:
+    """The first and the last piece of the first answer, among the passage's, whose words are given
+    by number; None where there is none.
+    """
     if not one.answers:
-        return 0, 0
+        return None
     text, begin = one.answers[0]
     inside = [
         number

@@ -235,7 +235,8 @@ class Apart(TrainBatches):
 def lanes(
     texts: str, ids: Packed, *, beside: Mapping[str, Packed] | None = None, **how: Any
 ) -> Lanes | Turns | Blocks:
-    """The lanes of texts that are "joined" or read "in_turn", or the blocks of those "packed";
+    """The lanes of texts that are "joined" (as those of "crops" are scored) or read "in_turn", or
+    the blocks of those "packed";
     `beside` has numbers for each of the ids, to go with the targets.
     """
     numbers = {name: one.ids for name, one in (beside or {}).items()}
@@ -243,7 +244,7 @@ def lanes(
         return Blocks(ids.ids, beside=numbers, **how)
     return (
         Lanes(ids.ids, beside=numbers, **how)
-        if texts == "joined"
+        if texts in ("joined", "crops")
         else Turns(ids, beside=numbers, **how)
     )
 

@@ -13,6 +13,7 @@ NORMS = Table(
         "rms_norm_plus_one": "attnlab.layers.norms:RMSNormPlusOne",
         "scale_norm": "attnlab.layers.norms:ScaleNorm",
         "dynamic_tanh": "attnlab.layers.norms:DynamicTanh",
+        "batch_norm": "attnlab.layers.norms:BatchNorm",
         "none": "attnlab.layers.norms:Norm",
     },
     base="attnlab.layers.norms:Norm",

@@ -32,7 +32,7 @@ import jax
 from attnlab.config.registry import kind
 from attnlab.layers.dense import Dropout
 from attnlab.layers.feedforward import FeedForward
-from attnlab.layers.norms import Norm
+from attnlab.layers.norms import Norm, told
 
 Placement = Literal["post", "pre", "sandwich", "res_post", "parallel", "rezero", "none"]
 TOPPED = frozenset({"pre", "sandwich", "res_post", "parallel", "none"})
@@ -61,21 +61,24 @@ class Residual(nn.Module):
             self.strength = self.param("strength", nn.initializers.zeros, (), float)
         self.drop = Dropout(self.dropout)
 
-    def __call__(self, x: jax.Array, function: Function) -> jax.Array:
-        """x [B,T,d] to [B,T,d]."""
+    def __call__(
+        self, x: jax.Array, function: Function, valid: jax.Array | None = None
+    ) -> jax.Array:
+        """x [B,T,d] to [B,T,d]; `valid` [B,T] for a norm that asks which tokens are real."""
         match self.placement:
             case "post":
-                return self.scale(x + self.drop(function(x)))
+                return told(self.scale, x + self.drop(function(x)), valid)
             case "pre":
-                return x + self.drop(function(self.scale(x)))
+                return x + self.drop(function(told(self.scale, x, valid)))
             case "sandwich":
-                return x + self.drop(self.scale_out(function(self.scale(x))))
+                inner = function(told(self.scale, x, valid))
+                return x + self.drop(told(self.scale_out, inner, valid))
             case "res_post":
-                return x + self.drop(self.scale(function(x)))
+                return x + self.drop(told(self.scale, function(x), valid))
             case "rezero":
                 return x + self.strength.astype(x.dtype) * self.drop(function(x))
             case "none":
-                return self.drop(function(self.scale(x)))
+                return self.drop(function(told(self.scale, x, valid)))
         return x + self.drop(function(x))
 
 
@@ -128,19 +131,21 @@ class Block(nn.Module):
             if not getattr(kind(factory), "absent", False)
         ]
 
-    def __call__(self, x: jax.Array, *asks: Function) -> jax.Array:
-        """x [B,T,d] to [B,T,d]; `asks`: one function of x [B,T,d] for every mixer, in order."""
+    def __call__(self, x: jax.Array, *asks: Function, valid: jax.Array | None = None) -> jax.Array:
+        """x [B,T,d] to [B,T,d]; `asks`: one function of x [B,T,d] for every mixer, in order;
+        `valid` [B,T]: which tokens are real, for a norm that asks.
+        """
         every: Iterable[tuple[str, Function]] = zip(
             self.around(), (*asks, self.feed_forward), strict=True
         )
         functions = [(name, function) for name, function in every if name in self.there()]
         if self.placement != "parallel":
             for name, function in functions:
-                x = getattr(self, name)(x, function)
+                x = getattr(self, name)(x, function, valid)
             return x
         if not functions:
             return x
-        normed, total = self.shared_norm(x), x
+        normed, total = told(self.shared_norm, x, valid), x
         for name, function in functions:
             total = total + getattr(self, name).drop(function(normed))
         return total

@@ -13,16 +13,34 @@ import jax.numpy as jnp
 
 Initializer = Callable[..., jax.Array]
 GLOROT = nn.initializers.xavier_uniform()
+WORTH_TURNING = 256  # rows of a product from which on a transposition of the kernel is no cost
 
 
 def matmul(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """x [..., n] times kernel [n, m] with the leading axes flattened first.
 
     The gradient of the kernel then contracts over one axis instead of several, which XLA's CPU
-    backend does twice as fast; elsewhere it makes no difference.
+    backend does twice as fast; elsewhere it makes no difference. It is faster still if the product
+    for that gradient has fewer rows than columns, so a kernel with n > m is transposed first.
     """
     lead = x.shape[:-1]
-    return (x.reshape(math.prod(lead), x.shape[-1]) @ kernel).reshape(*lead, kernel.shape[-1])
+    flat = x.reshape(math.prod(lead), x.shape[-1])
+    tall = kernel.shape[0] > kernel.shape[1]
+    if tall and len(flat) >= WORTH_TURNING and jax.default_backend() == "cpu":
+        y = jnp.einsum("rn,mn->rm", flat, turned(kernel))
+    else:
+        y = flat @ kernel
+    return y.reshape(*lead, kernel.shape[-1])
+
+
+def turned(x: jax.Array) -> jax.Array:
+    """x [n, m] to [m, n] in memory, not only in name: neither the transposition nor that of its
+    gradient becomes part of a product.
+
+    XLA's CPU backend computes the gradient of the right side of a product, [n, m], at little more
+    than half of its speed if n > m; that of the turned side is [m, n].
+    """
+    return jax.lax.optimization_barrier(x.T)
 
 
 class Dense(nn.Module):

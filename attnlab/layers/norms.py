@@ -5,6 +5,7 @@
     rms_norm_plus_one    x / sqrt(mean(x^2) + eps) * (1 + g)             g from 0, so that weight decay pulls towards 1
     scale_norm           g x / max(|x|, eps)                             one number g from sqrt(d)
     dynamic_tanh         g * tanh(a x) + b                               one number a from 0.5, g from 1, b from 0; no statistics
+    batch_norm           (x - m) / sqrt(v + eps) * g + b                 g from 1, b from 0; m, v over the tokens of a batch
     none                 x
 
 g and b have d numbers unless said otherwise. Everything is computed in the inner precision (see
@@ -14,7 +15,8 @@ g and b have d numbers unless said otherwise. Everything is computed in the inne
 Source: J. L. Ba, J. R. Kiros, G. E. Hinton, "Layer Normalization", 2016; B. Zhang, R. Sennrich,
 "Root Mean Square Layer Normalization", NeurIPS 2019; 1 + g as in the released code of Gemma (2024);
 T. Q. Nguyen, J. Salazar, "Transformers without Tears", IWSLT 2019; J. Zhu, X. Chen, K. He, Y.
-LeCun, Z. Liu, "Transformers without Normalization", CVPR 2025.
+LeCun, Z. Liu, "Transformers without Normalization", CVPR 2025; S. Ioffe, C. Szegedy, "Batch
+Normalization", ICML 2015.
 """
 
 from __future__ import annotations
@@ -25,14 +27,25 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from attnlab.errors import UserError
 from attnlab.layers.precision import widened
+
+STATISTICS = "statistics"
+"""The variable collection in which a norm leaves what it saw of a batch; mutable in training alone."""
+DEVICES = "data"  # the axis of the devices that share a batch, `training.parallel.AXIS`
 
 
 class Norm(nn.Module):
     """Base of every norm, and the one that changes nothing: x [..., d] to itself.
 
     Fields with a default are the configuration of a norm; it has no others.
+
+    Attributes:
+      over_batch: whether it computes over all real tokens of a batch; it is then called with
+        `valid`, see `BatchNorm`.
     """
+
+    over_batch: ClassVar[bool] = False
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [..., d] to [..., d], in the dtype of x and the parameters."""
@@ -138,3 +151,94 @@ class DynamicTanh(Norm):
         bias = self.param("bias", nn.initializers.zeros, (x.shape[-1],), float)
         y = jnp.tanh(widened(x) * slope) * scale + bias
         return y.astype(jnp.result_type(x, scale, bias))
+
+
+class BatchNorm(Norm):
+    """(x - m) / sqrt(v + eps) * g + b, with the mean m and the variance v of each of the d numbers
+    over all real tokens of the batch (Ioffe and Szegedy 2015, algorithms 1 and 2).
+
+        training     m = sum_t x_t / n;  v = sum_t (x_t - m)^2 / n          over the n real tokens of all rows
+        afterwards   m, v the running averages:  m' = c m' + (1 - c) m;  v' = c v' + (1 - c) v n / (n - 1)
+
+    The batch is the global one, over all devices; padding is not counted. So a token depends on all
+    others of its batch in training, also on those behind it: in a causal decoder the statistics of a
+    batch tell a token of its future, and the loss in training is that of another model than the
+    causal one which is evaluated and decodes. It is here as a contrast. The running averages are
+    parameters, "mean" and "variance", without a gradient; the training step moves them (not where
+    they are frozen), and a moving average of parameters averages them too. The paper's average is
+    over batches after training.
+
+    Attributes:
+      epsilon: eps.
+      momentum: c, the weight of what was seen before.
+    """
+
+    epsilon: float = 1e-5
+    momentum: float = 0.9
+
+    over_batch = True
+
+    @nn.compact
+    def __call__(self, x: jax.Array, valid: jax.Array | None = None) -> jax.Array:
+        """x [..., d], and which tokens are real, [...] bool, to [..., d].
+
+        Raises:
+          UserError: it is not told which are, or is trained by a loss that does not keep statistics.
+        """
+        where = f"norm batch_norm at {'/'.join(self.path)}"
+        if valid is None:
+            raise UserError(
+                f"{where}: nothing says here which tokens are real; take another norm (before the"
+                " logits of a masked language model: or system.head=linear)"
+            )
+        if not 0.0 <= self.momentum < 1.0:
+            raise UserError(f"{where}: momentum={self.momentum}: expected at least 0 and below 1")
+        size = (x.shape[-1],)
+        scale, variance = (
+            self.param(name, nn.initializers.ones, size, float) for name in ("scale", "variance")
+        )
+        bias, mean = (
+            self.param(name, nn.initializers.zeros, size, float) for name in ("bias", "mean")
+        )
+        result = jnp.result_type(x, scale, bias)
+        if not self.is_initializing():
+            if self.is_mutable_collection(STATISTICS):
+                mean, variance = self._of_batch(widened(x), valid[..., None])
+            elif self.has_rng("dropout"):
+                raise UserError(
+                    f"{where}: the loss of this task does not keep the statistics of batches; take"
+                    " another norm"
+                )
+        factor = jax.lax.rsqrt(widened(variance) + self.epsilon)
+        return ((widened(x) - mean) * factor * scale + bias).astype(result)
+
+    def _of_batch(self, x: jax.Array, valid: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """m and v of x [..., d] at the tokens that are real; they are left aside for the step."""
+
+        def total(numbers: jax.Array) -> jax.Array:
+            there = jnp.where(valid, numbers, 0.0)
+            return _over_devices(there.sum(axis=tuple(range(there.ndim - 1))))
+
+        tokens = total(jnp.ones((), x.dtype))
+        count = jnp.maximum(tokens, 1.0)
+        mean = total(x) / count
+        variance = total(jnp.square(x - mean)) / count
+        unbiased = variance * count / jnp.maximum(count - 1.0, 1.0)
+        seen = {"mean": mean, "variance": unbiased}
+        kept = jnp.where(tokens > 0, self.momentum, 1.0)[0]  # an empty batch tells nothing
+        self.sow(STATISTICS, "seen", jax.lax.stop_gradient((kept, seen)))
+        return mean, variance
+
+
+def told(norm: Norm, x: jax.Array, valid: jax.Array | None) -> jax.Array:
+    """x [..., d] through a norm; `valid`: which tokens are real, [...], for norms that ask."""
+    return norm(x, valid) if norm.over_batch else norm(x)  # type: ignore[call-arg]
+
+
+def _over_devices(x: jax.Array) -> jax.Array:
+    """The sum over the devices that share a batch, where each runs a program of its own."""
+    try:
+        total: jax.Array = jax.lax.psum(x, DEVICES)
+    except NameError:  # there is no such axis
+        return x
+    return total

@@ -71,7 +71,7 @@ class NoMixer(Attention):
         """See `Attention.read`."""
         return Reading(jnp.zeros((*query.shape[:-1], self.width), query.dtype))
 
-    def begin(self, rows: int, room: int, dtype: Any) -> Any:
+    def begin(self, rows: int, room: int, dtype: Any, window: int | None = None) -> Any:
         """See `Mixer.begin`."""
         return ()
 

@@ -44,6 +44,8 @@ class ConvolutionMixer(Mixer):
         "Dauphin et al., Gated Convolutional Networks, ICML 2017",
         "k T d^2",
         "k d",
+        path="T / k",
+        steps="1",
     )
 
     def setup(self) -> None:

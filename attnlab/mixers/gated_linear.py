@@ -44,7 +44,15 @@ class GatedLinear(Stateful):
     rank: int = 16
     temperature: float = 16.0
 
-    card = Card("state", 2024, "Yang et al., Gated Linear Attention, ICML 2024", "T d^2", "d^2 / H")
+    card = Card(
+        "state",
+        2024,
+        "Yang et al., Gated Linear Attention, ICML 2024",
+        "T d^2",
+        "d^2 / H",
+        path="1",
+        steps="T / C",
+    )
 
     def setup(self) -> None:
         if self.temperature <= 0 or self.rank < 1:

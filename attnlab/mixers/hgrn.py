@@ -42,7 +42,15 @@ class Hgrn(Stateful):
     heads: int = 4
     least: float = 0.0
 
-    card = Card("state", 2024, "Qin et al., HGRN2, COLM 2024", "T d^2", "d^2 / H")
+    card = Card(
+        "state",
+        2024,
+        "Qin et al., HGRN2, COLM 2024",
+        "T d^2",
+        "d^2 / H",
+        path="1",
+        steps="T / C",
+    )
 
     def setup(self) -> None:
         if not 0.0 <= self.least < 1.0:

@@ -51,7 +51,13 @@ class Mamba(Stateful):
     kernel: int = 4
 
     card = Card(
-        "state", 2024, "Dao and Gu, Transformers are SSMs, ICML 2024", "T d^2 + T d N", "d N"
+        "state",
+        2024,
+        "Dao and Gu, Transformers are SSMs, ICML 2024",
+        "T d^2 + T d N",
+        "d N",
+        path="1",
+        steps="T / C",
     )
 
     def setup(self) -> None:

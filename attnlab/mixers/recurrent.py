@@ -56,6 +56,8 @@ class RecurrentMixer(Mixer):
         "Chen et al., The Best of Both Worlds, ACL 2018",
         "T d H + T H^2",
         "H",
+        path="T",
+        steps="T",
     )
 
     def setup(self) -> None:

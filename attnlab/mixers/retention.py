@@ -49,7 +49,15 @@ class Retention(Stateful):
 
     parts = {"positions": POSITIONS}
     capabilities = dataclasses.replace(PASSING, positions=frozenset({"query_key"}))
-    card = Card("state", 2023, "Sun et al., Retentive Network, 2023", "T d^2", "d^2 / H")
+    card = Card(
+        "state",
+        2023,
+        "Sun et al., Retentive Network, 2023",
+        "T d^2",
+        "d^2 / H",
+        path="1",
+        steps="T / C",
+    )
 
     def setup(self) -> None:
         wide = self.expansion * self.width

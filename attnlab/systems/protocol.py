@@ -91,6 +91,16 @@ class System(nn.Module, kw_only=True):
         """
         return cls.needs
 
+    @property
+    def over_batch(self) -> bool:
+        """Whether a pass of training leaves statistics of its batch, see `layers.norms.BatchNorm`."""
+        return False
+
+    @nn.nowrap
+    def notes(self) -> list[str]:
+        """What a person should know before training with these fields, a line each."""
+        return []
+
     def real(self, ids: jax.Array) -> jax.Array:
         """Which of the ids are not padding, bool of their shape."""
         return ids != self.pad_id
@@ -195,12 +205,15 @@ class LanguageModel(System):
         instead.
       packs: whether several texts may share a row; `__call__` then takes a second argument,
         "segments" [B,T]: tokens with the same number are one text, and see no others.
+      in_two: whether `logits(hidden_states(...))` is `__call__`, so that the logits of a long text
+        need never be there at once.
     """
 
     vocabulary: int
 
     carries: ClassVar[bool] = True
     packs: ClassVar[bool] = False
+    in_two: ClassVar[bool] = False
 
     def start(self, rows: int, room: int) -> Any:
         """The state before the first token of `rows` texts, the same for each; its arrays have this
@@ -225,6 +238,14 @@ class LanguageModel(System):
         """Feed tokens [B] to get the logits [B,V] of the next ones and the next state."""
         logits, state = self.read(state, tokens[:, None])
         return logits[:, 0], state
+
+    def hidden_states(self, tokens: jax.Array, segments: jax.Array | None = None) -> jax.Array:
+        """What `__call__` makes of tokens [B,T] before the logits, x [B,T,d]; where `in_two`."""
+        raise NotImplementedError
+
+    def logits(self, x: jax.Array) -> jax.Array:
+        """x [B,t,d] of any tokens to their logits [B,t,V]; where `in_two`."""
+        raise NotImplementedError
 
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:

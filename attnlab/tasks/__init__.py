@@ -14,6 +14,7 @@ TASKS = Table(
         "masked_language_modelling": "attnlab.tasks.masked_language_modelling:MaskedLanguageModelling",
         "question_answering": "attnlab.tasks.question_answering:QuestionAnswering",
         "tagging": "attnlab.tasks.tagging:Tagging",
+        "diagnostics": "attnlab.tasks.diagnostics:Diagnostics",
     },
     base="attnlab.tasks.base:Task",
     given=("config", "data"),

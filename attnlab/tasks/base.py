@@ -31,7 +31,7 @@ from attnlab.records.items import Items
 from attnlab.records.measures import Measure
 from attnlab.systems.protocol import System
 from attnlab.tasks.auxiliary import Auxiliary
-from attnlab.tasks.models import maps_of, stand_ins, with_output_bias
+from attnlab.tasks.models import maps_of, stand_ins, watched_pass, with_output_bias
 from attnlab.tasks.pretrained import Pretrained
 from attnlab.tasks.protocol import (
     Axis,
@@ -217,13 +217,12 @@ class Task(Pretrained, Generic[Data, Model]):
         under their own names. `smoothing` replaces the configured rate; it may be an array.
         """
         smoothing = self.config.training.label_smoothing if smoothing is None else smoothing
-        rngs = self.rngs(key)
-        if self.auxiliary is None or not self.auxiliary.collections:
-            sums = self.summed(self.apply(params, batch, rngs=rngs), batch, smoothing)
+        watched = [] if self.auxiliary is None else self.auxiliary.collections
+        apply = functools.partial(self.apply, params, batch, rngs=self.rngs(key))
+        outputs, collected, seen = watched_pass(self.system, watched, apply)
+        sums = self.summed(outputs, batch, smoothing) | seen
+        if self.auxiliary is None or not watched:
             return sums.pop("loss"), sums
-        watched = self.auxiliary.collections
-        outputs, collected = self.apply(params, batch, rngs=rngs, mutable=watched)
-        sums = self.summed(outputs, batch, smoothing)
         added, terms = self.auxiliary(collected, carried=carried, **self.looked(outputs, batch))
         return sums["loss"] + added, {"cross_entropy": sums.pop("loss"), **sums, **terms}
 
@@ -264,7 +263,8 @@ class Task(Pretrained, Generic[Data, Model]):
     def notes(self, batches: Batches) -> list[str]:
         """What a person should know before training: sizes of the data, what is left out."""
         lines = [f"{split}: {self.data.about(split)}" for split in self.data.splits]
-        return [*lines, *([f"train: {batches.note}"] if batches.note else []), *self.begins_with()]
+        lines += [f"train: {batches.note}"] if batches.note else []
+        return [*lines, *self.begins_with(), *self.system.notes()]
 
     # --- scores ---
 

@@ -7,8 +7,9 @@ it goes on in the next, without a gradient between steps (truncated back-propaga
 each lane reads texts one after another in this way, and knows nothing at the beginning of each.
 "apart": every text is read as a whole; so long ones are left out. "packed": rows of `max_length`
 tokens are cut from the stream, and texts that share a row do not see each other; the rows are
-shuffled. A split is scored in the same way, in `decoding.batch` lanes if joined: one is exact, more
-are faster, each begins from nothing.
+shuffled. "crops": rows begin anywhere in the stream (`data/crops.py`) and are read from nothing. A
+split is scored in the same way (crops in turn), in `decoding.batch` lanes if joined: one is exact,
+more are faster, each begins from nothing.
 
 Axis letters: B batch, T length, V vocabulary.
 """
@@ -34,6 +35,7 @@ from attnlab.data.batching import evaluation_batches
 from attnlab.data.blocks import Blocks
 from attnlab.data.columns import IDS, Declared, Examples, Packed
 from attnlab.data.columns import Batch as HostBatch
+from attnlab.data.crops import Crops
 from attnlab.data.streams import Apart, Lanes, Turns, begun, first_of, lanes, widths
 from attnlab.decoding import Decoder, validate
 from attnlab.errors import UserError
@@ -56,7 +58,7 @@ from attnlab.tasks.protocol import (
     Tree,
     Typed,
 )
-from attnlab.tasks.reading import of_tokens, state_before
+from attnlab.tasks.reading import check_pieces, of_tokens, state_before, summed
 from attnlab.tasks.tokens import TEACHER_FORCED, TokenTask, token_rows
 
 PICTURED = 60  # tokens of a text whose maps are drawn after training
@@ -76,6 +78,7 @@ def build_system(config: ConfigDict, vocabulary: int, pad_id: int = 0) -> Langua
     if config.batch.texts == "packed":
         _check_packs(config, system, shapes["params"])
     check_output_bias(config, shapes["params"], vocabulary)
+    check_pieces(system, config.training.logits_at_once)
     return system
 
 
@@ -143,11 +146,12 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
             name: way for name, way in type(self).measures.items() if not missing.get(name)
         }
         self._apart = config.batch.texts == "apart"
-        self._packed = config.batch.texts == "packed"
         self._settings = validate(config.decoding, weights=False)
         self.at_once = self._settings.batch
         score = functools.partial(self._read, smoothing=0.0)
-        self._score_each = jax.jit(functools.partial(of_tokens, self.system))
+        pieces = {"at_once": config.training.logits_at_once}
+        self._of_tokens = functools.partial(of_tokens, self.system, **pieces)
+        self._score_each = jax.jit(self._of_tokens)
         self._score = jax.jit(score)
         self._score_all = jax.jit(jax.vmap(score, in_axes=(0, None, 0)))
 
@@ -202,14 +206,16 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
         )
         return sums.pop("loss"), {**sums, **({} if remembered is None else {"remembered": after})}
 
-    def ordered(self, seed: int, shared: Mapping[str, Any]) -> Lanes | Turns | Apart | Blocks:
-        """The order of texts apart, or of packed rows, is that of the seed."""
+    def ordered(
+        self, seed: int, shared: Mapping[str, Any]
+    ) -> Lanes | Turns | Apart | Blocks | Crops:
+        """The order of texts apart, or of packed rows, and crops are those of the seed."""
         ids, how = self.data.ids["train"], {**shared, "size": self.config.batch.size}
         longest, special = self.config.batch.max_length, self.special
         if self._apart:
             return Apart(ids, max_length=longest, seed=seed, special=special, **how)
-        if self._packed:
-            return Blocks(ids.ids, length=longest, seed=seed, special=special, **how)
+        if kind := {"packed": Blocks, "crops": Crops}.get(self.config.batch.texts):
+            return kind(ids.ids, length=longest, seed=seed, special=special, **how)
         return lanes(self.config.batch.texts, ids, length=longest, special=special, **how)
 
     # --- scores ---
@@ -219,10 +225,8 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
         score, state = self._score, self._before(self.at_once)
         if stacked:
             count = len(jax.tree.leaves(params)[0])
-            score, state = (
-                self._score_all,
-                jax.tree.map(lambda x: jnp.stack([x] * count), state),
-            )
+            score = self._score_all
+            state = jax.tree.map(lambda x: jnp.stack([x] * count), state)
         found = []
         for batch in self._in_turn(split):
             sums, state = score(params, batch, state)
@@ -236,9 +240,7 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
         return {"characters": self.data.counts(split)["characters"]} if spelt else {}
 
     def averaged(self, totals: Totals) -> dict[str, float]:
-        """ "loss" (nats per token, no smoothing), "perplexity", "accuracy" (of the next token),
-        "bits_per_character", and "recall".
-        """
+        """The scores of `measures` that the data can give; "loss" in nats per token, not smoothed."""
         scores = super().averaged(totals)
         if "characters" in totals:
             scores["bits_per_character"] = float(
@@ -367,9 +369,8 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
                 np.full(length, number) for number, length in enumerate(ids.lengths, start=1)
             )
         if not self._apart:
-            size, length = self.at_once, self.config.batch.max_length
-            how: dict[str, Any] = {"size": size, "length": length, "special": self.special}
-            every = lanes(self.config.batch.texts, ids, beside=beside, **how)
+            how: dict[str, Any] = {"size": self.at_once, "length": self.config.batch.max_length}
+            every = lanes(self.config.batch.texts, ids, beside=beside, special=self.special, **how)
             yield from map(every, range(every.batches_per_epoch))
             return
         for rows, batch in self._batched(begun(ids, self.special)):
@@ -382,7 +383,7 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
 
     def _before(self, rows: int) -> Tree:
         """A state of so many rows where there are lanes."""
-        if self._apart or self._packed or not self.system.carries:
+        if self.config.batch.texts in ("apart", "packed", "crops") or not self.system.carries:
             return None
         return state_before(self.system, jax.eval_shape(self.init, jax.random.key(0)), rows)
 
@@ -390,8 +391,8 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
         self, params: Params, batch: Batch, remembered: Tree, **how: Any
     ) -> tuple[Sums, Tree]:
         """The sums of `reading.of_tokens`, and the state after a batch."""
-        each, after = of_tokens(self.system, params, batch, remembered, **how)
-        return {name: one.sum() for name, one in each.items()}, after
+        each, after = self._of_tokens(params, batch, remembered, **how)
+        return summed(each), after
 
     @functools.cached_property
     def _decoder(self) -> Decoder:

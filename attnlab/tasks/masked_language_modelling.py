@@ -4,11 +4,20 @@ What is hidden and how says `attnlab.data.masking`. A row is a whole text ("apar
 tokens of texts end to end as fit in it, which do not see each other ("packed"); both begin with a
 BOS, and texts end with an EOS. A split that is scored is always masked in the same way.
 
+With "pairs" a row joins two segments, and the system also tells whether the second follows the first
+(next sentence prediction, Devlin et al. 2019; see `attnlab.data.next_sentence`):
+
+    loss = ( sum over hidden tokens of -log p + sum over rows of n_r (-log p_r) ) / sum of n_r
+
+n_r is how many tokens of the row are hidden. Rows of one length have the same n_r, and the loss is the
+sum of the two means, as in the paper; in shorter rows both count less.
+
 Axis letters: B batch, T length, P hidden tokens of a row at most, V vocabulary.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +35,7 @@ from attnlab.data.blocks import Blocks
 from attnlab.data.columns import IDS, Declared, Examples, Packed
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.masking import Masked, Masking, begun
+from attnlab.data.next_sentence import SentencePairs
 from attnlab.data.streams import Apart, widths
 from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding.steps import largest
@@ -81,7 +91,16 @@ def build_system(config: ConfigDict, vocabulary: int, special: Special = OURS) -
         )
     rows = [jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)]
     beside = {"segments": rows[0]} if config.batch.texts == "packed" else {}
-    jax.eval_shape(system.apply, {"params": shapes["params"]}, *rows, **beside)
+    apply: Any = system.apply
+    if config.batch.texts == "pairs":
+        if not getattr(system, "next_sentence", False):
+            raise UserError(
+                f"config.batch.texts=pairs: config.system={config.system.name} does not tell whether"
+                " a text follows another; take system=bert with system.next_sentence=true, or"
+                " batch.texts=apart"
+            )
+        apply = functools.partial(apply, method="both")
+    jax.eval_shape(apply, {"params": shapes["params"]}, *rows, **beside)
     return system
 
 
@@ -104,16 +123,22 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
         "target": Declared("int32", ("P",)),
         "places": Declared("int32", ("P",)),
         "segments": Declared("int32", ("T",), optional=True),
+        "types": Declared("int32", ("T",), optional=True),
+        "relation": Declared("int32", optional=True),
     }
     inputs = ("source",)
     measures: Mapping[str, Measure | str] = {
         **{name: TEACHER_FORCED[name] for name in ("loss", "perplexity")},
         "accuracy": share("hidden tokens"),
+        "next_sentence": share("pairs"),
     }
+    """Of the class, all there may be; `next_sentence` is there where rows are pairs."""
+    evaluated: ClassVar[Sequence[str]] = tuple(measures)
     units: ClassVar[Mapping[str, str]] = {
         "loss": "nats per hidden token",
         "perplexity": "per hidden token",
         "accuracy": "hidden tokens right",
+        "next_sentence": "right whether the second segment follows the first",
     }
     examples: ClassVar[str] = "texts"
 
@@ -121,6 +146,12 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
         self.special = data.vocabulary.special
         system = build_system(config, data.vocabulary.size, self.special)
         super().__init__(config, data, system)
+        self._pairs = config.batch.texts == "pairs"
+        self.measures = {
+            name: one
+            for name, one in type(self).measures.items()
+            if self._pairs or name != "next_sentence"
+        }
         self.masking = Masking(self.special, data.vocabulary.size, **config.masking)
         self._mask = self.masking.mask
         self._each = jax.jit(jax.vmap(self._of_row, in_axes=(None, 0)))
@@ -155,9 +186,11 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
 
     def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
         """Logits [B,P,V] of the hidden tokens of a batch, of all tokens [B,T,V] where it does not
-        say which are.
+        say which are; of pairs also those of their relation [B,2].
         """
-        beside = {name: jnp.asarray(batch[name]) for name in ("segments",) if name in batch}
+        beside = {name: jnp.asarray(batch[name]) for name in ("segments", "types") if name in batch}
+        if "relation" in batch:
+            how["method"] = "both"
         places = jnp.asarray(batch["places"]) if "places" in batch else None
         if places is not None and "at" in self.system.reads:
             beside["at"], places = places, None
@@ -166,19 +199,33 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
         )
         return found if places is None else jnp.take_along_axis(found, places[..., None], axis=1)
 
-    def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
+    def summed(self, outputs: Tree, batch: Batch, smoothing: Smoothing) -> Sums:
         """Sums over the hidden tokens of a batch, of logits [B,P,V]: "loss", "hidden", "correct";
-        and "tokens", those that were read.
+        and "tokens", those that were read. Of pairs "loss" has both terms, "cross_entropy" that of
+        tokens alone; "pairs" is how many there are, "related" of how many the relation is right.
         """
         target = jnp.asarray(batch["target"])
+        outputs, related = outputs if "relation" in batch else (outputs, None)
         hidden, logits = self.real(target), outputs.astype(jnp.float32)
         losses = cross_entropy(logits, jnp.where(hidden, target, 0), smoothing)
         guessed = largest(logits.reshape(-1, logits.shape[-1]), 1)[1].reshape(target.shape)
-        return {
+        sums: Sums = {
             "loss": jnp.where(hidden, losses, 0.0).sum(),
             "tokens": self.real(batch["source"]).sum(),
             "hidden": hidden.sum(),
             "correct": ((guessed == target) & hidden).sum(),
+        }
+        if related is None:
+            return sums
+        relation, real = jnp.asarray(batch["relation"]), self.real(batch["source"]).any(axis=1)
+        related = related.astype(jnp.float32)
+        second = (hidden.sum(axis=1) * cross_entropy(related, relation, 0.0)).sum()
+        return {
+            **sums,
+            "loss": sums["loss"] + second,
+            "cross_entropy": sums["loss"],
+            "pairs": real.sum(),
+            "related": ((related.argmax(axis=-1) == relation) & real).sum(),
         }
 
     def weight(self, batch: Batch) -> jax.Array:
@@ -192,12 +239,14 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
         ids, size = self.data.ids["train"], self.config.batch.size
         how: dict[str, Any] = {"size": size, "seed": seed, "special": self.special, **shared}
         longest = self.config.batch.max_length - 1  # beside what begins the row
-        packed = self.config.batch.texts == "packed"
-        inner: Batches = (
-            Blocks(ids.ids, length=longest, **how)
-            if packed
-            else Apart(ids, max_length=longest, **how)
-        )
+        inner: Batches
+        match self.config.batch.texts:
+            case "packed":
+                inner = Blocks(ids.ids, length=longest, **how)
+            case "pairs":
+                inner = SentencePairs(ids, length=longest, **how)
+            case _:
+                inner = Apart(ids, max_length=longest, **how)
         first = shared["process_index"] * (size // shared["process_count"])
         return Masked(inner, self.masking, seed, first)
 
@@ -209,8 +258,10 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
         """
         ids, size, longest = self.data.ids[split], self.at_once, self.config.batch.max_length - 1
         found: Iterator[tuple[np.ndarray, HostBatch]]
-        if self.config.batch.texts == "packed":
-            blocks = Blocks(ids.ids, size=size, length=longest, special=self.special)
+        if self.config.batch.texts != "apart":
+            how: dict[str, Any] = {"size": size, "length": longest, "special": self.special}
+            blocks: SentencePairs | Blocks
+            blocks = SentencePairs(ids, **how) if self._pairs else Blocks(ids.ids, **how)
             found = (
                 (step * size + np.arange(size), blocks(step))
                 for step in range(blocks.batches_per_epoch)
@@ -230,34 +281,43 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
 
     def averaged(self, totals: Totals) -> dict[str, float]:
         """ "loss" (nats per hidden token, no smoothing), "perplexity" (its exponential) and
-        "accuracy" (of hidden tokens).
+        "accuracy" (of hidden tokens); of pairs "next_sentence", the share whose relation is right,
+        and the loss is that of tokens alone.
         """
-        return token_scores({**totals, "tokens": totals["hidden"]})
+        loss = totals["cross_entropy" if self._pairs else "loss"]
+        scores = token_scores({**totals, "loss": loss, "tokens": totals["hidden"]})
+        if self._pairs:
+            scores["next_sentence"] = float(totals["related"] / totals["pairs"])
+        return scores
 
     def counts(self, split: str) -> dict[str, int]:
-        """The number of hidden tokens."""
-        pad = self.special.pad
-        return {
-            "hidden tokens": sum(
-                int((batch["target"] != pad).sum()) for _, batch in self._masked(split)
-            )
-        }
+        """The number of hidden tokens, and of pairs."""
+        pad, hidden, pairs = self.special.pad, 0, 0
+        for rows, batch in self._masked(split):
+            hidden += int((batch["target"] != pad).sum())
+            pairs += int((rows >= 0).sum())
+        return {"hidden tokens": hidden, **({"pairs": pairs} if self._pairs else {})}
 
     def _of_row(self, params: Params, row: Batch) -> Sums:
         """The sums of a single row."""
         return self.sums(params, {name: one[None] for name, one in row.items()})
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
-        """A line for every row, a text or a block of several."""
+        """A line for every row: a text, a block of several, or a pair."""
         found = [
             (rows, jax.device_get(self._each(params, batch))) for rows, batch in self._masked(split)
         ]
         order = np.argsort(np.concatenate([rows[rows >= 0] for rows, _ in found]))
         sums = {
             name: np.concatenate([one[name][rows >= 0] for rows, one in found])[order]
-            for name in ("loss", "hidden", "correct")
+            for name in found[0][1]
         }
-        return Items.of(token_rows({**sums, "tokens": sums.pop("hidden")}))
+        sums["loss"] = sums.get("cross_entropy", sums["loss"])
+        lines = token_rows({**sums, "tokens": sums["hidden"]})
+        if self._pairs:
+            right = np.stack([sums["related"], sums["pairs"]], axis=1)
+            lines["next_sentence"] = "ratio", right
+        return Items.of(lines)
 
     # --- answers and maps ---
 

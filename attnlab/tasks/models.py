@@ -19,13 +19,21 @@ from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import LOSSES, MAPS, Attention, Reading
-from attnlab.config.registry import build, source
+from attnlab.config.registry import build, kind, source
 from attnlab.data.columns import Declared
 from attnlab.data.shards import in_parts
 from attnlab.errors import UserError
 from attnlab.layers.by_layer import chosen, varies
+from attnlab.layers.norms import STATISTICS
 from attnlab.systems import SYSTEMS
-from attnlab.systems.protocol import AttentionMap, System
+from attnlab.systems.protocol import (
+    AttentionMap,
+    Classifier,
+    LanguageModel,
+    Seq2Seq,
+    System,
+    TokenClassifier,
+)
 from attnlab.tasks.auxiliary import left_aside
 from attnlab.tasks.protocol import Params, Tree
 
@@ -38,13 +46,24 @@ def system_factory(config: ConfigDict, base: type[System]) -> Any:
     its attention slots are checked.
 
     Raises:
-      UserError: another kind of system, or a mechanism that cannot do what the system asks of it.
+      UserError: another kind of system, a mechanism that cannot do what the system asks of it, or
+        statistics of batches with microbatches.
     """
     factory: Any = build(SYSTEMS, config.system, "system")
-    if not (isinstance(factory.func, type) and issubclass(factory.func, base)):
+    if not _is(factory.func, (base,)):
+        writes = issubclass(base, (LanguageModel, Seq2Seq))
+        reads = _is(factory.func, (Classifier, TokenClassifier))
+        why = "; it reads whole texts, both ways, and writes none" if writes and reads else ""
         raise UserError(
             f"system={config.system.name}: expected a class derived from"
-            f" {base.__module__}.{base.__name__}; {_fitting(base)}"
+            f" {base.__module__}.{base.__name__}; {_fitting(base)}{why}"
+        )
+    norm = kind(factory.keywords.get("normalisation"))
+    if getattr(norm, "over_batch", False) and config.training.accumulate > 1:
+        raise UserError(
+            f"config.training.accumulate={config.training.accumulate}: the statistics of"
+            f" system.normalisation={config.system.normalisation.name} are those of the whole batch,"
+            " which is never there; set it to 1"
         )
     layered = any(map(varies, factory.keywords.values()))
     depths = [config.system.get(field, 1) for field in ("layers", "decoder_layers")]
@@ -60,6 +79,25 @@ def system_factory(config: ConfigDict, base: type[System]) -> Any:
                 _check_slot(fields[slot], need, where)
             checked.add((where, need))
     return factory
+
+
+def watched_pass(
+    system: System, watched: Sequence[str], apply: Callable[..., Any]
+) -> tuple[Tree, Mapping[str, Any], dict[str, Tree]]:
+    """What a system makes of a batch in training, what it leaves in the collections `watched`, and
+    "statistics" of the batch for the sums of the loss, where its norms have any; `apply` is called
+    with `mutable`, where there is something to leave.
+    """
+    aside = [*watched, *([STATISTICS] if system.over_batch else [])]
+    if not aside:
+        return apply(), {}, {}
+    outputs, collected = apply(mutable=aside)
+    seen = collected.get(STATISTICS)  # nothing where layers have no norms
+    return outputs, collected, {"statistics": seen} if seen else {}
+
+
+def _is(component: Any, bases: tuple[type, ...]) -> bool:
+    return isinstance(component, type) and issubclass(component, bases)
 
 
 def _check_slot(factory: Any, need: Need, where: str) -> None:

@@ -132,6 +132,8 @@ class PairTask(TokenTask[corpus.Corpus, Seq2Seq]):
     def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
         """Teacher forcing: the logits [B,T,V] of the target."""
         target_in = self.shifted(batch["target"])
+        if self.system.over_batch:  # what stands behind the end of a text is padding here too
+            target_in = jnp.where(self.real(batch["target"]), target_in, self.special.pad)
         return self.system.apply({"params": params}, batch["source"], target_in, **how)
 
     def shifted(self, target: jax.Array | np.ndarray) -> jax.Array:

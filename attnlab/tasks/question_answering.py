@@ -2,13 +2,21 @@
 
     p_start(t), p_end(t)   softmax of the two numbers of every token over the tokens of the passage
     loss                   -(log p_start(begin) + log p_end(end)) / 2 of the first right answer
-    answer                 argmax log p_start(i) + log p_end(j), i <= j < i + 30, as whole words
+    score(i, j)            log p_start(i) + log p_end(j), i <= j < i + 30
+    answer                 argmax score(i, j) over all windows of the passage, as whole words
+
+With windows, or where questions may have no answer, the softmax is over the token that begins the
+row, too: begin = end = 0 says "not here", which is what a window is taught that has no answer or
+cuts it off. There is no answer at all if the least score(0, 0) of the windows is larger than that of
+the answer by more than a threshold.
 
 "exact" and "f1" are those of SQuAD: texts in lower case without signs and articles, the best of all
-right answers; f1 is that of the words of the two texts.
+right answers; f1 is that of the words of the two texts. Where there is no answer, "" is right.
 
-Source: P. Rajpurkar et al., "SQuAD", EMNLP 2016, section 6.1; J. Devlin et al., "BERT", NAACL 2019,
-section 4.2 and the authors' code (30 tokens at most).
+Source: P. Rajpurkar et al., "SQuAD", EMNLP 2016, section 6.1; P. Rajpurkar et al., "Know What You
+Don't Know", ACL 2018; J. Devlin et al., "BERT", NAACL 2019, sections 4.2 and 4.3, and the authors'
+code (30 tokens at most, windows). Their code compares windows by numbers before the softmax, which
+mean nothing between windows, and lets an answer begin only in the window that has most around it.
 
 Axis letters: B batch, T length.
 """
@@ -30,7 +38,7 @@ from ml_collections import ConfigDict
 from attnlab.config import nodes, token_tasks
 from attnlab.data import questions
 from attnlab.data.columns import IDS, Declared, Examples
-from attnlab.data.questions import Question, Questions
+from attnlab.data.questions import Question, Questions, Windows
 from attnlab.data.vocabulary import OURS, Special
 from attnlab.errors import UserError
 from attnlab.records.measures import Measure, share
@@ -54,6 +62,7 @@ from attnlab.tasks.protocol import (
 from attnlab.tasks.tokens import cross_entropy
 
 MOST = 30  # tokens of an answer
+SILENCE = "(no answer)"  # what a person is told
 _NEVER = -1e9
 
 
@@ -69,6 +78,14 @@ def build_system(config: ConfigDict, vocabulary: int, special: Special = OURS) -
     )
     refuse_terms(config, shapes_of(system, jax.ShapeDtypeStruct((1, 2), jnp.int32)))
     return system
+
+
+def windows_of(config: ConfigDict) -> Windows | None:
+    """How the passages of a config are cut; None if they are not."""
+    reading = config.passages
+    if not reading.stride:
+        return None
+    return Windows(config.batch.max_length, reading.stride, reading.question)
 
 
 class QuestionAnswering(Task[Questions, TokenClassifier]):
@@ -89,17 +106,18 @@ class QuestionAnswering(Task[Questions, TokenClassifier]):
         "types": IDS,
         "words": IDS,
         "span": Declared("int32", (2,)),
+        "question": Declared("int32"),
     }
     inputs = ("source", "types")
     measures: Mapping[str, Measure | str] = {
         "loss": Measure("min", low=0.0),
-        "accuracy": share("questions"),
+        "accuracy": share("windows"),
         "exact": Measure("max", low=0.0, high=1.0),
         "f1": Measure("max", low=0.0, high=1.0),
     }
     evaluated: ClassVar[Sequence[str]] = ("loss", "accuracy")
     units: ClassVar[Mapping[str, str]] = {
-        "loss": "nats per question and end",
+        "loss": "nats per window and end",
         "accuracy": "both likeliest ends right",
         "exact": "as in SQuAD",
         "f1": "as in SQuAD",
@@ -108,16 +126,24 @@ class QuestionAnswering(Task[Questions, TokenClassifier]):
     outputs: ClassVar[str] = "answers.tsv"
 
     def __init__(self, config: ConfigDict, data: Questions) -> None:
-        self.special = data.vocabulary.special
+        self.special, self._reading = data.vocabulary.special, config.passages
+        self._absent = bool(self._reading.stride or self._reading.unanswerable)
         super().__init__(config, data, build_system(config, data.vocabulary.size, self.special))
         self._best = jax.jit(self._likeliest)
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
         """Build the system with a stand-in vocabulary, so that a bad config fails before data is
-        read.
+        read; so do windows that would leave gaps.
         """
         build_system(config, 8)
+        width, reading = config.batch.max_length, config.passages
+        if reading.stride and reading.question + reading.stride + 3 > width:
+            raise UserError(
+                f"config.passages.stride={reading.stride} and question={reading.question}: with"
+                f" three ends they are more than batch.max_length={width}, so that windows would"
+                " leave gaps; lower them"
+            )
 
     @classmethod
     def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Questions:
@@ -126,22 +152,33 @@ class QuestionAnswering(Task[Questions, TokenClassifier]):
         Raises:
           UserError: unreadable data, a damaged or other vocabulary.
         """
-        return questions.load(config.data, config.vocabulary, workdir, splits, begun_with(config))
+        return questions.load(
+            config.data,
+            config.vocabulary,
+            workdir,
+            splits,
+            begun_with(config),
+            config.passages.unanswerable,
+            windows_of(config),
+        )
 
     # --- training ---
 
     def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
-        """Numbers [B,T,2] of a batch, float32; very low outside the passage."""
+        """Numbers [B,T,2] of a batch, float32; very low outside the passage, and outside the first
+        token if that says "not here".
+        """
         found: Any = super().apply(params, batch, **how)
         inside = jnp.asarray(batch["words"]) > 0
+        inside = inside.at[:, 0].set(True) if self._absent else inside
         return jnp.where(inside[..., None], found.astype(jnp.float32), _NEVER)
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
-        """Sums over the questions of a batch, of numbers [B,T,2]: "loss", "rows", "correct" (both
+        """Sums over the windows of a batch, of numbers [B,T,2]: "loss", "rows", "correct" (both
         ends); and "tokens", those that were read. Labels are not smoothed.
         """
         span = jnp.asarray(batch["span"])
-        real, ends = span[:, 0] > 0, outputs.swapaxes(1, 2)  # [B,2,T]
+        real, ends = self._real(batch), outputs.swapaxes(1, 2)  # [B,2,T]
         losses = cross_entropy(ends, span, 0.0).mean(axis=1)
         right = (ends.argmax(axis=-1) == span).all(axis=1)
         return {
@@ -152,21 +189,29 @@ class QuestionAnswering(Task[Questions, TokenClassifier]):
         }
 
     def weight(self, batch: Batch) -> jax.Array:
-        """The number of questions."""
-        return (jnp.asarray(batch["span"])[:, 0] > 0).sum().astype(jnp.float32)
+        """The number of windows."""
+        return self._real(batch).sum().astype(jnp.float32)
+
+    def _real(self, batch: Batch) -> jax.Array:
+        """Which rows [B] are no padding."""
+        return jnp.asarray(batch["source"])[:, 0] != self.special.pad
 
     # --- scores ---
 
     def averaged(self, totals: Totals) -> dict[str, float]:
-        """ "loss" (nats per question and end) and "accuracy" (both likeliest ends right)."""
+        """ "loss" (nats per window and end) and "accuracy" (both likeliest ends right)."""
         rows = float(totals["rows"])
         return {"loss": float(totals["loss"]) / rows, "accuracy": float(totals["correct"]) / rows}
+
+    def counts(self, split: str) -> dict[str, int]:
+        """See `Task.counts`."""
+        return {"windows": len(self.of_split(split))}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
         """ "exact" and "f1", and "question TAB answer" of every question."""
         rows = self.data.rows[split]
         said = [text for text, _ in self._answered(params, rows, self.of_split(split))]
-        right = [[text for text, _ in one.answers] for one in rows]
+        right = [[text for text, _ in one.answers if normal(text)] or [""] for one in rows]
         scores = {
             name: float(
                 np.mean(
@@ -181,33 +226,42 @@ class QuestionAnswering(Task[Questions, TokenClassifier]):
         lines = [f"{asked.question}\t{one}" for one, asked in zip(said, rows, strict=True)]
         return scores, [" ".join(line.split("\n")) for line in lines]
 
-    def _likeliest(self, params: Params, batch: Batch) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """The two ends [B] of the likeliest stretch, and its log probability."""
+    def _likeliest(self, params: Params, batch: Batch) -> tuple[jax.Array, ...]:
+        """The two ends [B] of the likeliest stretch, its score and that of "not here"."""
         chances = jax.nn.log_softmax(self.apply(params, batch), axis=1)
         both = chances[:, :, None, 0] + chances[:, None, :, 1]
         length = both.shape[1]
-        apart = jnp.arange(length) - jnp.arange(length)[:, None]
-        both = jnp.where((apart >= 0) & (apart < MOST), both, 2 * _NEVER)
+        at = jnp.arange(length)
+        apart = at - at[:, None]
+        both = jnp.where((apart >= 0) & (apart < MOST) & (at[:, None] > 0), both, 2 * _NEVER)
         flat = both.reshape(len(both), -1)
         best = flat.argmax(axis=1)
-        return best // length, best % length, flat.max(axis=1)
+        return best // length, best % length, flat.max(axis=1), chances[:, 0].sum(axis=1)
 
     def _answered(
         self, params: Params, rows: Sequence[Question], examples: Examples
     ) -> list[tuple[str, float]]:
-        """The answer to each question, a stretch of its passage, and its log probability."""
+        """The answer to each question, a stretch of its passage or "", and its score."""
         found: dict[int, tuple[str, float]] = {}
+        nothing: dict[int, float] = {}
         for numbers, batch in self.in_order(examples):
-            begin, end, chance = map(np.asarray, self._best(params, batch))
-            for row, number in enumerate(numbers.tolist()):
-                if number < 0:
+            begin, end, score, absent = map(np.asarray, self._best(params, batch))
+            for row in np.flatnonzero(numbers >= 0).tolist():
+                number = int(batch["question"][row])
+                nothing[number] = min(nothing.get(number, np.inf), float(absent[row]))
+                if number in found and score[row] <= found[number][1]:
                     continue
                 passage = rows[number].passage
                 places = questions.cut(passage)
                 words = batch["words"][row, [begin[row], end[row]]]
                 first, last = (places[max(int(word), 1) - 1] for word in words)
-                found[number] = passage[first[0] : last[1]], float(chance[row])
-        return [found[number] for number in range(len(rows))]
+                found[number] = passage[first[0] : last[1]], float(score[row])
+        return [self._decided(found[number], nothing[number]) for number in range(len(rows))]
+
+    def _decided(self, best: tuple[str, float], nothing: float) -> tuple[str, float]:
+        """The answer, or "" where none is likelier."""
+        silent = self._reading.unanswerable and nothing - best[1] > self._reading.threshold
+        return ("", nothing) if silent else best
 
     # --- answers and maps ---
 
@@ -222,14 +276,18 @@ class QuestionAnswering(Task[Questions, TokenClassifier]):
 
     def typed(self, lines: Sequence[str]) -> Examples:
         """A line has a question and a passage with a tab between them."""
-        return questions.encode(self.data.vocabulary, self._typed(lines))
+        return questions.encode(self.data.vocabulary, self._typed(lines), windows_of(self.config))
+
+    def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
+        """None, where long passages are cut; see `Task.longer_than`."""
+        return [] if self._reading.stride else super().longer_than(limit, lines)
 
     def answers(
         self, params: Params, asked: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
-        """The likeliest stretch of each passage."""
+        """The likeliest stretch of each passage, or `SILENCE`."""
         found = self._answered(params, self._typed(lines), asked)
-        return [[Response(text, chance)] for text, chance in found]
+        return [[Response(text or SILENCE, score)] for text, score in found]
 
     def pictured(self, split: str, number: int) -> list[TextExample]:
         """The first questions of a split."""
@@ -241,7 +299,7 @@ class QuestionAnswering(Task[Questions, TokenClassifier]):
         return [TextExample(one.question, one.passage) for one in self._typed(lines)]
 
     def laid_out(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
-        """The row of a question and its passage, "source"."""
+        """The row of a question and its passage, or of its first window, "source"."""
         examples = self.typed([f"{example.source}\t{example.target}"])
         ids, types = (examples.packed(name)[0] for name in self.inputs)
         return [ids[None], types[None]], {"source": Axis(self.data.vocabulary.tokens(ids))}

@@ -7,12 +7,15 @@ Axis letters: B batch, T length of a piece, V vocabulary.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 
 from attnlab.decoding.steps import largest
+from attnlab.errors import UserError
 from attnlab.systems.protocol import LanguageModel
+from attnlab.tasks.models import watched_pass
 from attnlab.tasks.protocol import Batch, Params, Rngs, Smoothing, Sums, Tree
 from attnlab.tasks.tokens import cross_entropy
 
@@ -35,6 +38,7 @@ def of_tokens(
     *,
     smoothing: Smoothing = 0.0,
     rngs: Rngs | None = None,
+    at_once: int = 0,
 ) -> tuple[Sums, Tree]:
     """What a model makes of every token of a batch, and its state afterwards.
 
@@ -47,35 +51,100 @@ def of_tokens(
       remembered: the state that the batch before has left; None if every text begins anew.
       smoothing: of labels.
       rngs: random streams.
+      at_once: tokens of a row whose logits are there at a time, computed again for the gradient, so
+        that they take B at_once V numbers and not B T V; 0 for all. For systems that are `in_two`.
 
     Returns:
       "loss", "tokens", "correct" and, where it is known, "asked" and "recalled", arrays [B,T] that
-      are 0 at padding; and the state, None without `remembered`.
+      are 0 at padding, in training also what `models.watched_pass` gives; and the state, None
+      without `remembered`.
     """
     apply = functools.partial(system.apply, {"params": params}, rngs=rngs)
     source, target = jnp.asarray(batch["source"]), jnp.asarray(batch["target"])
-    logits: Tree
+    found: Tree
+    after: Tree = None
+    seen: Sums = {}
     if remembered is None:
         several = [jnp.asarray(batch["segments"])] if "segments" in batch else []
-        logits, after = apply(source, *several), None
+        method = "hidden_states" if at_once else "__call__"
+        read = functools.partial(apply, source, *several, method=method)
+        if rngs is None:
+            found = read()
+        else:
+            found, _, seen = watched_pass(system, (), read)
     else:
         state = jax.tree.map(
             functools.partial(_fresh_or, jnp.asarray(batch["fresh"]) != 0),
             apply(len(source), 0, method="start"),
             remembered,
         )
-        logits, after = apply(state, source, method="read")
-    real, logits = system.real(target), logits.astype(jnp.float32)
-    losses = jnp.where(real, cross_entropy(logits, target, smoothing), 0.0)
-    guessed = largest(logits.reshape(-1, logits.shape[-1]), 1)[1].reshape(
-        target.shape
-    )  # argmax, in a tenth of the time
-    correct = (guessed == target) & real
-    each = {"loss": losses, "tokens": real, "correct": correct}
+        found, after = apply(state, source, method="read")
+    real = system.real(target)
+    if at_once and remembered is None:
+        head = functools.partial(system.apply, {"params": params}, method="logits")
+        losses, right = _in_pieces(head, found, target, smoothing, at_once)
+    else:
+        losses, right = _judged(found, target, smoothing)
+    losses, correct = jnp.where(real, losses, 0.0), right & real
+    each = {"loss": losses, "tokens": real, "correct": correct, **seen}
     if "recalled" in batch:
         asked = jnp.asarray(batch["recalled"]) != 0
         each |= {"asked": asked, "recalled": correct & asked}
     return each, after
+
+
+def _judged(
+    logits: jax.Array, target: jax.Array, smoothing: Smoothing
+) -> tuple[jax.Array, jax.Array]:
+    """Logits [B,t,V] and target [B,t] to losses and to whether the likeliest is right, [B,t]."""
+    logits = logits.astype(jnp.float32)
+    losses = cross_entropy(logits, target, smoothing)
+    # argmax, in a tenth of the time
+    guessed = largest(logits.reshape(-1, logits.shape[-1]), 1)[1].reshape(target.shape)
+    return losses, guessed == target
+
+
+def _in_pieces(
+    head: Callable[[jax.Array], jax.Array],
+    x: jax.Array,
+    target: jax.Array,
+    smoothing: Smoothing,
+    at_once: int,
+) -> tuple[jax.Array, jax.Array]:
+    """`_judged` of the logits that `head` makes of x [B,T,d], `at_once` tokens of a row at a time."""
+    rows, length = target.shape
+    pieces = -(-length // at_once)
+    room = pieces * at_once - length
+
+    def cut(one: jax.Array) -> jax.Array:
+        filled = jnp.pad(one, ((0, 0), (0, room), *[(0, 0)] * (one.ndim - 2)))
+        return filled.reshape(rows, pieces, at_once, *one.shape[2:]).swapaxes(0, 1)
+
+    @jax.checkpoint
+    def judged(piece: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        return _judged(head(piece[0]), piece[1], smoothing)
+
+    found = jax.lax.map(judged, (cut(x), cut(target)))
+    losses, right = (one.swapaxes(0, 1).reshape(rows, -1)[:, :length] for one in found)
+    return losses, right
+
+
+def check_pieces(system: LanguageModel, at_once: int) -> None:
+    """Refuses logits in pieces where a system cannot give them.
+
+    Raises:
+      UserError: `at_once` is above 0, and the system has no hidden states.
+    """
+    if at_once and not system.in_two:
+        raise UserError(
+            f"config.training.logits_at_once={at_once}: {type(system).__name__} does not say what"
+            " stands before its logits; set it to 0, or take the system decoder"
+        )
+
+
+def summed(each: Sums) -> Sums:
+    """The sums of `of_tokens` over all tokens; statistics of the batch stay."""
+    return {name: one if name == "statistics" else one.sum() for name, one in each.items()}
 
 
 def _fresh_or(fresh: jax.Array, start: jax.Array, remembered: jax.Array) -> jax.Array:

@@ -30,6 +30,7 @@ from attnlab.records.provenance import Changed, Code
 from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import State
 from attnlab.training.interrupt import Interrupt
+from attnlab.training.memory import keep_freed
 from attnlab.training.protocol import Beginning, Noted, Runnable
 
 if TYPE_CHECKING:
@@ -39,11 +40,12 @@ if TYPE_CHECKING:
 
 def start_jax() -> None:
     """Import jax with the persistent compile cache on: `$ATTNLAB_CACHE`, else `~/.cache/attnlab`;
-    empty, or no home, turns it off.
+    empty, or no home, turns it off. Freed memory stays with this process (`memory.keep_freed`).
 
     Raises:
       UserError: `$ATTNLAB_CACHE` begins with "~", and there is no home.
     """
+    keep_freed()
     import jax
 
     folder = os.environ.get("ATTNLAB_CACHE")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import flax.struct
+import flax.traverse_util
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,7 +40,9 @@ class Loss(Protocol):
         A loss with `carried` gets it as a keyword, and adds "tracked" to the sums: a tree of sums
         for `follow`. A loss with `remembered` (the state of each row after the previous step) gets
         it as a keyword, and adds "remembered": the new state of these rows, which is not summed and
-        has no gradient.
+        has no gradient. A loss whose parameters follow the batch beside their gradient (the running
+        averages of batch norm) adds "statistics", as `_followed` takes them: those of the whole
+        batch, the same on every device, so that they are not summed.
         """
 
 
@@ -164,7 +167,7 @@ def make_step(
         whole = None if which is None else _Whole(which, fixed)
         objective = functools.partial(_objective, carrying, compute, whole)
         part = (dict(batch), state.remembered)
-        grads, metrics, remembered = _gradients(
+        grads, metrics, (remembered, statistics) = _gradients(
             jax.grad(objective, has_aux=True),
             accumulate,
             trained,
@@ -178,7 +181,7 @@ def make_step(
         updates, opt_state = optimizer.update(grads, state.opt_state, trained)
         if which is not None:
             updates = which.scaled(updates, state.params)
-        params = optax.apply_updates(trained, updates)
+        params = _followed(optax.apply_updates(trained, updates), trained, statistics)
         average, carried = state.ema, state.carried
         if average is not None:
             before = average if which is None else which.split(average)[0]
@@ -194,6 +197,23 @@ def make_step(
         return after, metrics
 
     return step
+
+
+def _followed(params: Params, before: Params, statistics: Tree) -> Params:
+    """Parameters, those that are running averages moved from where they were before: a to
+    c a + (1 - c) b. `statistics` has, below the path of a module, how often it was called, each
+    time with c and every b by the name of its parameter; those that are not trained stay.
+    """
+    if not statistics:
+        return params
+    moved, old = (dict(flax.traverse_util.flatten_dict(one)) for one in (params, before))
+    for path, calls in flax.traverse_util.flatten_dict(statistics).items():
+        for kept, seen in calls:
+            for name, value in seen.items():
+                at = (*path[:-1], name)
+                if at in old:
+                    old[at] = moved[at] = kept * old[at] + (1.0 - kept) * value
+    return flax.traverse_util.unflatten_dict(moved)  # type: ignore[no-any-return]
 
 
 class _Whole(NamedTuple):
@@ -217,8 +237,8 @@ def _objective(
     total: jax.Array,
 ) -> tuple[jax.Array, tuple[Sums, Tree]]:
     """The loss of some rows over the weight of the whole batch, in the precision `compute`; beside
-    it the sums to report and what the rows remember afterwards. `whole` makes all parameters of
-    those that are trained.
+    it the sums to report, and two trees: what the rows remember afterwards, and statistics. `whole`
+    makes all parameters of those that are trained.
     """
     batch, remembered = part
     params = params if whole is None else whole(params, key)
@@ -229,7 +249,8 @@ def _objective(
     after = jax.tree.map(
         lambda new, old: new.astype(old.dtype), sums.pop("remembered", None), remembered
     )
-    return summed / total, ({"loss": summed / total, **sums}, after)
+    statistics: Tree = sums.pop("statistics", {})
+    return summed / total, ({"loss": summed / total, **sums}, (after, statistics))
 
 
 def _gradients(
@@ -241,7 +262,10 @@ def _gradients(
     total: jax.Array,
 ) -> tuple[Params, Sums, Tree]:
     """Gradients, sums, and what the rows remember after a batch that is taken in `accumulate`
-    microbatches.
+    microbatches, with statistics of the batch.
+
+    Raises:
+      ValueError: statistics of a batch that is never there as a whole.
     """
     if accumulate == 1:
         grads, (sums, after) = differentiate(params, part, key, total)
@@ -258,6 +282,8 @@ def _gradients(
     shapes = jax.eval_shape(
         differentiate, params, jax.tree.map(lambda x: x[0], parts), keys[0], total
     )
+    if shapes[1][1][1]:
+        raise ValueError("a loss with statistics of the batch takes no microbatches")
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), (shapes[0], shapes[1][0]))
     (grads, sums), after = jax.lax.scan(add, zeros, (parts, keys))
     return grads, sums, jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(-1, *x.shape[2:]), after)

@@ -179,6 +179,7 @@ def over_all(quick: bool = False) -> pytest.MarkDecorator:
             pytest.param(*case, id=label, marks=marked if label in firsts else [])
             for case, label in cases
         ],
+        scope="module",  # so that the tests of a case come together
     )
 
 

@@ -21,6 +21,7 @@ from attnlab.attention.positions import POSITIONS
 from attnlab.attention.scores import SCORES
 from attnlab.attention.visibility import VISIBILITIES
 from attnlab.commands.describe import Origin, origin
+from attnlab.mixers import MIXERS
 
 TABLES = {
     "mechanism": MECHANISMS,
@@ -193,3 +194,14 @@ def test_a_card_is_not_inherited() -> None:
         """Somebody's own."""
 
     assert origin(Mine) == Origin() != origin(MECHANISMS.resolve("multihead"))
+
+
+@pytest.mark.parametrize("name", sorted({*MIXERS.names()} - {"by_layer", "none"}))
+def test_a_mixer_says_how_far_tokens_are_apart_and_what_follows_one_another(name: str) -> None:
+    card = vars(MIXERS.resolve(name)).get("card")
+    assert isinstance(card, Card) and card.path and card.steps, f"{name}: path, steps"
+    letters = dict.fromkeys("NkCwmMrcbsL", 4.0) | {"T": 256.0, "log": 8.0}
+    for text in (card.path, card.steps):
+        formula = re.sub(r"(?<=[\w)]) +(?=[\w(])", " * ", text.replace("^", "**"))
+        found = eval(formula.replace("log * T", "log"), {"__builtins__": {}}, letters)
+        assert 1.0 <= found <= 256.0, f"{name}: {text}"

@@ -7,7 +7,9 @@ from __future__ import annotations
 import functools
 import inspect
 import io
-from typing import Any
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -17,7 +19,8 @@ import pytest
 
 from attnlab.attention.protocol import MAPS, Attention, asking
 from attnlab.attention.view import CAUSAL, View
-from attnlab.attention.visibility import Causal
+from attnlab.attention.visibility import Causal, Window
+from attnlab.decoding.steps import by_row
 from tests.attention.cases import (
     CASES,
     NAMES,
@@ -44,7 +47,8 @@ PLACED = [
 placed = pytest.mark.parametrize(
     ("name", "config"), PLACED, ids=[NAMES[CASES.index(case)] for case in PLACED]
 )
-LENGTH, CAPACITY = 9, 11
+LENGTH, CAPACITY, WINDOW = 9, 11, 2
+PLACE = View(CAUSAL.rule, positions=2)
 
 
 def calls(name: str, config: dict[str, Any]) -> Any:
@@ -62,29 +66,56 @@ def calls(name: str, config: dict[str, Any]) -> Any:
     return functools.partial(module.apply, {"params": parameters(module)})
 
 
+class Programs(NamedTuple):
+    """What decoding runs, compiled: one for each length of a piece; the tests of a case share them."""
+
+    full: Any  # (x, valid) -> contexts of the full pass
+    remember: Any  # (x, valid) -> memory
+    begun: Any  # (x, memory) -> so_far of the first piece; None if looks do not depend on others
+    step: Any  # (memory, so_far, x, valid) -> memory, so_far, contexts of a piece more
+
+
+def programs(name: str, config: dict[str, Any], compiled: Callable[..., Any] = jax.jit) -> Programs:
+    """Those of a case, see `calls`; the last one's are kept."""
+    return _programs(name, json.dumps(config), compiled)
+
+
+@functools.lru_cache(maxsize=1)
+def _programs(name: str, config: str, compiled: Callable[..., Any]) -> Programs:
+    call = calls(name, json.loads(config))
+
+    def begun(x: Any, memory: Any) -> Any:
+        so_far = call(memory, method="no_looks")
+        return call(x, memory, CAUSAL, so_far=so_far, method="read").so_far
+
+    def step(memory: Any, so_far: Any, x: Any, valid: Any) -> Any:
+        memory = call(memory, x, valid, method="extend")
+        reading = call(x, memory, CAUSAL, method="read", **asking(False, so_far))
+        return memory, reading.so_far, reading.context
+
+    return Programs(
+        compiled(lambda x, valid: call(x, x, CAUSAL, valid).context),
+        compiled(lambda x, valid: call(x, valid, CAPACITY, method="remember")),
+        compiled(begun) if looks_back(json.loads(config)) else lambda x, memory: None,
+        compiled(step),
+    )
+
+
 @essential
 def test_cached_decoding_and_prefill_equal_the_full_pass(name: str, config: dict[str, Any]) -> None:
-    call = calls(name, config)
-    x, _, _ = inputs(queries=LENGTH)
-    full = jax.jit(lambda x: call(x, x, CAUSAL).context)(x)
-    remember = jax.jit(lambda x: call(x, capacity=CAPACITY, method="remember"))
-
-    @jax.jit
-    def step(memory: Any, so_far: Any, token: Any) -> Any:
-        memory = call(memory, token, method="extend")
-        reading = call(token, memory, CAUSAL, method="read", **asking(False, so_far))
-        return memory, reading.so_far, reading.context[:, 0]
-
+    run = programs(name, config)
+    x, valid = inputs(queries=LENGTH)[0], np.ones((3, LENGTH), bool)
+    full = np.asarray(run.full(x, valid))
     for cut in (0, 1, 4):
-        memory = remember(x[:, :cut])
-        so_far = call(memory, method="no_looks")
-        if looks_back(config):
-            so_far = call(x[:, :cut], memory, CAUSAL, so_far=so_far, method="read").so_far
+        memory = run.remember(x[:, :cut], valid[:, :cut])
+        so_far = run.begun(x[:, :cut], memory)
         for t in range(cut, LENGTH):
-            memory, so_far, context = step(memory, so_far, x[:, t : t + 1])
-            np.testing.assert_allclose(context, full[:, t], atol=TOLERANCE["reordered"])
+            here = slice(t, t + 1)
+            memory, so_far, context = run.step(memory, so_far, x[:, here], valid[:, here])
+            np.testing.assert_allclose(context, full[:, here], atol=TOLERANCE["reordered"])
     with pytest.raises(ValueError, match="capacity"):
-        call(x, capacity=LENGTH - 1, method="remember")
+        small = functools.partial(calls(name, config), capacity=LENGTH - 1, method="remember")
+        jax.eval_shape(small, x)
 
 
 @every
@@ -92,31 +123,21 @@ def test_pieces_with_padding_a_pause_on_disk_and_garbage_in_the_spare_room_equal
     name: str, config: dict[str, Any]
 ) -> None:
     """Two mechanisms operation by operation, where lengths are known; the others compiled."""
-    call, compiled = calls(name, config), not_compiled if (name, config) in EAGER else jax.jit
+    run = programs(name, config, not_compiled if (name, config) in EAGER else jax.jit)
     x, _, _ = inputs(queries=LENGTH)
     valid = np.random.default_rng(2).random((3, LENGTH)) < 0.7
     valid[:, 0] = True
-    full = compiled(lambda x, valid: call(x, x, CAUSAL, valid).context)(x, valid)
-    remember = compiled(lambda x, valid: call(x, valid, CAPACITY, method="remember"))
-    extend = compiled(lambda memory, x, valid: call(memory, x, valid, method="extend"))
-
-    @compiled
-    def read(x: Any, memory: Any, so_far: Any) -> Any:
-        reading = call(x, memory, CAUSAL, method="read", **asking(False, so_far))
-        return reading.context, reading.so_far
-
+    full = np.asarray(run.full(x, valid))
     for pieces in ((4, 4, 1), (1, 4, 4)):
-        first, so_far = pieces[0], None
-        memory = remember(x[:, :first], valid[:, :first])
-        if looks_back(config):
-            so_far = read(x[:, :first], memory, None)[1]
+        first = pieces[0]
+        memory = run.remember(x[:, :first], valid[:, :first])
+        so_far = run.begun(x[:, :first], memory)
         for piece in pieces[1:]:
-            memory = littered(stored(memory), first)
-            here = slice(first, first + piece)
-            memory = littered(extend(memory, x[:, here], valid[:, here]), first + piece)
-            context, so_far = read(x[:, here], memory, so_far)
+            memory, here = littered(stored(memory), first), slice(first, first + piece)
+            memory, so_far, context = run.step(memory, so_far, x[:, here], valid[:, here])
             np.testing.assert_allclose(context, full[:, here], atol=TOLERANCE["reordered"])
             first += piece
+        littered(memory, first)
 
 
 @placed
@@ -128,33 +149,111 @@ def test_rows_of_different_lengths_decode_together_each_as_alone(
     """
     call = calls(name, config)
     x, _, _ = inputs(queries=LENGTH)
-    expected = np.asarray(jax.jit(lambda x: call(x, x, CAUSAL).context)(x))
-
-    @jax.jit
-    def look(memory: Any, piece: Any, valid: Any, view: View) -> Any:
-        grown = (
-            call(piece, valid, 6, method="remember").by_row()
-            if memory is None
-            else call(memory, piece, valid, method="extend")
-        )
-        return grown, call(piece, grown, view, method="read").context
-
-    memory, fed = None, np.zeros(3, np.int32)
-    for counts, view in (
-        ((4, 1, 2), View(Causal(), positions=0)),
-        ((1, 0, 3), View(Causal(), positions=np.array((4, 1, 2)))),
-        ((1, 1, 1), CAUSAL),
-    ):
+    fed, given, places = np.zeros(3, np.int32), [], []
+    for counts in ((4, 1, 2), (1, 0, 3), (1, 1, 1)):
         width, more = max(counts), np.array(counts)
         valid = np.arange(width) < more[:, None]
-        rows, at = np.arange(3)[:, None], fed[:, None] + np.arange(width)
-        piece = np.where(valid[..., None], x[rows, at], np.float32(1e4))
-        memory, found = look(memory, piece, valid, view)
-        np.testing.assert_allclose(
-            np.asarray(found)[valid], expected[rows, at][valid], atol=TOLERANCE["reordered"]
-        )
+        at = np.arange(3)[:, None], fed[:, None] + np.arange(width)
+        given.append((np.where(valid[..., None], x[at], np.float32(1e4)), valid))
+        places.append((valid, at, fed + more))
         fed = fed + more
-        np.testing.assert_array_equal(memory.length, fed)
+
+    @jax.jit
+    def looks(x: Any, *given: Any) -> Any:
+        memory, found = None, []
+        for piece, view in given:
+            grown = lambda *piece: call(memory, *piece, method="extend")  # noqa: B023
+            first = lambda *piece: call(*piece, 6, method="remember").by_row()
+            memory = (grown if found else first)(*piece)
+            context = call(piece[0], memory, view, method="read").context
+            found.append((context, memory.length))
+        return call(x, x, CAUSAL).context, found
+
+    views = View(Causal(), positions=0), View(Causal(), positions=np.array((4, 1, 2))), CAUSAL
+    pieces = *given[:2], given[2][:1]  # the last one does not say that all of it is real
+    expected, found = jax.tree.map(np.asarray, looks(x, *zip(pieces, views, strict=True)))
+    for (context, length), (valid, at, fed) in zip(found, places, strict=True):
+        np.testing.assert_allclose(context[valid], expected[at][valid], atol=TOLERANCE["reordered"])
+        np.testing.assert_array_equal(length, fed)
+
+
+PIECES = ((4, 1, 2), (1, 1, 1), (1, 0, 1), (3, 1, 0), (0, 1, 1), (0, 4, 3), (0, 1, 1))
+
+
+@placed
+def test_under_a_window_the_last_keys_in_a_ring_are_enough(
+    name: str, config: dict[str, Any]
+) -> None:
+    """Pieces of any length, longer than the ring too, over four rounds of it and more; rows of
+    different lengths, then of one length with padding inside. The state does not grow.
+    """
+    call, module = calls(name, config), make(name, config)
+    x, _, _ = inputs(queries=LENGTH)
+    begun = {room: begin(module, room) for room in (LENGTH, 10 * LENGTH)}
+    sizes = [jax.tree.map(jnp.shape, state) for state in begun.values()]
+    if not module.forgets():
+        assert sizes[0] != sizes[1] or not jax.tree.leaves(sizes[0])
+        return
+    assert sizes[0] == sizes[1] and begun[LENGTH].memory.ring == WINDOW
+    assert begin(module, WINDOW).memory.ring == 0
+    rule = Causal() & Window(WINDOW)
+    hole = np.ones((3, LENGTH), bool)
+    hole[:, 2], hole[0, 5:7] = False, False
+
+    @jax.jit
+    def whole(x: Any, valid: Any) -> Any:
+        return call(x, x, View(rule), valid).context
+
+    @jax.jit
+    def ragged(state: Any, x: Any) -> list[Any]:
+        found, fed = [], np.zeros(3, np.int32)
+        state = by_row(state, 3)
+        for counts in PIECES:
+            width, more = max(counts), np.array(counts)
+            valid = np.arange(width) < more[:, None]
+            rows, at = np.arange(3)[:, None], np.minimum(fed[:, None] + np.arange(width), LENGTH)
+            piece = jnp.where(valid[..., None], jnp.pad(x, ((0, 0), (0, 1), (0, 0)))[rows, at], 1e4)
+            y, state = call(piece, View(rule, positions=fed, valid=valid), state, method="mix")
+            found.append(y[valid])
+            fed = fed + more
+        return found
+
+    @jax.jit
+    def even(state: Any, x: Any) -> Any:
+        found, at = [], 0
+        for count in (4, 1, 1, 3):
+            here = slice(at, at + count)
+            view = View(rule, valid=hole[:, here])
+            y, state = call(x[:, here], view, state, method="mix")
+            found.append(y)
+            at += count
+        return jnp.concatenate(found, axis=1)
+
+    full, fed = np.asarray(whole(x, np.ones((3, LENGTH), bool))), np.zeros(3, np.int32)
+    for counts, found in zip(PIECES, ragged(begun[LENGTH], x), strict=True):
+        places = [(row, fed[row] + t) for row in range(3) for t in range(counts[row])]
+        wanted = np.stack([full[row, t] for row, t in places])
+        np.testing.assert_allclose(found, wanted, atol=TOLERANCE["reordered"])
+        fed = fed + np.array(counts)
+    assert (fed == LENGTH).all()
+    np.testing.assert_allclose(
+        even(begun[LENGTH], x)[hole], whole(x, hole)[hole], atol=TOLERANCE["reordered"]
+    )
+
+
+def begin(module: Attention, room: int) -> Any:
+    """The state of three rows before the first of `room` tokens, under a window."""
+    given = {"params": parameters(module)}
+    return module.apply(given, 3, room, np.float32, window=WINDOW, method="begin")
+
+
+def test_a_ring_declares_what_it_takes() -> None:
+    """The bytes of w keys, and the position of each slot."""
+    module = make("multihead", {"heads": 4, "key_heads": 2})
+    state = jax.eval_shape(lambda: begin(module, 10 * LENGTH))
+    taken = sum(one.size * one.dtype.itemsize for one in jax.tree.leaves(state))
+    declared = module.cost(0, WINDOW, WIDTH, WIDTH).state_bytes - 4  # the length is one for all
+    assert taken == 3 * (declared + 4 * WINDOW) + 4
 
 
 @placed
@@ -274,9 +373,13 @@ def test_reading_inside_a_scan_equals_reading_at_once(name: str, config: dict[st
     module = make(name, config)
     params = parameters(module)
     query, source, valid = inputs(batch=2, keys=LENGTH)
-    scanned = jax.jit(functools.partial(Scanned(module).apply, first=2))
-    found = scanned({"params": {"mechanism": params}}, query, source, valid)
-    at_once = jax.jit(functools.partial(module.apply, view=View(CAUSAL.rule, positions=2)))
-    expected = at_once({"params": params}, query, source, valid=valid).context
+
+    @jax.jit
+    def both(query: Any, source: Any, valid: Any) -> Any:
+        within = {"params": {"mechanism": params}}
+        at_once = module.apply({"params": params}, query, source, PLACE, valid)
+        return Scanned(module).apply(within, query, source, valid, first=2), at_once.context
+
+    found, expected = both(query, source, valid)
     np.testing.assert_allclose(found, expected, atol=TOLERANCE["reordered"])
     assert found.shape == (2, 5, WIDTH)

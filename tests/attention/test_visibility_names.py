@@ -10,7 +10,7 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.attention.view import CAUSAL, View
-from attnlab.attention.visibility import VISIBILITIES, Everything, PerHead
+from attnlab.attention.visibility import VISIBILITIES, Everything, PerHead, Window
 from attnlab.config.registry import build, made
 from attnlab.errors import UserError
 
@@ -64,6 +64,25 @@ def test_every_name_shows_what_it_says(name: str) -> None:
     wanted = np.array([[formula(i, j) for j in range(T)] for i in range(T)])
     for head in shown({"name": name, **fields}):
         np.testing.assert_array_equal(head, wanted)
+
+
+@pytest.mark.parametrize("name", [one for one in VISIBILITIES.names() if one != "by_layer"])
+def test_a_window_is_the_least_that_holds_what_is_seen(name: str) -> None:
+    """Over more positions than the rule repeats after; None where what is seen has no bound."""
+    rule, many = made(VISIBILITIES, {"name": name, **SHOWN[name][0]})(), 40
+    mask = View(rule).mask(many, many, many)
+    seen = np.ones((many, many), bool) & (True if mask is None else np.asarray(mask).any((0, 1)))
+    furthest = (np.arange(many)[:, None] - np.arange(many))[seen].max()
+    bounded = name in ("window", "dilated", "local", "all_of")
+    assert rule.window == (furthest + 1 if bounded else None)
+    assert bounded or furthest > 20 or name in ("global", "summary", "bigbird")
+
+
+def test_windows_of_joins() -> None:
+    near, far, all_ = Window(3), Window(5), Everything()
+    assert (near & far).window == 3 and (near & all_).window == 3 and (near | far).window == 5
+    assert (near | all_).window is None and CAUSAL.rule.window is None
+    assert PerHead((near, far)).window == 5 and PerHead((near, all_)).window is None
 
 
 @pytest.mark.quick

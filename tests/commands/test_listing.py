@@ -99,7 +99,7 @@ def test_mechanisms_say_where_they_come_from_what_they_can_and_what_they_cost(
             "self, cross, causal, bidirectional, padding, dense, cache, maps exact, positions"
             " embedding"
         ),
-        *("N (T^2 d + T d^2)", "T d"),
+        *("N (T^2 d + T d^2)", "T d", "1", "N"),
     ]
 
 

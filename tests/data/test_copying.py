@@ -59,9 +59,20 @@ def test_a_reversed_target_is_the_source_from_behind() -> None:
         turned.alignment(("a b", "a b"))
 
 
+def test_sorted_words_and_longer_ones_in_the_test_split() -> None:
+    source = Copying(examples=50, test=50, shortest=2, longest=6, order="sorted", tested=9)
+    for words, answer in (pair for split in SPLITS[:2] for pair in source.pairs(split)):
+        assert answer.split() == sorted(words.split()) and 2 <= len(words.split()) <= 6
+    lengths = {len(words.split()) for words, _ in source.pairs("test")}
+    assert lengths == {7, 8, 9}
+    # of equal words the first in the source comes first
+    assert source.alignment(("b a b", "a b b")) == {(1, 0), (0, 1), (2, 2)}
+
+
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
+        ({"tested": 20}, "tested=20 must be 0 or above config.data.longest=20"),
         ({"shortest": 0}, "config.data.shortest=0 .* expected 1 <= shortest <= longest"),
         ({"shortest": 5, "longest": 4}, "shortest=5 and config.data.longest=4"),
         ({"symbols": 1}, r"config.data.symbols=1 must be in 2 \.\.\. 26"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from attnlab.data import questions
-from attnlab.data.questions import Deeds, Question, Squad
+from attnlab.data.questions import Deeds, Question, Squad, Windows
 from attnlab.data.vocabulary import BOS, EOS, Vocabulary
 from attnlab.errors import UserError
 
@@ -26,15 +26,20 @@ def squad(folder: Path, answers: list[dict[str, Any]], context: str = PASSAGE) -
 
 
 def test_the_form_of_squad(tmp_path: Path) -> None:
-    """Questions without an answer are left out; characters are counted in the passage as it is."""
+    """Those without an answer have none; characters are counted in the passage as it is."""
     begin = PASSAGE.index("dog")
     source = squad(tmp_path, [{"text": "dog\nfrom Köln", "answer_start": begin}])
     assert source.questions("train") == [
-        Question("Which dog?", PASSAGE, (("dog\nfrom Köln", begin),))
+        Question("Which dog?", PASSAGE, (("dog\nfrom Köln", begin),)),
+        Question("Which cat?", PASSAGE, ()),
     ]
+    data = {"name": "squad", "directory": str(tmp_path)}
+    words = {"kind": "word", "size": 100, "min_frequency": 1, "lowercase": True}
+    for unanswerable, count in ((False, 1), (True, 2)):
+        found = questions.load(data, words, splits=("train",), unanswerable=unanswerable)
+        assert found.size("train") == count
     for answers, message in (
         ([{"text": "dog", "answer_start": 3}], "'dog' does not stand at character 3"),
-        ([], "has no question with an answer"),
         ([{"text": "dog"}], "not in the form of SQuAD .KeyError"),
     ):
         with pytest.raises(UserError, match=message):
@@ -42,6 +47,9 @@ def test_the_form_of_squad(tmp_path: Path) -> None:
     (tmp_path / "train.json").write_text("{")
     with pytest.raises(UserError, match="not in the form of SQuAD"):
         source.questions("train")
+    squad(tmp_path, [])
+    with pytest.raises(UserError, match=r"no question of the split 'train' .*unanswerable=true"):
+        questions.load(data, words, splits=("train",))
 
 
 def test_rows_types_words_and_spans() -> None:
@@ -79,3 +87,46 @@ def test_made_up_passages_have_one_answer() -> None:
         assert clause.removesuffix(" .").endswith(text)
     passages = [{one.passage for one in each} for each in rows.values()]
     assert not passages[0] & passages[1] and not passages[0] & passages[2]
+    with pytest.raises(UserError, match="expected 1 to 10 clauses, one fewer"):
+        Deeds(clauses=10, absent=0.5).questions("train")
+
+
+def test_a_share_of_made_up_questions_is_about_somebody_absent() -> None:
+    rows = Deeds(200, 10, 10, absent=0.3).questions("train")
+    absent = [one for one in rows if not one.answers]
+    assert 40 <= len(absent) <= 80
+    for one in rows:
+        present = [clause.split()[2] for clause in one.passage.removesuffix(" .").split(" . ")]
+        assert (one.question.split()[3] in present) == bool(one.answers)
+
+
+@pytest.mark.parametrize("stride", [1, 3, 5])
+def test_windows_overlap_and_know_which_answers_they_hold(stride: int) -> None:
+    """Against slices of the whole row: room for 12 - 4 - 1 tokens, a question of 2."""
+    passage = "a b c d e f g h i j k l m n o p"
+    answers = ("c d", "h i j", "p", "a b c d e f g h i")
+    asked = [Question("x y z", passage, ((text, passage.index(text)),)) for text in answers]
+    asked += [Question("x", "a b", ()), Question("x y", "a b c d e f g", (("g", 12),))]
+    words = Vocabulary.train([passage, "x y z"], "word", 100, 1)
+    whole = questions.encode(words, asked)
+    found = questions.encode(words, asked, Windows(12, stride, 2))
+    owners = found["question"].block(np.arange(len(found)), 0)
+    spans = found["span"].block(np.arange(len(found)), 0)
+    uncut = whole["span"].block(np.arange(len(whole)), 0)
+    assert sorted(set(owners)) == list(range(6)) and (np.diff(owners) >= 0).all()
+    for number, one in enumerate(asked):
+        body = whole.packed("source")[number][len(one.question.split()) + 2 : -1]
+        head, rows = min(2, len(one.question.split())) + 2, np.flatnonzero(owners == number)
+        begins = [stride * step for step in range(len(rows))]
+        room = 12 - head - 1
+        assert begins[-1] + room >= len(body) and (len(rows) == 1 or begins[-2] + room < len(body))
+        first, last = uncut[number] - len(one.question.split()) - 2
+        for row, begin in zip(rows.tolist(), begins, strict=True):
+            source = found.packed("source")[row]
+            assert len(source) <= 12 and (source[head - 1], source[-1]) == (EOS, EOS)
+            np.testing.assert_array_equal(source[head:-1], body[begin : begin + room])
+            numbers = found.packed("words")[row][head:-1]
+            assert numbers.tolist() == [begin + at + 1 for at in range(len(numbers))]
+            inside = one.answers and begin <= first and last < begin + room
+            wanted = [first - begin + head, last - begin + head] if inside else [0, 0]
+            assert spans[row].tolist() == wanted

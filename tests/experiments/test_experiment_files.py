@@ -77,6 +77,23 @@ def test_every_file_plans_and_its_variants_are_equally_large(file: str, tmp_path
     )
 
 
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("file", "trials"),
+    [
+        *(("blocks.py:norms", 18), ("blocks.py:ways", 12), ("blocks.py:mask", 6)),
+        *(("blocks.py:rotary", 6), ("heads.py:scale", 18), ("positions.py:decoder", 18)),
+        *(("positions.py:longer", 18), ("positions.py:beside", 12)),
+    ],
+)
+def test_what_an_argument_asks_fits_two_cores(file: str, trials: int) -> None:
+    experiment = load_experiment(f"experiments/{file}")
+    assert len(experiment.compare) * len(experiment.seeds) == trials
+    assert experiment.claim is not None and experiment.baseline in {
+        point.name for point in experiment.compare
+    }
+
+
 @pytest.mark.usefixtures("uncounted")
 def test_bottleneck_on_text_compares_its_shortest_with_its_longest_third(
     folder: Path, tmp_path: Path

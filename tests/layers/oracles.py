@@ -23,12 +23,27 @@ def norm_of(name: str, params: Any, x: np.ndarray, epsilon: float) -> np.ndarray
             found[at] = row / root * (1 + g if name.endswith("plus_one") else g)
         elif name == "scale_norm":
             found[at] = g * row / max(np.sqrt(row @ row), epsilon)
+        elif name == "batch_norm":
+            found[at] = (row - params["mean"]) / np.sqrt(params["variance"] + epsilon) * g + b
         elif name == "dynamic_tanh":
             found[at] = g * np.tanh(params["slope"] * row) + b
         else:
             assert name == "none"
             found[at] = row
     return found
+
+
+def over_batch(
+    params: Any, x: np.ndarray, valid: np.ndarray, epsilon: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Batch norm in training (Ioffe and Szegedy 2015, algorithm 1), and what algorithm 2 averages:
+    mean and unbiased variance of each unit over the tokens that are valid.
+    """
+    tokens = x[valid]
+    mean = tokens.sum(axis=0) / len(tokens)
+    variance = ((tokens - mean) ** 2).sum(axis=0) / len(tokens)
+    found = (x - mean) / np.sqrt(variance + epsilon) * params["scale"] + params["bias"]
+    return found, mean, variance * len(tokens) / (len(tokens) - 1)
 
 
 def _gelu(x: float) -> float:

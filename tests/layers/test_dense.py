@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.layers.dense import Dense, Dropout, matmul
+from attnlab.layers.dense import WORTH_TURNING, Dense, Dropout, matmul
 
 
 @pytest.mark.quick
@@ -28,6 +28,31 @@ def test_matmul_is_the_product_over_the_last_axis(lead: tuple[int, ...]) -> None
             jax.grad(lambda x, w: ((x @ w) ** 2).sum(), argnums=argument)(x, kernel),
             atol=1e-4,
         )
+
+
+@pytest.mark.quick
+def test_a_tall_kernel_is_turned_and_nothing_else_changes() -> None:
+    rng = np.random.default_rng(0)
+    x, grad = rng.normal(size=(2, WORTH_TURNING // 2, 6)), rng.normal(size=(WORTH_TURNING, 4))
+    kernel, change = rng.normal(size=(6, 4)), rng.normal(size=(6, 4))
+    flat = x.reshape(-1, 6)
+    given = [jnp.asarray(one, jnp.float32) for one in (x, kernel)]
+    y, back = jax.vjp(matmul, *given)
+    of_x, of_kernel = back(jnp.asarray(grad.reshape(y.shape), jnp.float32))
+    _, forward = jax.jvp(
+        lambda w: matmul(given[0], w), (given[1],), (jnp.asarray(change, jnp.float32),)
+    )
+    several = jax.vmap(matmul, in_axes=(None, 0))(given[0], jnp.stack([given[1], -given[1]]))
+    for found, wanted in (
+        (y, flat @ kernel),
+        (of_x, grad @ kernel.T),
+        (of_kernel, flat.T @ grad),
+        (forward, flat @ change),
+        (several[1], -flat @ kernel),
+    ):
+        np.testing.assert_allclose(found, wanted.reshape(found.shape), rtol=1e-4, atol=1e-4)
+    if jax.default_backend() == "cpu":
+        assert "optimization_barrier" in str(jax.make_jaxpr(matmul)(*given))
 
 
 def test_dense_is_affine_in_the_dtype_of_its_arguments() -> None:

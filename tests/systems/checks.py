@@ -431,11 +431,17 @@ def check_learning(spec: dict[str, Any]) -> None:
 def check_dropout(spec: dict[str, Any]) -> None:
     """The rate changes nothing without a random stream, and other keys drop other units."""
     system, (source, target) = make(spec | {"dropout": 0.5}), batch()
-    variables, run = {"params": parameters(system)}, jax.jit(system.apply)
-    quiet = run(variables, source, target)
-    never = jax.jit(make(spec | {"dropout": 0.0}).apply)
-    np.testing.assert_array_equal(quiet, never(variables, source, target))
-    one, two = (run(variables, source, target, rngs={"dropout": jax.random.key(k)}) for k in (0, 1))
+    never = make(spec | {"dropout": 0.0})
+
+    @jax.jit
+    def run(params: Any, key: Any) -> Any:
+        call = functools.partial(system.apply, {"params": params}, source, target)
+        return call(), never.apply({"params": params}, source, target), call(rngs={"dropout": key})
+
+    (quiet, without, one), (_, _, two) = (
+        run(parameters(system), jax.random.key(k)) for k in (0, 1)
+    )
+    np.testing.assert_array_equal(quiet, without)
     assert np.abs(one - two).max() > 1e-3
 
 

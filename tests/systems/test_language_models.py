@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.protocol import MAPS
 from attnlab.config.registry import build
 from attnlab.errors import UserError
@@ -256,6 +258,39 @@ def test_what_a_decoder_cannot_be_is_told() -> None:
         system.apply({"params": parameters(system)}, 1, 10, method="start")
 
 
+class Cacheless(MultiHead):
+    """Cannot grow its memory."""
+
+    capabilities = dataclasses.replace(MultiHead.capabilities, cache=False)
+
+
+class BothWays(MultiHead):
+    """Sees later keys, whatever the view says."""
+
+    capabilities = dataclasses.replace(
+        MultiHead.capabilities, directions=frozenset({"bidirectional"})
+    )
+
+
+def test_what_cannot_write_is_told_before_anything_is_read() -> None:
+    here = f"{__name__}:"
+    for change, message in (
+        ({"name": "encoder"}, "system=encoder: .*decoder, .*; it reads whole texts, both ways"),
+        ({"name": "bilstm_tagger"}, "system=bilstm_tagger: .*and writes none"),
+        (
+            {**SPECS["decoder"], "attention": {"name": f"{here}Cacheless"}},
+            "Cacheless does not support cached decoding; choose a mechanism with cache=True",
+        ),
+        (
+            {**SPECS["decoder"], "attention": {"name": f"{here}BothWays"}},
+            "BothWays does not support the direction 'causal'",
+        ),
+    ):
+        with pytest.raises(UserError, match=message) as caught:
+            system_factory(ConfigDict({"system": change}), LanguageModel)
+        assert "\n" not in str(caught.value)
+
+
 def test_a_window_asks_a_decoders_mechanism_for_it() -> None:
     recurrent, near = SPECS["decoder-recurrent"], {"name": "window", "width": 2}
     some = {"name": "by_layer", "one": {"name": "full"}, "other": near}
@@ -274,6 +309,29 @@ def test_a_window_asks_a_decoders_mechanism_for_it() -> None:
     system_factory(
         ConfigDict({"system": {**recurrent, "visibility": some, "attention": both}}), LanguageModel
     )
+
+
+def test_layers_with_a_window_keep_what_the_window_holds() -> None:
+    """Whatever is decoded; the others keep the text."""
+    node = {
+        **SPECS["decoder-recurrent"],
+        "layers": 3,
+        "attention": {"name": "multihead", "heads": 2},
+    }
+    near = {"name": "window", "width": 5}
+    node |= {"positions": {"name": "none"}}
+    node["visibility"] = {"name": "by_layer", "one": near, "other": {"name": "full"}}
+    system: Any = system_factory(ConfigDict({"system": node}), LanguageModel)(vocabulary=9)
+    params = jax.eval_shape(system.init, jax.random.key(0), np.ones((1, 2), np.int32))
+
+    def bytes_of(room: int) -> list[int]:
+        state = jax.eval_shape(lambda p: system.apply(p, 2, room, method="start"), params)
+        of = [jax.tree.leaves(layer) for layer in state.layers]
+        return [sum(one.size * one.dtype.itemsize for one in layer) for layer in of]
+
+    short, long = bytes_of(100), bytes_of(1000)
+    assert short[0] == short[2] == long[0] == long[2] < short[1]
+    assert 9 * short[1] < long[1] <= 10 * short[1]
 
 
 def _forget_the_window(patch: pytest.MonkeyPatch) -> None:

@@ -106,6 +106,7 @@ CASES: dict[str, dict[str, Any]] = {
     "transformer-t5": SPECS["transformer-t5"],
     "transformer-by-layer": SPECS["transformer-by-layer"],
     "transformer-concatenated": {**SPECS["transformer"], "position_width": 4},
+    "transformer-leaking": {**SPECS["transformer"], "leaking": True},
     "transformer-no-feed-forward-no-norm": {
         **SPECS["transformer"],
         "norm": "post",

@@ -15,9 +15,9 @@ from attnlab.systems import SYSTEMS
 from tests.systems import checks, classifiers, language_models, token_classifiers
 from tests.systems.recurrent import test_lstmn
 
-KINDS = [(kind, kind.SPECS) for kind in (checks, classifiers, language_models, token_classifiers)] + [
-    (classifiers, test_lstmn.CASES)
-]
+KINDS = [
+    (kind, kind.SPECS) for kind in (checks, classifiers, language_models, token_classifiers)
+] + [(classifiers, test_lstmn.CASES)]
 FIRST = {
     spec["name"]: (kind, spec)
     for kind, specs in reversed(KINDS)

@@ -96,8 +96,13 @@ def test_eight_pairs_can_be_learnt_by_heart(name: str) -> None:
 
 def test_published_start_of_rnnsearch_is_uniform_attention() -> None:
     system, (source, target) = make(SPECS["rnnsearch"]), batch()
-    params = system.init(jax.random.key(0), source, target)["params"]
-    _, collected = system.apply({"params": params}, source, target, mutable=[MAPS])
+
+    @jax.jit
+    def started(key: Any) -> Any:
+        params = system.init(key, source, target)["params"]
+        return system.apply({"params": params}, source, target, mutable=[MAPS])
+
+    _, collected = started(jax.random.key(0))
     weights = np.asarray(system.maps(collected[MAPS])["attention"].weights)[:, 0]  # type: ignore[index]
     for row, length in enumerate((6, 3, 1)):
         np.testing.assert_allclose(weights[row, :, :length], 1 / length, atol=1e-7)
@@ -152,6 +157,6 @@ def test_sizes_that_do_not_fit_are_named() -> None:
             system.init(jax.random.key(0), source, target)
 
 
-def test_dropout_acts_only_with_its_stream() -> None:
-    for name in LARGER:
-        check_dropout(SPECS[name])
+@pytest.mark.parametrize("name", LARGER)
+def test_dropout_acts_only_with_its_stream(name: str) -> None:
+    check_dropout(SPECS[name])

@@ -47,9 +47,16 @@ def test_prompts_of_any_length_and_rows_of_padding() -> None:
         assert best.tokens[-1] == EOS or len(best.tokens) == 4
 
 
-MIXERS = {
-    "cache": {"name": "multihead", "heads": 2, "positions": "rope"},
-    "state": {"name": "recurrent"},
+HEADS = {"name": "multihead", "heads": 2, "positions": "rope"}
+NEAR = {"name": "window", "width": 3}
+MIXERS: dict[str, dict[str, Any]] = {
+    "cache": {"attention": HEADS},
+    "state": {"attention": {"name": "recurrent"}},
+    "window": {"attention": HEADS, "visibility": NEAR},
+    "latent window and all": {
+        "attention": {"name": "latent", "heads": 2, "latent": 5},
+        "visibility": {"name": "by_layer", "one": NEAR, "other": {"name": "full"}},
+    },
 }
 
 
@@ -58,7 +65,7 @@ def test_ragged_beginnings_pieces_and_beams_over_a_cache(mixer: dict[str, Any]) 
     """A decoder whose state grows, or not: what every method writes has the log-probability that
     full passes over the whole text give, and greedy search takes their most probable token.
     """
-    node = {"name": "decoder", "attention": mixer, "positions": {"name": "none"}, "dropout": 0.0}
+    node = {"name": "decoder", **mixer, "positions": {"name": "none"}, "dropout": 0.0}
     small = {"width": 12, "layers": 2, "hidden": 16}
     system: Any = build(SYSTEMS, ConfigDict({**node, **small}), "system")(vocabulary=9)
     params = jax.jit(system.init)(jax.random.key(0), jnp.ones((1, 2), jnp.int32))["params"]

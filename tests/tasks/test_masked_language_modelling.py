@@ -4,12 +4,14 @@ resuming from what is kept, and every named error.
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from attnlab import config as configs
@@ -17,6 +19,7 @@ from attnlab.data.masking import Masking
 from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.errors import UserError
 from attnlab.tasks.masked_language_modelling import MaskedLanguageModelling
+from attnlab.training.step import first_state, make_step
 from tests.tasks.tiny import check_items
 from tests.tasks.tiny_language import SIZES
 
@@ -169,6 +172,100 @@ def test_every_id_is_an_output_and_the_mask_is_kept(tmp_path: Path) -> None:
     assert params["out"]["bias"].shape == (again.data.vocabulary.size,)
     counted = task.init(jax.random.key(0))["out"]["bias"]  # log of how often each is
     assert float(jnp.exp(counted).sum()) == pytest.approx(1.0, rel=1e-5)
+
+
+@dataclasses.dataclass(frozen=True)
+class Stories:
+    """Documents whose sentences are of one letter of eight each, so that a pair tells whether it is
+    one, but for an eighth of those that are not.
+    """
+
+    def texts(self, split: str) -> list[str]:
+        rng = np.random.default_rng(list(SIZES).index(split))
+        found = []
+        for _ in range(12 * SIZES[split]):
+            letter = str(rng.choice(list("abcdefgh")))
+            found += [letter * int(rng.integers(2, 5)) for _ in range(rng.integers(2, 4))] + [""]
+        return found
+
+
+PAIRS = [
+    "data=tests.tasks.test_masked_language_modelling:Stories",
+    "batch.texts=pairs",
+    "system.next_sentence=true",
+]
+
+
+def test_pairs_are_scored_row_by_row_and_both_losses_are_trained() -> None:
+    """Scores against a loop over rows; the objective is the sum over hidden tokens, and of each row
+    the loss of its relation times its hidden tokens.
+    """
+    task = load(*PAIRS, "masking.rate=0.3", "system.dropout=0.0", system="bert")
+    params = drawn(task)
+    batch = task.batches(1)(1)
+    nats, counted, second, right = 0.0, 0, 0.0, 0
+
+    @jax.jit
+    def read(source: Any, types: Any) -> Any:
+        tokens: Any = task.system.apply({"params": params}, source, types)
+        related: Any = task.system.apply({"params": params}, source, types, method="follows")
+        return jax.nn.log_softmax(tokens)[0], jax.nn.log_softmax(related)[0]
+
+    def told(row: Any) -> tuple[np.ndarray, np.ndarray]:
+        log_p, related = read(row["source"], row["types"])
+        log_p, related = np.asarray(log_p, np.float64), np.asarray(related, np.float64)
+        there = row["target"][0] != PAD
+        picked = log_p[row["places"][0, there], row["target"][0, there]]
+        return picked, related
+
+    for number in range(len(batch["source"])):
+        row = {name: one[number : number + 1] for name, one in batch.items()}
+        picked, related = told(row)
+        nats -= picked.sum()
+        counted += len(picked)
+        second -= len(picked) * related[row["relation"][0]]
+    total, sums = task.loss(params, batch, jax.random.key(0), smoothing=0.0)
+    assert float(total) == pytest.approx(nats + second, rel=1e-5)
+    assert float(task.weight(batch)) == counted == sums["hidden"]
+    nats, counted, pairs = 0.0, 0, 0
+    for _, batch in task._masked("valid"):
+        for number in np.flatnonzero((batch["source"] != PAD).any(axis=1)):
+            row = {name: one[number : number + 1] for name, one in batch.items()}
+            picked, related = told(row)
+            nats, counted, pairs = nats - picked.sum(), counted + len(picked), pairs + 1
+            right += int(related.argmax() == row["relation"][0])
+    found = task.evaluate(params, "valid")
+    assert found["loss"] == pytest.approx(nats / counted, rel=1e-5)
+    assert found["next_sentence"] == pytest.approx(right / pairs)
+    assert task.counts("valid") == {"hidden tokens": counted, "pairs": pairs}
+    check_items(task, params, "valid", {"loss", "perplexity", "accuracy", "next_sentence"})
+
+
+def test_what_follows_is_learned() -> None:
+    """No more than 15/16 can be told, 84 pairs; chance is a half."""
+    sizes = ["batch.size=32", "system.width=32", "system.hidden=32", "system.attention.heads=4"]
+    task = load(*PAIRS, *sizes, "system.dropout=0.0", system="bert")
+    optimizer = optax.adam(3e-3)
+    step = jax.jit(make_step(task.loss, task.weight, optimizer), donate_argnums=0)
+    state, batches = (
+        first_state(jax.jit(task.init)(jax.random.key(0)), optimizer, 0.0),
+        task.batches(1),
+    )
+    before = task.evaluate(state.params, "valid")["next_sentence"]
+    for number in range(300):
+        state, _ = step(state, batches(number))
+    after = task.evaluate(state.params, "valid")
+    assert after["next_sentence"] > 0.8 > 0.7 > before
+    assert after["accuracy"] > 0.9
+
+
+def test_pairs_need_a_system_that_tells_and_others_have_no_such_score() -> None:
+    for overrides, system in (([*PAIRS[:2]], "bert"), ([*PAIRS[:2]], "transformer")):
+        with pytest.raises(UserError, match=r"texts=pairs.*system.next_sentence=true"):
+            load(*overrides, system=system)
+    assert "next_sentence" not in load().measures
+    with pytest.raises(UserError, match="max_length=4: a pair takes"):
+        load(*PAIRS, "batch.max_length=4", system="bert").batches(1)
 
 
 @pytest.mark.parametrize(

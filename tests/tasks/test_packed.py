@@ -99,3 +99,18 @@ def test_a_system_that_cannot_keep_texts_apart() -> None:
     with pytest.raises(UserError, match="system=lstm_lm cannot keep the texts of a row apart"):
         LanguageModelling.check(config)
     assert not LanguageModel.packs
+
+
+def test_crops_are_trained_on_anywhere_and_scored_in_turn_from_nothing() -> None:
+    task = load("batch.texts=crops", "batch.max_length=12")
+    batch, stream = task.batches(1)(0), task.data.ids["train"].ids
+    for source, target in zip(batch["source"], batch["target"], strict=True):
+        np.testing.assert_array_equal(source[1:], target[:-1])
+        assert any((stream[at : at + 12] == target).all() for at in range(1, len(stream) - 11))
+    params = task.init(jax.random.key(0))
+    found = task.evaluate(params, "valid")
+    assert task.totals(task.passed(params, "valid"), "valid")["tokens"] == len(
+        task.data.ids["valid"].ids
+    )
+    joined = load("batch.texts=joined", "batch.max_length=12")
+    assert found == joined.evaluate(params, "valid")  # a decoder carries nothing on

@@ -1,5 +1,5 @@
-"""Extractive question answering: loss and answers against loops in NumPy, the scores of SQuAD,
-answers to typed lines, maps, and errors.
+"""Extractive question answering: loss and answers against loops in NumPy, with windows and without
+an answer too, the scores of SQuAD, answers to typed lines, maps, and errors.
 """
 
 from __future__ import annotations
@@ -73,10 +73,82 @@ def test_scores_and_answers_are_those_of_every_question_by_itself(
     assert [best.text for (best,) in task.respond(params, typed)] == texts
 
 
+CUT = [
+    *("data.absent=0.4", "data.clauses=3", "batch.buckets=20", "batch.max_length=20"),
+    *("passages.unanswerable=true", "passages.stride=4", "passages.question=6"),
+]
+
+
+def by_window(task: QuestionAnswering, params: Any, number: int) -> tuple[float, bool, Any]:
+    """Of a window of the split "valid": nats, both ends right, and (score of "not here", score of
+    the best stretch, its words).
+    """
+    examples = task.of_split("valid")
+    ids, types, words = (examples.packed(name)[number] for name in ("source", "types", "words"))
+    found: Any = task.system.apply({"params": params}, ids[None], types[None])
+    allowed = (words > 0) | (np.arange(len(words)) == 0)
+    inside = np.where(allowed[:, None], np.asarray(found[0], np.float64), -np.inf)
+    log_p = inside - np.logaddexp.reduce(inside, axis=0)
+    begin, end = examples["span"].block(np.array([number]), 0)[0]
+    pairs = [(i, j) for i in range(1, len(words)) for j in range(i, min(i + 30, len(words)))]
+    i, j = max(pairs, key=lambda pair: log_p[pair[0], 0] + log_p[pair[1], 1])
+    best = (log_p[0].sum(), log_p[i, 0] + log_p[j, 1], (words[i], words[j]))
+    right = tuple(log_p.argmax(axis=0)) == (begin, end)
+    return -(log_p[begin, 0] + log_p[end, 1]) / 2, right, best
+
+
+def test_the_best_of_all_windows_or_no_answer(params: Any) -> None:
+    config = configs.load(FILE, SMALL + CUT)
+    task = QuestionAnswering.load(config, None, ("train", "valid", "test"))
+    params = jax.tree.map(
+        lambda leaf: leaf + 0.5 * jax.random.normal(jax.random.key(leaf.size), leaf.shape),
+        task.init(jax.random.key(0)),
+    )
+    rows, windows = task.data.rows["valid"], len(task.of_split("valid"))
+    assert task.counts("valid") == {"windows": windows} and windows > 2 * len(rows)
+    assert f"7 questions in {windows} windows" in task.data.about("valid")
+    owners = task.of_split("valid")["question"].block(np.arange(windows), 0)
+    found = [by_window(task, params, number) for number in range(windows)]
+    assert task.evaluate(params, "valid") == pytest.approx(
+        {"loss": np.mean([one[0] for one in found]), "accuracy": np.mean([one[1] for one in found])}
+    )
+    margins, stretches = [], []
+    for number, one in enumerate(rows):
+        own = [found[at][2] for at in np.flatnonzero(owners == number)]
+        _, score, (first, last) = max(own, key=lambda each: each[1])
+        margins.append(min(each[0] for each in own) - score)
+        places = questions.cut(one.passage)
+        stretches.append(one.passage[places[first - 1][0] : places[last - 1][1]])
+    limit = float(np.mean(sorted(margins)[3:5]))  # three are above
+    config.passages.threshold = limit
+    task = QuestionAnswering(config, task.data)
+    texts = [
+        "" if margin > limit else text for margin, text in zip(margins, stretches, strict=True)
+    ]
+    assert texts.count("") == 3
+    scores, lines = task.score(params, "valid")
+    assert [line.split("\t")[1] for line in lines] == texts
+    right = [one.answers[0][0] if one.answers else "" for one in rows]
+    assert "" in right and len(set(right)) > 1
+    for name, how in (("exact", exact), ("f1", f1)):
+        assert scores[name] == pytest.approx(np.mean(list(map(how, texts, right))))
+    typed = [f"{one.question}\t{one.passage}" for one in rows]
+    said = [best.text for (best,) in task.respond(params, typed)]
+    assert said == [text or "(no answer)" for text in texts]
+    assert task.longer_than(5, typed) == []
+
+
+def test_windows_that_leave_gaps_are_refused() -> None:
+    config = configs.load(FILE, ["passages.stride=20", "passages.question=26"])
+    with pytest.raises(UserError, match=r"passages.stride=20 and question=26: .*max_length=48"):
+        QuestionAnswering.check(config)
+
+
 def test_padding_costs_nothing(task: QuestionAnswering, params: Any) -> None:
     batch = task.batches(1)(0)
     wider = {
-        name: np.pad(one, ((0, 2), (0, 0 if name == "span" else 5))) for name, one in batch.items()
+        name: np.pad(one, ((0, 2), (0, 0 if name == "span" else 5))[: one.ndim])
+        for name, one in batch.items()
     }
     loss = [task.loss(params, one, jax.random.key(0))[0] for one in (batch, wider)]
     still = [float(task.sums(params, one)["loss"]) for one in (batch, wider)]
@@ -91,6 +163,7 @@ def test_texts_are_compared_as_squad_compares_them() -> None:
     assert f1("the big dog", "dog") == pytest.approx(2 / 3)
     assert f1("dog dog", "dog cat") == pytest.approx(1 / 2)
     assert (f1("the", "an"), f1("the", "dog")) == (1.0, 0.0)
+    assert (exact("", ""), exact("dog", ""), f1("", ""), f1("", "dog")) == (True, False, 1.0, 0.0)
 
 
 def test_lines_and_maps(task: QuestionAnswering, params: Any, tmp_path: Path) -> None:

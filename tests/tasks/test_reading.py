@@ -1,12 +1,21 @@
-"""Reading in pieces: what is known after one is what the next begins with, unless a text begins."""
+"""Reading in pieces: what is known after one is what the next begins with, unless a text begins;
+and logits in pieces.
+"""
 
 from __future__ import annotations
 
-import jax
-import numpy as np
+from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab.config.registry import made
 from attnlab.data.vocabulary import PAD
-from attnlab.tasks.reading import of_tokens, state_before
+from attnlab.errors import UserError
+from attnlab.systems import SYSTEMS
+from attnlab.tasks.reading import check_pieces, of_tokens, state_before
 from tests.tasks.tiny_language import apart, passed
 
 
@@ -42,3 +51,59 @@ def test_padding_counts_nowhere() -> None:
     assert np.asarray(each["tokens"]).tolist() == [[True, True, False, False]]
     assert not np.asarray(each["loss"])[0, 2:].any() and np.asarray(each["loss"])[0, :2].all()
     assert np.asarray(each["asked"]).tolist() == [[False, True, False, False]]
+
+
+def _decoder(vocabulary: int) -> Any:
+    fields = {"attention": {"name": "multihead", "heads": 2}, "positions": "sinusoidal"}
+    sizes = {"width": 8, "hidden": 8, "layers": 1, "dropout": 0.0, "logit_cap": 3.0}
+    made_of = made(SYSTEMS, {"name": "decoder", **fields, **sizes})
+    return made_of(vocabulary=vocabulary, pad_id=PAD)
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 7, 16])
+def test_logits_in_pieces_give_the_same_losses_and_gradients(at_once: int) -> None:
+    system = _decoder(9)
+    rng = np.random.default_rng(0)
+    source = rng.integers(4, 9, (2, 7)).astype(np.int32)
+    source[1, 5:] = PAD
+    batch = {"source": source, "target": np.roll(source, -1, axis=1)}
+    params = system.init(jax.random.key(0), source)["params"]
+    params = jax.tree.map(lambda one: 20.0 * one, params)
+
+    def loss(params: Any, at_once: int) -> Any:
+        each, _ = of_tokens(system, params, batch, None, smoothing=0.1, at_once=at_once)
+        return each["loss"].sum(), each
+
+    both = jax.jit(
+        lambda params: [jax.value_and_grad(loss, has_aux=True)(params, n) for n in (0, at_once)]
+    )
+    ((whole, each), grads), ((total, pieces), others) = both(params)
+    assert float(total) == pytest.approx(float(whole), rel=1e-6)
+    for name, one in each.items():
+        np.testing.assert_allclose(pieces[name], one, rtol=2e-6, atol=1e-6, err_msg=name)
+    for one, other in zip(jax.tree.leaves(grads), jax.tree.leaves(others), strict=True):
+        np.testing.assert_allclose(other, one, atol=2e-6 * max(1.0, float(abs(one).max())))
+
+
+def test_logits_in_pieces_take_the_memory_of_a_piece() -> None:
+    system, length, vocabulary = _decoder(16384), 128, 16384
+    source = jax.ShapeDtypeStruct((1, length), jnp.int32)
+    params = jax.eval_shape(lambda: system.init(jax.random.key(0), jnp.zeros((1, 4), jnp.int32)))
+
+    def memory(at_once: int) -> int:
+        def loss(params: Any, text: jax.Array) -> jax.Array:
+            batch = {"source": text, "target": text}
+            return of_tokens(system, params, batch, None, at_once=at_once)[0]["loss"].sum()
+
+        program = jax.jit(jax.grad(loss)).lower(params["params"], source).compile()
+        return int(program.memory_analysis().temp_size_in_bytes)
+
+    whole, pieces = memory(0), memory(16)
+    assert whole > 4 * length * vocabulary and whole > 2 * pieces
+
+
+def test_a_system_without_hidden_states_is_refused() -> None:
+    task, _ = apart()
+    check_pieces(task.system, 0)
+    with pytest.raises(UserError, match="logits_at_once=8: .* does not say what stands before"):
+        check_pieces(task.system, 8)

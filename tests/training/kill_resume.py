@@ -55,19 +55,35 @@ SHARED = {
         "decoding.max_ratio=0.5",
         "decoding.max_extra=2",
     ],
+    "tagging": ["data.examples=200"],
+    "diagnostics": ["data.examples=200", "batch.buckets=65", "batch.max_length=65"],
+    "question_answering": [
+        *("data.examples=100", "data.absent=0.3", "batch.buckets=24", "batch.max_length=24"),
+        *("passages.stride=8", "passages.question=8", "passages.unanswerable=true"),
+    ],
+    "span_corruption": [
+        *("data=associations", "data.examples=60", "batch.max_length=16"),
+        *("decoding.method=greedy", "decoding.max_ratio=0.5", "decoding.max_extra=2"),
+    ],
 }
+SHARED["text_to_text"] = SHARED["translation"]
+NAMES = {"span_corruption": "text_to_text"}  # files that take the systems of another
 BOUND = 20.0  # seconds in which all processes have ended after one was killed
 SYSTEMS, DEVICES, BACKENDS = tuple(FILES), (1, 4), ("pmap", "mesh")
 
 
 def every() -> list[str]:
     """FILE:NAME of every config but those of published sizes."""
-    of_file = {file: importlib.import_module(f"configs.{file}")._SYSTEMS for file in SHARED}
+    modules = {file: importlib.import_module(f"configs.{NAMES.get(file, file)}") for file in SHARED}
+    of_file = {
+        file: getattr(module, "SYSTEMS", None) or module._SYSTEMS
+        for file, module in modules.items()
+    }
     return [
         f"{file}:{name}"
         for file, names in of_file.items()
         for name in names
-        if not name.endswith(("_paper", "_base"))
+        if not name.endswith(("_paper", "_base", "_small"))
     ]
 
 
@@ -161,15 +177,21 @@ def uninterrupted(arguments: list[str]) -> float:
 
 
 def killed_until_done(
-    arguments: list[str], longest: float, rng: random.Random, folder: Path, processes: int = 1
+    arguments: list[str],
+    longest: float,
+    most: int,
+    rng: random.Random,
+    folder: Path,
+    processes: int = 1,
 ) -> tuple[int, float]:
     """Start the command, kill it (or one of its processes) after a random time, again and again
-    until one start ends by itself; the number of kills, and the seconds of that last start.
+    until one start ends by itself, as it may after `most` kills; the number of kills, and the
+    seconds of that last start.
     """
     kills = 0
     while True:
         pids, began = start_all(arguments, processes, folder), time.perf_counter()
-        deadline = began + rng.uniform(0.3, longest)
+        deadline = began + (rng.uniform(0.3, longest) if kills < most else 600.0)
         while time.perf_counter() < deadline:
             done, status = os.waitpid(pids[0], os.WNOHANG)
             if done:
@@ -250,7 +272,12 @@ def trial(
     for number in itertools.count():
         workdir = folder / f"killed{number}"
         kills_of_run, seconds = killed_until_done(
-            command(system, backend, devices, workdir), longest, rng, folder, processes
+            command(system, backend, devices, workdir),
+            longest,
+            kills - done,
+            rng,
+            folder,
+            processes,
         )
         done += kills_of_run
         # a whole run took so long: on a machine that has become faster, later kills would never

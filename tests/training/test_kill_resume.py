@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.kill_resume import STEPS, differences
+from attnlab.config import stated
+from attnlab.tasks import TASKS
+from tests.training.kill_resume import STEPS, differences, every
 from tests.training.toy import run, settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,3 +72,9 @@ def test_a_difference_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "same" / "metrics.jsonl"
     path.write_bytes(path.read_bytes().replace(b"0.1", b"0.2", 1))
     assert differences(tmp_path / "one", tmp_path / "same") == ["metrics.jsonl"]
+
+
+@pytest.mark.quick
+def test_every_task_is_killed() -> None:
+    files = {f"configs/{name.partition(':')[0]}.py" for name in every()}
+    assert {stated(file)["task"] for file in files} == set(TASKS.names())

@@ -46,7 +46,13 @@ class Differential(MultiHead):
     kernels = ("auto", "plain")
     capabilities = dataclasses.replace(MultiHead.capabilities, so_far=False)
     card = Card(
-        "heads", 2025, "Ye et al., Differential Transformer, ICLR 2025", "T^2 d + T d^2", "T d"
+        "heads",
+        2025,
+        "Ye et al., Differential Transformer, ICLR 2025",
+        "T^2 d + T d^2",
+        "T d",
+        path="1",
+        steps="1",
     )
 
     @nn.nowrap

@@ -32,7 +32,13 @@ class Gated(MultiHead):
     gate: Literal["element", "head"] = "element"
 
     card = Card(
-        "heads", 2025, "Qiu et al., Gated Attention for LLMs, 2025", "T^2 d + T d^2", "T d K / H"
+        "heads",
+        2025,
+        "Qiu et al., Gated Attention for LLMs, 2025",
+        "T^2 d + T d^2",
+        "T d K / H",
+        path="1",
+        steps="1",
     )
 
     def setup(self) -> None:

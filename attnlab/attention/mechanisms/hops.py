@@ -69,13 +69,15 @@ class Hops(Attention):
     output: Literal["projected", "side_by_side"] = "projected"
 
     parts = {"alignment": ALIGNMENTS}
-    capabilities = Capabilities(dropout=True, so_far=True)
+    capabilities = Capabilities(dropout=True, so_far=True, window=True)
     card = Card(
         "hops",
         2017,
         "Lin et al., Structured Self-attentive Sentence Embedding, ICLR 2017",
         "T^2 r (d + r) + T d (A + r d)",
         "T (d + r)",
+        path="1",
+        steps="1",
     )
 
     @nn.nowrap

@@ -47,8 +47,10 @@ class KeyValue(Single):
         "Daniluk et al., Frustratingly Short Attention Spans, ICLR 2017",
         "T^2 (d + A) + T d (d + A)",
         "T (d + A)",
+        path="1",
+        steps="1",
     )
-    capabilities = Capabilities(dropout=True, own=True, so_far=True)
+    capabilities = Capabilities(dropout=True, own=True, so_far=True, window=True)
     names: ClassVar[tuple[str, ...]] = ("key", "value")
 
     def setup(self) -> None:

@@ -87,9 +87,17 @@ class Latent(Attention):
     kernel: KernelName = "auto"
 
     parts = {"positions": POSITIONS, "alignment": ALIGNMENTS}
-    capabilities = Capabilities(dropout=True, positions=frozenset({"query_key"}), so_far=True)
+    capabilities = Capabilities(
+        dropout=True, positions=frozenset({"query_key"}), so_far=True, window=True
+    )
     card = Card(
-        "heads", 2024, "DeepSeek-AI, DeepSeek-V2, 2024", "T^2 (d + H R) + T d (d + C)", "T (C + R)"
+        "heads",
+        2024,
+        "DeepSeek-AI, DeepSeek-V2, 2024",
+        "T^2 (d + H R) + T d (d + C)",
+        "T (C + R)",
+        path="1",
+        steps="1",
     )
 
     @nn.nowrap

@@ -98,6 +98,8 @@ class Linear(Attention):
         "Katharopoulos et al., Transformers are RNNs, ICML 2020",
         "T d^2",
         "d^2 / H",
+        path="1",
+        steps="T / C",
     )
 
     def setup(self) -> None:

@@ -41,13 +41,15 @@ class MultiStep(Attention):
     steps: int = 2
 
     parts = {"looks": MECHANISMS}
-    capabilities = Capabilities(so_far=True)
+    capabilities = Capabilities(so_far=True, window=True)
     card = Card(
         "hops",
         2015,
         "Sukhbaatar et al., End-To-End Memory Networks, NeurIPS 2015",
         "N (T^2 d + T d^2)",
         "T d",
+        path="1",
+        steps="N",
     )
 
     @nn.nowrap

@@ -92,6 +92,7 @@ class MultiHead(Attention):
         positions=frozenset({"query_key", "score", "value"}),
         values=True,
         so_far=True,
+        window=True,
     )
     card = Card(
         "heads",
@@ -100,6 +101,8 @@ class MultiHead(Attention):
         " Ainslie et al. 2023)",
         "T^2 d + T d^2",
         "T d K / H",
+        path="1",
+        steps="1",
     )
 
     @nn.nowrap

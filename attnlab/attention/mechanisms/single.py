@@ -69,13 +69,17 @@ class Single(Attention):
     kernel: KernelName = "auto"
 
     parts = {"score": SCORES, "alignment": ALIGNMENTS}
-    capabilities = Capabilities(dropout=True, values=True, unprojected=True, so_far=True)
+    capabilities = Capabilities(
+        dropout=True, values=True, unprojected=True, so_far=True, window=True
+    )
     card = Card(
         "one head",
         2015,
         "Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015",
         "T^2 (d + A) + T d A",
         "T (d + A)",
+        path="1",
+        steps="1",
     )
 
     @nn.nowrap

@@ -43,6 +43,8 @@ class TalkingHeads(MultiHead):
         "Shazeer et al., Talking-Heads Attention, 2020",
         "T^2 (d + H^2) + T d^2",
         "T d K / H",
+        path="1",
+        steps="1",
     )
 
     @nn.nowrap

@@ -81,6 +81,11 @@ class Window(Rule):
         """See `Rule.is_causal`."""
         return self.width == 1
 
+    @property
+    def window(self) -> int:
+        """See `Rule.window`."""
+        return self.width
+
 
 @flax.struct.dataclass
 class Stride(Rule):

@@ -48,6 +48,13 @@ class Rule:
         """True only if certainly no query sees a later key."""
         return False
 
+    @property
+    def window(self) -> int | None:
+        """The least w such that certainly no query sees a key that stands w or more before it; None
+        if there may be none.
+        """
+        return None
+
     def __and__(self, other: Rule) -> Rule:
         """Both rules must allow the pair."""
         if not isinstance(other, Rule):
@@ -114,6 +121,11 @@ class AllOf(Rule):
         """See `Rule.is_causal`."""
         return any(rule.is_causal for rule in self.rules)
 
+    @property
+    def window(self) -> int | None:
+        """See `Rule.window`."""
+        return min((w for rule in self.rules if (w := rule.window) is not None), default=None)
+
 
 @flax.struct.dataclass
 class AnyOf(Rule):
@@ -144,6 +156,11 @@ class AnyOf(Rule):
     def is_causal(self) -> bool:
         """See `Rule.is_causal`."""
         return all(rule.is_causal for rule in self.rules)
+
+    @property
+    def window(self) -> int | None:
+        """See `Rule.window`."""
+        return _widest(self.rules)
 
 
 @flax.struct.dataclass
@@ -180,6 +197,11 @@ class PerHead(Rule):
         """See `Rule.is_causal`."""
         return all(rule.is_causal for rule in self.rules)
 
+    @property
+    def window(self) -> int | None:
+        """See `Rule.window`."""
+        return _widest(self.rules)
+
 
 def grid(i: jax.Array, j: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Positions [tq] and [tk], or [B,tq] and [B,tk], as [1 or B,1,tq,1] and [1 or B,1,1,tk], which
@@ -201,6 +223,12 @@ def columns_of(j: jax.Array) -> jax.Array:
 def distances(i0: int, i1: int, j0: int, j1: int) -> tuple[int, int]:
     """The least and the greatest i - j of a block; every integer between them occurs."""
     return i0 - (j1 - 1), (i1 - 1) - j0
+
+
+def _widest(rules: tuple[Rule, ...]) -> int | None:
+    """The largest window of the rules; None if one has none."""
+    windows = [rule.window for rule in rules]
+    return None if None in windows else max(w for w in windows if w is not None)
 
 
 def at_least(least: int, where: str, value: int) -> None:

@@ -63,6 +63,11 @@ class Local(Rule):
         """See `Rule.is_causal`."""
         return self.block == 1 and self.reach == 0
 
+    @property
+    def window(self) -> int:
+        """See `Rule.window`."""
+        return (self.reach + 1) * self.block
+
     def _apart(self, i0: int, i1: int, j0: int, j1: int) -> tuple[int, int]:
         """The least and the greatest i // block - j // block."""
         return i0 // self.block - (j1 - 1) // self.block, (i1 - 1) // self.block - j0 // self.block

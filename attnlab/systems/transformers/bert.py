@@ -72,8 +72,17 @@ class Bert(Encoder):
 
     def follows(self, tokens: jax.Array, types: jax.Array | None = None) -> jax.Array:
         """Logits [B,2] of pairs in rows: the second text follows the first, or does not."""
-        first = self.states(tokens, types)[:, 0]
-        return self.relation(jnp.tanh(self.pooler(first)))
+        return self._related(self.states(tokens, types))
+
+    def both(
+        self, tokens: jax.Array, types: jax.Array | None = None, at: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
+        """What `__call__` and `follows` say, from one pass: the loss of pretraining adds the two."""
+        states = self.states(tokens, types)
+        return self.read_out(states, at), self._related(states)
+
+    def _related(self, states: jax.Array) -> jax.Array:
+        return self.relation(jnp.tanh(self.pooler(states[:, 0])))
 
 
 class BertClassifier(EncoderClassifier):

@@ -32,9 +32,10 @@ from attnlab.errors import UserError
 from attnlab.layers.block import Block
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Embed
+from attnlab.layers.norms import told
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, LanguageModel
-from attnlab.systems.transformers.stack import Stacked, mixed, rule_of, within
+from attnlab.systems.transformers.stack import Stacked, begun, mixed, rule_of, within
 
 
 @flax.struct.dataclass
@@ -78,6 +79,7 @@ class Decoder(Stacked, LanguageModel, kw_only=True):
     }
     carries = False
     packs = True
+    in_two = True
     card = Card(2018, "Radford et al., Improving Language Understanding, 2018")
 
     @classmethod
@@ -112,20 +114,32 @@ class Decoder(Stacked, LanguageModel, kw_only=True):
                 " positions without an end"
             )
         dtype = jnp.asarray(self.embed.embedding).dtype
-        states = [block.attention.begin(rows, room, dtype) for block in self.layer]
+        states = [
+            begun(block.attention, rule_of(self.visibility, number), rows, room, dtype)
+            for number, block in enumerate(self.layer)
+        ]
         return Reading(jnp.zeros(rows, jnp.int32), [_by_row(state, rows) for state in states])
 
     def read(self, state: Reading, tokens: jax.Array) -> tuple[jax.Array, Reading]:
         """See `LanguageModel.read`."""
         real = self.real(tokens)
-        logits, states = self._run(tokens, state.read, list(state.layers), real)
-        return logits, Reading(state.read + real.sum(axis=1, dtype=jnp.int32), states)
+        x, states = self._run(tokens, state.read, list(state.layers), real)
+        return self.logits(x), Reading(state.read + real.sum(axis=1, dtype=jnp.int32), states)
 
     def __call__(self, tokens: jax.Array, segments: jax.Array | None = None) -> jax.Array:
         """See `LanguageModel.__call__`; in one pass without a cache. What is real sees no padding,
         which stands behind it. Each of the `segments` is read as if it stood alone.
         """
+        return self.logits(self.hidden_states(tokens, segments))
+
+    def hidden_states(self, tokens: jax.Array, segments: jax.Array | None = None) -> jax.Array:
+        """See `LanguageModel.hidden_states`."""
         return self._run(tokens, 0, None, segments=segments)[0]
+
+    def logits(self, x: jax.Array) -> jax.Array:
+        """See `LanguageModel.logits`."""
+        logits = self.out(x) if self.share == "none" else self.tied(x, self.embed.embedding)
+        return self.logit_cap * jnp.tanh(logits / self.logit_cap) if self.logit_cap else logits
 
     def _run(
         self,
@@ -135,21 +149,18 @@ class Decoder(Stacked, LanguageModel, kw_only=True):
         real: jax.Array | None = None,
         segments: jax.Array | None = None,
     ) -> tuple[jax.Array, list[Any]]:
-        """tokens [B,T] from position `first` on to logits [B,T,V], and the layers' states."""
+        """tokens [B,T] from position `first` on to x [B,T,d], and the layers' states."""
         at = standing(first, tokens.shape[1]) if segments is None else within(segments)
-        x = self.drop(self.embedded(self.embed(tokens), at))
+        x, there = self.drop(self.embedded(self.embed(tokens), at)), self.there(tokens)
 
         def step(block: Block, number: int, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
             rule = rule_of(self.visibility, number)
             where = first if state is not None else None
-            return mixed(block, x, View(CAUSAL.rule & rule, where, real, segments), state)
+            return mixed(block, x, View(CAUSAL.rule & rule, where, real, segments), state, there)
 
         x, after = self.through(self.layer, x, step, states, whole=states is None)
-        x = self.top(x) if self.topped else x
-        logits = self.out(x) if self.share == "none" else self.tied(x, self.embed.embedding)
-        if self.logit_cap:
-            logits = self.logit_cap * jnp.tanh(logits / self.logit_cap)
-        return logits, after
+        x = told(self.top, x, there) if self.topped else x
+        return x, after
 
 
 def _by_row(state: Any, rows: int) -> Any:

@@ -35,7 +35,7 @@ from attnlab.layers.block import Block
 from attnlab.layers.dense import Dense, matmul
 from attnlab.layers.feedforward import ACTIVATIONS
 from attnlab.layers.initial import Embed
-from attnlab.layers.norms import Norm
+from attnlab.layers.norms import Norm, told
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, Classifier, Side, System, TokenClassifier
 from attnlab.systems.transformers.stack import Stacked, mixed, rule_of, within
@@ -121,14 +121,16 @@ class EncoderOnly(Stacked, kw_only=True):
         x = self.embedded(self.embed(tokens), at)
         if self.types:
             x = x + self.embed_types(jnp.zeros_like(tokens) if types is None else types)
-        x = self.drop(self.embed_norm(x) if self.normalised_embedding else x)
+        there = self.there(tokens)
+        x = self.drop(told(self.embed_norm, x, there) if self.normalised_embedding else x)
 
         def step(block: Block, number: int, x: jax.Array, given: Any) -> tuple[jax.Array, Any]:
             rule = rule_of(self.visibility, number)
-            return mixed(block, x, View(rule, None, self.real(tokens), segments, trees))
+            view = View(rule, None, self.real(tokens), segments, trees)
+            return mixed(block, x, view, valid=there)
 
         x, _ = self.through(self.layer, x, step)
-        return self.top(x) if self.topped else x
+        return told(self.top, x, there) if self.topped else x
 
 
 class Encoder(EncoderOnly, TokenClassifier, kw_only=True):
@@ -169,7 +171,10 @@ class Encoder(EncoderOnly, TokenClassifier, kw_only=True):
         at: jax.Array | None = None,
     ) -> jax.Array:
         """See `TokenClassifier.__call__`."""
-        states = self.states(tokens, types, segments, trees)
+        return self.read_out(self.states(tokens, types, segments, trees), at)
+
+    def read_out(self, states: jax.Array, at: jax.Array | None) -> jax.Array:
+        """States [B,T,d] to what is told of every token, or of those `at` [B,P]."""
         states = states if at is None else jnp.take_along_axis(states, at[..., None], axis=1)
         if self.head == "linear":
             return self.out(self.drop(states))
@@ -206,6 +211,11 @@ class EncoderClassifier(EncoderOnly, Classifier, kw_only=True):
         tokens, types = joined([source, *([] if target is None else [target])], self)
         states, real = self.states(tokens, types), self.real(tokens)[..., None]
         return self.out(self.drop(self._pooled(states, real)))
+
+    def there(self, ids: jax.Array) -> jax.Array | None:
+        """See `Stacked.there`; a row that only begins is one of padding."""
+        real = super().there(ids)
+        return None if real is None else real & real[:, 1:].any(axis=1, keepdims=True)
 
     def _pooled(self, states: jax.Array, real: jax.Array) -> jax.Array:
         """States [B,T,d] to a vector [B,d]; the first token of a row is always real."""

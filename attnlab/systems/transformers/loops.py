@@ -9,6 +9,7 @@ Neither changes what is computed beyond rounding, but dropout draws other number
 `layer_0`, `layer_1`, ...: the loop stacks them inside the program, so checkpoints and weights know
 nothing of it; the stack takes the memory of the parameters once more while a step runs. Layers that
 differ by a pattern are looped over by periods of the pattern; what is left over is written out.
+Parameters that all layers share (the table of T5's positions) are not stacked: the loop reads them.
 
 Source: T. Chen, B. Xu, C. Zhang, C. Guestrin, "Training Deep Nets with Sublinear Memory Cost", 2016
 (remat).
@@ -17,6 +18,7 @@ Source: T. Chen, B. Xu, C. Zhang, C. Guestrin, "Training Deep Nets with Sublinea
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -32,6 +34,25 @@ from attnlab.layers.block import Block
 STREAMS = ("dropout", "sample")
 Step = Callable[[Any, int, jax.Array, Any], tuple[jax.Array, Any]]
 """`step(block, number, x, given)`: x [B,T,d] through a layer to x, and what the layer leaves."""
+
+
+class Sharing(functools.partial[Any]):
+    """A factory of mixers that share one position scheme, which is no part of any of them.
+
+    Attributes:
+      own: the factory of mixers that have a scheme each.
+      scheme: the shared one, bound.
+    """
+
+    own: Callable[..., Any]
+    scheme: nn.Module
+
+    @classmethod
+    def of(cls, own: Callable[..., Any], scheme: nn.Module) -> Sharing:
+        """That factory."""
+        found = cls(own, positions=lambda **_: scheme)
+        found.own, found.scheme = own, scheme
+        return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,8 +93,8 @@ class Layers:
                 rest = iter(own)
                 leaves = [one if isinstance(one, np.ndarray) else next(rest) for one in leaves]
                 given = jax.tree.unflatten(tree, leaves)
-            alone = self.stack[number].clone(parent=None, name=None)
-            called = nn.apply(lambda block: self.step(block, number, x, given)[0], alone)
+            block, params = _alone(self.stack[number], params)
+            called = nn.apply(lambda block: self.step(block, number, x, given)[0], block)
             y: jax.Array = called({"params": params}, rngs=dict(keys))
             return y
 
@@ -83,6 +104,21 @@ class Layers:
         """What `inputs` leaves out, as values that can be compared."""
         leaves = jax.tree.leaves(self.given[number]) if self.given else []
         return [one.tolist() for one in leaves if isinstance(one, np.ndarray)]
+
+
+def _alone(block: Block, params: Any) -> tuple[Block, Any]:
+    """A block bound to nothing, and its parameters: with them those that it shares, where its own
+    would be.
+    """
+    shared = {name: one for name, one in block.mixers if isinstance(one, Sharing)}
+    mixers = tuple(
+        (name, shared[name].own if name in shared else one) for name, one in block.mixers
+    )
+    whole = dict(params)
+    for name, one in shared.items():
+        table = one.scheme.variables.get("params", {})
+        whole[name] = {**whole.get(name, {}), **({"positions": table} if table else {})}
+    return block.clone(parent=None, name=None, mixers=mixers), whole
 
 
 def loops(module: nn.Module) -> bool:

@@ -23,8 +23,10 @@ import flax.traverse_util
 import jax
 import jax.numpy as jnp
 
+from attnlab.attention.mixer import Mixer
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
+from attnlab.attention.protocol import Attention
 from attnlab.attention.view import View
 from attnlab.attention.visibility import VISIBILITIES, Rule
 from attnlab.config.registry import Part, kind, made
@@ -104,6 +106,11 @@ class Stacked(System, kw_only=True):
                 f"system.position_width={self.position_width}, but system.positions=none; take"
                 " sinusoidal or learned positions, or a width of 0"
             )
+        if self.over_batch and (self.scan or self.remat):
+            raise UserError(
+                "system.normalisation=batch_norm: layers that are looped over or computed again"
+                " leave no statistics; set system.scan=false and system.remat=false"
+            )
         self.drop = Dropout(_else(self.embedding_dropout, self.dropout))
 
     def blocks(self, mixers: Mixers, kind: Callable[..., Any] = Block, count: int = 0) -> list[Any]:
@@ -130,6 +137,15 @@ class Stacked(System, kw_only=True):
     def normaliser(self) -> Callable[..., Norm]:
         """Makes a norm."""
         return made(NORMS, self.normalisation)
+
+    @property
+    def over_batch(self) -> bool:
+        """See `System.over_batch`."""
+        return bool(getattr(kind(self.normaliser), "over_batch", False))
+
+    def there(self, ids: jax.Array) -> jax.Array | None:
+        """Which of ids [B,T] are real, for norms that ask; else None."""
+        return self.real(ids) if self.over_batch else None
 
     @property
     def topped(self) -> bool:
@@ -239,8 +255,12 @@ def _else(rate: float | None, usual: float) -> float:
     return usual if rate is None else rate
 
 
-def mixed(block: Block, x: jax.Array, view: View, state: Any = None) -> tuple[jax.Array, Any]:
-    """x [B,T,d] through a block around one mixer, `attention`, and the mixer's state."""
+def mixed(
+    block: Block, x: jax.Array, view: View, state: Any = None, valid: jax.Array | None = None
+) -> tuple[jax.Array, Any]:
+    """x [B,T,d] through a block around one mixer, `attention`, and the mixer's state; `valid` is
+    that of `Block.__call__`.
+    """
     left = [state]
 
     def itself(x: jax.Array) -> jax.Array:
@@ -248,7 +268,16 @@ def mixed(block: Block, x: jax.Array, view: View, state: Any = None) -> tuple[ja
         left.append(after)
         return y
 
-    return block(x, itself), left[-1]
+    return block(x, itself, valid=valid), left[-1]
+
+
+def begun(mixer: Mixer, rule: Rule, rows: int, room: int, dtype: Any) -> Any:
+    """The state of a causal mixer before the first of `room` tokens; under a rule that is a window
+    it need not keep what nobody sees any more.
+    """
+    if rule.window is None or not isinstance(mixer, Attention) or not mixer.forgets():
+        return mixer.begin(rows, room, dtype)
+    return mixer.begin(rows, room, dtype, window=rule.window)
 
 
 def within(segments: jax.Array) -> jax.Array:

@@ -18,7 +18,7 @@ Axis letters: B batch, S source length, T target length, V vocabulary, d model w
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -33,15 +33,17 @@ from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.protocol import asking
 from attnlab.attention.view import CAUSAL, View, standing
-from attnlab.attention.visibility import VISIBILITIES
+from attnlab.attention.visibility import VISIBILITIES, Rule
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
 from attnlab.layers.block import Block
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Embed
+from attnlab.layers.norms import told
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, Seq2Seq, Side, looked
-from attnlab.systems.transformers.stack import Stacked, rule_of
+from attnlab.systems.transformers.loops import Sharing
+from attnlab.systems.transformers.stack import Stacked, begun, rule_of
 
 Factory = Callable[..., Mixer]
 
@@ -51,7 +53,7 @@ class EncoderLayer(Block):
 
     def read(self, x: jax.Array, view: View) -> jax.Array:
         """x [B,S,d] to [B,S,d]; `view` is the self-attention's, with the real tokens."""
-        return self(x, lambda x: self.self_attention.mix(x, view)[0])
+        return self(x, lambda x: self.self_attention.mix(x, view)[0], valid=view.valid)
 
 
 class DecoderLayer(Block):
@@ -63,9 +65,9 @@ class DecoderLayer(Block):
         """The cross-attention's memory of the encoder states [B,S,d]."""
         return self.cross_attention.remember(states, valid)
 
-    def reserve(self, batch: int, length: int, dtype: Any) -> Any:
-        """The self-attention's state before the first of `length` tokens."""
-        return self.self_attention.begin(batch, length, dtype)
+    def reserve(self, rule: Rule, batch: int, length: int, dtype: Any) -> Any:
+        """The self-attention's state before the first of `length` tokens, under a rule."""
+        return begun(self.self_attention, rule, batch, length, dtype)
 
     def no_looks(self, source: Any) -> Any:
         """What the first look at the source's memory is told of those before."""
@@ -79,12 +81,14 @@ class DecoderLayer(Block):
         first: jax.Array | int = 0,
         cache: Any = None,
         looks: Any = None,
+        valid: jax.Array | None = None,
     ) -> tuple[jax.Array, Any, Any]:
         """y [B,T,d] from position `first` on, with self-attention under `view`, to y, the grown
         cache and the looks with these.
 
         `source` is the source's memory; in decoding, `cache` is the self-attention's of what came
-        before, and `looks` what the looks at the source so far leave to the next.
+        before, and `looks` what the looks at the source so far leave to the next; `valid` [B,T] is
+        that of `Block.__call__`.
         """
 
         def itself(y: jax.Array) -> jax.Array:
@@ -100,7 +104,7 @@ class DecoderLayer(Block):
             looks = reading.so_far
             return looked(self, reading)
 
-        return self(y, itself, across), cache, looks
+        return self(y, itself, across, valid=valid), cache, looks
 
 
 @flax.struct.dataclass
@@ -123,6 +127,10 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
         with the model's width.
       encoder_visibility, decoder_visibility: the rules of the self-attentions; in the decoder the
         causal rule applies too.
+      leaking: whether the decoder's self-attention leaves out the causal rule. An ablation: in a
+        full pass every word then sees the words that it is to be trained to write, so losses and
+        `score` of given texts say nothing. Decoding goes step by step as ever, over what has been
+        written, and equals decoding under the causal rule with the same parameters.
       layers: N, of the encoder.
       decoder_layers: those of the decoder; 0 for as many.
       share_positions: whether the position scheme inside the self-attentions of a stack is one for
@@ -141,6 +149,7 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
     cross_attention: Factory
     encoder_visibility: Part = "full"
     decoder_visibility: Part = "full"
+    leaking: bool = False
     feed_forward: Part = "relu"
     decoder_layers: int = 0
     share_positions: bool = False
@@ -178,14 +187,24 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
         """See `Seq2Seq.asks`."""
-        slots = ("encoder", "decoder")
-        rules = {
-            f"{slot}_attention": rule_of(chosen.get(f"{slot}_visibility", "full")) for slot in slots
-        }
-        return {
-            slot: need.under(rules[slot]) if slot in rules else need
-            for slot, need in cls.needs.items()
-        }
+        needs = dict(cls.needs)
+        if chosen.get("leaking"):
+            needs["decoder_attention"] = dataclasses.replace(
+                needs["decoder_attention"], direction="bidirectional"
+            )
+        for side in ("encoder", "decoder"):
+            rule = rule_of(chosen.get(f"{side}_visibility", "full"))
+            needs[f"{side}_attention"] = needs[f"{side}_attention"].under(rule)
+        return needs
+
+    @nn.nowrap
+    def notes(self) -> list[str]:
+        """See `System.notes`."""
+        told = (
+            "system.leaking=true: the decoder sees its targets in training, so losses and accuracies"
+            " of given targets say nothing of what it writes"
+        )
+        return [told] if self.leaking else []
 
     def setup(self) -> None:
         if self.one_table and self.source_vocabulary != self.target_vocabulary:
@@ -206,11 +225,6 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
             self.out = Bias()  # type: ignore[assignment]
         super().setup()
         encoder, decoder = self.encoder_attention, self.decoder_attention
-        if self.share_positions and (self.scan or self.remat):
-            raise UserError(
-                "transformer: share_positions=true: layers that share positions are no functions of"
-                " their own parameters; set scan=false and remat=false"
-            )
         if self.share_positions:
             encoder, self.encoder_positions = _sharing(encoder, "encoder_attention")
             decoder, self.decoder_positions = _sharing(decoder, "decoder_attention")
@@ -240,23 +254,25 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
         valid = self.real(source)
         words = (self.embed_target if self.one_table else self.embed_source)(source)
         x = self.embedded(words, jnp.arange(source.shape[1]))
-        x = self.drop(self.embed_norm_encoder(x) if self.normalised_embedding else x)
+        x = self.drop(told(self.embed_norm_encoder, x, valid) if self.normalised_embedding else x)
 
         def step(layer: EncoderLayer, number: int, x: jax.Array, given: Any) -> Any:
             return layer.read(x, View(rule_of(self.encoder_visibility, number), valid=valid)), None
 
         x, _ = self.through(self.encoder, x, step)
-        x = self.top_encoder(x) if self.topped else x
+        x = told(self.top_encoder, x, valid) if self.topped else x
         return [layer.look_up(x, valid) for layer in self.decoder]
 
     def decode(self, memory: list[Any], target_in: jax.Array) -> jax.Array:
         """See `Seq2Seq.decode`."""
         y = self._written(target_in, jnp.arange(target_in.shape[1]))
+        valid = self.real(target_in) if self.leaking else None  # else padding is never seen
 
         def step(layer: DecoderLayer, number: int, y: jax.Array, source: Any) -> Any:
-            return layer.write(y, source, self._view(number))[0], None
+            return layer.write(y, source, self._view(number, valid), valid=there)[0], None
 
-        return self._logits(self.through(self.decoder, y, step, memory)[0])
+        there = self.there(target_in)
+        return self._logits(self.through(self.decoder, y, step, memory)[0], there)
 
     def start(self, memory: list[Any], length: int) -> Decoding:
         """See `Seq2Seq.start`; `UserError` if the positions end before `length`."""
@@ -270,7 +286,10 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
         batch, dtype = memory[0].valid.shape[0], jnp.asarray(self.embed_target.embedding).dtype
         return Decoding(
             jnp.zeros((), jnp.int32),
-            [layer.reserve(batch, length, dtype) for layer in self.decoder],
+            [
+                layer.reserve(self._view(number).rule, batch, length, dtype)
+                for number, layer in enumerate(self.decoder)
+            ],
             [layer.no_looks(source) for layer, source in zip(self.decoder, memory, strict=True)],
         )
 
@@ -282,13 +301,16 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
 
         def step(layer: DecoderLayer, number: int, y: jax.Array, given: Any) -> Any:
             source, cache, looks = given
-            y, cache, looks = layer.write(y, source, self._view(number), state.fed, cache, looks)
+            view, where = self._view(number), state.fed
+            y, cache, looks = layer.write(y, source, view, where, cache, looks, there)
             return y, (cache, looks)
+
+        there = self.there(tokens[:, None])
 
         given = list(zip(memory, state.caches, state.looks, strict=True))
         y, left = self.through(self.decoder, y, step, given, whole=False)
         caches, looks = ([one[part] for one in left] for part in (0, 1))
-        return self._logits(y)[:, 0], Decoding(state.fed + 1, caches, looks)
+        return self._logits(y, there)[:, 0], Decoding(state.fed + 1, caches, looks)
 
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:
@@ -302,15 +324,18 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
     def _written(self, tokens: jax.Array, at: jax.Array) -> jax.Array:
         """Target tokens [B,T] at positions [T] or [B,T] to y_0 [B,T,d]."""
         y = self.embedded(self.embed_target(tokens), at, self.decoder_scheme)
-        return self.drop(self.embed_norm_decoder(y) if self.normalised_embedding else y)
+        if self.normalised_embedding:
+            y = told(self.embed_norm_decoder, y, self.there(tokens))
+        return self.drop(y)
 
-    def _view(self, layer: int) -> View:
-        """Of the self-attention of a layer of the decoder."""
-        return CAUSAL & rule_of(self.decoder_visibility, layer)
+    def _view(self, layer: int, valid: jax.Array | None = None) -> View:
+        """Of the self-attention of a layer of the decoder; `valid` [B,T]: which words are real."""
+        rule = rule_of(self.decoder_visibility, layer)
+        return View(rule, valid=valid) if self.leaking else CAUSAL & rule
 
-    def _logits(self, y: jax.Array) -> jax.Array:
-        """y [B,T,d] to [B,T,V]."""
-        y = self.top_decoder(y) if self.topped else y
+    def _logits(self, y: jax.Array, there: jax.Array | None) -> jax.Array:
+        """y [B,T,d] of tokens that are `there` to [B,T,V]."""
+        y = told(self.top_decoder, y, there) if self.topped else y
         y = y * self.width**-0.5 if self.scaled_output else y
         if self.own_matrix:
             return self.out(y)
@@ -337,4 +362,4 @@ def _sharing(factory: Factory, slot: str) -> tuple[Factory, PositionScheme]:
         )
     part = getattr(factory, "keywords", {}).get("positions", kind(factory).positions)
     scheme = made(POSITIONS, part)()
-    return functools.partial(factory, positions=lambda **_: scheme), scheme
+    return Sharing.of(factory, scheme), scheme

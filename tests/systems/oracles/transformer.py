@@ -19,7 +19,7 @@ def transformer(
     """Vaswani et al. 2017: `settings` has "norm" (the placement), "share", "layers" and "heads".
 
     And where they are not the paper's "normalisation" and "feed_forward" by name,
-    "scaled_embedding", "decoder_layers", "scaled_output", and "t5": the (buckets, largest distance)
+    "scaled_embedding", "decoder_layers", "scaled_output", "leaking", and "t5": the (buckets, largest distance)
     of relative biases that all layers of a stack share. Tables of positions, norms of embeddings
     and biases count where there are parameters of them.
     """
@@ -43,10 +43,9 @@ def transformer(
         own = params.get(f"{stack}_{number}", {})
         shared = params.get(f"{stack}_positions")
         bias = _distances(shared, settings, len(x), memory is not None)
+        masked = memory is not None and not settings.get("leaking")
         functions = {
-            "self": lambda x: _heads(
-                own["self_attention"], heads, x, x, memory is not None, bias, divided
-            ),
+            "self": lambda x: _heads(own["self_attention"], heads, x, x, masked, bias, divided),
             "cross": lambda x: _heads(own["cross_attention"], heads, x, memory, divided=divided),
             "feed_forward": lambda x: feed_forward(forward, own.get("feed_forward", {}), x),
         }

@@ -12,7 +12,6 @@ from ml_collections import ConfigDict
 
 from attnlab.attention.protocol import MAPS
 from attnlab.config.registry import build
-from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
 from attnlab.systems.transformers import loops
 from tests.systems.checks import SPECS, batch, make, parameters
@@ -118,10 +117,37 @@ def test_maps_losses_and_pieces_are_not_lost_in_loops() -> None:
     np.testing.assert_allclose(jnp.concatenate([first, rest], 1)[0], whole[0], atol=1e-5)
 
 
-def test_shared_positions_are_refused_in_loops() -> None:
-    spec = {**SPECS["transformer-t5"], "scan": True}
-    with pytest.raises(UserError, match="share_positions=true.*set scan=false"):
-        parameters(make(spec))
+@pytest.mark.parametrize("run", [{"scan": True}, {"remat": True}, {"scan": True, "remat": True}])
+@pytest.mark.parametrize("positions", ["t5", "alibi"])
+def test_layers_that_share_positions_are_loops_too(positions: str, run: dict[str, bool]) -> None:
+    """Values and gradients are those of layers written out, that of the shared table among them;
+    the loop gets the table once, not once for each layer. A scheme may have no parameters.
+    """
+    heads = {"name": "multihead", "heads": 2, "positions": {"name": positions}}
+    looks = {"encoder_attention": heads, "decoder_attention": heads}
+    spec = {**SPECS["transformer-t5"], "dropout": 0.0, "layers": 4, **looks}
+    plain, other = (make({**spec, **one}) for one in ({}, run))
+    params, again = parameters(plain), parameters(other)
+    jax.tree.map(np.testing.assert_array_equal, params, again)
+    source, target = batch()
+
+    def loss(system: Any, params: Any) -> jax.Array:
+        squares: jax.Array = (system.apply({"params": params}, source, target) ** 2).mean()
+        return squares
+
+    (one, slope), (two, slope_two) = (
+        jax.jit(jax.value_and_grad(lambda params, system=system: loss(system, params)))(params)
+        for system in (plain, other)
+    )
+    np.testing.assert_allclose(one, two, rtol=1e-6)
+    if positions == "t5":
+        assert np.abs(slope["encoder_positions"]["table"]).max() > 1e-4
+    found = dict(jax.tree_util.tree_leaves_with_path(slope_two))
+    for name, leaf in jax.tree_util.tree_leaves_with_path(slope):
+        np.testing.assert_allclose(leaf, found[name], rtol=2e-5, atol=1e-6)
+    text = str(jax.make_jaxpr(lambda params: loss(other, params))(params))
+    assert text.count("scan[") == (2 if "scan" in run else 0)
+    assert f"[4,{32},2]" not in text.replace(" ", "")  # four tables of 32 buckets, 2 heads
 
 
 def test_both_stacks_of_a_transformer_are_loops() -> None:

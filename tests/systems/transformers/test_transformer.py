@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
@@ -14,7 +15,7 @@ from attnlab.config.registry import build
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
 from attnlab.tasks import TASKS
-from tests.systems.checks import CHECKS, SPECS
+from tests.systems.checks import CHECKS, SPECS, batch, prepared
 
 IDS = jnp.ones((1, 2), jnp.int32)
 
@@ -126,3 +127,39 @@ def test_a_config_may_name_such_a_mixer_and_its_parts(mixer: str) -> None:
             "configs/translation.py:transformer", [f"system.cross_attention={path}"]
         )
         TASKS.resolve(wrong.task).check(wrong)
+
+
+LEAKING = {**SPECS["transformer"], "leaking": True}
+
+
+def test_a_leaking_decoder_sees_later_words_but_no_padding() -> None:
+    """That is told by what changes with the last word, and with padding behind it."""
+    call, system = prepared(LEAKING)
+    source, target = batch()
+    before = call(source, target)
+    changed = target.copy()
+    changed[:, -1] = changed[:, -1] % 12 + 5
+    assert (np.abs(call(source, changed) - before).max(axis=-1) > 1e-4).all()
+    padded = call(source, np.pad(target, ((0, 0), (0, 3))))
+    np.testing.assert_allclose(padded[:, :5], before, atol=2e-6)
+    assert "system.leaking=true: the decoder sees its targets" in system.notes()[0]
+
+
+def test_a_leaking_decoder_writes_as_a_causal_one_with_its_parameters() -> None:
+    """Since nothing that is yet to be written can be seen."""
+    (leaking, _), (causal, plain) = prepared(LEAKING), prepared(SPECS["transformer"])
+    assert plain.notes() == []
+    source, target = batch()
+    memory = leaking(source, method="encode")
+    state, found = leaking(memory, 5, method="start"), []
+    for t in range(5):
+        logits, state = leaking(state, memory, target[:, t], method="step")
+        found.append(logits)
+    np.testing.assert_allclose(np.stack(found, 1), causal(source, target), atol=2e-6)
+
+
+def test_a_leaking_decoder_needs_mixers_that_read_both_ways() -> None:
+    overrides = ["system.leaking=true", "system.decoder_attention=recurrent"]
+    config = configs.load("configs/translation.py:transformer", overrides)
+    with pytest.raises(UserError, match="does not support the direction 'bidirectional'"):
+        TASKS.resolve(config.task).check(config)

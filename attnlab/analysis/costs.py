@@ -1,0 +1,191 @@
+"""What measured costs say: how time grows with length, from which length a mixer is cheaper than
+exact attention, a table, a file and a picture. Needs no jax.
+
+    exponent  = slope of log seconds over log T, by least squares, over the lengths from 2,048 on
+    crossing  = the least measured length from which on a mixer takes less than the baseline, up to
+                the last length at which both were measured
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from attnlab.analysis.maps import figure_of
+from attnlab.records.files import write_atomic
+
+NEVER = "never in range"
+LONG = 2048
+
+
+class Point(NamedTuple):
+    """One mixer at one length T.
+
+    Attributes:
+      name: of the mixer.
+      length: T.
+      parameters: declared.
+      state_bytes: kept of a text of T tokens.
+      flops: declared, of a forward pass.
+      compiled_flops: what XLA counts in the program; the iterations of a loop count once.
+      bytes: of the compiled program: arguments, results and everything between.
+      seconds: the least of some runs; nan if it was not run.
+      compile_seconds: of the compiler.
+      why: why there are no seconds.
+    """
+
+    name: str
+    length: int
+    parameters: int = 0
+    state_bytes: int = 0
+    flops: float = 0.0
+    compiled_flops: float = 0.0
+    bytes: int = 0
+    seconds: float = math.nan
+    compile_seconds: float = math.nan
+    why: str = ""
+
+
+Points = Mapping[str, Sequence[Point]]
+"""By name, in the order of their lengths."""
+Of = Literal["seconds", "bytes"]
+
+
+def exponent(points: Sequence[Point], of: Of = "seconds") -> float:
+    """The fitted exponent, see above; nan of fewer than two lengths."""
+    found = [
+        (math.log(one.length), math.log(getattr(one, of)))
+        for one in points
+        if one.length >= LONG and getattr(one, of) > 0
+    ]
+    if len(found) < 2:
+        return math.nan
+    middle, height = (sum(column) / len(found) for column in zip(*found, strict=True))
+    rise = sum((x - middle) * (y - height) for x, y in found)
+    return rise / sum((x - middle) ** 2 for x, _ in found)
+
+
+def crossing(points: Sequence[Point], baseline: Sequence[Point], of: Of = "seconds") -> int | None:
+    """The length from which on `points` take less than `baseline`, None for never."""
+    other = {one.length: getattr(one, of) for one in baseline}
+    less: int | None = None
+    for one in points:
+        mine, theirs = getattr(one, of), other.get(one.length, math.nan)
+        if not (mine > 0 and theirs > 0):
+            continue
+        if mine >= theirs:
+            less = None
+        elif less is None:
+            less = one.length
+    return less
+
+
+def rows(points: Points, baseline: str, cards: Mapping[str, Mapping[str, str]]) -> list[list[Any]]:
+    """A row of `COLUMNS` for each mixer; `cards`: what each declares of its growth."""
+    found = []
+    for name, every in points.items():
+        last = next((one for one in reversed(every) if one.seconds > 0), every[-1])
+        beats = [
+            "" if name == baseline else _length(crossing(every, points[baseline], of))
+            for of in ("seconds", "bytes")
+        ]
+        card = cards.get(name, {})
+        found.append(
+            [
+                name,
+                last.parameters,
+                *(card.get(key, "") for key in ("time", "state", "path", "steps")),
+                last.length,
+                1e3 * last.seconds,
+                last.bytes / 2**20,
+                last.state_bytes / 2**10,
+                exponent(every),
+                *beats,
+            ]
+        )
+    return found
+
+
+COLUMNS = (
+    "mixer",
+    "parameters",
+    "time",
+    "state",
+    "path",
+    "steps",
+    "at length",
+    "ms",
+    "MiB",
+    "state KiB",
+    "exponent",
+    "faster from",
+    "smaller from",
+)
+
+
+def _length(length: int | None) -> str:
+    return NEVER if length is None else f"{length:,}"
+
+
+def write(points: Points, about: Mapping[str, Any], folder: Path) -> list[Path]:
+    """`costs.csv` (a row for every mixer and length), `costs.json` (the same, and what it was
+    measured with) and `costs.png` into a folder.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    every = [one for some in points.values() for one in some]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(Point._fields)
+    writer.writerows(every)
+    files = {name: folder / f"costs.{name}" for name in ("csv", "json", "png")}
+    write_atomic(files["csv"], text.getvalue())
+    record = {**about, "points": [_plain(one) for one in every]}
+    write_atomic(files["json"], json.dumps(record, indent=1) + "\n")
+    write_atomic(files["png"], picture(points, str(about.get("title", ""))))
+    return list(files.values())
+
+
+def _plain(point: Point) -> dict[str, Any]:
+    """JSON knows no nan."""
+    return {
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in point._asdict().items()
+    }
+
+
+def picture(points: Points, title: str) -> bytes:
+    """Time and memory over length, both axes logarithmic, as a PNG."""
+    figure = figure_of(11.0, 5.0)
+    parts: tuple[tuple[Of, str, float], ...] = (
+        ("seconds", "milliseconds", 1e3),
+        ("bytes", "MiB of the program", 2.0**-20),
+    )
+    styles = ("-", "--", ":", "-.")
+    for number, (of, label, scale) in enumerate(parts):
+        axes = figure.add_subplot(1, 2, number + 1)
+        for place, (name, every) in enumerate(points.items()):
+            found = [one for one in every if getattr(one, of) > 0]
+            axes.plot(
+                [one.length for one in found],
+                [scale * getattr(one, of) for one in found],
+                marker=".",
+                linestyle=styles[place // 10 % len(styles)],
+                label=name,
+            )
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xlabel("tokens")
+        axes.set_title(label, fontsize=10)
+        axes.grid(True, which="both", alpha=0.25)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="center right", fontsize=8, frameon=False)
+    figure.suptitle(title, fontsize=10)
+    figure.subplots_adjust(left=0.06, right=0.84, wspace=0.2, bottom=0.11, top=0.88)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png", metadata={"Software": None})
+    return drawn.getvalue()

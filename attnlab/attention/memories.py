@@ -1,0 +1,226 @@
+"""What a mechanism remembers of a source, and how it grows: with every token, or as a ring of the
+last w tokens where a rule lets nobody see further back.
+
+    slot of the token at position p        p, counted from the first token of the memory
+    of a ring                              p mod w; the slot has its own position, -1 while empty
+
+In a ring a token replaces the one that stands w positions before it. A piece of several tokens also
+needs what it is about to replace, so until its look is over it stands behind the w slots; `settled`
+then moves it into them.
+
+Axis letters: B batch, n heads, Tk keys, t tokens of a piece, w slots of a ring.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnlab.attention.view import Where, standing
+
+
+@flax.struct.dataclass
+class Memory:
+    """What a mechanism precomputes from its source. Mechanisms add their own arrays.
+
+    Attributes:
+      valid: [B,Tk] bool, True at slots that hold a real token.
+      length: tokens written so far, int32: [] if all rows have equally many (Tk, or fewer if there
+        is spare capacity for `extend`), [B] if the rows differ (`by_row`).
+      positions: the positions of the slots, see `Where`; None means 0, 1, 2, ...
+      ring: w, how many slots a ring has; 0 for a memory that keeps every token.
+    """
+
+    valid: jax.Array
+    length: jax.Array
+    positions: Where | None = flax.struct.field(kw_only=True, default=None)
+    ring: int = flax.struct.field(kw_only=True, default=0, pytree_node=False)
+
+    def by_row(self) -> Any:
+        """The same memory with one length for each row. From now on padding at the end of a row
+        takes no slot, so the next token of a row follows the last real token of that row.
+        """
+        last = jnp.where(self.valid, jnp.arange(1, self.valid.shape[1] + 1, dtype=jnp.int32), 0)
+        length = last.max(axis=1, initial=0)
+        return self.replace(length=length)  # type: ignore[attr-defined]
+
+    def as_ring(self) -> Any:
+        """An empty memory as a ring of its slots. Every array that a mechanism adds must have the
+        slots on axis 2, [B,n,w,...].
+        """
+        rows, slots = self.valid.shape
+        nowhere = jnp.full((rows, slots), -1, jnp.int32)
+        return self.replace(  # type: ignore[attr-defined]
+            valid=jnp.zeros((rows, slots), bool), positions=nowhere, ring=slots
+        )
+
+    def following(self, steps: int) -> jax.Array:
+        """Positions of the next `steps` tokens, int32 [steps], or [B,steps] if rows differ.
+
+        Raises:
+          ValueError: each slot has a position of its own, so the next position is unknown.
+        """
+        self._grows()
+        first = 0 if self.ring or self.positions is None else self.positions
+        return standing(first + self.length, steps)
+
+    def appended(self, valid: jax.Array | None, **arrays: jax.Array) -> Any:
+        """This memory with arrays [B,n,t,...] (by field name) and `valid` [B,t] (None: all real)
+        written to the next t slots. The caller guarantees `length + t <= capacity`, unless the
+        memory is a ring.
+
+        Raises:
+          ValueError: as of `following`.
+        """
+        self._grows()
+        batch, _, steps = next(iter(arrays.values())).shape[:3]
+        put = jax.lax.dynamic_update_slice_in_dim
+        real = jnp.ones((batch, steps), bool) if valid is None else valid
+        if self.ring:
+            return self._rolled(real, arrays)
+        if np.ndim(self.length):
+            return self._appended_by_row(real, arrays)
+        grown = {
+            name: put(getattr(self, name), x.astype(getattr(self, name).dtype), self.length, 2)
+            for name, x in arrays.items()
+        }
+        valid, length = put(self.valid, real, self.length, 1), self.length + steps
+        return self.replace(valid=valid, length=length, **grown)  # type: ignore[attr-defined]
+
+    def settled(self) -> Any:
+        """A ring of w slots again, after the look at a piece that stands behind them."""
+        if not self.ring or self.valid.shape[1] == self.ring:
+            return self
+        last = jnp.asarray(self.length).reshape(-1, 1) - 1
+        slots = jnp.arange(self.ring, dtype=jnp.int32)
+        latest = last - (last - slots) % self.ring  # the last position that each slot is for
+        pieces = self.valid.shape[1] - self.ring
+        first = last + 1 - (self._counted(self.valid[:, self.ring :], pieces))
+        source = jnp.where(latest >= first, self.ring + latest - first, slots)
+        source = jnp.broadcast_to(source, (len(self.valid), self.ring))
+        take = jax.vmap(lambda x, at: x[:, at])
+        kept = {name: take(getattr(self, name), source) for name in self._arrays()}
+        for name in ("valid", "positions"):
+            kept[name] = jnp.take_along_axis(getattr(self, name), source, axis=1)
+        return self.replace(**kept)  # type: ignore[attr-defined]
+
+    def _grows(self) -> None:
+        if not self.ring and self.positions is not None and np.ndim(self.positions) == 2:
+            raise ValueError(
+                "a memory whose slots have positions of their own cannot grow; remember all of its"
+                " tokens at once"
+            )
+
+    def _counted(self, real: jax.Array, steps: int) -> Any:
+        """How many positions tokens take, `real` [B,t] of them: [B,1] if rows differ, else t."""
+        return real.sum(axis=1, keepdims=True, dtype=jnp.int32) if np.ndim(self.length) else steps
+
+    def _arrays(self) -> list[str]:
+        """The names of the arrays that a mechanism has added."""
+        ours = {field.name for field in dataclasses.fields(Memory)}
+        return [
+            field.name
+            for field in dataclasses.fields(self)
+            if field.name not in ours and field.metadata.get("pytree_node", True)
+        ]
+
+    def _rolled(self, real: jax.Array, arrays: dict[str, jax.Array]) -> Any:
+        """`appended` of a ring: a single token to its slot, several behind the slots."""
+        batch, steps = real.shape
+        stands = jnp.broadcast_to(self.following(steps), (batch, steps))
+        new = {**arrays, "valid": real[:, None], "positions": stands[:, None]}
+        old = {name: getattr(self, name) for name in arrays}
+        old |= {name: getattr(self, name)[:, None] for name in ("valid", "positions")}
+        if steps == 1:
+            taken = real if np.ndim(self.length) else jnp.ones_like(real)
+            slot = jnp.where(taken, stands % self.ring, self.ring)
+            grown = {name: _put(old[name], slot, x) for name, x in new.items()}
+        else:
+            grown = {
+                name: jnp.concatenate([old[name], x.astype(old[name].dtype)], axis=2)
+                for name, x in new.items()
+            }
+        grown |= {name: grown[name][:, 0] for name in ("valid", "positions")}
+        count = self._counted(real, steps)
+        length = self.length + (count[:, 0] if np.ndim(count) else count)
+        return self.replace(length=length, **grown)  # type: ignore[attr-defined]
+
+    def _appended_by_row(self, real: jax.Array, arrays: dict[str, jax.Array]) -> Any:
+        """`appended` if each row has a length of its own; padding is not written."""
+        slots = self.valid.shape[1]
+        at = jnp.where(real, self.length[:, None] + jnp.arange(real.shape[1]), slots)
+        grown = {name: _put(getattr(self, name), at, x) for name, x in arrays.items()}
+        return self.replace(  # type: ignore[attr-defined]
+            valid=_put(jnp.asarray(self.valid)[:, None], at, real[:, None])[:, 0],
+            length=self.length + real.sum(axis=1, dtype=jnp.int32),
+            **grown,
+        )
+
+
+def _put(old: jax.Array, at: jax.Array, new: jax.Array) -> jax.Array:
+    """old [B,n,Tk,...] with new [B,n,t,...] at slots [B,t]; what is beyond the slots is dropped.
+
+    A single update of a single row gets a second one, which is dropped. XLA's CPU backend would make
+    a slice update of it and compute that again for each of its readers, from a copy of the whole
+    array: 13 of the 40 ms of a token of GPT-2 small with room for 1,000.
+    """
+    if at.size == 1:
+        at = jnp.pad(at, ((0, 0), (0, 1)), constant_values=old.shape[2])
+        new = with_room(new, 2)
+    put = jax.vmap(lambda old, at, new: old.at[:, at].set(new.astype(old.dtype), mode="drop"))
+    return put(old, at, new)  # type: ignore[no-any-return]
+
+
+def written(
+    source: jax.Array, valid: jax.Array | None, capacity: int | None
+) -> tuple[jax.Array, jax.Array]:
+    """`valid` padded to the capacity (ValueError if that is below Tk), and the number of slots
+    written: the fields that every `Memory` has.
+    """
+    batch, length = source.shape[:2]
+    slots = length if capacity is None else capacity
+    if slots < length:
+        raise ValueError(f"capacity {slots} is smaller than the source's length {length}")
+    spare = ((0, 0), (0, slots - length))
+    known: Any = (
+        np.pad(np.ones((batch, length), bool), spare) if valid is None else jnp.pad(valid, spare)
+    )
+    return known, np.asarray(length, np.int32)  # type: ignore[return-value]  # a NumPy array if possible: kernels use its value during tracing
+
+
+def beginning(positions: Where, known: jax.Array) -> Any:
+    """`Memory.positions` of a memory with slots `known` [B,Tk] whose source has these `positions`.
+
+    Raises:
+      ValueError: each token has a position of its own, but there are more slots than tokens.
+    """
+    if np.ndim(positions) < 2:
+        return positions if at(positions) else None
+    if np.shape(positions)[1] != known.shape[1]:
+        raise ValueError(
+            f"positions of {np.shape(positions)[1]} tokens for {known.shape[1]} slots; a memory"
+            " with spare capacity takes the first one's"
+        )
+    return jnp.broadcast_to(jnp.asarray(positions, jnp.int32), known.shape)
+
+
+def with_room(x: jax.Array, slots: int) -> jax.Array:
+    """x [B,H,T,...] padded with zeros to `slots`; x itself if T = `slots`.
+
+    Padding by zero slots would still be an operation, and XLA merges no transposes across it: 5 %
+    of the time of a small layer.
+    """
+    spare = slots - x.shape[2]
+    return jnp.pad(x, [(0, spare if axis == 2 else 0) for axis in range(x.ndim)]) if spare else x
+
+
+def at(positions: Where) -> dict[str, Where]:
+    """Keyword arguments of `remember` for these positions; none if the sequence begins at 0.
+    Mechanisms without the argument can so be called too.
+    """
+    return {} if isinstance(positions, int) and positions == 0 else {"positions": positions}

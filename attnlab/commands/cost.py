@@ -1,0 +1,177 @@
+"""`cost`: what mixers cost over the length of a text: declared, compiled, measured."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+LENGTHS = "256,512,1024,2048,4096,8192,16384"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What is measured, and how."""
+    parser.add_argument(
+        "--mechanisms",
+        metavar="NAME,NAME",
+        required=True,
+        help="of 'list mixers' or 'list mechanisms', or MODULE:CLASS; or 'all'",
+    )
+    parser.add_argument(
+        "--baseline", metavar="NAME", default="multihead", help="what they are compared with"
+    )
+    parser.add_argument("--lengths", metavar="N,N", default=LENGTHS, help="tokens of a text")
+    parser.add_argument("--width", type=int, default=64, help="of the model")
+    parser.add_argument("--rows", type=int, default=1, help="texts at a time")
+    parser.add_argument(
+        "--direction", choices=("causal", "bidirectional"), default="causal", help="who sees whom"
+    )
+    parser.add_argument(
+        "--forward", action="store_true", help="a forward pass, without its gradients"
+    )
+    parser.add_argument(
+        "--set",
+        metavar="NAME.FIELD=VALUE",
+        action="append",
+        default=[],
+        help="a field of one of them, such as multihead.heads=1; again for more",
+    )
+    parser.add_argument(
+        "--patience",
+        metavar="SECONDS",
+        type=float,
+        default=10.0,
+        help="one whose run has taken longer is not measured at greater lengths",
+    )
+    parser.add_argument(
+        "--memory", metavar="GB", type=float, default=8.0, help="a program of more is not run"
+    )
+    parser.add_argument(
+        "--dir", metavar="DIR", type=Path, default=Path("runs/cost"), help="for the files"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure, print the table, write `costs.csv`, `costs.json` and `costs.png`.
+
+    Returns:
+      0.
+
+    Raises:
+      UserError: no such mixer or field, a direction that one does not have (with "all" those are
+        left out), a number out of range.
+    """
+    from attnlab.analysis import costs
+    from attnlab.api.costs import measured
+    from attnlab.commands.describe import origin
+    from attnlab.progress import Progress, table
+
+    lengths, made = _lengths(arguments), _mixers(arguments)
+    points: dict[str, list[costs.Point]] = {name: [] for name in made}
+    late: set[str] = set()
+    every = [(length, name) for length in lengths for name in made]
+    with Progress(len(every), unit="program") as progress:
+        for number, (length, name) in enumerate(every, start=1):
+            module = made[name]
+            if name not in late:
+                point = measured(
+                    name,
+                    module,
+                    length,
+                    rows=arguments.rows,
+                    direction=arguments.direction,
+                    backward=not arguments.forward,
+                    memory=1e9 * arguments.memory,
+                )
+                points[name].append(point)
+                if point.why or point.seconds > arguments.patience:
+                    late.add(name)
+            progress.update(number)
+    about = _about(arguments)
+    cards = {name: vars(origin(type(module))) for name, module in made.items()}
+    table(about["title"], costs.COLUMNS, costs.rows(points, arguments.baseline, cards))
+    for last in (some[-1] for some in points.values()):
+        if last.why:
+            print(f"{last.name}: not run with {last.length:,} tokens: {last.why}")
+    files = costs.write(points, about, arguments.dir)
+    print(f"files:    {', '.join(map(str, files))}")
+    return 0
+
+
+def _lengths(arguments: argparse.Namespace) -> list[int]:
+    from attnlab.errors import UserError
+
+    try:
+        lengths = sorted({int(one) for one in arguments.lengths.split(",")})
+    except ValueError:
+        lengths = [0]
+    if lengths[0] < 1 or lengths[-1] > 2**20:
+        raise UserError(
+            f"--lengths={arguments.lengths}: expected whole numbers of 1 to {2**20:,}, such as"
+            " 256,1024,4096"
+        )
+    for name, least in (("width", 1), ("rows", 1), ("patience", 0), ("memory", 0)):
+        if getattr(arguments, name) < least:
+            raise UserError(f"--{name}={getattr(arguments, name)} must be at least {least}")
+    return lengths
+
+
+def _mixers(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Every mixer by its name, the baseline first."""
+    from attnlab.api.costs import mixer
+    from attnlab.errors import UserError, nearest
+    from attnlab.mixers import MIXERS
+
+    every = arguments.mechanisms == "all"
+    names = list(MIXERS.names()) if every else arguments.mechanisms.split(",")
+    names = list(dict.fromkeys([arguments.baseline, *names]))
+    fields: dict[str, dict[str, Any]] = {name: {} for name in names}
+    for one in arguments.set:
+        path, given, value = one.partition("=")
+        name, dotted, field = path.rpartition(".")
+        if not (given and dotted and name in fields):
+            raise UserError(
+                f"--set={one}: expected NAME.FIELD=VALUE of a mixer that is measured;"
+                f" {nearest(name or path, names)}"
+            )
+        fields[name][field] = _value(value)
+    made = {}
+    for name in names:
+        try:
+            made[name] = mixer(name, fields[name], arguments.direction, arguments.width)
+        except UserError:
+            if not every or name == arguments.baseline:
+                raise
+    return made
+
+
+def _value(text: str) -> Any:
+    """A number or a truth value where it is one, else the text."""
+    import json
+
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _about(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the figures depend on, for the record and the title."""
+    import os
+
+    import jax
+
+    device = jax.devices()[0]
+    what = "forward" if arguments.forward else "forward and backward"
+    cores = f", {len(os.sched_getaffinity(0))} cores" if device.platform == "cpu" else ""
+    return {
+        "title": f"{what}, {arguments.direction}, width {arguments.width}, {arguments.rows} rows,"
+        f" {device.device_kind}{cores}, float32",
+        "jax": jax.__version__,
+        "width": arguments.width,
+        "rows": arguments.rows,
+        "direction": arguments.direction,
+        "backward": not arguments.forward,
+        "set": arguments.set,
+        "baseline": arguments.baseline,
+    }

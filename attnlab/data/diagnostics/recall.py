@@ -1,0 +1,238 @@
+"""Recall: values that must be found again by their keys.
+
+Many questions in one text, one question at its end, or a needle in a text that says nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from attnlab.data.asked import Row
+from attnlab.data.diagnostics.drawing import Drawn, below, power_of_two, within
+from attnlab.errors import UserError
+
+BLANK, ASK = "_", "?"
+
+
+@dataclass(frozen=True)
+class MultiQueryRecall(Drawn):
+    """Multi-query associative recall, MQAR: pairs of keys and values, then every key again.
+
+        k3 v7 k1 v2 _ _ k1 _ _ _ k3 _          at the second k1 the answer is v2, at k3 v7
+
+    The first 2n words are n different keys, each with a value of its own (no two the same). Of the
+    (T - 2n) / 2 pairs of places that follow, n hold a key and a blank: place r = 1, 2, ... with a
+    probability proportional to a r^(a - 1), without repetition, so that with a small a keys are
+    asked for soon, as in text, and with a = 1 anywhere. Groups are distances between the two places
+    of a key, rounded up to powers of 2.
+
+    Source: S. Arora, S. Eyuboglu et al., "Zoology: Measuring and Improving Recall in Efficient
+    Language Models", ICLR 2024, appendix. Here keys and values are words, not numbers; with
+    `noise` the places without a key hold words that are no key of the text (in the paper's code,
+    any word).
+
+    Attributes:
+      length: T, words of a text, even.
+      pairs: n; 4 n <= T.
+      symbols: V, half of them keys and half values.
+      power: a.
+      noise: whether other places hold random words instead of blanks.
+      tested_pairs, tested_length: n and T of the test split; 0 for those of training.
+
+    Raises:
+      UserError: a number out of range.
+    """
+
+    length: int = 64
+    pairs: int = 4
+    symbols: int = 128
+    power: float = 0.01
+    noise: bool = False
+    tested_pairs: int = 0
+    tested_length: int = 0
+
+    group: ClassVar[str] = "distance"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 < self.power <= 1.0:
+            raise UserError(f"config.data.power={self.power} must be above 0 and at most 1")
+        for split in ("train", "test"):
+            length, pairs = self._sizes(split)
+            within("length", length, 4)
+            within("pairs", pairs, 1, length // 4)
+            if length % 2:
+                raise UserError(
+                    f"config.data.length={length} must be even: keys and values in turn"
+                )
+            within("symbols", self.symbols, 2 * pairs + 2 * self.noise)
+
+    def _sizes(self, split: str) -> tuple[int, int]:
+        if split != "test":
+            return self.length, self.pairs
+        return self.tested_length or self.length, self.tested_pairs or self.pairs
+
+    def drawn(self, draw: random.Random, split: str) -> Row:
+        """See `Drawn.drawn`."""
+        length, pairs = self._sizes(split)
+        half = self.symbols // 2
+        keys, values = (draw.sample(range(half), pairs) for _ in range(2))
+        words = [BLANK] * length
+        if self.noise:
+            others = [key for key in range(half) if key not in set(keys)]
+            for at in range(2 * pairs, length):
+                chosen = below(draw, len(others) + half)
+                words[at] = (
+                    f"k{others[chosen]}" if chosen < len(others) else f"v{chosen - len(others)}"
+                )
+        answers = [""] * length
+        asked: dict[int, int] = {}
+        gaps = self._gaps(draw, (length - 2 * pairs) // 2, pairs)
+        for number, (key, value, gap) in enumerate(zip(keys, values, gaps, strict=True)):
+            words[2 * number : 2 * number + 2] = f"k{key}", f"v{value}"
+            at = 2 * pairs + 2 * gap
+            words[at], answers[at] = f"k{key}", f"v{value}"
+            asked[at] = power_of_two(at - 2 * number)
+        return Row(tuple(words), tuple(answers), tuple(asked[at] for at in sorted(asked)))
+
+    def _gaps(self, draw: random.Random, space: int, count: int) -> list[int]:
+        """`count` different places, drawn one after another by weight: the smallest of exponential
+        variables with these rates.
+        """
+        rates = (self.power * place ** (self.power - 1.0) for place in range(1, space + 1))
+        waits = [-math.log(1.0 - draw.random()) / rate for rate in rates]
+        chosen = sorted(range(space), key=waits.__getitem__)[:count]
+        return draw.sample(chosen, count)
+
+    def guesses(self, rows: list[Row]) -> dict[str, float]:
+        """The accuracy of a guess among the values of the text."""
+        asked = [sum(map(bool, row.answers)) for row in rows]
+        return {"a value of the text": len(rows) / sum(asked)}
+
+
+@dataclass(frozen=True)
+class SingleQueryRecall(Drawn):
+    """Associative recall with one question: pairs, then a key that has occurred.
+
+        k3 v7 k1 v2 k3 v7 ? k1                 at the last word the answer is v2
+
+    Every text draws a value for each key, with repetition, and then its pairs. Groups are the
+    words between the last occurrence of the key and the question; `distance` fixes them, to ask how
+    far a system sees.
+
+    Source: D. Fu et al., "Hungry Hungry Hippos", ICLR 2023, appendix (associative recall).
+
+    Attributes:
+      pairs: in a text.
+      keys, values: different ones.
+      distance: pairs between the last occurrence of the key and the question; -1 for any. With a
+        distance all keys of a text are different.
+      tested: pairs of the texts of the test split; 0 for `pairs`.
+
+    Raises:
+      UserError: a number out of range.
+    """
+
+    pairs: int = 20
+    keys: int = 9
+    values: int = 9
+    distance: int = -1
+    tested: int = 0
+
+    group: ClassVar[str] = "distance"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for split in ("train", "test"):
+            pairs = self._pairs(split)
+            within("pairs", pairs, 1)
+            within("distance", self.distance, -1, pairs - 1)
+            if self.distance >= 0:
+                within("keys", self.keys, pairs)
+        within("keys", self.keys, 2)
+        within("values", self.values, 2)
+
+    def _pairs(self, split: str) -> int:
+        return (self.tested or self.pairs) if split == "test" else self.pairs
+
+    def drawn(self, draw: random.Random, split: str) -> Row:
+        """See `Drawn.drawn`."""
+        pairs = self._pairs(split)
+        of = [below(draw, self.values) for _ in range(self.keys)]
+        if self.distance >= 0:
+            keys = draw.sample(range(self.keys), pairs)
+            key = keys[pairs - 1 - self.distance]
+        else:
+            keys = [below(draw, self.keys) for _ in range(pairs)]
+            key = keys[below(draw, pairs)]
+        words = [word for one in keys for word in (f"k{one}", f"v{of[one]}")] + [ASK, f"k{key}"]
+        last = max(at for at, one in enumerate(keys) if one == key)
+        return Row(
+            tuple(words),
+            ("",) * (len(words) - 1) + (f"v{of[key]}",),
+            (len(words) - 1 - 2 * last,),
+        )
+
+
+@dataclass(frozen=True)
+class Needle(Drawn):
+    """One pair that matters, somewhere in a text that does not, and its key at the end.
+
+        _ _ _ _ k3 v7 _ _ _ _ _ ? k3                       hay="blanks": nothing there to be stored
+        k1 v2 k8 v8 k3 v7 k5 v0 ... ? k3                   hay="pairs": all of it looks worth storing
+
+    The first asks whether a memory decays, the second whether it can choose what to keep. Groups
+    are distances between needle and question, rounded up to powers of 2.
+
+    Source: the single needles S-NIAH of C.-P. Hsieh et al., "RULER", 2024, in small.
+
+    Attributes:
+      length: words before the question, even.
+      hay: what surrounds the needle.
+      keys, values: different ones; with hay of pairs as many keys as there are pairs.
+      tested: words before the question in the test split; 0 for `length`.
+
+    Raises:
+      UserError: a number out of range.
+    """
+
+    length: int = 64
+    hay: Literal["blanks", "pairs"] = "blanks"
+    keys: int = 64
+    values: int = 16
+    tested: int = 0
+
+    group: ClassVar[str] = "distance"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for length in (self.length, self.tested or self.length):
+            within("length", length, 2)
+            if length % 2:
+                raise UserError(
+                    f"config.data.length={length} must be even: keys and values in turn"
+                )
+            within("keys", self.keys, length // 2 if self.hay == "pairs" else 1)
+        within("values", self.values, 2)
+
+    def drawn(self, draw: random.Random, split: str) -> Row:
+        """See `Drawn.drawn`."""
+        length = (self.tested or self.length) if split == "test" else self.length
+        places = length // 2
+        at = below(draw, places)
+        if self.hay == "pairs":
+            keys = draw.sample(range(self.keys), places)
+            words = [word for key in keys for word in (f"k{key}", f"v{below(draw, self.values)}")]
+        else:
+            words = [BLANK] * length
+            words[2 * at] = f"k{below(draw, self.keys)}"
+            words[2 * at + 1] = f"v{below(draw, self.values)}"
+        key, value = words[2 * at : 2 * at + 2]
+        return Row(
+            (*words, ASK, key),
+            ("",) * (length + 1) + (value,),
+            (power_of_two(length + 1 - 2 * at),),
+        )

@@ -1,0 +1,88 @@
+"""State tracking: the product of all elements of a group so far, asked for at every word.
+
+    g3 g1 g7 ...          answers e3, e1 e3, e7 e1 e3, ... (as elements, named e0, e1, ...)
+
+A word is an element x_t, the answer the state s_t = x_t s_{t-1}, s_0 the identity. "parity" has the
+two elements of Z_2, "cyclic" those of Z_n, "alternating" and "symmetric" the even and all
+permutations of n things. A_5 has 60 elements, as Z_60 does, but is not solvable: no system of fixed
+depth whose steps commute can follow it for long (W. Merrill, J. Petty, A. Sabharwal, "The Illusion
+of State in State-Space Models", ICML 2024), and none with positive real eigenvalues alone parity
+(R. Grazzi et al., "Unlocking State-Tracking in Linear RNNs Through Negative Eigenvalues", ICLR
+2025).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from attnlab.data.asked import Row
+from attnlab.data.diagnostics.drawing import Drawn, below, power_of_two, within
+
+Kind = Literal["parity", "cyclic", "symmetric", "alternating"]
+_LARGEST = {"parity": 2, "cyclic": 1000, "symmetric": 6, "alternating": 6}
+
+
+@dataclass(frozen=True)
+class StateTracking(Drawn):
+    """See the top of this file. Groups are the places of the words, rounded up to powers of 2, so
+    that the accuracy beyond the length of training stands apart.
+
+    Attributes:
+      of: the group.
+      order: n; parity needs none.
+      length: words of a text.
+      tested: words of a text of the test split; 0 for `length`.
+
+    Raises:
+      UserError: a number out of range.
+    """
+
+    of: Kind = "parity"
+    order: int = 5
+    length: int = 32
+    tested: int = 0
+
+    group: ClassVar[str] = "place"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        within("length", self.length, 1)
+        within("tested", self.tested, 0)
+        if self.of != "parity":
+            within("order", self.order, 2 if self.of != "alternating" else 3, _LARGEST[self.of])
+
+    def drawn(self, draw: random.Random, split: str) -> Row:
+        """See `Drawn.drawn`."""
+        length = (self.tested or self.length) if split == "test" else self.length
+        table = products(self.of, 2 if self.of == "parity" else self.order)
+        words, answers, state = [], [], 0
+        for _ in range(length):
+            element = below(draw, len(table))
+            state = table[element][state]
+            words.append(f"g{element}")
+            answers.append(f"e{state}")
+        return Row(
+            tuple(words), tuple(answers), tuple(power_of_two(at) for at in range(1, length + 1))
+        )
+
+
+@functools.cache
+def products(of: Kind, order: int) -> tuple[tuple[int, ...], ...]:
+    """The number of the product x y of elements by number, `[x][y]`; element 0 is the identity.
+    Permutations are composed, (x y)(i) = x(y(i)), and numbered in lexical order.
+    """
+    if of in ("parity", "cyclic"):
+        return tuple(tuple((x + y) % order for y in range(order)) for x in range(order))
+    every = [one for one in itertools.permutations(range(order)) if of == "symmetric" or _even(one)]
+    number = {one: at for at, one in enumerate(every)}
+    return tuple(tuple(number[tuple(x[i] for i in y)] for y in every) for x in every)
+
+
+def _even(permutation: tuple[int, ...]) -> bool:
+    """Whether it is a product of an even number of exchanges."""
+    pairs = itertools.combinations(permutation, 2)
+    return sum(one > other for one, other in pairs) % 2 == 0

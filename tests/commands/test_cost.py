@@ -1,0 +1,46 @@
+"""`cost` in the process: its table and files, and its refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.commands.tiny import called
+
+SMALL = ("cost", "--width=8", "--lengths=8,4")
+
+
+def test_a_table_and_three_files(tmp_path: Path) -> None:
+    flags = ["--mechanisms=convolution", "--set=multihead.heads=2", "--forward"]
+    found = called([*SMALL, *flags, f"--dir={tmp_path}"])
+    assert found.code == 0 and "faster from" in found.out and "k T d^2" in found.out
+    record = json.loads((tmp_path / "costs.json").read_text())
+    assert [(one["name"], one["length"]) for one in record["points"]] == [
+        ("multihead", 4),
+        ("multihead", 8),
+        ("convolution", 4),
+        ("convolution", 8),
+    ]
+    assert record["set"] == ["multihead.heads=2"] and not record["backward"]
+    assert (tmp_path / "costs.csv").exists() and (tmp_path / "costs.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--mechanisms=multihaed"], "multihaed"),
+        (["--mechanisms=single", "--lengths=4,x"], "--lengths=4,x: expected whole numbers"),
+        (["--mechanisms=single", "--set=x.heads=2"], "expected NAME.FIELD=VALUE"),
+        (["--mechanisms=recurrent", "--direction=bidirectional"], "recurrent is causal only"),
+        (["--mechanisms=single", "--width=0"], "--width=0 must be at least 1"),
+        (["--mechanisms=single", "--set=single.heads=2"], "heads"),
+    ],
+)
+def test_a_mistake_is_one_line_and_nothing_is_written(
+    flags: list[str], told: str, tmp_path: Path
+) -> None:
+    found = called(["cost", *flags, f"--dir={tmp_path / 'new'}"])
+    assert found.code == 2 and told in found.err and found.err.count("\n") == 1
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,56 @@
+"""Nested lists: values by an independent reader, limits, shares of operators, the baseline."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attnlab.data.asked import Row
+from attnlab.data.diagnostics.list_ops import ListOps
+from attnlab.errors import UserError
+
+
+def value(words: list[str]) -> int:
+    """Reads a tree from the front of a list of words, which it takes away."""
+    word = words.pop(0)
+    if not word.startswith("["):
+        return int(word)
+    values = []
+    while words[0] != "]":
+        values.append(value(words))
+    words.pop(0)
+    assert len(values) >= 2
+    if word == "[MED":
+        return int(np.median(values))
+    return {"[MIN": min, "[MAX": max, "[SM": lambda values: sum(values) % 10}[word](values)
+
+
+def test_values_are_right_and_lengths_within_limits() -> None:
+    rows = ListOps(examples=200, shortest=8, longest=40, depth=4).asked("train")
+    for row in rows:
+        words = list(row.words)
+        assert str(value(words)) == row.answers[-1] and not words
+        assert 8 <= len(row.words) <= 40 and not any(row.answers[:-1])
+    assert {word for row in rows for word in row.words} == {
+        *map(str, range(10)),
+        "[MIN",
+        "[MAX",
+        "[MED",
+        "[SM",
+        "]",
+    }
+
+
+def test_the_baseline_knows_the_first_operator() -> None:
+    def row(operator: str, answer: str) -> Row:
+        return Row((operator, "1", "2", "]"), ("", "", "", answer))
+
+    rows = [row("[MAX", "9"), row("[MAX", "9"), row("[MAX", "2"), row("[SM", "3")]
+    assert ListOps().guesses(rows) == {"operator in front": 3 / 4}
+
+
+def test_impossible_settings_are_refused() -> None:
+    with pytest.raises(UserError, match="expected shortest <= longest"):
+        ListOps(shortest=30, longest=20)
+    with pytest.raises(UserError, match="none of 100,000 trees of depth 1"):
+        ListOps(depth=1, most=2, shortest=30, longest=40).asked("train")

@@ -1,0 +1,116 @@
+"""Recall: every answer by an independent reading, distances, places of questions, guesses."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from attnlab.data import SPLITS
+from attnlab.data.asked import Row
+from attnlab.data.diagnostics.recall import MultiQueryRecall, Needle, SingleQueryRecall
+from attnlab.data.generated import split_of
+from attnlab.errors import UserError
+
+
+def questions(row: Row) -> dict[int, str]:
+    """Where a text asks, and for what."""
+    return {at: answer for at, answer in enumerate(row.answers) if answer}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("noise", [False, True])
+def test_every_key_is_asked_for_once_and_its_value_is_the_answer(noise: bool) -> None:
+    source = MultiQueryRecall(examples=400, length=32, pairs=5, symbols=40, noise=noise)
+    for row in source.asked("train"):
+        words = row.words
+        pairs = {words[at]: at for at in range(0, 10, 2)}
+        assert len(words) == 32 and len(pairs) == 5 and len(set(words[1:10:2])) == 5
+        asked = questions(row)
+        assert {words[at] for at in asked} == set(pairs) and len(asked) == 5
+        for (at, answer), distance in zip(asked.items(), row.groups, strict=True):
+            assert at >= 10 and at % 2 == 0 and answer == words[pairs[words[at]] + 1]
+            assert distance / 2 < at - pairs[words[at]] <= distance
+        others = [word for at, word in enumerate(words[10:], 10) if at not in asked]
+        assert not {*others} & {*pairs} if noise else {*others} == {"_"}
+
+
+def test_places_of_questions_follow_the_power_law() -> None:
+    """The first of one query's places, against p(r) = a r^(a - 1) / sum, within four standard errors."""
+    count, power, space = 8000, 0.3, 14
+    source = MultiQueryRecall(examples=count, length=30, pairs=1, symbols=400, power=power)
+    found = Counter((next(iter(questions(row))) - 2) // 2 for row in source.asked("train"))
+    weights = [place ** (power - 1) for place in range(1, space + 1)]
+    for place, weight in enumerate(weights):
+        share = weight / sum(weights)
+        error = math.sqrt(share * (1 - share) / count)
+        assert abs(found[place] / count - share) < 4 * error
+
+
+def test_longer_texts_of_the_test_split() -> None:
+    source = MultiQueryRecall(
+        examples=5, test=5, length=16, pairs=2, tested_length=40, tested_pairs=8
+    )
+    assert {len(row.words) for row in source.asked("valid")} == {16}
+    assert {(len(row.words), len(questions(row))) for row in source.asked("test")} == {(40, 8)}
+    assert source.guesses(source.asked("test")) == {"a value of the text": 1 / 8}
+
+
+@pytest.mark.parametrize("distance", [-1, 0, 3])
+def test_the_last_pair_of_a_key_answers_a_single_question(distance: int) -> None:
+    source = SingleQueryRecall(examples=300, pairs=7, keys=9, distance=distance, test=20, tested=9)
+    for split in SPLITS:
+        for row in source.asked(split):
+            *pairs, ask, key = row.words
+            assert len(pairs) == (18 if split == "test" else 14) and ask == "?"
+            places = [at for at in range(0, len(pairs), 2) if pairs[at] == key]
+            assert questions(row) == {len(row.words) - 1: pairs[places[-1] + 1]}
+            assert row.groups == (len(row.words) - 1 - places[-1],)
+            if distance >= 0:
+                assert row.groups == (2 * distance + 3,)
+
+
+@pytest.mark.parametrize("hay", ["blanks", "pairs"])
+def test_the_needle_is_where_its_key_is(hay: Any) -> None:
+    rows = Needle(examples=300, length=20, hay=hay, keys=30).asked("train")
+    places = Counter[int]()
+    for row in rows:
+        *text, _, key = row.words
+        assert text.count(key) == 1 and questions(row) == {21: text[text.index(key) + 1]}
+        assert (text.count("_") == 18) == (hay == "blanks")
+        places[text.index(key)] += 1
+        assert row.groups[0] / 2 < 21 - text.index(key) <= row.groups[0]
+    assert set(places) == set(range(0, 20, 2))
+
+
+@pytest.mark.parametrize("kind", [MultiQueryRecall, SingleQueryRecall, Needle])
+def test_splits_are_apart_and_equal_fields_give_equal_texts(kind: Any) -> None:
+    source = kind(examples=30, valid=10, test=10)
+    for split in SPLITS:
+        rows = source.asked(split)
+        assert {split_of(" ".join(row.words)) for row in rows} == {split}
+        assert rows == kind(examples=30, valid=10, test=10).asked(split)
+    assert source.asked("train") != kind(examples=30, seed=1).asked("train")
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda: MultiQueryRecall(length=16, pairs=5), r"pairs=5 must be in 1 \.\.\. 4"),
+        (lambda: MultiQueryRecall(length=17), "length=17 must be even"),
+        (lambda: MultiQueryRecall(power=0.0), "power=0.0 must be above 0"),
+        (lambda: MultiQueryRecall(symbols=6), "symbols=6 must be at least 8"),
+        (lambda: SingleQueryRecall(pairs=10, distance=2), "keys=9 must be at least 10"),
+        (lambda: SingleQueryRecall(pairs=5, distance=5), r"distance=5 must be in -1 \.\.\. 4"),
+        (lambda: Needle(length=40, hay="pairs", keys=19), "keys=19 must be at least 20"),
+        (
+            lambda: SingleQueryRecall(pairs=1, keys=2, values=2, examples=90).asked("valid"),
+            "too few different texts",
+        ),
+    ],
+)
+def test_impossible_settings_are_refused(made: Any, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        made()

@@ -1,0 +1,86 @@
+"""Texts with questions as ids, guesses, and sources that do not fit."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnlab.data import asked
+from attnlab.data.asked import Row
+from attnlab.errors import UserError
+
+SPACED = {"kind": "spaced", "size": 100, "min_frequency": 1}
+ROWS = [
+    Row(("a", "b", "c"), ("", "x", ""), (2,)),
+    Row(("c",), ("y",), (1,)),
+    Row(("b", "b"), ("x", "x"), (1, 2)),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fixed:
+    """The same three rows in every split."""
+
+    broken: str = ""
+    group = "place"
+
+    def asked(self, split: str) -> list[Row]:
+        if self.broken == "short":
+            return [Row(("a", "b"), ("x",))]
+        return [Row(("a",), ("",))] if self.broken == "silent" else ROWS
+
+    def guesses(self, rows: list[Row]) -> dict[str, float]:
+        return {"always x": 0.75}
+
+
+NODE = {"name": f"{__name__}:Fixed"}
+
+
+def test_answers_stand_at_their_words_and_padding_elsewhere(tmp_path: Path) -> None:
+    data = asked.load(NODE, SPACED)
+    read, special = data.examples["train"], data.vocabulary.special
+    for row, source, target in zip(ROWS, read.packed("source"), read.packed("target"), strict=True):
+        assert data.vocabulary.decode(source[1:]).split() == list(row.words)
+        assert source[0] == special.bos
+        said = [data.vocabulary.decode([one]) for one in target]
+        assert said == ["", *row.answers]
+    assert data.questions("valid") == 4 and data.size("train") == 3 and data.group == "place"
+    assert data.guesses["valid"] == {"chance": 0.5, "majority": 0.75, "always x": 0.75}
+    assert "3 texts, 6 words, 4 questions" in data.about("valid")
+    assert not data.saved(tmp_path)
+    data.save(tmp_path)
+    again = asked.load(NODE, SPACED, tmp_path, ("test",))
+    assert again.splits == ("test",) and again.vocabulary.size == data.vocabulary.size
+    np.testing.assert_array_equal(
+        again.examples["test"].packed("source").ids, read.packed("source").ids
+    )
+    assert again.fingerprints["test"] == data.fingerprints["train"] == asked.fingerprint(ROWS)
+
+
+def test_an_answer_that_training_never_asks_for_is_no_chance() -> None:
+    found = asked.guesses(Counter(x=3, y=1), [Row(("a", "b"), ("z", "y"))])
+    assert found == {"chance": 0.25, "majority": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("data", "vocabulary", "words"),
+    [
+        ({"name": "copying"}, SPACED, r"needs a method asked\(split\)"),
+        ({**NODE, "broken": "short"}, SPACED, "has 2 words and 1 answers"),
+        ({**NODE, "broken": "silent"}, SPACED, "asks for no answer"),
+        (
+            {"name": "mqar", "examples": 50},
+            {**SPACED, "kind": "char"},
+            "into . pieces, but answers",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_one_line(
+    data: dict[str, object], vocabulary: dict[str, object], words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        asked.load(data, vocabulary)

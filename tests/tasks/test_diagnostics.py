@@ -1,0 +1,116 @@
+"""Diagnostic tasks: scores against a loop over texts, groups, answers, maps, causality of answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab import config as configs
+from attnlab.errors import UserError
+from attnlab.tasks.diagnostics import Diagnostics
+from tests.tasks.tiny import check_items
+
+SMALL = [
+    "data.examples=40",
+    "data.valid=9",
+    "data.test=5",
+    "data.length=12",
+    "data.pairs=3",
+    "data.symbols=12",
+    "batch.size=8",
+    "batch.buckets=16",
+    "batch.max_length=16",
+    "system.width=8",
+    "system.hidden=8",
+    "system.layers=1",
+]
+
+
+def load(mixer: str = "multihead", *overrides: str) -> Diagnostics:
+    config = configs.load(f"configs/diagnostics.py:{mixer}", [*SMALL, *overrides])
+    return Diagnostics.load(config, None, ("train", "valid"))
+
+
+def drawn(task: Diagnostics) -> Any:
+    """Parameters that tell words apart."""
+    return jax.tree.map(
+        lambda leaf: leaf + 0.3 * jax.random.normal(jax.random.key(leaf.size), leaf.shape),
+        task.init(jax.random.key(0)),
+    )
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("mixer", ["multihead", "recurrent"])
+def test_scores_are_those_of_a_loop_over_texts(mixer: str) -> None:
+    task = load(mixer)
+    params, vocabulary = drawn(task), task.data.vocabulary
+    apply = jax.jit(lambda source: task.system.apply({"params": params}, source))
+    nats, right, asked, whole = 0.0, 0, 0, 0
+    groups: dict[int, list[bool]] = {}
+    for row in task.data.rows["valid"]:
+        (ids,) = task.typed([" ".join(row.words)]).packed("source")
+        logits = np.asarray(apply(jnp.asarray(ids[None])), np.float64)[0]
+        fine = []
+        for at, answer in enumerate(row.answers, start=1):
+            if answer:
+                (wanted,) = next(iter(vocabulary.encode_stream([answer])))
+                nats += np.logaddexp.reduce(logits[at]) - logits[at, wanted]
+                fine.append(bool(logits[at].argmax() == wanted))
+        for group, one in zip(row.groups, fine, strict=True):
+            groups.setdefault(group, []).append(one)
+        right, asked, whole = right + sum(fine), asked + len(fine), whole + all(fine)
+    found = task.evaluate(params, "valid")
+    assert found["loss"] == pytest.approx(nats / asked, rel=1e-5)
+    assert found["accuracy"] == right / asked and task.counts("valid") == {
+        "questions": asked == 27 and 27
+    }
+    assert found["exact"] == whole / 9
+    more, lines = task.score(params, "valid")
+    assert more["by_distance"] == {
+        str(group): {"accuracy": np.mean(fine), "questions": len(fine)}
+        for group, fine in sorted(groups.items())
+    }
+    assert more["a value of the text"] == 1 / 3 and 0 < more["chance"] <= more["majority"] < 1
+    said = [line.split("\t") for line in lines]
+    pairs = [zip(one.split(), other.split(), strict=True) for _, one, other in said]
+    assert sum(one == other for pair in pairs for one, other in pair) == right
+    check_items(task, params, "valid", {"loss", "accuracy", "exact"})
+
+
+def test_gradients_come_from_questions_alone_and_answers_see_no_later_word() -> None:
+    task = load()
+    params, batch = drawn(task), task.batches(1)(0)
+    none = {**batch, "target": np.zeros_like(batch["target"])}
+    assert float(task.loss(params, none, jax.random.key(0))[0]) == 0.0
+    key = jax.random.key(0)
+    found = jax.grad(lambda params: task.loss(params, batch, key)[0])(params)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
+    before = np.asarray(task.apply(params, batch))
+    other = {**batch, "source": batch["source"].copy()}
+    other["source"][:, 9:] = other["source"][:, 5:12][:, ::-1]
+    after = np.asarray(task.apply(params, other))
+    np.testing.assert_array_equal(before[:, :9], after[:, :9])
+    assert np.abs(before[:, 9:] - after[:, 9:]).max() > 1e-3
+
+
+def test_answers_maps_and_a_second_text() -> None:
+    task = load()
+    params = drawn(task)
+    ((answer,),) = task.respond(params, ["k1 v2 k1"])
+    assert [one.partition("/")[0] for one in answer.text.split()] == ["k1", "v2", "k1"]
+    (example,) = task.completed(params, [("k1 v2 k1", None)])
+    maps = task.maps(params, example)
+    assert {one.weights.shape for one in maps.weights.values()} == {(4, 4, 4)}
+    with pytest.raises(UserError, match="leave out the second, 'k1'"):
+        task.completed(params, [("k1", "k1")])
+    with pytest.raises(UserError, match="expected words with blanks"):
+        task.typed([" "])
+
+
+def test_a_system_of_another_kind_is_refused() -> None:
+    with pytest.raises(UserError, match="expected a class derived from"):
+        Diagnostics.check(configs.load("configs/diagnostics.py", ["system=bilstm_tagger"]))

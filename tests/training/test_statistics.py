@@ -1,0 +1,216 @@
+"""Batch norm in training: running averages that the step moves, the same over several devices, and
+what is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from attnlab import config as configs
+from attnlab.data import labelled
+from attnlab.data.vocabulary import Vocabulary
+from attnlab.errors import UserError
+from attnlab.tasks.classification import Classification
+from attnlab.tasks.language_modelling import LanguageModelling
+from attnlab.training.parallel import backend
+from attnlab.training.step import TrainState, first_state, make_step
+from attnlab.training.trained import Trained
+from tests.tasks import tiny, tiny_labelled, tiny_language
+
+NORM = ["system.normalisation=batch_norm", "system.normalisation.momentum=0.75"]
+SMALL = [*NORM, "system.width=8", "system.hidden=8", "system.layers=1", "system.dropout=0.0"]
+SGD = optax.sgd(0.1)
+NAMES = ("mean", "variance")
+
+
+def classification(*overrides: str) -> Classification:
+    """Words by their last letter, with an encoder around batch norm."""
+    how = [*SMALL, "system.attention.heads=2", *tiny_labelled.SHARED, *overrides]
+    config = configs.load("configs/classification.py:transformer", how)
+    Classification.check(config)
+    data = {split: tiny_labelled.rows(split, 1) for split in tiny_labelled.SIZES}
+    words = (text for each, _ in data["train"] for text in each)
+    vocabulary = Vocabulary.train(words, kind="char", min_frequency=1)
+    classes = labelled.Classes(tuple(sorted({label for _, label in data["train"]})), 1)
+    examples = {
+        split: labelled.encode(vocabulary, classes, found, split) for split, found in data.items()
+    }
+    return Classification(config, labelled.LabelledTexts(data, examples, vocabulary, classes))
+
+
+def translation() -> Any:
+    """Words and their mirror images, with an encoder and a decoder around batch norm."""
+    sizes = [one for one in SMALL if "layers" not in one] + ["system.layers=1"]
+    return tiny.load("transformer", *sizes)
+
+
+def begun(task: Any) -> TrainState:
+    return first_state(jax.jit(task.init)(jax.random.key(0)), SGD, 0.9)
+
+
+def statistics(params: Any) -> dict[str, np.ndarray]:
+    """The running averages by path."""
+    flat = jax.tree_util.tree_leaves_with_path(params)
+    named = {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in flat}
+    return {name: leaf for name, leaf in named.items() if name.rsplit("/")[-1] in NAMES}
+
+
+def close(one: Any, other: Any) -> None:
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-6), one, other)
+
+
+@pytest.mark.quick
+def test_the_step_moves_running_averages_and_the_optimizer_does_not() -> None:
+    """Of the first norm, whose input is the embeddings: m' = c m + (1 - c) m of the real tokens,
+    even with an optimizer that decays everything; evaluation reads it and leaves it alone.
+    """
+    task = classification()
+    decaying = optax.chain(optax.add_decayed_weights(0.5), SGD)
+    state = first_state(jax.jit(task.init)(jax.random.key(0)), decaying, 0.5)
+    batch = tiny_labelled.batch_of(task)
+    step = jax.jit(make_step(task.loss, task.weight, decaying, ema=0.5))
+    after, metrics = step(state, batch)
+    assert "statistics" not in metrics
+    tokens, p = np.asarray(batch["source"]), jax.device_get(state.params)
+    tokens = np.concatenate([np.full((len(tokens), 1), task.special.bos), tokens], axis=1)
+    embedded = p["embed"]["embedding"][tokens] + p["positions"]["table"][: tokens.shape[1]]
+    real = embedded[(tokens != task.special.pad) & (tokens[:, 1:].any(axis=1))[:, None]]
+    seen = {"mean": real.mean(axis=0), "variance": real.var(axis=0, ddof=1)}
+    found = after.params["layer_0"]["around_attention"]["normalisation"]
+    for name, start in (("mean", 0.0), ("variance", 1.0)):
+        np.testing.assert_allclose(
+            found[name], 0.75 * start + 0.25 * seen[name], rtol=1e-4, atol=1e-6
+        )
+    paths = statistics(after.params)
+    assert len(paths) == 2 * 3  # two norms of a layer and one on top
+    for path, leaf in statistics(after.ema).items():
+        np.testing.assert_allclose(
+            leaf, 0.5 * statistics(state.params)[path] + 0.5 * paths[path], rtol=1e-6
+        )
+    once = task.evaluate(after.params, "valid")
+    moved = jax.tree_util.tree_map_with_path(
+        lambda path, leaf: leaf + (0.5 if path[-1].key == "mean" else 0.0), after.params
+    )
+    assert task.evaluate(after.params, "valid") == once != task.evaluate(moved, "valid")
+
+
+@pytest.mark.parametrize("make", [classification, translation])
+def test_several_devices_see_one_batch(make: Any) -> None:
+    """Rows of padding lie on the last device, so that means of means would show; one process,
+    `pmap` and `mesh`.
+    """
+    task = make()
+    batch = (tiny_labelled if make is classification else tiny).batch_of(task)
+    batch = {name: np.asarray(rows) for name, rows in batch.items()}
+    found = {}
+    for name, devices in (("mesh", 1), ("mesh", 4), ("pmap", 1), ("pmap", 2), ("pmap", 4)):
+        place = backend(name, devices)
+        state = place.place(jax.device_get(begun(task)))
+        step = make_step(task.loss, task.weight, SGD, ema=0.9)
+        program = place.compile(step, state, place.feed(batch))
+        for _ in range(2):
+            state, metrics = program(state, place.feed(batch))
+        found[name, devices] = place.fetch((state.params, metrics))
+    for one in found.values():
+        close(one, found["mesh", 1])
+
+
+@pytest.mark.parametrize("make", [classification, translation])
+def test_padding_is_inert_in_training(make: Any) -> None:
+    """Rows and columns of padding change neither the loss nor the averages."""
+    task = make()
+    batch = (tiny_labelled if make is classification else tiny).batch_of(task)
+    wider = {
+        name: np.pad(rows, ((0, 3), *[(0, 2)] * (np.ndim(rows) - 1)), constant_values=0)
+        for name, rows in batch.items()
+    }
+    step = jax.jit(make_step(task.loss, task.weight, SGD, ema=0.9))
+    (one, sums), (other, again) = (step(begun(task), rows) for rows in (batch, wider))
+    close(one.params, other.params)
+    np.testing.assert_allclose(sums["loss"], again["loss"], rtol=1e-5)
+
+
+def test_a_decoder_only_model_keeps_averages_too_and_decodes_with_them() -> None:
+    how = [*SMALL, "system.attention.heads=2", *tiny_language.SHARED[1:], *tiny_language.APART]
+    config = configs.load("configs/language_modelling.py:decoder", how)
+    task = LanguageModelling.load(config, None, tuple(tiny_language.SIZES))
+    state = begun(task)
+    after, _ = jax.jit(make_step(task.loss, task.weight, SGD))(state, task.batches(1)(0))
+    moved = [
+        np.abs(leaf - statistics(state.params)[path]).max()
+        for path, leaf in statistics(after.params).items()
+    ]
+    assert len(moved) == 6 and min(moved) > 1e-4
+    tokens, params = jnp.asarray([[1, 4, 5, 6]]), {"params": after.params}
+    whole = task.system.apply(params, tokens)
+    held = task.system.apply(params, 1, 4, method="start")
+    for at in range(4):  # causal in evaluation, one token after the other
+        logits, held = task.system.apply(params, held, tokens[:, at], method="step")
+        np.testing.assert_allclose(logits, whole[:, at], atol=1e-5)
+
+
+def test_bfloat16_keeps_averages_in_float32() -> None:
+    task = classification()
+    batch, state = tiny_labelled.batch_of(task), begun(task)
+    low, high = (
+        jax.jit(make_step(task.loss, task.weight, SGD, compute=compute))(state, batch)[0].params
+        for compute in ("bfloat16", "float32")
+    )
+    for path, leaf in statistics(low).items():
+        assert leaf.dtype == jnp.float32
+        np.testing.assert_allclose(leaf, statistics(high)[path], atol=0.02)
+        assert np.any(np.asarray(leaf) != np.asarray(leaf.astype(jnp.bfloat16), np.float32))
+
+
+def test_stacked_models_have_averages_of_their_own() -> None:
+    task = classification()
+    batch = tiny_labelled.batch_of(task)
+    step = make_step(task.loss, task.weight, SGD, ema=0.9)
+    states = [first_state(jax.jit(task.init)(jax.random.key(seed)), SGD, 0.9) for seed in (0, 1)]
+    stack = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+    together = jax.jit(jax.vmap(step, in_axes=(0, None)))(stack, batch)[0].params
+    for number, state in enumerate(states):
+        alone = jax.jit(step)(state, batch)[0].params
+        close(jax.tree.map(lambda leaf, at=number: leaf[at], together), alone)
+
+
+def test_frozen_averages_stay() -> None:
+    task = classification()
+    which = Trained(freeze=("around_attention",))
+    state = first_state(jax.jit(task.init)(jax.random.key(0)), SGD, 0.0, which=which)
+    step = jax.jit(make_step(task.loss, task.weight, SGD, which=which))
+    after, _ = step(state, tiny_labelled.batch_of(task))
+    for path, leaf in statistics(after.params).items():
+        same = np.array_equal(leaf, statistics(state.params)[path])
+        assert same == ("around_attention" in path), path
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (
+            ["training.accumulate=2"],
+            "accumulate=2: the statistics of system.normalisation=batch_norm",
+        ),
+        (["system.scan=true"], "normalisation=batch_norm: layers that are looped over.*scan=false"),
+        (["system.remat=true"], "normalisation=batch_norm: layers that are looped over"),
+    ],
+)
+def test_what_batch_norm_cannot_do_is_refused_before_data_is_read(
+    overrides: list[str], words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        classification(*overrides)
+
+
+def test_a_step_with_statistics_takes_no_microbatches() -> None:
+    task = classification()
+    step = make_step(task.loss, task.weight, SGD, accumulate=2)
+    with pytest.raises(ValueError, match="statistics of the batch takes no microbatches"):
+        jax.eval_shape(step, begun(task), tiny_labelled.batch_of(task))
