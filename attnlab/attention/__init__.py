@@ -19,6 +19,7 @@ MECHANISMS = Table(
         "key_value": "attnlab.attention.mechanisms.key_value:KeyValue",
         "key_value_predict": "attnlab.attention.mechanisms.key_value:KeyValuePredict",
         "multi_step": "attnlab.attention.mechanisms.multi_step:MultiStep",
+        "linear": "attnlab.attention.mechanisms.linear:Linear",
     },
     base="attnlab.attention.mixer:Mixer",
     given=("width",),

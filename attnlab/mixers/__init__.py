@@ -14,6 +14,10 @@ MIXERS = Table(
     {
         "recurrent": "attnlab.mixers.recurrent:RecurrentMixer",
         "convolution": "attnlab.mixers.convolution:ConvolutionMixer",
+        "retention": "attnlab.mixers.retention:Retention",
+        "gated_linear": "attnlab.mixers.gated_linear:GatedLinear",
+        "hgrn": "attnlab.mixers.hgrn:Hgrn",
+        "mamba": "attnlab.mixers.mamba:Mamba",
         "by_layer": "attnlab.mixers.by_layer:MixerByLayer",
         "none": "attnlab.mixers.by_layer:NoMixer",
         **MECHANISMS.entries,

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.mixers import stateful
+
 Oracle = Callable[[Any, dict[str, Any], np.ndarray, np.ndarray], np.ndarray]
 
 
@@ -70,4 +72,11 @@ def convolution(
     return found
 
 
-MIXER_ORACLES: dict[str, Oracle] = {"recurrent": recurrent, "convolution": convolution}
+MIXER_ORACLES: dict[str, Oracle] = {
+    "recurrent": recurrent,
+    "convolution": convolution,
+    "retention": stateful.retention,
+    "gated_linear": stateful.gated_linear,
+    "hgrn": stateful.hgrn,
+    "mamba": stateful.mamba,
+}

@@ -1,0 +1,14 @@
+"""Recurrences with a matrix as state, the core of linear attention, state-space layers and delta
+rules:
+
+    S_t = (I - w_t r_t^T) Diag(e^{g_t}) S_{t-1} + w_t u_t^T                     o_t = q_t^T S_t        recur
+    S_t = Diag(e^{g_t}) S_{t-1} + b_t (a_t^T S_{t-1}) + k_t v_t^T               o_t = q_t^T S_t        recur_dplr
+
+Each has two forms that agree within rounding, for every length of a chunk: a scan over tokens, and
+chunks of tokens that are computed by matrix products (`chunks`). `forms` says which one runs where.
+"""
+
+from attnlab.layers.recurrence.forms import empty as empty
+from attnlab.layers.recurrence.forms import flops as flops
+from attnlab.layers.recurrence.forms import recur as recur
+from attnlab.layers.recurrence.forms import recur_dplr as recur_dplr
