@@ -36,18 +36,21 @@ REFUSED = {  # (field, part, slot): what the message says
     },
     **{
         ("positions", name, slot): "one sequence"
-        for name in ("shaw", "transformer_xl", "t5", "alibi", "rope", "syntax_relative")
+        for name in ("shaw", "transformer_xl", "t5", "alibi", "rope", "cope", "syntax_relative")
         for slot in ("cross", "carrying")
     },
     **{
         ("positions", "syntax_relative", slot): "needs dependency trees"
         for slot in ("encoder", "decoder")
     },
+    ("positions", "cope", "encoder"): "counts back",
     **{
         ("alignment", name, slot): "one by one"
         for name in ("monotonic", "temporal")
         for slot in ("decoder", "cross")
     },
+    ("alignment", "selective", "decoder"): "one by one",
+    ("alignment", "selective", "cross"): "one by one",
     **{
         ("score", name, slot): "nothing is carried on"
         for name in ("location_aware", "coverage")
@@ -56,6 +59,12 @@ REFUSED = {  # (field, part, slot): what the message says
     **{
         ("alignment", name, "decoder"): "the future"
         for name in ("diagonal", "local_m", "local_p", "local_p_renormalised")
+    },
+    **{
+        ("alignment", name, slot): "what stands between"
+        for name in ("stick_breaking", "selective", "moba")
+        for slot in ("encoder", "cross", "carrying")
+        if (name, slot) != ("selective", "cross")
     },
 }
 CASES = [
@@ -140,10 +149,11 @@ def test_a_mechanism_takes_the_hooks_it_offers(name: str, scheme: str) -> None:
         pytest.skip("has no place for a position scheme")
     hooks = POSITIONS.resolve(scheme).hooks
     if hooks <= mechanism.capabilities.positions:
-        Need(role="self", places="trees").check(mechanism, "slot", {"positions": scheme})
+        need = Need(role="self", direction="causal", places="trees")
+        need.check(mechanism, "slot", {"positions": scheme})
     else:
         with pytest.raises(UserError, match=r"slot\.positions: "):
-            SLOTS["encoder"].check(mechanism, "slot", {"positions": scheme})
+            SLOTS["decoder"].check(mechanism, "slot", {"positions": scheme})
 
 
 PAIRS = [
@@ -177,6 +187,16 @@ def test_two_parts_go_together_unless_one_is_refused_alone_or_a_turn_is(
                 built = True
 
 
+def fitting(name: str) -> list[str]:
+    """The slots for whose role and direction a mechanism is."""
+    can = MECHANISMS.resolve(name).capabilities
+    return [
+        slot
+        for slot, need in SLOTS.items()
+        if need.role in can.roles and need.direction in can.directions
+    ]
+
+
 @pytest.mark.parametrize("name", [name for name in MECHANISMS.names() if name != "multihead"])
 def test_every_mechanism_takes_a_part_or_refuses_it_by_name(name: str) -> None:
     mechanism = MECHANISMS.resolve(name)
@@ -184,7 +204,7 @@ def test_every_mechanism_takes_a_part_or_refuses_it_by_name(name: str) -> None:
     for field in [field for field in getattr(mechanism, "parts", {}) if field in TABLES]:
         granted = 0
         for part in TABLES[field].names():
-            slots = [slot for slot in SLOTS if takes(name, {field: part}, slot)]
+            slots = [slot for slot in fitting(name) if takes(name, {field: part}, slot)]
             for slot in slots[:1]:
                 builds(name, fixed | {field: part}, slot)
             granted += bool(slots)
@@ -194,11 +214,16 @@ def test_every_mechanism_takes_a_part_or_refuses_it_by_name(name: str) -> None:
 @pytest.mark.parametrize("name", MECHANISMS.names())
 def test_every_mechanism_takes_a_rule_or_refuses_it_by_its_heads(name: str) -> None:
     for label, (rule, _) in visibility_oracles.cases().items():
-        need, mechanism = SLOTS["encoder"].under(rule), MECHANISMS.resolve(name)
+        mechanism = MECHANISMS.resolve(name)
+        slot = fitting(name)[0]
+        need = SLOTS[slot].under(rule)
         chosen = {"heads": visibility_oracles.HEADS} if hasattr(mechanism, "heads") else {}
         try:
             need.check(mechanism, "slot", chosen)
         except UserError as error:
+            if need.dense and not mechanism.capabilities.dense:
+                assert "does not support a visibility of its own" in str(error)
+                continue
             assert need.heads > 1, (label, error)
             assert re.match(
                 f"slot: {mechanism.__name__} does not support a visibility of {need.heads} heads;"
@@ -206,4 +231,4 @@ def test_every_mechanism_takes_a_rule_or_refuses_it_by_its_heads(name: str) -> N
                 str(error),
             )
             continue
-        builds(name, chosen, "encoder", View(rule))
+        builds(name, chosen, slot, View(rule))

@@ -24,6 +24,8 @@ import pytest
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.cards import Cost, Sizes
+from attnlab.attention.kernels import gathered
+from attnlab.attention.mechanisms import indexer, native_sparse
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import Attention
 from attnlab.attention.scores import SCORES
@@ -35,8 +37,14 @@ WIDTH = 96
 SHORT, LONG = (48, 64), (96, 128)  # queries and keys; the kernel "auto" is the plain one
 QUICKLY = {"xla_backend_optimization_level": 0}  # machine code is not run
 COMPARING = ("sparsemax", "entmax", "t5", "hard", "straight_through", "gumbel")
-COMPARING += ("temporal", "location_aware", "coverage")  # of logaddexp; of slots; a mask per query
+COMPARING += (
+    "stick_breaking",
+    "temporal",
+    "location_aware",
+    "coverage",
+)  # of logaddexp; of slots; a mask per query
 PROJECTING = ("multihead", "talking_heads", "differential", "gated", "latent", "hops", "multi_step")
+PROJECTING += ("forgetting", "tensor_product", "path", "lightning_indexer", "native_sparse")
 UNPROJECTED = ("single", "key_value", "key_value_predict")
 TABLES = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
 PARTS = [
@@ -46,7 +54,7 @@ PARTS = [
     if "embedding" not in getattr(table.resolve(name), "hooks", ())
 ]
 # What XLA counts for a pair of query and key beside the declared: selections for the mask (2 in a
-# softmax), comparisons, counting keys and positions, the largest as an index; of a sort log2 of all
+# softmax), comparisons, counting keys and positions, the largest as an index, a log(1 + exp); of a sort log2 of all
 # entries in place of one row's.
 BESIDE = {
     **{
@@ -57,6 +65,12 @@ BESIDE = {
         "entmax": 19,
         "learned_entmax": 6.6,
         "sigmoid": 4,
+        "scalable_softmax": 3,
+        "softpick": 7,
+        "selective": 7,
+        "stick_breaking": 28,
+        "top_k": 9.8,
+        "moba": 21,
     },
     **{
         "local_m": 4,
@@ -82,6 +96,8 @@ def countable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jax.lax, "scan", lambda *a, **how: scan(*a, **{**how, "unroll": True}))
     monkeypatch.setattr(jax.lax, "fori_loop", functools.partial(jax.lax.fori_loop, unroll=True))
     monkeypatch.setattr(jax.lax, "cond", lambda which, yes, no, *args: yes(*args))
+    for module in (gathered, indexer, native_sparse):  # masks, whatever the length
+        monkeypatch.setattr(module, "SPARSE", 10**6)
     monkeypatch.setattr(
         jnp, "cumsum", lambda x, axis: jax.lax.associative_scan(jnp.add, x, axis=axis % x.ndim)
     )
