@@ -223,7 +223,7 @@ def _check_alignment(mechanism: Any, alignment: Any, need: Need, where: str) -> 
             f"{where}: {name} depends on earlier looks, which {mechanism.__name__} does not carry"
             " on; choose 'softmax', or the mechanism 'single' or 'multihead'"
         )
-    if alignment.past and (need.role == "cross" or need.direction != "causal"):
+    if alignment.looks_between and (need.role == "cross" or need.direction != "causal"):
         raise UserError(
             f"{where}: {name} looks at what stands between a key and its query, so it needs one"
             " sequence in which no query sees a later key; choose 'softmax'"
@@ -286,7 +286,7 @@ def _check_positions(mechanism: Any, of: Mapping[str, Any], need: Need, where: s
             f"{where}: {scheme.__name__} relates positions of one sequence; between two choose"
             " 'none'"
         )
-    if scheme.past and need.direction != "causal":
+    if scheme.looks_between and need.direction != "causal":
         raise UserError(
             f"{where}: {scheme.__name__} counts back from the query, so no query may see a later"
             " key; choose 'shaw'"

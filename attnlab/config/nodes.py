@@ -352,6 +352,7 @@ class LanguageModelling(Run):
     """Texts, token by token."""
 
     batch: Lanes
+    auxiliary: Auxiliary
     training: TokenTraining
     decoding: Decoding
 

@@ -7,12 +7,18 @@ Axis letters: B batch, T length of a piece, V vocabulary.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping, Sequence
 
+import flax.traverse_util
 import jax
 import jax.numpy as jnp
+from ml_collections import ConfigDict
 
+from attnlab.attention.protocol import LOSSES
 from attnlab.decoding.steps import largest
+from attnlab.errors import UserError, nearest
 from attnlab.systems.protocol import LanguageModel
+from attnlab.tasks.models import refuse_terms
 from attnlab.tasks.protocol import Batch, Params, Rngs, Smoothing, Sums, Tree
 from attnlab.tasks.tokens import cross_entropy
 
@@ -35,6 +41,7 @@ def of_tokens(
     *,
     smoothing: Smoothing = 0.0,
     rngs: Rngs | None = None,
+    losses: Sequence[str] = (),
 ) -> tuple[Sums, Tree]:
     """What a model makes of every token of a batch, and its state afterwards.
 
@@ -47,6 +54,7 @@ def of_tokens(
       remembered: the state that the batch before has left; None if every text begins anew.
       smoothing: of labels.
       rngs: random streams.
+      losses: names of losses that attention hands out, to be returned too, summed over all looks.
 
     Returns:
       "loss", "tokens", "correct" and, where it is known, "asked" and "recalled", arrays [B,T] that
@@ -54,28 +62,84 @@ def of_tokens(
     """
     apply = functools.partial(system.apply, {"params": params}, rngs=rngs)
     source, target = jnp.asarray(batch["source"]), jnp.asarray(batch["target"])
+    collected: Tree = {}
+
+    def passed(*inputs: Tree, **how: str) -> Tree:
+        nonlocal collected
+        if not losses:
+            return apply(*inputs, **how)
+        found, collected = apply(*inputs, **how, mutable=[LOSSES])
+        return found
+
     logits: Tree
     if remembered is None:
         several = [jnp.asarray(batch["segments"])] if "segments" in batch else []
-        logits, after = apply(source, *several), None
+        logits, after = passed(source, *several), None
     else:
         state = jax.tree.map(
             functools.partial(_fresh_or, jnp.asarray(batch["fresh"]) != 0),
             apply(len(source), 0, method="start"),
             remembered,
         )
-        logits, after = apply(state, source, method="read")
+        logits, after = passed(state, source, method="read")
     real, logits = system.real(target), logits.astype(jnp.float32)
-    losses = jnp.where(real, cross_entropy(logits, target, smoothing), 0.0)
+    nats = jnp.where(real, cross_entropy(logits, target, smoothing), 0.0)
     guessed = largest(logits.reshape(-1, logits.shape[-1]), 1)[1].reshape(
         target.shape
     )  # argmax, in a tenth of the time
     correct = (guessed == target) & real
-    each = {"loss": losses, "tokens": real, "correct": correct}
+    each = {"loss": nats, "tokens": real, "correct": correct}
+    for name in losses:
+        looks = [look[name] for look in looks_of(collected) if name in look]
+        total = sum((one.reshape(real.shape) for one in looks), jnp.zeros(real.shape))
+        each[name] = jnp.where(real, total, 0.0)
     if "recalled" in batch:
         asked = jnp.asarray(batch["recalled"]) != 0
         each |= {"asked": asked, "recalled": correct & asked}
     return each, after
+
+
+def looks_of(collected: Tree) -> list[dict[str, jax.Array]]:
+    """The losses that every look has left in the collections of a pass, by name."""
+    places = flax.traverse_util.flatten_dict(dict(collected.get(LOSSES, {}))).values()
+    return [look for looks in places for look in looks]
+
+
+def penalised(sums: Sums, weights: Mapping[str, float]) -> tuple[jax.Array, Sums]:
+    """The "loss" of some sums and their losses by weight; and the sums without it, with
+    "cross_entropy" in its place if there are weights.
+    """
+    rest = {name: one for name, one in sums.items() if name != "loss"}
+    if not weights:
+        return sums["loss"], rest
+    added = sum(weight * sums[name] for name, weight in weights.items())
+    return sums["loss"] + added, {"cross_entropy": sums["loss"], **rest}
+
+
+def penalties(config: ConfigDict, made: Mapping[str, Tree]) -> dict[str, float]:
+    """The weights of the losses that attention hands out, by name; those of None are left out.
+    `made` is what `shapes_of` gives.
+
+    Raises:
+      UserError: attention samples, which is not trained here; a loss without a weight; a weight
+        without a loss.
+    """
+    refuse_terms(config, {name: tree for name, tree in made.items() if name != LOSSES})
+    weights = dict(config.get("auxiliary", {}))
+    offered = sorted({name for look in looks_of(made) for name in look})
+    for name in offered:
+        if weights.get(name, 0.0) == 0.0:
+            raise UserError(
+                f"system={config.system.name}: its attention hands out the loss {name!r}; set"
+                f" config.auxiliary.{name} to its weight, or to None to train without it"
+            )
+    for name, weight in weights.items():
+        if weight and name not in offered:
+            raise UserError(
+                f"auxiliary.{name}={weight}: nothing in this system hands out such a loss;"
+                f" {nearest(name, offered)}"
+            )
+    return {name: weights[name] for name in offered if weights[name] is not None}
 
 
 def _fresh_or(fresh: jax.Array, start: jax.Array, remembered: jax.Array) -> jax.Array:

@@ -315,7 +315,7 @@ def test_the_place_matters_where_it_is_declared(name: str, fields: str) -> None:
     assert (abs(moved - before[..., order]).max() > 1e-3) == ("positions" in looks_at)
     shorter = run(name, fields, dataclasses.replace(at, lengths=at.lengths - 2))[0]
     changed = abs(shorter - before)
-    if prepared(name, fields)[0].past:  # queries are tokens: the last two are padding now
+    if prepared(name, fields)[0].looks_between:  # queries are tokens: the last two are padding now
         changed = changed[:, :, : TQ - 2]
     assert (changed.max() > 1e-3) == ("lengths" in looks_at)
 

@@ -347,8 +347,8 @@ def test_pairs_of_kernel_and_alignment_are_refused_when_the_config_is_checked(ke
         "gathered": {"moba"},
     }
     for alignment in ALIGNMENTS.names():
-        past = ALIGNMENTS.resolve(alignment).past
-        need = Need(role="self", direction="causal" if past else "bidirectional")
+        causal = ALIGNMENTS.resolve(alignment).looks_between
+        need = Need(role="self", direction="causal" if causal else "bidirectional")
         chosen = {"kernel": kernel, "alignment": alignment}
         if alignment in fit.get(kernel, {alignment}):
             need.check(MECHANISMS.resolve("multihead"), "slot", chosen)

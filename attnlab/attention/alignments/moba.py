@@ -46,7 +46,7 @@ class MoBA(Alignment):
     blocks: int = 3
 
     looks_at = frozenset({"positions"})
-    past = True
+    looks_between = True
     card = Card("block-sparse", 2025, "Lu et al., MoBA, 2025", "T^2")
 
     def setup(self) -> None:

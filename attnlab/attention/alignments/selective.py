@@ -34,7 +34,7 @@ class Selective(Alignment):
 
     form = "look"
     looks_at = frozenset({"positions"})
-    past = True
+    looks_between = True
     meeting = True
     card = Card(
         "selective",

@@ -31,7 +31,7 @@ class StickBreaking(Alignment):
 
     sums_to = "at most one"
     looks_at = frozenset({"positions"})
-    past = True
+    looks_between = True
     card = Card(
         "stick-breaking", 2025, "Tan et al., Scaling Stick-Breaking Attention, ICLR 2025", "T^2"
     )

@@ -267,8 +267,8 @@ class NativeSparse(Attention):
         count = -(-valid.shape[1] // self.block)
         valid = jnp.pad(valid, ((0, 0), (0, count * self.block - valid.shape[1])))
         known = valid.reshape(len(valid), 1, 1, count, self.block).any(axis=-1)
-        overlap = overlaps(p.shape[-1], count, self.compress, self.block, self.stride)
-        rated = jax.lax.stop_gradient(p).sum(axis=2) @ jnp.asarray(overlap, p.dtype)
+        parts, unit = self.compress // self.stride, self.block // self.stride
+        rated = importance(jax.lax.stop_gradient(p).sum(axis=2), count, parts, unit)
         own, number = view.rows // self.block, jnp.arange(count)
         rated = jnp.where((number == 0) | (number == own - 1), jnp.inf, rated)
         return routed(rated, known, own, self.blocks)
@@ -323,7 +323,8 @@ class NativeSparse(Attention):
         kept += Cost(0, 2 * shared * keys * size, FLOAT * chunks * (2 * shared * size + 1))
         per_pair = 4 * size + 5
         looks = self.heads * queries * (2 * keys + means) * per_pair
-        rated = self.heads * queries * means + shared * queries * blocks * (2 * means)
+        overlaps = (self.compress + self.block) // self.stride - 1
+        rated = self.heads * queries * means + 2 * shared * queries * blocks * overlaps
         turned = made(POSITIONS, self.positions)(parent=None).cost(at)
         pooled = 2 * shared * means * size * (self.compress // self.stride) if queries else 0
         chosen = rated + sorting(shared * queries * blocks, blocks)
@@ -345,15 +346,15 @@ def attention(
     return jnp.einsum("bkgqt,bktd->bkgqd", low, v, preferred_element_type=inner), weights
 
 
-def overlaps(means: int, blocks: int, compress: int, block: int, stride: int) -> np.ndarray:
-    """How often the importance of a selected block counts each compressed one, [Nc,N]: equation 9
-    with indices from 0.
+def importance(p: jax.Array, blocks: int, parts: int, unit: int) -> jax.Array:
+    """The importance [...,N] of blocks of `unit` strides, from the weights [...,Nc] of compressed
+    blocks of `parts` strides: sum over m < unit, n < parts of p[unit j + m - n].
     """
-    found = np.zeros((means, blocks), np.float32)
-    for b in range(blocks):
-        for m in range(block // stride):
-            for n in range(compress // stride):
-                c = block // stride * b + m - n
-                if 0 <= c < means:
-                    found[c, b] += 1.0
-    return found
+    spare = max(unit * blocks - p.shape[-1], 0)
+    whole = jnp.pad(p, [(0, 0)] * (p.ndim - 1) + [(parts - 1, spare)])
+    total = jnp.zeros((*p.shape[:-1], blocks), p.dtype)
+    for offset in range(unit + parts - 1):
+        # how often m - n = offset - (parts - 1)
+        times = min(offset + 1, unit, parts, unit + parts - 1 - offset)
+        total += times * whole[..., offset : offset + unit * (blocks - 1) + 1 : unit][..., :blocks]
+    return total

@@ -8,7 +8,7 @@ query finds worth counting.
 The sum is over the keys that the query may see, from j on; so it needs whole rows of scores, and a
 causal sequence. Gates of 1 give Shaw's keys with the distance i - j + 1 cut at P - 1, a table of
 zeros no positions. Gates learn through r. Axis letters: H heads, Tq queries, Tk keys, D head width,
-P rows of the table (k on the card). Cost: 2 H Tq P D FLOPs for the products with all rows, then 12
+P rows of the table (k on the card). Cost: 2 H Tq P D FLOPs for the products with all rows, then 14
 for each pair, which is mostly picking two of them. Parameters: P D, shared by the heads, from zero
 on. Source: O. Golovneva, T. Wang, J. Weston, S. Sukhbaatar, "Contextual Position Encoding: Learning
 to Count What's Important", 2024 (arXiv 2405.18719), equations 3 to 5. There the gate may have
@@ -39,7 +39,7 @@ class CoPE(PositionScheme):
     count: int = 16
 
     hooks = frozenset({"row"})
-    past = True
+    looks_between = True
     card = Card(
         "contextual", 2024, "Golovneva et al., Contextual Position Encoding, 2024", "T^2 + T k D"
     )
@@ -69,7 +69,7 @@ class CoPE(PositionScheme):
             preferred_element_type=inner_dtype(q, table),
         )
         near, far = (
-            jnp.take_along_axis(products, at, axis=-1)
+            jnp.take_along_axis(products, at, axis=-1, mode="promise_in_bounds")
             for at in (row, jnp.minimum(row + 1, self.count - 1))
         )
         return scores + near + rest * (far - near)
@@ -78,4 +78,4 @@ class CoPE(PositionScheme):
     def cost(self, at: Sizes) -> Cost:
         """See `PositionScheme.cost`."""
         products = 2 * at.heads * at.queries * self.count * at.query_width
-        return Cost(self.count * at.query_width, products + 12 * at.pairs)
+        return Cost(self.count * at.query_width, products + 14 * at.pairs)

@@ -30,7 +30,7 @@ class PositionScheme(nn.Module):
 
     hooks: ClassVar[frozenset[str]] = frozenset()
     trees: ClassVar[bool] = False  # whether it needs dependency trees, which few systems have
-    past: ClassVar[bool] = False  # whether it needs that no query sees a later key
+    looks_between: ClassVar[bool] = False  # whether it needs that no query sees a later key
     card: ClassVar[Card] = Card(
         "none",
         2023,
