@@ -12,7 +12,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.kernels import BACKWARDLESS, BACKWARDS, KERNELS, WEIGHTLESS
+from attnlab.attention.kernels import BACKWARDLESS, BACKWARDS, KERNELS, ROWLESS, WEIGHTLESS
 from attnlab.attention.protocol import Attention, Capabilities, Rows
 from attnlab.attention.so_far import refusal
 from attnlab.attention.visibility import Causal, Everything, Rule
@@ -191,13 +191,18 @@ def _check_parts(mechanism: Any, of: Mapping[str, Any], need: Need, where: str) 
         score = of["score"](parent=None)
         if score.looks_back:
             _check_back(mechanism, type(score), need, f"{where}.score")
+        if getattr(mechanism, "turns", False) and not (score.product and score.rotary):
+            raise UserError(
+                f"{where}.score: {mechanism.__name__} turns queries and keys, {type(score).__name__}"
+                " does not allow it; choose 'scaled_dot'"
+            )
         if need.places == "adrift" and score.places:
             raise UserError(
                 f"{where}.score: {type(score).__name__} depends on positions, but only distances"
                 " are known here; choose 'additive'"
             )
     if "positions" in of and kind(of["positions"]).hooks:
-        _check_positions(mechanism, of, need.role, f"{where}.positions")
+        _check_positions(mechanism, of, need, f"{where}.positions")
         if kind(of["positions"]).trees and need.places != "trees":
             raise UserError(
                 f"{where}.positions: {kind(of['positions']).__name__} needs dependency trees, which"
@@ -217,6 +222,11 @@ def _check_alignment(mechanism: Any, alignment: Any, need: Need, where: str) -> 
         raise UserError(
             f"{where}: {name} depends on earlier looks, which {mechanism.__name__} does not carry"
             " on; choose 'softmax', or the mechanism 'single' or 'multihead'"
+        )
+    if alignment.looks_between and (need.role == "cross" or need.direction != "causal"):
+        raise UserError(
+            f"{where}: {name} looks at what stands between a key and its query, so it needs one"
+            " sequence in which no query sees a later key; choose 'softmax'"
         )
     if "lengths" in alignment.looks_at and need.direction == "causal":
         raise UserError(
@@ -249,11 +259,13 @@ def _check_kernel(mechanism: Any, kernel: str, of: Mapping[str, Any], where: str
     reason = KERNELS.resolve(kernel)().misfit(kind(of["alignment"])) if "alignment" in of else None
     if "score" in of and of["score"](parent=None).looks_back and kernel not in BACKWARDS:
         reason = BACKWARDLESS
+    if "positions" in of and "row" in kind(of["positions"]).hooks and kernel not in BACKWARDS:
+        reason = ROWLESS
     if reason:
         raise UserError(f"{where}: kernel {kernel!r} {reason}")
 
 
-def _check_positions(mechanism: Any, of: Mapping[str, Any], role: str, where: str) -> None:
+def _check_positions(mechanism: Any, of: Mapping[str, Any], need: Need, where: str) -> None:
     """Refuse a position scheme whose hooks the mechanism lacks, that relates two sequences, or that
     rotates queries and keys of a score that does not allow it.
     """
@@ -269,10 +281,15 @@ def _check_positions(mechanism: Any, of: Mapping[str, Any], role: str, where: st
             f"{where}: {scheme.__name__} acts on {hooks}; {mechanism.__name__} offers"
             f" {_listed(offered)}"
         )
-    if role == "cross":
+    if need.role == "cross":
         raise UserError(
             f"{where}: {scheme.__name__} relates positions of one sequence; between two choose"
             " 'none'"
+        )
+    if scheme.looks_between and need.direction != "causal":
+        raise UserError(
+            f"{where}: {scheme.__name__} counts back from the query, so no query may see a later"
+            " key; choose 'shaw'"
         )
     score = of["score"](parent=None) if "score" in of else None
     if "query_key" in scheme.hooks and score is not None and not score.rotary:

@@ -365,6 +365,7 @@ class LanguageModelling(Run):
     """Texts, token by token."""
 
     batch: Lanes
+    auxiliary: Auxiliary
     training: TextTraining
     decoding: Decoding
 

@@ -43,7 +43,7 @@ from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks.decoders import continuing, ending
-from attnlab.tasks.models import check_output_bias, refuse_terms, shapes_of, system_factory
+from attnlab.tasks.models import check_output_bias, shapes_of, system_factory
 from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
@@ -58,7 +58,15 @@ from attnlab.tasks.protocol import (
     Tree,
     Typed,
 )
-from attnlab.tasks.reading import check_pieces, of_tokens, state_before, summed
+from attnlab.tasks.reading import (
+    check_packs,
+    check_pieces,
+    of_tokens,
+    penalised,
+    penalties,
+    state_before,
+    summed,
+)
 from attnlab.tasks.tokens import TEACHER_FORCED, TokenTask, token_rows
 
 PICTURED = 60  # tokens of a text whose maps are drawn after training
@@ -68,29 +76,18 @@ def build_system(config: ConfigDict, vocabulary: int, pad_id: int = 0) -> Langua
     """The system of a config.
 
     Raises:
-      UserError: another kind of system, a mechanism that does not fit, samples or has a loss, rows
-        beyond the last position, no output bias where one is to be set.
+      UserError: another kind of system, a mechanism that does not fit, samples or has a loss
+        without a weight, rows beyond the last position, no output bias where one is to be set.
     """
     factory = system_factory(config, LanguageModel)
     system: LanguageModel = factory(vocabulary=vocabulary, pad_id=pad_id)
     shapes = shapes_of(system, jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32))
-    refuse_terms(config, shapes)
+    penalties(config, shapes)
     if config.batch.texts == "packed":
-        _check_packs(config, system, shapes["params"])
+        check_packs(config, system, shapes["params"])
     check_output_bias(config, shapes["params"], vocabulary)
     check_pieces(system, config.training.logits_at_once)
     return system
-
-
-def _check_packs(config: ConfigDict, system: LanguageModel, params: Tree) -> None:
-    """Texts may share a row only if the system, with the parts it has, keeps them apart."""
-    if not system.packs:
-        raise UserError(
-            f"config.batch.texts=packed: config.system={config.system.name} cannot keep the texts of"
-            " a row apart; take in_turn, joined or apart, or the system decoder"
-        )
-    rows = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)
-    jax.eval_shape(system.apply, {"params": params}, rows, rows)
 
 
 class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
@@ -138,6 +135,7 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
     def __init__(self, config: ConfigDict, data: text.Texts) -> None:
         self.special = data.vocabulary.special
         super().__init__(config, data, build_system(config, data.vocabulary.size, self.special.pad))
+        self.penalties = {name: weight for name, weight in config.auxiliary.items() if weight}
         missing = {
             "recall": not data.recalled,
             "bits_per_character": any(not data.spelt(split) for split in data.ids),
@@ -201,10 +199,10 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
         `smoothing` replaces the configured rate; it may be an array.
         """
         smoothing = self.config.training.label_smoothing if smoothing is None else smoothing
-        sums, after = self._read(
-            params, batch, remembered, smoothing=smoothing, rngs=self.rngs(key)
-        )
-        return sums.pop("loss"), {**sums, **({} if remembered is None else {"remembered": after})}
+        how = {"rngs": self.rngs(key), "losses": tuple(self.penalties)}
+        sums, after = self._read(params, batch, remembered, smoothing=smoothing, **how)
+        total, sums = penalised(sums, self.penalties)
+        return total, {**sums, **({} if remembered is None else {"remembered": after})}
 
     def ordered(
         self, seed: int, shared: Mapping[str, Any]

@@ -7,15 +7,18 @@ Axis letters: B batch, T length of a piece, V vocabulary.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
+import flax.traverse_util
 import jax
 import jax.numpy as jnp
+from ml_collections import ConfigDict
 
+from attnlab.attention.protocol import LOSSES
 from attnlab.decoding.steps import largest
-from attnlab.errors import UserError
+from attnlab.errors import UserError, nearest
 from attnlab.systems.protocol import LanguageModel
-from attnlab.tasks.models import watched_pass
+from attnlab.tasks.models import refuse_terms, watched_pass
 from attnlab.tasks.protocol import Batch, Params, Rngs, Smoothing, Sums, Tree
 from attnlab.tasks.tokens import cross_entropy
 
@@ -39,6 +42,7 @@ def of_tokens(
     smoothing: Smoothing = 0.0,
     rngs: Rngs | None = None,
     at_once: int = 0,
+    losses: Sequence[str] = (),
 ) -> tuple[Sums, Tree]:
     """What a model makes of every token of a batch, and its state afterwards.
 
@@ -53,6 +57,7 @@ def of_tokens(
       rngs: random streams.
       at_once: tokens of a row whose logits are there at a time, computed again for the gradient, so
         that they take B at_once V numbers and not B T V; 0 for all. For systems that are `in_two`.
+      losses: names of losses that attention hands out, to be returned too, summed over all looks.
 
     Returns:
       "loss", "tokens", "correct" and, where it is known, "asked" and "recalled", arrays [B,T] that
@@ -64,29 +69,39 @@ def of_tokens(
     found: Tree
     after: Tree = None
     seen: Sums = {}
+    collected: Mapping[str, Tree] = {}
+    watched = [LOSSES] if losses else []
     if remembered is None:
         several = [jnp.asarray(batch["segments"])] if "segments" in batch else []
         method = "hidden_states" if at_once else "__call__"
         read = functools.partial(apply, source, *several, method=method)
-        if rngs is None:
+        if rngs is None and not losses:
             found = read()
         else:
-            found, _, seen = watched_pass(system, (), read)
+            found, collected, seen = watched_pass(system, watched, read)
     else:
         state = jax.tree.map(
             functools.partial(_fresh_or, jnp.asarray(batch["fresh"]) != 0),
             apply(len(source), 0, method="start"),
             remembered,
         )
-        found, after = apply(state, source, method="read")
+        read = functools.partial(apply, state, source, method="read")
+        if losses:
+            (found, after), collected = read(mutable=watched)
+        else:
+            found, after = read()
     real = system.real(target)
     if at_once and remembered is None:
         head = functools.partial(system.apply, {"params": params}, method="logits")
-        losses, right = _in_pieces(head, found, target, smoothing, at_once)
+        nats, right = _in_pieces(head, found, target, smoothing, at_once)
     else:
-        losses, right = _judged(found, target, smoothing)
-    losses, correct = jnp.where(real, losses, 0.0), right & real
-    each = {"loss": losses, "tokens": real, "correct": correct, **seen}
+        nats, right = _judged(found, target, smoothing)
+    nats, correct = jnp.where(real, nats, 0.0), right & real
+    each = {"loss": nats, "tokens": real, "correct": correct, **seen}
+    for name in losses:
+        looks = [look[name] for look in looks_of(collected) if name in look]
+        total = sum((one.reshape(real.shape) for one in looks), jnp.zeros(real.shape))
+        each[name] = jnp.where(real, total, 0.0)
     if "recalled" in batch:
         asked = jnp.asarray(batch["recalled"]) != 0
         each |= {"asked": asked, "recalled": correct & asked}
@@ -129,6 +144,21 @@ def _in_pieces(
     return losses, right
 
 
+def check_packs(config: ConfigDict, system: LanguageModel, params: Tree) -> None:
+    """Texts may share a row only if the system, with the parts it has, keeps them apart.
+
+    Raises:
+      UserError: it does not.
+    """
+    if not system.packs:
+        raise UserError(
+            f"config.batch.texts=packed: config.system={config.system.name} cannot keep the texts of"
+            " a row apart; take in_turn, joined or apart, or the system decoder"
+        )
+    rows = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)
+    jax.eval_shape(system.apply, {"params": params}, rows, rows)
+
+
 def check_pieces(system: LanguageModel, at_once: int) -> None:
     """Refuses logits in pieces where a system cannot give them.
 
@@ -145,6 +175,49 @@ def check_pieces(system: LanguageModel, at_once: int) -> None:
 def summed(each: Sums) -> Sums:
     """The sums of `of_tokens` over all tokens; statistics of the batch stay."""
     return {name: one if name == "statistics" else one.sum() for name, one in each.items()}
+
+
+def looks_of(collected: Tree) -> list[dict[str, jax.Array]]:
+    """The losses that every look has left in the collections of a pass, by name."""
+    places = flax.traverse_util.flatten_dict(dict(collected.get(LOSSES, {}))).values()
+    return [look for looks in places for look in looks]
+
+
+def penalised(sums: Sums, weights: Mapping[str, float]) -> tuple[jax.Array, Sums]:
+    """The "loss" of some sums and their losses by weight; and the sums without it, with
+    "cross_entropy" in its place if there are weights.
+    """
+    rest = {name: one for name, one in sums.items() if name != "loss"}
+    if not weights:
+        return sums["loss"], rest
+    added = sum(weight * sums[name] for name, weight in weights.items())
+    return sums["loss"] + added, {"cross_entropy": sums["loss"], **rest}
+
+
+def penalties(config: ConfigDict, made: Mapping[str, Tree]) -> dict[str, float]:
+    """The weights of the losses that attention hands out, by name; those of None are left out.
+    `made` is what `shapes_of` gives.
+
+    Raises:
+      UserError: attention samples, which is not trained here; a loss without a weight; a weight
+        without a loss.
+    """
+    refuse_terms(config, {name: tree for name, tree in made.items() if name != LOSSES})
+    weights = dict(config.get("auxiliary", {}))
+    offered = sorted({name for look in looks_of(made) for name in look})
+    for name in offered:
+        if weights.get(name, 0.0) == 0.0:
+            raise UserError(
+                f"system={config.system.name}: its attention hands out the loss {name!r}; set"
+                f" config.auxiliary.{name} to its weight, or to None to train without it"
+            )
+    for name, weight in weights.items():
+        if weight and name not in offered:
+            raise UserError(
+                f"auxiliary.{name}={weight}: nothing in this system hands out such a loss;"
+                f" {nearest(name, offered)}"
+            )
+    return {name: weights[name] for name in offered if weights[name] is not None}
 
 
 def _fresh_or(fresh: jax.Array, start: jax.Array, remembered: jax.Array) -> jax.Array:

@@ -4,7 +4,9 @@
 weights [Tk]. More of the place, by keyword, for those that want it: `head`; `before`, the weights
 [.., Tk] of the queries before it in the same look, in order; `length`, the real keys of the row (as
 many as are allowed unless given); `scores_before` and `allowed_before`, what the queries before had for
-scores and `allowed`. Without a random stream, as at test time.
+scores and `allowed`; `first_before`, their scores in the first head with
+-inf for what is masked there, and `real_before`, whether they are
+no padding. Without a random stream, as at test time.
 """
 
 from __future__ import annotations
@@ -271,7 +273,97 @@ def hard(
     return weights
 
 
+def scalable_softmax(
+    params: Any,
+    fields: Any,
+    scores: Array,
+    allowed: Array,
+    query: Array,
+    i: int,
+    *,
+    head: int = 0,
+    **at: Any,
+) -> Array:
+    """n^((s + b / log n) e_j) over its sum, n the allowed keys."""
+    factor = params["s"][head] * np.log(max(allowed.sum(), 1))
+    return _shared((factor + params.get("b", np.zeros(head + 1))[head]) * scores, allowed, 0.0)
+
+
+def softpick(
+    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
+) -> Array:
+    """max(e^x - 1, 0) over the sum of |e^x - 1|, all over e^m for the sake of large x."""
+    chosen, weights = np.flatnonzero(allowed), np.zeros(len(scores))
+    if len(chosen):
+        m = max(0.0, scores[chosen].max())
+        grown = np.exp(scores[chosen] - m) - np.exp(-m)
+        total = np.abs(grown).sum()
+        weights[chosen] = np.maximum(grown, 0.0) / (total if total else 1.0)
+    return weights
+
+
+def stick_breaking(
+    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
+) -> Array:
+    """Back from the key before the query: sigmoid(z_j) of what is left of a stick of length 1."""
+    left, weights = 1.0, np.zeros(len(scores))
+    for j in range(min(i, len(scores)) - 1, -1, -1):
+        if allowed[j]:
+            share = 1.0 / (1.0 + np.exp(-scores[j]))
+            weights[j], left = share * left, (1.0 - share) * left
+    return weights
+
+
+def selective(
+    params: Any,
+    fields: Any,
+    scores: Array,
+    allowed: Array,
+    query: Array,
+    i: int,
+    *,
+    first_before: Any = (),
+    real_before: Any = (),
+    **at: Any,
+) -> Array:
+    """softmax of e_j - sum over earlier queries l of relu(e^0_lj), for 0 < j < l."""
+    f = np.zeros(len(scores))
+    for back, (row, real) in enumerate(zip(first_before[::-1], real_before[::-1], strict=True), 1):
+        for j in range(1, min(i - back, len(scores))):
+            f[j] += max(row[j], 0.0) if real else 0.0
+    return _shared(scores - f, allowed, 0.0)
+
+
+def top_k(
+    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
+) -> Array:
+    """softmax over the `keep` best."""
+    best = sorted(np.flatnonzero(allowed), key=lambda j: (-scores[j], j))[: fields.get("keep", 16)]
+    return _shared(scores, np.isin(np.arange(len(scores)), best), 0.0)
+
+
+def moba(
+    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
+) -> Array:
+    """softmax over the own block and the best of the blocks before it, by the mean of its scores."""
+    size, own = fields.get("block", 16), i // fields.get("block", 16)
+    block = np.arange(len(scores)) // size
+    gates = {
+        b: np.inf if b == own else scores[allowed & (block == b)].mean()
+        for b in range(own + 1)
+        if (allowed & (block == b)).any()
+    }
+    best = sorted(gates, key=lambda b: (-gates[b], b))[: fields.get("blocks", 3)]
+    return _shared(scores, allowed & np.isin(block, best), 0.0)
+
+
 ALIGNMENTS = {
+    "scalable_softmax": scalable_softmax,
+    "softpick": softpick,
+    "stick_breaking": stick_breaking,
+    "selective": selective,
+    "top_k": top_k,
+    "moba": moba,
     "softmax": softmax,
     "softmax_plus_one": softmax_plus_one,
     "sink": sink,

@@ -74,10 +74,28 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"heads": 6, "key_heads": 3, "score": {"name": "coverage", "hidden": 4}},
         {"heads": 3, "alignment": "straight_through"},
         {"heads": 3, "alignment": "gumbel"},
+        {"heads": 1, "positions": {"name": "cope", "count": 3}, "alignment": "stick_breaking"},
+        {"heads": 3, "alignment": "selective"},
     ],
     "talking_heads": [{"heads": 3}],
     "differential": [{"heads": 4}, {"heads": 2, "head_width": 4}],
     "gated": [{"heads": 3}, {"heads": 2, "head_width": 5, "gate": "head"}],
+    "forgetting": [{"heads": 6, "key_heads": 2, "alignment": "sink"}],
+    "tensor_product": [{"heads": 3, "query_rank": 3, "score": "qk_rmsnorm", "positions": "rope"}],
+    "path": [{"heads": 6, "key_heads": 2, "block": 4}],
+    "lightning_indexer": [{"heads": 3, "keep": 2, "index_heads": 8, "index_width": 4}],
+    "native_sparse": [
+        {
+            "heads": 2,
+            "key_heads": 1,
+            "compress": 4,
+            "stride": 2,
+            "block": 2,
+            "blocks": 3,
+            "window": 2,
+            "positions": "rope",
+        }
+    ],
     "latent": [
         {"heads": 3, "latent": 5},
         {"heads": 2, "head_width": 5, "latent": 4},
@@ -120,6 +138,10 @@ JUMPS = {
     "hard": "one key is chosen",
     "straight_through": "one key is chosen",
     "gumbel": "one key is chosen",
+    "top_k": "keys are chosen",
+    "moba": "blocks are chosen",
+    "lightning_indexer": "keys are chosen",
+    "native_sparse": "blocks are chosen",
     "local_p": "the window moves by whole keys",
     "local_p_renormalised": "the window moves by whole keys",
 }
@@ -133,7 +155,7 @@ TOLERANCE = {
 }
 
 
-LOOKS_AT_POSITIONS: set[str] = set()
+LOOKS_AT_POSITIONS: set[str] = {"forgetting", "path", "native_sparse"}
 """Mechanisms by dotted path that do so in themselves, and not by a part of theirs."""
 
 

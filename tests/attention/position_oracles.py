@@ -47,6 +47,10 @@ class Nothing:
         """What is added to the value [D] of key j as query i sees it."""
         return 0.0
 
+    def rows(self, h: int, q: np.ndarray, scores: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+        """What becomes of the scores [Tk] of an untouched query, of which some are allowed."""
+        return scores
+
 
 class Shaw(Nothing):
     """q_i . (k_j + a^K[clip(j-i)]) / sqrt(D); v_j + a^V[clip(j-i)]."""
@@ -200,6 +204,21 @@ def rope_frequency(
     return g * theta + (1 - g) * theta / s, 1.0
 
 
+class CoPE(Nothing):
+    """q_i . a at the sum of the gates from j on, between two whole numbers, / sqrt(D)."""
+
+    def rows(self, h: int, q: np.ndarray, scores: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+        """See `Nothing.rows`."""
+        last, found = self.fields.get("count", 16) - 1, np.array(scores)
+        for j in range(len(scores)):
+            gates = [1 / (1 + math.exp(-scores[l])) for l in range(j, len(scores)) if allowed[l]]
+            p = min(sum(gates), last)
+            low, high = self.params["table"][math.floor(p)], self.params["table"][math.ceil(p)]
+            part = p - math.floor(p)
+            found[j] += self.scale * float(q @ low * (1 - part) + q @ high * part)
+        return found
+
+
 POSITIONS: dict[str, type[Nothing]] = {
     "none": Nothing,
     "shaw": Shaw,
@@ -207,6 +226,7 @@ POSITIONS: dict[str, type[Nothing]] = {
     "t5": T5,
     "alibi": Alibi,
     "rope": Rope,
+    "cope": CoPE,
     "syntax_relative": SyntaxRelative,
 }
 

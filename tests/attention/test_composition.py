@@ -39,18 +39,21 @@ REFUSED = {  # (field, part, slot): what the message says
     },
     **{
         ("positions", name, slot): "one sequence"
-        for name in ("shaw", "transformer_xl", "t5", "alibi", "rope", "syntax_relative")
+        for name in ("shaw", "transformer_xl", "t5", "alibi", "rope", "cope", "syntax_relative")
         for slot in ("cross", "carrying")
     },
     **{
         ("positions", "syntax_relative", slot): "needs dependency trees"
         for slot in ("encoder", "decoder")
     },
+    ("positions", "cope", "encoder"): "counts back",
     **{
         ("alignment", name, slot): "one by one"
         for name in ("monotonic", "temporal")
         for slot in ("decoder", "cross")
     },
+    ("alignment", "selective", "decoder"): "one by one",
+    ("alignment", "selective", "cross"): "one by one",
     **{
         ("score", name, slot): "nothing is carried on"
         for name in ("location_aware", "coverage")
@@ -59,6 +62,12 @@ REFUSED = {  # (field, part, slot): what the message says
     **{
         ("alignment", name, "decoder"): "the future"
         for name in ("diagonal", "local_m", "local_p", "local_p_renormalised")
+    },
+    **{
+        ("alignment", name, slot): "what stands between"
+        for name in ("stick_breaking", "selective", "moba")
+        for slot in ("encoder", "cross", "carrying")
+        if (name, slot) != ("selective", "cross")
     },
 }
 CASES = [
@@ -143,10 +152,11 @@ def test_a_mechanism_takes_the_hooks_it_offers(name: str, scheme: str) -> None:
         pytest.skip("has no place for a position scheme")
     hooks = POSITIONS.resolve(scheme).hooks
     if hooks <= mechanism.capabilities.positions:
-        Need(role="self", places="trees").check(mechanism, "slot", {"positions": scheme})
+        need = Need(role="self", direction="causal", places="trees")
+        need.check(mechanism, "slot", {"positions": scheme})
     else:
         with pytest.raises(UserError, match=r"slot\.positions: "):
-            SLOTS["encoder"].check(mechanism, "slot", {"positions": scheme})
+            SLOTS["decoder"].check(mechanism, "slot", {"positions": scheme})
 
 
 PAIRS = [
@@ -214,6 +224,16 @@ def together(name: str, granted: dict[str, dict[str, str]]) -> Iterator[tuple[di
         yield chosen, slot
 
 
+def fitting(name: str) -> list[str]:
+    """The slots for whose role and direction a mechanism is."""
+    can = MECHANISMS.resolve(name).capabilities
+    return [
+        slot
+        for slot, need in SLOTS.items()
+        if need.role in can.roles and need.direction in can.directions
+    ]
+
+
 @pytest.mark.parametrize("name", [name for name in MECHANISMS.names() if name != "multihead"])
 def test_every_mechanism_takes_a_part_or_refuses_it_by_name(name: str) -> None:
     mechanism = MECHANISMS.resolve(name)
@@ -221,7 +241,7 @@ def test_every_mechanism_takes_a_part_or_refuses_it_by_name(name: str) -> None:
     granted: dict[str, dict[str, str]] = {}
     for field in [field for field in getattr(mechanism, "parts", {}) if field in TABLES]:
         of_part = {
-            part: [slot for slot in SLOTS if takes(name, {field: part}, slot)]
+            part: [slot for slot in fitting(name) if takes(name, {field: part}, slot)]
             for part in TABLES[field].names()
         }
         granted[field] = {part: slots[0] for part, slots in of_part.items() if slots}
@@ -237,11 +257,16 @@ def test_every_mechanism_takes_a_rule_or_refuses_it_by_its_heads(name: str) -> N
     """
     built = set()
     for label, (rule, _) in visibility_oracles.cases().items():
-        need, mechanism = SLOTS["encoder"].under(rule), MECHANISMS.resolve(name)
+        mechanism = MECHANISMS.resolve(name)
+        slot = fitting(name)[0]
+        need = SLOTS[slot].under(rule)
         chosen = {"heads": visibility_oracles.HEADS} if hasattr(mechanism, "heads") else {}
         try:
             need.check(mechanism, "slot", chosen)
         except UserError as error:
+            if need.dense and not mechanism.capabilities.dense:
+                assert "does not support a visibility of its own" in str(error)
+                continue
             assert need.heads > 1, (label, error)
             assert re.match(
                 f"slot: {mechanism.__name__} does not support a visibility of {need.heads} heads;"
@@ -251,5 +276,5 @@ def test_every_mechanism_takes_a_rule_or_refuses_it_by_its_heads(name: str) -> N
             continue
         axes = jax.eval_shape(rule.allows, np.arange(5), np.arange(5)).shape
         if name == "multihead" or axes not in built:
-            builds(name, chosen, "encoder", View(rule))
+            builds(name, chosen, slot, View(rule))
         built.add(axes)

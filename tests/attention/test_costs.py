@@ -24,6 +24,8 @@ import pytest
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.cards import Cost, Sizes
+from attnlab.attention.kernels import gathered
+from attnlab.attention.mechanisms import indexer, native_sparse
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import Attention
 from attnlab.attention.scores import SCORES
@@ -35,9 +37,17 @@ WIDTH = 96
 SHORT, LONG = (48, 64), (96, 128)  # queries and keys; the kernel "auto" is the plain one
 QUICKLY = {"xla_backend_optimization_level": 0}  # machine code is not run
 COMPARING = ("sparsemax", "entmax", "t5", "hard", "straight_through", "gumbel")
-COMPARING += ("temporal", "location_aware", "coverage")  # of logaddexp; of slots; a mask per query
+COMPARING += (
+    "stick_breaking",
+    "temporal",
+    "location_aware",
+    "coverage",
+)  # of logaddexp; of slots; a mask per query
 PROJECTING = ("multihead", "talking_heads", "differential", "gated", "latent", "hops", "multi_step")
 PROJECTING += ("linear",)
+PROJECTING += ("forgetting", "tensor_product", "path", "lightning_indexer", "native_sparse")
+# whose compiled program computes work on pairs again, for each product that reads it
+AGAIN = ("path", "lightning_indexer", "native_sparse")
 UNPROJECTED = ("single", "key_value", "key_value_predict")
 TABLES = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
 PARTS = [
@@ -47,7 +57,7 @@ PARTS = [
     if "embedding" not in getattr(table.resolve(name), "hooks", ())
 ]
 # What XLA counts for a pair of query and key beside the declared: selections for the mask (2 in a
-# softmax), comparisons, counting keys and positions, the largest as an index; of a sort log2 of all
+# softmax), comparisons, counting keys and positions, the largest as an index, a log(1 + exp); of a sort log2 of all
 # entries in place of one row's.
 BESIDE = {
     **{
@@ -58,6 +68,12 @@ BESIDE = {
         "entmax": 19,
         "learned_entmax": 6.6,
         "sigmoid": 4,
+        "scalable_softmax": 3,
+        "softpick": 7,
+        "selective": 7,
+        "stick_breaking": 28,
+        "top_k": 9.8,
+        "moba": 21,
     },
     **{
         "local_m": 4,
@@ -83,6 +99,8 @@ def countable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jax.lax, "scan", lambda *a, **how: scan(*a, **{**how, "unroll": True}))
     monkeypatch.setattr(jax.lax, "fori_loop", functools.partial(jax.lax.fori_loop, unroll=True))
     monkeypatch.setattr(jax.lax, "cond", lambda which, yes, no, *args: yes(*args))
+    for module in (gathered, indexer, native_sparse):  # masks, whatever the length
+        monkeypatch.setattr(module, "SPARSE", 10**6)
     monkeypatch.setattr(
         jnp, "cumsum", lambda x, axis: jax.lax.associative_scan(jnp.add, x, axis=axis % x.ndim)
     )
@@ -230,7 +248,8 @@ def test_without_queries_it_is_what_remembering_costs(name: str, config: dict[st
 @pytest.mark.usefixtures("countable")
 @pytest.mark.parametrize("name", list(dict(CASES)))
 def test_flops_are_what_the_compiled_program_has(name: str) -> None:
-    check_flops(name, next(config for one, config in CASES if one == name), 0.04, compiled=True)
+    within = 0.08 if name in AGAIN else 0.04
+    check_flops(name, next(config for one, config in CASES if one == name), within, compiled=True)
 
 
 @pytest.mark.parametrize(("field", "part_name"), PARTS, ids=["-".join(one) for one in PARTS])

@@ -344,9 +344,11 @@ def test_pairs_of_kernel_and_alignment_are_refused_when_the_config_is_checked(ke
         "blockwise": {"softmax", "softmax_plus_one", "sink", "sigmoid"},
         "xla": {"softmax"},
         "cudnn": {"softmax"},
+        "gathered": {"moba"},
     }
-    need = Need(role="self")
     for alignment in ALIGNMENTS.names():
+        causal = ALIGNMENTS.resolve(alignment).looks_between
+        need = Need(role="self", direction="causal" if causal else "bidirectional")
         chosen = {"kernel": kernel, "alignment": alignment}
         if alignment in fit.get(kernel, {alignment}):
             need.check(MECHANISMS.resolve("multihead"), "slot", chosen)

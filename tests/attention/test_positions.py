@@ -265,9 +265,9 @@ def test_bfloat16_stays_close_also_far_out(case: int) -> None:
 @pytest.mark.parametrize("name", POSITIONS.names())
 def test_hooks_that_a_scheme_does_not_name_change_nothing(name: str) -> None:
     scheme = POSITIONS.resolve(name)()
-    assert scheme.hooks <= {"embedding", "query_key", "score", "value"} and bool(scheme.hooks) == (
-        name != "none"
-    )
+    assert scheme.hooks <= {"embedding", "query_key", "score", "value", "row"} and bool(
+        scheme.hooks
+    ) == (name != "none")
     x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
     q, k, weights, i, j = inputs()
     view = EVERYTHING.among(jnp.asarray(i), jnp.asarray(j))
@@ -282,9 +282,12 @@ def test_hooks_that_a_scheme_does_not_name_change_nothing(name: str) -> None:
             ),
             "score": scheme.bias(q, view, SCALE),
             "value": scheme.values(weights, view, VALUE),
+            "row": jnp.abs(scheme.of_rows(q, weights, None, view, SCALE) - weights).max(),
         }
 
-    found, _ = jax.jit(functools.partial(scheme.init_with_output, method=change))(jax.random.key(0))
+    variables = scheme.init(jax.random.key(0), method=change)
+    variables = jax.tree.map(lambda one: one + 0.5, variables)  # tables that start at zero, too
+    found = jax.jit(functools.partial(scheme.apply, method=change))(variables)
     assert {
         hook for hook, much in found.items() if much is not None and np.abs(much).max() > 0.0
     } == scheme.hooks
@@ -301,7 +304,9 @@ def test_none_is_the_base_of_all_and_every_scheme_has_an_oracle() -> None:
         assert issubclass(scheme, PositionScheme)
         assert (name in oracles.EMBEDDINGS) == ("embedding" in scheme.hooks)
         assert (name in oracles.POSITIONS) == ("embedding" not in scheme.hooks)
-    assert {name for name, _, _ in PAIRS} == set(oracles.POSITIONS)
+    rows = {name for name in oracles.POSITIONS if "row" in POSITIONS.resolve(name).hooks}
+    assert {name for name, _, _ in PAIRS} == set(oracles.POSITIONS) - rows
+    assert rows == {"cope"}  # test_positions_contextual.py
 
 
 @pytest.mark.quick

@@ -493,8 +493,8 @@ def test_the_run_keeps_its_vocabulary(tmp_path: Path) -> None:
         (
             ["system=attention_lm", "system.attention=hops", "system.window=4"],
             (
-                "system=attention_lm: its attention hands out a loss of its own, which"
-                " task=language_modelling does not train"
+                "system=attention_lm: its attention hands out the loss 'hops'; set"
+                " config.auxiliary.hops to its weight, or to None to train without it"
             ),
         ),
         (

@@ -4,18 +4,30 @@ and logits in pieces.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
+from attnlab.attention.mechanisms.indexer import LightningIndexer
+from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.config.registry import made
 from attnlab.data.vocabulary import PAD
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
-from attnlab.tasks.reading import check_pieces, of_tokens, state_before
+from attnlab.systems.transformers.decoder import Decoder
+from attnlab.tasks.models import shapes_of
+from attnlab.tasks.reading import (
+    check_pieces,
+    of_tokens,
+    penalised,
+    penalties,
+    state_before,
+)
 from tests.tasks.tiny_language import apart, passed
 
 
@@ -107,3 +119,54 @@ def test_a_system_without_hidden_states_is_refused() -> None:
     check_pieces(task.system, 0)
     with pytest.raises(UserError, match="logits_at_once=8: .* does not say what stands before"):
         check_pieces(task.system, 8)
+
+
+@pytest.mark.parametrize("scan", [False, True])
+def test_losses_of_attention_are_added_by_their_weights_at_real_tokens(scan: bool) -> None:
+    """Those of an indexer, of both layers; they alone teach it."""
+    mixer = functools.partial(LightningIndexer, heads=2, keep=2, index_heads=2, index_width=3)
+    system = Decoder(
+        vocabulary=8,
+        pad_id=PAD,
+        width=8,
+        hidden=8,
+        attention=mixer,
+        positions=PositionScheme,
+        scan=scan,
+    )
+    source = np.array([[1, 4, 5, 6, 7], [1, 5, 4, PAD, PAD]], np.int32)
+    target = np.array([[4, 5, 6, 7, 2], [5, 4, 2, PAD, PAD]], np.int32)
+    batch = {"source": source, "target": target}
+    params = system.init(jax.random.key(0), source)["params"]
+
+    def loss(params: Any, weight: float) -> Any:
+        each, _ = of_tokens(system, params, batch, None, losses=("indexer",) if weight else ())
+        sums = {name: one.sum() for name, one in each.items()}
+        total, rest = penalised(sums, {"indexer": weight} if weight else {})
+        return total, (each, rest)
+
+    (plain, (_, rest)), without = jax.value_and_grad(loss, has_aux=True)(params, 0.0)
+    (total, (each, sums)), slopes = jax.value_and_grad(loss, has_aux=True)(params, 0.5)
+    assert "cross_entropy" not in rest and sums["cross_entropy"] == pytest.approx(float(plain))
+    assert total == pytest.approx(float(plain + 0.5 * sums["indexer"]), rel=1e-6)
+    here = np.asarray(each["indexer"])
+    assert (here[1, 3:] == 0.0).all() and (here[0, 3:] > 0.0).all()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(slopes):
+        taught = "indexer" in jax.tree_util.keystr(path)
+        before = functools.reduce(lambda tree, key: tree[key.key], path, without)
+        assert np.abs(leaf - before).max() < 1e-6 or taught
+        assert not taught or (np.abs(before).max() == 0.0)
+    made = shapes_of(system, jax.ShapeDtypeStruct((1, 5), jnp.int32))
+    assert penalties(node({"indexer": 0.5}), made) == {"indexer": 0.5}
+    assert penalties(node({"indexer": None}), made) == {}
+    for weights, words in (
+        ({}, "hands out the loss 'indexer'"),
+        ({"indexer": 1.0, "hop": 1.0}, "hop=1.0"),
+    ):
+        with pytest.raises(UserError, match=words):
+            penalties(node(weights), made)
+
+
+def node(weights: dict[str, Any]) -> ConfigDict:
+    """A config with these weights."""
+    return ConfigDict({"auxiliary": weights, "system": {"name": "decoder"}, "task": "mine"})

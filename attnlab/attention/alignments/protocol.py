@@ -34,12 +34,17 @@ class Alignment(nn.Module):
       looks_at: what changes the weights besides scores and mask. "positions": of queries and keys,
         so the order of the source matters; "lengths": the length of the source, so earlier weights
         change when the source grows.
+      looks_between: it looks at what stands between a key and its query, so both are tokens of one
+        sequence, and no query sees a later key.
+      meeting: the weights of a head depend on the scores of other heads.
       card: where it comes from.
     """
 
     form: ClassVar[Literal["normalised", "elementwise", "row", "look", "fixed"]] = "row"
     sums_to: ClassVar[Literal["one", "at most one", "any"]] = "one"
     looks_at: ClassVar[frozenset[str]] = frozenset()
+    looks_between: ClassVar[bool] = False
+    meeting: ClassVar[bool] = False
     card: ClassVar[Card]
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:

@@ -17,11 +17,13 @@ KERNELS = Table(
         "auto": "attnlab.attention.kernels.choice:Auto",
         "plain": "attnlab.attention.kernels.plain:Plain",
         "blockwise": "attnlab.attention.kernels.blockwise:Blockwise",
+        "gathered": "attnlab.attention.kernels.gathered:Gathered",
         "xla": "attnlab.attention.kernels.fused:Xla",
         "cudnn": "attnlab.attention.kernels.fused:Cudnn",
     },
 )
-KernelName = Literal["auto", "plain", "blockwise", "xla", "cudnn"]
-BACKWARDS = ("auto", "plain")  # kernels for looks that depend on earlier looks
+KernelName = Literal["auto", "plain", "blockwise", "gathered", "xla", "cudnn"]
+BACKWARDS = ("auto", "plain")  # kernels for looks that depend on earlier looks or on whole rows
 BACKWARDLESS = "never has looks that depend on earlier looks; kernel='plain' and kernel='auto' do"
+ROWLESS = "never has the whole rows of scores that are changed here; kernel='plain' and 'auto' do"
 WEIGHTLESS = "never has the weights that are asked for; kernel='plain' and kernel='auto' do"

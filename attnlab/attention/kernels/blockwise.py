@@ -36,7 +36,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment
-from attnlab.attention.kernels import elementwise, normalised
+from attnlab.attention.kernels import ROWLESS, elementwise, normalised
 from attnlab.attention.kernels.block import Arrays, Block, stood
 from attnlab.attention.kernels.blocks import cut, padded
 from attnlab.attention.kernels.plain import Look
@@ -76,6 +76,8 @@ class Blockwise:
 
     def refuses(self, look: Look) -> str | None:
         """Why this look cannot be cut into blocks, and what to choose; None if it can."""
+        if look.between is not None:
+            return ROWLESS
         if not isinstance(look.align, Alignment):
             return "never has the whole maps that this mechanism works on; kernel='plain' has"
         if not isinstance(look.drop, Dropout):

@@ -12,6 +12,7 @@ import jax
 from attnlab.attention.kernels import BACKWARDLESS, KERNELS, WEIGHTLESS
 from attnlab.attention.kernels.blocks import number
 from attnlab.attention.kernels.blockwise import Blockwise
+from attnlab.attention.kernels.gathered import Gathered
 from attnlab.attention.kernels.plain import Look, Plain, plain_on, weigh
 from attnlab.attention.protocol import MAPS
 from attnlab.errors import UserError
@@ -22,8 +23,8 @@ LEAST = 256
 
 
 class Auto:
-    """Blockwise for long looks that it can compute, plain for the others and whenever weights are
-    requested.
+    """Blockwise for long looks that it can compute, gathered where few blocks of many are chosen,
+    plain for the others and whenever weights are requested.
     """
 
     weighs = True
@@ -42,6 +43,9 @@ class Auto:
 
     def chosen(self, look: Look) -> Any:
         """The kernel for this look."""
+        gathered = Gathered()
+        if gathered.refuses(look) is None and gathered.pays(look):
+            return gathered
         blockwise = Blockwise()
         long = min(look.view.size) >= LEAST
         return (

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.softmax import Softmax
+from attnlab.attention.kernels import ROWLESS
 from attnlab.attention.kernels.plain import Look
 from attnlab.layers.dense import Dropout
 from attnlab.layers.precision import inner_dtype
@@ -36,6 +37,8 @@ class Xla:
         """Why `jax.nn.dot_product_attention` cannot compute this look, and what to choose; None if
         it can.
         """
+        if look.between is not None:
+            return ROWLESS
         if (
             not look.product
             or len(

@@ -40,6 +40,8 @@ class Look:
       so_far: the state of earlier looks (`so_far.SoFar`), or None; if a score looks back, the look
         has one query.
       after: `after(past, weights)` of a score that looks back.
+      between: `between(scores, mask, view)` -> other scores and another mask, made from whole rows
+        of scores: position schemes with the hook "row", selections. None for none.
       bias: `bias(queries, i, j)` -> broadcastable to [B,H,Tq,Tk], that part of `score`; None for
         none. Only where `product`.
     """
@@ -56,6 +58,7 @@ class Look:
     bias: Callable[[Any, jax.Array, jax.Array], jax.Array | None] | None = None
     so_far: Any = None
     after: Callable[[jax.Array, jax.Array], jax.Array] | None = None
+    between: Callable[[jax.Array, Any, View], tuple[jax.Array, Any]] | None = None
 
     def replace(self, **changes: Any) -> Look:
         """A copy with other fields."""
@@ -104,16 +107,18 @@ def weigh(look: Look) -> jax.Array:
 
 def weigh_on(look: Look) -> tuple[jax.Array, Any]:
     """The weights [B,H,Tq,Tk] float32, before dropout, and the state for the next look."""
-    view = look.view
+    view, mask = look.view, look.view.allowed()
     scores = look.score(look.queries, look.keys, view.i, view.j)
+    if look.between is not None:
+        scores, mask = look.between(scores, mask, view)
     if look.so_far is None:
-        return look.align(scores, view.allowed(), view), None
+        return look.align(scores, mask, view), None
     past, state = look.so_far.score, look.so_far.alignment
     if state is None:
-        weights = look.align(scores, view.allowed(), view)
+        weights = look.align(scores, mask, view)
     else:
         assert isinstance(look.align, Alignment)
-        weights, state = look.align.go_on(scores, view.allowed(), view, state)
+        weights, state = look.align.go_on(scores, mask, view, state)
     if past is not None:
         assert look.after is not None
         past = look.after(past, weights[:, :, 0])

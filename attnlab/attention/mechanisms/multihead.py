@@ -89,7 +89,7 @@ class MultiHead(Attention):
     parts = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
     capabilities = Capabilities(
         dropout=True,
-        positions=frozenset({"query_key", "score", "value"}),
+        positions=frozenset({"query_key", "score", "value", "row"}),
         values=True,
         so_far=True,
         window=True,
@@ -124,10 +124,10 @@ class MultiHead(Attention):
                 f"multihead: heads={self.heads} is not divisible by key_heads={self.key_heads};"
                 f" key_heads could be {near}"
             )
-        shared = (self.key_heads or self.heads) * self.size()
-        self.w_query = Dense(self.heads * self.size(), self.biased("query"))
-        self.w_key = Dense(shared, self.biased("key"))
-        self.w_value = Dense(shared, self.biased("value"))
+        shared = self.key_heads or self.heads
+        self.w_query = self.projection("query", self.heads)
+        self.w_key = self.projection("key", shared)
+        self.w_value = self.projection("value", shared)
         self.out = Dense(self.width, self.biased("out"))
         self.fit = made(SCORES, self.score)(name="score")
         self.align = made(ALIGNMENTS, self.alignment)(name="alignment")
@@ -148,6 +148,11 @@ class MultiHead(Attention):
             if name not in PROJECTIONS:
                 raise UserError(f"multihead: bias={name!r}; {nearest(name, PROJECTIONS)}")
         return projection in self.bias
+
+    @nn.nowrap
+    def projection(self, name: str, heads: int) -> Any:
+        """The projection "query", "key" or "value", [B,T,d] to [B,T,heads*D]."""
+        return Dense(heads * self.size(), self.biased(name))
 
     def split(self, x: jax.Array) -> jax.Array:
         """[B,T,n*D] to heads first, [B,n,T,D]."""
@@ -250,6 +255,11 @@ class MultiHead(Attention):
         def relative(weights: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array | None:
             return self.scheme.values(weights, view.among(i, j), memory.values.shape[-1])
 
+        def of_rows(
+            scores: jax.Array, mask: jax.Array | None, view: View
+        ) -> tuple[jax.Array, jax.Array | None]:
+            return self.scheme.of_rows(q, scores, mask, view, scale), mask
+
         return Look(
             queries=(self.scheme.of_query(raised, view.i) * scale, q),
             keys=memory.keys,
@@ -263,6 +273,7 @@ class MultiHead(Attention):
             bias=bias if "score" in self.scheme.hooks else None,
             so_far=so_far,
             after=lambda past, weights: self.fit.after(past, weights, memory.keys),
+            between=of_rows if "row" in self.scheme.hooks else None,
         )
 
     @nn.nowrap

@@ -25,10 +25,12 @@ class PositionScheme(nn.Module):
       "query_key": `of_query` and `of_key`, on the two sides of an inner product.
       "score": `bias`, added to scores after their scale.
       "value": `values`, added to contexts.
+      "row": `of_rows`, on whole rows of scores, with the mask; kernels by blocks have none.
     """
 
     hooks: ClassVar[frozenset[str]] = frozenset()
     trees: ClassVar[bool] = False  # whether it needs dependency trees, which few systems have
+    looks_between: ClassVar[bool] = False  # whether it needs that no query sees a later key
     card: ClassVar[Card] = Card(
         "none",
         2023,
@@ -74,6 +76,20 @@ class PositionScheme(nn.Module):
         None for none.
         """
         return None
+
+    def of_rows(
+        self, q: jax.Array, scores: jax.Array, mask: jax.Array | None, view: View, scale: float
+    ) -> jax.Array:
+        """Hook "row": scores [B,H,Tq,Tk] to scores.
+
+        Args:
+          q: [B,H,Tq,D], all queries of a look, unscaled and before `of_query`.
+          scores: with the bias, if there is one.
+          mask: bool broadcastable to the scores, True may be seen; None allows all.
+          view: positions of queries and keys.
+          scale: the scale of the score.
+        """
+        return scores
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:

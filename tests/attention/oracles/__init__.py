@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.attention.oracles import heads, latent, linear, single
+from tests.attention.oracles import heads, latent, linear, selected, single
 from tests.attention.oracles.rows import Oracle, Result, affine, part
 
 __all__ = ["ORACLES", "Oracle", "Result", "part"]
@@ -49,6 +49,11 @@ ORACLES: dict[str, Oracle] = {
     "talking_heads": heads.talking_heads,
     "differential": heads.differential,
     "gated": heads.gated,
+    "forgetting": heads.forgetting,
+    "tensor_product": heads.multihead,
+    "path": selected.path,
+    "lightning_indexer": selected.lightning_indexer,
+    "native_sparse": selected.native_sparse,
     "latent": latent.latent,
     "hops": latent.hops,
     "key_value": single.key_value,

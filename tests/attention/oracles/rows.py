@@ -48,6 +48,8 @@ def weights_of(
             "scores_before": raw[b, h, :i],
             "allowed_before": mask[b, :i],
             "length": real(mask[b]),
+            "first_before": np.where(mask[b, :i], raw[b, 0, :i], -np.inf),
+            "real_before": [mask[b, :, keys - queries + l].any() for l in range(i)],
         }
         weights[b, h, i] = ALIGNMENTS[align](params.get("alignment", {}), how, *row, **place)
     return weights

@@ -1,0 +1,155 @@
+"""Mixture of block attention (Lu et al. 2025): a query attends to its own block of keys and to the
+blocks whose mean key fits it best.
+
+    g_ib = mean of e_ij over the keys j of block b,  b before the block of i        block(j) = floor(j / block)
+    S_i  = the block of i and the blocks - 1 others with the largest g_ib
+    a_ij = softmax over the allowed j with block(j) in S_i of e_ij
+
+The score of a mean key is the mean of the scores wherever a score is linear in its keys, as in the
+paper, q_i . mean_j k_j; so this is the paper's gate for inner products, and a definition for other
+scores and for biases of positions. The mean of a block is over the keys that the query may see;
+earlier blocks are complete, so cached decoding equals the full pass. Of equal blocks the earlier
+one is taken. `blocks` of at least the number of blocks is softmax, 1 is attention within blocks. No
+parameters: a trained model can change between both. The choice has no gradient. Cost: 5 FLOPs for
+each pair, and one for the means; the kernel `gathered` computes only the
+chosen blocks. Source: E. Lu et al., "MoBA: Mixture of Block Attention for Long-Context LLMs", 2025
+(arXiv 2502.13189), section 2.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnlab.attention.alignments.protocol import Alignment, whole
+from attnlab.attention.alignments.softmax import softmax
+from attnlab.attention.alignments.top_k import largest
+from attnlab.attention.cards import Card, Cost, Sizes, sorting
+from attnlab.attention.view import View, known
+from attnlab.errors import UserError
+from attnlab.layers.precision import widened
+
+
+class MoBA(Alignment):
+    """Softmax over the keys of the query's own block and of the best earlier ones; no parameters.
+
+    Attributes:
+      block: keys of a block.
+      blocks: how many blocks a query attends to, its own counted.
+    """
+
+    block: int = 16
+    blocks: int = 3
+
+    looks_at = frozenset({"positions"})
+    looks_between = True
+    card = Card("block-sparse", 2025, "Lu et al., MoBA, 2025", "T^2")
+
+    def setup(self) -> None:
+        for field in ("block", "blocks"):
+            if getattr(self, field) < 1:
+                value = getattr(self, field)
+                raise UserError(f"alignment moba: {field}={value}, must be at least 1")
+
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
+        """See `Alignment.__call__`."""
+        scores = widened(scores)
+        if not scores.shape[-1]:
+            return scores
+        allowed = jnp.ones((1, 1, 1, scores.shape[-1]), bool) if mask is None else mask
+        allowed = whole(allowed, scores.shape[-1])
+        blocks = Blocks(self.block, self.reach(scores.shape[-1]), view)
+        sums = blocks.sums(jnp.where(allowed, jax.lax.stop_gradient(scores), 0.0))
+        counts = blocks.sums(allowed.astype(scores.dtype))
+        own = view.rows // self.block - blocks.first
+        chosen = routed(sums / jnp.maximum(counts, 1.0), counts > 0.0, own, self.blocks)
+        return softmax(scores, allowed & blocks.of_keys(chosen, scores.shape[-1]))
+
+    @nn.nowrap
+    def reach(self, keys: int) -> int:
+        """N, the most blocks that as many consecutive keys can lie in."""
+        return (keys + self.block - 2) // self.block + 1
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Alignment.cost`."""
+        count = self.reach(at.keys)
+        gates = at.heads * at.queries * count
+        seen = at.queries * at.keys  # counted once for all heads
+        return Cost(flops=6 * at.pairs + seen + 2 * gates + sorting(gates, count))
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocks:
+    """Keys by block, numbered from the block of the earliest key. Keys with positions of their own
+    must stand at consecutive positions, in any order.
+
+    Attributes:
+      size: keys of a block.
+      count: N, how many blocks there are.
+      view: of the look.
+    """
+
+    size: int
+    count: int
+    view: View
+
+    @property
+    def first(self) -> jax.Array:
+        """The number of the earliest key's block, broadcastable to [B,1,1,1]."""
+        return self.view.columns.min(axis=-1, keepdims=True) // self.size
+
+    @property
+    def shift(self) -> jax.Array:
+        """Where in its block the first slot lies, [] or [B], if slots are consecutive."""
+        return jnp.asarray(self.view.keys) % self.size
+
+    def sums(self, x: jax.Array) -> jax.Array:
+        """x [B,H,Tq,Tk] summed by block, [B,H,Tq,N]."""
+        if np.ndim(self.view.keys) == 2:
+            member = (self.view.columns // self.size - self.first)[..., None]
+            member = member == jnp.arange(self.count)  # [B,1,1,Tk,N]
+            return x @ jnp.broadcast_to(member[:, 0], (len(x), 1, *member.shape[-2:])).astype(
+                x.dtype
+            )
+        spare = self.count * self.size - x.shape[-1]
+        wide = rolled(jnp.pad(x, [(0, 0)] * 3 + [(0, spare)]), self.shift)
+        return wide.reshape(*x.shape[:-1], self.count, self.size).sum(axis=-1)
+
+    def of_keys(self, x: jax.Array, keys: int) -> jax.Array:
+        """x [B,H,Tq,N] of each block for each of its keys, [B,H,Tq,Tk]."""
+        if np.ndim(self.view.keys) == 2:
+            at = jnp.clip(self.view.columns // self.size - self.first, 0, self.count - 1)
+            at = jnp.broadcast_to(at, (*x.shape[:-1], keys))
+            return jnp.take_along_axis(x, at, axis=-1)
+        return rolled(jnp.repeat(x, self.size, axis=-1), -self.shift)[..., :keys]
+
+
+def rolled(x: jax.Array, shift: jax.Array) -> jax.Array:
+    """x [B,...,n] with its last axis moved by `shift`, [] or [B]; not moved where it is known to be 0."""
+    known_shift = known(shift)
+    if known_shift is not None and not known_shift.any():
+        return x
+    if shift.ndim:
+        x = jnp.broadcast_to(x, (len(shift), *x.shape[1:]))
+        return jax.vmap(lambda one, by: jnp.roll(one, by, axis=-1))(x, shift)
+    return jnp.roll(x, shift, axis=-1)
+
+
+def routed(gates: jax.Array, known: jax.Array, own: jax.Array, blocks: int) -> jax.Array:
+    """Which blocks a query attends to, bool [B,H,Tq,N].
+
+    Args:
+      gates: [B,H,Tq,N], how well each block fits.
+      known: bool broadcastable to the gates: the block has a key that may be seen.
+      own: broadcastable to [B,H,Tq,1], the number of the query's own block.
+      blocks: how many, its own counted.
+    """
+    number = jnp.arange(gates.shape[-1])
+    gates = jnp.where(number == own, jnp.inf, gates)
+    eligible = known & (number <= own)
+    return largest(jnp.where(eligible, gates, -jnp.inf), blocks) & eligible

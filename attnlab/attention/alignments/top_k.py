@@ -1,0 +1,70 @@
+"""Softmax over the k largest scores of a row (Gupta et al. 2021).
+
+    I_i = the k allowed keys with the largest e_ij        a_ij = softmax over j in I_i of e_ij, else 0
+
+Of equal scores the earlier key is taken, so that cached decoding chooses as the full pass does. k of
+at least the number of keys is softmax, k = 1 the alignment hard. The choice has no gradient; keys
+that are not chosen get none. All scores are computed, so nothing is saved: the mechanism
+`lightning_indexer` chooses by cheaper ones. Cost: 5 FLOPs for each pair and those of a sort; no
+parameters. Source: A. Gupta, G. Dar, S. Goodman, D. Ciprut, J. Berant, "Memory-efficient
+Transformers via Top-k Attention", 2021 (arXiv 2106.06899).
+"""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments.protocol import Alignment
+from attnlab.attention.alignments.softmax import LOW, softmax
+from attnlab.attention.cards import Card, Cost, Sizes, sorting
+from attnlab.attention.view import View
+from attnlab.errors import UserError
+from attnlab.layers.precision import widened
+
+
+class TopK(Alignment):
+    """Softmax over the `keep` best keys; no parameters.
+
+    Attributes:
+      keep: k.
+    """
+
+    keep: int = 16
+
+    card = Card(
+        "sparse",
+        2021,
+        "Gupta et al., Memory-efficient Transformers via Top-k Attention, 2021",
+        "T^2 log T",
+    )
+
+    def setup(self) -> None:
+        if self.keep < 1:
+            raise UserError(f"alignment top_k: keep={self.keep}, must be at least 1")
+
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
+        """See `Alignment.__call__`."""
+        scores = widened(scores)
+        if not scores.shape[-1]:
+            return scores
+        allowed = jnp.ones((), bool) if mask is None else mask
+        return softmax(scores, largest(jnp.where(allowed, scores, LOW), self.keep) & allowed)
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Alignment.cost`."""
+        return Cost(flops=5 * at.pairs + sorting(at.pairs, at.keys))
+
+
+def largest(x: jax.Array, count: int) -> jax.Array:
+    """Which numbers of the last axis are its `count` largest, of equal ones the first: bool like x;
+    all if there are no more.
+    """
+    if count >= x.shape[-1]:
+        return jnp.ones(x.shape, bool)
+    least = jax.lax.top_k(jax.lax.stop_gradient(x), count)[0][..., -1:]
+    above, level = x > least, x == least
+    room = count - above.sum(axis=-1, keepdims=True)
+    return above | (level & (jnp.cumsum(level, axis=-1) <= room))

@@ -1,0 +1,176 @@
+"""Softmax attention to a few chosen keys of each query: only these are read, and only their scores
+computed.
+
+    y_i = sum over j in I_i of softmax over I_i of (q_i . k_j) v_j
+
+`attended` is the function; the kernel `gathered` is it for the alignment `moba`, which chooses
+blocks by their mean key. Queries are taken some at a time, and their keys gathered again for the
+gradients, so memory grows with the length and not with its square. Axis letters: B batch, H heads,
+K key heads, G = H / K, Tq queries, Tk keys, A and Dv widths, N blocks of b keys, n chosen blocks.
+Cost: 4 D n b FLOPs for each query and head; for `moba` also 2 D for each block. Source: E. Lu et
+al., "MoBA: Mixture of Block Attention for Long-Context LLMs", 2025 (arXiv 2502.13189); J. Yuan et
+al., "Native Sparse Attention", 2025 (arXiv 2502.11089).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments.moba import MoBA, routed
+from attnlab.attention.alignments.softmax import softmax
+from attnlab.attention.kernels.blocks import number, padded
+from attnlab.attention.kernels.plain import Look
+from attnlab.attention.visibility.bands import Causal
+from attnlab.layers.dense import Dropout
+from attnlab.layers.precision import inner_dtype
+
+NUMBERS = 2**20  # numbers of gathered keys at a time, of all rows and key heads
+# with so many keys for each chosen one, gathering was measured to be faster; docs/kernels.md has the
+# figures
+SPARSE = 8
+INSTEAD = "kernel='plain' and kernel='auto' do"
+
+
+class Gathered:
+    """The alignment `moba` over inner products, in a causal sequence from position 0 on."""
+
+    weighs = False
+
+    def misfit(self, alignment: Any) -> str | None:
+        """Why it cannot compute a class of alignments; None if it can."""
+        if alignment is MoBA:
+            return None
+        return f"chooses no blocks by {alignment.__name__}; {INSTEAD}, or choose 'moba'"
+
+    def refuses(self, look: Look) -> str | None:
+        """Why it cannot compute this look, and what to choose; None if it can."""
+        reason = self.misfit(type(look.align))
+        if reason:
+            return reason
+        if not look.product or look.bias is not None or look.relative is not None:
+            return f"takes inner products without a bias of positions; {INSTEAD}"
+        if look.between is not None:
+            return f"never has whole rows of scores; {INSTEAD}"
+        if not isinstance(look.drop, Dropout) or look.drop.active:
+            return f"cannot drop weights; {INSTEAD}, or set dropout=0"
+        view = look.view
+        if view.segments is not None or not isinstance(view.rule, Causal):
+            return f"knows the causal rule only; {INSTEAD}"
+        if number(view.keys) != 0:
+            return f"needs keys that begin at position 0; {INSTEAD}"
+        return None
+
+    def pays(self, look: Look) -> bool:
+        """Whether it was measured to be faster than plain: several queries, whose mean keys are made
+        once, and far more keys than chosen ones.
+        """
+        assert isinstance(look.align, MoBA)
+        queries, keys = look.view.size
+        return queries > 1 and keys >= 2 * SPARSE * look.align.block * look.align.blocks
+
+    def __call__(self, look: Look) -> jax.Array:
+        """The context [B,H,Tq,Dv]."""
+        assert isinstance(look.align, MoBA) and look.view.valid is not None
+        q, k = jax.tree.leaves(look.queries)[0], look.keys
+        batch, heads, queries, width = q.shape
+        shared, keys, size = k.shape[1], k.shape[2], look.align.block
+        count = -(-keys // size)
+        valid = padded(jnp.asarray(look.view.valid), 1, count * size).reshape(-1, 1, count, size)
+        whole = padded(k, 2, count * size).reshape(batch, shared, count, size, width)
+        inner = inner_dtype(q, k)
+        counts = valid.sum(axis=-1)
+        sums = jnp.where(valid[..., None], jax.lax.stop_gradient(whole), 0.0)
+        means = sums.astype(inner).sum(axis=3) / jnp.maximum(counts, 1)[..., None]
+        asked = q.reshape(batch, shared, heads // shared, queries, width)
+        gates = jnp.einsum("bkgqd,bknd->bkgqn", jax.lax.stop_gradient(asked).astype(inner), means)
+        rows = look.view.rows
+        chosen = routed(
+            gates.reshape(batch, heads, queries, count),
+            counts[:, :, None] > 0,
+            rows // size,
+            look.align.blocks,
+        )
+        index, kept = picked(chosen, look.align.blocks)
+        at = index[..., None] * size + jnp.arange(size)  # positions of the chosen keys
+        real = at < keys
+        real &= jnp.take_along_axis(
+            padded(jnp.asarray(look.view.valid), 1, count * size)[:, None, None],
+            at.reshape(*at.shape[:3], -1),
+            axis=-1,
+        ).reshape(at.shape)
+        allowed = (kept[..., None] & real & (at <= rows[..., None])).reshape(*at.shape[:3], -1)
+        # one group for each head: heads of a group choose blocks of their own
+        split = (batch, shared, heads // shared, queries, -1)
+        found, _ = attended(
+            asked, k, look.values, index.reshape(split), allowed.reshape(split), size
+        )
+        return found.reshape(batch, heads, queries, -1).astype(look.values.dtype)
+
+
+def picked(chosen: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+    """The numbers of at most `count` chosen ones of the last axis, first ones first, and which of
+    them are chosen: chosen [...,N] bool to int32 and bool [...,n], n = min(count, N).
+    """
+    kept, index = jax.lax.top_k(chosen.astype(jnp.int8), min(count, chosen.shape[-1]))
+    return index, kept > 0
+
+
+def attended(
+    q: jax.Array, k: jax.Array, v: jax.Array, index: jax.Array, allowed: jax.Array, size: int = 1
+) -> tuple[jax.Array, jax.Array]:
+    """Context [B,K,G,Tq,Dv] and weights [B,K,G,Tq,n*b], float32.
+
+    Args:
+      q: scaled queries [B,K,G,Tq,A]; k [B,K,Tk,A]; v [B,K,Tk,Dv].
+      index: [B,1 or K,1 or G,Tq,n], the numbers of chosen blocks of `size` keys.
+      allowed: [B,1 or K,1 or G,Tq,n*size] bool, which of their keys may be seen.
+      size: b, keys of a block.
+    """
+    queries, chosen = q.shape[3], index.shape[-1]
+    count = -(-k.shape[2] // size)
+    blocks = [
+        padded(x, 2, count * size).reshape(*x.shape[:2], count, size * x.shape[-1]) for x in (k, v)
+    ]
+
+    def some(q: jax.Array, index: jax.Array, allowed: jax.Array) -> tuple[jax.Array, jax.Array]:
+        mine, theirs = (_taken(x, index, size) for x in blocks)
+        inner = inner_dtype(q, k)
+        if index.shape[2] == 1:  # one choice for all heads of a group, without a copy for each
+            mine, theirs, group = mine[:, :, 0], theirs[:, :, 0], ""
+        else:
+            group = "g"
+        scores = jnp.einsum(f"bkgqa,bk{group}qna->bkgqn", q, mine, preferred_element_type=inner)
+        weights = softmax(scores, allowed)
+        low = weights.astype(v.dtype)
+        context = jnp.einsum(
+            f"bkgqn,bk{group}qnd->bkgqd", low, theirs, preferred_element_type=inner
+        )
+        return context, weights
+
+    each = chosen * size * k.shape[-1] * k.shape[0] * k.shape[1] * index.shape[2]
+    step = max(NUMBERS // max(each, 1), 1)
+    if queries <= step:
+        return some(q, index, allowed)
+    parts = -(-queries // step)
+    given = [
+        jnp.moveaxis(
+            padded(x, 3, parts * step).reshape(*x.shape[:3], parts, step, x.shape[-1]), 3, 0
+        )
+        for x in (q, index, allowed)
+    ]
+    found = jax.lax.map(lambda one: jax.checkpoint(some)(*one), tuple(given))
+    context, weights = (
+        jnp.moveaxis(x, 0, 3).reshape(*x.shape[1:4], parts * step, x.shape[-1])[:, :, :, :queries]
+        for x in found
+    )
+    return context, weights
+
+
+def _taken(blocks: jax.Array, index: jax.Array, size: int) -> jax.Array:
+    """Blocks [B,K,N,b*A] by index [B,1 or K,1 or G,Tq,n]: their keys [B,K,1 or G,Tq,n*b,A]."""
+    index = jnp.broadcast_to(index, (*blocks.shape[:2], *index.shape[2:]))
+    taken = jax.vmap(jax.vmap(lambda x, at: x[at]))(blocks, index)
+    return taken.reshape(*index.shape[:-1], index.shape[-1] * size, -1)

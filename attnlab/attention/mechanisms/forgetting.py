@@ -1,0 +1,147 @@
+"""Forgetting attention (Lin, Nikishin, He, Courville 2025): multi-head attention in which every
+token decides how much of what came before it is forgotten.
+
+    f_t  = sigmoid(s_t W_f + b_f)                one for each head        c_t = sum over t' <= t of log f_t'
+    e_ij = score(q_i, k_j) + c_i - c_j           j <= i; then as in multi-head attention
+
+The weights before they are divided by their sum are those of multi-head attention times the product
+of f over the tokens behind j, up to i. f = 1 is attention without positions, a constant f = exp(-m)
+ALiBi with the slope m. So no position scheme is needed; any may be set besides. c is float32
+whatever the tokens are; a padded token forgets nothing. In float32 c of some thousands is exact to
+about 5e-4. Cost: multi-head attention, one more projection [d,H] of the source and 2 FLOPs for each
+pair. Parameters: (d + 1) H more. Memory for decoding: H numbers more per token. Source: Z. Lin, E.
+Nikishin, X. O. He, A. Courville, "Forgetting Transformer: Softmax Attention with a Forget Gate",
+ICLR 2025 (arXiv 2503.02130), section 3. The gates' kernel starts at N(0, 0.02), b_f at 0, so f at
+about one half. Its "Pro" block (norms of queries and keys, an output gate, shifted keys and values)
+is not here; the score `qk_rmsnorm` is the first of these. Causal, as in the paper.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.cards import FLOAT, Card, Cost, dense
+from attnlab.attention.kernels.plain import Look
+from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
+from attnlab.attention.order import in_order, out_of_order
+from attnlab.attention.protocol import with_room
+from attnlab.attention.view import View, Where
+from attnlab.layers.dense import Dense
+from attnlab.layers.precision import widened
+
+
+@flax.struct.dataclass
+class ForgettingMemory(MultiHeadMemory):
+    """decay: c [B,K,Tk,H/K] float32."""
+
+    decay: jax.Array
+
+
+class Forgetting(MultiHead):
+    """Multi-head attention with a forget gate for each head; fields as in `MultiHead`."""
+
+    capabilities = dataclasses.replace(
+        MultiHead.capabilities, roles=frozenset({"self"}), directions=frozenset({"causal"})
+    )
+    card = Card(
+        "heads, forgetting",
+        2025,
+        "Lin et al., Forgetting Transformer, ICLR 2025",
+        "T^2 d + T d^2",
+        "T d K / H",
+    )
+
+    def setup(self) -> None:
+        super().setup()
+        self.w_forget = Dense(self.heads, kernel_init=nn.initializers.normal(0.02))
+
+    def logs(self, source: jax.Array, valid: jax.Array | None) -> jax.Array:
+        """log f [B,H,t] float32 of a source [B,t,ds], 0 at padding."""
+        kept = jax.nn.log_sigmoid(widened(self.w_forget(source))).transpose(0, 2, 1)
+        return kept if valid is None else jnp.where(valid[:, None], kept, 0.0)
+
+    def grouped(self, x: jax.Array) -> jax.Array:
+        """x [B,H,t] as [B,K,t,H/K]."""
+        batch, heads, steps = x.shape
+        shared = self.key_heads or heads
+        return x.reshape(batch, shared, heads // shared, steps).swapaxes(2, 3)
+
+    def remember_pairs(
+        self,
+        keys: jax.Array,
+        values: jax.Array,
+        valid: jax.Array | None = None,
+        capacity: int | None = None,
+        positions: Where = 0,
+    ) -> ForgettingMemory:
+        """See `Attention.remember_pairs`; the gates are of the array for keys."""
+        made = super().remember_pairs(keys, values, valid, capacity, positions)
+        logs, back = in_order(self.logs(keys, valid), positions)
+        decay = self.grouped(out_of_order(jnp.cumsum(logs, axis=-1), back))
+        given = {name: getattr(made, name) for name in made.__dataclass_fields__}
+        return ForgettingMemory(**given, decay=with_room(decay, made.valid.shape[1]))
+
+    def extend_pairs(
+        self,
+        memory: MultiHeadMemory,
+        keys: jax.Array,
+        values: jax.Array,
+        valid: jax.Array | None = None,
+    ) -> MultiHeadMemory:
+        """See `Attention.extend_pairs`."""
+        assert isinstance(memory, ForgettingMemory)
+        length = jnp.asarray(memory.length).reshape(-1, 1, 1, 1)
+        last = jnp.broadcast_to(jnp.maximum(length - 1, 0), (*memory.decay.shape[:2], 1, 1))
+        before = jnp.take_along_axis(memory.decay, last, axis=2)
+        before = jnp.where(length > 0, before, 0.0)
+        more_keys, more_values = self.key_value(keys, values, memory.following(keys.shape[1]))
+        decay = before + self.grouped(jnp.cumsum(self.logs(keys, valid), axis=-1))
+        return memory.appended(valid, keys=more_keys, values=more_values, decay=decay)  # type: ignore[no-any-return]
+
+    def look(
+        self, query: jax.Array, memory: MultiHeadMemory, view: View, so_far: Any = None
+    ) -> Look:
+        """See `MultiHead.look`."""
+        assert isinstance(memory, ForgettingMemory)
+        look = super().look(query, memory, view, so_far)
+        flat = memory.decay.swapaxes(2, 3).reshape(len(query), self.heads, memory.decay.shape[2])
+        own = self.reached(flat, look.view)
+
+        def score(queries: Any, keys: Any, i: jax.Array, j: jax.Array) -> jax.Array:
+            (asked, mine), (looked_at, theirs) = queries, keys
+            batch, _, count, _ = theirs.shape
+            decay = theirs.swapaxes(2, 3).reshape(batch, self.heads, 1, count)
+            return look.score(asked, looked_at, i, j) + (mine - decay)
+
+        return look.replace(
+            queries=(look.queries, own[..., None]),
+            keys=(memory.keys, memory.decay),
+            score=score,
+            product=False,
+            bias=None,
+        )
+
+    def reached(self, decay: jax.Array, view: View) -> jax.Array:
+        """c at the position of each query [B,H,Tq], of c [B,H,Tk]: of the last key that does not
+        stand behind it, 0 if there is none.
+        """
+        if not decay.shape[-1]:
+            return jnp.zeros((*decay.shape[:2], view.size[0]), decay.dtype)
+        ordered, _ = in_order(decay, view.keys)
+        written = jnp.asarray(view.written).reshape(-1, 1, 1)
+        reach = jnp.minimum((view.columns <= view.rows).sum(axis=-1), written)  # [B or 1,1,Tq]
+        at = jnp.broadcast_to(jnp.maximum(reach - 1, 0), (*decay.shape[:2], view.size[0]))
+        return jnp.where(reach > 0, jnp.take_along_axis(ordered, at, axis=-1), 0.0)
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Attention.cost`."""
+        gates = dense(keys, source_width, self.heads, bias=True) + Cost(flops=5 * keys * self.heads)
+        more = Cost(0, 2 * self.heads * queries * keys, FLOAT * keys * self.heads)
+        return super().cost(queries, keys, query_width, source_width) + gates + more

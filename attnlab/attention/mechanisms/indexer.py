@@ -1,0 +1,231 @@
+"""Sparse attention with a lightning indexer (DeepSeek-AI 2025): a small scorer without values rates
+all keys for a query, and attention looks at the best ones only.
+
+    I_ij = sum over h of w_ih relu(p_ih . r_j)        p = x W_p [h,A],  w = x W_w / sqrt(h A) [h],  r = LayerNorm(s W_r) [A]
+    S_i  = the k allowed keys with the largest I_ij;  of equal ones the first
+    y_i  = multi-head attention of query i to the keys in S_i
+
+The choice has no gradient, so the indexer learns by a loss of its own, the auxiliary loss
+"indexer": KL(p_i || softmax over S_i of I_ij), p_ij the weights summed over heads and divided by H.
+It reaches the indexer only: its inputs and p are cut off from the model, and the loss of the task
+does not reach the indexer. `--config.auxiliary.indexer=1` turns it on. With `selects=False`, the
+paper's warm-up, every key is attended to, and the loss is over all of them. k of at least the number
+of keys is multi-head attention. Axis letters: H heads, K key heads, D head width, h and A heads and
+width of the indexer (n and c on the card). Cost: h (2 A + 3) FLOPs for each pair of query and key
+and a sort, not for each head; then multi-head attention, in training over all keys with a mask, and
+where that is less work over gathered keys (see `kernels.gathered`). Memory for decoding: A numbers
+more per token. Source: DeepSeek-AI, "DeepSeek-V3.2: Pushing the Frontier of Open Large Language
+Models", 2025 (arXiv 2512.02556), section 2.1. There the main attention is latent attention, and the
+indexer's queries come from its latent, part of both sides is rotated, and it runs in 8 bits; here
+the main attention is multi-head, and the indexer knows no positions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments.protocol import whole
+from attnlab.attention.alignments.softmax import LOW, Softmax, log_softmax
+from attnlab.attention.alignments.top_k import largest
+from attnlab.attention.cards import FLOAT, Card, Cost, dense, sorting
+from attnlab.attention.kernels.gathered import SPARSE, attended
+from attnlab.attention.kernels.plain import Look, plain_on
+from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
+from attnlab.attention.protocol import MAPS, Reading, with_room
+from attnlab.attention.view import EVERYTHING, View, Where
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense
+from attnlab.layers.precision import inner_dtype, widened
+
+
+@flax.struct.dataclass
+class IndexedMemory(MultiHeadMemory):
+    """index: r [B,1,Tk,A]."""
+
+    index: jax.Array
+
+
+class Indexer(nn.Module):
+    """I_ij of queries and keys.
+
+    Attributes:
+      heads, width: h and A.
+    """
+
+    heads: int
+    width: int
+
+    def setup(self) -> None:
+        self.w_query = Dense(self.heads * self.width, use_bias=False)
+        self.w_share = Dense(self.heads, use_bias=False)
+        self.w_key = Dense(self.width, use_bias=False)
+        self.norm = nn.LayerNorm(epsilon=1e-6, use_fast_variance=False, param_dtype=float)
+
+    def of_key(self, source: jax.Array) -> jax.Array:
+        """r [B,1,Tk,A]."""
+        source = jax.lax.stop_gradient(source)
+        return self.norm(self.w_key(source))[:, None].astype(source.dtype)
+
+    def __call__(self, query: jax.Array, keys: jax.Array) -> jax.Array:
+        """I [B,Tq,Tk] float32 of queries [B,Tq,dq] and r [B,1,Tk,A]."""
+        query = jax.lax.stop_gradient(query)
+        p = self.w_query(query).reshape(*query.shape[:2], self.heads, self.width)
+        share = widened(self.w_share(query)) * (self.heads * self.width) ** -0.5
+        inner = inner_dtype(p, keys)
+        fits = jnp.einsum("bqha,bka->bhqk", p, keys[:, 0], preferred_element_type=inner)
+        return jnp.einsum("bqh,bhqk->bqk", share, jax.nn.relu(fits))
+
+
+class LightningIndexer(MultiHead):
+    """Multi-head attention to the keys that an indexer chooses; other fields as in `MultiHead`.
+
+    Attributes:
+      keep: k, the keys a query looks at.
+      index_heads: h, heads of the indexer.
+      index_width: A, their width.
+      selects: whether only the chosen keys are looked at; False for the warm-up of the indexer.
+    """
+
+    keep: int = 16
+    index_heads: int = 2
+    index_width: int = 8
+    selects: bool = True
+
+    kernels = ("auto", "plain")
+    capabilities = dataclasses.replace(MultiHead.capabilities, so_far=False)
+    card = Card(
+        "heads, selected",
+        2025,
+        "DeepSeek-AI, DeepSeek-V3.2, 2025",
+        "T^2 (d + n c + log T) + T d^2",
+        "T (d K / H + c)",
+    )
+
+    def setup(self) -> None:
+        for field in ("keep", "index_heads", "index_width"):
+            if getattr(self, field) < 1:
+                value = getattr(self, field)
+                raise UserError(f"lightning_indexer: {field}={value}, must be at least 1")
+        super().setup()
+        self.indexer = Indexer(self.index_heads, self.index_width)
+
+    def remember_pairs(
+        self,
+        keys: jax.Array,
+        values: jax.Array,
+        valid: jax.Array | None = None,
+        capacity: int | None = None,
+        positions: Where = 0,
+    ) -> IndexedMemory:
+        """See `Attention.remember_pairs`; the indexer looks at the array for keys."""
+        made = super().remember_pairs(keys, values, valid, capacity, positions)
+        given = {name: getattr(made, name) for name in made.__dataclass_fields__}
+        index = with_room(self.indexer.of_key(keys), made.valid.shape[1])
+        return IndexedMemory(**given, index=index)
+
+    def extend_pairs(
+        self,
+        memory: MultiHeadMemory,
+        keys: jax.Array,
+        values: jax.Array,
+        valid: jax.Array | None = None,
+    ) -> MultiHeadMemory:
+        """See `Attention.extend_pairs`."""
+        more_keys, more_values = self.key_value(keys, values, memory.following(keys.shape[1]))
+        index = self.indexer.of_key(keys)
+        return memory.appended(valid, keys=more_keys, values=more_values, index=index)  # type: ignore[no-any-return]
+
+    def read(
+        self,
+        query: jax.Array,
+        memory: MultiHeadMemory,
+        view: View = EVERYTHING,
+        weights: bool = False,
+        so_far: Any = None,
+    ) -> Reading:
+        """See `Attention.read`."""
+        assert isinstance(memory, IndexedMemory)
+        so_far = self.no_looks(memory) if so_far is None else so_far
+        look = self.look(query, memory, view, so_far)
+        rated = self.indexer(query, memory.index)
+        mask = look.view.allowed()
+        shared = mask is None or mask.shape[1] == 1
+        mask = jnp.ones((1, 1), bool) if mask is None else mask.any(axis=1)
+        allowed = jnp.broadcast_to(whole(mask, rated.shape[-1]), rated.shape)  # of some head
+        if not weights and shared and self.gathers(look):
+            context, loss = self.gathered(look, rated, allowed)
+            return Reading(self.out(self.join(context, query)), losses={"indexer": loss})
+        if self.selects and rated.shape[-1]:
+            allowed &= largest(jax.lax.stop_gradient(jnp.where(allowed, rated, LOW)), self.keep)
+            look = look.replace(between=narrowed(look, allowed))
+        context, found, so_far = plain_on(look)
+        losses = {"indexer": divergence(found.sum(axis=1), rated, allowed)}
+        joined = self.join(context, query)
+        return Reading(self.out(joined), self.capture(found, memory, weights), losses, so_far)
+
+    def gathers(self, look: Look) -> bool:
+        """Whether the chosen keys are gathered: this is less work, and the look allows it."""
+        able = look.product and look.bias is None and look.relative is None and look.between is None
+        able &= type(look.align) is Softmax and look.so_far is None and not self.drop.active
+        whole_maps = self.is_mutable_collection(MAPS) or self.is_initializing()
+        few = self.selects and look.view.size[1] >= SPARSE * self.keep
+        return able and few and not whole_maps and self.kernel == "auto"
+
+    def gathered(
+        self, look: Look, rated: jax.Array, allowed: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """The context [B,H,Tq,D], and the loss [B,Tq]."""
+        best = jax.lax.stop_gradient(jnp.where(allowed, rated, LOW))
+        index = jax.lax.top_k(best, self.keep)[1]  # [B,Tq,k]
+        real = jnp.take_along_axis(allowed, index, axis=-1)
+        q, k = jax.tree.leaves(look.queries)[0], look.keys
+        batch, heads, queries, width = q.shape
+        grouped = q.reshape(batch, k.shape[1], heads // k.shape[1], queries, width)
+        context, found = attended(
+            grouped, k, look.values, index[:, None, None], real[:, None, None]
+        )
+        chosen = jnp.take_along_axis(rated, index, axis=-1)
+        loss = divergence(found.sum(axis=(1, 2)), chosen, real)
+        return context.reshape(batch, heads, queries, context.shape[-1]).astype(
+            look.values.dtype
+        ), loss
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Attention.cost`."""
+        h, a = self.index_heads, self.index_width
+        asked = dense(queries, query_width, h * a) + dense(queries, query_width, h)
+        kept = dense(keys, source_width, a) + Cost(2 * a, 7 * keys * a, FLOAT * keys * a)
+        pairs = queries * keys
+        rated = Cost(flops=pairs * (h * (2 * a + 3) + self.heads + 9) + sorting(pairs, keys))
+        return super().cost(queries, keys, query_width, source_width) + asked + kept + rated
+
+
+def narrowed(look: Look, chosen: jax.Array) -> Any:
+    """`Look.between` that also masks what is not chosen, [B,Tq,Tk]."""
+    before = look.between
+
+    def between(
+        scores: jax.Array, mask: jax.Array | None, view: View
+    ) -> tuple[jax.Array, jax.Array | None]:
+        scores, mask = (scores, mask) if before is None else before(scores, mask, view)
+        return scores, chosen[:, None] if mask is None else mask & chosen[:, None]
+
+    return between
+
+
+def divergence(weights: jax.Array, rated: jax.Array, allowed: jax.Array) -> jax.Array:
+    """KL(p || softmax of the rated) [B,Tq]; p the weights [B,Tq,n] over their sum, cut off; 0 where
+    nothing is allowed.
+    """
+    weights = jax.lax.stop_gradient(weights)
+    total = weights.sum(axis=-1, keepdims=True)
+    p = weights / jnp.where(total == 0.0, 1.0, total)
+    entropy = jnp.where(p > 0.0, p * jnp.log(jnp.where(p > 0.0, p, 1.0)), 0.0)
+    return (entropy - p * log_softmax(rated, allowed)).sum(axis=-1)

@@ -1,0 +1,360 @@
+"""Native sparse attention, NSA (Yuan et al. 2025): each query looks at means of blocks, at the
+tokens of the blocks that these looks found best, and at a window, and mixes the three by gates.
+
+    compressed   block c = tokens c d .. c d + l - 1, all of them before i or i itself;  mean key and mean value
+                 p_ic = softmax over c of (q_i . mean key / sqrt(D))              O^cmp = sum_c p_ic mean value
+    selected     m_ib = sum over the heads of a group of the sum of p_ic over the blocks c that overlap block b of l' tokens
+                 S_i  = the first block, the two latest, and of the others the best by m_ib, n in all
+                 O^slc = softmax attention to the tokens j <= i of S_i
+    window       O^win = softmax attention to the last w tokens
+    y_i = concat over heads of (g^cmp O^cmp + g^slc O^slc + g^win O^win) W_o,    g = sigmoid(x_i W_g) for each head and branch
+
+An overlap counts in units of d, as often as two tilings share one (equation 9). Each branch has keys
+and values of its own; queries are shared. A query before the end of the first block has zeros from
+the compressed branch. The choice has no gradient; p has, through O^cmp. Of the compressed branch a
+memory keeps the sums of every d tokens only, so 4 K D numbers for each token and 2 K D for every d.
+Maps have 3 H heads: the compressed ones spread over the tokens of each mean, the selected ones, the
+window's. Axis letters: H heads, K key heads, D head width, T tokens, d a stride here and the width
+of the model on the card. Cost: three looks, each as multi-head attention's; the selected tokens are
+gathered where they are few (`kernels.gathered`). Source: J. Yuan et al., "Native Sparse Attention:
+Hardware-Aligned and Natively Trainable Sparse Attention", 2025 (arXiv 2502.11089), equations 5 to
+12, with the indices of 9 counted from 0. There a learned MLP with positions in the block compresses;
+here it is the mean, as in the implementation of flash-linear-attention. Causal self-attention.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnlab.attention.alignments.moba import routed
+from attnlab.attention.alignments.softmax import softmax
+from attnlab.attention.cards import FLOAT, Card, Cost, Sizes, dense, memory, sorting
+from attnlab.attention.kernels.gathered import SPARSE, attended, picked
+from attnlab.attention.positions import POSITIONS
+from attnlab.attention.protocol import (
+    MAPS,
+    Attention,
+    Capabilities,
+    Memory,
+    Reading,
+    Rows,
+    with_room,
+    written,
+)
+from attnlab.attention.view import EVERYTHING, View, standing
+from attnlab.config.registry import Part, made
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense
+from attnlab.layers.precision import inner_dtype, widened
+
+
+@flax.struct.dataclass
+class SparseMemory(Memory):
+    """Tokens [B,2K,Tk,D] of the selected branch and of the window; sums [B,2K,Tk/d,D] float32 of the
+    keys and the values of every d tokens of the compressed branch, and how many are real [B,Tk/d].
+    """
+
+    keys: jax.Array
+    values: jax.Array
+    sums: jax.Array
+    counts: jax.Array
+
+
+class NativeSparse(Attention):
+    """Three looks with gates; H query heads of width D = width / H.
+
+    Attributes:
+      heads: H; must divide the width.
+      key_heads: K; must divide H; 0 for K = H.
+      compress: l, tokens of a compressed block; a multiple of the stride.
+      stride: d, tokens between the beginnings of compressed blocks.
+      block: l', tokens of a selected block; a multiple of the stride.
+      blocks: n, how many are selected, the first and the two latest counted.
+      window: w, the last tokens, the query's own counted.
+      positions: a scheme that turns queries and keys ("none" for none).
+    """
+
+    heads: int = 4
+    key_heads: int = 1
+    compress: int = 8
+    stride: int = 4
+    block: int = 16
+    blocks: int = 4
+    window: int = 32
+    positions: Part = "none"
+
+    parts = {"positions": POSITIONS}
+    capabilities = Capabilities(
+        roles=frozenset({"self"}),
+        directions=frozenset({"causal"}),
+        dense=False,
+        positions=frozenset({"query_key"}),
+    )
+    card = Card("heads, selected", 2025, "Yuan et al., NSA, 2025", "T^2 d + T d^2", "T d K / H")
+
+    @nn.nowrap
+    def rows(self) -> Rows:
+        """See `Attention.rows`: compressed looks may be at nothing."""
+        return "at most one"
+
+    def setup(self) -> None:
+        self.check()
+        shared, size = self.shared(), self.size()
+        self.w_query = Dense(self.width, use_bias=False)
+        self.w_key = Dense(3 * shared * size, use_bias=False)
+        self.w_value = Dense(3 * shared * size, use_bias=False)
+        self.w_gate = Dense(3 * self.heads, use_bias=False)
+        self.out = Dense(self.width, use_bias=False)
+        self.scheme = made(POSITIONS, self.positions)(name="positions")
+
+    @nn.nowrap
+    def check(self) -> None:
+        """Raise `UserError` for sizes that do not fit each other."""
+        if self.heads < 1 or self.width % self.heads:
+            raise UserError(
+                f"native_sparse: width={self.width} is not divisible by heads={self.heads}"
+            )
+        if self.key_heads < 0 or self.heads % (self.key_heads or 1):
+            raise UserError(
+                f"native_sparse: heads={self.heads} is not divisible by key_heads={self.key_heads}"
+            )
+        least = {
+            "stride": 1,
+            "compress": self.stride,
+            "block": self.stride,
+            "blocks": 3,
+            "window": 1,
+        }
+        for field, low in least.items():
+            value = getattr(self, field)
+            if value < low or (field in ("compress", "block") and value % self.stride):
+                raise UserError(
+                    f"native_sparse: {field}={value}; it must be at least {low}, and compress and"
+                    f" block multiples of stride={self.stride}"
+                )
+
+    @nn.nowrap
+    def size(self) -> int:
+        """D."""
+        return self.width // self.heads
+
+    @nn.nowrap
+    def shared(self) -> int:
+        """K."""
+        return self.key_heads or self.heads
+
+    def split(self, x: jax.Array) -> jax.Array:
+        """[B,T,n*D] to heads first, [B,n,T,D]."""
+        size = self.size()
+        return x.reshape(*x.shape[:2], x.shape[-1] // size, size).transpose(0, 2, 1, 3)
+
+    def projected(self, source: jax.Array, positions: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Keys and values [B,3K,t,D]: K of the compressed branch, the selected one, the window."""
+        keys = self.scheme.of_key(self.split(self.w_key(source)), positions)
+        return keys, self.split(self.w_value(source))
+
+    def pooled(self, keys: jax.Array, values: jax.Array, real: jax.Array) -> jax.Array:
+        """The compressed branch's keys and values side by side, 0 at padding, [B,2K,t,D] float32."""
+        both = jnp.concatenate([x[:, : self.shared()] for x in (keys, values)], axis=1)
+        return jnp.where(real[:, None, :, None], widened(both), 0.0)
+
+    def remember(
+        self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
+    ) -> SparseMemory:
+        """See `Attention.remember`; the sequence begins at 0."""
+        known, length = written(source, valid, capacity)
+        slots = known.shape[1]
+        keys, values = self.projected(source, standing(0, source.shape[1]))
+        real = jnp.asarray(known)
+        chunks = -(-slots // self.stride)
+        room = chunks * self.stride
+        tokens = with_room(self.pooled(keys, values, real[:, : source.shape[1]]), room)
+        counts = jnp.pad(real, ((0, 0), (0, room - slots))).astype(tokens.dtype)
+        return SparseMemory(
+            known,
+            length,
+            *(with_room(x[:, self.shared() :], slots) for x in (keys, values)),
+            sums=tokens.reshape(*tokens.shape[:2], chunks, self.stride, self.size()).sum(axis=3),
+            counts=counts.reshape(len(counts), chunks, self.stride).sum(axis=2),
+        )
+
+    def extend(
+        self, memory: SparseMemory, source: jax.Array, valid: jax.Array | None = None
+    ) -> SparseMemory:
+        """See `Attention.extend`."""
+        keys, values = self.projected(source, memory.following(source.shape[1]))
+        real = jnp.ones(source.shape[:2], bool) if valid is None else valid
+        if np.ndim(memory.length):  # padding takes no slot
+            slot = memory.length[:, None] + jnp.cumsum(real, axis=1) - 1
+        else:
+            slot = jnp.broadcast_to(memory.length + jnp.arange(source.shape[1]), real.shape)
+        chunk = jnp.where(real, slot // self.stride, memory.counts.shape[1])
+        tokens = self.pooled(keys, values, real)
+        add = jax.vmap(lambda old, at, new: old.at[..., at, :].add(new, mode="drop"))
+        first = jnp.arange(memory.counts.shape[1]) * self.stride
+        begun = first < jnp.asarray(memory.length).reshape(-1, 1)  # the others may hold anything
+        counts = jnp.where(begun, memory.counts, 0.0)[..., None]
+        sums = jnp.where(begun[:, None, :, None], memory.sums, 0.0)
+        counts = add(counts, chunk, real[..., None].astype(memory.counts.dtype))
+        grown: SparseMemory = memory.appended(
+            valid, keys=keys[:, self.shared() :], values=values[:, self.shared() :]
+        )
+        return grown.replace(  # type: ignore[attr-defined,no-any-return]
+            sums=add(sums, chunk, tokens.astype(memory.sums.dtype)), counts=counts[..., 0]
+        )
+
+    def read(
+        self,
+        query: jax.Array,
+        memory: SparseMemory,
+        view: View = EVERYTHING,
+        weights: bool = False,
+    ) -> Reading:
+        """See `Attention.read`."""
+        batch, queries, shared = len(query), query.shape[1], self.shared()
+        view = view.onto(memory, query)
+        mask = (view.columns <= view.rows) & jnp.asarray(memory.valid)[:, None, None]
+        q = self.scheme.of_query(self.split(self.w_query(query)), view.i) * self.size() ** -0.5
+        q = q.reshape(batch, shared, self.heads // shared, queries, self.size())
+        compressed, p = self.compressed(q, memory, view)
+        chosen = self.chosen(p, memory, view)
+        mapped = weights or self.is_mutable_collection(MAPS)
+        selected, of_selected = self.selected(q, memory, view, mask, chosen, mapped)
+        near = mask & (view.rows - view.columns < self.window)
+        keys, values = memory.keys[:, shared:], memory.values[:, shared:]
+        windowed, of_window = attention(q, keys, values, near[:, :, None])
+        gates = jax.nn.sigmoid(widened(self.w_gate(query)))
+        gates = gates.reshape(batch, queries, 3, *q.shape[1:3], 1).transpose(2, 0, 3, 4, 1, 5)
+        context = sum(g * x for g, x in zip(gates, (compressed, selected, windowed), strict=True))
+        joined = context.reshape(batch, self.heads, queries, self.size()).transpose(0, 2, 1, 3)  # type: ignore[union-attr]
+        out = self.out(joined.reshape(batch, queries, self.width).astype(query.dtype))
+        if not mapped:
+            return Reading(out)
+        maps = [self.spread(p, memory), of_selected, of_window]
+        flat = [x.reshape(batch, self.heads, queries, mask.shape[-1]) for x in maps]
+        return Reading(out, self.capture(jnp.concatenate(flat, axis=1), memory, weights))
+
+    def blocks_of(self, memory: SparseMemory) -> tuple[jax.Array, jax.Array]:
+        """The compressed blocks: sums [B,2K,Nc,D] of their tokens, and how many are real [B,Nc]."""
+        parts, count = self.compress // self.stride, memory.counts.shape[1]
+        sums = jnp.pad(memory.sums, ((0, 0), (0, 0), (0, parts - 1), (0, 0)))
+        counts = jnp.pad(memory.counts, ((0, 0), (0, parts - 1)))
+        return (
+            sum((sums[:, :, m : m + count] for m in range(1, parts)), sums[:, :, :count]),
+            sum((counts[:, m : m + count] for m in range(1, parts)), counts[:, :count]),
+        )
+
+    def compressed(
+        self, q: jax.Array, memory: SparseMemory, view: View
+    ) -> tuple[jax.Array, jax.Array]:
+        """O^cmp [B,K,G,Tq,D] and p [B,K,G,Tq,Nc] of scaled queries [B,K,G,Tq,D]."""
+        sums, counts = self.blocks_of(memory)
+        means = sums / jnp.maximum(counts, 1.0)[:, None, :, None]
+        ends = jnp.arange(counts.shape[1]) * self.stride + self.compress - 1
+        seen = (ends <= view.rows) & (counts > 0.0)[:, None, None]
+        keys, values = means[:, : self.shared()], means[:, self.shared() :]
+        return attention(widened(q), keys, values, seen[:, :, None])
+
+    def chosen(self, p: jax.Array, memory: SparseMemory, view: View) -> jax.Array:
+        """Which blocks of l' tokens are selected, bool [B,K,Tq,N]."""
+        valid = jnp.asarray(memory.valid)
+        count = -(-valid.shape[1] // self.block)
+        valid = jnp.pad(valid, ((0, 0), (0, count * self.block - valid.shape[1])))
+        known = valid.reshape(len(valid), 1, 1, count, self.block).any(axis=-1)
+        parts, unit = self.compress // self.stride, self.block // self.stride
+        rated = importance(jax.lax.stop_gradient(p).sum(axis=2), count, parts, unit)
+        own, number = view.rows // self.block, jnp.arange(count)
+        rated = jnp.where((number == 0) | (number == own - 1), jnp.inf, rated)
+        return routed(rated, known, own, self.blocks)
+
+    def selected(
+        self,
+        q: jax.Array,
+        memory: SparseMemory,
+        view: View,
+        mask: jax.Array,
+        chosen: jax.Array,
+        mapped: bool,
+    ) -> tuple[jax.Array, Any]:
+        """O^slc [B,K,G,Tq,D], and its weights [B,K,G,Tq,Tk], None where the keys are gathered."""
+        keys, values = (x[:, : self.shared()] for x in (memory.keys, memory.values))
+        slots = keys.shape[2]
+        if mapped or slots < SPARSE * self.blocks * self.block:
+            kept = jnp.repeat(chosen, self.block, axis=-1)[..., :slots] & mask
+            return attention(q, keys, values, kept[:, :, None])
+        index, real = picked(chosen, self.blocks)
+        at = index[..., None] * self.block + jnp.arange(self.block)
+        at = at.reshape(*index.shape[:3], index.shape[3] * self.block)
+        there = jnp.minimum(at, slots - 1)
+        valid = jnp.asarray(memory.valid)[:, None, None]
+        valid = jnp.take_along_axis(
+            jnp.broadcast_to(valid, (*there.shape[:3], slots)), there, axis=-1
+        )
+        allowed = jnp.repeat(real, self.block, axis=-1) & valid & (at < slots) & (at <= view.rows)
+        context, _ = attended(q, keys, values, index[:, :, None], allowed[:, :, None], self.block)
+        return context, None
+
+    def spread(self, p: jax.Array, memory: SparseMemory) -> jax.Array:
+        """The weights of tokens [B,K,G,Tq,Tk] of the weights of means [B,K,G,Tq,Nc]."""
+        valid = jnp.asarray(memory.valid)
+        start = np.arange(p.shape[-1])[:, None] * self.stride
+        slot = np.arange(valid.shape[1])[None]
+        inside = jnp.asarray((start <= slot) & (slot < start + self.compress), p.dtype)
+        counts = jnp.maximum(self.blocks_of(memory)[1], 1.0)[:, None, None, None]
+        return (p / counts) @ inside * valid[:, None, None, None]
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Attention.cost`."""
+        size, shared = self.size(), self.shared()
+        at = Sizes(queries, keys, self.heads, shared, size, size, size, self.heads, query_width)
+        chunks, blocks = -(-keys // self.stride), -(-keys // self.block)
+        means = chunks
+        asked = dense(queries, query_width, self.width) + dense(
+            queries, query_width, 3 * self.heads
+        )
+        kept = dense(keys, source_width, 6 * shared * size) + memory(keys, 4 * shared * size)
+        kept += Cost(0, 2 * shared * keys * size, FLOAT * chunks * (2 * shared * size + 1))
+        per_pair = 4 * size + 5
+        looks = self.heads * queries * (2 * keys + means) * per_pair
+        overlaps = (self.compress + self.block) // self.stride - 1
+        rated = self.heads * queries * means + 2 * shared * queries * blocks * overlaps
+        turned = made(POSITIONS, self.positions)(parent=None).cost(at)
+        pooled = 2 * shared * means * size * (self.compress // self.stride) if queries else 0
+        chosen = rated + sorting(shared * queries * blocks, blocks)
+        mixed = 6 * queries * self.width
+        out = dense(queries, self.width, self.width)
+        return asked + kept + turned + out + Cost(flops=looks + chosen + pooled + mixed)
+
+
+def attention(
+    q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Softmax attention of scaled q [B,K,G,Tq,D] to k and v [B,K,Tk,D] by a mask that broadcasts to
+    the weights: context [B,K,G,Tq,D] and weights [B,K,G,Tq,Tk], float32.
+    """
+    inner = inner_dtype(q, k)
+    scores = jnp.einsum("bkgqd,bktd->bkgqt", q, k, preferred_element_type=inner)
+    weights = softmax(scores, allowed)
+    low = weights.astype(v.dtype)
+    return jnp.einsum("bkgqt,bktd->bkgqd", low, v, preferred_element_type=inner), weights
+
+
+def importance(p: jax.Array, blocks: int, parts: int, unit: int) -> jax.Array:
+    """The importance [...,N] of blocks of `unit` strides, from the weights [...,Nc] of compressed
+    blocks of `parts` strides: sum over m < unit, n < parts of p[unit j + m - n].
+    """
+    spare = max(unit * blocks - p.shape[-1], 0)
+    whole = jnp.pad(p, [(0, 0)] * (p.ndim - 1) + [(parts - 1, spare)])
+    total = jnp.zeros((*p.shape[:-1], blocks), p.dtype)
+    for offset in range(unit + parts - 1):
+        # how often m - n = offset - (parts - 1)
+        times = min(offset + 1, unit, parts, unit + parts - 1 - offset)
+        total += times * whole[..., offset : offset + unit * (blocks - 1) + 1 : unit][..., :blocks]
+    return total

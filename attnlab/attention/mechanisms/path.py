@@ -1,0 +1,287 @@
+"""PaTH attention (Yang et al. 2025): what lies between a key and a query is a product of learned
+Householder-like matrices, one of each token.
+
+    H_t  = I - beta_t w_t w_t^T        |w_t| = 1,  beta_t = 2 sigmoid(s_t u + c) in (0, 2)
+    e_ij = q_i^T H_i H_{i-1} ... H_{j+1} k_j / sqrt(D)          j <= i; then as in multi-head attention
+
+beta = 0 is attention without positions. The product is never formed. With M = (I + tril(diag(beta) W
+W^T, -1))^-1 of a block of tokens, a query behind the block passes it by x = q W^T M, q - x diag(beta)
+W, and its scores in the block are q K^T - x tril(diag(beta) W K^T, -1); blocks are taken from the
+last to the first. A memory keeps its keys as they are seen from before the last piece, k_j <-
+k_j - beta_t (k_j . w_t) w_t for each token t since, so that a step of decoding is one such change
+and a product. Axis letters: H heads, K key heads, D head width, r rank, C tokens of a block (c on
+the card). Cost: multi-head attention, and (4 D + 2 C) FLOPs for each pair and head; parameters d
+r + r K D + (d + 1) K more. Memory for decoding: K (D + 1) numbers more per token, of which only
+those of the last piece are used. Source: S. Yang, Y. Shen, K. Wen, S. Tan, M. Mishra, L. Ren, R.
+Panda, Y. Kim, "PaTH Attention: Position Encoding via Accumulating Householder Transformations",
+2025 (arXiv 2505.16381), section 3. There w also passes a short convolution; here it is x W_1 W_2
+over its norm. Keys of a memory are float32. Causal self-attention.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.cards import FLOAT, Card, Cost, dense
+from attnlab.attention.kernels.blocks import padded
+from attnlab.attention.kernels.plain import Look
+from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
+from attnlab.attention.protocol import with_room
+from attnlab.attention.scores.cosine import unit
+from attnlab.attention.view import View, Where
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense
+from attnlab.layers.precision import widened
+
+EPSILON = 1e-6
+
+
+@flax.struct.dataclass
+class PathMemory(MultiHeadMemory):
+    """keys float32; w [B,K,Tk,D] and beta [B,K,Tk,1] float32, 0 where the keys before have passed."""
+
+    w: jax.Array
+    beta: jax.Array
+
+
+class Path(MultiHead):
+    """Multi-head attention whose scores pass the tokens between; other fields as in `MultiHead`, the
+    score an inner product.
+
+    Attributes:
+      rank: r, width between the two matrices that make w.
+      block: C, tokens that are passed at once; it changes nothing.
+    """
+
+    rank: int = 8
+    block: int = 16
+
+    kernels = ("auto", "plain")
+    turns = True
+    capabilities = dataclasses.replace(
+        MultiHead.capabilities, roles=frozenset({"self"}), directions=frozenset({"causal"})
+    )
+    card = Card(
+        "heads, passing",
+        2025,
+        "Yang et al., PaTH Attention, 2025",
+        "T^2 (d + H c) + T d^2",
+        "T d K / H",
+    )
+
+    def setup(self) -> None:
+        super().setup()
+        for field in ("rank", "block"):
+            if getattr(self, field) < 1:
+                raise UserError(f"path: {field}={getattr(self, field)}, must be at least 1")
+        shared = self.key_heads or self.heads
+        self.w_down = Dense(self.rank, use_bias=False)
+        self.w_up = Dense(shared * self.size(), use_bias=False)
+        self.w_beta = Dense(shared)
+
+    def passing(self, source: jax.Array, valid: jax.Array | None) -> dict[str, jax.Array]:
+        """w and beta of a source [B,t,ds]; beta is 0 at padding."""
+        w = widened(unit(self.split(self.w_up(self.w_down(source))), EPSILON))
+        beta = 2.0 * jax.nn.sigmoid(widened(self.w_beta(source))).transpose(0, 2, 1)[..., None]
+        return {
+            "w": w,
+            "beta": beta if valid is None else jnp.where(valid[:, None, :, None], beta, 0.0),
+        }
+
+    def remember(
+        self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
+    ) -> PathMemory:
+        """See `Attention.remember`; the sequence begins at 0."""
+        return self.remember_pairs(source, source, valid, capacity)
+
+    def remember_pairs(
+        self,
+        keys: jax.Array,
+        values: jax.Array,
+        valid: jax.Array | None = None,
+        capacity: int | None = None,
+        positions: Where = 0,
+    ) -> PathMemory:
+        """See `Attention.remember_pairs`; w and beta are of the array for keys."""
+        made = super().remember_pairs(keys, values, valid, capacity)
+        given = {name: getattr(made, name) for name in made.__dataclass_fields__}
+        given["keys"] = widened(made.keys)
+        more = self.passing(keys, valid)
+        slots = made.valid.shape[1]
+        return PathMemory(**given, **{name: with_room(x, slots) for name, x in more.items()})
+
+    def extend_pairs(
+        self,
+        memory: MultiHeadMemory,
+        keys: jax.Array,
+        values: jax.Array,
+        valid: jax.Array | None = None,
+    ) -> MultiHeadMemory:
+        """See `Attention.extend_pairs`."""
+        assert isinstance(memory, PathMemory)
+        more_keys, more_values = self.key_value(keys, values, memory.following(keys.shape[1]))
+        beta = written_only(memory)
+        passed = jax.lax.cond(
+            several(beta),
+            lambda *given: passed_by_blocks(*given, self.block),
+            passed_by_one,
+            memory.keys,
+            memory.w,
+            beta,
+        )
+        old = memory.replace(keys=passed, beta=jnp.zeros_like(beta))  # type: ignore[attr-defined]
+        more = self.passing(keys, valid)
+        return old.appended(valid, keys=more_keys, values=more_values, **more)  # type: ignore[no-any-return]
+
+    def look(
+        self, query: jax.Array, memory: MultiHeadMemory, view: View, so_far: Any = None
+    ) -> Look:
+        """See `MultiHead.look`; scores come from all tokens at once."""
+        assert isinstance(memory, PathMemory)
+        look = super().look(query, memory, view, so_far)
+        first = widened(jax.tree.leaves(look.queries)[0])
+        batch, heads, queries, width = first.shape
+        shared, slots = memory.keys.shape[1], memory.keys.shape[2]
+        q = first.reshape(batch, shared, heads // shared, queries, width)
+        beta = written_only(memory)
+        behind = look.view.columns <= look.view.rows  # tokens that a query has passed
+        if not (slots and queries):
+            scores = jnp.zeros((*q.shape[:4], slots), q.dtype)
+        else:
+            scores = jax.lax.cond(
+                several(beta),
+                lambda *given: scores_past_blocks(*given, self.block),
+                scores_past_one,
+                q,
+                memory.keys,
+                memory.w,
+                beta,
+                behind[:, :, None],
+            )
+        scores = scores.reshape(batch, heads, queries, slots)
+
+        def score(queries: Any, keys: Any, i: jax.Array, j: jax.Array) -> jax.Array:
+            more = look.bias(queries, i, j) if look.bias else None
+            return scores if more is None else scores + widened(more)
+
+        between = look.between or (lambda scores, mask, view: (scores, mask))
+        return look.replace(score=score, product=False, bias=None, between=between)
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Attention.cost`."""
+        shared, size, c = self.key_heads or self.heads, self.size(), self.block
+        made = dense(keys, source_width, self.rank) + dense(keys, self.rank, shared * size)
+        made += dense(keys, source_width, shared, bias=True)
+        made += Cost(0, keys * shared * (3 * size + 4), FLOAT * keys * shared * (size + 1))
+        slots = -(-keys // c) * c
+        # of the blocks: W W^T and W K^T, and the inverse by squarings
+        squarings = max((c - 1).bit_length() - 1, 0)
+        blocks = shared * slots * (4 * size * c // c * c + 4 * c * c * squarings) if queries else 0
+        pairs = self.heads * queries * slots * (4 * size + 4 * c + 2)
+        passed = Cost(flops=blocks + pairs)
+        return super().cost(queries, keys, query_width, source_width) + made + passed
+
+
+def written_only(memory: PathMemory) -> jax.Array:
+    """beta [B,K,Tk,1], 0 in slots that hold no real token."""
+    return jnp.where(jnp.asarray(memory.valid)[:, None, :, None], memory.beta, 0.0)
+
+
+def several(beta: jax.Array) -> jax.Array:
+    """Whether more than one token of some row is still to be passed, []."""
+    return ((beta != 0.0).any(axis=1).sum(axis=1) > 1).any()
+
+
+def the_one(w: jax.Array, beta: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The slot [B,1,1,1] of the one token, and its w and beta [B,K,1,D] and [B,K,1,1]."""
+    slot = jnp.argmax((beta != 0.0).any(axis=1), axis=1)[:, None, :, None]
+    at = jnp.broadcast_to(slot, (*w.shape[:2], 1, 1))
+    return slot, *(jnp.take_along_axis(x, at, axis=2) for x in (w, beta))
+
+
+def passed_by_one(keys: jax.Array, w: jax.Array, beta: jax.Array) -> jax.Array:
+    """Keys [B,K,Tk,D] as seen from behind the one token that is still to be passed."""
+    slot, w, beta = the_one(w, beta)
+    before = jnp.arange(keys.shape[2])[None, None, :, None] < slot
+    return keys - jnp.where(before, beta * (keys * w).sum(axis=-1, keepdims=True) * w, 0.0)
+
+
+def scores_past_one(
+    q: jax.Array, keys: jax.Array, w: jax.Array, beta: jax.Array, behind: jax.Array
+) -> jax.Array:
+    """As `scores_past_blocks`, if one token is still to be passed."""
+    slot, w, beta = the_one(w, beta)
+    slots, at = jnp.arange(keys.shape[2]), slot[..., None]
+    passes = (behind & (slots == at)).any(axis=-1, keepdims=True) & (slots < at)
+    met = jnp.einsum("bkgqd,bktd->bkgqt", q, beta * w)
+    along = met * jnp.einsum("bkjd,bktd->bktj", keys, w)[:, :, None]
+    return jnp.einsum("bkgqd,bkjd->bkgqj", q, keys) - jnp.where(passes, along, 0.0)
+
+
+def cut(size: int, *arrays: jax.Array) -> list[jax.Array]:
+    """Arrays [B,K,Tk,n] in blocks of `size` tokens, [N,B,K,C,n]."""
+    count = -(-arrays[0].shape[2] // size)
+    whole = (padded(x, 2, count * size) for x in arrays)
+    return [jnp.moveaxis(x.reshape(*x.shape[:2], count, size, x.shape[-1]), 2, 0) for x in whole]
+
+
+def inverses(w: jax.Array, beta: jax.Array) -> jax.Array:
+    """M = (I + tril(diag(beta) W W^T, -1))^-1 of blocks, [...,C,C]: (I - L)(I + L^2)(I + L^4) ..., for
+    L^C = 0.
+    """
+    size = w.shape[-2]
+    power = -jnp.tril(beta * (w @ w.swapaxes(-1, -2)), -1)
+    found = jnp.eye(size, dtype=w.dtype) + power
+    for _ in range((size - 1).bit_length() - 1):
+        power = power @ power
+        found = found + found @ power
+    return found
+
+
+def scores_past_blocks(
+    q: jax.Array, keys: jax.Array, w: jax.Array, beta: jax.Array, behind: jax.Array, size: int
+) -> jax.Array:
+    """q_i^T H_i ... H_{j+1} k_j, [B,K,G,Tq,Tk].
+
+    Args:
+      q: [B,K,G,Tq,D].
+      keys, w, beta: [B,K,Tk,D], [B,K,Tk,D] and [B,K,Tk,1] of tokens in their order.
+      behind: bool broadcastable to [B,K,G,Tq,Tk], which tokens l <= i a query has passed.
+      size: C.
+    """
+    slots = keys.shape[2]
+    k, w, beta = cut(size, keys, w, beta)
+    past = jnp.pad(behind, [(0, 0)] * 4 + [(0, len(k) * size - slots)])
+    past = jnp.moveaxis(past.reshape(*past.shape[:-1], len(k), size), -2, 0)
+    lower = jnp.tril(beta * jnp.einsum("nbkld,nbkjd->nbklj", w, k), -1)
+
+    def step(q: jax.Array, block: Any) -> tuple[jax.Array, jax.Array]:
+        k, w, beta, inverse, lower, past = block
+        met = jnp.where(past, jnp.einsum("bkgqd,bkld->bkgql", q, w), 0.0)
+        x = jnp.einsum("bkgql,bklm->bkgqm", met, inverse)
+        scores = jnp.einsum("bkgqd,bkjd->bkgqj", q, k) - jnp.einsum("bkgql,bklj->bkgqj", x, lower)
+        return q - jnp.einsum("bkgql,bkld->bkgqd", x, beta * w), scores
+
+    _, scores = jax.lax.scan(step, q, (k, w, beta, inverses(w, beta), lower, past), reverse=True)
+    return jnp.moveaxis(scores, 0, -2).reshape(*q.shape[:4], len(k) * size)[..., :slots]
+
+
+def passed_by_blocks(keys: jax.Array, w: jax.Array, beta: jax.Array, size: int) -> jax.Array:
+    """Keys H_n ... H_{j+1} k_j [B,K,Tk,D], as seen from behind all n tokens."""
+    w, beta = cut(size, w, beta)
+    slots, firsts = jnp.arange(keys.shape[2]), jnp.arange(len(w)) * size
+
+    def step(keys: jax.Array, block: Any) -> tuple[jax.Array, None]:
+        w, beta, inverse, first = block
+        later = (first + jnp.arange(size))[:, None] > slots
+        met = jnp.where(later, beta * jnp.einsum("bkld,bkjd->bklj", w, keys), 0.0)
+        return keys - jnp.einsum("bklj,bkld->bkjd", inverse @ met, w), None
+
+    return jax.lax.scan(step, keys, (w, beta, inverses(w, beta), firsts))[0]

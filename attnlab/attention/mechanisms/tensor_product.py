@@ -1,0 +1,210 @@
+"""Tensor product attention (Zhang et al. 2025): queries, keys and values of all heads are sums of a
+few outer products, and a cache keeps only the factors.
+
+    k_t[h] = 1/R sum over r of a_tr[h] b_tr        a_tr = (s_t W_a)_r [H],  b_tr = (s_t W_b)_r [D]        values and queries alike
+    y      = multi-head attention over them
+
+R is the rank: R_q of queries, R_k of keys, R_v of values. Factors a that are constant, and R at one
+head of each group and 0 elsewhere, give grouped-query attention with R key heads: R = 1 multi-query,
+R = H multi-head attention. Keys and values of the heads are formed from the factors when they are
+read, after which score and position scheme act as in multi-head attention; a rotation of k equals
+one of the factors b. Memory for decoding: (R_k + R_v)(H + D) numbers per token. Parameters: those of
+multi-head attention with d (R_q + R_k + R_v)(H + D) in place of the three projections. Cost: 2 (R_k
++ R_v) H D FLOPs for each key to form keys and values. Source: Y. Zhang, Y. Liu, H. Yuan, Z. Qin, Y.
+Yuan, Q. Gu, A. C. Yao, "Tensor Product Attention Is All You Need", 2025 (arXiv 2501.06425), section
+3. There the cache keeps rotated factors; here it keeps them as they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.cards import Card, Cost, dense, memory, of_parts
+from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
+from attnlab.attention.protocol import Memory, Reading, beginning, with_room, written
+from attnlab.attention.view import EVERYTHING, View, Where, standing
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense
+
+
+class Factors(nn.Module):
+    """[B,T,d] to the factors of vectors [H,D], or to these vectors side by side.
+
+    Attributes:
+      heads, size, rank: H, D and R.
+    """
+
+    heads: int
+    size: int
+    rank: int
+
+    def setup(self) -> None:
+        self.of_heads = Dense(self.rank * self.heads, use_bias=False)
+        self.of_widths = Dense(self.rank * self.size, use_bias=False)
+
+    def split(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """a [B,R,T,H] and b [B,R,T,D]."""
+        a, b = (
+            made(x).reshape(*x.shape[:2], self.rank, size).swapaxes(1, 2)
+            for made, size in ((self.of_heads, self.heads), (self.of_widths, self.size))
+        )
+        return a, b
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """The vectors, [B,T,H*D]."""
+        return joined(*self.split(x)).swapaxes(1, 2).reshape(*x.shape[:2], self.heads * self.size)
+
+
+def joined(a: jax.Array, b: jax.Array) -> jax.Array:
+    """1/R sum_r a_r b_r^T [B,H,T,D] of a [B,R,T,H] and b [B,R,T,D]."""
+    return jnp.einsum("brth,brtd->bhtd", a, b) / a.shape[1]
+
+
+@flax.struct.dataclass
+class TensorMemory(Memory):
+    """key_heads [B,R_k,Tk,H], key_widths [B,R_k,Tk,D], and the same of values."""
+
+    key_heads: jax.Array
+    key_widths: jax.Array
+    value_heads: jax.Array
+    value_widths: jax.Array
+
+
+class TensorProduct(MultiHead):
+    """Multi-head attention over factored queries, keys and values; other fields as in `MultiHead`,
+    key_heads always 0.
+
+    Attributes:
+      query_rank: R_q; 0 for an ordinary projection of queries.
+      key_rank: R_k.
+      value_rank: R_v.
+    """
+
+    query_rank: int = 6
+    key_rank: int = 2
+    value_rank: int = 2
+
+    capabilities = dataclasses.replace(MultiHead.capabilities)
+    card = Card(
+        "heads, factored",
+        2025,
+        "Zhang et al., Tensor Product Attention, 2025",
+        "T^2 d + T d^2",
+        "T d",
+    )
+
+    def setup(self) -> None:
+        if self.key_heads:
+            raise UserError(
+                f"tensor_product: key_heads={self.key_heads}; factors serve all heads, set key_heads"
+                " to 0 and key_rank, value_rank in its place"
+            )
+        if self.query_rank < 0 or self.key_rank < 1 or self.value_rank < 1:
+            ranks = f"query_rank={self.query_rank}, key_rank={self.key_rank}"
+            raise UserError(
+                f"tensor_product: {ranks}, value_rank={self.value_rank}; ranks must be at least 1,"
+                " that of queries at least 0"
+            )
+        super().setup()
+
+    @nn.nowrap
+    def rank(self, projection: str) -> int:
+        """R of "query", "key" or "value"; 0 for an ordinary projection."""
+        ranks = {"query": self.query_rank, "key": self.key_rank, "value": self.value_rank}
+        return ranks[projection]
+
+    @nn.nowrap
+    def projection(self, name: str, heads: int) -> Any:
+        """See `MultiHead.projection`."""
+        if not self.rank(name):
+            return super().projection(name, heads)
+        if self.biased(name):
+            raise UserError(
+                f"tensor_product: bias={self.bias!r}; factors have none, choose among"
+                f" {'()' if self.query_rank else 'query'} and 'out'"
+            )
+        return Factors(heads, self.size(), self.rank(name))
+
+    def factors(self, keys: jax.Array, values: jax.Array) -> dict[str, jax.Array]:
+        """The arrays that a memory keeps."""
+        (a, b), (c, d) = self.w_key.split(keys), self.w_value.split(values)
+        return {"key_heads": a, "key_widths": b, "value_heads": c, "value_widths": d}
+
+    def remember_pairs(  # type: ignore[override]
+        self,
+        keys: jax.Array,
+        values: jax.Array,
+        valid: jax.Array | None = None,
+        capacity: int | None = None,
+        positions: Where = 0,
+    ) -> TensorMemory:
+        """See `Attention.remember_pairs`."""
+        known, length = written(keys, valid, capacity)
+        slots = known.shape[1]
+        made = {name: with_room(x, slots) for name, x in self.factors(keys, values).items()}
+        return TensorMemory(known, length, **made, positions=beginning(positions, known))
+
+    def extend_pairs(  # type: ignore[override]
+        self,
+        memory: TensorMemory,
+        keys: jax.Array,
+        values: jax.Array,
+        valid: jax.Array | None = None,
+    ) -> TensorMemory:
+        """See `Attention.extend_pairs`."""
+        return memory.appended(valid, **self.factors(keys, values))  # type: ignore[no-any-return]
+
+    def formed(self, memory: TensorMemory) -> MultiHeadMemory:
+        """The memory of multi-head attention with the same keys and values."""
+        start = 0 if memory.positions is None else memory.positions
+        keys = self.fit.of_key(joined(memory.key_heads, memory.key_widths))
+        return MultiHeadMemory(
+            memory.valid,
+            memory.length,
+            self.scheme.of_key(keys, standing(start, keys.shape[2])),
+            joined(memory.value_heads, memory.value_widths),
+            positions=memory.positions,
+        )
+
+    def read(  # type: ignore[override]
+        self,
+        query: jax.Array,
+        memory: TensorMemory | MultiHeadMemory,
+        view: View = EVERYTHING,
+        weights: bool = False,
+        so_far: Any = None,
+    ) -> Reading:
+        """See `Attention.read`."""
+        formed = self.formed(memory) if isinstance(memory, TensorMemory) else memory
+        return super().read(query, formed, view, weights, so_far)
+
+    def no_looks(self, memory: TensorMemory | MultiHeadMemory) -> Any:  # type: ignore[override]
+        """See `Attention.no_looks`."""
+        return super().no_looks(self.formed(memory) if isinstance(memory, TensorMemory) else memory)
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Attention.cost`."""
+        at, size = self.sizes(queries, keys, query_width), self.size()
+        both, kept = self.heads + size, self.key_rank + self.value_rank
+        asked = dense(queries, self.heads * size, self.width, self.biased("out"))
+        if self.query_rank:
+            asked += dense(queries, query_width, self.query_rank * both)
+            asked += Cost(flops=2 * queries * self.query_rank * self.heads * size)
+        else:
+            asked += dense(queries, query_width, self.heads * size, self.biased("query"))
+        at = dataclasses.replace(at, keys=keys if queries else 0)  # scores of formed keys
+        formed = 2 * kept * keys * self.heads * size if queries else 0
+        return (
+            asked
+            + dense(keys, source_width, kept * both)
+            + memory(keys, kept * both)
+            + of_parts(self, at)
+            + Cost(flops=formed + 2 * at.pairs * size)
+        )

@@ -1,0 +1,40 @@
+"""Sums along the keys of a look in the order of their positions, for parts that look at what stands
+between a key and its query.
+
+Slots usually stand in this order, and nothing is moved. In a memory whose tokens have positions of
+their own (a shard, a permuted source) they may not. Axis letters: B batch, Tk keys.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnlab.attention.view import Where
+
+
+def in_order(x: jax.Array, keys: Where | None) -> tuple[jax.Array, jax.Array | None]:
+    """x [B,...,Tk] with its last axis in the order of the keys' positions (`View.keys`), and what
+    `out_of_order` needs: None if nothing was moved.
+    """
+    if keys is None or np.ndim(keys) < 2:
+        return x, None
+    order = jnp.argsort(jnp.asarray(keys), axis=-1)
+    order = order.reshape(len(order), *(1,) * (x.ndim - 2), x.shape[-1])
+    return _taken(x, order), jnp.argsort(order, axis=-1)
+
+
+def out_of_order(x: jax.Array, back: jax.Array | None) -> jax.Array:
+    """The way back from `in_order`."""
+    return x if back is None else _taken(x, back)
+
+
+def after_each(x: jax.Array) -> jax.Array:
+    """For each number the sum of those behind it on the last axis, without itself."""
+    total = jnp.flip(jnp.cumsum(jnp.flip(x, -1), axis=-1), -1)
+    return jnp.concatenate([total[..., 1:], jnp.zeros_like(total[..., :1])], axis=-1)
+
+
+def _taken(x: jax.Array, order: jax.Array) -> jax.Array:
+    return jnp.take_along_axis(x, jnp.broadcast_to(order, x.shape), axis=-1)

@@ -1,0 +1,81 @@
+"""Contextual position encoding, CoPE (Golovneva et al. 2024): positions count only the keys that a
+query finds worth counting.
+
+    g_ij = sigmoid(s_ij)        s_ij = q_i . k_j / sqrt(D), the score before the position
+    p_ij = min(sum over l = j..i of g_il, P - 1)
+    e_ij = s_ij + (q_i . a[floor p_ij] (1 - r_ij) + q_i . a[floor p_ij + 1] r_ij) / sqrt(D),   r_ij = p_ij - floor p_ij
+
+The sum is over the keys that the query may see, from j on; so it needs whole rows of scores, and a
+causal sequence. Gates of 1 give Shaw's keys with the distance i - j + 1 cut at P - 1, a table of
+zeros no positions. Gates learn through r. Axis letters: H heads, Tq queries, Tk keys, D head width,
+P rows of the table (k on the card). Cost: 2 H Tq P D FLOPs for the products with all rows, then 14
+for each pair, which is mostly picking two of them. Parameters: P D, shared by the heads, from zero
+on. Source: O. Golovneva, T. Wang, J. Weston, S. Sukhbaatar, "Contextual Position Encoding: Learning
+to Count What's Important", 2024 (arXiv 2405.18719), equations 3 to 5. There the gate may have
+projections of its own; here it is the score's, whichever score it is.
+"""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.order import after_each, in_order, out_of_order
+from attnlab.attention.positions.protocol import PositionScheme
+from attnlab.attention.view import View
+from attnlab.errors import UserError
+from attnlab.layers.precision import inner_dtype, widened
+
+
+class CoPE(PositionScheme):
+    """A trained vector for each counted position, interpolated between whole ones, added to keys.
+
+    Attributes:
+      count: P, rows of the table; all counts above P - 1 share the last.
+    """
+
+    count: int = 16
+
+    hooks = frozenset({"row"})
+    looks_between = True
+    card = Card(
+        "contextual", 2024, "Golovneva et al., Contextual Position Encoding, 2024", "T^2 + T k D"
+    )
+
+    def setup(self) -> None:
+        if self.count < 1:
+            raise UserError(f"position scheme cope: count={self.count}, must be at least 1")
+
+    @nn.compact
+    def of_rows(
+        self, q: jax.Array, scores: jax.Array, mask: jax.Array | None, view: View, scale: float
+    ) -> jax.Array:
+        """See `PositionScheme.of_rows`."""
+        table = self.param("table", nn.initializers.zeros, (self.count, q.shape[-1]))
+        if not scores.shape[-1]:
+            return scores
+        gates = jax.nn.sigmoid(scores)
+        ordered, back = in_order(gates if mask is None else jnp.where(mask, gates, 0.0), view.keys)
+        counted = out_of_order(ordered + after_each(ordered), back)
+        place = jnp.minimum(counted, self.count - 1.0)
+        below = jnp.floor(jax.lax.stop_gradient(place))
+        rest, row = place - below, below.astype(jnp.int32)
+        products = scale * jnp.einsum(
+            "bhqd,pd->bhqp",
+            widened(q),
+            widened(table),
+            preferred_element_type=inner_dtype(q, table),
+        )
+        near, far = (
+            jnp.take_along_axis(products, at, axis=-1, mode="promise_in_bounds")
+            for at in (row, jnp.minimum(row + 1, self.count - 1))
+        )
+        return scores + near + rest * (far - near)
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `PositionScheme.cost`."""
+        products = 2 * at.heads * at.queries * self.count * at.query_width
+        return Cost(self.count * at.query_width, products + 14 * at.pairs)
