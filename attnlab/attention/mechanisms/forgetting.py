@@ -47,7 +47,10 @@ class Forgetting(MultiHead):
     """Multi-head attention with a forget gate for each head; fields as in `MultiHead`."""
 
     capabilities = dataclasses.replace(
-        MultiHead.capabilities, roles=frozenset({"self"}), directions=frozenset({"causal"})
+        MultiHead.capabilities,
+        roles=frozenset({"self"}),
+        directions=frozenset({"causal"}),
+        window=False,
     )
     card = Card(
         "heads, forgetting",
@@ -55,6 +58,8 @@ class Forgetting(MultiHead):
         "Lin et al., Forgetting Transformer, ICLR 2025",
         "T^2 d + T d^2",
         "T d K / H",
+        path="1",
+        steps="1",
     )
 
     def setup(self) -> None:

@@ -98,13 +98,15 @@ class LightningIndexer(MultiHead):
     selects: bool = True
 
     kernels = ("auto", "plain")
-    capabilities = dataclasses.replace(MultiHead.capabilities, so_far=False)
+    capabilities = dataclasses.replace(MultiHead.capabilities, so_far=False, window=False)
     card = Card(
         "heads, selected",
         2025,
         "DeepSeek-AI, DeepSeek-V3.2, 2025",
         "T^2 (d + n c + log T) + T d^2",
         "T (d K / H + c)",
+        path="1",
+        steps="1",
     )
 
     def setup(self) -> None:

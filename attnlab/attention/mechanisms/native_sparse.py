@@ -96,7 +96,15 @@ class NativeSparse(Attention):
         dense=False,
         positions=frozenset({"query_key"}),
     )
-    card = Card("heads, selected", 2025, "Yuan et al., NSA, 2025", "T^2 d + T d^2", "T d K / H")
+    card = Card(
+        "heads, selected",
+        2025,
+        "Yuan et al., NSA, 2025",
+        "T^2 d + T d^2",
+        "T d K / H",
+        path="1",
+        steps="1",
+    )
 
     @nn.nowrap
     def rows(self) -> Rows:

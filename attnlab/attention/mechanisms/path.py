@@ -65,7 +65,10 @@ class Path(MultiHead):
     kernels = ("auto", "plain")
     turns = True
     capabilities = dataclasses.replace(
-        MultiHead.capabilities, roles=frozenset({"self"}), directions=frozenset({"causal"})
+        MultiHead.capabilities,
+        roles=frozenset({"self"}),
+        directions=frozenset({"causal"}),
+        window=False,
     )
     card = Card(
         "heads, passing",
@@ -73,6 +76,8 @@ class Path(MultiHead):
         "Yang et al., PaTH Attention, 2025",
         "T^2 (d + H c) + T d^2",
         "T d K / H",
+        path="1",
+        steps="1",
     )
 
     def setup(self) -> None:

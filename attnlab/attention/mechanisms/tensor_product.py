@@ -90,13 +90,15 @@ class TensorProduct(MultiHead):
     key_rank: int = 2
     value_rank: int = 2
 
-    capabilities = dataclasses.replace(MultiHead.capabilities)
+    capabilities = dataclasses.replace(MultiHead.capabilities, window=False)
     card = Card(
         "heads, factored",
         2025,
         "Zhang et al., Tensor Product Attention, 2025",
         "T^2 d + T d^2",
         "T d",
+        path="1",
+        steps="1",
     )
 
     def setup(self) -> None:
