@@ -117,6 +117,11 @@ class Need:
                 f"the direction {self.direction!r}",
                 f"it offers {_listed(can.directions)}",
             ),
+            (
+                self.mixes or self.direction != "causal" or can.state == "tokens",
+                "reading a text while it grows",
+                "its causal form only mixes a text; choose 'multihead'",
+            ),
             (can.padding or not self.padding, "padding", "it needs sequences of one length"),
             (can.cache or not self.cache, "cached decoding", "choose a mechanism with cache=True"),
             (

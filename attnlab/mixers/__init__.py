@@ -14,6 +14,13 @@ MIXERS = Table(
     {
         "recurrent": "attnlab.mixers.recurrent:RecurrentMixer",
         "convolution": "attnlab.mixers.convolution:ConvolutionMixer",
+        "cosformer": "attnlab.mixers.cosformer:CosFormer",
+        "performer": "attnlab.mixers.performer:Performer",
+        "average": "attnlab.mixers.average:Average",
+        "fourier": "attnlab.mixers.fourier:Fourier",
+        "longformer": "attnlab.mixers.longformer:Longformer",
+        "nystrom": "attnlab.mixers.nystrom:Nystrom",
+        "reformer": "attnlab.mixers.reformer:Reformer",
         "by_layer": "attnlab.mixers.by_layer:MixerByLayer",
         "none": "attnlab.mixers.by_layer:NoMixer",
         **MECHANISMS.entries,

@@ -28,6 +28,7 @@ from tests.attention.cases import (
     NOT_LINEAR,
     TOLERANCE,
     WIDTH,
+    causally,
     inputs,
     looks_at_positions,
     looks_back,
@@ -100,6 +101,10 @@ def test_values_and_gradients_equal_the_oracle(
 ) -> None:
     query, source, valid = inputs()
     module, params = make(name, config), parameters(make(name, config))
+    if view.is_causal and causally(module) is EVERYTHING:
+        with pytest.raises(UserError, match=type(module).__name__):
+            module.apply({"params": params}, query, source, view, valid)
+        return
     mask = dense_mask(view, valid, query.shape[1])
     oracle = functools.partial(reference(name), config=config, mask=mask, causal=view.is_causal)
     given = wide((params, query, source))
@@ -158,19 +163,20 @@ def test_float64_equals_the_oracle_and_both_modes_of_differentiation_hold(
 ) -> None:
     query, source, valid = inputs(batch=2, queries=3, keys=4)
     attend, params = prepared(name, config)
+    view = causally(make(name, config))
     given = wide((params, query, source))
-    context = attend(*given, CAUSAL, valid)
+    context = attend(*given, view, valid)
     assert context.dtype == np.float64
     if name in ORACLES:
-        mask = dense_mask(CAUSAL, valid, 3)
+        look = {"mask": dense_mask(view, valid, 3), "causal": view.is_causal}
         expected, _ = ORACLES[name](
-            given[0], config=config, query=given[1], source=given[2], mask=mask, causal=True
+            given[0], config=config, query=given[1], source=given[2], **look
         )
         np.testing.assert_allclose(context, expected, rtol=0, atol=TOLERANCE["float64"])
     if aligned(config) not in ESTIMATORS:
         bound = TOLERANCE["gradient"]
         check_grads(
-            lambda *a: attend(*a, CAUSAL, valid),
+            lambda *a: attend(*a, view, valid),
             given,
             order=1,
             modes=("fwd", "rev"),
