@@ -13,6 +13,7 @@ from attnlab.attention.kernels import BACKWARDLESS, KERNELS, WEIGHTLESS
 from attnlab.attention.kernels.blocks import number
 from attnlab.attention.kernels.blockwise import Blockwise
 from attnlab.attention.kernels.plain import Look, Plain, plain_on, weigh
+from attnlab.attention.kernels.windows import Windows
 from attnlab.attention.protocol import MAPS
 from attnlab.errors import UserError
 
@@ -22,8 +23,8 @@ LEAST = 256
 
 
 class Auto:
-    """Blockwise for long looks that it can compute, plain for the others and whenever weights are
-    requested.
+    """Windows alone where an alignment has small ones, blockwise for long looks that it can compute,
+    plain for the others and whenever weights are requested.
     """
 
     weighs = True
@@ -42,6 +43,8 @@ class Auto:
 
     def chosen(self, look: Look) -> Any:
         """The kernel for this look."""
+        if Windows().refuses(look) is None:
+            return Windows()
         blockwise = Blockwise()
         long = min(look.view.size) >= LEAST
         return (
