@@ -349,7 +349,12 @@ def test_tests_mirror_the_source() -> None:
         "mixers/reformer.py",
         # test_kernelised.py too
         "mixers/performer.py",
-        "mixers/cosformer.py",
+        "mixers/retention.py",
+        "mixers/gated_linear.py",
+        "mixers/hgrn.py",
+        "mixers/mamba.py",
+        "attention/features/maps.py",  # test_features.py
+        "layers/recurrence",  # one suite over all forms, test_forms.py
         "systems",  # checks over all systems
         "weights",  # one suite over the models of others: test_parity.py, test_folder.py, test_writing.py
         "decoding/hypotheses.py",  # a record

@@ -21,6 +21,7 @@ MECHANISMS = Table(
         "multi_step": "attnlab.attention.mechanisms.multi_step:MultiStep",
         "linformer": "attnlab.attention.mechanisms.linformer:Linformer",
         "synthesizer": "attnlab.attention.mechanisms.synthesizer:Synthesizer",
+        "linear": "attnlab.attention.mechanisms.linear:Linear",
     },
     base="attnlab.attention.mixer:Mixer",
     given=("width",),

@@ -57,7 +57,8 @@ class Cost:
     Attributes:
       parameters: numbers that are learned.
       flops: operations, counted as said above.
-      state_bytes: what the memory of the source takes.
+      state_bytes: what the memory of the source takes; of a mechanism whose state is constant, what
+        that takes.
     """
 
     parameters: int = 0

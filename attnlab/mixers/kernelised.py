@@ -26,7 +26,7 @@ from attnlab.attention.cards import FLOAT, Cost, dense
 from attnlab.attention.mixer import Capabilities
 from attnlab.attention.protocol import MAPS, Attention, Memory, Reading, beginning, written
 from attnlab.attention.scores.protocol import NEVER
-from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, standing
+from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where
 from attnlab.attention.visibility import Causal, Everything
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
@@ -47,11 +47,10 @@ class FeatureMemory(Memory):
 
 @flax.struct.dataclass
 class Running:
-    """The sums so far [B,H,M,D+1] times e^-m, m [B,H], and how many tokens were fed, [] int32."""
+    """The sums so far [B,H,M,D+1] times e^-m, and m [B,H]."""
 
     sums: jax.Array
     top: jax.Array
-    fed: jax.Array
 
 
 class Kernelised(Attention):
@@ -63,7 +62,6 @@ class Kernelised(Attention):
 
     heads: int = 4
 
-    least = 0.0  # denominators are at least that
     capabilities = Capabilities(dense=False, maps="implied", state="constant")
 
     def setup(self) -> None:
@@ -86,20 +84,15 @@ class Kernelised(Attention):
         """M."""
         raise NotImplementedError
 
-    def of_query(self, q: jax.Array, i: jax.Array) -> jax.Array:
-        """Features [B,H,Tq,M] of queries q [B,H,Tq,D] at positions i [Tq] or [B,Tq], times any
-        number for each query.
-        """
+    def of_query(self, q: jax.Array) -> jax.Array:
+        """Features [B,H,Tq,M] of queries q [B,H,Tq,D], times any number for each query."""
         raise NotImplementedError
 
-    def of_key(self, k: jax.Array, j: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+    def of_key(self, k: jax.Array) -> tuple[jax.Array, jax.Array | None]:
         """phi [B,H,Tk,M] and f [B,H,Tk], or None for 0: phi e^f are the features of keys k
-        [B,H,Tk,D] at positions j [Tk] or [B,Tk].
+        [B,H,Tk,D].
         """
         raise NotImplementedError
-
-    def covers(self, tokens: int) -> None:
-        """Refuses sequences that are too long for the features, if any are."""
 
     def split(self, x: jax.Array) -> jax.Array:
         """[B,T,H*D] to heads first, [B,H,T,D], in the inner precision."""
@@ -118,12 +111,10 @@ class Kernelised(Attention):
         positions: Where = 0,
     ) -> FeatureMemory:
         """See `Attention.remember`."""
-        self.covers(source.shape[1])
         known, length = written(source, valid, capacity)
         real = jnp.asarray(known[:, : source.shape[1]])[:, None, :, None]
         source = jnp.where(real[:, 0], source, 0)
-        where = standing(positions, source.shape[1])
-        features, factor = self.of_key(self.split(self.w_key(source)), where)
+        features, factor = self.of_key(self.split(self.w_key(source)))
         if factor is not None:
             factor = jnp.where(real[..., 0], factor, NEVER)
             top = jax.lax.stop_gradient(factor.max(axis=-1, keepdims=True, initial=NEVER))
@@ -147,8 +138,7 @@ class Kernelised(Attention):
           UserError: the view has a rule; the causal one is honoured by `mix` alone.
         """
         self.check(view)
-        view = view.onto(memory, query)
-        asked = self.of_query(self.split(self.w_query(query)), view.i)
+        asked = self.of_query(self.split(self.w_query(query)))
         found = self.divided(asked @ memory.sums)
         shown = None
         if memory.features is not None:
@@ -158,10 +148,9 @@ class Kernelised(Attention):
 
     def begin(self, rows: int, room: int, dtype: Any) -> Running:  # type: ignore[override]
         """See `Mixer.begin`."""
-        self.covers(room)
         sums = empty(rows, self.heads, self.count(), self.size + 1, dtype)
         top = jnp.full((rows, self.heads), NEVER, inner_dtype(jnp.zeros((), dtype)))
-        return Running(sums, top, jnp.zeros((), jnp.int32))
+        return Running(sums, top)
 
     def mix(  # type: ignore[override]
         self, x: jax.Array, view: View = CAUSAL, state: Any = None
@@ -176,12 +165,10 @@ class Kernelised(Attention):
             y = self.read(x, self.remember(x, view.valid), view).context
             return jnp.where(real[..., None], y, 0), None
         one_text(self, view)
-        self.covers(x.shape[1])
         state = self.begin(len(x), 0, x.dtype) if state is None else state
         x = jnp.where(real[..., None], x, 0)
-        at = standing(state.fed if view.positions is None else view.positions, x.shape[1])
-        asked = self.of_query(self.split(self.w_query(x)), at)
-        features, factor = self.of_key(self.split(self.w_key(x)), at)
+        asked = self.of_query(self.split(self.w_query(x)))
+        features, factor = self.of_key(self.split(self.w_key(x)))
         gate, top = None, state.top
         if factor is not None:
             gate, tops = running(jnp.where(real[:, None], factor, NEVER), state.top)
@@ -189,7 +176,7 @@ class Kernelised(Attention):
             top = tops[..., -1] if x.shape[1] else top
         found, sums = recur(asked, features, self.written(x), gate, state=state.sums, valid=real)
         y = self.joined(jnp.where(real[:, None, :, None], self.divided(found), 0), x)
-        return y, Running(sums, top, state.fed + x.shape[1])
+        return y, Running(sums, top)
 
     def check(self, view: View) -> None:
         """Refuses the views that sums over keys cannot honour."""
@@ -202,8 +189,7 @@ class Kernelised(Attention):
             )
 
     def above(self, total: jax.Array) -> jax.Array:
-        """Denominators: sums of weights, at least `least`; 1 where there is none."""
-        total = jnp.maximum(total, self.least)
+        """Denominators: sums of weights; 1 where there is none."""
         return jnp.where(total > 0, total, 1)
 
     def divided(self, found: jax.Array) -> jax.Array:
@@ -230,7 +216,7 @@ class Kernelised(Attention):
         kept = dense(keys, source_width, d) + dense(keys, source_width, d)
         looks = Cost(
             flops=(queries + keys) * each + self.mapped(queries) + self.mapped(keys),
-            state_bytes=FLOAT * self.heads * (self.count() * (self.size + 1) + 1) + 4,
+            state_bytes=FLOAT * self.heads * (self.count() * (self.size + 1) + 1),
         )
         return asked + kept + looks
 

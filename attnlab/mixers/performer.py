@@ -75,11 +75,11 @@ class Performer(Kernelised):
             key = jax.random.key(self.seed)
             return directions(key, self.count(), self.size, self.orthogonal)
 
-    def of_query(self, q: jax.Array, i: jax.Array) -> jax.Array:
+    def of_query(self, q: jax.Array) -> jax.Array:
         """See `Kernelised.of_query`."""
         return self.featured(q)[0]
 
-    def of_key(self, k: jax.Array, j: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+    def of_key(self, k: jax.Array) -> tuple[jax.Array, jax.Array | None]:
         """See `Kernelised.of_key`."""
         return self.featured(k)
 

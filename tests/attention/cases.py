@@ -16,6 +16,7 @@ import pytest
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments import ALIGNMENTS
+from attnlab.attention.features import FEATURES
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import Attention
@@ -102,6 +103,11 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"heads": 3, "length": 128, "hidden": 5},
         {"heads": 2, "length": 130, "form": "random"},
         {"heads": 3, "length": 128, "form": "random", "rank": 4},
+    ],
+    "linear": [
+        {"heads": 3},
+        {"heads": 2, "features": {"name": "cosine", "length": 9}, "bias": True, "chunk": 3},
+        {"heads": 3, "features": "identity", "normalise": "norm", "chunk": 1},
     ],
 }
 CASES = [(name, config) for name in MECHANISMS.names() for config in SETTINGS.get(name, [{}])]
@@ -209,10 +215,12 @@ def reference(name: str) -> Oracle:
 def looks_at_positions(name: str, config: dict[str, Any]) -> bool:
     """Whether a mechanism or any part of it does."""
     score, alignment, scheme = (part(config, field, default)[0] for field, default in PARTS)
+    features = FEATURES.resolve(part(config, "features", "elu")[0])
     of_parts = (
         score in ("location", "location_aware")
         or bool(ALIGNMENTS.resolve(alignment).looks_at)
         or bool(POSITIONS.resolve(scheme).hooks)
+        or bool(features.places)
     )
     return of_parts or name in LOOKS_AT_POSITIONS
 

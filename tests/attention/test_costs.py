@@ -37,6 +37,7 @@ QUICKLY = {"xla_backend_optimization_level": 0}  # machine code is not run
 COMPARING = ("sparsemax", "entmax", "t5", "hard", "straight_through", "gumbel")
 COMPARING += ("temporal", "location_aware", "coverage")  # of logaddexp; of slots; a mask per query
 PROJECTING = ("multihead", "talking_heads", "differential", "gated", "latent", "hops", "multi_step")
+PROJECTING += ("linear",)
 UNPROJECTED = ("single", "key_value", "key_value_predict")
 TABLES = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
 PARTS = [
@@ -195,10 +196,16 @@ def test_parameters_and_state_are_those_of_the_tree_and_the_memory(
     def remember(p: Any, source: Any, capacity: int) -> Any:
         return module.apply({"params": p}, source, None, capacity, method="remember")
 
+    def begin(p: Any, capacity: int) -> Any:
+        return module.apply({"params": p}, 1, capacity, jnp.float32, method="begin")
+
     for capacity in (5, 11):
-        kept = jax.eval_shape(
-            functools.partial(remember, capacity=capacity), params, shaped(1, 5, WIDTH)
-        )
+        if module.capabilities.state == "constant":
+            kept = jax.eval_shape(functools.partial(begin, capacity=capacity), params)
+        else:
+            kept = jax.eval_shape(
+                functools.partial(remember, capacity=capacity), params, shaped(1, 5, WIDTH)
+            )
         assert module.cost(3, capacity, width, WIDTH).state_bytes == sum(
             leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(kept)
         )

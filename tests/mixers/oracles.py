@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.mixers.performer import directions
+from tests.mixers import stateful
 
 Oracle = Callable[[Any, dict[str, Any], np.ndarray, np.ndarray], np.ndarray]
 
@@ -193,66 +194,43 @@ def longformer(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.nda
 
 
 def featured(
-    name: str,
-    params: Any,
-    config: dict[str, Any],
-    query: np.ndarray,
-    source: np.ndarray,
-    mask: np.ndarray,
+    params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndarray, mask: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The context of attention by feature maps, and its weights [B,H,Tq,Tk]; queries and keys count
-    from 0. `mask` [B,Tq,Tk] is True where a query may see a key.
+    """The context of attention by random features, and its weights [B,H,Tq,Tk]; `mask` [B,Tq,Tk] is
+    True where a query may see a key.
     """
     heads = config["heads"]
     size = params["out"]["kernel"].shape[0] // heads
-    of_query, of_key = maps(name, config, size)
+    key = jax.random.key(config.get("seed", 0))
+    w = directions(key, config["features"], size, config.get("orthogonal", True))
+    drawn = np.asarray(w, np.float64)
+
+    def phi(x: np.ndarray) -> np.ndarray:
+        x = x / size**0.25
+        if config.get("map") == "relu":
+            return np.maximum(drawn @ x, 0) + 1e-3
+        return np.exp(drawn @ x - x @ x / 2) / np.sqrt(len(drawn))
+
     q, k, v = (
         x @ params[f"w_{one}"]["kernel"]
         for one, x in (("query", query), ("key", source), ("value", source))
     )
     weights, joined = np.zeros((len(q), heads, q.shape[1], k.shape[1])), np.zeros(q.shape)
     for b, h, i in np.ndindex(weights.shape[:3]):
-        own = slice(h * size, (h + 1) * size)
-        for j in np.flatnonzero(mask[b, i]):
-            weights[b, h, i, j] = of_query(q[b, i, own], i) @ of_key(k[b, j, own], j)
-        total = max(weights[b, h, i].sum(), 1e-6 if name == "cosformer" else 0)
-        weights[b, h, i] /= total if total else 1
+        own, seen = slice(h * size, (h + 1) * size), np.flatnonzero(mask[b, i])
+        weights[b, h, i, seen] = [phi(q[b, i, own]) @ phi(k[b, j, own]) for j in seen]
+        weights[b, h, i] /= weights[b, h, i].sum() if len(seen) else 1
         joined[b, i, own] = weights[b, h, i] @ v[b, :, own]
     return joined @ params["out"]["kernel"], weights
 
 
-def maps(name: str, config: dict[str, Any], size: int) -> Any:
-    """phi of queries and of keys, of (x [D], position)."""
-    if name == "cosformer":
-
-        def turned(x: np.ndarray, i: int) -> np.ndarray:
-            angle = np.pi * i / (2 * config["length"])
-            x = np.maximum(x, 0)
-            return np.concatenate([x * np.cos(angle), x * np.sin(angle)])
-
-        return turned, turned
-    key = jax.random.key(config.get("seed", 0))
-    w = directions(key, config["features"], size, config.get("orthogonal", True))
-    drawn = np.asarray(w, np.float64)
-
-    def random(x: np.ndarray, i: int) -> np.ndarray:
-        x = x / size**0.25
-        if config.get("map") == "relu":
-            return np.maximum(drawn @ x, 0) + 1e-3
-        return np.exp(drawn @ x - x @ x / 2) / np.sqrt(len(drawn))
-
-    return random, random
-
-
-def alone(name: str, causal: bool) -> Oracle:
+def performer(
+    params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray, causal: bool = False
+) -> np.ndarray:
     """`featured` of a text that is mixed with itself; 0 at padding."""
-
-    def mixed(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:
-        mask = np.repeat(valid[:, None], x.shape[1], axis=1)
-        mask = np.tril(mask) if causal else mask
-        return featured(name, params, config, x, x, mask)[0] * valid[..., None]
-
-    return mixed
+    mask = np.repeat(valid[:, None], x.shape[1], axis=1)
+    mask = np.tril(mask) if causal else mask
+    return featured(params, config, x, x, mask)[0] * valid[..., None]
 
 
 def affine(params: Any, x: np.ndarray) -> np.ndarray:
@@ -269,8 +247,11 @@ MIXER_ORACLES: dict[str, Oracle] = {
     "convolution": convolution,
     "average": average,
     "reformer": reformer,
-    "performer": alone("performer", causal=True),
-    "cosformer": alone("cosformer", causal=True),
+    "performer": functools.partial(performer, causal=True),
+    "retention": stateful.retention,
+    "gated_linear": stateful.gated_linear,
+    "hgrn": stateful.hgrn,
+    "mamba": stateful.mamba,
 }
 """Of those that read from left to right."""
 WHOLE_ORACLES: dict[str, Oracle] = {
@@ -278,7 +259,6 @@ WHOLE_ORACLES: dict[str, Oracle] = {
     "longformer": longformer,
     "nystrom": nystrom,
     "reformer": functools.partial(reformer, causal=False),
-    "performer": alone("performer", causal=False),
-    "cosformer": alone("cosformer", causal=False),
+    "performer": performer,
 }
 """Of those in which every token may see every other."""

@@ -38,7 +38,6 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("reformer", {"heads": 2, "buckets": 6, "chunk": 3, "rounds": 3, "seed": 5}),
     ("performer", {"heads": 3, "features": 7}),
     ("performer", {"heads": 2, "features": 5, "map": "relu", "orthogonal": False, "seed": 3}),
-    ("cosformer", {"heads": 3, "length": 13}),
 ]
 NAMES = [f"{name}-{json.dumps(config)}" for name, config in CASES]
 every = pytest.mark.parametrize(("name", "config"), CASES, ids=NAMES)
@@ -184,7 +183,6 @@ SIZED: list[tuple[str, dict[str, Any]]] = [
     ("nystrom", {"heads": 3, "landmarks": 16, "taps": 5}),
     ("reformer", {"heads": 3, "buckets": 8, "chunk": 16, "rounds": 2}),
     ("performer", {"heads": 3, "features": 48}),
-    ("cosformer", {"heads": 3, "length": 256}),
 ]
 
 
@@ -209,7 +207,7 @@ def test_the_cost_is_that_of_the_program(name: str, config: dict[str, Any]) -> N
         assert cost.flops == pytest.approx(counted.flops + counted.transcendentals, rel=bound)
 
 
-@pytest.mark.parametrize("name", [*ENTRIES, "reformer", "average", "performer", "cosformer"])
+@pytest.mark.parametrize("name", [*ENTRIES, "reformer", "average", "performer"])
 @pytest.mark.quick
 def test_a_card_is_true(name: str) -> None:
     mixer: Any = MIXERS.resolve(name)

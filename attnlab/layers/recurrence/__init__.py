@@ -9,5 +9,6 @@ chunks of tokens that are computed by matrix products (`chunks`). `forms` says w
 """
 
 from attnlab.layers.recurrence.forms import empty as empty
+from attnlab.layers.recurrence.forms import flops as flops
 from attnlab.layers.recurrence.forms import recur as recur
 from attnlab.layers.recurrence.forms import recur_dplr as recur_dplr

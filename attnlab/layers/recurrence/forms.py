@@ -12,6 +12,7 @@ Axis letters: B batch, H heads, T tokens, D rows of the state, E columns of the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -21,7 +22,8 @@ from attnlab.layers.precision import inner_dtype
 from attnlab.layers.recurrence.chunks import Chunks, delta_chunks, dplr_chunks
 from attnlab.layers.recurrence.tokens import delta_step, dplr_step, scanned
 
-CHUNK = 64
+GROUP = {"cpu": 2**16}  # numbers that a group of chunks takes at once
+ELSEWHERE = 2**26  # on accelerators, whose memory is larger than a processor's cache
 
 
 def recur(
@@ -38,7 +40,7 @@ def recur(
     """o_t = q_t^T S_t,  S_t = (I - w_t r_t^T) Diag(e^{g_t}) S_{t-1} + w_t u_t^T.
 
     Args:
-      q, w: what is read, and where is written, [B,H,T,D].
+      q, w: what is read, and where is written, [B,H,T,D]; [B,1,T,D] if all heads share it.
       u: what is written, [B,H,T,E].
       g: logarithms of gates, at most 0: [B or 1,H,T] one for a head, or [B or 1,H,T,D]; None for no
         gates.
@@ -90,45 +92,90 @@ def empty(rows: int, heads: int, depth: int, columns: int, dtype: Any) -> jax.Ar
     return jnp.zeros((rows, heads, depth, columns), inner_dtype(jnp.zeros((), dtype)))
 
 
-def chosen(length: int) -> int:
+def flops(
+    length: int, heads: int, depth: int, columns: int, erases: bool = False, chunk: int = 0
+) -> int:
+    """FLOPs of the matrix products of `recur`, for one row: per token and head 4 D E for the state and
+    2 C (D + E) within chunks of C tokens; erasing takes 2 D E and 2 C (D + E) more, and about C^2
+    for the inverse.
+    """
+    size = min(chunk or chosen(length, erases), length)
+    if size <= 1:
+        return length * heads * (6 if erases else 4) * depth * columns
+    count = -(-length // size)
+    each = 2 * size * (depth + columns) + 4 * depth * columns
+    if erases:
+        each += 2 * size * (depth + columns) + 2 * depth * columns + size**2
+    return count * size * heads * each
+
+
+def chosen(length: int, erases: bool) -> int:
     """The chunk for `length` tokens."""
-    return min(length, CHUNK)
+    return min(length, 32 if erases else 64)
 
 
 def _run(
     step: Any, chunked: Any, inputs: tuple[Any, ...], state: jax.Array | None, chunk: int
 ) -> tuple[jax.Array, jax.Array]:
     """The outputs and the last state in one of the forms."""
-    q, length = inputs[0], inputs[0].shape[2]
+    length, columns = inputs[0].shape[2], inputs[2].shape[-1]
     kind = inner_dtype(*(x for x in inputs if x is not None))
     inputs = jax.tree.map(lambda x: x.astype(kind), inputs)
-    size = chunk or chosen(length)
+    size = chunk or chosen(length, step is dplr_step or inputs[-1] is not None)
+    first = _zeros(inputs) if state is None else state.astype(kind)
     if size == 1 or length < 2:
-        first = _zeros(inputs) if state is None else state.astype(kind)
         if not length:
-            return jnp.zeros((*q.shape[:3], inputs[2].shape[-1]), kind), first
-        return scanned(step, _whole(inputs, q.shape), first)
-    size = min(size, length)
-    chunks: Chunks = chunked(*jax.tree.map(lambda x: _cut(x, size), inputs))
-    o, last = chunks.outputs(None if state is None else state.astype(kind))
+            return jnp.zeros((*first.shape[:2], 0, columns), kind), first
+        return scanned(step, _whole(inputs), first)
+    o, last = _in_groups(chunked, inputs, first, min(size, length))
     return o[:, :, :length], last
+
+
+def _in_groups(
+    chunked: Callable[..., Chunks], inputs: Any, state: jax.Array, size: int
+) -> tuple[jax.Array, jax.Array]:
+    """In chunks of `size`: all at once if they are few, else group after group, each computed again
+    in the backward pass, so that only states are kept of it.
+    """
+    rows, heads, depth, columns = state.shape
+    numbers = rows * heads * size * (size + depth + columns)
+    count = -(-inputs[0].shape[2] // size)
+    groups = -(-count // max(1, GROUP.get(jax.default_backend(), ELSEWHERE) // numbers))
+    if groups == 1:
+        return chunked(*jax.tree.map(lambda x: _cut(x, count, size), inputs)).outputs(state)
+
+    def step(state: jax.Array, group: Any) -> tuple[jax.Array, jax.Array]:
+        o, state = chunked(*group).outputs(state)
+        return state, o
+
+    each = -(-count // groups)
+    cut = jax.tree.map(lambda x: _grouped(_cut(x, groups * each, size), groups), inputs)
+    last, o = jax.lax.scan(jax.checkpoint(step, prevent_cse=False), state, cut)
+    return jnp.moveaxis(o, 0, 2).reshape(rows, heads, groups * each * size, columns), last
 
 
 def _zeros(inputs: tuple[Any, ...]) -> jax.Array:
     q, u = inputs[0], inputs[2]
-    return jnp.zeros((*q.shape[:2], q.shape[-1], u.shape[-1]), q.dtype)
+    return jnp.zeros((*u.shape[:2], q.shape[-1], u.shape[-1]), q.dtype)
 
 
-def _whole(inputs: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
-    """Gates that rows or tokens share, for each of them."""
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (*shape[:3], x.shape[-1])), inputs)
+def _whole(inputs: tuple[Any, ...]) -> Any:
+    """What rows or heads share, for each of them."""
+    shape = inputs[2].shape[:3]
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (*shape, x.shape[-1])), inputs)
 
 
-def _cut(x: jax.Array, size: int) -> jax.Array:
-    """[B,H,T,n] to [B,H,T/size,size,n], filled up with zeros: steps that leave the state alone."""
-    more = -x.shape[2] % size
+def _cut(x: jax.Array, count: int, size: int) -> jax.Array:
+    """[B,H,T,m] to [B,H,count,size,m], filled up with zeros: steps that leave the state alone."""
+    more = count * size - x.shape[2]
     x = jnp.pad(x, ((0, 0), (0, 0), (0, more), (0, 0))) if more else x
-    return x.reshape(*x.shape[:2], x.shape[2] // size, size, x.shape[3])
+    return x.reshape(*x.shape[:2], count, size, x.shape[3])
+
+
+def _grouped(x: jax.Array, groups: int) -> jax.Array:
+    """[B,H,n,C,m] to [groups,B,H,n/groups,C,m]."""
+    cut = x.reshape(*x.shape[:2], groups, x.shape[2] // groups, *x.shape[3:])
+    return jnp.moveaxis(cut, 2, 0)
 
 
 def _columns(g: jax.Array | None) -> jax.Array | None:

@@ -8,8 +8,9 @@ above 1; e^{-b_j} alone could overflow. What is masked is masked before `exp`: o
 gives gradients that are NaN.
 
     no gates, one gate a head     one product, times a matrix [C,C] of decays
-    a gate for each channel       blocks of `DIRECT` tokens by the sum itself; two neighbouring blocks by a product through a row m between
-                                  them, (x_i e^{c_i - b_m}) . (y_j e^{b_m - b_j}), j <= m < i; then blocks of twice the size, and so on
+    a gate for each channel       blocks of `DIRECT` tokens by the sum itself; the pairs of two neighbouring blocks by a product through the
+                                  last row m of the first, (x_i e^{c_i - b_m}) . (y_j e^{b_m - b_j}); then blocks of twice the size, and
+                                  so on
 
 Source: S. Yang, B. Wang, Y. Shen, R. Panda, Y. Kim, "Gated Linear Attention Transformers with
 Hardware-Efficient Training", ICML 2024, section 4.3 (two levels of blocks; here each level is a
@@ -92,11 +93,15 @@ def _by_halves(
 
 
 def _direct(x: jax.Array, y: jax.Array, b: jax.Array, c: jax.Array, strict: bool) -> jax.Array:
-    """The sum itself, over numbers [..., C,C,D] that need not be kept."""
-    kept = _kept(x.shape[-2], strict)
-    difference = c[..., :, None, :] - b[..., None, :, :]
-    decays = jnp.exp(jnp.where(kept[..., None], difference, 0.0))
-    return jnp.where(kept, (x[..., :, None, :] * y[..., None, :, :] * decays).sum(axis=-1), 0.0)
+    """Diagonal by diagonal: sums over D, with no array [..., C,C,D]."""
+    size, total = x.shape[-2], jnp.zeros(())
+    for back in range(1 if strict else 0, size):
+        later, first = slice(back, None), slice(0, size - back)
+        products = x[..., later, :] * y[..., first, :]
+        sums = (products * jnp.exp(c[..., later, :] - b[..., first, :])).sum(axis=-1)
+        sums = jnp.pad(sums, [(0, 0)] * (sums.ndim - 1) + [(back, 0)])
+        total = total + sums[..., None] * np.eye(size, k=-back, dtype=sums.dtype)
+    return jnp.broadcast_to(total, (*x.shape[:-1], size))
 
 
 def _blocks(x: jax.Array, size: int) -> jax.Array:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.attention.oracles import heads, latent, single, synthetic
+from tests.attention.oracles import heads, latent, linear, single, synthetic
 from tests.attention.oracles.rows import Oracle, Result, affine, part
 
 __all__ = ["ORACLES", "Oracle", "Result", "part"]
@@ -56,4 +56,5 @@ ORACLES: dict[str, Oracle] = {
     "multi_step": multi_step,
     "linformer": synthetic.linformer,
     "synthesizer": synthetic.synthesizer,
+    "linear": linear.linear,
 }

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.layers.recurrence import recur, recur_dplr
+from attnlab.experiments.plan.flops import work
+from attnlab.layers.recurrence import forms, recur, recur_dplr, triangular
 from tests.layers.recurrence import oracle
 
 B, H, T, D, E = 2, 2, 13, 4, 5
@@ -49,7 +50,8 @@ CASES = [
     Case(recur, oracle.delta, oracle.delta_slopes, n, g) for n in ("qwu", "qwur") for g in GATES
 ]
 CASES += [Case(recur_dplr, oracle.dplr, oracle.dplr_slopes, "qkvab", g) for g in GATES]
-every = pytest.mark.parametrize("case", CASES, ids=str)
+ALL = ("qwu-head", "qwur-channel", "qkvab-channel")  # in these all code runs
+GRID = [(case, chunk) for case in CASES for chunk in (CHUNKS if str(case) in ALL else (5,))]
 
 
 def called(case: Case, given: Any, **how: Any) -> Any:
@@ -77,16 +79,114 @@ def differences(case: Case, given: Any, chunk: int) -> tuple[Any, Any]:
     return max(np.abs(a - b).max() / max(1.0, np.abs(b).max()) for a, b in pairs), found
 
 
-@every
-@pytest.mark.parametrize("chunk", CHUNKS)
+@pytest.mark.parametrize(("case", "chunk"), GRID, ids=str)
 def test_values_states_and_gradients_equal_the_loop(case: Case, chunk: int, float64: None) -> None:
     given = drawn(case.names, case.gates)
     assert differences(case, given, chunk)[0] < 1e-12
 
 
-@every
-@pytest.mark.parametrize("chunk", (1, 5))
-def test_in_float32(case: Case, chunk: int) -> None:
+@pytest.mark.parametrize("case", [case for case in CASES if str(case) in ALL], ids=str)
+def test_in_float32(case: Case) -> None:
     given = {name: x.astype(np.float32) for name, x in drawn(case.names, case.gates).items()}
-    difference, found = differences(case, given, chunk)
+    difference, found = differences(case, given, 5)
     assert difference < 1e-5 and found[0].dtype == found[1].dtype == jnp.float32
+
+
+@pytest.mark.quick
+def test_padding_leaves_the_state_alone_and_pieces_give_what_the_whole_gives(
+    float64: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In groups of one chunk too, with heads that share q and w, and gates that rows share."""
+    given = drawn("qwur", "channel")
+    given |= {name: given[name][:, :1] for name in "qw"} | {"g": given["g"][:1]}
+    valid = np.random.default_rng(2).random((B, T)) < 0.6
+    whole = {**given, **{n: np.broadcast_to(given[n], (B, H, T, D)) for n in "qwg"}}
+    expected, last = oracle.delta(whole, valid)
+
+    def run(given: Any, state: Any, valid: Any, chunk: int) -> Any:
+        return recur(**{**given, "state": state}, valid=valid, chunk=chunk)
+
+    def piece(first: int, end: int, state: Any, chunk: int) -> Any:
+        here = {n: x[:, :, first:end] for n, x in given.items() if n != "state"}
+        return jax.jit(run, static_argnums=3)(here, state, valid[:, first:end], chunk)
+
+    monkeypatch.setattr(forms, "GROUP", {"cpu": 1})
+    for pieces, chunk in (((13,), 3), ((4, 1, 8), 0)):
+        state, found, at = given["state"], [], 0
+        for length in pieces:
+            o, state = piece(at, at + length, state, chunk)
+            found.append(o)
+            at += length
+        np.testing.assert_allclose(np.concatenate(found, axis=2), expected, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(state, last, rtol=0, atol=1e-12)
+    for chunk in (0, 1):
+        nothing = run(given, given["state"], np.zeros((B, T), bool), chunk)[1]
+        np.testing.assert_array_equal(nothing, given["state"])
+
+
+def test_gates_that_forget_everything_have_finite_gradients() -> None:
+    """e^{-b} alone would overflow in the first chunk, and 0 * inf be no number."""
+    for gates in ("head", "channel"):
+        given = {n: x.astype(np.float32) for n, x in drawn("qwur", gates).items()}
+        given["g"] = np.full_like(given["g"], -50.0)
+        slope = jax.jit(jax.grad(lambda given: recur(**given, chunk=13)[0].sum()))(given)
+        assert all(np.isfinite(x).all() for x in jax.tree.leaves(slope))
+
+
+def test_equal_keys_are_inverted_exactly() -> None:
+    """Ones below the diagonal: the inverse has -1 there, while the powers of L that squaring takes
+    reach 1e17.
+    """
+    lower = np.tri(64, k=-1, dtype=np.float32)
+    found = jax.jit(triangular.inverse)(lower)
+    np.testing.assert_array_equal(found, np.eye(64) - np.eye(64, k=-1))
+
+
+def test_one_recurrence_is_another(float64: None) -> None:
+    """Reductions: DPLR with a = -e^g r and b = k = w; equal gates of all channels and one gate;
+    nothing erased and no r; gates of 1 and no gates; retention and its parallel form; and W = P (I +
+    L)^-1, which maps u to o.
+    """
+    given = drawn("qwur", "channel")
+    q, w, u, g, r, state = (given[name] for name in ("q", "w", "u", "g", "r", "state"))
+    one = g[..., 0]
+    same = np.repeat(one[..., None], D, axis=-1)
+    gamma = 1 - 2.0 ** -np.arange(5.0, 5 + H)
+    fixed = np.broadcast_to(np.log(gamma)[None, :, None], (1, H, T))
+
+    @jax.jit
+    def both() -> Any:
+        run = lambda *a, **how: recur(*a, chunk=5, **how)[0]
+        return (
+            (run(q, w, u, g, r, state=state), _dplr(q, w, u, g, -np.exp(g) * r, w, state)),
+            (run(q, w, u, same, r), run(q, w, u, one, r)),
+            (run(q, w, u, one, 0 * r), run(q, w, u, one)),
+            (run(q, w, u, 0 * one), run(q, w, u)),
+            (run(q, w, u, fixed), 0),
+            (run(q, w, u, None, r), 0),
+        )
+
+    *pairs, retained, erased = both()
+    for a, b in pairs:
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
+    i, j = np.ogrid[:T, :T]
+    decay = np.where(j <= i, gamma[:, None, None] ** np.maximum(i - j, 0), 0.0)
+    scores = np.einsum("bhid,bhjd->bhij", q, w)
+    np.testing.assert_allclose(retained[0], (scores * decay) @ u, rtol=0, atol=1e-12)
+    lower = np.tril(np.einsum("bhid,bhjd->bhij", r, w), -1)
+    weights = np.tril(scores) @ np.linalg.inv(np.eye(T) + lower)
+    np.testing.assert_allclose(erased[0], weights @ u, rtol=0, atol=1e-12)
+
+
+def _dplr(q: Any, k: Any, v: Any, g: Any, a: Any, b: Any, state: Any) -> jax.Array:
+    return recur_dplr(q, k, v, g, a, b, state=state, chunk=5)[0]
+
+
+def test_flops_are_those_of_the_products() -> None:
+    """Of one row, as XLA counts them, beside work on single numbers."""
+    given = {n: jnp.asarray(x[:1], jnp.float32) for n, x in drawn("qwur", "none").items()}
+    for names, chunk in (("qwu", 13), ("qwur", 13), ("qwu", 1)):
+        chosen = {name: given[name] for name in names}
+        counted = work(lambda chosen=chosen, chunk=chunk: recur(**chosen, chunk=chunk), *[]).flops
+        mine = forms.flops(T, H, D, E, "r" in names, chunk)
+        assert 0.6 * counted <= mine <= 1.1 * counted

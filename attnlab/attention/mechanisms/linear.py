@@ -1,0 +1,284 @@
+"""Linear attention (Katharopoulos et al. 2020): the weight of a key is a product of features, so that
+a source is summed up once, whatever its length.
+
+    q, k, v = x W_q, s W_k, s W_v                                 H heads of width D = width / H
+    A_ij    = phi(q_i) . phi(k_j) / z_i,  z_i = sum_j phi(q_i) . phi(k_j)      y = concat_h(A_h v_h) W_o
+            = phi(q_i)^T S / phi(q_i)^T n,  S = sum_j phi(k_j) v_j^T, n = sum_j phi(k_j)
+
+phi is one of `attention.features`. With features of either sign the sum z may be 0; `normalise =
+"norm"` leaves it out and puts an RMS norm on the output of each head instead (Qin et al., "The Devil
+in Linear Transformer", EMNLP 2022). Three ways to the same result:
+
+    all keys seen             two products, linear in the lengths
+    causal, a whole text      `layers.recurrence`, in chunks; in `mix` with a state that never grows
+    any other view            the weights A themselves, as in softmax attention
+
+Cost: 2 H M D FLOPs for each key and each query, M features; a state of H M (D + 1) numbers. Source:
+A. Katharopoulos, A. Vyas, N. Pappas, F. Fleuret, "Transformers are RNNs: Fast Autoregressive
+Transformers with Linear Attention", ICML 2020 (arXiv 2006.16236). Where a query sees nothing, or
+nothing that fits, the context is 0; the paper adds 1e-6 to z instead.
+
+Axis letters: B batch, Tq queries, Tk keys, T both, H heads, D head width, M features.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.cards import FLOAT, Card, Cost, dense
+from attnlab.attention.features import FEATURES
+from attnlab.attention.protocol import (
+    Attention,
+    Capabilities,
+    Memory,
+    Reading,
+    Rows,
+    beginning,
+    with_room,
+    written,
+)
+from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, known, standing
+from attnlab.attention.visibility import Causal, Everything
+from attnlab.config.registry import Part, made
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense
+from attnlab.layers.heads import joined, split
+from attnlab.layers.norms import RMSNorm
+from attnlab.layers.precision import widened
+from attnlab.layers.recurrence import empty, recur
+
+
+@flax.struct.dataclass
+class LinearMemory(Memory):
+    """Features [B,H,Tk,M] of the keys and values [B,H,Tk,D], both zero at slots that are not real;
+    S and n of all of them, [B,H,M,D+1].
+    """
+
+    features: jax.Array
+    values: jax.Array
+    sums: jax.Array
+
+
+@flax.struct.dataclass
+class Sums:
+    """S and n [B,H,M,D+1], n the last column, and how many tokens there were, [B] int32."""
+
+    sums: jax.Array
+    read: jax.Array
+
+
+class Linear(Attention):
+    """Linear attention with H heads.
+
+    Attributes:
+      heads: H; must divide the width.
+      features: phi.
+      normalise: "sum": weights are divided by their sum z; "norm": an RMS norm on the output of
+        each head.
+      bias: whether the projections of query, key and value have biases.
+      chunk: tokens that are computed at once under a causal view; 0 for a good number.
+    """
+
+    heads: int = 4
+    features: Part = "elu"
+    normalise: Literal["sum", "norm"] = "sum"
+    bias: bool = False
+    chunk: int = 0
+
+    parts = {"features": FEATURES}
+    capabilities = Capabilities(dense=False, state="constant")
+    card = Card(
+        "linear",
+        2020,
+        "Katharopoulos et al., Transformers are RNNs, ICML 2020",
+        "T d^2",
+        "d^2 / H",
+    )
+
+    def setup(self) -> None:
+        if self.heads < 1 or self.width % self.heads:
+            raise UserError(
+                f"linear: width={self.width} is not divisible by heads={self.heads}; choose heads"
+                " that divide it"
+            )
+        self.query_features = made(FEATURES, self.features)()
+        self.key_features = made(FEATURES, self.features)()
+        if self.normalise == "sum" and not self.query_features.positive:
+            raise UserError(
+                f"linear: features={type(self.query_features).__name__} may weigh a key with a"
+                " negative number, so that weights have no sum to be divided by; choose"
+                " normalise='norm', or the features 'elu'"
+            )
+        self.w_query, self.w_key, self.w_value = (Dense(self.width, self.bias) for _ in range(3))
+        self.out = Dense(self.width, use_bias=False)
+        if self.normalise == "norm":
+            self.norm = RMSNorm()
+
+    @nn.nowrap
+    def rows(self) -> Rows:
+        """See `Attention.rows`; where no key fits, weights are zero."""
+        return "at most one" if self.normalise == "sum" else "any"
+
+    def remember(
+        self,
+        source: jax.Array,
+        valid: jax.Array | None = None,
+        capacity: int | None = None,
+        positions: Where = 0,
+    ) -> LinearMemory:
+        """See `Attention.remember`."""
+        real, length = written(source, valid, capacity)
+        kept = self._kept(source, valid, standing(positions, source.shape[1]))
+        return LinearMemory(
+            real,
+            length,
+            *(with_room(x, real.shape[1]) for x in kept),
+            _summed(*kept),
+            positions=beginning(positions, real),
+        )
+
+    def extend(
+        self, memory: LinearMemory, source: jax.Array, valid: jax.Array | None = None
+    ) -> LinearMemory:
+        """See `Attention.extend`."""
+        features, values = self._kept(source, valid, memory.following(source.shape[1]))
+        grown: LinearMemory = memory.appended(valid, features=features, values=values)
+        return grown.replace(sums=memory.sums + _summed(features, values))  # type: ignore[attr-defined, no-any-return]
+
+    def read(
+        self,
+        query: jax.Array,
+        memory: LinearMemory,
+        view: View = EVERYTHING,
+        weights: bool = False,
+        so_far: Any = None,
+    ) -> Reading:
+        """See `Attention.read`."""
+        look = view.onto(memory, query)
+        asked = self._asked(query, look.i)
+        shown = weights or (self.is_mutable_collection("maps") and not self.is_initializing())
+        direct = _is_whole(view, memory, query)
+        pairs = None if direct and not shown else self._weights(asked, memory, look)
+        if view.segments is None and isinstance(view.rule, Everything):
+            found = asked @ memory.sums
+        elif direct:
+            found, _ = recur(asked, memory.features, _counted(memory.values), chunk=self.chunk)
+        else:
+            assert pairs is not None
+            found = pairs @ _counted(memory.values)
+        if pairs is not None and self.normalise == "sum":
+            pairs = _quotient(pairs, found[..., -1:])
+        return Reading(self._context(found, query), self.capture(pairs, memory, weights))
+
+    def begin(self, rows: int, room: int, dtype: Any) -> Sums:
+        """See `Mixer.begin`: zeros."""
+        width = self.width // self.heads
+        features = self.query_features.size(width)
+        sums = empty(rows, self.heads, features, width + 1, dtype)
+        return Sums(sums, jnp.zeros(rows, jnp.int32))
+
+    def mix(  # type: ignore[override]
+        self, x: jax.Array, view: View = CAUSAL, state: Sums | None = None
+    ) -> tuple[jax.Array, Sums]:
+        """See `Mixer.mix`. The state has one size.
+
+        Raises:
+          UserError: a view that is not causal alone, or a state and segments.
+        """
+        if state is None and (view.segments is not None or not isinstance(view.rule, Causal)):
+            return self.read(x, self.remember(x, view.valid), view).context, self.begin(
+                len(x), 0, x.dtype
+            )
+        if view.segments is not None or not isinstance(view.rule, Causal):
+            raise UserError(
+                "linear: its state is of all tokens so far, so a piece of a text has no other"
+                " visibility and no segments; choose the visibility 'full', or 'multihead'"
+            )
+        before = self.begin(len(x), 0, x.dtype) if state is None else state
+        at = before.read[:, None] + jnp.arange(x.shape[1], dtype=jnp.int32)
+        at = at if state is not None else at[0]
+        features, values = self._kept(x, view.valid, at)
+        found, sums = recur(
+            self._asked(x, at),
+            features,
+            _counted(values),
+            state=None if state is None else before.sums,
+            chunk=self.chunk,
+        )
+        new = x.shape[1] if view.valid is None else view.valid.sum(axis=1, dtype=jnp.int32)
+        return self._context(found, x), Sums(sums, before.read + new)
+
+    def _asked(self, query: jax.Array, at: jax.Array) -> jax.Array:
+        """Features [B,H,Tq,M] of queries."""
+        return self.query_features(widened(split(self.w_query(query), self.heads)), at)
+
+    def _kept(
+        self, source: jax.Array, valid: jax.Array | None, at: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Features [B,H,Tk,M] of keys, and values, zero where not real."""
+        features = self.key_features(widened(split(self.w_key(source), self.heads)), at)
+        values = widened(split(self.w_value(source), self.heads))
+        if valid is None:
+            return features, values
+        real = valid[:, None, :, None]
+        return jnp.where(real, features, 0.0), jnp.where(real, values, 0.0)
+
+    def _weights(self, asked: jax.Array, memory: LinearMemory, look: View) -> jax.Array:
+        """phi(q) . phi(k) [B,H,Tq,Tk], 0 where not seen."""
+        pairs = asked @ memory.features.swapaxes(-1, -2)
+        allowed = look.allowed()
+        return pairs if allowed is None else jnp.where(allowed, pairs, 0.0)
+
+    def _context(self, found: jax.Array, query: jax.Array) -> jax.Array:
+        """[B,H,Tq,D+1], the last column of which is z, to the context [B,Tq,d]."""
+        values, total = found[..., :-1], found[..., -1:]
+        values = _quotient(values, total) if self.normalise == "sum" else self.norm(values)
+        return self.out(joined(values).astype(query.dtype))
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Attention.cost`; of all keys seen."""
+        width, features = self.width // self.heads, made(FEATURES, self.features)(parent=None)
+        size = features.size(width)
+        found = dense(queries, query_width, self.width, self.bias)
+        found += dense(keys, source_width, 2 * self.width, self.bias)
+        found += dense(queries, self.width, self.width)
+        found += features.cost(self.heads * queries, width, self.heads)
+        found += features.cost(self.heads * keys, width, self.heads)
+        found += Cost(flops=2 * (queries + keys) * self.heads * size * (width + 1))
+        if self.normalise == "norm":
+            found += Cost(width, 4 * queries * self.width)
+        return found + Cost(state_bytes=FLOAT * self.heads * size * (width + 1) + 4)
+
+
+def _is_whole(view: View, memory: LinearMemory, query: jax.Array) -> bool:
+    """Whether a look needs no weights: all keys are seen, or the queries are those of the memory,
+    each of which sees itself and those before it.
+    """
+    if view.segments is not None:
+        return False
+    length = known(memory.length)
+    same = length is not None and length.ndim == 0 and query.shape[1] == memory.valid.shape[1]
+    causal = isinstance(view.rule, Causal) and view.positions is None and same
+    return isinstance(view.rule, Everything) or (causal and int(length) == query.shape[1])  # type: ignore[arg-type]
+
+
+def _counted(values: jax.Array) -> jax.Array:
+    """Values with one column more, of ones: its sum is z."""
+    return jnp.concatenate([values, jnp.ones_like(values[..., :1])], axis=-1)
+
+
+def _summed(features: jax.Array, values: jax.Array) -> jax.Array:
+    """S and n of keys and values."""
+    return features.swapaxes(-1, -2) @ _counted(values)
+
+
+def _quotient(x: jax.Array, total: jax.Array) -> jax.Array:
+    """x / total, 0 where the total is 0."""
+    some = total != 0.0
+    return jnp.where(some, x / jnp.where(some, total, 1.0), 0.0)

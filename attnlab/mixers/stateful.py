@@ -1,0 +1,167 @@
+"""What all mixers on `layers.recurrence` share: a state of one size, padding that leaves it alone, and
+chunks.
+
+A mixer of this kind says in `steps` what q, w, u, g and r of every token are, and in `outputs` what
+becomes of o:
+
+    S_t = (I - w_t r_t^T) Diag(e^{g_t}) S_{t-1} + w_t u_t^T           o_t = q_t^T S_t
+
+Axis letters: B batch, H heads, T tokens of a piece, D rows of the state of a head, E columns, d
+width, k taps of a short convolution, n its channels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.cards import FLOAT, Cost
+from attnlab.attention.mixer import Mixer
+from attnlab.attention.view import CAUSAL, View
+from attnlab.errors import UserError
+from attnlab.layers.convolution import nothing_before
+from attnlab.layers.recurrence import empty, flops, recur
+from attnlab.mixers.recurrent import PASSING, one_text
+
+
+@flax.struct.dataclass
+class Kept:
+    """S [B,H,D,E] in the inner precision; the last inputs [B,k-1,n] of a short convolution; and how
+    many tokens were read, [B] int32.
+    """
+
+    matrix: jax.Array
+    recent: jax.Array
+    read: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """H, D and E; k and n of a short convolution, 1 and 0 for none; whether something is erased (r).
+
+    Attributes:
+      erases: whether `steps` has r.
+    """
+
+    heads: int
+    depth: int
+    columns: int
+    taps: int = 1
+    channels: int = 0
+    erases: bool = False
+
+
+@flax.struct.dataclass
+class Steps:
+    """What `recur` takes; what of the piece `outputs` needs besides; and the last inputs of a short
+    convolution.
+    """
+
+    q: jax.Array
+    w: jax.Array
+    u: jax.Array
+    g: jax.Array | None = None
+    r: jax.Array | None = None
+    beside: Any = None
+    recent: jax.Array | None = None
+
+
+class Stateful(Mixer):
+    """Base of the mixers on `layers.recurrence`; not a mixer by itself.
+
+    Attributes:
+      chunk: tokens that are computed at once; 0 for a good number, 1 for a scan over tokens. It does
+        not change the result.
+    """
+
+    chunk: int = 0
+
+    capabilities = PASSING
+
+    @nn.nowrap
+    def shape(self) -> Shape:
+        """The sizes of the state.
+
+        Raises:
+          UserError: fields that do not fit each other.
+        """
+        raise NotImplementedError
+
+    def steps(
+        self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
+    ) -> Steps:
+        """A piece x [B,T,d] to what the recurrence takes, [B,H,T,...].
+
+        Args:
+          x: the piece.
+          at: positions of its tokens, [T] or [B,T].
+          valid: [B,T] bool, for a short convolution; the recurrence itself passes over padding.
+          recent: the last inputs of a short convolution.
+        """
+        raise NotImplementedError
+
+    def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
+        """o [B,H,T,E], in the inner precision, to y [B,T,d]."""
+        raise NotImplementedError
+
+    def begin(self, rows: int, room: int, dtype: Any) -> Kept:
+        """See `Mixer.begin`: zeros."""
+        of = self.shape()
+        return Kept(
+            empty(rows, of.heads, of.depth, of.columns, dtype),
+            nothing_before(rows, of.channels, of.taps, dtype),
+            jnp.zeros(rows, jnp.int32),
+        )
+
+    def mix(self, x: jax.Array, view: View = CAUSAL, state: Any = None) -> tuple[jax.Array, Kept]:
+        """See `Mixer.mix`."""
+        one_text(self, view)
+        before = self.begin(len(x), 0, x.dtype) if state is None else state
+        at = jnp.arange(x.shape[1], dtype=jnp.int32)
+        at, new = (at, x.shape[1]) if state is None else (before.read[:, None] + at, x.shape[1])
+        if view.valid is not None:
+            at = before.read[:, None] + jnp.cumsum(view.valid, axis=1, dtype=jnp.int32) - 1
+            new = view.valid.sum(axis=1, dtype=jnp.int32)
+        of = self.steps(x, at, view.valid, before.recent)
+        o, matrix = recur(
+            of.q,
+            of.w,
+            of.u,
+            of.g,
+            of.r,
+            state=None if state is None else before.matrix,
+            valid=view.valid,
+            chunk=self.chunk,
+        )
+        recent = before.recent if of.recent is None else of.recent.astype(before.recent.dtype)
+        return self.outputs(o, x, of.beside), Kept(matrix, recent, before.read + new)
+
+    @nn.nowrap
+    def core(self, length: int) -> Cost:
+        """The cost of the recurrence, the convolution and the state."""
+        of = self.shape()
+        work = flops(length, of.heads, of.depth, of.columns, of.erases, self.chunk)
+        work += 2 * length * of.taps * of.channels
+        numbers = of.heads * of.depth * of.columns + (of.taps - 1) * of.channels + 1
+        return Cost(of.taps * of.channels, work, FLOAT * numbers)
+
+
+def divided(name: str, width: int, heads: int, what: str = "width") -> int:
+    """width / heads.
+
+    Raises:
+      UserError: heads that do not divide it.
+    """
+    if heads < 1 or width % heads:
+        near = [n for n in range(1, width + 1) if width % n == 0]
+        could = sorted(sorted(near, key=lambda n: abs(n - heads))[:3])
+        raise UserError(
+            f"{name}: {what}={width} is not divisible by heads={heads}; heads could be"
+            f" {' or '.join(map(str, could))}"
+        )
+    return width // heads

@@ -1,0 +1,74 @@
+"""The reference of linear attention, with every weight written out, and of its feature maps, one
+vector at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.attention.oracles.rows import Result, affine, part
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max())
+    return e / e.sum()
+
+
+def feature(name: str, fields: dict[str, Any], params: Any, x: np.ndarray, h: int, p: int) -> Any:
+    """phi(x) of a vector [D] of head h at position p."""
+    if name == "identity":
+        return x
+    if name == "elu":
+        return np.array([1 + a if a > 0 else np.exp(a) for a in x])
+    if name == "relu":
+        return np.maximum(x, 0)
+    if name == "softmax":
+        return softmax(x)
+    if name == "hedgehog":
+        z = x @ params["kernel"][h] + params["bias"][h, 0]
+        return np.concatenate([softmax(z), softmax(-z)])
+    if name == "squared":
+        return np.outer(x, x).ravel()
+    if name == "taylor":
+        y = x / len(x) ** 0.25
+        return np.concatenate([[1.0], y, np.outer(y, y).ravel() / np.sqrt(2)])
+    if name == "dpfp":
+        r, n = np.maximum(np.concatenate([x, -x]), 0), 2 * len(x)
+        back = range(1, fields.get("neighbours", 1) + 1)
+        return np.array([r[a] * r[(a - m) % n] for m in back for a in range(n)])
+    assert name == "cosine"
+    angle = np.pi * p / (2 * fields.get("length", 1024))
+    return np.concatenate([np.maximum(x, 0) * np.cos(angle), np.maximum(x, 0) * np.sin(angle)])
+
+
+def linear(
+    params: Any,
+    config: dict[str, Any],
+    query: np.ndarray,
+    source: np.ndarray,
+    mask: np.ndarray,
+    causal: bool = False,
+) -> Result:
+    """A_ij = phi(q_i) . phi(k_j), over its sum in a row or not; then the heads, normed or not."""
+    heads, (name, fields) = config.get("heads", 4), part(config, "features", "elu")
+    q, k, v = (
+        affine(params[f"w_{one}"], x).reshape(*x.shape[:2], heads, -1)
+        for one, x in (("query", query), ("key", source), ("value", source))
+    )
+    batch, queries, keys = mask.shape
+    weights, context = np.zeros((batch, heads, queries, keys)), np.zeros(q.shape)
+    for b, h, i in np.ndindex(batch, heads, queries):
+        mine = params.get("query_features"), q[b, i, h], h, keys - queries + i
+        of_query = feature(name, fields, *mine)
+        for j in np.flatnonzero(mask[b, i]):
+            of_key = feature(name, fields, params.get("key_features"), k[b, j, h], h, j)
+            weights[b, h, i, j] = of_query @ of_key
+        if config.get("normalise", "sum") == "sum" and weights[b, h, i].any():
+            weights[b, h, i] /= weights[b, h, i].sum()
+        found = weights[b, h, i] @ v[b, :, h]
+        if config.get("normalise") == "norm":
+            found = found / np.sqrt((found**2).mean() + 1e-6) * params["norm"]["scale"]
+        context[b, i, h] = found
+    return affine(params["out"], context.reshape(*query.shape[:2], -1)), weights

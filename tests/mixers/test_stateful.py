@@ -1,0 +1,94 @@
+"""What mixers with a matrix as state refuse, how they start, and which of them are another's special
+case. What all promise is tested in `attention/test_mixer.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.mixers import MIXERS
+from attnlab.mixers.retention import decays
+from tests.attention.cases import WIDTH, make, parameters
+
+X = np.random.default_rng(0).normal(size=(2, 9, WIDTH)).astype(np.float32)
+
+
+def mixed(name: str, fields: dict[str, Any], params: Any) -> np.ndarray:
+    module = make(name, fields)
+    run = jax.jit(lambda params, x: module.apply({"params": params}, x, method="mix")[0])
+    return np.asarray(run(params, X))
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "message"),
+    [
+        ("retention", {"heads": 5}, "heads could be"),
+        ("gated_linear", {"heads": 4}, "key_share"),
+        ("gated_linear", {"heads": 2, "rank": 0}, "rank=0"),
+        ("hgrn", {"heads": 5}, "width=12 is not divisible by heads=5"),
+        ("hgrn", {"heads": 2, "least": 1.0}, "less than 1"),
+        ("mamba", {"head_width": 7}, "24 must be divisible by head_width=7"),
+    ],
+)
+def test_what_does_not_fit_is_refused(name: str, fields: dict[str, Any], message: str) -> None:
+    module = MIXERS.resolve(name)(width=WIDTH, **fields)
+    with pytest.raises(UserError, match=message):
+        jax.eval_shape(lambda: module.init(jax.random.key(0), jnp.asarray(X), method="mix"))
+
+
+@pytest.mark.quick
+def test_mamba_starts_in_its_ranges() -> None:
+    module = MIXERS.resolve("mamba")(width=64, head_width=2, state=2)
+    params = module.init(jax.random.key(0), jnp.zeros((1, 1, 64)), method="mix")["params"]
+    rate, dt = np.exp(params["rate"]), np.log1p(np.exp(params["step"]))
+    assert rate.min() >= 1 and rate.max() <= 16 and rate.std() > 2
+    assert dt.min() >= 1e-3 * 0.99 and dt.max() <= 0.1 * 1.01 and np.log(dt).std() > 0.8
+    assert (np.asarray(params["skip"]) == 1).all()
+
+
+def test_retention_forgets_at_the_rates_of_the_paper() -> None:
+    expected = [0.96875, 0.984375, 0.9921875, 0.99609375]
+    np.testing.assert_array_equal(decays(4), expected)
+
+
+def test_a_gate_that_is_shut_forgets_nothing_and_one_that_is_open_all_that_was() -> None:
+    """GLA whose gates are 1 is linear attention without a normaliser: a token that comes again and
+    again counts as often. Whose gates are 0 sees the present alone.
+    """
+    fields = {"heads": 2, "rank": 3}
+    params = parameters(make("gated_linear", fields))
+    still = {**params, "w_forget": {"kernel": 0 * params["w_forget"]["kernel"], "bias": None}}
+    kept, gone = (
+        {**still, "w_forget": {**still["w_forget"], "bias": np.full(6, size, np.float32)}}
+        for size in (1e3, -1e4)
+    )
+    alone = np.stack([_one(fields, gone, t) for t in range(X.shape[1])], axis=1)
+    np.testing.assert_allclose(mixed("gated_linear", fields, gone), alone, atol=1e-6)
+    linear = _linear(kept, heads=2)
+    np.testing.assert_allclose(mixed("gated_linear", fields, kept), linear, atol=2e-6)
+
+
+def _one(fields: dict[str, Any], params: Any, t: int) -> np.ndarray:
+    module = make("gated_linear", fields)
+    y, _ = module.apply({"params": params}, X[:, t : t + 1], method="mix")  # type: ignore[misc]
+    return np.asarray(y)[:, 0]
+
+
+def _linear(params: Any, heads: int) -> np.ndarray:
+    """(silu(x W_r + b_r) * RMSNorm(tril(Q K^T) V)) W_o."""
+    q, k, v = (
+        np.stack(np.split(X @ params[f"w_{one}"]["kernel"], heads, axis=-1), axis=1)
+        for one in ("query", "key", "value")
+    )
+    scores = np.tril(np.einsum("bhid,bhjd->bhij", q, k)) / np.sqrt(q.shape[-1])
+    o = scores @ v
+    o = o / np.sqrt((o**2).mean(axis=-1, keepdims=True) + 1e-5) * params["norm"]["norm"]["scale"]
+    z = X @ params["w_gate"]["kernel"] + params["w_gate"]["bias"]
+    joined = np.concatenate(list(np.moveaxis(o, 1, 0)), axis=-1) * z / (1 + np.exp(-z))
+    return joined @ params["out"]["kernel"]
