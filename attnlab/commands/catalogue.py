@@ -19,7 +19,7 @@ from the tables, the docstrings and the cards of the components; a test says whe
 
 Letters: B batch, T length (Tq queries, Tk keys), d width of the context, dq/ds widths of query and source, H heads, K key heads,
 D width of a head; A hidden width of a score, L positions of the location score, k clip of a relative scheme, C and R latent and rotary
-width, r hops, N steps; of visibilities w window, l stride, c summary, b block, r random blocks, g global tokens, n first keys.
+width, r hops, N steps, M features; of visibilities w window, l stride, c summary, b block, r random blocks, g global tokens, n first keys.
 
 *time* is how `cost(Tq, Tk, dq, ds).flops` grows with T = Tq = Tk, of a part for one head; *state* how the numbers a memory keeps do. How
 FLOPs are counted stands in `attnlab/attention/cards.py`; `tests/attention/test_costs.py` compares them with the compiled program.
@@ -37,6 +37,10 @@ PARTS = {
         "What a mechanism (or, for those on embeddings, a system) takes as `positions`.",
     ),
     "Visibilities": ("visibilities", "What a system takes as a visibility: who may see whom."),
+    "Feature maps": (
+        "features",
+        "What `linear` takes as `features`: the weight of a key is a product of features.",
+    ),
     "Kernels": (
         "kernels",
         (

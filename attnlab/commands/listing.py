@@ -66,6 +66,11 @@ KINDS: Mapping[str, Kind] = {
         "--config.system.decoder_visibility=NAME",
         (*ORIGIN, "time", "about"),
     ),
+    "features": Kind(
+        "attnlab.attention.features:FEATURES",
+        "--config.system.attention.features=NAME",
+        (*ORIGIN[1:], "about"),
+    ),
     "kernels": Kind(
         "attnlab.attention.kernels:KERNELS",
         "--config.system.attention.kernel=NAME",

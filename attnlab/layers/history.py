@@ -27,3 +27,13 @@ def latest(slots: jax.Array, counts: jax.Array, kept: int) -> jax.Array:
 def after(kept: jax.Array, piece: jax.Array) -> jax.Array:
     """The kept slots [B,n,...] followed by the piece [B,T,...], in the dtype of the piece."""
     return jnp.concatenate([kept.astype(piece.dtype), piece], axis=1)
+
+
+def places(read: jax.Array, length: int, valid: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+    """The positions [B,T] of a piece of T = `length` tokens, and how many tokens are read after it [B],
+    from how many were before; padding (not `valid` [B,T]) is not counted.
+    """
+    if valid is None:
+        return read[:, None] + jnp.arange(length, dtype=jnp.int32), read + length
+    counts = jnp.cumsum(valid, axis=1, dtype=jnp.int32)
+    return read[:, None] + counts - 1, read + valid.sum(axis=1, dtype=jnp.int32)

@@ -25,6 +25,7 @@ from attnlab.attention.mixer import Mixer
 from attnlab.attention.view import CAUSAL, View
 from attnlab.errors import UserError
 from attnlab.layers.convolution import nothing_before
+from attnlab.layers.history import places
 from attnlab.layers.recurrence import empty, flops, recur
 from attnlab.mixers.recurrent import PASSING, one_text
 
@@ -122,11 +123,8 @@ class Stateful(Mixer):
         """See `Mixer.mix`."""
         one_text(self, view)
         before = self.begin(len(x), 0, x.dtype) if state is None else state
-        at = jnp.arange(x.shape[1], dtype=jnp.int32)
-        at, new = (at, x.shape[1]) if state is None else (before.read[:, None] + at, x.shape[1])
-        if view.valid is not None:
-            at = before.read[:, None] + jnp.cumsum(view.valid, axis=1, dtype=jnp.int32) - 1
-            new = view.valid.sum(axis=1, dtype=jnp.int32)
+        at, read = places(before.read, x.shape[1], view.valid)
+        at = at[0] if state is None and view.valid is None else at  # the same in all rows
         of = self.steps(x, at, view.valid, before.recent)
         o, matrix = recur(
             of.q,
@@ -139,7 +137,7 @@ class Stateful(Mixer):
             chunk=self.chunk,
         )
         recent = before.recent if of.recent is None else of.recent.astype(before.recent.dtype)
-        return self.outputs(o, x, of.beside), Kept(matrix, recent, before.read + new)
+        return self.outputs(o, x, of.beside), Kept(matrix, recent, read)
 
     @nn.nowrap
     def core(self, length: int) -> Cost:

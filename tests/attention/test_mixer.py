@@ -38,6 +38,7 @@ from tests.mixers.oracles import MIXER_ORACLES
 OWN = "tests.attention.running_mean:RunningMean"
 LENGTH = 7
 ATTENTION = ('multihead-{"heads": 3}', 'single-{"score": {"name": "coverage"', "multi_step")
+ATTENTION += ("linear",)  # a state in place of a memory
 
 
 def mixes(name: str, config: dict[str, Any]) -> bool:

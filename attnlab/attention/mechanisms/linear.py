@@ -48,6 +48,7 @@ from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.heads import joined, split
+from attnlab.layers.history import places
 from attnlab.layers.norms import RMSNorm
 from attnlab.layers.precision import widened
 from attnlab.layers.recurrence import empty, recur
@@ -133,12 +134,13 @@ class Linear(Attention):
     ) -> LinearMemory:
         """See `Attention.remember`."""
         real, length = written(source, valid, capacity)
-        kept = self._kept(source, valid, standing(positions, source.shape[1]))
+        features, values = self._kept(source, valid, standing(positions, source.shape[1]))
         return LinearMemory(
             real,
             length,
-            *(with_room(x, real.shape[1]) for x in kept),
-            _summed(*kept),
+            with_room(features, real.shape[1]),
+            with_room(values, real.shape[1]),
+            _summed(features, values),
             positions=beginning(positions, real),
         )
 
@@ -175,7 +177,7 @@ class Linear(Attention):
             pairs = _quotient(pairs, found[..., -1:])
         return Reading(self._context(found, query), self.capture(pairs, memory, weights))
 
-    def begin(self, rows: int, room: int, dtype: Any) -> Sums:
+    def begin(self, rows: int, room: int, dtype: Any) -> Sums:  # type: ignore[override]
         """See `Mixer.begin`: zeros."""
         width = self.width // self.heads
         features = self.query_features.size(width)
@@ -190,18 +192,17 @@ class Linear(Attention):
         Raises:
           UserError: a view that is not causal alone, or a state and segments.
         """
-        if state is None and (view.segments is not None or not isinstance(view.rule, Causal)):
-            return self.read(x, self.remember(x, view.valid), view).context, self.begin(
-                len(x), 0, x.dtype
-            )
-        if view.segments is not None or not isinstance(view.rule, Causal):
+        alone = view.segments is None and isinstance(view.rule, Causal)
+        before = self.begin(len(x), 0, x.dtype) if state is None else state
+        if not alone and state is None:  # several texts, or all of one: nothing comes after it
+            return self.read(x, self.remember(x, view.valid), view).context, before
+        if not alone:
             raise UserError(
                 "linear: its state is of all tokens so far, so a piece of a text has no other"
                 " visibility and no segments; choose the visibility 'full', or 'multihead'"
             )
-        before = self.begin(len(x), 0, x.dtype) if state is None else state
-        at = before.read[:, None] + jnp.arange(x.shape[1], dtype=jnp.int32)
-        at = at if state is not None else at[0]
+        at, read = places(before.read, x.shape[1], view.valid)
+        at = at[0] if state is None and view.valid is None else at  # the same in all rows
         features, values = self._kept(x, view.valid, at)
         found, sums = recur(
             self._asked(x, at),
@@ -210,8 +211,7 @@ class Linear(Attention):
             state=None if state is None else before.sums,
             chunk=self.chunk,
         )
-        new = x.shape[1] if view.valid is None else view.valid.sum(axis=1, dtype=jnp.int32)
-        return self._context(found, x), Sums(sums, before.read + new)
+        return self._context(found, x), Sums(sums, read)
 
     def _asked(self, query: jax.Array, at: jax.Array) -> jax.Array:
         """Features [B,H,Tq,M] of queries."""

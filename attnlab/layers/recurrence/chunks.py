@@ -75,16 +75,16 @@ class Chunks:
         """
         count = self.asked.shape[2]
         if count == 1:
-            last, (before, written) = _step(state, _of_chunk(self, 0))
-            before, written = (x if x is None else x[:, :, None] for x in (before, written))
+            last, kept = _step(state, _of_chunk(self, 0))
+            before, written = jax.tree.map(lambda x: x[:, :, None], kept)
         else:
-            chunks = _solved(self)
-            over = jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), chunks)
+            over = jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), _solved(self))
             last, kept = jax.lax.scan(_step, state, over)
             before, written = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), kept)
         o = self.asked @ before
         o = o if self.found is None else o + self.found
-        o = o if self.correction is None else o + self.correction.seen @ written
+        if self.correction is not None:
+            o = o + self.correction.seen @ written
         return o.reshape(*o.shape[:2], count * o.shape[3], o.shape[4]), last
 
 

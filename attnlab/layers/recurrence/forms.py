@@ -53,8 +53,8 @@ def recur(
     Returns:
       o [B,H,T,E] and S after the last token [B,H,D,E], in the inner precision.
     """
-    w, u, g, r = (_neutral(x, valid) for x in (w, u, _columns(g), r))
-    return _run(delta_step, delta_chunks, (q, w, u, g, r), state, chunk)
+    given = (_neutral(x, valid) for x in (w, u, _columns(g), r))
+    return _run(delta_step, delta_chunks, (q, *given), state, chunk)
 
 
 def recur_dplr(
@@ -81,8 +81,8 @@ def recur_dplr(
     Returns:
       As `recur`.
     """
-    k, v, g, a, b = (_neutral(x, valid) for x in (k, v, _columns(g), a, b))
-    return _run(dplr_step, dplr_chunks, (q, k, v, g, a, b), state, chunk)
+    given = (_neutral(x, valid) for x in (k, v, _columns(g), a, b))
+    return _run(dplr_step, dplr_chunks, (q, *given), state, chunk)
 
 
 def empty(rows: int, heads: int, depth: int, columns: int, dtype: Any) -> jax.Array:

@@ -76,7 +76,7 @@ def _by_halves(
     x, y = (_filled(one, size, "constant") for one in (x, y))
     b, c = (_filled(one, size, "edge") for one in (b, c))
     half = min(DIRECT, size)
-    blocks = _direct(*(_blocks(one, half) for one in (x, y, b, c)), strict)
+    blocks = _direct(*(_blocks(one, half) for one in (x, y, b, c)), strict=strict)
     while half < size:
         (_, lower_x), (upper_y, _), (upper_b, _), (_, lower_c) = (
             _halves(_blocks(one, 2 * half)) for one in (x, y, b, c)
@@ -92,7 +92,7 @@ def _by_halves(
     return blocks[..., 0, :length, :length]
 
 
-def _direct(x: jax.Array, y: jax.Array, b: jax.Array, c: jax.Array, strict: bool) -> jax.Array:
+def _direct(x: jax.Array, y: jax.Array, b: jax.Array, c: jax.Array, *, strict: bool) -> jax.Array:
     """Diagonal by diagonal: sums over D, with no array [..., C,C,D]."""
     size, total = x.shape[-2], jnp.zeros(())
     for back in range(1 if strict else 0, size):
@@ -101,7 +101,8 @@ def _direct(x: jax.Array, y: jax.Array, b: jax.Array, c: jax.Array, strict: bool
         sums = (products * jnp.exp(c[..., later, :] - b[..., first, :])).sum(axis=-1)
         sums = jnp.pad(sums, [(0, 0)] * (sums.ndim - 1) + [(back, 0)])
         total = total + sums[..., None] * np.eye(size, k=-back, dtype=sums.dtype)
-    return jnp.broadcast_to(total, (*x.shape[:-1], size))
+    rows = jnp.broadcast_shapes(*(one.shape[:-1] for one in (x, y, b, c)))
+    return jnp.broadcast_to(total, (*rows, size))
 
 
 def _blocks(x: jax.Array, size: int) -> jax.Array:

@@ -1,0 +1,115 @@
+"""Decoders whose layers differ: softmax attention in one of three, a window beside a state. They
+decode with their caches as in one pass, rows of different lengths together; and a pattern of one
+kind is the plain system.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from attnlab.errors import UserError
+from attnlab.systems.protocol import LanguageModel
+from attnlab.tasks.models import system_factory
+from tests.systems.checks import wide
+from tests.systems.oracles.decoder import decoder
+
+HEADS = {"name": "multihead", "heads": 2}
+LINEAR = {"name": "linear", "heads": 2, "chunk": 3}
+MAMBA = {"name": "mamba", "state": 3, "head_width": 4, "kernel": 2}
+WINDOW = {"name": "by_layer", "one": {"name": "window", "width": 2}, "other": {"name": "full"}}
+THIRDS = ("other", "other", "one")
+SPEC = {
+    "name": "decoder",
+    "width": 8,
+    "hidden": 6,
+    "layers": 3,
+    "positions": {"name": "none"},
+}
+HYBRIDS: dict[str, dict[str, Any]] = {
+    "softmax in one of three": {
+        "attention": {"name": "by_layer", "one": HEADS, "other": LINEAR, "pattern": THIRDS}
+    },
+    "window and state": {
+        "attention": {"name": "by_layer", "one": HEADS, "other": MAMBA},
+        "visibility": WINDOW,
+        "layers": 2,
+    },
+    "window and retention": {
+        "attention": {
+            "name": "by_layer",
+            "one": HEADS,
+            "other": {"name": "retention", "heads": 2},
+        },
+        "visibility": WINDOW,
+        "layers": 2,
+    },
+}
+TOKENS = np.random.default_rng(0).integers(1, 9, (3, 7)).astype(np.int32)
+TOKENS[1, 4:], TOKENS[2, 1:] = 0, 0
+
+
+def made(**changes: Any) -> tuple[LanguageModel, Any]:
+    """A decoder, and parameters drawn for it."""
+    config = ConfigDict({"system": {**SPEC, **changes}})
+    system: LanguageModel = system_factory(config, LanguageModel)(vocabulary=9)
+    shapes = jax.eval_shape(system.init, jax.random.key(0), TOKENS)["params"]
+    rng, leaves = np.random.default_rng(1), jax.tree.leaves(shapes)
+    drawn = [rng.normal(size=x.shape).astype(np.float32) / np.sqrt(x.shape[0]) for x in leaves]
+    return system, jax.tree.unflatten(jax.tree.structure(shapes), drawn)
+
+
+@pytest.mark.parametrize("name", HYBRIDS)
+def test_decoding_in_pieces_is_the_pass_over_the_whole(name: str) -> None:
+    """Of 4, 1, 1 and 1 tokens; where a row has ended there is padding."""
+    system, params = made(**HYBRIDS[name])
+    whole = jax.jit(lambda params: system.apply({"params": params}, TOKENS))(params)
+    read = jax.jit(lambda params, *a: system.apply({"params": params}, *a, method="read"))
+    state, at = system.apply({"params": params}, 3, 7, method="start"), 0
+    for piece in (4, 1, 1, 1):
+        here = slice(at, at + piece)
+        logits, state = read(params, state, TOKENS[:, here])
+        real = TOKENS[:, here] != 0
+        np.testing.assert_allclose(logits[real], whole[:, here][real], atol=5e-6)
+        at += piece
+
+
+def test_a_hybrid_is_what_its_layers_are(float64: None) -> None:
+    changes = HYBRIDS["softmax in one of three"]
+    system, params = made(**changes)
+    params = wide(params)
+    found = jax.jit(lambda params: system.apply({"params": params}, TOKENS))(params)
+    expected = decoder(params, {**SPEC, **changes}, TOKENS)
+    np.testing.assert_allclose(found[TOKENS != 0], expected[TOKENS != 0], atol=1e-10)
+
+
+@pytest.mark.parametrize("part", [HEADS, LINEAR, MAMBA], ids=lambda part: str(part["name"]))
+def test_a_pattern_of_one_kind_is_the_plain_system(part: dict[str, Any]) -> None:
+    other = LINEAR if part is HEADS else HEADS
+    mixed = {"name": "by_layer", "one": part, "other": other, "pattern": ("one",)}
+    (plain, params), (patterned, same) = (made(attention=one, layers=1) for one in (part, mixed))
+    jax.tree.map(np.testing.assert_array_equal, params, same)
+    logits = [
+        jax.jit(lambda params, one=one: one.apply({"params": params}, TOKENS))(params)
+        for one in (plain, patterned)
+    ]
+    np.testing.assert_array_equal(*logits)
+
+
+def test_a_state_has_no_window() -> None:
+    """Nothing is dropped silently: neither by a mixer nor by linear attention."""
+    for part in (LINEAR, MAMBA):
+        with pytest.raises(UserError, match="a visibility of its own"):
+            made(attention=part, visibility={"name": "window", "width": 2})
+    system, params = made(attention=LINEAR, layers=1)
+    packed = jnp.asarray([[1, 1, 1, 2, 2, 2, 2]])
+    row = TOKENS[:1]
+    both = system.apply({"params": params}, row, packed)
+    for first, end in ((0, 3), (3, 7)):
+        alone = system.apply({"params": params}, row[:, first:end])
+        np.testing.assert_allclose(both[:, first:end], alone, atol=5e-6)
