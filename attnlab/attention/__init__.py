@@ -24,6 +24,8 @@ MECHANISMS = Table(
         "key_value": "attnlab.attention.mechanisms.key_value:KeyValue",
         "key_value_predict": "attnlab.attention.mechanisms.key_value:KeyValuePredict",
         "multi_step": "attnlab.attention.mechanisms.multi_step:MultiStep",
+        "linformer": "attnlab.attention.mechanisms.linformer:Linformer",
+        "synthesizer": "attnlab.attention.mechanisms.synthesizer:Synthesizer",
         "linear": "attnlab.attention.mechanisms.linear:Linear",
     },
     base="attnlab.attention.mixer:Mixer",

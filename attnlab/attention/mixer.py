@@ -18,6 +18,8 @@ import jax
 
 from attnlab.attention.cards import Card, Cost
 from attnlab.attention.view import CAUSAL, View
+from attnlab.attention.visibility.rule import Everything
+from attnlab.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,3 +111,17 @@ class Mixer(nn.Module):
         `queries` equals `keys`.
         """
         raise NotImplementedError(f"{type(self).__name__} declares no cost")
+
+
+def no_rule(mixer: Mixer, view: View) -> None:
+    """Refuses a view that hides one real token from another, for a mixer that mixes all of them.
+
+    Raises:
+      UserError: the view has a rule, or segments.
+    """
+    if view.segments is not None or not isinstance(view.rule, Everything):
+        raise UserError(
+            f"{type(mixer).__name__} mixes all real tokens of a row: it honours no rule (causal, a"
+            " window) and no texts that share a row; choose 'multihead', or the visibility 'full'"
+            " and one text in a row"
+        )

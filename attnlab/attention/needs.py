@@ -117,6 +117,14 @@ class Need:
                 f"the direction {self.direction!r}",
                 f"it offers {_listed(can.directions)}",
             ),
+            (
+                self.mixes
+                or self.direction != "causal"
+                or can.state == "tokens"
+                or _grows(mechanism),
+                "reading a text while it grows",
+                "its causal form only mixes a text; choose 'multihead'",
+            ),
             (can.padding or not self.padding, "padding", "it needs sequences of one length"),
             (can.cache or not self.cache, "cached decoding", "choose a mechanism with cache=True"),
             (
@@ -158,6 +166,14 @@ def hands_out_weights(mechanism: Any) -> bool:
     )
     takes = any(one.name == "weights" or one.kind is one.VAR_KEYWORD for one in known)
     return bool(mechanism.capabilities.maps == "exact" and takes)
+
+
+def _grows(mechanism: Any) -> bool:
+    """Whether a mechanism implements `extend`, or `extend_pairs`."""
+    return any(
+        getattr(mechanism, verb) is not getattr(Attention, verb)
+        for verb in ("extend", "extend_pairs")
+    )
 
 
 def _lacking(mechanism: Any) -> str:

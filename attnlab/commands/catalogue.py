@@ -25,6 +25,10 @@ width, r hops, N steps, M features; of visibilities w window, l stride, c summar
 FLOPs are counted stands in `attnlab/attention/cards.py`; `tests/attention/test_costs.py` compares them with the compiled program.
 The *time* of a visibility is how many pairs may be seen, which a kernel that skips blocks comes near to.
 """
+MIXERS = """\
+Further layers for slots that only mix: self-attention in Transformers (`--config.system.attention=NAME`, `decoder_attention`,
+`encoder_attention`). Those that are attention also read another sequence. Letters here: M features, m landmarks or tokens of a chunk, n
+buckets, r rounds, g global tokens, w window, F or H a hidden width, k tokens of a convolution."""
 PARTS = {
     "Scores": ("scores", "What a mechanism takes as `score`: how a query and a key fit."),
     "Alignments": ("alignments", "What a mechanism takes as `alignment`: scores to weights."),
@@ -61,27 +65,34 @@ The source of `single` is as wide as its context, ds = d; where K = H, [ds, K D]
 def page() -> str:
     """The whole page."""
     parts = (_part(title, kind, text) for title, (kind, text) in PARTS.items())
-    return "\n".join([HEAD, _mechanisms(), *parts, _parameters()])
+    return "\n".join(
+        [HEAD, _mixers("mechanisms", ""), _mixers("mixers", MIXERS), *parts, _parameters()]
+    )
 
 
-def _mechanisms() -> str:
+def _mixers(kind: str, text: str) -> str:
+    """The table of a kind, and a section about each; mechanisms are listed once."""
     columns = ("family", "year", "source", "capabilities", "time", "state", "path", "steps")
-    rows = listing.component_rows(listing.components("mechanisms"), columns)
+    listed = set() if kind == "mechanisms" else set(listing.components("mechanisms").names())
+    rows = listing.component_rows(listing.components(kind), columns)
+    rows = [row for row in rows if row[0] not in listed]
     return "\n".join(
         [
-            "## Mechanisms",
+            f"## {kind.capitalize()}",
             "",
+            *([text, ""] if text else []),
             *_table(("name", *columns), rows),
             "",
-            *(_mechanism(row[0]) for row in rows),
+            *(_mixer(kind, row[0]) for row in rows),
         ]
     )
 
 
-def _mechanism(name: str) -> str:
-    mechanism = listing.components("mechanisms").resolve(name)
+def _mixer(kind: str, name: str) -> str:
+    mechanism = listing.components(kind).resolve(name)
     fields = [dataclasses.astuple(field) for field in describe.settable(mechanism)]
-    formula, kept = describe.formula(mechanism), describe.kept(mechanism)
+    formula = describe.formula(mechanism)
+    kept = describe.kept(mechanism) if hasattr(mechanism, "remember") else ""
     lines = [f"### `{name}`", "", describe.about(mechanism), ""]
     lines += ["```", formula, "```", ""] if formula else []
     lines += [f"Memory: {kept}", ""] if kept else []

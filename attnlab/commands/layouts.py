@@ -54,6 +54,12 @@ MECHANISMS: Mapping[str, Sizes] = {
         _ADDITIVE, {"A": 17, "dq / 3": 10, "ds / 3": 13}, {"dq": 30, "ds": 39, "d": 24}
     ),
     "multi_step": Sizes({"looks": {"name": "multihead", "heads": 4}}, {}),
+    "linformer": Sizes(
+        {"heads": 4, "length": 50, "rank": 7, "share": "none"}, {"H": 4, "k": 7, "L": 50}
+    ),
+    "synthesizer": Sizes(
+        {"heads": 4, "length": 50, "hidden": 17}, {"H": 4, "A": 17, "L": 50, "H A": 68}
+    ),
 }
 PARTS: Mapping[str, tuple[str, Sizes]] = {  # field of a mechanism to the mechanism and its sizes
     "score": ("single", Sizes({}, {"A": 256, "L": 50, "2 d": 48}, {"dq": 22, "d": 24})),

@@ -14,6 +14,12 @@ MIXERS = Table(
     {
         "recurrent": "attnlab.mixers.recurrent:RecurrentMixer",
         "convolution": "attnlab.mixers.convolution:ConvolutionMixer",
+        "performer": "attnlab.mixers.performer:Performer",
+        "average": "attnlab.mixers.average:Average",
+        "fourier": "attnlab.mixers.fourier:Fourier",
+        "longformer": "attnlab.mixers.longformer:Longformer",
+        "nystrom": "attnlab.mixers.nystrom:Nystrom",
+        "reformer": "attnlab.mixers.reformer:Reformer",
         "retention": "attnlab.mixers.retention:Retention",
         "gated_linear": "attnlab.mixers.gated_linear:GatedLinear",
         "hgrn": "attnlab.mixers.hgrn:Hgrn",

@@ -21,6 +21,7 @@ from attnlab.attention.mixer import Mixer
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import Attention
 from attnlab.attention.scores import SCORES
+from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.mixers import MIXERS
 from tests.attention.oracles import ORACLES, Oracle, part
 
@@ -111,6 +112,16 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"steps": 2, "looks": {"name": "multihead", "heads": 2}},
         {"steps": 2, "looks": {"name": "single", "score": "dot", "alignment": "temporal"}},
     ],
+    "linformer": [
+        {"heads": 3, "rank": 4, "length": 128},
+        {"heads": 2, "rank": 3, "length": 130, "share": "none"},
+        {"heads": 3, "rank": 4, "length": 128, "share": "key_value"},
+    ],
+    "synthesizer": [
+        {"heads": 3, "length": 128, "hidden": 5},
+        {"heads": 2, "length": 130, "form": "random"},
+        {"heads": 3, "length": 128, "form": "random", "rank": 4},
+    ],
     "linear": [
         {"heads": 3},
         {"heads": 2, "features": {"name": "cosine", "length": 9}, "bias": True, "chunk": 3},
@@ -155,7 +166,7 @@ TOLERANCE = {
 }
 
 
-LOOKS_AT_POSITIONS: set[str] = {"forgetting", "path", "native_sparse"}
+LOOKS_AT_POSITIONS: set[str] = {"forgetting", "path", "native_sparse", "synthesizer", "linformer"}
 """Mechanisms by dotted path that do so in themselves, and not by a part of theirs."""
 
 
@@ -258,6 +269,11 @@ def stepwise(config: dict[str, Any]) -> bool:
     a row rests on is there by then.
     """
     return "lengths" not in alignment(config).looks_at
+
+
+def causally(module: Mixer) -> View:
+    """The causal view where a mechanism honours it, else that of everything."""
+    return CAUSAL if "causal" in module.capabilities.directions else EVERYTHING
 
 
 def make(name: str, config: dict[str, Any]) -> Attention:

@@ -13,8 +13,8 @@ import numpy as np
 
 from attnlab.attention.needs import hands_out_weights
 from attnlab.attention.protocol import MAPS
-from attnlab.attention.view import CAUSAL, EVERYTHING, View
-from tests.attention.cases import inputs, make, parameters, wide
+from attnlab.attention.view import EVERYTHING, View
+from tests.attention.cases import causally, inputs, make, parameters, wide
 
 
 class Found(NamedTuple):
@@ -28,7 +28,7 @@ class Found(NamedTuple):
 
 
 class Exact(NamedTuple):
-    """A causal look in float64, and its derivatives in both modes, and with `remat`."""
+    """A causal look (or one at everything) in float64, and its derivatives in both modes, and with `remat`."""
 
     context: np.ndarray
     numeric: np.ndarray  # central difference along `tangents`
@@ -106,7 +106,7 @@ class Looks:
         tangents = jax.tree.map(lambda one: rng.normal(size=one.shape), given)
         cotangent = rng.normal(size=(*query.shape[:2], self.module.width))
         with jax.enable_x64(True):
-            context = lambda *given: self.look(*given, CAUSAL, valid).context
+            context = lambda *given: self.look(*given, causally(self.module), valid).context
 
             @jax.jit
             def program(given: Any, tangents: Any) -> Any:

@@ -26,6 +26,7 @@ from tests.attention.cases import (
     NOT_LINEAR,
     TOLERANCE,
     WIDTH,
+    causally,
     first_settings,
     inputs,
     looks_at_positions,
@@ -68,6 +69,10 @@ def test_values_and_gradients_equal_the_oracle(
 ) -> None:
     query, source, valid = inputs()
     case = looks(name, config)
+    if view.is_causal and causally(case.module) is EVERYTHING:
+        with pytest.raises(UserError, match=type(case.module).__name__):
+            case.look(case.params, query, source, view, valid)
+        return
     mask = dense_mask(view, valid, query.shape[1])
     oracle = functools.partial(reference(name), config=config, mask=mask, causal=view.is_causal)
     given = wide((case.params, query, source))
@@ -119,9 +124,15 @@ def test_float64_equals_the_oracle_and_both_modes_of_differentiation_hold(
     assert exact.context.dtype == np.float64
     if name in ORACLES:
         params, query, source = wide((case.params, query, source))
-        mask = dense_mask(CAUSAL, valid, 3)
+        view = causally(case.module)
+        mask = dense_mask(view, valid, 3)
         expected, _ = ORACLES[name](
-            params, config=config, query=query, source=source, mask=mask, causal=True
+            params,
+            config=config,
+            query=query,
+            source=source,
+            mask=mask,
+            causal=view.is_causal,
         )
         np.testing.assert_allclose(exact.context, expected, rtol=0, atol=TOLERANCE["float64"])
     if aligned(config) not in ESTIMATORS:

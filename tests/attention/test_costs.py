@@ -150,6 +150,8 @@ def counted(
     module: Attention, width: int, params: Any, size: tuple[int, int], compiled: bool = False
 ) -> float:
     """XLA's count of `remember` and `read` with one sequence of so many queries and keys."""
+    if isinstance(getattr(module, "kernel", None), str):
+        module = module.clone(kernel="plain")  # for which costs are declared
     # a fresh function each time: jax remembers programs, and with them what `countable` has
     # replaced
     program = jax.jit(lambda p, q, s: module.apply({"params": p}, q, s)).lower(

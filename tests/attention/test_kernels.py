@@ -60,6 +60,7 @@ CASES: list[
     ),
     ("single", {"score": {"name": "additive", "hidden": 5}}, EVERYTHING),
     ("latent", {"heads": 3, "latent": 5, "rotary": 4, "positions": "rope"}, CAUSAL),
+    ("synthesizer", {"heads": 3, "length": 9, "hidden": 4}, CAUSAL),
 ]
 DEAD = np.array([[True] * 7, [False] * 7, [True] * 4 + [False] * 3])
 NO_PADDING = (0, 4, 7)  # of these cases, whose blocks off the diagonal need no mask

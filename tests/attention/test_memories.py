@@ -26,6 +26,7 @@ from tests.attention.cases import (
     NAMES,
     TOLERANCE,
     WIDTH,
+    causally,
     first_settings,
     inputs,
     looks_back,
@@ -268,18 +269,19 @@ def test_a_part_of_a_sequence_says_where_it_stands(name: str, config: dict[str, 
     x, _, _ = inputs(queries=LENGTH)
     order = np.array([2, 0, 4, 1, 3])
     hidden = np.broadcast_to(np.arange(LENGTH) >= 4, (3, LENGTH))
-    placed = View(Causal(), positions=4)
+    view = causally(module)
+    placed = View(view.rule, positions=4)
 
     @jax.jit
     def looks(x: Any) -> list[Any]:
-        end, found = x[:, 4:], [call(x[:, 4:], x, CAUSAL, hidden).context]
-        for source, where, view in (
-            (end, 4, CAUSAL),
+        end, found = x[:, 4:], [call(x[:, 4:], x, view, hidden).context]
+        for source, where, seen in (
+            (end, 4, view),
             (end, jnp.full(3, 4, jnp.int32), placed),
             (end[:, order], 4 + order[None], placed),
         ):
             memory = call(source, positions=where, method="remember")
-            found.append(call(end, memory, view, method="read").context)
+            found.append(call(end, memory, seen, method="read").context)
         if module.capabilities.cache:
             grown = call(end[:, :2], None, 5, 4, method="remember")
             grown = call(grown, end[:, 2:], method="extend")
@@ -359,7 +361,8 @@ class Scanned(nn.Module):
         def step(
             mechanism: Attention, i: jax.Array, token: jax.Array
         ) -> tuple[jax.Array, jax.Array]:
-            context = mechanism.read(token[:, None], memory, View(CAUSAL.rule, positions=i)).context
+            view = View(causally(mechanism).rule, positions=i)
+            context = mechanism.read(token[:, None], memory, view).context
             return i + 1, context[:, 0]
 
         scan = nn.scan(
@@ -377,7 +380,9 @@ def test_reading_inside_a_scan_equals_reading_at_once(name: str, config: dict[st
     @jax.jit
     def both(query: Any, source: Any, valid: Any) -> Any:
         within = {"params": {"mechanism": params}}
-        at_once = module.apply({"params": params}, query, source, PLACE, valid)
+        at_once = module.apply(
+            {"params": params}, query, source, View(causally(module).rule, positions=2), valid
+        )
         return Scanned(module).apply(within, query, source, valid, first=2), at_once.context
 
     found, expected = both(query, source, valid)

@@ -25,15 +25,19 @@ def test_the_page_is_what_the_code_says() -> None:
 @pytest.mark.quick
 def test_the_page_has_every_component_once_with_formula_and_shapes() -> None:
     text = page()
-    kinds = ["mechanisms", *(kind for kind, _ in catalogue.PARTS.values())]
+    kinds = ["mechanisms", "mixers", *(kind for kind, _ in catalogue.PARTS.values())]
     for kind in kinds:
         for name in listing.components(kind).names():
             assert f"\n| {name} | " in text
     sections = text.split("\n### ")[1:]
+    names = listing.components("mechanisms").names()
+    more = [name for name in listing.components("mixers").names() if name not in names]
     assert [section.partition("`\n")[0] for section in sections] == [
-        f"`{name}" for name in listing.components("mechanisms").names()
+        f"`{name}" for name in [*names, *more]
     ]
-    for section in sections:
+    for section, name in zip(sections[len(names) :], more, strict=True):
+        assert name in ("by_layer", "none") or " = " in section.split("```")[1]
+    for section in sections[: len(names)]:
         assert (
             section.count("```") == 2
             and " = " in section.split("```")[1]

@@ -7,9 +7,10 @@
 
 Positions count from 0, n is the number of real keys of the row, q_i the mechanism's own query. Keys
 off the window weigh exactly 0. local_p sums to less than one: the authors report that dividing by
-the sum is worse, here it is a name of its own. p_i learns through g alone. The window is cut from
-all scores, so the cost is that of softmax; local_p adds 2 dq (dq + H) FLOPs for each query and dq
-(dq + H) parameters. Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to
+the sum is worse, here it is a name of its own. p_i learns through g alone. The plain kernel cuts
+the window from all scores, so its cost is that of softmax; "auto" scores the window alone where
+that is at most half of the keys (`kernels.windows`). local_p adds 2 dq (dq + H) FLOPs for each
+query and dq (dq + H) parameters. Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to
 Attention-based Neural Machine Translation", EMNLP 2015, section 3.2, equations 9 and 10; centre and
 start values (uniform in [-0.1, 0.1]) as in the authors' code. With several heads, which the paper
 does not have, every head has its own v_h and so its own p_i. The positions are those of the memory:
@@ -34,17 +35,46 @@ from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened
 
 
-class LocalM(Alignment):
-    """Monotonic windows: query i looks at the 2 D + 1 keys around key i; no parameters.
+class Local(Alignment):
+    """Base of windows around one position of the source; a subclass implements `centred` and
+    `within`.
 
     Attributes:
       reach: D, keys on either side of the centre.
+
+    Attributes of the class:
+      of_heads: every head has a window of its own.
     """
 
     reach: int = 10
 
+    of_heads: ClassVar[bool] = False
     lengths = {"reach": "within"}
     looks_at = frozenset({"positions", "lengths"})
+
+    def centred(self, view: View, heads: int) -> tuple[jax.Array, Any]:
+        """The centres of the windows, int32 [B or 1, 1 or H, Tq, 1], and what else `within` needs."""
+        raise NotImplementedError
+
+    def within(
+        self, scores: jax.Array, mask: jax.Array, columns: jax.Array, place: Any
+    ) -> jax.Array:
+        """Weights [B,H,Tq,W] from the scores of keys at positions `columns`, broadcastable to the
+        scores, and a mask that has the window.
+        """
+        return softmax(scores, mask)
+
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
+        """See `Alignment.__call__`."""
+        centre, place = self.centred(view, scores.shape[1])
+        return self.within(scores, windowed(mask, centre, self.reach, view), view.columns, place)
+
+
+class LocalM(Local):
+    """Monotonic windows: query i looks at the 2 D + 1 keys around key i; no parameters. The fields
+    are those of `Local`.
+    """
+
     card = Card(
         "local",
         2015,
@@ -56,11 +86,10 @@ class LocalM(Alignment):
         if self.reach < 0:
             raise UserError(f"alignment local_m: reach={self.reach}, must be at least 0")
 
-    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
-        """See `Alignment.__call__`."""
+    def centred(self, view: View, heads: int) -> tuple[jax.Array, None]:
+        """See `Local.centred`."""
         last = jnp.maximum(view.lengths - 1, 0)[:, None, None, None]
-        centre = jnp.minimum(view.rows, last)  # [B,1,Tq,1]
-        return softmax(scores, windowed(mask, centre, self.reach, view))
+        return jnp.minimum(view.rows, last), None
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:
@@ -68,7 +97,7 @@ class LocalM(Alignment):
         return Cost(flops=5 * at.pairs)
 
 
-class LocalP(Alignment):
+class LocalP(Local):
     """Predictive windows: the query predicts a position in the source, and keys near it get more
     weight.
 
@@ -78,12 +107,10 @@ class LocalP(Alignment):
         ends.
     """
 
-    reach: int = 10
     span: Literal["n", "n - 1"] = "n"
 
-    lengths = {"reach": "within"}
+    of_heads = True
     sums_to: ClassVar[Literal["one", "at most one", "any"]] = "at most one"
-    looks_at = frozenset({"positions", "lengths"})
     card = Card(
         "local",
         2015,
@@ -99,13 +126,13 @@ class LocalP(Alignment):
             )
 
     @nn.compact
-    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
-        """See `Alignment.__call__`."""
+    def centred(self, view: View, heads: int) -> tuple[jax.Array, jax.Array]:
+        """See `Local.centred`; p [B,H,Tq,1] too."""
         query = widened(view.query)
         raised = jnp.tanh(
             Dense(query.shape[-1], use_bias=False, kernel_init=_small, name="w_position")(query)
         )
-        v = widened(self.param("v", _small, (query.shape[-1], scores.shape[1])))
+        v = widened(self.param("v", _small, (query.shape[-1], heads)))
         p = (
             self.times(view, raised.dtype)
             * jax.nn.sigmoid(raised @ v).transpose(0, 2, 1)[..., None]
@@ -114,8 +141,14 @@ class LocalP(Alignment):
         centre = jnp.minimum(
             jnp.floor(jax.lax.stop_gradient(p)).astype(jnp.int32), last
         )  # a sigmoid rounded to 1 would lie beyond the end
-        distance = (view.columns - p) / (self.reach / 2)
-        return self.weigh(scores, windowed(mask, centre, self.reach, view), distance**2 / 2)
+        return centre, p
+
+    def within(
+        self, scores: jax.Array, mask: jax.Array, columns: jax.Array, place: jax.Array
+    ) -> jax.Array:
+        """See `Local.within`; `place` is p."""
+        distance = (columns - place) / (self.reach / 2)
+        return self.weigh(scores, mask, distance**2 / 2)
 
     def times(self, view: View, dtype: Any) -> jax.Array:
         """The factor of the sigmoid, [B,1,1,1] float32."""

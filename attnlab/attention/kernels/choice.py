@@ -14,6 +14,7 @@ from attnlab.attention.kernels.blocks import number
 from attnlab.attention.kernels.blockwise import Blockwise
 from attnlab.attention.kernels.gathered import Gathered
 from attnlab.attention.kernels.plain import Look, Plain, plain_on, weigh
+from attnlab.attention.kernels.windows import Windows
 from attnlab.attention.protocol import MAPS
 from attnlab.errors import UserError
 
@@ -23,7 +24,8 @@ LEAST = 256
 
 
 class Auto:
-    """Blockwise for long looks that it can compute, gathered where few blocks of many are chosen,
+    """Windows alone where an alignment has small ones, blockwise for long looks that it can compute,
+    gathered where few blocks of many are chosen,
     plain for the others and whenever weights are requested.
     """
 
@@ -46,6 +48,8 @@ class Auto:
         gathered = Gathered()
         if gathered.refuses(look) is None and gathered.pays(look):
             return gathered
+        if Windows().refuses(look) is None:
+            return Windows()
         blockwise = Blockwise()
         long = min(look.view.size) >= LEAST
         return (

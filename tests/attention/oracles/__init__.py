@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.attention.oracles import heads, latent, linear, selected, single
+from tests.attention.oracles import heads, latent, linear, selected, single, synthetic
 from tests.attention.oracles.rows import Oracle, Result, affine, part
 
 __all__ = ["ORACLES", "Oracle", "Result", "part"]
@@ -59,5 +59,7 @@ ORACLES: dict[str, Oracle] = {
     "key_value": single.key_value,
     "key_value_predict": single.key_value_predict,
     "multi_step": multi_step,
+    "linformer": synthetic.linformer,
+    "synthesizer": synthetic.synthesizer,
     "linear": linear.linear,
 }

@@ -1,0 +1,96 @@
+"""Looks at a window around one position of the source (`alignments.local`): only the keys and values
+in it are gathered, scored and summed.
+
+The result is that of plain up to rounding, since all other weights are exactly 0. "auto" takes it
+where the window is at most half of the keys. Cost: 2 D + 1 pairs for a query in place of Tk, and
+the keys and values of each window copied once. Axis letters: B batch, H heads, K key heads, Tq
+queries, Tk keys, W = 2 D + 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments.local import Local
+from attnlab.attention.kernels.blocks import number
+from attnlab.attention.kernels.plain import Look
+from attnlab.attention.kernels.tracing import hoisted
+from attnlab.layers.dense import Dropout
+
+
+class Windows:
+    """Local alignments over the keys that they see."""
+
+    weighs = False
+
+    def refuses(self, look: Look) -> str | None:
+        """Why this look has no windows that can be gathered, or these save nothing; None if it has."""
+        view, heads, shared = look.view, _heads(look), look.values.shape[1]
+        align = look.align
+        if not isinstance(align, Local) or (align.of_heads and heads > 1):
+            return "needs one window for all heads of a query"
+        if 2 * (2 * align.reach + 1) > view.size[1]:
+            return "saves nothing, the window is more than half of the keys"
+        if number(view.keys) != 0 or look.relative is not None or shared not in (1, heads):
+            return "needs keys that stand at 0, 1, ..., values without positions, and heads alike"
+        dropping = isinstance(look.drop, Dropout) and not look.drop.active
+        return None if dropping else "draws no dropout"
+
+    def __call__(self, look: Look) -> jax.Array:
+        """The context [B,H,Tq,Dv]."""
+        view, align = look.view, look.align
+        assert isinstance(align, Local)
+        batch, keys = look.values.shape[0], view.size[1]
+        centre, place = align.centred(view, _heads(look))
+        columns = centre + jnp.arange(-align.reach, align.reach + 1, dtype=jnp.int32)
+        columns = jnp.broadcast_to(columns[:, 0], (batch, *columns.shape[2:]))  # [B,Tq,W]
+        inside, at = (columns >= 0) & (columns < keys), jnp.clip(columns, 0, keys - 1)
+
+        def gathered(x: jax.Array) -> jax.Array:
+            """The windows of x [B,K,Tk,...], [B,K,Tq,W,...]."""
+            return jax.vmap(lambda x, at: x[:, at])(x, at)
+
+        mask = inside & jax.vmap(lambda valid, at: valid[at])(jnp.asarray(view.valid), at)
+        near = jax.tree.map(gathered, look.keys)
+        scores, rules = self.scored(look, near, at)
+        mask = mask[:, None] if rules is None else mask[:, None] & rules
+        weights = align.within(scores, mask, at[:, None], place).astype(look.values.dtype)
+        values = jnp.broadcast_to(gathered(look.values), (*weights.shape, look.values.shape[-1]))
+        return jnp.einsum("bhqw,bhqwd->bhqd", weights, values)
+
+    def scored(self, look: Look, near: Any, at: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+        """The scores [B,H,Tq,W] of the windows at positions `at` [B,Tq,W], and which pairs the rule
+        allows, or None.
+        """
+        i = look.view.i
+        i = jnp.broadcast_to(i, at.shape[:2])
+
+        def one(x: jax.Array) -> jax.Array:
+            """The first query's part of [B,n,Tq,...], its axis kept."""
+            return x[:, :, :1]
+
+        queries = jax.tree.map(one, look.queries)
+        keys = jax.tree.map(lambda x: x[:, :, 0], near)
+        pure, closed = hoisted(look.score, queries, keys, i[:, :1], at[:, 0])
+        score = jax.vmap(
+            lambda q, k, i, j: pure(
+                closed, jax.tree.map(lambda x: x[:, :, None], q), k, i[:, None], j
+            )[:, :, 0],
+            in_axes=(2, 2, 1, 1),
+            out_axes=2,
+        )
+        scores = score(look.queries, near, i, at)
+        if look.view.allows(i[:, :1], at[:, 0]) is None:
+            return scores, None
+        allowed = jax.vmap(
+            lambda i, j: look.view.allows(i[:, None], j)[:, :, 0], in_axes=(1, 1), out_axes=2
+        )
+        return scores, allowed(i, at)
+
+
+def _heads(look: Look) -> int:
+    """H."""
+    return int(jax.tree.leaves(look.queries)[0].shape[1])

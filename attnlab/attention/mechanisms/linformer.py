@@ -1,0 +1,194 @@
+"""Linformer (Wang et al. 2020): keys and values are projected along the sequence to k rows, so that
+a query has k weights, however long the source.
+
+    K' = E K,  V' = F V                              E, F [k,L], the first Tk columns of them
+    P_h = softmax(q_h K'_h^T / sqrt(D))  [Tq,k]      y = concat_h(P_h V'_h) W_o
+
+E and F are learned, one column for each position, so sources have at most L tokens; longer ones are
+refused. Keys and values of padding are zero *before* the projection: masking scores afterwards
+could not undo it. For the same reason there is no causal form: every row of K' mixes all positions,
+and no rule about pairs can be honoured. The map that is recorded is P F, the weights that values
+really get; its rows sum to anything. Sharing: "none" (E and F of each head), "heads" (one E and one
+F), "key_value" (one E = F). Cost: 4 Tk k d FLOPs for E K and F V, 4 Tq k d for the look.
+Parameters: 2 k L H without sharing. A memory keeps 2 k d numbers, however long the source, and which of its T tokens are real. Source:
+S. Wang, B. Li, M. Khabsa, H. Fang, H. Ma, "Linformer: Self-Attention with Linear Complexity", 2020
+(arXiv 2006.04768), section 4, equation 7. Its fourth kind of sharing, one E for all layers, and
+projections by pooling or convolution are not here. E and F start normal with variance 1 / k, as in
+its theorem.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.cards import FLOAT, Card, Cost, dense
+from attnlab.attention.mixer import no_rule
+from attnlab.attention.protocol import (
+    MAPS,
+    Attention,
+    Capabilities,
+    Memory,
+    Reading,
+    Rows,
+    beginning,
+    written,
+)
+from attnlab.attention.view import EVERYTHING, View, Where, standing
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.precision import widened
+
+
+@flax.struct.dataclass
+class LinformerMemory(Memory):
+    """keys [B,H,k,D] and values [B,H,k,D], projected along the sequence."""
+
+    keys: jax.Array
+    values: jax.Array
+
+
+class Linformer(Attention):
+    """H heads of width D = width / H, each with k projected keys and values.
+
+    Attributes:
+      heads: H; must divide the width.
+      rank: k.
+      length: L, the longest source.
+      share: which projections along the sequence are one: "none", "heads" or "key_value".
+      dropout: rate on the weights P, not renormalised.
+    """
+
+    heads: int = 4
+    rank: int = 64
+    length: int = 512
+    share: Literal["none", "heads", "key_value"] = "heads"
+    dropout: float = 0.0
+
+    lengths = {"length": "covers"}
+    capabilities = Capabilities(
+        directions=frozenset({"bidirectional"}),
+        dense=False,
+        dropout=True,
+        cache=False,
+        maps="implied",
+    )
+    card = Card(
+        "low-rank",
+        2020,
+        "Wang et al., Linformer, 2020",
+        "T k d + T d^2",
+        "k d + T",
+        path="1",
+        steps="1",
+    )
+
+    @nn.nowrap
+    def rows(self) -> Rows:
+        """See `Attention.rows`."""
+        return "any"
+
+    def setup(self) -> None:
+        if self.heads < 1 or self.width % self.heads:
+            raise UserError(f"linformer: width={self.width} is not divisible by heads={self.heads}")
+        if min(self.rank, self.length) < 1:
+            raise UserError(
+                f"linformer: rank={self.rank} and length={self.length} must be at least 1"
+            )
+        self.w_query, self.w_key, self.w_value = (
+            Dense(self.width, use_bias=False) for _ in range(3)
+        )
+        self.out = Dense(self.width, use_bias=False)
+        normal = nn.initializers.normal(self.rank**-0.5)
+        shape = (self.heads if self.share == "none" else 1, self.rank, self.length)
+        self.along_keys = self.param("along_keys", normal, shape)
+        if self.share != "key_value":
+            self.along_values = self.param("along_values", normal, shape)
+        self.drop = Dropout(self.dropout)
+
+    def split(self, x: jax.Array) -> jax.Array:
+        """[B,T,H*D] to heads first, [B,H,T,D]."""
+        return x.reshape(*x.shape[:2], self.heads, self.width // self.heads).transpose(0, 2, 1, 3)
+
+    def columns(self, values: bool, positions: jax.Array, known: jax.Array) -> jax.Array:
+        """E, or F for `values`, at positions [T] or [B,T], with zeros where `known` [B,T] is false:
+        [B,1 or H,k,T].
+        """
+        along = self.along_values if values and self.share != "key_value" else self.along_keys
+        found = jnp.take(along, positions, axis=2, mode="fill", fill_value=0)
+        found = found[None] if positions.ndim == 1 else jnp.moveaxis(found, 2, 0)
+        return jnp.where(known[:, None, None], found, 0)
+
+    def remember(
+        self,
+        source: jax.Array,
+        valid: jax.Array | None = None,
+        capacity: int | None = None,
+        positions: Where = 0,
+    ) -> LinformerMemory:
+        """See `Attention.remember`.
+
+        Raises:
+          UserError: more tokens than `length`.
+        """
+        tokens = source.shape[1]
+        if tokens > self.length:
+            raise UserError(
+                f"linformer: length={self.length}, but there is a source of {tokens} tokens; take"
+                f" length={tokens} or more"
+            )
+        known, written_slots = written(source, valid, capacity)
+        where, real = standing(positions, tokens), jnp.asarray(known[:, :tokens])
+        x = jnp.where(real[..., None], source, 0)
+        keys, values = (
+            self.columns(is_value, where, real) @ self.split(project(x))
+            for is_value, project in ((False, self.w_key), (True, self.w_value))
+        )
+        return LinformerMemory(
+            known, written_slots, keys, values, positions=beginning(positions, known)
+        )
+
+    def read(
+        self,
+        query: jax.Array,
+        memory: LinformerMemory,
+        view: View = EVERYTHING,
+        weights: bool = False,
+        so_far: Any = None,
+    ) -> Reading:
+        """See `Attention.read`.
+
+        Raises:
+          UserError: the view has a rule, or several texts share a row.
+        """
+        no_rule(self, view)
+        q = self.split(self.w_query(query)) * (self.width // self.heads) ** -0.5
+        scores = widened(jnp.einsum("bhqd,bhkd->bhqk", q, memory.keys))
+        projected = jax.nn.softmax(scores, axis=-1)
+        context = self.drop(projected).astype(query.dtype) @ memory.values
+        joined = context.transpose(0, 2, 1, 3).reshape(*query.shape[:2], self.width)
+        shown = None
+        if self.is_mutable_collection(MAPS):
+            where = standing(
+                0 if memory.positions is None else memory.positions, memory.valid.shape[1]
+            )
+            shown = projected @ widened(self.columns(True, where, memory.valid))
+        return Reading(self.out(joined), self.capture(shown, memory))
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Attention.cost`."""
+        k, along = self.rank, self.rank * self.length
+        heads = self.heads if self.share == "none" else 1
+        asked = dense(queries, query_width, self.width) + dense(queries, self.width, self.width)
+        both = dense(keys, source_width, self.width) + dense(keys, source_width, self.width)
+        kept = Cost(
+            heads * along * (1 if self.share == "key_value" else 2),
+            4 * keys * k * self.width,
+            FLOAT * 2 * k * self.width + keys + 4,
+        )
+        return asked + both + kept + Cost(flops=queries * k * (4 * self.width + 5 * self.heads))

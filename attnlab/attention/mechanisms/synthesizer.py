@@ -1,0 +1,237 @@
+"""Synthesizer (Tay et al. 2021): weights without comparing queries with keys; they come from the
+query alone, or from its position alone.
+
+    dense    e_ij = (relu(x_i W_1 + b_1) W_2 + b_2)[j]      W_1 [dq,A], W_2 [A,L] of each head
+    random   e_ij = R_ij                                    R [L,L] of each head, learned
+             e_ij = (U V^T)_ij                              with a rank k: U, V [L,k], the factorised form
+    A_h = align(e_h)      y = concat_h(A_h s W_v) W_o
+
+Column j belongs to position j, so sources have at most L tokens; longer ones are refused. Short
+ones use the first columns, and only these are computed. Any rule, padding and a cache work as in
+multi-head attention, since they act on pairs. Cost: 2 A FLOPs for a pair and head (dense), 2 k
+(factorised), none (random), in place of 2 D. A memory keeps values only, T d numbers. Source: Y.
+Tay, D. Bahri, D. Metzler, D.-C. Juan, Z. Zhao, C. Zheng, "Synthesizer: Rethinking Self-Attention
+for Transformer Models", ICML 2021 (arXiv 2005.00743), sections 3.1-3.3. There the hidden layer is d
+wide and the mechanism replaces self-attention only; here A is the width of a head by default, and
+between two sequences the weights depend on the query (or its position) in the same way. Their
+factorised dense form and mixtures of forms are not here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments import ALIGNMENTS
+from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
+from attnlab.attention.kernels import KernelName
+from attnlab.attention.kernels.choice import attend
+from attnlab.attention.kernels.plain import Look
+from attnlab.attention.protocol import (
+    Attention,
+    Capabilities,
+    Memory,
+    Reading,
+    Rows,
+    beginning,
+    with_room,
+    written,
+)
+from attnlab.attention.so_far import nothing_yet
+from attnlab.attention.view import EVERYTHING, View, Where
+from attnlab.config.registry import Part, kind, made
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.precision import widened
+
+_COLUMNS = nn.initializers.variance_scaling(
+    1.0, "fan_avg", "uniform", in_axis=1, out_axis=2, batch_axis=0
+)
+
+
+@flax.struct.dataclass
+class SynthesizerMemory(Memory):
+    """values [B,H,Tk,D]; there are no keys."""
+
+    values: jax.Array
+
+
+class Synthesizer(Attention):
+    """H heads of width D = width / H over sources of at most L tokens.
+
+    Attributes:
+      heads: H; must divide the width.
+      form: "dense" (weights from the query) or "random" (weights from positions).
+      length: L, the longest source.
+      hidden: A, of "dense"; 0 for D.
+      rank: k of "random"; 0 for a whole matrix R.
+      alignment: scores to weights.
+      dropout: rate on the attention weights, not renormalised.
+      kernel: how it is computed; none changes the result (see `kernels`).
+    """
+
+    heads: int = 4
+    form: Literal["dense", "random"] = "dense"
+    length: int = 512
+    hidden: int = 0
+    rank: int = 0
+    alignment: Part = "softmax"
+    dropout: float = 0.0
+    kernel: KernelName = "auto"
+
+    parts = {"alignment": ALIGNMENTS}
+    lengths = {"length": "covers"}
+    capabilities = Capabilities(dropout=True, so_far=True)
+    card = Card(
+        "synthetic",
+        2021,
+        "Tay et al., Synthesizer: Rethinking Self-Attention, ICML 2021",
+        "T^2 d + T d^2",
+        "T d",
+        path="1",
+        steps="1",
+    )
+
+    @nn.nowrap
+    def rows(self) -> Rows:
+        """See `Attention.rows`."""
+        return kind(made(ALIGNMENTS, self.alignment)).sums_to
+
+    def setup(self) -> None:
+        if self.heads < 1 or self.width % self.heads:
+            raise UserError(
+                f"synthesizer: width={self.width} is not divisible by heads={self.heads}"
+            )
+        if self.length < 1 or min(self.hidden, self.rank) < 0:
+            sizes = f"length={self.length}, hidden={self.hidden}, rank={self.rank}"
+            raise UserError(f"synthesizer: {sizes}; length must be at least 1, the others 0")
+        h, length, a = self.heads, self.length, self.inner
+        if self.form == "dense":
+            self.w_hidden = Dense(h * a)
+            self.columns = self.param("columns", _COLUMNS, (h, a, length))
+            self.column_bias = self.param("column_bias", nn.initializers.zeros, (h, length))
+        elif self.rank:
+            self.of_queries = self.param("of_queries", _COLUMNS, (h, length, self.rank))
+            self.of_keys = self.param("of_keys", _COLUMNS, (h, length, self.rank))
+        else:
+            self.scores = self.param("scores", _COLUMNS, (h, length, length))
+        self.w_value = Dense(self.width, use_bias=False)
+        self.out = Dense(self.width, use_bias=False)
+        self.align = made(ALIGNMENTS, self.alignment)(name="alignment")
+        self.drop = Dropout(self.dropout)
+
+    @property
+    @nn.nowrap
+    def inner(self) -> int:
+        """A."""
+        return self.hidden or self.width // self.heads
+
+    def split(self, x: jax.Array) -> jax.Array:
+        """[B,T,H*n] to heads first, [B,H,T,n]."""
+        return x.reshape(*x.shape[:2], self.heads, x.shape[-1] // self.heads).transpose(0, 2, 1, 3)
+
+    def remember(
+        self,
+        source: jax.Array,
+        valid: jax.Array | None = None,
+        capacity: int | None = None,
+        positions: Where = 0,
+    ) -> SynthesizerMemory:
+        """See `Attention.remember`.
+
+        Raises:
+          UserError: more slots than `length`.
+        """
+        known, length = written(source, valid, capacity)
+        slots = known.shape[1]
+        if slots > self.length:
+            raise UserError(
+                f"synthesizer: length={self.length}, but there is a source (or room for a text) of"
+                f" {slots} tokens; take length={slots} or more"
+            )
+        values = with_room(self.split(self.w_value(source)), slots)
+        return SynthesizerMemory(known, length, values, positions=beginning(positions, known))
+
+    def extend(
+        self, memory: SynthesizerMemory, source: jax.Array, valid: jax.Array | None = None
+    ) -> SynthesizerMemory:
+        """See `Attention.extend`."""
+        grown: SynthesizerMemory = memory.appended(valid, values=self.split(self.w_value(source)))
+        return grown
+
+    def read(
+        self,
+        query: jax.Array,
+        memory: SynthesizerMemory,
+        view: View = EVERYTHING,
+        weights: bool = False,
+        so_far: Any = None,
+    ) -> Reading:
+        """See `Attention.read`."""
+        empty = jnp.zeros((*memory.values.shape[:3], 0), query.dtype)
+        look = Look(
+            queries=self.asked(query),
+            keys=empty,
+            values=memory.values,
+            score=self.fit,
+            view=view.onto(memory, query),
+            align=self.align,
+            drop=self.drop,
+            so_far=self.no_looks(memory) if so_far is None else so_far,
+        )
+        context, found, so_far = attend(self, look, self.kernel, weights)
+        joined = context.transpose(0, 2, 1, 3).reshape(*query.shape[:2], self.width)
+        return Reading(self.out(joined), self.capture(found, memory, weights), so_far=so_far)
+
+    def no_looks(self, memory: SynthesizerMemory) -> Any:
+        """See `Attention.no_looks`."""
+        return nothing_yet(self, None, self.align, memory, memory.values, self.heads)
+
+    def asked(self, query: jax.Array) -> jax.Array:
+        """The hidden layer of query [B,Tq,dq], [B,H,Tq,A]; nothing, [B,H,Tq,0], where only positions
+        count.
+        """
+        if self.form == "random":
+            return jnp.zeros((query.shape[0], self.heads, query.shape[1], 0), query.dtype)
+        return self.split(jax.nn.relu(self.w_hidden(query)))
+
+    def fit(self, queries: jax.Array, keys: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
+        """`Look.score` of a block: [B,H,tq,tk] float32."""
+        if self.form == "dense":
+            columns, bias = at(self.columns, j, 2), at(self.column_bias, j, 1)
+            return widened(queries @ columns) + widened(bias)[..., None, :]
+        if self.rank:
+            scores = at(self.of_queries, i, 1) @ at(self.of_keys, j, 1).swapaxes(-1, -2)
+        elif i.ndim == j.ndim == 1:
+            scores = jnp.take(jnp.take(self.scores, i, axis=1, mode="clip"), j, 2, mode="clip")
+        else:
+            i, j = jnp.atleast_2d(i), jnp.atleast_2d(j)
+            scores = self.scores.at[:, i[:, :, None], j[:, None, :]].get(mode="clip")
+            scores = scores.swapaxes(0, 1)
+        return jnp.broadcast_to(widened(scores), (*queries.shape[:3], j.shape[-1]))
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Attention.cost`."""
+        h, size, length = self.heads, self.width // self.heads, self.length
+        at = Sizes(queries, keys, h, h, size, size, size, h, query_width)
+        if self.form == "dense":
+            own = dense(queries, query_width, h * self.inner, bias=True)
+            own += Cost(h * length * (self.inner + 1), at.pairs * (2 * self.inner + 1))
+        elif self.rank:
+            own = Cost(2 * h * length * self.rank, 2 * at.pairs * self.rank)
+        else:
+            own = Cost(h * length**2)
+        kept = dense(keys, source_width, self.width) + memory(keys, self.width)
+        out = dense(queries, self.width, self.width) + Cost(flops=2 * at.pairs * size)
+        return own + kept + out + of_parts(self, at)
+
+
+def at(x: jax.Array, where: jax.Array, axis: int) -> jax.Array:
+    """The entries of x at positions [t] along an axis; at [B,t], where rows differ, with B first."""
+    found = jnp.take(x, where, axis=axis, mode="clip")
+    return found if where.ndim == 1 else jnp.moveaxis(found, axis, 0)

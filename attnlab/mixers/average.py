@@ -1,0 +1,100 @@
+"""Average attention (Zhang et al. 2018): the running mean of the tokens so far and a gate, in place
+of a causal self-attention; a control, with a state of one size.
+
+    g_t = FFN(1/t (x_1 + ... + x_t))                FFN(a) = relu(a W_1 + b_1) W_2 + b_2, or a itself
+    i_t, f_t = sigmoid([x_t ; g_t] W + b)           y_t = i_t * x_t + f_t * g_t
+
+t counts real tokens: padding adds nothing to the mean. Cost: 4 T d F FLOPs for the FFN of hidden
+width F and 8 T d^2 for the gates; the means take 2 T d. State: d numbers and a count. Source: B.
+Zhang, D. Xiong, J. Su, "Accelerating Neural Transformer via an Average Attention Network", ACL 2018
+(arXiv 1805.00631), equations 5-7. The residual connection and the norm around it, equation 8, are
+those of the block.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.cards import FLOAT, Card, Cost, dense
+from attnlab.attention.mixer import Mixer
+from attnlab.attention.view import CAUSAL, View
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense
+from attnlab.layers.precision import inner_dtype, widened
+from attnlab.mixers.recurrent import PASSING, one_text
+
+
+@flax.struct.dataclass
+class Sums:
+    """The sum [B,d] of the tokens so far, and how many there were [B]; in the inner precision."""
+
+    total: jax.Array
+    count: jax.Array
+
+
+class Average(Mixer):
+    """The running mean of the tokens so far, and a gate (Zhang et al. 2018).
+
+    Attributes:
+      hidden: F, of the FFN; 0 for no FFN.
+    """
+
+    hidden: int = 512
+
+    capabilities = PASSING
+    card = Card(
+        "control",
+        2018,
+        "Zhang et al., Average Attention Network, ACL 2018",
+        "T d F + T d^2",
+        "d",
+        path="1",
+        steps="1",
+    )
+
+    def setup(self) -> None:
+        if self.hidden < 0:
+            raise UserError(f"average: hidden={self.hidden}, must be at least 0")
+        if self.hidden:
+            self.w_hidden, self.w_mean = Dense(self.hidden), Dense(self.width)
+        self.w_gates = Dense(2 * self.width)
+
+    def begin(self, rows: int, room: int, dtype: Any) -> Sums:
+        """See `Mixer.begin`."""
+        kind = inner_dtype(jnp.zeros((), dtype))
+        return Sums(jnp.zeros((rows, self.width), kind), jnp.zeros(rows, kind))
+
+    def mix(self, x: jax.Array, view: View = CAUSAL, state: Any = None) -> tuple[jax.Array, Sums]:
+        """See `Mixer.mix`."""
+        one_text(self, view)
+        state = self.begin(len(x), 0, x.dtype) if state is None else state
+        real = jnp.ones(x.shape[:2], bool) if view.valid is None else view.valid
+        kept = jnp.where(real[..., None], widened(x), 0.0)
+        totals = state.total[:, None] + jnp.cumsum(kept, axis=1)
+        counts = state.count[:, None] + jnp.cumsum(real, axis=1, dtype=kept.dtype)
+        mean = (totals / jnp.maximum(counts, 1.0)[..., None]).astype(x.dtype)
+        if self.hidden:
+            mean = self.w_mean(jax.nn.relu(self.w_hidden(mean)))
+        gates = jax.nn.sigmoid(self.w_gates(jnp.concatenate([x, mean], axis=-1)))
+        of_token, of_mean = jnp.split(gates, 2, axis=-1)
+        return of_token * x + of_mean * mean, dataclasses.replace(
+            state,
+            total=state.total + kept.sum(axis=1),
+            count=state.count + real.sum(axis=1, dtype=kept.dtype),
+        )
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Mixer.cost`."""
+        d, gates = self.width, dense(queries, 2 * self.width, 2 * self.width, bias=True)
+        layer = Cost(flops=3 * queries * d, state_bytes=FLOAT * (d + 1))
+        if self.hidden:
+            layer += dense(queries, d, self.hidden, bias=True)
+            layer += dense(queries, self.hidden, d, bias=True)
+        return gates + layer

@@ -1,0 +1,92 @@
+"""Fourier mixing (Lee-Thorp et al. 2022): the real part of a Fourier transform over tokens and
+channels, without parameters; a control for what attention is worth.
+
+    y = Re(F_T(F_d(x)))         F_n(x)_k = sum_s x_s exp(-2 pi i k s / n)
+
+The transform over tokens is that of the n real ones of a row, in their order, so that padding is
+inert; y is 0 there. n differs from row to row, so the transform is written as a convolution
+(Bluestein 1970), k s = (k^2 + s^2 - (k - s)^2) / 2, whose length is that of the batch:
+
+    X_k = w_k sum_s (x_s w_s) / w_{k-s},      w_t = exp(-pi i t^2 / n)
+
+The entries grow with sqrt(T d), so a norm after it matters; the paper's blocks have one. Every
+token sees every other: there is no causal form. Cost: 5 n log2 n FLOPs for a transform of n
+numbers. Source: J. Lee-Thorp, J. Ainslie, I. Eckstein, S. Ontanon, "FNet: Mixing Tokens with
+Fourier Transforms", NAACL 2022 (arXiv 2105.03824), equation 3. There padding is transformed with
+the text.
+"""
+
+from __future__ import annotations
+
+import math
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.cards import Card, Cost
+from attnlab.attention.mixer import no_rule
+from attnlab.attention.view import EVERYTHING, View
+from attnlab.errors import UserError
+from attnlab.layers.precision import widened
+from attnlab.mixers.whole import WholeText
+
+LONGEST = 2**16 - 1  # its square fits 32 bits
+
+
+class Fourier(WholeText):
+    """A Fourier transform over tokens and channels (Lee-Thorp et al. 2022); there is nothing to
+    configure.
+    """
+
+    card = Card(
+        "control",
+        2022,
+        "Lee-Thorp et al., FNet, NAACL 2022",
+        "T d log T + T d",
+        path="1",
+        steps="1",
+    )
+
+    def mix(
+        self, x: jax.Array, view: View = EVERYTHING, state: object = None
+    ) -> tuple[jax.Array, None]:
+        """See `WholeText.mix`; without padding it is the plain transform."""
+        if view.valid is not None:
+            return super().mix(x, view, state)
+        no_rule(self, view)
+        channels = jnp.fft.fft(widened(x), axis=2)
+        return jnp.fft.fft(channels, axis=1).real.astype(x.dtype), None
+
+    def whole(self, x: jax.Array, real: jax.Array) -> jax.Array:
+        """See `WholeText.whole`."""
+        if x.shape[1] > LONGEST:
+            raise UserError(f"fourier: {x.shape[1]} tokens; at most {LONGEST} can be transformed")
+        order = jnp.argsort(~real, axis=1, stable=True)[..., None]
+        texts = jnp.take_along_axis(x, order, axis=1)
+        found = of_length(jnp.fft.fft(widened(texts), axis=2), real.sum(axis=1)).real
+        return jnp.take_along_axis(found, jnp.argsort(order, axis=1), axis=1).astype(x.dtype)
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Mixer.cost`."""
+        logs = math.log2(max(queries, 1)) + math.log2(max(query_width, 1))
+        return Cost(flops=round(5 * queries * query_width * logs))
+
+
+def of_length(x: jax.Array, lengths: jax.Array) -> jax.Array:
+    """The Fourier transforms over the first n tokens of x [B,T,d], complex, n of `lengths` [B]; the
+    entries from n on mean nothing.
+    """
+    tokens = x.shape[1]
+    n = jnp.maximum(lengths, 1)[:, None].astype(jnp.uint32)
+    at = jnp.arange(tokens, dtype=jnp.uint32)
+    angles = (at * at % (2 * n)).astype(x.real.dtype) * (jnp.pi / n.astype(x.real.dtype))
+    turn = jax.lax.complex(jnp.cos(angles), -jnp.sin(angles))[..., None]
+    size = 2 ** max(2 * tokens - 1, 1).bit_length()
+    kept = jnp.where(at[:, None] < n[..., None], x * turn, 0)
+    back = jnp.conj(turn)
+    gap = jnp.zeros((len(x), size - max(2 * tokens - 1, 0), 1), back.dtype)
+    around = jnp.concatenate([back, gap, back[:, :0:-1]], axis=1)
+    product = jnp.fft.fft(kept, size, axis=1) * jnp.fft.fft(around, axis=1)
+    return turn * jnp.fft.ifft(product, axis=1)[:, :tokens]

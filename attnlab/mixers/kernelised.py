@@ -1,0 +1,231 @@
+"""What attention by feature maps shares: weights are products of features of the query and of the
+key, so that a sum over the keys replaces them.
+
+    y_i = phi(q_i)^T S / phi(q_i)^T z        S = sum_j phi(k_j) v_j^T        z = sum_j phi(k_j)
+
+Without a rule the sums are over all real tokens, of the same or of another sequence; under the
+causal rule they run (`layers.recurrence`), and they are all that is kept for the next token: H M (D
++ 1) numbers for M features. No other rule can be honoured. A feature map may give the features of a
+key as phi e^f with a number f for each key; sums are then kept as S e^-m, with m the largest f of
+the keys in them, as in an online softmax: nothing overflows, and no later key matters to an earlier
+query. The map that is recorded is phi(q_i)^T phi(k_j) over its sum, without a rule only.
+
+Axis letters: B batch, H heads, Tq queries, Tk keys, D head width, M features.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.cards import FLOAT, Cost, dense
+from attnlab.attention.mixer import Capabilities
+from attnlab.attention.protocol import MAPS, Attention, Memory, Reading, beginning, written
+from attnlab.attention.scores.protocol import NEVER
+from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where
+from attnlab.attention.visibility import Causal, Everything
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense
+from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.recurrence import empty, recur
+from attnlab.mixers.recurrent import one_text
+
+
+@flax.struct.dataclass
+class FeatureMemory(Memory):
+    """sums [B,H,M,D+1], S and z side by side, times e^-m; features [B,H,Tk,M] of the keys while maps
+    are collected, else None.
+    """
+
+    sums: jax.Array
+    features: jax.Array | None = None
+
+
+@flax.struct.dataclass
+class Running:
+    """The sums so far [B,H,M,D+1] times e^-m, and m [B,H]."""
+
+    sums: jax.Array
+    top: jax.Array
+
+
+class Kernelised(Attention):
+    """Base of attention by feature maps; a subclass implements `of_query`, `of_key` and `count`.
+
+    Attributes:
+      heads: H; must divide the width.
+    """
+
+    heads: int = 4
+
+    capabilities = Capabilities(dense=False, maps="implied", state="constant")
+
+    def setup(self) -> None:
+        if self.heads < 1 or self.width % self.heads:
+            raise UserError(
+                f"{type(self).__name__}: width={self.width} is not divisible by heads={self.heads}"
+            )
+        self.w_query, self.w_key, self.w_value, self.out = (
+            Dense(self.width, use_bias=False) for _ in range(4)
+        )
+
+    @property
+    @nn.nowrap
+    def size(self) -> int:
+        """D."""
+        return self.width // self.heads
+
+    @nn.nowrap
+    def count(self) -> int:
+        """M."""
+        raise NotImplementedError
+
+    def of_query(self, q: jax.Array) -> jax.Array:
+        """Features [B,H,Tq,M] of queries q [B,H,Tq,D], times any number for each query."""
+        raise NotImplementedError
+
+    def of_key(self, k: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+        """phi [B,H,Tk,M] and f [B,H,Tk], or None for 0: phi e^f are the features of keys k
+        [B,H,Tk,D].
+        """
+        raise NotImplementedError
+
+    def split(self, x: jax.Array) -> jax.Array:
+        """[B,T,H*D] to heads first, [B,H,T,D], in the inner precision."""
+        return widened(x).reshape(*x.shape[:2], self.heads, self.size).swapaxes(1, 2)
+
+    def written(self, source: jax.Array) -> jax.Array:
+        """Values and a one, [B,H,Tk,D+1]."""
+        values = self.split(self.w_value(source))
+        return jnp.concatenate([values, jnp.ones_like(values[..., :1])], axis=-1)
+
+    def remember(
+        self,
+        source: jax.Array,
+        valid: jax.Array | None = None,
+        capacity: int | None = None,
+        positions: Where = 0,
+    ) -> FeatureMemory:
+        """See `Attention.remember`."""
+        known, length = written(source, valid, capacity)
+        real = jnp.asarray(known[:, : source.shape[1]])[:, None, :, None]
+        source = jnp.where(real[:, 0], source, 0)
+        features, factor = self.of_key(self.split(self.w_key(source)))
+        if factor is not None:
+            factor = jnp.where(real[..., 0], factor, NEVER)
+            top = jax.lax.stop_gradient(factor.max(axis=-1, keepdims=True, initial=NEVER))
+            features = features * jnp.exp(factor - top)[..., None]
+        features = jnp.where(real, features, 0)
+        sums = features.swapaxes(-1, -2) @ self.written(source)
+        shown = features if self.is_mutable_collection(MAPS) else None
+        return FeatureMemory(known, length, sums, shown, positions=beginning(positions, known))
+
+    def read(
+        self,
+        query: jax.Array,
+        memory: FeatureMemory,
+        view: View = EVERYTHING,
+        weights: bool = False,
+        so_far: Any = None,
+    ) -> Reading:
+        """See `Attention.read`.
+
+        Raises:
+          UserError: the view has a rule; the causal one is honoured by `mix` alone.
+        """
+        self.check(view)
+        asked = self.of_query(self.split(self.w_query(query)))
+        found = self.divided(asked @ memory.sums)
+        shown = None
+        if memory.features is not None:
+            total = (asked @ memory.sums)[..., -1:]
+            shown = asked @ memory.features.swapaxes(-1, -2) / self.above(total)
+        return Reading(self.joined(found, query), self.capture(shown, memory))
+
+    def begin(self, rows: int, room: int, dtype: Any) -> Running:  # type: ignore[override]
+        """See `Mixer.begin`."""
+        sums = empty(rows, self.heads, self.count(), self.size + 1, dtype)
+        top = jnp.full((rows, self.heads), NEVER, inner_dtype(jnp.zeros((), dtype)))
+        return Running(sums, top)
+
+    def mix(  # type: ignore[override]
+        self, x: jax.Array, view: View = CAUSAL, state: Any = None
+    ) -> tuple[jax.Array, Running | None]:
+        """See `Mixer.mix`; y is 0 at padding.
+
+        Raises:
+          UserError: another rule than the causal one, or several texts in a row.
+        """
+        real = jnp.ones(x.shape[:2], bool) if view.valid is None else view.valid
+        if not isinstance(view.rule, Causal):
+            y = self.read(x, self.remember(x, view.valid), view).context
+            return jnp.where(real[..., None], y, 0), None
+        one_text(self, view)
+        state = self.begin(len(x), 0, x.dtype) if state is None else state
+        x = jnp.where(real[..., None], x, 0)
+        asked = self.of_query(self.split(self.w_query(x)))
+        features, factor = self.of_key(self.split(self.w_key(x)))
+        gate, top = None, state.top
+        if factor is not None:
+            gate, tops = running(jnp.where(real[:, None], factor, NEVER), state.top)
+            features = features * jnp.exp(jnp.minimum(factor - tops, 0))[..., None]
+            top = tops[..., -1] if x.shape[1] else top
+        found, sums = recur(asked, features, self.written(x), gate, state=state.sums, valid=real)
+        y = self.joined(jnp.where(real[:, None, :, None], self.divided(found), 0), x)
+        return y, Running(sums, top)
+
+    def check(self, view: View) -> None:
+        """Refuses the views that sums over keys cannot honour."""
+        one_text(self, view)
+        if not isinstance(view.rule, Everything):
+            raise UserError(
+                f"{type(self).__name__} sums over keys before queries are compared: it honours no"
+                " rule but the causal one of a text that is mixed; choose 'multihead', or the"
+                " visibility 'full'"
+            )
+
+    def above(self, total: jax.Array) -> jax.Array:
+        """Denominators: sums of weights; 1 where there is none."""
+        return jnp.where(total > 0, total, 1)
+
+    def divided(self, found: jax.Array) -> jax.Array:
+        """Sums with their weights' sum last, [B,H,Tq,D+1], to means [B,H,Tq,D]."""
+        return found[..., :-1] / self.above(found[..., -1:])
+
+    def joined(self, found: jax.Array, query: jax.Array) -> jax.Array:
+        """[B,H,Tq,D] to the context [B,Tq,d]."""
+        joined = found.swapaxes(1, 2).reshape(*query.shape[:2], self.width)
+        return self.out(joined.astype(query.dtype))
+
+    @nn.nowrap
+    def mapped(self, rows: int) -> int:
+        """FLOPs of the features of so many queries and as many keys."""
+        raise NotImplementedError
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Attention.cost`: without a rule. Chunks of C tokens under the causal rule add 2 C (M
+        + D) FLOPs for each token and head.
+        """
+        d, each = self.width, 2 * self.count() * (self.size + 1) * self.heads
+        asked = dense(queries, query_width, d) + dense(queries, d, d)
+        kept = dense(keys, source_width, d) + dense(keys, source_width, d)
+        looks = Cost(
+            flops=(queries + keys) * each + self.mapped(queries) + self.mapped(keys),
+            state_bytes=FLOAT * self.heads * (self.count() * (self.size + 1) + 1),
+        )
+        return asked + kept + looks
+
+
+def running(factor: jax.Array, before: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The largest factor so far m [B,H,T] of factors [B,H,T], after one `before` [B,H], and the
+    logarithms of the gates m_{t-1} - m_t; 0 where nothing came before.
+    """
+    factor = jax.lax.stop_gradient(factor)
+    tops = jnp.maximum(jax.lax.cummax(factor, axis=2), before[..., None])
+    last = jnp.concatenate([before[..., None], tops[..., :-1]], axis=-1)
+    return jnp.where(last > NEVER / 2, last - tops, 0), tops

@@ -1,0 +1,160 @@
+"""Longformer (Beltagy et al. 2020): a sliding window, and global tokens that see everything, and are
+seen by everything, through projections of their own.
+
+    i not global    softmax over j with |i - j| <= w / 2, and over the global j:   q_i = x_i W_q, k_j = x_j W_k, v_j = x_j W_v
+    i global        softmax over every j:                                          q_i = x_i W_q', k_j = x_j W_k', v_j = x_j W_v'
+
+w is the whole window, w / 2 on each side, beside the token itself. A global key in the window is
+counted once. Scores are over sqrt(D); padding is not seen, and its y is 0. The windows are computed
+in blocks of w / 2 queries and 3 w / 2 keys, over all pairs only where that is less. The visibility
+`longformer` has the same pattern without the projections of its own, for any mechanism. Cost: 4 T
+(3 w / 2 + g) d FLOPs for the blocks with g global keys, 4 g T d for the global queries. Parameters: 7
+d^2. Source: I. Beltagy, M. E. Peters, A. Cohan, "Longformer: The Long-Document Transformer", 2020
+(arXiv 2004.05150), sections 3.1-3.2. What differs: the global projections start with numbers of
+their own (there as copies of the others, which come from a trained model); global tokens are the
+same positions in every text; there is no dilation.
+
+Axis letters: B batch, H heads, T tokens, D head width, N blocks, c queries of a block, g global
+tokens.
+"""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnlab.attention.cards import Card, Cost
+from attnlab.attention.scores.protocol import NEVER
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense
+from attnlab.layers.precision import widened
+from attnlab.mixers.whole import WholeText
+
+
+class Longformer(WholeText):
+    """H heads of width D = width / H with windows and global tokens (Beltagy et al. 2020).
+
+    Attributes:
+      heads: H; must divide the width.
+      window: w, even.
+      tokens: positions of the global tokens, from 0; those beyond a text are left out.
+    """
+
+    heads: int = 4
+    window: int = 64
+    tokens: tuple[int, ...] = (0,)
+
+    card = Card(
+        "window",
+        2020,
+        "Beltagy et al., Longformer, 2020",
+        "T d (w + g) + T d^2",
+        path="T / w",
+        steps="1",
+    )
+
+    def setup(self) -> None:
+        if self.heads < 1 or self.width % self.heads:
+            raise UserError(
+                f"longformer: width={self.width} is not divisible by heads={self.heads}"
+            )
+        if self.window < 0 or self.window % 2:
+            raise UserError(
+                f"longformer: window={self.window} is to be halved; the nearest even one is"
+                f" {max(self.window - 1, 0)}"
+            )
+        if len(set(self.tokens)) < len(self.tokens) or min(self.tokens, default=0) < 0:
+            raise UserError(
+                f"longformer: tokens={tuple(self.tokens)} must be different positions from 0 on"
+            )
+        for name in ("query", "key", "value", "query_global", "key_global", "value_global"):
+            setattr(self, f"w_{name}", Dense(self.width, use_bias=False))
+        self.out = Dense(self.width, use_bias=False)
+
+    def whole(self, x: jax.Array, real: jax.Array) -> jax.Array:
+        """See `WholeText.whole`."""
+        length = x.shape[1]
+        scale = (self.width // self.heads) ** -0.5
+        tokens = np.array([one for one in self.tokens if one < length], np.int32)
+        q, k, v = (self.split(getattr(self, f"w_{name}")(x)) for name in ("query", "key", "value"))
+        found = self.in_blocks(q * scale, k, v, real, tokens)
+        if self.tokens and (len(tokens) or self.is_initializing()):
+            asked = self.split(self.w_query_global(x[:, tokens])) * scale
+            keys, values = self.split(self.w_key_global(x)), self.split(self.w_value_global(x))
+            seen = real[:, None, None]
+            found = found.at[:, :, tokens].set(looked(asked, keys, values, seen).astype(x.dtype))
+        return self.out(found.swapaxes(1, 2).reshape(x.shape))
+
+    def split(self, x: jax.Array) -> jax.Array:
+        """[B,T,H*D] to heads first, [B,H,T,D]."""
+        return x.reshape(*x.shape[:2], self.heads, self.width // self.heads).swapaxes(1, 2)
+
+    def in_blocks(
+        self, q: jax.Array, k: jax.Array, v: jax.Array, real: jax.Array, tokens: np.ndarray
+    ) -> jax.Array:
+        """What tokens see that are not global: [B,H,T,D]."""
+        length, half = q.shape[2], self.window // 2
+        c = max(block(length, self.window), 1)
+        spare, whole = -length % c, c >= length
+        at = np.arange(length + spare)
+        listed = np.isin(at, tokens)
+
+        def cut(x: jax.Array) -> jax.Array:
+            """x [B,n,T,...] in blocks, [B,n,N,c,...]."""
+            x = jnp.pad(x, [(0, spare if axis == 2 else 0) for axis in range(x.ndim)])
+            return x.reshape(*x.shape[:2], len(at) // c, c, *x.shape[3:])
+
+        def around(x: jax.Array) -> jax.Array:
+            """Blocks [B,n,N,c,...] with the one before and the one after, [B,n,N,3c,...]."""
+            if whole:
+                return x
+            nothing = jnp.zeros_like(x[:, :, :1])
+            before = jnp.concatenate([nothing, x[:, :, :-1]], axis=2)
+            after = jnp.concatenate([x[:, :, 1:], nothing], axis=2)
+            return jnp.concatenate([before, x, after], axis=3)
+
+        place = jnp.asarray(at, jnp.int32).reshape(1, 1, len(at) // c, c)
+        local = cut((real & ~listed[:length])[:, None])  # global keys are counted with the others
+        seen = around(local)[..., None, :]
+        seen = seen & (abs(place[..., None] - around(place)[..., None, :]) <= half)
+        keys, values = around(cut(k)), around(cut(v))
+        if len(tokens):
+            shape = (*keys.shape[:3], len(tokens), keys.shape[-1])
+            keys, values = (
+                jnp.concatenate([near, jnp.broadcast_to(far[:, :, None, tokens], shape)], axis=3)
+                for near, far in ((keys, k), (values, v))
+            )
+            known = jnp.broadcast_to(
+                real[:, None, None, None, tokens], (*seen.shape[:4], len(tokens))
+            )
+            seen = jnp.concatenate([seen, known], axis=4)
+        found = looked(cut(q), keys, values, seen).astype(q.dtype)
+        return found.reshape(*q.shape[:2], length + spare, q.shape[-1])[:, :, :length]
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Mixer.cost`."""
+        t, d, h = queries, self.width, self.heads
+        g = sum(one < t for one in self.tokens)
+        c = block(t, self.window)
+        rows = t + -t % max(c, 1)
+        pairs = rows * ((c if c == t else 3 * c) + g) + g * t
+        own = (6 if self.tokens else 3) * query_width * d + d * d
+        projected = 5 * t + g if g else 3 * t  # tokens, in all projections but the last
+        flops = 2 * query_width * d * projected + 2 * t * d * d
+        return Cost(own, flops + pairs * (4 * d + 5 * h))
+
+
+def block(length: int, window: int) -> int:
+    """Queries of a block: half a window, or all where their blocks would be no less work."""
+    half = max(window // 2, 1)
+    return half if 3 * half < length else length
+
+
+def looked(q: jax.Array, k: jax.Array, v: jax.Array, seen: jax.Array) -> jax.Array:
+    """softmax(q k^T) v over what is seen, 0 where that is nothing: [...,q,D], float32."""
+    scores = jnp.where(seen, widened(q @ k.swapaxes(-1, -2)), NEVER)
+    weights = jnp.where(seen, jax.nn.softmax(scores, axis=-1), 0)
+    return weights @ widened(v)

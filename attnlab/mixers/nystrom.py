@@ -1,0 +1,153 @@
+"""Nystroemformer (Xiong et al. 2021): softmax attention through m landmarks.
+
+    Q~, K~  [m,D]    means of m segments of the real tokens' queries and keys      s = 1 / sqrt(D)
+    F = softmax(s Q K~^T)  [T,m]      A = softmax(s Q~ K~^T)  [m,m]      B = softmax(s Q~ K^T)  [m,T]
+    O_h = F A^+ (B V) + conv(V)                                       y = concat_h(O_h) W_o
+    A^+ by  Z <- Z / 4 (13 I - A Z (15 I - A Z (7 I - A Z)))          from Z_0 = A^T / (|A|_1 |A|_inf)
+
+The rows of F A^+ B sum to 1 once the inverse has converged; entries may be negative. With m = T and
+a converged inverse it is exact attention; six steps, the paper's, are far from converged for random
+queries and keys. `conv` is a sum over neighbouring tokens with one learned number for each head and
+distance. Every landmark mixes all tokens, so there is no causal form, and landmarks of queries need
+all queries at once, so there is none between two sequences that decodes. Cost: 8 T m d FLOPs for
+the looks, and 2 T m d for each of the two means; 8 m^3 H for each step of the inverse. Parameters:
+4 d^2 + k H. Source: Y. Xiong et al., "Nystroemformer: A Nystroem-Based Algorithm for Approximating
+Self-Attention", AAAI 2021 (arXiv 2102.03902), equations 5-15. What differs: token number r of n real
+ones is in segment floor(r m / n), so that lengths need not be multiples of m and padding is inert
+(the authors' code averages zeros of padding in); where n < m some landmarks are left out. |A|_1 is
+that of each matrix, not the largest of all rows and heads of a batch, so that texts do not depend
+on others beside them.
+"""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.cards import Card, Cost, dense
+from attnlab.attention.scores.protocol import NEVER
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense
+from attnlab.layers.precision import widened
+from attnlab.mixers.whole import WholeText
+
+
+class Nystrom(WholeText):
+    """H heads of width D = width / H through landmarks (Xiong et al. 2021).
+
+    Attributes:
+      heads: H; must divide the width.
+      landmarks: m.
+      steps: of the iteration for A^+.
+      taps: k, odd, tokens that `conv` sums over; 0 for no `conv`.
+    """
+
+    heads: int = 4
+    landmarks: int = 64
+    steps: int = 6
+    taps: int = 33
+
+    card = Card(
+        "low-rank",
+        2021,
+        "Xiong et al., Nystroemformer, AAAI 2021",
+        "T m d + T d^2 + H m^3",
+        path="1",
+        steps="1",
+    )
+
+    def setup(self) -> None:
+        if self.heads < 1 or self.width % self.heads:
+            raise UserError(f"nystrom: width={self.width} is not divisible by heads={self.heads}")
+        if min(self.landmarks, self.steps) < 1:
+            raise UserError(
+                f"nystrom: landmarks={self.landmarks} and steps={self.steps} must be at least 1"
+            )
+        if self.taps and (self.taps < 0 or self.taps % 2 == 0):
+            raise UserError(
+                f"nystrom: taps={self.taps} must be odd, as many on each side of a token; take"
+                f" {abs(self.taps) + 1}, or 0 for none"
+            )
+        self.w_query, self.w_key, self.w_value, self.out = (
+            Dense(self.width, use_bias=False) for _ in range(4)
+        )
+        if self.taps:
+            normal = nn.initializers.normal(self.taps**-0.5)
+            self.near = self.param("near", normal, (self.heads, self.taps))
+
+    def whole(self, x: jax.Array, real: jax.Array) -> jax.Array:
+        """See `WholeText.whole`."""
+        size = self.width // self.heads
+        q, k, v = (
+            project(x).reshape(*x.shape[:2], self.heads, size).transpose(0, 2, 1, 3)
+            for project in (self.w_query, self.w_key, self.w_value)
+        )
+        v = jnp.where(real[:, None, :, None], v, 0)
+        mean, filled = segments(real, self.landmarks)
+        mean = mean[:, None].astype(x.dtype)
+        q, q_mean, k_mean = q * size**-0.5, mean @ q * size**-0.5, mean @ k
+        columns, rows = filled[:, None, None, :], filled[:, None, :, None]
+        to_landmarks = weights(q, k_mean, columns)
+        among = jnp.where(rows & columns, weights(q_mean, k_mean, columns), jnp.eye(self.landmarks))
+        from_landmarks = jnp.where(rows, weights(q_mean, k, real[:, None, None, :]), 0)
+        sums = inverse(among, self.steps) @ (from_landmarks @ widened(v))
+        found = (to_landmarks @ sums).astype(x.dtype)
+        if self.taps:
+            found = found + neighbours(v, self.near)
+        return self.out(found.transpose(0, 2, 1, 3).reshape(x.shape))
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Mixer.cost`."""
+        m, h, d, t = self.landmarks, self.heads, self.width, queries
+        projections = sum((dense(t, query_width, d) for _ in range(3)), dense(t, d, d))
+        products = 12 * t * m * d + 4 * m * m * d + self.steps * 8 * h * m**3
+        pairs = h * (2 * t * m + m * m)
+        taps = Cost(self.taps * h, 2 * self.taps * t * d)
+        return projections + taps + Cost(flops=products + 5 * pairs + self.steps * 7 * h * m * m)
+
+
+def segments(real: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
+    """The matrix [B,m,T] that takes the means of the segments of real tokens [B,T], and which
+    segments hold a token [B,m].
+    """
+    kind = widened(jnp.zeros(())).dtype
+    count = jnp.maximum(real.sum(axis=1, keepdims=True), 1)
+    rank = jnp.cumsum(real, axis=1, dtype=jnp.int32) - 1
+    of_token = rank * number // count
+    inside = (of_token[:, None] == jnp.arange(number)[:, None]) & real[:, None]
+    held = inside.sum(axis=2)
+    return inside / jnp.maximum(held, 1)[..., None].astype(kind), held > 0
+
+
+def weights(q: jax.Array, k: jax.Array, seen: jax.Array) -> jax.Array:
+    """softmax(q k^T) over the keys that are seen, 0 elsewhere: [B,H,n,D] and [B,H,t,D] to [B,H,n,t],
+    float32.
+    """
+    scores = jnp.where(seen, widened(q @ k.swapaxes(-1, -2)), NEVER)
+    return jnp.where(seen, jax.nn.softmax(scores, axis=-1), 0)
+
+
+def inverse(a: jax.Array, steps: int) -> jax.Array:
+    """The pseudo-inverse of matrices a [...,m,m] of non-negative numbers, by iteration."""
+    identity = jnp.eye(a.shape[-1], dtype=a.dtype)
+    norms = (a.sum(axis=axis).max(axis=-1)[..., None, None] for axis in (-1, -2))
+    z = a.swapaxes(-1, -2) / (next(norms) * next(norms))
+    for _ in range(steps):
+        az = a @ z
+        z = 0.25 * z @ (13 * identity - az @ (15 * identity - az @ (7 * identity - az)))
+    return z
+
+
+def neighbours(v: jax.Array, near: jax.Array) -> jax.Array:
+    """v [B,H,T,D] to the sums over k tokens around each, with weights `near` [H,k]; beyond the ends
+    are zeros.
+    """
+    batch, heads, length, size = v.shape
+    kernel = jnp.repeat(near, size, axis=0)[:, None].astype(v.dtype)
+    channels = v.swapaxes(2, 3).reshape(batch, heads * size, length)
+    summed = jax.lax.conv_general_dilated(
+        channels, kernel, (1,), "SAME", feature_group_count=heads * size
+    )
+    return summed.reshape(batch, heads, size, length).swapaxes(2, 3)

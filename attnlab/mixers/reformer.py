@@ -1,0 +1,295 @@
+"""Reformer (Kitaev et al. 2020): queries and keys are one, hashed into buckets; a token sees tokens
+of its bucket that are near it in the sorted order.
+
+    k_j = q_j / |q_j|       bucket(x) = argmax [x R ; -x R]       R [D,n/2], drawn for each head and round
+    o_i = sum_{j in P_i} softmax_j(q_i . k_j / sqrt(D)) v_j       P_i: the union over the rounds
+    y = concat_h(o_h) W_o
+
+In a round the real tokens are sorted by bucket, then by position, and cut into chunks of m. Without
+a rule token i sees, of the tokens in its bucket, those of its own and of the previous chunk. Under
+the causal rule that would let the future in, since later tokens move the boundaries of chunks; so
+there it sees the m tokens of its bucket before it, which are in these two chunks too. A token does
+not see itself, k_i being most like q_i, unless it sees nothing else. A pair that is found in n
+rounds is counted once: log n is subtracted from its score. Each round computes 2 m scores for a
+token; a state, for decoding, keeps every token, and a step looks at all of them.
+
+Cost: 2 T D n FLOPs to hash, 8 T m D for the scores and sums, for each round and head. Parameters:
+3 d^2. The rounds' matrices R are constants of `seed`. Source: N. Kitaev, L. Kaiser, A. Levskaya,
+"Reformer: The Efficient Transformer", ICLR 2020 (arXiv 2001.04451), section 2, equations 1-6, and
+appendix A for the union. What differs: the causal neighbourhood, as said; n and m do not depend on
+the length (in the paper m = 2 T / n), so that padding is inert; reversible layers are not here.
+
+Axis letters: B batch, H heads, T tokens, D head width, r rounds, N chunks, m chunk.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.cards import Card, Cost, dense, memory, sorting
+from attnlab.attention.mixer import Capabilities, Mixer
+from attnlab.attention.protocol import Memory
+from attnlab.attention.scores.protocol import NEVER
+from attnlab.attention.view import CAUSAL, View
+from attnlab.attention.visibility import Causal, Everything
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense
+from attnlab.layers.precision import widened
+from attnlab.mixers.recurrent import one_text
+
+TINY = 1e-12  # under the norm of a query of zeros
+
+
+@flax.struct.dataclass
+class Hashed(Memory):
+    """queries [B,H,S,D], values [B,H,S,D] and buckets [B,H,S,r] of every token."""
+
+    queries: jax.Array
+    values: jax.Array
+    buckets: jax.Array
+
+
+class Reformer(Mixer):
+    """H heads of width D = width / H that look within buckets (Kitaev et al. 2020).
+
+    Attributes:
+      heads: H; must divide the width.
+      buckets: n, even; 1 for no hashing.
+      chunk: m, tokens of a chunk of the sorted order.
+      rounds: r, how often tokens are hashed.
+      seed: of the matrices R.
+    """
+
+    heads: int = 4
+    buckets: int = 16
+    chunk: int = 32
+    rounds: int = 2
+    seed: int = 0
+
+    capabilities = Capabilities(
+        roles=frozenset({"self"}), dense=False, maps="none", positions=frozenset({"embedding"})
+    )
+    card = Card(
+        "hashed",
+        2020,
+        "Kitaev et al., Reformer, ICLR 2020",
+        "T r d (n + m) + T H r log T + T d^2",
+        "T d",
+        path="1",
+        steps="1",
+    )
+
+    def setup(self) -> None:
+        if self.heads < 1 or self.width % self.heads:
+            raise UserError(f"reformer: width={self.width} is not divisible by heads={self.heads}")
+        if self.buckets < 1 or (self.buckets > 1 and self.buckets % 2):
+            raise UserError(
+                f"reformer: buckets={self.buckets} must be even, or 1 for no hashing; take"
+                f" {max(2, self.buckets + 1)}"
+            )
+        if min(self.chunk, self.rounds) < 1:
+            raise UserError(
+                f"reformer: chunk={self.chunk} and rounds={self.rounds} must be at least 1"
+            )
+        self.w_query, self.w_value, self.out = (Dense(self.width, use_bias=False) for _ in range(3))
+
+    def begin(self, rows: int, room: int, dtype: Any) -> Hashed:
+        """See `Mixer.begin`."""
+        heads = jnp.zeros((rows, self.heads, room, self.width // self.heads), dtype)
+        buckets = jnp.zeros((rows, self.heads, room, self.rounds), jnp.int32)
+        return Hashed(
+            jnp.zeros((rows, room), bool), jnp.zeros((), jnp.int32), heads, heads, buckets
+        )
+
+    def mix(self, x: jax.Array, view: View = CAUSAL, state: Any = None) -> tuple[jax.Array, Hashed]:
+        """See `Mixer.mix`; y is 0 at padding.
+
+        Raises:
+          UserError: another rule than the causal one, or several texts in a row.
+        """
+        one_text(self, view)
+        if not isinstance(view.rule, Everything | Causal):
+            raise UserError("reformer: no rule but the causal one; choose the visibility 'full'")
+        causal, piece = isinstance(view.rule, Causal), x.shape[1]
+        real = jnp.ones(x.shape[:2], bool) if view.valid is None else view.valid
+        q, v = (self.split(project(x)) for project in (self.w_query, self.w_value))
+        buckets = self.hashed(q)
+        if state is None:
+            count = jnp.asarray(piece, jnp.int32)
+            kept = Hashed(real, count, q, v, buckets)
+            of_real = jnp.where(real[:, None, :, None], buckets, self.buckets)
+            found = self.in_chunks(q, v, of_real, causal)
+        else:
+            if not causal:
+                raise UserError("reformer: only a causal text can be read piece by piece")
+            kept = state.appended(view.valid, queries=q, values=v, buckets=buckets)
+            found = self.at_slots(q, buckets, kept, state.length)
+        found = jnp.where(real[:, None, :, None], found, 0).astype(x.dtype)
+        return self.out(found.swapaxes(1, 2).reshape(x.shape)), kept
+
+    def split(self, x: jax.Array) -> jax.Array:
+        """[B,T,H*D] to heads first, [B,H,T,D]."""
+        return x.reshape(*x.shape[:2], self.heads, self.width // self.heads).swapaxes(1, 2)
+
+    def turns(self) -> jax.Array:
+        """R of every head and round, [H,D,r,n/2]."""
+        shape = self.heads, self.width // self.heads, self.rounds, self.buckets // 2
+        return jax.random.normal(jax.random.key(self.seed), shape, jnp.float32)
+
+    def hashed(self, q: jax.Array) -> jax.Array:
+        """The buckets of q [B,H,T,D], int32 [B,H,T,r]."""
+        if self.buckets == 1:
+            return jnp.zeros((*q.shape[:3], self.rounds), jnp.int32)
+        turned = jnp.einsum("bhtd,hdrn->bhtrn", widened(q), self.turns())
+        both = jnp.concatenate([turned, -turned], axis=-1)
+        return jnp.argmax(jax.lax.stop_gradient(both), axis=-1).astype(jnp.int32)
+
+    def in_chunks(self, q: jax.Array, v: jax.Array, buckets: jax.Array, causal: bool) -> jax.Array:
+        """o [B,H,T,D] of a whole text; padding is in bucket n."""
+        length, m = q.shape[2], self.chunk
+        spare = -length % m
+        q, v = (jnp.pad(one, ((0, 0), (0, 0), (0, spare), (0, 0))) for one in (q, v))
+        buckets = jnp.pad(
+            buckets, ((0, 0), (0, 0), (0, spare), (0, 0)), constant_values=self.buckets
+        )
+        at = jnp.arange(length + spare, dtype=jnp.int32)
+        order = jnp.argsort(buckets * (length + spare) + at[:, None], axis=2)
+        place = jnp.argsort(order, axis=2).astype(jnp.int32)  # of each token in the sorted order
+        rounds = []
+        for number in range(self.rounds):
+            rounds.append(self.a_round(number, q, v, buckets, order, place, causal))
+        return united(rounds, widened(v))[:, :, :length]
+
+    def a_round(
+        self,
+        number: int,
+        q: jax.Array,
+        v: jax.Array,
+        buckets: jax.Array,
+        order: jax.Array,
+        place: jax.Array,
+        causal: bool,
+    ) -> tuple[jax.Array, jax.Array]:
+        """What one round finds: o [B,H,T,D], and the logarithm of the sum of its weights [B,H,T]."""
+        m, mine = self.chunk, order[..., number]
+
+        def chunks(x: jax.Array) -> jax.Array:
+            """x [B,H,T,...] in the order of this round, cut: [B,H,N,m,...]."""
+            index = mine.reshape(*mine.shape, *[1] * (x.ndim - 3))
+            found = jnp.take_along_axis(x, index, axis=2)
+            return found.reshape(*x.shape[:2], x.shape[2] // m, m, *x.shape[3:])
+
+        asks, values, of_bucket, of_place = map(chunks, (q, v, buckets, place))
+        seen = with_previous(jnp.ones(of_bucket.shape[:4], bool))[:, :, :, None]
+        alike = jnp.zeros((*asks.shape[:4], 2 * m), jnp.int32)  # rounds that find the pair
+        for other in range(self.rounds):
+            found = self.finds(
+                (of_bucket[..., other], of_place[..., other]),
+                tuple(with_previous(one[..., other]) for one in (of_bucket, of_place)),
+                causal,
+            )
+            alike = alike + found
+            seen = seen & found if other == number else seen
+        tokens = mine.reshape(asks.shape[:4])
+        seen = seen & (tokens[..., None] != with_previous(tokens)[..., None, :])
+        scores = likeness(asks, with_previous(asks))
+        scores = scores - jnp.log(jnp.maximum(alike, 1).astype(scores.dtype))
+        total, context = attended(scores, seen, with_previous(values))
+        back = place[..., number]
+        flat = (total.reshape(back.shape), context.reshape(q.shape))
+        total = jnp.take_along_axis(flat[0], back, axis=2)
+        return jnp.take_along_axis(flat[1], back[..., None], axis=2), total
+
+    def finds(
+        self, asked: tuple[jax.Array, jax.Array], keys: tuple[jax.Array, ...], causal: bool
+    ) -> jax.Array:
+        """Whether a round finds a pair, of the buckets and places [...,q] of queries and [...,k] of
+        keys.
+        """
+        bucket, place = (one[..., :, None] for one in asked)
+        of_key, at = (one[..., None, :] for one in keys)
+        same = (bucket == of_key) & (bucket < self.buckets)
+        if causal:
+            return same & (at <= place) & (place - at <= self.chunk)
+        before = place // self.chunk - at // self.chunk
+        return same & ((before == 0) | (before == 1))
+
+    def at_slots(
+        self, q: jax.Array, buckets: jax.Array, kept: Hashed, first: jax.Array
+    ) -> jax.Array:
+        """o [B,H,t,D] of the last t tokens, which are written from slot `first` on: a look at every
+        slot, under the causal rule.
+        """
+        slots = jnp.arange(kept.valid.shape[1], dtype=jnp.int32)
+        mine = jnp.reshape(first, (-1, 1)) + jnp.arange(q.shape[2], dtype=jnp.int32)  # [B or 1,t]
+        own = jnp.where(kept.valid[:, None, :, None], kept.buckets, self.buckets)
+        one_hot = own[..., None] == jnp.arange(self.buckets, dtype=jnp.int32)
+        ranks = jnp.cumsum(one_hot, axis=2, dtype=jnp.int32)
+        rank = jnp.take_along_axis(ranks, kept.buckets[..., None], axis=4)[..., 0]
+        of_query = jnp.take_along_axis(rank, mine[:, None, :, None], axis=2, mode="clip")
+        seen = jnp.zeros((*q.shape[:3], len(slots)), bool)
+        for number in range(self.rounds):
+            asked = buckets[..., number], of_query[..., number]
+            seen = seen | self.finds(asked, (own[..., number], rank[..., number]), True)
+        seen = seen & (mine[:, None, :, None] != slots)
+        total, context = attended(likeness(q, kept.queries), seen, kept.values)
+        at = jnp.broadcast_to(mine[:, None, :, None], (*q.shape[:3], 1))
+        itself = jnp.take_along_axis(kept.values, at, axis=2, mode="clip")
+        return united([(context, total)], widened(itself))
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Mixer.cost`."""
+        t, h, r, m = queries, self.heads, self.rounds, self.chunk
+        size = self.width // h
+        hashes = Cost(flops=2 * t * self.width * r * self.buckets // 2)
+        padded = -(-t // m) * m
+        pairs = h * r * padded * 2 * m
+        looks = Cost(flops=pairs * (4 * size + 6) + 2 * sorting(h * r * padded, padded))
+        projections = dense(t, query_width, self.width) + dense(t, query_width, self.width)
+        state = memory(t, 2 * self.width + h * r)
+        return projections + dense(t, self.width, self.width) + hashes + looks + state
+
+
+def with_previous(x: jax.Array) -> jax.Array:
+    """Chunks [B,H,N,m,...], each after the one before it, [B,H,N,2m,...]; zeros before the first."""
+    before = jnp.concatenate([jnp.zeros_like(x[:, :, :1]), x[:, :, :-1]], axis=2)
+    return jnp.concatenate([before, x], axis=3)
+
+
+def likeness(q: jax.Array, others: jax.Array) -> jax.Array:
+    """q . k / sqrt(D) with k = `others` of length 1: [...,q,D] and [...,k,D] to [...,q,k], float32."""
+    q, k = widened(q), widened(others)
+    k = k * jax.lax.rsqrt(jnp.maximum((k * k).sum(axis=-1, keepdims=True), TINY))
+    return q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5
+
+
+def attended(scores: jax.Array, seen: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The logarithm of the sum of exp(scores) over what is seen [...,q], `NEVER` where that is
+    nothing, and the softmax's mean of the values [...,q,D], there 0.
+    """
+    scores = jnp.where(seen, scores, NEVER)
+    top = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
+    weights = jnp.where(seen, jnp.exp(scores - top), 0)
+    total = weights.sum(axis=-1)
+    some = total > 0
+    logarithm = jnp.where(some, top[..., 0] + jnp.log(jnp.where(some, total, 1)), NEVER)
+    return logarithm, (weights / jnp.where(some, total, 1)[..., None]) @ widened(values)
+
+
+def united(rounds: list[tuple[jax.Array, jax.Array]], itself: jax.Array) -> jax.Array:
+    """The contexts [...,D] of the rounds, weighted by their sums, whose logarithms are [...]; the
+    token's own value where no round finds another token.
+    """
+    contexts, totals = (jnp.stack(one) for one in zip(*rounds, strict=True))
+    found = totals > NEVER / 2
+    top = jax.lax.stop_gradient(totals.max(axis=0))
+    weights = jnp.where(found, jnp.exp(totals - top), 0)
+    total = weights.sum(axis=0)
+    mean = (weights[..., None] * contexts).sum(axis=0) / jnp.where(total > 0, total, 1)[..., None]
+    return jnp.where((total > 0)[..., None], mean, itself)

@@ -1,0 +1,56 @@
+"""What mixers of whole texts share: every token sees every other, so that there is no reading piece
+by piece, and no state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.mixer import Capabilities, Mixer, no_rule
+from attnlab.attention.view import EVERYTHING, View
+from attnlab.errors import UserError
+
+WHOLE = Capabilities(
+    roles=frozenset({"self"}),
+    directions=frozenset({"bidirectional"}),
+    dense=False,
+    cache=False,
+    maps="none",
+)
+"""The capabilities of a mixer of whole texts."""
+
+
+class WholeText(Mixer):
+    """Base of mixers of whole texts; a subclass implements `whole`."""
+
+    capabilities = WHOLE
+
+    def whole(self, x: jax.Array, real: jax.Array) -> jax.Array:
+        """x [B,T,d] to y [B,T,d]; `real` [B,T] tells padding apart, whose y is set to 0 later."""
+        raise NotImplementedError
+
+    def begin(self, rows: int, room: int, dtype: Any) -> Any:
+        """Refused: see `Mixer.begin`.
+
+        Raises:
+          UserError: always.
+        """
+        raise UserError(
+            f"{type(self).__name__} mixes whole texts, it cannot read one piece by piece; choose"
+            " 'multihead' or another mixer that is causal"
+        )
+
+    def mix(
+        self, x: jax.Array, view: View = EVERYTHING, state: Any = None
+    ) -> tuple[jax.Array, None]:
+        """See `Mixer.mix`; y is 0 at padding.
+
+        Raises:
+          UserError: the view has a rule, or several texts share a row.
+        """
+        no_rule(self, view)
+        real = jnp.ones(x.shape[:2], bool) if view.valid is None else view.valid
+        return jnp.where(real[..., None], self.whole(x, real), 0), None

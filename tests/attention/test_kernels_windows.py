@@ -1,0 +1,75 @@
+"""Windows that are gathered give what plain gives, with less work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from attnlab.attention.view import CAUSAL, EVERYTHING, View
+from attnlab.attention.visibility import Causal, Stride
+from tests.attention.cases import TOLERANCE, inputs, make, parameters
+from tests.attention.test_costs import operations
+
+KEYS = 23
+M, P = ({"name": name, "reach": 2} for name in ("local_m", "local_p"))
+CASES: list[tuple[str, dict[str, Any], View]] = [
+    ("single", {"score": {"name": "additive", "hidden": 5}, "alignment": P}, EVERYTHING),
+    ("single", {"score": "dot", "alignment": {**P, "name": "local_p_renormalised"}}, EVERYTHING),
+    ("single", {"score": {"name": "location", "limit": 9}, "alignment": M}, View(positions=3)),
+    ("multihead", {"heads": 3, "alignment": M, "positions": "alibi"}, CAUSAL),
+    (
+        "multihead",
+        {"heads": 2, "key_heads": 1, "alignment": M},
+        View(Causal() & Stride(2), positions=np.array([3, 0, 11])),
+    ),
+]
+
+
+def sloped(module: Any, view: View, valid: Any) -> Any:
+    """Context and gradients of one number of it, compiled."""
+
+    def total(params: Any, query: Any, source: Any) -> tuple[jax.Array, jax.Array]:
+        context = module.apply({"params": params}, query, source, view, valid).context
+        return (context * np.random.default_rng(5).normal(size=context.shape)).sum(), context
+
+    return jax.jit(jax.grad(total, argnums=(0, 1, 2), has_aux=True))
+
+
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_windows_equal_plain_in_values_and_gradients(number: int) -> None:
+    name, config, view = CASES[number]
+    query, source, _ = inputs(keys=KEYS)
+    valid = np.arange(KEYS)[None] < np.array([KEYS, 0, 6])[:, None]
+    module, params = make(name, config), parameters(make(name, config))
+    (grads, context), (slopes, expected) = (
+        sloped(module.clone(kernel=kernel), view, valid)(params, query, source)
+        for kernel in ("auto", "plain")
+    )
+    np.testing.assert_allclose(context, expected, rtol=0, atol=TOLERANCE["float32"])
+    for grad, slope in zip(*map(jax.tree.leaves, (grads, slopes)), strict=True):
+        size = max(1.0, float(np.abs(slope).max()))
+        np.testing.assert_allclose(grad / size, slope / size, atol=TOLERANCE["gradient"])
+
+
+@pytest.mark.quick
+def test_less_is_computed_where_the_window_is_small_and_nothing_else_where_it_is_not() -> None:
+    query, source, _ = inputs(batch=1, queries=16, keys=200)
+    work = {}
+    for reach in (2, 60):
+        for kernel in ("auto", "plain"):
+            module = make(
+                "multihead", {"heads": 3, "alignment": {"name": "local_m", "reach": reach}}
+            )
+            module = module.clone(kernel=kernel)
+            program = jax.jit(
+                lambda p, q, m, module=module: (
+                    module.apply({"params": p}, q, m, View(positions=0), method="read").context
+                )
+            )
+            memory = module.apply({"params": parameters(module)}, source, method="remember")
+            lowered = program.lower(parameters(module), query, memory)
+            work[reach, kernel] = operations(lowered)
+    assert work[2, "auto"] < 0.3 * work[2, "plain"] and work[60, "auto"] == work[60, "plain"]

@@ -1,0 +1,80 @@
+"""Approximate attention beside other people's implementations: the numbers of `golden.npz`."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab.attention.mechanisms.linformer import Linformer
+from attnlab.attention.view import CAUSAL, EVERYTHING, View
+from attnlab.mixers.longformer import Longformer
+from attnlab.mixers.nystrom import Nystrom
+from attnlab.mixers.performer import Performer
+from attnlab.mixers.reformer import Reformer
+from tests.attention.cases import TOLERANCE
+from tests.mixers import golden
+
+
+@functools.cache
+def committed() -> dict[str, dict[str, Any]]:
+    """The cases of the file, by name."""
+    cases: dict[str, dict[str, Any]] = {}
+    for key, array in np.load(golden.FILE).items():
+        case, _, name = key.partition("/")
+        cases.setdefault(case, {})[name] = array
+    return cases
+
+
+class DrawnPerformer(Performer):
+    """With the features of the case."""
+
+    def drawn(self) -> Any:
+        """See `Performer.drawn`."""
+        return committed()["performer-causal" if self.seed else "performer"]["params/turns"]
+
+
+class DrawnReformer(Reformer):
+    """With the hashes of the case."""
+
+    def turns(self) -> Any:
+        """See `Reformer.turns`."""
+        return committed()["reformer"]["params/turns"]
+
+
+MODULES: dict[str, Any] = {
+    "performer": DrawnPerformer(golden.D, heads=golden.H, features=5),
+    "performer-causal": DrawnPerformer(golden.D, heads=golden.H, features=5, seed=1),
+    "linformer": Linformer(golden.D, heads=golden.H, rank=5, length=golden.T + 3),
+    "nystrom": Nystrom(golden.D, heads=golden.H, landmarks=4, taps=5),
+    "longformer": Longformer(golden.D, heads=golden.H, window=4, tokens=(0,)),
+    "reformer": DrawnReformer(golden.D, heads=1, buckets=4, chunk=4, rounds=2),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_values_and_gradients_are_those_of_others(name: str, float64: None) -> None:
+    case, params = committed()[name], {}
+    for path, array in case.items():
+        if path.startswith("params/") and path.split("/")[1] not in ("turns", "valid"):
+            _, *parts = path.split("/")
+            node: Any = params
+            for part in parts[:-1]:
+                node = node.setdefault(part, {})
+            node[parts[-1]] = array
+    view = CAUSAL if name.endswith("causal") else EVERYTHING
+    if "params/valid" in case:
+        view = View(valid=jnp.asarray(case["params/valid"]))
+
+    @jax.jit
+    def found(x: Any) -> Any:
+        y = MODULES[name].apply({"params": params}, x, view, method="mix")[0]
+        return (y * case["direction"]).sum(), y
+
+    grad, y = jax.grad(found, has_aux=True)(case["x"])
+    np.testing.assert_allclose(y, case["y"], rtol=0, atol=TOLERANCE["float64"])
+    np.testing.assert_allclose(grad, case["grad"], rtol=0, atol=TOLERANCE["float64"])

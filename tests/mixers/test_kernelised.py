@@ -1,0 +1,168 @@
+"""Attention by feature maps: between two sequences, its maps, and what is known of each map."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab.attention.mechanisms.multihead import MultiHead
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import MAPS
+from attnlab.attention.view import CAUSAL, EVERYTHING, View
+from attnlab.errors import UserError
+from attnlab.layers.recurrence import recur
+from attnlab.mixers import MIXERS
+from attnlab.mixers.kernelised import running
+from attnlab.mixers.performer import Performer, directions
+from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters, wide
+from tests.mixers.oracles import featured
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("performer", {"heads": 3, "features": 7}),
+    ("performer", {"heads": 2, "features": 5, "map": "relu"}),
+]
+every = pytest.mark.parametrize(("name", "config"), CASES, ids=("softmax", "relu"))
+
+
+@every
+@pytest.mark.quick
+def test_another_sequence_is_read_as_the_oracle_reads_it(
+    name: str, config: dict[str, Any], float64: None
+) -> None:
+    """At once and query by query, with the implied map, which is the weights of the values."""
+    module, params = make(name, config), wide(parameters(make(name, config)))
+    query, source, valid = inputs(queries=4)
+    query, source = wide(query), wide(source)
+    mask = np.repeat(valid[:, None], 4, axis=1)
+    expected, weights = featured(params, config, query, source, mask)
+
+    @functools.partial(jax.jit, static_argnums=1)
+    def read(query: Any, first: int) -> Any:
+        view = View(positions=first)
+        return module.apply({"params": params}, query, source, view, valid, mutable=[MAPS])
+
+    reading, collected = read(query, 0)
+    np.testing.assert_allclose(reading.context, expected, rtol=0, atol=TOLERANCE["float64"])
+    shown = collected[MAPS]["weights"][0]
+    np.testing.assert_allclose(shown, weights, rtol=0, atol=TOLERANCE["float64"])
+    late = read(query[:, 3:], 3)[0].context
+    np.testing.assert_allclose(late, expected[:, 3:], rtol=0, atol=TOLERANCE["float64"])
+    dead = jnp.zeros_like(valid)
+    assert (module.apply({"params": params}, query, source, EVERYTHING, dead).context == 0).all()
+
+
+@every
+def test_what_it_cannot_do_is_refused_by_name(name: str, config: dict[str, Any]) -> None:
+    mechanism: Any = MIXERS.resolve(name)
+    label = mechanism.__name__
+    Need(role="cross", stepwise=True, so_far=True).check(mechanism, "slot")
+    Need(role="self", direction="causal", cache=True, mixes=True, maps=False).check(
+        mechanism, "slot"
+    )
+    for need, said in (
+        (Need(role="self", direction="causal", cache=True), "a text while it grows"),
+        (Need(role="self", dense=True), "a visibility of its own"),
+        (Need(role="cross", weights=True), "weights as a result"),
+    ):
+        with pytest.raises(UserError, match=f"slot: {label} does not support .*{said}"):
+            need.check(mechanism, "slot")
+    x = jnp.zeros((2, 4, WIDTH))
+    with pytest.raises(UserError, match=f"{label} sums over keys"):
+        make(name, config).init(jax.random.key(0), x, x, CAUSAL)
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 4, 64])
+def test_running_scales_change_nothing(chunk: int, float64: None) -> None:
+    """Sums kept as S e^-m with the largest factor so far are the plain sums, for every chunk."""
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.normal(size=(2, 3, 9, n)) ** 2 for n in (4, 4, 5))
+    factor = rng.normal(size=(2, 3, 9)) * 5
+    gates, tops = running(jnp.asarray(factor), jnp.full((2, 3), -1e30))
+    found, _ = recur(q, k * np.exp(factor - tops)[..., None], v, gates, chunk=chunk)
+    weights = np.tril(q @ (k * np.exp(factor)[..., None]).swapaxes(-1, -2))
+    np.testing.assert_allclose(found * np.exp(tops)[..., None], weights @ v, rtol=1e-10)
+
+
+def test_large_keys_to_come_leave_earlier_outputs_alone() -> None:
+    """Keys whose features are e^60 times as large, in float32; and those outputs are finite."""
+    module = make("performer", {"heads": 3, "features": 16})
+    params, (x, _, _) = parameters(module), inputs(queries=12)
+    mix = jax.jit(lambda x: module.apply({"params": params}, x, method="mix")[0])
+    large = np.concatenate([x[:, :6], 12 * x[:, 6:]], axis=1)
+    before, after = np.asarray(mix(x)), np.asarray(mix(large))
+    np.testing.assert_allclose(after[:, :6], before[:, :6], rtol=0, atol=TOLERANCE["float32"])
+    assert np.isfinite(after).all() and np.abs(after[:, 6:] - before[:, 6:]).max() > 0.1
+
+
+def estimates(orthogonal: bool, draws: int, features: int, size: int = 8) -> np.ndarray:
+    """phi(q) . phi(k) / exp(q . k / sqrt(D)) of one pair, for many draws of W."""
+    x = 0.5 * np.random.default_rng(3).normal(size=(2, size))
+    q, k = x / size**0.25
+
+    @jax.jit
+    def estimate(key: Any) -> Any:
+        w = directions(key, features, size, orthogonal)
+        q_map, k_map = (jnp.exp(w @ one - one @ one / 2) for one in (q, k))
+        return (q_map * k_map).mean() / math.exp(q @ k)
+
+    return np.asarray(jax.vmap(estimate)(jax.random.split(jax.random.key(1), draws)))
+
+
+def test_random_features_estimate_the_softmax_kernel() -> None:
+    """Without bias, with a variance that falls as 1 / M, and less where rows are orthogonal."""
+    few, many, free = (
+        estimates(orthogonal, 20_000, features)
+        for orthogonal, features in ((True, 8), (True, 32), (False, 8))
+    )
+    for found in (few, many, free):
+        assert abs(found.mean() - 1) < 3 * found.std() / math.sqrt(len(found))
+    assert few.var() / many.var() == pytest.approx(4, rel=0.15)
+    assert few.var() < 0.9 * free.var()
+
+
+def test_rows_are_orthogonal_in_blocks() -> None:
+    w = np.asarray(directions(jax.random.key(0), 10, 4, True), np.float64)
+    for block in (w[:4], w[4:8], w[8:]):
+        gram = block @ block.T
+        np.testing.assert_allclose(gram, np.diag(np.diag(gram)), atol=1e-5)
+    assert np.linalg.norm(w, axis=1).std() > 0.1 and w.shape == (10, 4)
+
+
+def test_many_features_are_softmax_attention() -> None:
+    """The mean error falls as M^(-1/2): 64 times as many features, an eighth of it."""
+    x = 0.4 * inputs(queries=16)[0]
+    params = parameters(make("performer", {"heads": 3}))
+    exact = MultiHead(WIDTH, heads=3)
+    for view in (EVERYTHING, CAUSAL):
+        expected = exact.apply({"params": params}, x, x, view).context
+        off = []
+        for features in (64, 4096):
+            module = make("performer", {"heads": 3, "features": features})
+            mix = lambda x, module=module, view=view: module.apply(
+                {"params": params}, x, view, method="mix"
+            )[0]
+            off.append(float(np.abs(jax.jit(mix)(x) - expected).mean()))
+        assert off[1] < 0.25 * off[0] and off[1] < 0.02
+
+
+def test_features_are_drawn_anew_in_training_only_where_that_is_asked_for() -> None:
+    x, _, _ = inputs()
+    params = parameters(make("performer", {"heads": 3, "features": 7}))
+
+    def mixed(rngs: Any, **fields: Any) -> np.ndarray:
+        module = Performer(WIDTH, heads=3, features=7, **fields)
+        return np.asarray(module.apply({"params": params}, x, rngs=rngs, method="mix")[0])
+
+    one, other = ({"dropout": jax.random.key(seed)} for seed in (0, 1))
+    fixed = mixed(None)
+    np.testing.assert_array_equal(mixed(one), fixed)
+    np.testing.assert_array_equal(mixed(None, redraw=True), fixed)
+    assert np.abs(mixed(one, redraw=True) - fixed).max() > 1e-2
+    assert np.abs(mixed(one, redraw=True) - mixed(other, redraw=True)).max() > 1e-2
+    assert np.abs(mixed(None, seed=1) - fixed).max() > 1e-2

@@ -1,0 +1,294 @@
+"""What every mixer of whole texts promises, beside float64 loops; and what each of them is in the
+cases where it is something else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from attnlab.attention.cards import Card
+from attnlab.attention.mechanisms.multihead import MultiHead
+from attnlab.attention.needs import Need
+from attnlab.attention.view import CAUSAL, EVERYTHING, View
+from attnlab.attention.visibility import Window
+from attnlab.attention.visibility.longformer import longformer
+from attnlab.errors import UserError
+from attnlab.experiments.plan.flops import work
+from attnlab.mixers import MIXERS
+from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters, wide
+from tests.mixers.oracles import WHOLE_ORACLES
+
+LENGTH = 9
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("fourier", {}),
+    ("longformer", {"heads": 3, "window": 2, "tokens": (0, 5, 40)}),
+    ("longformer", {"heads": 2, "window": 4, "tokens": ()}),
+    ("nystrom", {"heads": 3, "landmarks": 3, "steps": 4, "taps": 3}),
+    ("nystrom", {"heads": 2, "landmarks": 6, "steps": 6, "taps": 0}),
+    ("reformer", {"heads": 3, "buckets": 4, "chunk": 2, "rounds": 2}),
+    ("reformer", {"heads": 2, "buckets": 6, "chunk": 3, "rounds": 3, "seed": 5}),
+    ("performer", {"heads": 3, "features": 7}),
+    ("performer", {"heads": 2, "features": 5, "map": "relu", "orthogonal": False, "seed": 3}),
+]
+NAMES = [f"{name}-{json.dumps(config)}" for name, config in CASES]
+every = pytest.mark.parametrize(("name", "config"), CASES, ids=NAMES)
+ENTRIES = ("fourier", "longformer", "nystrom")
+
+
+def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any, Any, np.ndarray, np.ndarray]:
+    """Mixer, parameters, compiled (params, x, valid) to y, x [3,9,d], and a `valid` with holes."""
+    module = make(name, config)
+    x, _, _ = inputs(queries=LENGTH)
+    valid = np.random.default_rng(2).random((3, LENGTH)) < 0.7
+    valid[2] = np.arange(LENGTH) < 1
+
+    @jax.jit
+    def mix(params: Any, x: Any, valid: Any = None) -> Any:
+        return module.apply({"params": params}, x, View(valid=valid), method="mix")[0]
+
+    return module, parameters(module), mix, x, valid
+
+
+def near(found: Any, expected: Any, bound: float) -> None:
+    """Equal within a bound, which is relative where the largest entry is above 1."""
+    size = max(1.0, float(np.abs(expected).max(initial=0)))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=bound * size)
+
+
+@every
+@pytest.mark.quick
+def test_values_equal_the_oracle(name: str, config: dict[str, Any]) -> None:
+    _, params, mix, x, valid = prepared(name, config)
+    for known in (valid, np.ones_like(valid)):
+        expected = WHOLE_ORACLES[name](wide(params), config, wide(x), known)
+        near(mix(params, x, known), expected, TOLERANCE["float32"])
+    near(mix(params, x), expected, TOLERANCE["float32"])
+
+
+@every
+def test_float64_equals_the_oracle_and_both_modes_of_differentiation_hold(
+    name: str, config: dict[str, Any], float64: None
+) -> None:
+    _, params, mix, x, valid = prepared(name, config)
+    params, x = wide(params), wide(x)
+    expected = WHOLE_ORACLES[name](params, config, x, valid)
+    near(mix(params, x, valid), expected, TOLERANCE["float64"])
+    bound = TOLERANCE["gradient"]
+    check_grads(
+        lambda *given: mix(*given, valid),
+        (params, x),
+        order=1,
+        modes=("fwd", "rev"),
+        eps=1e-6,
+        atol=bound,
+        rtol=bound,
+    )
+
+
+@every
+@pytest.mark.quick
+def test_padding_and_other_rows_change_nothing(name: str, config: dict[str, Any]) -> None:
+    _, params, mix, x, _ = prepared(name, config)
+    counts = (LENGTH, 1, 4)
+    valid = np.arange(LENGTH)[None] < np.array(counts)[:, None]
+    together = mix(params, x, valid)
+    dirty = np.where(valid[..., None], x, np.float32(1e4))
+    near(mix(params, dirty, valid), together, TOLERANCE["float32"])
+    longer = np.concatenate([dirty, np.full((3, 4, WIDTH), 1e4, np.float32)], axis=1)
+    padded = mix(params, longer, np.pad(valid, ((0, 0), (0, 4))))
+    near(padded[:, :LENGTH], together, TOLERANCE["float32"])
+    for row, n in enumerate(counts):
+        alone = mix(params, x[row : row + 1, :n])[0]
+        near(together[row, :n], alone, TOLERANCE["float32"])
+        assert (np.asarray(together[row, n:]) == 0).all()
+    slope = jax.jit(jax.grad(lambda x: (mix(params, x, valid) ** 2).sum()))(dirty)
+    assert (np.asarray(slope)[~valid] == 0.0).all() and np.isfinite(slope).all()
+
+
+@every
+def test_without_tokens_it_is_zeros(name: str, config: dict[str, Any]) -> None:
+    _, params, mix, x, _ = prepared(name, config)
+    dead = np.zeros((3, LENGTH), bool)
+    slope = jax.jit(jax.grad(lambda x: (mix(params, x, dead) ** 2).sum()))(x)
+    assert (np.asarray(mix(params, x, dead)) == 0).all() and (np.asarray(slope) == 0).all()
+    for rows, tokens in ((2, 0), (0, 3)):
+        none = jnp.zeros((rows, tokens, WIDTH))
+        known = jnp.ones((rows, tokens), bool)
+        assert jax.eval_shape(mix, params, none, known).shape == none.shape
+
+
+@every
+def test_bfloat16_stays_close(name: str, config: dict[str, Any]) -> None:
+    _, params, mix, x, valid = prepared(name, config)
+    low = jax.tree.map(lambda one: jnp.asarray(one, jnp.bfloat16), (params, x))
+    found = mix(*low, valid)
+    exact = mix(*jax.tree.map(lambda one: jnp.asarray(one, jnp.float32), low), valid)
+    assert found.dtype == jnp.bfloat16
+    if name != "reformer":  # a rounded query may fall into another bucket
+        near(np.asarray(found, np.float32), exact, TOLERANCE["bfloat16"])
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.quick
+def test_other_slots_and_views_are_refused_by_name(name: str) -> None:
+    mechanism: Any = MIXERS.resolve(name)
+    label = mechanism.__name__
+    Need(role="self", mixes=True, maps=False).check(mechanism, "slot")
+    for need, said in (
+        (Need(role="self", direction="causal", mixes=True, maps=False), "direction 'causal'"),
+        (Need(role="self", mixes=True, maps=False, dense=True), "a visibility of its own"),
+        (Need(role="cross", maps=False), "cannot attend to another"),
+    ):
+        with pytest.raises(UserError, match=f"slot: {label} .*{said}"):
+            need.check(mechanism, "slot")
+    module, x = mechanism(width=WIDTH), jnp.zeros((2, 4, WIDTH))
+    packed = dataclasses.replace(EVERYTHING, segments=jnp.zeros((2, 4), jnp.int32))
+    for view in (CAUSAL, View(Window(2)), packed):
+        with pytest.raises(UserError, match=f"{label} mixes all real tokens"):
+            module.init(jax.random.key(0), x, view, method="mix")
+    with pytest.raises(UserError, match=f"{label} mixes whole texts"):
+        module.init(jax.random.key(0), 2, 4, jnp.float32, method="begin")
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "said"),
+    [
+        ("longformer", {"window": 3}, "window=3.*even one is 2"),
+        ("longformer", {"tokens": (1, 1)}, "different positions"),
+        ("nystrom", {"taps": 4}, "taps=4 must be odd.*take 5"),
+        ("nystrom", {"landmarks": 0}, "landmarks=0"),
+        ("reformer", {"buckets": 5}, "buckets=5 must be even.*take 6"),
+        ("reformer", {"rounds": 0}, "rounds=0"),
+        *((name, {"heads": 5}, "divisible by heads=5") for name in ("longformer", "nystrom")),
+    ],
+)
+def test_sizes_that_mean_nothing_are_refused(name: str, fields: dict[str, Any], said: str) -> None:
+    module = MIXERS.resolve(name)(width=WIDTH, **fields)
+    with pytest.raises(UserError, match=said):
+        module.init(jax.random.key(0), jnp.zeros((1, 4, WIDTH)), method="mix")
+
+
+SIZED: list[tuple[str, dict[str, Any]]] = [
+    ("fourier", {}),
+    ("longformer", {"heads": 3, "window": 16, "tokens": (0, 5)}),
+    ("nystrom", {"heads": 3, "landmarks": 16, "taps": 5}),
+    ("reformer", {"heads": 3, "buckets": 8, "chunk": 16, "rounds": 2}),
+    ("performer", {"heads": 3, "features": 48}),
+]
+
+
+@pytest.mark.parametrize(("name", "config"), SIZED, ids=[name for name, _ in SIZED])
+def test_the_cost_is_that_of_the_program(name: str, config: dict[str, Any]) -> None:
+    """Parameters exactly; FLOPs at two lengths, where products outweigh what is not counted."""
+    width, bound = 96, {"fourier": 0.45, "reformer": 0.25}.get(name, 0.06)
+    module = MIXERS.resolve(name)(width=width, **config)
+    for length in (64, 192):
+        x = jax.ShapeDtypeStruct((1, length, width), jnp.float32)
+        init = lambda x: module.init(jax.random.key(0), x, EVERYTHING, method="mix")
+        params = jax.eval_shape(init, x).get("params", {})
+        cost = module.cost(length, length, width, width)
+        assert cost.parameters == sum(one.size for one in jax.tree.leaves(params))
+        counted = work(
+            lambda p, x: module.apply({"params": p}, x, EVERYTHING, method="mix")[0], params, x
+        )
+        if module.capabilities.state == "constant":
+            state = jax.eval_shape(lambda: module.apply({}, 1, 9, jnp.float32, method="begin"))
+            sizes = (one.size * one.dtype.itemsize for one in jax.tree.leaves(state))
+            assert cost.state_bytes == sum(sizes)
+        assert cost.flops == pytest.approx(counted.flops + counted.transcendentals, rel=bound)
+
+
+@pytest.mark.parametrize("name", [*ENTRIES, "reformer", "average", "performer"])
+@pytest.mark.quick
+def test_a_card_is_true(name: str) -> None:
+    mixer: Any = MIXERS.resolve(name)
+    card = vars(mixer)["card"]
+    text = inspect.getmodule(mixer).__doc__ or ""
+    assert isinstance(card, Card) and str(card.year) in card.source and str(card.year) in text
+    assert card.source.split(" ")[0] in text
+    long = [mixer(width=64, parent=None).cost(t, t, 64, 64).flops for t in (2**14, 2**15)]
+    assert 2.0 * 0.9 < long[1] / long[0] < 2.0 * 1.1  # linear in T
+
+
+# What each is elsewhere
+
+
+def as_multihead(params: Any, ending: str = "") -> Any:
+    """The parameters of exact attention with these projections."""
+    shared = {"w_key": params.get(f"w_key{ending}", params["w_query"])}
+    return shared | {
+        "w_query": params[f"w_query{ending}"],
+        "w_value": params[f"w_value{ending}"],
+        "out": params["out"],
+    }
+
+
+def exact(params: Any, x: Any, view: View = EVERYTHING, valid: Any = None) -> Any:
+    """Exact attention of three heads."""
+    return MultiHead(WIDTH, heads=3).apply({"params": params}, x, x, view, valid).context
+
+
+def test_as_many_landmarks_as_tokens_are_exact_attention(float64: None) -> None:
+    config = {"heads": 3, "landmarks": LENGTH, "steps": 24, "taps": 0}
+    _, params, mix, x, _ = prepared("nystrom", config)
+    params, x = wide(params), wide(x)
+    near(mix(params, x), exact(as_multihead(params), x), 1e-10)
+    few = prepared("nystrom", config | {"steps": 6})[2](params, x)
+    assert np.abs(few - mix(params, x)).max() > 1e-4  # six steps are far from the inverse
+
+
+def test_longformer_is_exact_attention_under_its_rule_where_projections_are_shared() -> None:
+    config = {"heads": 3, "window": 4, "tokens": (0, 5)}
+    _, params, _, x, valid = prepared("longformer", config)
+    shared = params | {f"w_{one}_global": params[f"w_{one}"] for one in ("query", "key", "value")}
+    for fields, rule in (
+        (config, longformer(4, (0, 5))),
+        (config | {"tokens": tuple(range(LENGTH))}, EVERYTHING.rule),
+        (config | {"window": 2 * LENGTH, "tokens": ()}, EVERYTHING.rule),
+    ):
+        found = prepared("longformer", fields)[2](shared, x, valid)
+        expected = exact(as_multihead(shared), x, View(rule), valid)
+        near(found, np.where(valid[..., None], expected, 0), TOLERANCE["reordered"])
+
+
+def test_one_bucket_and_one_chunk_are_attention_to_all_others(float64: None) -> None:
+    config = {"heads": 3, "buckets": 1, "chunk": LENGTH, "rounds": 1}
+    module, params, mix, x, _ = prepared("reformer", config)
+    params, x = wide(params), wide(x)
+
+    def others(causal: bool) -> np.ndarray:
+        q, v = (x @ params[name]["kernel"] for name in ("w_query", "w_value"))
+        q, v = (one.reshape(3, LENGTH, 3, -1).swapaxes(1, 2) for one in (q, v))
+        k = q / np.sqrt((q**2).sum(-1, keepdims=True))
+        scores = np.exp(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) * (1 - np.eye(LENGTH))
+        scores = np.tril(scores) if causal else scores
+        total = scores.sum(-1, keepdims=True)
+        found = np.where(total > 0, scores / np.where(total > 0, total, 1) @ v, v)
+        return found.swapaxes(1, 2).reshape(x.shape) @ params["out"]["kernel"]
+
+    near(mix(params, x), others(False), 1e-10)
+    causal = module.apply({"params": params}, x, CAUSAL, method="mix")[0]
+    near(causal, others(True), 1e-10)
+
+
+def test_more_rounds_are_nearer_to_all_others() -> None:
+    """In a long text a round misses most others; what is missed shrinks as rounds are added."""
+    x = np.random.default_rng(0).normal(size=(2, 96, WIDTH)).astype(np.float32)
+    whole = make("reformer", {"heads": 3, "buckets": 1, "chunk": 96, "rounds": 1})
+    params = parameters(whole)
+    expected = whole.apply({"params": params}, x, EVERYTHING, method="mix")[0]
+    off = []
+    for rounds in (1, 4, 16):
+        one = make("reformer", {"heads": 3, "buckets": 8, "chunk": 16, "rounds": rounds})
+        found = one.apply({"params": params}, x, EVERYTHING, method="mix")[0]
+        off.append(float(np.abs(found - expected).mean()))
+    assert off[0] > 1.3 * off[1] > 1.3 * 1.3 * off[2]
