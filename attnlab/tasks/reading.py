@@ -64,7 +64,7 @@ def of_tokens(
     source, target = jnp.asarray(batch["source"]), jnp.asarray(batch["target"])
     collected: Tree = {}
 
-    def passed(*inputs: Tree, **how: str) -> Tree:
+    def passed(*inputs: Tree, **how: Tree) -> Tree:
         nonlocal collected
         if not losses:
             return apply(*inputs, **how)
