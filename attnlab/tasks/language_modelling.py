@@ -76,8 +76,8 @@ def build_system(config: ConfigDict, vocabulary: int, pad_id: int = 0) -> Langua
     """The system of a config.
 
     Raises:
-      UserError: another kind of system, a mechanism that does not fit, samples or has a loss
-        without a weight, rows beyond the last position, no output bias where one is to be set.
+      UserError: another kind of system, a mechanism that does not fit or samples, a loss without
+        a weight, rows beyond the last position, no output bias where one is to be set.
     """
     factory = system_factory(config, LanguageModel)
     system: LanguageModel = factory(vocabulary=vocabulary, pad_id=pad_id)
@@ -194,9 +194,7 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
         remembered: Tree = None,
     ) -> tuple[jax.Array, Sums]:
         """Summed cross-entropy with label smoothing and dropout; sums "tokens" and "correct" beside
-        it, and what is remembered.
-
-        `smoothing` replaces the configured rate; it may be an array.
+        it, and what is remembered. `smoothing` replaces the configured rate; it may be an array.
         """
         smoothing = self.config.training.label_smoothing if smoothing is None else smoothing
         how = {"rngs": self.rngs(key), "losses": tuple(self.penalties)}

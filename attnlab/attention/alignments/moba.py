@@ -99,6 +99,12 @@ class Blocks:
     view: View
 
     @property
+    def apart(self) -> bool:
+        """Whether each key has a position of its own."""
+        assert self.view.keys is not None
+        return np.ndim(self.view.keys) == 2
+
+    @property
     def first(self) -> jax.Array:
         """The number of the earliest key's block, broadcastable to [B,1,1,1]."""
         return self.view.columns.min(axis=-1, keepdims=True) // self.size
@@ -110,7 +116,7 @@ class Blocks:
 
     def sums(self, x: jax.Array) -> jax.Array:
         """x [B,H,Tq,Tk] summed by block, [B,H,Tq,N]."""
-        if np.ndim(self.view.keys) == 2:
+        if self.apart:
             member = (self.view.columns // self.size - self.first)[..., None]
             member = member == jnp.arange(self.count)  # [B,1,1,Tk,N]
             return x @ jnp.broadcast_to(member[:, 0], (len(x), 1, *member.shape[-2:])).astype(
@@ -122,7 +128,7 @@ class Blocks:
 
     def of_keys(self, x: jax.Array, keys: int) -> jax.Array:
         """x [B,H,Tq,N] of each block for each of its keys, [B,H,Tq,Tk]."""
-        if np.ndim(self.view.keys) == 2:
+        if self.apart:
             at = jnp.clip(self.view.columns // self.size - self.first, 0, self.count - 1)
             at = jnp.broadcast_to(at, (*x.shape[:-1], keys))
             return jnp.take_along_axis(x, at, axis=-1)

@@ -172,7 +172,7 @@ class NativeSparse(Attention):
         both = jnp.concatenate([x[:, : self.shared()] for x in (keys, values)], axis=1)
         return jnp.where(real[:, None, :, None], widened(both), 0.0)
 
-    def remember(
+    def remember(  # type: ignore[override]
         self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
     ) -> SparseMemory:
         """See `Attention.remember`; the sequence begins at 0."""
@@ -187,7 +187,8 @@ class NativeSparse(Attention):
         return SparseMemory(
             known,
             length,
-            *(with_room(x[:, self.shared() :], slots) for x in (keys, values)),
+            keys=with_room(keys[:, self.shared() :], slots),
+            values=with_room(values[:, self.shared() :], slots),
             sums=tokens.reshape(*tokens.shape[:2], chunks, self.stride, self.size()).sum(axis=3),
             counts=counts.reshape(len(counts), chunks, self.stride).sum(axis=2),
         )
@@ -217,7 +218,7 @@ class NativeSparse(Attention):
             sums=add(sums, chunk, tokens.astype(memory.sums.dtype)), counts=counts[..., 0]
         )
 
-    def read(
+    def read(  # type: ignore[override]
         self,
         query: jax.Array,
         memory: SparseMemory,

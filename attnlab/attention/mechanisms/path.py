@@ -21,6 +21,7 @@ over its norm. Keys of a memory are float32. Causal self-attention.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import flax.linen as nn
@@ -99,7 +100,7 @@ class Path(MultiHead):
             "beta": beta if valid is None else jnp.where(valid[:, None, :, None], beta, 0.0),
         }
 
-    def remember(
+    def remember(  # type: ignore[override]
         self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
     ) -> PathMemory:
         """See `Attention.remember`; the sequence begins at 0."""
@@ -134,7 +135,7 @@ class Path(MultiHead):
         beta = written_only(memory)
         passed = jax.lax.cond(
             several(beta),
-            lambda *given: passed_by_blocks(*given, self.block),
+            functools.partial(passed_by_blocks, size=self.block),
             passed_by_one,
             memory.keys,
             memory.w,
@@ -161,7 +162,7 @@ class Path(MultiHead):
         else:
             scores = jax.lax.cond(
                 several(beta),
-                lambda *given: scores_past_blocks(*given, self.block),
+                functools.partial(scores_past_blocks, size=self.block),
                 scores_past_one,
                 q,
                 memory.keys,
@@ -208,7 +209,8 @@ def the_one(w: jax.Array, beta: jax.Array) -> tuple[jax.Array, jax.Array, jax.Ar
     """The slot [B,1,1,1] of the one token, and its w and beta [B,K,1,D] and [B,K,1,1]."""
     slot = jnp.argmax((beta != 0.0).any(axis=1), axis=1)[:, None, :, None]
     at = jnp.broadcast_to(slot, (*w.shape[:2], 1, 1))
-    return slot, *(jnp.take_along_axis(x, at, axis=2) for x in (w, beta))
+    one, its_beta = (jnp.take_along_axis(x, at, axis=2) for x in (w, beta))
+    return slot, one, its_beta
 
 
 def passed_by_one(keys: jax.Array, w: jax.Array, beta: jax.Array) -> jax.Array:
