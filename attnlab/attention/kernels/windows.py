@@ -86,7 +86,9 @@ class Windows:
         if look.view.allows(i[:, :1], at[:, 0]) is None:
             return scores, None
         allowed = jax.vmap(
-            lambda i, j: look.view.allows(i[:, None], j)[:, :, 0], in_axes=(1, 1), out_axes=2
+            lambda i, j: jnp.asarray(look.view.allows(i[:, None], j))[:, :, 0],
+            in_axes=(1, 1),
+            out_axes=2,
         )
         return scores, allowed(i, at)
 
