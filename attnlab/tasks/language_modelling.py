@@ -148,7 +148,7 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
         self.at_once = self._settings.batch
         score = functools.partial(self._read, smoothing=0.0)
         pieces = {"at_once": config.training.logits_at_once}
-        self._of_tokens = functools.partial(of_tokens, self.system, **pieces)
+        self._of_tokens: Any = functools.partial(of_tokens, self.system, **pieces)
         self._score_each = jax.jit(self._of_tokens)
         self._score = jax.jit(score)
         self._score_all = jax.jit(jax.vmap(score, in_axes=(0, None, 0)))

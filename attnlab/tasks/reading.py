@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import flax.traverse_util
 import jax
@@ -92,7 +93,7 @@ def of_tokens(
             found, after = read()
     real = system.real(target)
     if at_once and remembered is None:
-        head = functools.partial(system.apply, {"params": params}, method="logits")
+        head: Any = functools.partial(system.apply, {"params": params}, method="logits")
         nats, right = _in_pieces(head, found, target, smoothing, at_once)
     else:
         nats, right = _judged(found, target, smoothing)

@@ -118,9 +118,9 @@ class Path(MultiHead):
         made = super().remember_pairs(keys, values, valid, capacity)
         given = {name: getattr(made, name) for name in made.__dataclass_fields__}
         given["keys"] = widened(made.keys)
-        more = self.passing(keys, valid)
         slots = made.valid.shape[1]
-        return PathMemory(**given, **{name: with_room(x, slots) for name, x in more.items()})
+        given |= {name: with_room(x, slots) for name, x in self.passing(keys, valid).items()}
+        return PathMemory(**given)
 
     def extend_pairs(
         self,

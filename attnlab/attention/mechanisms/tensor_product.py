@@ -149,7 +149,8 @@ class TensorProduct(MultiHead):
         """See `Attention.remember_pairs`."""
         known, length = written(keys, valid, capacity)
         slots = known.shape[1]
-        made = {name: with_room(x, slots) for name, x in self.factors(keys, values).items()}
+        factors = self.factors(keys, values)
+        made: dict[str, Any] = {name: with_room(x, slots) for name, x in factors.items()}
         return TensorMemory(known, length, **made, positions=beginning(positions, known))
 
     def extend_pairs(  # type: ignore[override]
