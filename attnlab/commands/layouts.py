@@ -54,6 +54,7 @@ MECHANISMS: Mapping[str, Sizes] = {
         _ADDITIVE, {"A": 17, "dq / 3": 10, "ds / 3": 13}, {"dq": 30, "ds": 39, "d": 24}
     ),
     "multi_step": Sizes({"looks": {"name": "multihead", "heads": 4}}, {}),
+    "linear": Sizes({"heads": 4}, {}),
 }
 PARTS: Mapping[str, tuple[str, Sizes]] = {  # field of a mechanism to the mechanism and its sizes
     "score": ("single", Sizes({}, {"A": 256, "L": 50, "2 d": 48}, {"dq": 22, "d": 24})),
