@@ -148,7 +148,7 @@ class Stateful(Mixer):
         if valid is not None and micro > 1:
             valid = jnp.repeat(valid, micro, axis=1)
         given: Any = {"state": state, "valid": valid, "chunk": self.chunk}
-        if of.b is None:
+        if of.r is None or of.b is None:
             o, last = recur(of.q, of.w, of.u, of.g, of.r, **given)
         else:
             o, last = recur_dplr(of.q, of.w, of.u, of.g, of.r, of.b, **given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -18,9 +19,10 @@ def test_the_token_before_is_the_last_real_one() -> None:
     for t in range(6):
         expected[:, t] = last
         last = np.where(valid[:, t, None], x[:, t], last)
-    found, kept = token_before(x, first, valid)
+    given, before = jnp.asarray(x), jnp.asarray(first)
+    found, kept = token_before(given, before, jnp.asarray(valid))
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(kept[:, 0], last)
-    found, kept = token_before(x, first)
+    found, kept = token_before(given, before)
     np.testing.assert_array_equal(found, np.concatenate([first, x[:, :-1]], axis=1))
     np.testing.assert_array_equal(kept, x[:, -1:])

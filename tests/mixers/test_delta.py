@@ -8,6 +8,7 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -141,7 +142,7 @@ def test_padding_leaves_what_is_kept_as_it_is_to_the_last_bit() -> None:
             module = make(name, fields)
             one = {"params": params[name]}
             _, kept = module.apply(one, x, method="mix")
-            none = dataclasses.replace(CAUSAL, valid=np.zeros(x.shape[:2], bool))
+            none = dataclasses.replace(CAUSAL, valid=jnp.zeros(x.shape[:2], bool))
             found[name] = kept, module.apply(one, 10.0 * x, none, kept, method="mix")[1]
         return found
 
@@ -170,7 +171,7 @@ def test_the_largest_exponent_is_that_of_a_loop() -> None:
     for t in range(8):
         before = np.maximum(f[..., t] + before, i[..., t])
         expected.append(before)
-    found, shifted = largest(f, i, m)
+    found, shifted = largest(*(jnp.asarray(one) for one in (f, i, m)))
     np.testing.assert_allclose(found, np.stack(expected, axis=-1), atol=1e-5)
     np.testing.assert_allclose(shifted[..., 1:], found[..., :-1])
     np.testing.assert_allclose(shifted[..., 0], m, rtol=1e-6)
