@@ -353,6 +353,12 @@ def test_tests_mirror_the_source() -> None:
         "mixers/gated_linear.py",
         "mixers/hgrn.py",
         "mixers/mamba.py",
+        "mixers/delta_net.py",
+        "mixers/gated_delta_net.py",
+        "mixers/kda.py",
+        "mixers/delta_product.py",
+        "mixers/rwkv7.py",
+        "mixers/mlstm.py",
         "attention/features/maps.py",  # test_features.py
         "layers/recurrence",  # one suite over all forms, test_forms.py
         "systems",  # checks over all systems

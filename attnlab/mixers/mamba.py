@@ -65,8 +65,8 @@ class Mamba(Stateful):
         wide = self.expansion * self.width
         self.w_in = Dense(wide + of.channels + of.heads, use_bias=False)
         self.convolution = ShortConvolution(self.kernel, use_bias=True)
-        self.rate = self.param("rate", _rates, (of.heads,))
-        self.step = self.param("step", _steps, (of.heads,))
+        self.rate = self.param("rate", rates, (of.heads,))
+        self.step = self.param("step", first_steps, (of.heads,))
         self.skip = self.param("skip", nn.initializers.ones, (of.heads,))
         self.norm = GatedNorm(first="gate")
         self.out = Dense(self.width, use_bias=False)
@@ -112,12 +112,13 @@ class Mamba(Stateful):
         return found + Cost(of.channels + 3 * of.heads + wide, 4 * queries * wide)
 
 
-def _rates(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+def rates(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """Logarithms of rates drawn uniformly from [1, 16]."""
     return jnp.log(jax.random.uniform(key, shape, minval=1.0, maxval=16.0))
 
 
-def _steps(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """The inverse of softplus of steps drawn log-uniformly."""
+def first_steps(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """The inverse of softplus of steps drawn log-uniformly from [SLOWEST, FASTEST]."""
     low, high = math.log(SLOWEST), math.log(FASTEST)
     dt = jnp.maximum(jnp.exp(jax.random.uniform(key, shape, minval=low, maxval=high)), FLOOR)
     return dt + jnp.log(-jnp.expm1(-dt))

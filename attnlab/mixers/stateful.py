@@ -26,14 +26,15 @@ from attnlab.attention.view import CAUSAL, View
 from attnlab.errors import UserError
 from attnlab.layers.convolution import nothing_before
 from attnlab.layers.history import places
-from attnlab.layers.recurrence import empty, flops, recur
+from attnlab.layers.precision import widened
+from attnlab.layers.recurrence import empty, flops, recur, recur_dplr
 from attnlab.mixers.recurrent import PASSING, one_text
 
 
 @flax.struct.dataclass
 class Kept:
-    """S [B,H,D,E] in the inner precision; the last inputs [B,k-1,n] of a short convolution; and how
-    many tokens were read, [B] int32.
+    """S [B,H,D,E] in the inner precision; the last inputs [B,k-1,n] of a short convolution, or
+    what else a mixer keeps, [B,...]; and how many tokens were read, [B] int32.
     """
 
     matrix: jax.Array
@@ -47,6 +48,8 @@ class Shape:
 
     Attributes:
       erases: whether `steps` has r.
+      micro: m, steps of the recurrence for each token; `steps` then gives [B,H,m T,...], and o is
+        that after the last step of a token.
     """
 
     heads: int
@@ -55,12 +58,13 @@ class Shape:
     taps: int = 1
     channels: int = 0
     erases: bool = False
+    micro: int = 1
 
 
 @flax.struct.dataclass
 class Steps:
-    """What `recur` takes; what of the piece `outputs` needs besides; and the last inputs of a short
-    convolution.
+    """What `recur` takes (with b: `recur_dplr`, whose k, v, a are w, u, r); what of the piece `outputs`
+    needs besides; and what is kept as `Kept.recent`.
     """
 
     q: jax.Array
@@ -70,6 +74,7 @@ class Steps:
     r: jax.Array | None = None
     beside: Any = None
     recent: jax.Array | None = None
+    b: jax.Array | None = None
 
 
 class Stateful(Mixer):
@@ -126,27 +131,42 @@ class Stateful(Mixer):
         at, read = places(before.read, x.shape[1], view.valid)
         at = at[0] if state is None and view.valid is None else at  # the same in all rows
         of = self.steps(x, at, view.valid, before.recent)
-        o, matrix = recur(
-            of.q,
-            of.w,
-            of.u,
-            of.g,
-            of.r,
-            state=None if state is None else before.matrix,
-            valid=view.valid,
-            chunk=self.chunk,
-        )
+        o, matrix = self._recurred(of, None if state is None else before.matrix, view.valid)
         recent = before.recent if of.recent is None else of.recent.astype(before.recent.dtype)
         return self.outputs(o, x, of.beside), Kept(matrix, recent, read)
+
+    @nn.nowrap
+    def _recurred(
+        self, of: Steps, state: jax.Array | None, valid: jax.Array | None
+    ) -> tuple[jax.Array, jax.Array]:
+        """o [B,H,T,E] and the last state."""
+        micro = self.shape().micro
+        if valid is not None and micro > 1:
+            valid = jnp.repeat(valid, micro, axis=1)
+        given: Any = {"state": state, "valid": valid, "chunk": self.chunk}
+        if of.r is None or of.b is None:
+            o, last = recur(of.q, of.w, of.u, of.g, of.r, **given)
+        else:
+            o, last = recur_dplr(of.q, of.w, of.u, of.g, of.r, of.b, **given)
+        return (o if micro == 1 else o[:, :, micro - 1 :: micro]), last
 
     @nn.nowrap
     def core(self, length: int) -> Cost:
         """The cost of the recurrence, the convolution and the state."""
         of = self.shape()
-        work = flops(length, of.heads, of.depth, of.columns, of.erases, self.chunk)
+        count = of.micro * length
+        work = flops(count, of.heads, of.depth, of.columns, of.erases, self.chunk)
         work += 2 * length * of.taps * of.channels
         numbers = of.heads * of.depth * of.columns + (of.taps - 1) * of.channels + 1
         return Cost(of.taps * of.channels, work, FLOAT * numbers)
+
+
+def unit(x: jax.Array, epsilon: float = 1e-6) -> jax.Array:
+    """x [..., n] / sqrt(|x|^2 + eps), in the inner precision: length 1, and 0 at 0 with a finite
+    slope.
+    """
+    wide = widened(x)
+    return wide * jax.lax.rsqrt(jnp.square(wide).sum(axis=-1, keepdims=True) + epsilon)
 
 
 def divided(name: str, width: int, heads: int, what: str = "width") -> int:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.mixers.performer import directions
-from tests.mixers import stateful
+from tests.mixers import delta, stateful, untied
 
 Oracle = Callable[[Any, dict[str, Any], np.ndarray, np.ndarray], np.ndarray]
 
@@ -252,6 +252,12 @@ MIXER_ORACLES: dict[str, Oracle] = {
     "gated_linear": stateful.gated_linear,
     "hgrn": stateful.hgrn,
     "mamba": stateful.mamba,
+    "delta_net": delta.delta_net,
+    "gated_delta_net": delta.gated_delta_net,
+    "kda": delta.kda,
+    "delta_product": delta.delta_product,
+    "rwkv7": untied.rwkv7,
+    "mlstm": untied.mlstm,
 }
 """Of those that read from left to right."""
 WHOLE_ORACLES: dict[str, Oracle] = {

@@ -1,0 +1,33 @@
+"""The token before: what a mixer mixes with a token so that it sees a step of time (token shift).
+
+Source: B. Peng et al., "RWKV: Reinventing RNNs for the Transformer Era", Findings of EMNLP 2023,
+section 3.1.
+
+Axis letters: B batch, T tokens of a piece, n channels.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.layers.history import after
+
+
+def token_before(
+    x: jax.Array, last: jax.Array, valid: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """The real token before each token, [B,T,n], and the last real one, [B,1,n].
+
+    Args:
+      x: the piece, [B,T,n].
+      last: the last real token before the piece, [B,1,n]; zeros if there is none.
+      valid: [B,T] bool; None: all are real.
+    """
+    known, length = after(last, x), x.shape[1]
+    if valid is None:
+        return known[:, :length], known[:, length:]
+    seen = jnp.where(valid, jnp.arange(1, length + 1), 0)
+    seen = jnp.pad(jax.lax.cummax(seen, axis=1), ((0, 0), (1, 0)))  # slots in `known`
+    found = jnp.take_along_axis(known, seen[..., None], axis=1)
+    return found[:, :length], found[:, length:]

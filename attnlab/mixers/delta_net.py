@@ -1,0 +1,154 @@
+"""DeltaNet (Yang et al. 2024): a state that corrects itself. It reads what it holds under a key and
+writes the difference from the new value, where linear attention would add.
+
+    q, k   = unit(silu(conv(x W_q))) / sqrt(D),  unit(silu(conv(x W_k)))        unit: of length 1
+    v      = silu(conv(x W_v)),  beta_t = c sigmoid(x W_b)                      one number in (0, c) for each head
+    S_t    = S_{t-1} + beta_t k_t (v_t - S_{t-1}^T k_t)^T,  o_t = q_t^T S_t     = (I - beta k k^T) S_{t-1} + beta k v^T
+    y      = RMSNorm(o) W_o                                                     the norm over each head
+
+A step is one of gradient descent on |S^T k_t - v_t|^2 / 2 at the rate beta_t: beta = 1 overwrites what
+stands under k_t, beta = 2 reflects the state, as state tracking needs. Source: S. Yang, B. Wang, Y.
+Zhang, Y. Shen, Y. Kim, "Parallelizing Linear Transformers with the Delta Rule over Sequence Length",
+NeurIPS 2024 (arXiv 2406.06484), section 3, with k = 4 taps; c = 2 as in R. Grazzi et al., "Unlocking
+State-Tracking in Linear RNNs Through Negative Eigenvalues", ICLR 2025.
+
+Axis letters: B batch, H heads, T tokens of a piece, D width of keys of a head, E of values, d width,
+C tokens of a chunk, k taps.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.cards import Card, Cost, dense
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense
+from attnlab.layers.heads import joined, split
+from attnlab.layers.norms import RMSNorm
+from attnlab.layers.precision import widened
+from attnlab.layers.short_convolution import ShortConvolution
+from attnlab.mixers.stateful import Shape, Stateful, Steps, divided, unit
+
+EPSILON = 1e-5  # of the norm over a head
+
+
+class DeltaNet(Stateful):
+    """DeltaNet, and the base of mixers that add gates or steps to it (`keys`, `values`, `gates`,
+    `outputs`). The fields not named here are those of `Stateful`.
+
+    Attributes:
+      heads: H; must divide the widths of keys and values.
+      kernel: k, taps of the short convolutions; 1 for none but a weight.
+      largest: c, above 0 and at most 2.
+    """
+
+    heads: int = 4
+    kernel: int = 4
+    largest: float = 1.0
+
+    called: ClassVar[str] = "delta_net"
+    card = Card(
+        "state",
+        2024,
+        "Yang et al., Parallelizing Linear Transformers with the Delta Rule, NeurIPS 2024",
+        "T d^2",
+        "d^2 / H + k d",
+        path="1",
+        steps="T / C",
+    )
+
+    def setup(self) -> None:
+        if not 0.0 < self.largest <= 2.0 or self.kernel < 1:
+            raise UserError(
+                f"{self.called}: largest={self.largest} must be above 0 and at most 2, where a step"
+                f" still shrinks the state, and kernel={self.kernel} at least 1"
+            )
+        keys, values, micro = self.keys(), self.values(), self.shape().micro
+        self.w_query = Dense(keys, use_bias=False)
+        self.w_key = Dense(micro * keys, use_bias=False)
+        self.w_value = Dense(micro * values, use_bias=False)
+        self.w_rate = Dense(micro * self.heads, use_bias=False)
+        self.convolution = ShortConvolution(self.kernel)
+        self.norm = self._norm()
+        self.out = Dense(self.width, use_bias=False)
+
+    @nn.nowrap
+    def keys(self) -> int:
+        """The width of the keys of all heads."""
+        return self.width
+
+    @nn.nowrap
+    def values(self) -> int:
+        """The width of the values of all heads."""
+        return self.width
+
+    @nn.nowrap
+    def _norm(self) -> nn.Module:
+        return RMSNorm(EPSILON)
+
+    @nn.nowrap
+    def shape(self) -> Shape:
+        """See `Stateful.shape`."""
+        return self._shape(1)
+
+    @nn.nowrap
+    def _shape(self, micro: int) -> Shape:
+        keys, values = self.keys(), self.values()
+        return Shape(
+            self.heads,
+            divided(self.called, keys, self.heads, "width of the keys"),
+            divided(self.called, values, self.heads, "width of the values"),
+            self.kernel,
+            keys + micro * (keys + values),
+            erases=True,
+            micro=micro,
+        )
+
+    def gates(self, x: jax.Array) -> jax.Array | None:
+        """g of `recur` for x [B,T,d]; None: nothing is forgotten."""
+        return None
+
+    def steps(
+        self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
+    ) -> Steps:
+        """See `Stateful.steps`; with m steps for each token the gate is before the first."""
+        keys, micro = self.keys(), self.shape().micro
+        mixed, recent = self.convolution(
+            jnp.concatenate([self.w_query(x), self.w_key(x), self.w_value(x)], axis=-1),
+            recent,
+            valid,
+        )
+        q, k, v = jnp.split(mixed, (keys, (1 + micro) * keys), axis=-1)
+        k, v, beta = (
+            split(one.reshape(len(x), micro * x.shape[1], -1), self.heads)
+            for one in (k, v, self.w_rate(x))
+        )
+        q, k = unit(split(q, self.heads)) * (keys // self.heads) ** -0.5, unit(k)
+        beta, g = self.largest * jax.nn.sigmoid(widened(beta)), self.gates(x)
+        if micro > 1:
+            q = jnp.repeat(q, micro, axis=2)
+            g = g if g is None else _first(g, micro)
+        return Steps(q, k, beta * widened(v), g, beta * k, recent=recent)
+
+    def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
+        """See `Stateful.outputs`."""
+        return self.out(joined(self.norm(o)).astype(x.dtype))
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Mixer.cost`."""
+        of, wide = self.shape(), self.values()
+        found = dense(queries, query_width, of.channels + of.micro * of.heads)
+        found += dense(queries, wide, self.width)
+        return found + Cost(of.columns, 4 * queries * wide) + self.core(queries)
+
+
+def _first(g: jax.Array, micro: int) -> jax.Array:
+    """g [B,H,T] or [B,H,T,D] at the first of `micro` steps of each token, 0 at the others."""
+    g = jnp.expand_dims(g, 3)
+    spread = jnp.pad(g, [(0, 0)] * 3 + [(0, micro - 1)] + [(0, 0)] * (g.ndim - 4))
+    return spread.reshape(*g.shape[:2], -1, *g.shape[4:])

@@ -1,0 +1,89 @@
+"""Kimi delta attention (Kimi Team 2025): the delta rule on a state each of whose rows forgets as the
+token says.
+
+    q, k, v, beta as in DeltaNet (`delta_net`)
+    g_t = -e^A softplus(x W_1 W_2 + b)                                                [H,D]; A one number for each head
+    S_t = (I - beta_t k_t k_t^T) Diag(e^{g_t}) S_{t-1} + beta_t k_t v_t^T             o_t = q_t^T S_t
+    y   = (sigmoid(x W_3 W_4 + c) * RMSNorm(o)) W_o                                   the norm over each head
+
+First the state is decayed, then corrected. W_1 and W_3 are as wide as a head, or `rank`. e^A starts
+uniform in [1, 16], softplus(b) log-uniform in [1e-3, 0.1]. Gates alike for all channels: Gated
+DeltaNet. Source: Kimi Team, "Kimi Linear: An Expressive, Efficient Attention Architecture", 2025
+(arXiv 2510.26692), equation 1 and section 4; W_2 and b are not shared by heads.
+
+Axis letters: B batch, H heads, T tokens of a piece, D width of a head, d width, C tokens of a chunk,
+k taps.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.cards import Card, Cost, dense
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense
+from attnlab.layers.gated_norm import GatedNorm
+from attnlab.layers.heads import joined, split
+from attnlab.layers.precision import widened
+from attnlab.mixers.delta_net import EPSILON, DeltaNet
+from attnlab.mixers.mamba import first_steps, rates
+
+
+class Kda(DeltaNet):
+    """Kimi delta attention (KDA). The fields not named here are those of `DeltaNet`.
+
+    Attributes:
+      rank: of the projections to gates; 0 for the width of a head.
+    """
+
+    rank: int = 0
+
+    called: ClassVar[str] = "kda"
+    card = Card(
+        "state",
+        2025,
+        "Kimi Team, Kimi Linear, 2025",
+        "T d^2",
+        "d^2 / H + k d",
+        path="1",
+        steps="T / C",
+    )
+
+    def setup(self) -> None:
+        if self.rank < 0:
+            raise UserError(f"kda: rank={self.rank}, must be at least 0 (0: the width of a head)")
+        super().setup()
+        self.w_low, self.w_gate_low = (Dense(self._rank(), use_bias=False) for _ in range(2))
+        self.w_forget, self.w_gate = Dense(self.width, use_bias=False), Dense(self.width)
+        self.rate = self.param("rate", rates, (self.heads,))
+        self.step = self.param("step", first_steps, (self.width,))
+
+    @nn.nowrap
+    def _rank(self) -> int:
+        return self.rank or self.shape().depth
+
+    @nn.nowrap
+    def _norm(self) -> nn.Module:
+        return GatedNorm("sigmoid", epsilon=EPSILON)
+
+    def gates(self, x: jax.Array) -> jax.Array:
+        """g [B,H,T,D]."""
+        steps = jax.nn.softplus(widened(self.w_forget(self.w_low(x))) + widened(self.step))
+        return -split(steps, self.heads) * jnp.exp(widened(self.rate))[:, None, None]
+
+    def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
+        """See `Stateful.outputs`."""
+        z = split(self.w_gate(self.w_gate_low(x)), self.heads)
+        return self.out(joined(self.norm(o, z)).astype(x.dtype))
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Mixer.cost`."""
+        low, found = self._rank(), super().cost(queries, keys, query_width, source_width)
+        found += dense(queries, query_width, 2 * low)
+        found += dense(queries, low, self.width) + dense(queries, low, self.width, True)
+        return found + Cost(self.heads + self.width)

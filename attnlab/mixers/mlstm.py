@@ -1,0 +1,145 @@
+"""mLSTM (Beck et al. 2024), the part of xLSTM with a matrix as state: an LSTM whose cell holds keys
+and values, with an exponential input gate.
+
+    q, k, v = x W_q / sqrt(D),  x W_k,  x W_v                                   keys are `key_share` of the width
+    i_t, f_t = e^{x W_i + b_i},  sigmoid(x W_f + b_f)                           one number for each head
+    C_t = f_t C_{t-1} + i_t k_t v_t^T,   n_t = f_t n_{t-1} + i_t k_t            o_t = C_t^T q_t / max(|n_t^T q_t|, 1)
+    y   = (sigmoid(x W_o) * RMSNorm(o)) W                                       the norm over each head
+
+e^{x W_i} may overflow, so C and n are kept divided by e^{m_t}, m_t = max(log f_t + m_{t-1}, log i_t):
+
+    C'_t = e^{log f_t + m_{t-1} - m_t} C'_{t-1} + e^{log i_t - m_t} k_t v_t^T   o_t = C'_t^T q_t / max(|n'_t^T q_t|, e^{-m_t})
+
+which is the same in exact arithmetic, for any m_0. Both gates are then at most 1, so this is the
+recurrence of `layers.recurrence` with n as one more column of C, once m is known by a scan of its
+own, log T steps deep. The gates of both are soft-capped, c tanh(x / c) with c = 15; W_i and W_f start at
+0, b_i at -10, b_f evenly from 3 to 6. Source: M. Beck et al., "xLSTM: Extended Long Short-Term
+Memory", NeurIPS 2024 (arXiv 2405.04517), equations 19 to 27; caps, starts and the half width of keys
+as in M. Beck et al., "xLSTM 7B", ICML 2025 (arXiv 2503.13427), without its 1e-6 in the quotient, which
+would depend on m. sLSTM, whose steps must follow one another, is left out.
+
+Axis letters: B batch, H heads, T tokens of a piece, D width of keys of a head, E of values, d width,
+C tokens of a chunk.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.cards import FLOAT, Card, Cost, dense
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense
+from attnlab.layers.gated_norm import GatedNorm
+from attnlab.layers.heads import joined, split
+from attnlab.layers.precision import inner_dtype, widened
+from attnlab.mixers.stateful import Kept, Shape, Stateful, Steps, divided
+
+NEVER = -1e30  # log i of padding
+
+
+class Mlstm(Stateful):
+    """mLSTM. The fields not named here are those of `Stateful`.
+
+    Attributes:
+      heads: H; must divide the width and the width of the keys.
+      key_share: the width of all keys, in widths.
+      cap: c; 0 for no cap.
+    """
+
+    heads: int = 4
+    key_share: float = 0.5
+    cap: float = 15.0
+
+    card = Card(
+        "state",
+        2024,
+        "Beck et al., xLSTM, NeurIPS 2024",
+        "T d^2",
+        "d^2 / H",
+        path="1",
+        steps="T / C",
+    )
+
+    def setup(self) -> None:
+        if self.cap < 0:
+            raise UserError(f"mlstm: cap={self.cap}, must be above 0, or 0 for no cap")
+        keys, zeros = self._keys(), nn.initializers.zeros
+        self.w_query, self.w_key = (Dense(keys, use_bias=False) for _ in range(2))
+        self.w_value, self.w_out_gate = (Dense(self.width, use_bias=False) for _ in range(2))
+        self.w_gates = Dense(2 * self.heads, use_bias=False, kernel_init=zeros)
+        self.bias = self.param("bias", _biases, (2, self.heads))
+        self.norm = GatedNorm("sigmoid", epsilon=1e-6)
+        self.out = Dense(self.width, use_bias=False)
+
+    @nn.nowrap
+    def _keys(self) -> int:
+        return round(self.key_share * self.width)
+
+    @nn.nowrap
+    def shape(self) -> Shape:
+        """See `Stateful.shape`; n is the last column."""
+        depth = divided("mlstm", self._keys(), self.heads, "key_share * width")
+        return Shape(self.heads, depth, divided("mlstm", self.width, self.heads) + 1)
+
+    @nn.nowrap
+    def begin(self, rows: int, room: int, dtype: Any) -> Kept:
+        """See `Mixer.begin`: zeros; m [B,H] is kept as `Kept.recent`."""
+        found = super().begin(rows, room, dtype)
+        largest = jnp.zeros((rows, self.heads), found.matrix.dtype)
+        return found.replace(recent=largest)  # type: ignore[attr-defined, no-any-return]
+
+    def steps(
+        self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
+    ) -> Steps:
+        """See `Stateful.steps`."""
+        q, k, v = (split(w(x), self.heads) for w in (self.w_query, self.w_key, self.w_value))
+        gates = widened(self.w_gates(x)).reshape(*x.shape[:2], 2, self.heads)
+        gates = gates + widened(self.bias)
+        if self.cap:
+            gates = self.cap * jnp.tanh(gates / self.cap)
+        i, f = gates[:, :, 0].swapaxes(1, 2), jax.nn.log_sigmoid(gates[:, :, 1].swapaxes(1, 2))
+        if valid is not None:
+            i = jnp.where(valid[:, None], i, NEVER)
+            f = jnp.where(valid[:, None], f, 0.0)
+        m, before = largest(f, i, recent)
+        v = jnp.concatenate([widened(v), jnp.ones((*v.shape[:3], 1), inner_dtype(v))], axis=-1)
+        w = widened(k) * jnp.exp(i - m)[..., None]
+        return Steps(q * q.shape[-1] ** -0.5, w, v, f + before - m, beside=m, recent=m[..., -1])
+
+    def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
+        """See `Stateful.outputs`."""
+        o = o[..., :-1] / jnp.maximum(jnp.abs(o[..., -1:]), jnp.exp(-beside)[..., None])
+        z = split(self.w_out_gate(x), self.heads)
+        return self.out(joined(self.norm(o, z)).astype(x.dtype))
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Mixer.cost`."""
+        found = dense(queries, query_width, 2 * (self._keys() + self.width + self.heads))
+        found += dense(queries, self.width, self.width) + self.core(queries)
+        norm = Cost(self.width // self.heads, 5 * queries * self.width)
+        return found + norm + Cost(2 * self.heads, state_bytes=FLOAT * self.heads)
+
+
+def largest(f: jax.Array, i: jax.Array, first: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """m_t = max(f_t + m_{t-1}, i_t) for f and i [B,H,T] and m_0 [B,H]: m_t and m_{t-1}, [B,H,T].
+
+    The step (f, i) after (f', i') is (f + f', max(f + i', i)). No gradient: o does not depend on m.
+    """
+    f, i, first = jax.lax.stop_gradient((f, i, first))
+
+    def then(one: Any, two: Any) -> Any:
+        return one[0] + two[0], jnp.maximum(two[0] + one[1], two[1])
+
+    total, highest = jax.lax.associative_scan(then, (f, i), axis=-1)
+    m = jnp.maximum(total + first[..., None], highest)
+    return m, jnp.concatenate([first[..., None], m[..., :-1]], axis=-1)
+
+
+def _biases(key: jax.Array, shape: tuple[int, int]) -> jax.Array:
+    """b_i and b_f [2,H]."""
+    return jnp.stack([jnp.full(shape[1], -10.0), jnp.linspace(3.0, 6.0, shape[1])])

@@ -1,0 +1,132 @@
+"""RWKV-7 (Peng et al. 2025): a delta rule whose decay, learning rate, and keys to erase and to write
+are vectors of their own.
+
+    x^c_t = x_t + (x_{t-1} - x_t) * mu_c                        c: r, w, k, v, a, g; the token before, zeros at first
+    r, k, v = x^r W_r,  x^k W_k,  x^v W_v
+    log w_t = -e^{-1/2} sigmoid(w_0 + tanh(x^w W_1) W_2)        so that w is in (0.545, 1); [H,D]
+    a_t     = sigmoid(a_0 + x^a A_1 A_2)                        in (0, 1): the rate of learning; [H,D]
+    kappa_t = unit(k_t * xi),  k_t <- k_t * (1 + (a_t - 1) * alpha)       unit: each head of length 1
+    S_t     = Diag(w_t) S_{t-1} - (a_t * kappa_t)(kappa_t^T S_{t-1}) + k_t v_t^T,    o_t = r_t^T S_t
+    y       = ((GroupNorm(o) + (sum_d r_t k_t rho) v_t) * (sigmoid(x^g G_1) G_2)) W_o     groups are heads, eps 64e-5
+
+What is erased is read from the state before its decay. mu, xi, alpha, rho, w_0 and a_0 are learned and
+start at 1/2, 0.71, 1, -0.04, evenly from -6 to 0 (in each head), and 0; all matrices as other
+projections of this package, W_2 and A_2 at 0. Scalar w, a = w beta and k = beta kappa: Gated DeltaNet.
+Source: B. Peng et al., "RWKV-7 'Goose' with Expressive Dynamic State Evolution", COLM 2025 (arXiv
+2503.14456), section 4. What is left out: values mixed with those of the first layer, which a mixer
+does not see; the authors' mu differ by channel and layer, and W_o starts at 0 there.
+
+Axis letters: B batch, H heads, T tokens of a piece, D width of a head, d width, C tokens of a chunk.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.cards import Card, Cost, dense
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense
+from attnlab.layers.heads import joined, split
+from attnlab.layers.norms import LayerNorm
+from attnlab.layers.precision import widened
+from attnlab.layers.token_shift import token_before
+from attnlab.mixers.stateful import Shape, Stateful, Steps, divided, unit
+
+FASTEST = math.exp(-0.5)  # -log of the least w
+EPSILON = 64e-5
+
+
+class Rwkv7(Stateful):
+    """RWKV-7's time mixing. The fields not named here are those of `Stateful`.
+
+    Attributes:
+      heads: H; must divide the width.
+      rank: of the projections to w, a and the gate.
+    """
+
+    heads: int = 4
+    rank: int = 32
+
+    card = Card(
+        "state", 2025, "Peng et al., RWKV-7, COLM 2025", "T d^2", "d^2 / H", path="1", steps="T / C"
+    )
+
+    def setup(self) -> None:
+        if self.rank < 1:
+            raise UserError(f"rwkv7: rank={self.rank}, must be at least 1")
+        of, constant, zeros = self.shape(), nn.initializers.constant, nn.initializers.zeros
+        self.shift = self.param("shift", constant(0.5), (6, self.width))
+        self.w_read, self.w_key, self.w_value, self.out = (
+            Dense(self.width, use_bias=False) for _ in range(4)
+        )
+        self.low_decay, self.low_rate, self.low_gate = (
+            Dense(self.rank, use_bias=False) for _ in range(3)
+        )
+        self.w_decay, self.w_rate = (
+            Dense(self.width, use_bias=False, kernel_init=zeros) for _ in range(2)
+        )
+        self.w_gate = Dense(self.width, use_bias=False)
+        self.decay = self.param("decay", _decays, (of.heads, of.depth))
+        self.rate = self.param("rate", zeros, (of.heads, of.depth))
+        self.erased = self.param("erased", constant(0.71), (of.heads, of.depth))
+        self.written = self.param("written", constant(1.0), (of.heads, of.depth))
+        self.bonus = self.param("bonus", constant(-0.04), (of.heads, of.depth))
+        self.scale = self.param("scale", constant(1.0), (self.width,))
+        self.offset = self.param("offset", zeros, (self.width,))
+        self.norm = LayerNorm(EPSILON, use_scale=False, use_bias=False)
+
+    @nn.nowrap
+    def shape(self) -> Shape:
+        """See `Stateful.shape`; the token before is kept like the input of two taps."""
+        depth = divided("rwkv7", self.width, self.heads)
+        return Shape(self.heads, depth, depth, 2, self.width, erases=True)
+
+    def steps(
+        self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
+    ) -> Steps:
+        """See `Stateful.steps`."""
+        before, recent = token_before(x, recent, valid)
+        r, w, k, v, a, gate = (x + (before - x) * mu for mu in self.shift)
+        r, k, v = (
+            widened(split(one, self.heads))
+            for one in (self.w_read(r), self.w_key(k), self.w_value(v))
+        )
+        w, a = (
+            widened(split(one, self.heads)) + widened(start)[:, None]
+            for one, start in (
+                (self.w_decay(jnp.tanh(self.low_decay(w))), self.decay),
+                (self.w_rate(self.low_rate(a)), self.rate),
+            )
+        )
+        a = jax.nn.sigmoid(a)
+        kappa = unit(k * widened(self.erased)[:, None])
+        k = k * (1.0 + (a - 1.0) * widened(self.written)[:, None])
+        bonus = (r * k * widened(self.bonus)[:, None]).sum(axis=-1, keepdims=True) * v
+        z = self.w_gate(jax.nn.sigmoid(self.low_gate(gate)))
+        return Steps(r, k, v, -FASTEST * jax.nn.sigmoid(w), -kappa, (bonus, z), recent, a * kappa)
+
+    def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
+        """See `Stateful.outputs`."""
+        bonus, z = beside
+        y = joined(self.norm(o)) * widened(self.scale) + widened(self.offset) + joined(bonus)
+        return self.out((y * widened(z)).astype(x.dtype))
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Mixer.cost`."""
+        wide, core = self.width, self.core(queries)
+        found = dense(queries, query_width, 3 * (wide + self.rank))
+        found += dense(queries, self.rank, 3 * wide) + dense(queries, wide, wide)
+        # shift, decay, rate, erased, written, bonus, scale, offset; unit, norm and bonus
+        numbers = Cost((6 + 7) * wide, (3 + 7 + 4) * queries * wide)
+        return found + numbers + Cost(flops=core.flops, state_bytes=core.state_bytes)
+
+
+def _decays(key: jax.Array, shape: tuple[int, int]) -> jax.Array:
+    """w_0 [H,D], evenly from -6 to 0 in each head."""
+    return jnp.broadcast_to(jnp.linspace(-6.0, 0.0, shape[1]), shape)

@@ -1,0 +1,28 @@
+"""The token before, over padding and from piece to piece, against a loop."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab.layers.token_shift import token_before
+
+
+@pytest.mark.quick
+def test_the_token_before_is_the_last_real_one() -> None:
+    rng = np.random.default_rng(0)
+    x, valid = rng.normal(size=(3, 6, 2)).astype(np.float32), rng.random((3, 6)) < 0.6
+    valid[2] = False
+    first = rng.normal(size=(3, 1, 2)).astype(np.float32)
+    expected, last = np.zeros_like(x), first[:, 0].copy()
+    for t in range(6):
+        expected[:, t] = last
+        last = np.where(valid[:, t, None], x[:, t], last)
+    given, before = jnp.asarray(x), jnp.asarray(first)
+    found, kept = token_before(given, before, jnp.asarray(valid))
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(kept[:, 0], last)
+    found, kept = token_before(given, before)
+    np.testing.assert_array_equal(found, np.concatenate([first, x[:, :-1]], axis=1))
+    np.testing.assert_array_equal(kept, x[:, -1:])

@@ -1,0 +1,102 @@
+"""Float64 references of the delta rules, from the papers' equations, token by token and head by head;
+padding is passed over.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.mixers.stateful import over_real, rms, sigmoid, silu
+
+
+def softplus(x: Any) -> Any:
+    return np.log1p(np.exp(x))
+
+
+def unit(x: np.ndarray) -> np.ndarray:
+    return x / np.sqrt((x**2).sum() + 1e-6)
+
+
+def delta_rule(
+    params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray, decay: Any, end: Any
+) -> np.ndarray:
+    """Of every token: what was is decayed; then micro-step after micro-step S <- S - beta k (S^T k)^T +
+    beta k v^T; q reads. `decay(token)`: alpha of each head; `end(o, token)`: all heads to y W_o^-1.
+    """
+    heads, k = config["heads"], config["kernel"]
+    largest = config.get("largest", 2.0 if "count" in config else 1.0)
+    count = config.get("count", 1)
+    kernels = [params[f"w_{one}"]["kernel"] for one in ("query", "key", "value")]
+    taps = params["convolution"]["kernel"]
+
+    def step(token: np.ndarray, position: int, state: Any) -> Any:
+        inputs, matrices = state or ([np.zeros(taps.shape[1])] * (k - 1), [0.0] * heads)
+        inputs = [*inputs, np.concatenate([token @ kernel for kernel in kernels])]
+        mixed = silu(sum(taps[j] * inputs[-1 - j] for j in range(k)))
+        wide = kernels[0].shape[1]
+        q, keys, values = np.split(mixed, (wide, (1 + count) * wide))
+        beta = largest * sigmoid(token @ params["w_rate"]["kernel"]).reshape(count, heads)
+        alpha, after, o = decay(token), [], []
+        for h in range(heads):
+            s = alpha[h] * matrices[h] * np.ones((wide // heads, values.size // count // heads))
+            for j in range(count):
+                key = unit(np.split(np.split(keys, count)[j], heads)[h])
+                value = np.split(np.split(values, count)[j], heads)[h]
+                s = s - beta[j, h] * np.outer(key, key @ s) + beta[j, h] * np.outer(key, value)
+            after.append(s)
+            o.append(unit(np.split(q, heads)[h]) @ s / np.sqrt(wide // heads))
+        return end(o, token) @ params["out"]["kernel"], (inputs[1:], after)
+
+    return over_real(x, valid, step)
+
+
+def delta_net(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:
+    """S_t = (I - beta k k^T) S_{t-1} + beta k v^T; y = RMSNorm(o) W_o."""
+
+    def end(o: Any, token: np.ndarray) -> np.ndarray:
+        return np.concatenate([rms(one, params["norm"]["scale"], 1e-5) for one in o])
+
+    return delta_rule(params, config, x, valid, lambda token: [1.0] * config["heads"], end)
+
+
+def delta_product(
+    params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray
+) -> np.ndarray:
+    """Two such steps for each token."""
+    return delta_net(params, {"count": 2, **config}, x, valid)
+
+
+def gated_delta_net(
+    params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray
+) -> np.ndarray:
+    """S_t = alpha (I - beta k k^T) S_{t-1} + beta k v^T; y = (silu(x W_g) * RMSNorm(o)) W_o."""
+
+    def decay(token: np.ndarray) -> np.ndarray:
+        steps = softplus(token @ params["w_forget"]["kernel"] + params["step"])
+        return np.exp(-np.exp(params["rate"]) * steps)
+
+    def end(o: Any, token: np.ndarray) -> np.ndarray:
+        scale, gate = params["norm"]["norm"]["scale"], token @ params["w_gate"]["kernel"]
+        return np.concatenate([rms(one, scale, 1e-5) for one in o]) * silu(gate)
+
+    return delta_rule(params, config, x, valid, decay, end)
+
+
+def kda(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:
+    """S_t = (I - beta k k^T) Diag(e^g) S_{t-1} + beta k v^T, one g for each channel."""
+
+    def decay(token: np.ndarray) -> list[np.ndarray]:
+        low = token @ params["w_low"]["kernel"] @ params["w_forget"]["kernel"]
+        steps = np.split(softplus(low + params["step"]), config["heads"])
+        rates = np.exp(params["rate"])
+        return [np.exp(-rate * step)[:, None] for rate, step in zip(rates, steps, strict=True)]
+
+    def end(o: Any, token: np.ndarray) -> np.ndarray:
+        low = token @ params["w_gate_low"]["kernel"]
+        gate = sigmoid(low @ params["w_gate"]["kernel"] + params["w_gate"]["bias"])
+        scale = params["norm"]["norm"]["scale"]
+        return np.concatenate([rms(one, scale, 1e-5) for one in o]) * gate
+
+    return delta_rule(params, config, x, valid, decay, end)
