@@ -15,6 +15,7 @@ import pytest
 from attnlab import config as configs
 from attnlab.attention import MECHANISMS
 from attnlab.commands.train import default_workdir
+from attnlab.errors import UserError
 from attnlab.records import attempts
 from attnlab.records.manifest import Manifest
 from attnlab.records.stream import read_records
@@ -188,22 +189,40 @@ def test_a_mechanism_of_ones_own_by_its_dotted_path(
 @pytest.mark.parametrize("system", ["rnnsearch", "transformer"])
 def test_any_registered_mechanism_by_config_alone(system: str, name: str) -> None:
     slots = (
-        ["attention"]
+        {"attention": ("cross", "bidirectional")}
         if system == "rnnsearch"
-        else ["encoder_attention", "decoder_attention", "cross_attention"]
+        else {
+            "encoder_attention": ("self", "bidirectional"),
+            "decoder_attention": ("self", "causal"),
+            "cross_attention": ("cross", "bidirectional"),
+        }
     )
+    can = MECHANISMS.resolve(name).capabilities
+    fitting = [
+        slot
+        for slot, (role, direction) in slots.items()
+        if role in can.roles and direction in can.directions
+    ]
     sizes = (
         ["encoder=12", "decoder=24"] if system == "rnnsearch" else ["width=48", "layers=1"]
     )  # for mechanisms that cut in two, three or four
-    settings = [f"system.{one}" for one in [*sizes, *(f"{slot}={name}" for slot in slots)]]
-    if name == "hops":  # more than one want a penalty
-        settings.append("auxiliary.hops=0.01")
-    config = configs.load(f"configs/translation.py:{system}", settings)
-    assert {config.system[slot].name for slot in slots} == {name}
-    if system == "transformer" or name in ("single", "hops"):
-        Translation.check(config)
-    else:  # its slot is checked; tracing it once more shows what the Transformer has shown
-        system_factory(config, Seq2Seq)
+
+    def check(*chosen: str) -> None:
+        """Of the slots that have the mechanism."""
+        settings = [f"system.{one}" for one in [*sizes, *(f"{slot}={name}" for slot in chosen)]]
+        if name == "hops":  # more than one want a penalty
+            settings.append("auxiliary.hops=0.01")
+        config = configs.load(f"configs/translation.py:{system}", settings)
+        assert {config.system[slot].name for slot in chosen} <= {name}
+        if system == "transformer" or name in ("single", "hops"):
+            Translation.check(config)
+        else:  # its slot is checked; tracing it once more shows what the Transformer has shown
+            system_factory(config, Seq2Seq)
+
+    check(*fitting)
+    for slot in slots.keys() - set(fitting):
+        with pytest.raises(UserError, match=MECHANISMS.resolve(name).__name__):
+            check(slot)
 
 
 def test_divergence_is_told_and_exit_code_1(tmp_path: Path) -> None:
