@@ -99,10 +99,7 @@ def of_tokens(
         nats, right = _judged(found, target, smoothing)
     nats, correct = jnp.where(real, nats, 0.0), right & real
     each = {"loss": nats, "tokens": real, "correct": correct, **seen}
-    for name in losses:
-        looks = [look[name] for look in looks_of(collected) if name in look]
-        total = sum((one.reshape(real.shape) for one in looks), jnp.zeros(real.shape))
-        each[name] = jnp.where(real, total, 0.0)
+    each |= {name: _handed_out(collected, name, real) for name in losses}
     if "recalled" in batch:
         asked = jnp.asarray(batch["recalled"]) != 0
         each |= {"asked": asked, "recalled": correct & asked}
@@ -176,6 +173,13 @@ def check_pieces(system: LanguageModel, at_once: int) -> None:
 def summed(each: Sums) -> Sums:
     """The sums of `of_tokens` over all tokens; statistics of the batch stay."""
     return {name: one if name == "statistics" else one.sum() for name, one in each.items()}
+
+
+def _handed_out(collected: Mapping[str, Tree], name: str, real: jax.Array) -> jax.Array:
+    """A loss of attention at every token [B,T], summed over all looks; 0 at what is not real."""
+    looks = [look[name] for look in looks_of(collected) if name in look]
+    total = sum((one.reshape(real.shape) for one in looks), jnp.zeros(real.shape))
+    return jnp.where(real, total, 0.0)
 
 
 def looks_of(collected: Tree) -> list[dict[str, jax.Array]]:
