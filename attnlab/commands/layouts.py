@@ -54,6 +54,17 @@ MECHANISMS: Mapping[str, Sizes] = {
         _ADDITIVE, {"A": 17, "dq / 3": 10, "ds / 3": 13}, {"dq": 30, "ds": 39, "d": 24}
     ),
     "multi_step": Sizes({"looks": {"name": "multihead", "heads": 4}}, {}),
+    "linear": Sizes({"heads": 4}, {}),
+    "forgetting": Sizes({"heads": 4}, {"H": 4}),
+    "path": Sizes({"heads": 4, "rank": 7}, {"H": 4, "c": 7}),
+    "tensor_product": Sizes(
+        {"heads": 4, "query_rank": 3, "key_rank": 5, "value_rank": 7},
+        {"Rq H": 12, "Rq D": 18, "Rk H": 20, "Rk D": 30, "Rv H": 28, "Rv D": 42},
+    ),
+    "lightning_indexer": Sizes(
+        {"heads": 4, "index_heads": 3, "index_width": 7}, {"n": 3, "c": 7, "n c": 21}
+    ),
+    "native_sparse": Sizes({"heads": 4, "key_heads": 2}, {"3 H": 12, "K (D + D + D)": 36}),
     "linformer": Sizes(
         {"heads": 4, "length": 50, "rank": 7, "share": "none"}, {"H": 4, "k": 7, "L": 50}
     ),

@@ -276,6 +276,12 @@ def causally(module: Mixer) -> View:
     return CAUSAL if "causal" in module.capabilities.directions else EVERYTHING
 
 
+def own_place(mechanism: Any) -> dict[str, Any]:
+    """A role and a direction that a mechanism declares, as arguments of `Need`."""
+    can = mechanism.capabilities
+    return {"role": min(can.roles), "direction": min(can.directions)}
+
+
 def make(name: str, config: dict[str, Any]) -> Attention:
     """The mechanism, or another mixer, of a case, WIDTH wide."""
     return MIXERS.resolve(name)(width=WIDTH, **config)

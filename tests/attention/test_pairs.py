@@ -17,7 +17,15 @@ from attnlab.attention.needs import Need
 from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import CAUSAL
 from attnlab.errors import UserError
-from tests.attention.cases import SETTINGS, TOLERANCE, WIDTH, inputs, make, parameters
+from tests.attention.cases import (
+    SETTINGS,
+    TOLERANCE,
+    WIDTH,
+    inputs,
+    make,
+    own_place,
+    parameters,
+)
 from tests.attention.oracles import ORACLES
 from tests.attention.oracles.heads import heads_scores, heads_values
 from tests.attention.oracles.rows import weights_of
@@ -115,9 +123,9 @@ def test_values_are_taken_as_they_are_where_that_is_declared(
 
 @pytest.mark.quick
 def test_a_slot_that_needs_values_as_they_are_refuses_what_projects_them() -> None:
-    need = Need(role="self", values="unprojected")
     for name, _ in FIRST:
         mechanism = MECHANISMS.resolve(name)
+        need = Need(**own_place(mechanism), values="unprojected")
         if mechanism.capabilities.unprojected:
             need.check(mechanism, "slot")
         else:
@@ -181,8 +189,9 @@ def test_in_one_head_only_the_values_have_the_width_of_the_context() -> None:
 def test_a_slot_that_hands_over_both_refuses_what_takes_one() -> None:
     for name in MECHANISMS.names():
         mechanism = MECHANISMS.resolve(name)
+        need = Need(**own_place(mechanism), values=True)
         if mechanism.capabilities.values:
-            Need(role="cross", values=True).check(mechanism, "slot")
+            need.check(mechanism, "slot")
         else:
             with pytest.raises(
                 UserError,
@@ -191,8 +200,12 @@ def test_a_slot_that_hands_over_both_refuses_what_takes_one() -> None:
                     " 'single'"
                 ),
             ):
-                Need(role="cross", values=True).check(mechanism, "slot")
+                need.check(mechanism, "slot")
     assert {name for name, _ in FIRST} == {
+        "forgetting",
+        "lightning_indexer",
+        "path",
+        "tensor_product",
         "single",
         "multihead",
         "talking_heads",

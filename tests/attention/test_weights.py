@@ -7,6 +7,7 @@ settings in `test_conformance.py`.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -30,6 +31,7 @@ from tests.attention.cases import (
     first_settings,
     inputs,
     make,
+    own_place,
     parameters,
     stepwise,
 )
@@ -155,7 +157,7 @@ def test_a_slot_that_needs_weights_takes_whatever_hands_them_out() -> None:
         mechanism = MECHANISMS.resolve(name)
         assert hands_out_weights(mechanism) == (mechanism.capabilities.maps == "exact")
         if hands_out_weights(mechanism):
-            SLOT.check(mechanism, "slot")
+            dataclasses.replace(SLOT, **own_place(mechanism)).check(mechanism, "slot")
     SLOT.check(Starred, "slot")
     for mechanism, chosen, words in (
         (

@@ -96,7 +96,7 @@ def test_mechanisms_say_where_they_come_from_what_they_can_and_what_they_cost(
             "Sukhbaatar et al., End-To-End Memory Networks, NeurIPS 2015",
         ),
         (
-            "self, cross, causal, bidirectional, padding, dense, cache, maps exact, positions"
+            "self, cross, causal, bidirectional, padding, dense, cache, window, maps exact, positions"
             " embedding"
         ),
         *("N (T^2 d + T d^2)", "T d", "1", "N"),

@@ -30,7 +30,7 @@ from tests.attention import (
     test_positions,
     test_scores,
 )
-from tests.attention.cases import TOLERANCE, inputs, make, over_all, parameters, wide
+from tests.attention.cases import TOLERANCE, causally, inputs, make, over_all, parameters, wide
 
 every = over_all()
 
@@ -76,7 +76,13 @@ def test_float32_stays_float32_where_float64_is_possible(
     def read(params: Any, query: Any, source: Any, key: Any) -> Any:
         rngs = {"sample": key} if key is not None else {}
         reading, collected = module.apply(
-            {"params": params}, query, source, CAUSAL, valid, mutable=[MAPS, SAMPLES], rngs=rngs
+            {"params": params},
+            query,
+            source,
+            causally(module),
+            valid,
+            mutable=[MAPS, SAMPLES],
+            rngs=rngs,
         )
         return reading, collected
 
