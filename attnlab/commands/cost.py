@@ -165,7 +165,7 @@ def _about(arguments: argparse.Namespace) -> dict[str, Any]:
     what = "forward" if arguments.forward else "forward and backward"
     cores = f", {len(os.sched_getaffinity(0))} cores" if device.platform == "cpu" else ""
     return {
-        "title": f"{what}, {arguments.direction}, width {arguments.width}, {arguments.rows} rows,"
+        "title": f"{what}, {arguments.direction}, width {arguments.width}, batch {arguments.rows},"
         f" {device.device_kind}{cores}, float32",
         "jax": jax.__version__,
         "width": arguments.width,
