@@ -519,7 +519,11 @@ def test_the_config_file(name: str) -> None:
     """Both ways of reading, complete and checked; published settings read a stream."""
     config = configs.load(f"{FILE}:{name}")
     LanguageModelling.check(config)
-    assert config.task == "language_modelling" and config.batch.texts in ("joined", "apart", "crops")
+    assert config.task == "language_modelling" and config.batch.texts in (
+        "joined",
+        "apart",
+        "crops",
+    )
     assert config.batch.texts == "apart" or name.endswith("_paper")
 
 
