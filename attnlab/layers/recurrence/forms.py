@@ -23,7 +23,7 @@ from attnlab.layers.recurrence.chunks import Chunks, delta_chunks, dplr_chunks
 from attnlab.layers.recurrence.tokens import delta_step, dplr_step, scanned
 
 GROUP = {"cpu": 2**16}  # numbers that a group of chunks takes at once
-ELSEWHERE = 2**26  # on accelerators, whose memory is larger than a processor's cache
+ELSEWHERE = 2**26  # a guess for accelerators, where nothing was measured
 
 
 def recur(
