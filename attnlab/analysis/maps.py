@@ -134,7 +134,7 @@ def save_arcs(
         )
         _draw_arcs(panel, head, labels, lowest)
         panel.set_ylabel(f"head {number}" if len(maps) > 1 else "", fontsize=8)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _draw_arcs(
@@ -200,39 +200,6 @@ def save_arrays(
     arrays: dict[str, Any] = {name: np.asarray(array) for name, array in weights.items()}
     arrays |= {name: np.array(list(one), dtype=np.str_) for name, one in labels.items()}
     _write(path, lambda file: np.savez_compressed(file, **arrays))
-
-
-def save_curve(
-    path: str | os.PathLike[str],
-    series: Mapping[str, Sequence[tuple[float, float]]],
-    title: str = "",
-    x_label: str = "step",
-    y_label: str = "loss",
-) -> None:
-    """Draws curves as a PNG: `series` maps a name to its (x, y) points, in order. A series without
-    points is only in the legend.
-    """
-    figure = figure_of(6.4, 4.0)
-    axes = figure.subplots()
-    figure.subplots_adjust(0.11, 0.12, 0.97, 0.92)
-    for name, points in series.items():
-        x, y = (np.array([point[i] for point in points], dtype=float) for i in (0, 1))
-        axes.plot(
-            x,
-            y,
-            marker="o" if len(x) < 20 else None,
-            markersize=3,
-            linewidth=1.2,
-            label=label(name, longest=60).lstrip("_"),
-        )
-    axes.set_xlabel(label(x_label, longest=60), parse_math=False)
-    axes.set_ylabel(label(y_label, longest=60), parse_math=False)
-    axes.set_title(label(title, longest=200), parse_math=False, fontsize=10)
-    axes.grid(alpha=0.3)
-    if series:
-        for text in axes.legend(fontsize=8, frameon=False).get_texts():
-            text.set_parse_math(False)
-    _save(figure, path)
 
 
 def _checked(weights: np.ndarray, columns: Sequence[str], rows: Sequence[str]) -> np.ndarray:
@@ -367,7 +334,7 @@ def figure_of(width: float, height: float) -> Figure:
     return figure
 
 
-def _save(figure: Figure, path: str | os.PathLike[str]) -> None:
+def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
     """Draws the figure into a PNG file."""
     _write(path, lambda file: file.write(_png(figure)))
 

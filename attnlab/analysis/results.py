@@ -13,7 +13,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from attnlab.analysis.maps import save_arcs, save_arrays, save_curve, save_map
+from attnlab.analysis.curves import save_curve
+from attnlab.analysis.maps import save_arcs, save_arrays, save_map
 from attnlab.errors import UserError
 from attnlab.progress import table
 from attnlab.records import provenance

@@ -121,19 +121,6 @@ def test_arrays_come_back_without_pickle(tmp_path: pathlib.Path) -> None:
         maps.save_arrays(tmp_path / "other.npz", {"source_tokens": np.ones(1)}, labels)
 
 
-def test_a_curve_is_drawn_with_every_series(tmp_path: pathlib.Path) -> None:
-    series = {
-        "train $\\frac{$": [(i, 5 / (1 + i)) for i in range(50)],
-        "_valid": [(0, 5.0), (40, float("nan")), (49, 1.0)],
-        "empty": [],
-    }
-    maps.save_curve(tmp_path / "loss.png", series, "run_1 $\\frac{$")
-    maps.save_curve(tmp_path / "nothing.png", {})
-    picture = pixels(tmp_path / "loss.png")
-    assert count(picture, (0x1F / 255, 0x77 / 255, 0xB4 / 255)) > 300
-    assert (tmp_path / "nothing.png").stat().st_size > 1000
-
-
 def test_pyplot_is_not_touched(tmp_path: pathlib.Path) -> None:
     import subprocess
     import sys

@@ -34,7 +34,11 @@ class InARow:
     of: Part = "copying"
 
     parts: ClassVar = {"of": SOURCES}
-    group: ClassVar[str] = "length"
+
+    @property
+    def group(self) -> str:
+        """See `Drawn.group`."""
+        return "length"
 
     def asked(self, split: str) -> list[Row]:
         """The pairs of `split`, a row each."""
@@ -79,7 +83,10 @@ class SelectiveCopying(Drawn):
     scattered: bool = True
     tested: int = 0
 
-    group: ClassVar[str] = "place"
+    @property
+    def group(self) -> str:
+        """See `Drawn.group`."""
+        return "place"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -128,7 +135,10 @@ class Induction(Drawn):
     symbols: int = 16
     tested: int = 0
 
-    group: ClassVar[str] = "distance"
+    @property
+    def group(self) -> str:
+        """See `Drawn.group`."""
+        return "distance"
 
     def __post_init__(self) -> None:
         super().__post_init__()

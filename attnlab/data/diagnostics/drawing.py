@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 from attnlab.data.asked import Row
 from attnlab.data.generated import Sized, split_of
@@ -16,13 +15,12 @@ _TRIES = 1000  # draws for one text of a split, a twentieth of which should do
 
 @dataclass(frozen=True)
 class Drawn(Sized):
-    """Base of the generators: `examples`, `valid` and `test` texts, each drawn by `drawn`.
+    """Base of the generators: `examples`, `valid` and `test` texts, each drawn by `drawn`."""
 
-    Attributes:
-      group: what the groups of its rows are called, "" for none.
-    """
-
-    group: ClassVar[str] = ""
+    @property
+    def group(self) -> str:
+        """What the groups of its rows are called, "" for none."""
+        return ""
 
     def drawn(self, draw: random.Random, split: str) -> Row:
         """One text; only the test split may have other lengths than the others."""

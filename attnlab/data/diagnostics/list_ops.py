@@ -16,7 +16,7 @@ import random
 import statistics
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from attnlab.data.asked import Row
 from attnlab.data.diagnostics.drawing import Drawn, below, power_of_two, within
@@ -48,7 +48,10 @@ class ListOps(Drawn):
     shortest: int = 20
     longest: int = 100
 
-    group: ClassVar[str] = "length"
+    @property
+    def group(self) -> str:
+        """See `Drawn.group`."""
+        return "length"
 
     def __post_init__(self) -> None:
         super().__post_init__()

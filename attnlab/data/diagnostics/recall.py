@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from attnlab.data.asked import Row
 from attnlab.data.diagnostics.drawing import Drawn, below, power_of_two, within
@@ -27,7 +27,7 @@ class MultiQueryRecall(Drawn):
     (T - 2n) / 2 pairs of places that follow, n hold a key and a blank: place r = 1, 2, ... with a
     probability proportional to a r^(a - 1), without repetition, so that with a small a keys are
     asked for soon, as in text, and with a = 1 anywhere. Groups are distances between the two places
-    of a key, rounded up to powers of 2.
+    of a key, rounded up to powers of 2, or the number of pairs.
 
     Source: S. Arora, S. Eyuboglu et al., "Zoology: Measuring and Improving Recall in Efficient
     Language Models", ICLR 2024, appendix. Here keys and values are words, not numbers; with
@@ -41,6 +41,10 @@ class MultiQueryRecall(Drawn):
       power: a.
       noise: whether other places hold random words instead of blanks.
       tested_pairs, tested_length: n and T of the test split; 0 for those of training.
+      fewest: 0, or the fewest pairs of a text: each text draws n from this number, twice, four times
+        it and so on, up to `pairs` (up to `tested_pairs` in the test split). Many pairs are learned
+        sooner among texts with few.
+      by: what the accuracy is split up by.
 
     Raises:
       UserError: a number out of range.
@@ -53,8 +57,13 @@ class MultiQueryRecall(Drawn):
     noise: bool = False
     tested_pairs: int = 0
     tested_length: int = 0
+    fewest: int = 0
+    by: Literal["distance", "pairs"] = "distance"
 
-    group: ClassVar[str] = "distance"
+    @property
+    def group(self) -> str:
+        """See `Drawn.group`."""
+        return self.by
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,6 +73,7 @@ class MultiQueryRecall(Drawn):
             length, pairs = self._sizes(split)
             within("length", length, 4)
             within("pairs", pairs, 1, length // 4)
+            within("fewest", self.fewest, 0, pairs)
             if length % 2:
                 raise UserError(
                     f"config.data.length={length} must be even: keys and values in turn"
@@ -78,6 +88,9 @@ class MultiQueryRecall(Drawn):
     def drawn(self, draw: random.Random, split: str) -> Row:
         """See `Drawn.drawn`."""
         length, pairs = self._sizes(split)
+        if self.fewest:
+            doublings = (pairs // self.fewest).bit_length()
+            pairs = self.fewest << below(draw, doublings)
         half = self.symbols // 2
         keys, values = (draw.sample(range(half), pairs) for _ in range(2))
         words = [BLANK] * length
@@ -95,7 +108,7 @@ class MultiQueryRecall(Drawn):
             words[2 * number : 2 * number + 2] = f"k{key}", f"v{value}"
             at = 2 * pairs + 2 * gap
             words[at], answers[at] = f"k{key}", f"v{value}"
-            asked[at] = power_of_two(at - 2 * number)
+            asked[at] = pairs if self.by == "pairs" else power_of_two(at - 2 * number)
         return Row(tuple(words), tuple(answers), tuple(asked[at] for at in sorted(asked)))
 
     def _gaps(self, draw: random.Random, space: int, count: int) -> list[int]:
@@ -142,7 +155,10 @@ class SingleQueryRecall(Drawn):
     distance: int = -1
     tested: int = 0
 
-    group: ClassVar[str] = "distance"
+    @property
+    def group(self) -> str:
+        """See `Drawn.group`."""
+        return "distance"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -205,7 +221,10 @@ class Needle(Drawn):
     values: int = 16
     tested: int = 0
 
-    group: ClassVar[str] = "distance"
+    @property
+    def group(self) -> str:
+        """See `Drawn.group`."""
+        return "distance"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -17,7 +17,7 @@ import functools
 import itertools
 import random
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from attnlab.data.asked import Row
 from attnlab.data.diagnostics.drawing import Drawn, below, power_of_two, within
@@ -46,7 +46,10 @@ class StateTracking(Drawn):
     length: int = 32
     tested: int = 0
 
-    group: ClassVar[str] = "place"
+    @property
+    def group(self) -> str:
+        """See `Drawn.group`."""
+        return "place"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -58,6 +58,28 @@ def test_longer_texts_of_the_test_split() -> None:
     assert source.guesses(source.asked("test")) == {"a value of the text": 1 / 8}
 
 
+def test_each_text_draws_its_number_of_pairs() -> None:
+    """Of 2, 4, 8 each a third, within four standard errors; in the test split up to 16 too. Groups
+    by pairs are these numbers.
+    """
+    source = MultiQueryRecall(
+        examples=900,
+        test=200,
+        length=64,
+        symbols=40,
+        pairs=8,
+        fewest=2,
+        tested_pairs=16,
+        by="pairs",
+    )
+    rows = source.asked("train")
+    found = Counter(len(questions(row)) for row in rows)
+    assert set(found) == {2, 4, 8} and source.group == "pairs"
+    assert all(abs(count - 300) < 4 * math.sqrt(900 * 2 / 9) for count in found.values())
+    assert all(set(row.groups) == {len(questions(row))} for row in rows)
+    assert {len(questions(row)) for row in source.asked("test")} == {2, 4, 8, 16}
+
+
 @pytest.mark.parametrize("distance", [-1, 0, 3])
 def test_the_last_pair_of_a_key_answers_a_single_question(distance: int) -> None:
     source = SingleQueryRecall(examples=300, pairs=7, keys=9, distance=distance, test=20, tested=9)
@@ -99,6 +121,7 @@ def test_splits_are_apart_and_equal_fields_give_equal_texts(kind: Any) -> None:
     ("made", "words"),
     [
         (lambda: MultiQueryRecall(length=16, pairs=5), r"pairs=5 must be in 1 \.\.\. 4"),
+        (lambda: MultiQueryRecall(fewest=5), r"fewest=5 must be in 0 \.\.\. 4"),
         (lambda: MultiQueryRecall(length=17), "length=17 must be even"),
         (lambda: MultiQueryRecall(power=0.0), "power=0.0 must be above 0"),
         (lambda: MultiQueryRecall(symbols=6), "symbols=6 must be at least 8"),
