@@ -1,8 +1,8 @@
 """DeltaNet (Yang et al. 2024): a state that corrects itself. It reads what it holds under a key and
 writes the difference from the new value, where linear attention would add.
 
-    q, k   = unit(silu(conv(x W_q))) / sqrt(D),  unit(silu(conv(x W_k)))        unit: of length 1
-    v      = silu(conv(x W_v)),  beta_t = c sigmoid(x W_b)                      one number in (0, c) for each head
+    q, k   = unit(a(conv(x W_q))) / sqrt(D),  unit(a(conv(x W_k)))              unit: of length 1; a: silu
+    v      = a(conv(x W_v)),  beta_t = c sigmoid(x W_b)                         one number in (0, c) for each head
     S_t    = S_{t-1} + beta_t k_t (v_t - S_{t-1}^T k_t)^T,  o_t = q_t^T S_t     = (I - beta k k^T) S_{t-1} + beta k v^T
     y      = RMSNorm(o) W_o                                                     the norm over each head
 
@@ -18,7 +18,7 @@ C tokens of a chunk, k taps.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
@@ -43,11 +43,15 @@ class DeltaNet(Stateful):
     Attributes:
       heads: H; must divide the widths of keys and values.
       kernel: k, taps of the short convolutions; 1 for none but a weight.
+      activation: a. The numbers that silu leaves are hardly ever below 0, so that narrow keys are
+        much alike and erase each other; "none" then finds pairs much sooner (`docs/results.md`,
+        recall).
       largest: c, above 0 and at most 2.
     """
 
     heads: int = 4
     kernel: int = 4
+    activation: Literal["silu", "none"] = "silu"
     largest: float = 1.0
 
     called: ClassVar[str] = "delta_net"
@@ -72,7 +76,7 @@ class DeltaNet(Stateful):
         self.w_key = Dense(micro * keys, use_bias=False)
         self.w_value = Dense(micro * values, use_bias=False)
         self.w_rate = Dense(micro * self.heads, use_bias=False)
-        self.convolution = ShortConvolution(self.kernel)
+        self.convolution = ShortConvolution(self.kernel, self.activation)
         self.norm = self._norm()
         self.out = Dense(self.width, use_bias=False)
 

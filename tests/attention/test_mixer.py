@@ -64,7 +64,10 @@ OTHERS = [
     ("hgrn", {"heads": 3, "least": 0.2}),
     ("mamba", {"state": 5, "head_width": 8, "kernel": 3}),
     ("delta_net", {"heads": 2, "kernel": 3, "chunk": 3}),
-    ("gated_delta_net", {"heads": 3, "kernel": 2, "largest": 2.0, "chunk": 4}),
+    (
+        "gated_delta_net",
+        {"heads": 3, "kernel": 2, "activation": "none", "largest": 2.0, "chunk": 4},
+    ),
     ("kda", {"heads": 2, "kernel": 3, "chunk": 3}),
     ("delta_product", {"heads": 2, "kernel": 2, "chunk": 4}),
     ("rwkv7", {"heads": 2, "rank": 3, "chunk": 4}),

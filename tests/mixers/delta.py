@@ -34,7 +34,8 @@ def delta_rule(
     def step(token: np.ndarray, position: int, state: Any) -> Any:
         inputs, matrices = state or ([np.zeros(taps.shape[1])] * (k - 1), [0.0] * heads)
         inputs = [*inputs, np.concatenate([token @ kernel for kernel in kernels])]
-        mixed = silu(sum(taps[j] * inputs[-1 - j] for j in range(k)))
+        mixed = sum(taps[j] * inputs[-1 - j] for j in range(k))
+        mixed = mixed if config.get("activation") == "none" else silu(mixed)
         wide = kernels[0].shape[1]
         q, keys, values = np.split(mixed, (wide, (1 + count) * wide))
         beta = largest * sigmoid(token @ params["w_rate"]["kernel"]).reshape(count, heads)
