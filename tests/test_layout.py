@@ -357,6 +357,7 @@ def test_tests_mirror_the_source() -> None:
         "mixers/gated_delta_net.py",
         "mixers/kda.py",
         "mixers/delta_product.py",
+        "mixers/gated_delta_product.py",
         "mixers/rwkv7.py",
         "mixers/mlstm.py",
         "attention/features/maps.py",  # test_features.py
