@@ -200,16 +200,17 @@ class TttLinear(Stateful):
 
     @nn.nowrap
     def _inner(self, length: int) -> Cost:
-        """The cost of the inner model, its norm and what is kept: for each token and layer products
-        for its key, its query and its gradient, one more through each layer but the first, one with
-        S where that is not 0, and those of C tokens; f and l with their slopes."""
+        """The cost of the inner model, its norm and what is kept. Each layer takes products for the
+        key, the query and the gradient of a token, one with S where that is not 0, one back through
+        each layer but the first, and those of C tokens; 8 for each number that a norm or gelu
+        makes, three times (key, query and slope); and 3 for each weight after C tokens.
+        """
         size = together(length, self.mini_batch, self.chunk, True)
-        carried = size not in (length, self.mini_batch)
-        numbers = self.heads * sum(m * n + n for m, n in self._layers())
-        work = 0
+        summed = size not in (length, self.mini_batch)
+        pieces, numbers, work = -(-length // size), 0, 0
         for number, (m, n) in enumerate(self._layers()):
-            work += 2 * m * n * (3 + (number > 0) + carried) + 2 * size * (m + n)
-            work += 5 * 3 * n  # the norm, or gelu, for key and query, and its slope
-        work *= -(-length // size) * size * self.heads
+            each = 2 * m * n * (3 + summed + (number > 0)) + 2 * size * (m + n) + 24 * n
+            work += pieces * self.heads * (size * each + 3 * m * n)
+            numbers += self.heads * (m + 1) * n
         kept = 2 * numbers + (self.kernel - 1) * self.width + 1
         return Cost(numbers + 2 * self.width, work, FLOAT * kept)

@@ -14,7 +14,6 @@ from attnlab.layers.recurrence.descent import Layers as Layers
 from attnlab.layers.recurrence.descent import begun as begun
 from attnlab.layers.recurrence.descent import descend as descend
 from attnlab.layers.recurrence.descent import together as together
-
 from attnlab.layers.recurrence.forms import empty as empty
 from attnlab.layers.recurrence.forms import flops as flops
 from attnlab.layers.recurrence.forms import recur as recur

@@ -25,7 +25,6 @@ tokens that are computed at once, N slots that T tokens take, n = N / C.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import flax.struct
 import jax
