@@ -65,9 +65,9 @@ class TttLinear(Stateful):
 
     Attributes:
       heads: H; must divide the width.
-      mini_batch: b.
+      mini_batch: b, tokens that learn from the same weights.
       largest: r; the rate of learning is below r / D.
-      kernel: k; 1 for none but a weight.
+      kernel: k, taps of the short convolutions; 1 for none but a weight.
       positions: a scheme that acts on queries and keys, at places in the mini-batch.
       chunk: C, which must divide b: 1 for a scan over tokens; 0 for mini-batches, but token by
         token where fewer than b tokens follow others. It does not change the result.
