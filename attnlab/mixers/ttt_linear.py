@@ -98,7 +98,7 @@ class TttLinear(Stateful):
             Dense(self.width, use_bias=False) for _ in range(4)
         )
         self.w_rate = Dense(self.heads)
-        self.of_query, self.of_key = (
+        self.convolution_query, self.convolution_key = (
             ShortConvolution(self.kernel, activation="none", use_bias=True) for _ in range(2)
         )
         self.scheme = made(POSITIONS, self.positions)(name="positions")
@@ -156,8 +156,8 @@ class TttLinear(Stateful):
     ) -> Lessons:
         """See `Stateful.steps`."""
         both, place = self.w_query(x), at % self.mini_batch
-        q, _ = self.of_query(both, recent, valid)
-        k, recent = self.of_key(both, recent, valid)
+        q, _ = self.convolution_query(both, recent, valid)
+        k, recent = self.convolution_key(both, recent, valid)
         q, k, v = (split(one, self.heads) for one in (q, k, self.w_value(x)))
         eta = self.largest / q.shape[-1] * jax.nn.sigmoid(widened(self.w_rate(x)))
         q, k = self.scheme.of_query(q, place), self.scheme.of_key(k, place)
@@ -171,10 +171,15 @@ class TttLinear(Stateful):
         norm = LayerNorm(EPSILON, use_scale=False, use_bias=False, parent=None)
         scale, offset = widened(self.scale), widened(self.offset)
         count = jnp.arange(1, self.mini_batch + 1, dtype=inner_dtype(of.q))
+
+        def inner(x: jax.Array) -> jax.Array:
+            standard: Any = norm.apply({}, x)
+            return standard * scale + offset
+
         return descend(
             Examples(of.q, of.w, of.u, of.eta),
             before.matrix,
-            lambda x: norm.apply({}, x) * scale + offset,
+            inner,
             jnp.maximum(0.0, 1.0 / count + widened(self.place)),
             read=None if beginning else before.read,
             valid=valid,

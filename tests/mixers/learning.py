@@ -29,8 +29,8 @@ def ttt(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -
         inputs, models, sums = state
         inputs, i = [*inputs, token @ params["w_query"]["kernel"]], position % b
         q, k = (
-            sum(params[f"of_{one}"]["kernel"][j] * inputs[-1 - j] for j in range(taps))
-            + params[f"of_{one}"]["bias"]
+            sum(params[f"convolution_{one}"]["kernel"][j] * inputs[-1 - j] for j in range(taps))
+            + params[f"convolution_{one}"]["bias"]
             for one in ("query", "key")
         )
         v = np.split(token @ params["w_value"]["kernel"], heads)
