@@ -357,8 +357,10 @@ def test_tests_mirror_the_source() -> None:
         "mixers/gated_delta_net.py",
         "mixers/kda.py",
         "mixers/delta_product.py",
+        "mixers/gated_delta_product.py",
         "mixers/rwkv7.py",
         "mixers/mlstm.py",
+        "mixers/ttt_mlp.py",  # test_ttt_linear.py too
         "attention/features/maps.py",  # test_features.py
         "layers/recurrence",  # one suite over all forms, test_forms.py
         "systems",  # checks over all systems

@@ -1,7 +1,7 @@
 """The memory of a sequence that is read in pieces, for layers that need more than one earlier
 state.
 
-Axis letters: B batch, n slots that are kept, T steps of the piece.
+Axis letters: B batch, n slots that are kept, T steps of the piece, N slots of blocks.
 """
 
 from __future__ import annotations
@@ -37,3 +37,29 @@ def places(read: jax.Array, length: int, valid: jax.Array | None) -> tuple[jax.A
         return read[:, None] + jnp.arange(length, dtype=jnp.int32), read + length
     counts = jnp.cumsum(valid, axis=1, dtype=jnp.int32)
     return read[:, None] + counts - 1, read + valid.sum(axis=1, dtype=jnp.int32)
+
+
+def slots(
+    read: jax.Array | None, valid: jax.Array, size: int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """A piece cut into blocks of `size` tokens wherever the text would be: a row of which r tokens
+    were read begins at slot r mod `size`.
+
+    Args:
+      read: how many tokens of each row were read before, [B] int32; None for none.
+      valid: [B,T] bool, which tokens of the piece are real; others take no slot.
+      size: of a block.
+
+    Returns:
+      The token in each slot, [B,N], T where there is none; the slot of each real token, [B,T]; and
+      the position in the text of each slot, [B,N]. N is a multiple of `size`.
+    """
+    rows, length = valid.shape
+    before = jnp.zeros(rows, jnp.int32) if read is None else read
+    first, more = before // size * size, 0 if read is None else size - 1
+    count = -(-(length + more) // size) * size
+    slot = places(before, length, valid)[0] - first[:, None]
+    row, tokens = jnp.arange(rows)[:, None], jnp.arange(length, dtype=jnp.int32)
+    token = jnp.full((rows, count), length, jnp.int32)
+    token = token.at[row, jnp.where(valid, slot, count)].set(tokens, mode="drop")
+    return token, slot, first[:, None] + jnp.arange(count, dtype=jnp.int32)

@@ -9,7 +9,7 @@ with m keys, values and beta of each token, each projection as in DeltaNet (`del
 With beta = 2 two steps are a rotation of the state, and m any orthogonal matrix of m rows; m = 1 is
 DeltaNet. Computed as DeltaNet over m T steps. Source: J. Siems, T. Carstensen, A. Zela, F. Hutter, M.
 Pontil, R. Grazzi, "DeltaProduct: Improving State-Tracking in Linear RNNs via Householder Products",
-NeurIPS 2025 (arXiv 2502.10297), section 3; there also with gates.
+NeurIPS 2025 (arXiv 2502.10297), section 3; there also with gates: `gated_delta_product`.
 
 Axis letters: B batch, H heads, T tokens of a piece, D width of a head, d width, C steps of a chunk, k
 taps, m steps for each token.
@@ -53,5 +53,5 @@ class DeltaProduct(DeltaNet):
     def shape(self) -> Shape:
         """See `Stateful.shape`."""
         if self.count < 1:
-            raise UserError(f"delta_product: count={self.count}, must be at least 1")
+            raise UserError(f"{self.called}: count={self.count}, must be at least 1")
         return self._shape(self.count)

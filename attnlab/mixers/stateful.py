@@ -33,11 +33,12 @@ from attnlab.mixers.recurrent import PASSING, one_text
 
 @flax.struct.dataclass
 class Kept:
-    """S [B,H,D,E] in the inner precision; the last inputs [B,k-1,n] of a short convolution, or
-    what else a mixer keeps, [B,...]; and how many tokens were read, [B] int32.
+    """S [B,H,D,E], or another state of a recurrence, in the inner precision; the last inputs
+    [B,k-1,n] of a short convolution, or what else a mixer keeps, [B,...]; and how many tokens were
+    read, [B] int32.
     """
 
-    matrix: jax.Array
+    matrix: Any
     recent: jax.Array
     read: jax.Array
 
@@ -131,16 +132,16 @@ class Stateful(Mixer):
         at, read = places(before.read, x.shape[1], view.valid)
         at = at[0] if state is None and view.valid is None else at  # the same in all rows
         of = self.steps(x, at, view.valid, before.recent)
-        o, matrix = self._recurred(of, None if state is None else before.matrix, view.valid)
+        o, matrix = self.recurred(of, before, view.valid, state is None)
         recent = before.recent if of.recent is None else of.recent.astype(before.recent.dtype)
         return self.outputs(o, x, of.beside), Kept(matrix, recent, read)
 
-    @nn.nowrap
-    def _recurred(
-        self, of: Steps, state: jax.Array | None, valid: jax.Array | None
-    ) -> tuple[jax.Array, jax.Array]:
-        """o [B,H,T,E] and the last state."""
+    def recurred(
+        self, of: Steps, before: Kept, valid: jax.Array | None, beginning: bool
+    ) -> tuple[jax.Array, Any]:
+        """o [B,H,T,E] and the last state; `beginning`: nothing was read before the piece."""
         micro = self.shape().micro
+        state = None if beginning else before.matrix
         if valid is not None and micro > 1:
             valid = jnp.repeat(valid, micro, axis=1)
         given: Any = {"state": state, "valid": valid, "chunk": self.chunk}

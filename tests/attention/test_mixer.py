@@ -70,8 +70,11 @@ OTHERS = [
     ),
     ("kda", {"heads": 2, "kernel": 3, "chunk": 3}),
     ("delta_product", {"heads": 2, "kernel": 2, "chunk": 4}),
+    ("gated_delta_product", {"heads": 3, "kernel": 2, "count": 2, "chunk": 4}),
     ("rwkv7", {"heads": 2, "rank": 3, "chunk": 4}),
     ("mlstm", {"heads": 2, "chunk": 3}),
+    ("ttt_linear", {"heads": 2, "mini_batch": 3, "kernel": 2}),
+    ("ttt_mlp", {"heads": 3, "mini_batch": 4, "kernel": 3, "expansion": 2, "chunk": 2}),
 ]
 GIVEN = [case for case in zip(CASES, NAMES, strict=True) if mixes(*case[0])]
 CHOSEN = any(":" in name for (name, _), _ in GIVEN)  # one of somebody's own alone

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.layers.history import after, latest, places
+from attnlab.layers.history import after, latest, places, slots
 
 
 def test_the_last_real_slots_are_kept() -> None:
@@ -31,3 +31,17 @@ def test_padding_takes_no_place() -> None:
     at, after_it = places(read, 2, None)
     np.testing.assert_array_equal(at, [[3, 4], [0, 1]])
     np.testing.assert_array_equal(after_it, [5, 2])
+
+
+def test_tokens_go_to_the_slots_that_the_text_would_give_them() -> None:
+    """Blocks of 3: the first row has read 4, so it begins at slot 1; the second 3; padding takes no
+    slot. From the beginning no slot is left out.
+    """
+    valid = jnp.asarray([[True, False, True], [True, True, True]])
+    token, slot, at = slots(jnp.asarray([4, 3]), valid, 3)
+    np.testing.assert_array_equal(token, [[3, 0, 2, 3, 3, 3], [0, 1, 2, 3, 3, 3]])
+    np.testing.assert_array_equal(np.asarray(slot)[valid], [1, 2, 0, 1, 2])
+    np.testing.assert_array_equal(at, np.arange(3, 9) + np.zeros((2, 1)))
+    token, _, at = slots(None, valid, 3)
+    np.testing.assert_array_equal(token, [[0, 2, 3], [0, 1, 2]])
+    np.testing.assert_array_equal(at, [[0, 1, 2], [0, 1, 2]])

@@ -85,6 +85,13 @@ def gated_delta_net(
     return delta_rule(params, config, x, valid, decay, end)
 
 
+def gated_delta_product(
+    params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray
+) -> np.ndarray:
+    """S <- alpha S, then two steps of the delta rule, for each token."""
+    return gated_delta_net(params, {"count": 2, **config}, x, valid)
+
+
 def kda(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:
     """S_t = (I - beta k k^T) Diag(e^g) S_{t-1} + beta k v^T, one g for each channel."""
 

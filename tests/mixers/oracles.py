@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.mixers.performer import directions
-from tests.mixers import delta, stateful, untied
+from tests.mixers import delta, learning, stateful, untied
 
 Oracle = Callable[[Any, dict[str, Any], np.ndarray, np.ndarray], np.ndarray]
 
@@ -256,8 +256,11 @@ MIXER_ORACLES: dict[str, Oracle] = {
     "gated_delta_net": delta.gated_delta_net,
     "kda": delta.kda,
     "delta_product": delta.delta_product,
+    "gated_delta_product": delta.gated_delta_product,
     "rwkv7": untied.rwkv7,
     "mlstm": untied.mlstm,
+    "ttt_linear": learning.ttt_linear,
+    "ttt_mlp": learning.ttt_mlp,
 }
 """Of those that read from left to right."""
 WHOLE_ORACLES: dict[str, Oracle] = {

@@ -21,13 +21,14 @@ from tests.mixers.oracles import MIXER_ORACLES
 
 X = np.random.default_rng(0).normal(size=(2, 7, WIDTH)).astype(np.float32)
 ONE = {"heads": 1, "kernel": 1}
-SIX = {
+KEPT = {
     "delta_net": {"heads": 2},
     "gated_delta_net": {"heads": 3},
     "kda": {"heads": 2},
     "delta_product": {"heads": 2},
     "rwkv7": {"heads": 2, "rank": 3},
     "mlstm": {"heads": 2},
+    "ttt_linear": {"heads": 2, "mini_batch": 3},
 }
 
 
@@ -54,7 +55,8 @@ def by_hand(keys: Any, values: Any, rate: Any) -> Any:
         ("delta_net", {"largest": 2.5}, "largest=2.5 must be above 0 and at most 2"),
         ("gated_delta_net", {"heads": 4}, "width of the keys=9"),
         ("kda", {"rank": -1}, "rank=-1"),
-        ("delta_product", {"count": 0}, "count=0"),
+        ("delta_product", {"count": 0}, "delta_product: count=0"),
+        ("gated_delta_product", {"count": 0}, "gated_delta_product: count=0"),
         ("rwkv7", {"rank": 0}, "rank=0"),
         ("rwkv7", {"heads": 5}, "heads could be"),
         ("mlstm", {"heads": 2, "cap": -1.0}, "cap=-1.0"),
@@ -95,14 +97,28 @@ def test_gates_alike_for_all_channels_are_a_gate_for_the_head_and_gates_of_1_non
 SHARED = ("w_query", "w_key", "w_value", "w_rate", "convolution")
 
 
-def test_a_product_of_one_is_delta_net() -> None:
-    fields = {"heads": 2, "kernel": 3, "largest": 2.0}
-    params = parameters(make("delta_net", fields))
-    one, other = (
-        mixed("delta_net", fields, params),
-        mixed("delta_product", {**fields, "count": 1}, params),
-    )
+@pytest.mark.parametrize(
+    ("single", "product"),
+    [("delta_net", "delta_product"), ("gated_delta_net", "gated_delta_product")],
+)
+def test_a_product_of_one_is_the_delta_rule_itself(single: str, product: str) -> None:
+    fields = {"heads": 3, "kernel": 3, "largest": 2.0}
+    params = parameters(make(single, fields))
+    one, other = mixed(single, fields, params), mixed(product, {**fields, "count": 1}, params)
     np.testing.assert_array_equal(one[0], other[0])
+
+
+def test_a_gated_product_with_gates_of_1_is_one_without() -> None:
+    """The states; with the gates as drawn they differ."""
+    fields = {"heads": 2, "kernel": 2, "count": 3}
+    plain = {**fields, "key_share": 1.0, "expansion": 1}
+    gated = parameters(make("gated_delta_product", plain))
+    still = {**gated, "rate": np.full(2, -1e4, np.float32)}
+    without = {name: gated[name] for name in (*SHARED, "out")}
+    without["norm"] = {"scale": np.ones(WIDTH // 2, np.float32)}
+    kept, forgotten = (mixed("gated_delta_product", plain, one)[1].matrix for one in (still, gated))
+    np.testing.assert_allclose(kept, mixed("delta_product", fields, without)[1].matrix, atol=2e-6)
+    assert np.abs(kept - forgotten).max() > 0.01
 
 
 def test_new_keys_add_and_an_old_key_is_overwritten() -> None:
@@ -138,7 +154,7 @@ def test_reflections_keep_the_parity_of_a_text() -> None:
 def test_padding_leaves_what_is_kept_as_it_is_to_the_last_bit() -> None:
     def both(params: Any, x: Any) -> Any:
         found = {}
-        for name, fields in SIX.items():
+        for name, fields in KEPT.items():
             module = make(name, fields)
             one = {"params": params[name]}
             _, kept = module.apply(one, x, method="mix")
@@ -146,7 +162,7 @@ def test_padding_leaves_what_is_kept_as_it_is_to_the_last_bit() -> None:
             found[name] = kept, module.apply(one, 10.0 * x, none, kept, method="mix")[1]
         return found
 
-    params = {name: parameters(make(name, fields)) for name, fields in SIX.items()}
+    params = {name: parameters(make(name, fields)) for name, fields in KEPT.items()}
     for before, after in jax.jit(both)(params, X).values():
         jax.tree.map(np.testing.assert_array_equal, before, after)
 

@@ -49,6 +49,15 @@ HYBRIDS: dict[str, dict[str, Any]] = {
         "visibility": WINDOW,
         "layers": 2,
     },
+    "window and a model that learns": {
+        "attention": {
+            "name": "by_layer",
+            "one": HEADS,
+            "other": {"name": "ttt_mlp", "heads": 2, "mini_batch": 3, "expansion": 2},
+        },
+        "visibility": WINDOW,
+        "layers": 2,
+    },
 }
 TOKENS = np.random.default_rng(0).integers(1, 9, (3, 7)).astype(np.int32)
 TOKENS[1, 4:], TOKENS[2, 1:] = 0, 0

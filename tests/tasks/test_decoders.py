@@ -52,6 +52,7 @@ NEAR = {"name": "window", "width": 3}
 MIXERS: dict[str, dict[str, Any]] = {
     "cache": {"attention": HEADS},
     "state": {"attention": {"name": "recurrent"}},
+    "learner": {"attention": {"name": "ttt_linear", "heads": 2, "mini_batch": 3}},
     "window": {"attention": HEADS, "visibility": NEAR},
     "latent window and all": {
         "attention": {"name": "latent", "heads": 2, "latent": 5},

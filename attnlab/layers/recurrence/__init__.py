@@ -6,8 +6,14 @@ rules:
 
 Each has two forms that agree within rounding, for every length of a chunk: a scan over tokens, and
 chunks of tokens that are computed by matrix products (`chunks`). `forms` says which one runs where.
+`descent` has the recurrence whose state is a model that learns.
 """
 
+from attnlab.layers.recurrence.descent import Examples as Examples
+from attnlab.layers.recurrence.descent import Layers as Layers
+from attnlab.layers.recurrence.descent import begun as begun
+from attnlab.layers.recurrence.descent import descend as descend
+from attnlab.layers.recurrence.descent import together as together
 from attnlab.layers.recurrence.forms import empty as empty
 from attnlab.layers.recurrence.forms import flops as flops
 from attnlab.layers.recurrence.forms import recur as recur

@@ -1,0 +1,213 @@
+"""A recurrence whose state is a small model that learns: a token is an example, and gradient descent
+on its loss is the step.
+
+    f(x)  = x + N(z_L),     z_l = x_{l-1} W_l + b_l,     x_0 = x,  x_l = gelu(z_l)         one layer: linear; two: a perceptron
+    l_t   = |N(z_L(k_t)) - (v_t - k_t)|^2 / 2                                              f(k_t) should be v_t
+    W_t   = W - c_i sum_{j<=i} eta_j dl_j/dW                                               b_l likewise
+    o_t   = f(q_t) with W_t
+
+N is a layer norm. Tokens come in mini-batches of b; i is the place of t in its own, the sum is over
+the tokens of that mini-batch, and all gradients are taken at W, the weights at its beginning; after
+its last token W_t is the next W. As dl_j/dW_l = x_{l-1}(k_j)^T g_j with g_j = dl_j/dz_l, any C tokens
+of a mini-batch are products of matrices, without a W_t (the dual form):
+
+    z_l(q_i) = x W_l + b_l - c_i (x S_l + s_l + sum_{j<=i} (x . x_{l-1}(k_j) + 1) eta_j g_j)               x = x_{l-1}(q_i)
+
+where S_l and s_l are the sums of eta_j dl_j/dW_l and eta_j dl_j/db_l over the tokens of the mini-batch
+before these C. C = 1 is the scan over tokens, C = b whole mini-batches. Source: Y. Sun et al.,
+"Learning to (Learn at Test Time): RNNs with Expressive Hidden States", 2024 (arXiv 2407.04620),
+sections 2.4 and 2.5.
+
+Axis letters: B batch, H heads, T tokens of a piece, D width of a head, b tokens of a mini-batch, C
+tokens that are computed at once, N slots that T tokens take, n = N / C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.layers.history import slots
+from attnlab.layers.precision import inner_dtype
+
+Layers = tuple[tuple[jax.Array, jax.Array], ...]
+"""W_l [B,H,m,n] and b_l [B,H,1,n] of every layer l."""
+Norm = Callable[[jax.Array], jax.Array]
+
+
+@flax.struct.dataclass
+class Learner:
+    """W_l and b_l at the beginning of a mini-batch, and S_l and s_l of its tokens so far."""
+
+    weights: Layers
+    sums: Layers
+
+
+@flax.struct.dataclass
+class Examples:
+    """What tokens ask and teach, in the order of the text.
+
+    Attributes:
+      q, k, v: [B,H,T,D].
+      eta: [B,H,T,1].
+    """
+
+    q: jax.Array
+    k: jax.Array
+    v: jax.Array
+    eta: jax.Array
+
+
+@flax.struct.dataclass
+class _Piece:
+    """C tokens: examples [B,H,C,...]; their places in the mini-batch [B or 1,C], from 0; and whether
+    the last of them ends it, [B or 1].
+    """
+
+    given: Examples
+    place: jax.Array
+    done: jax.Array
+
+
+def begun(weights: Layers, rows: int) -> Learner:
+    """The state before the first token of `rows` texts, from W_l [H,m,n] and b_l [H,1,n]."""
+    every = jax.tree.map(lambda x: jnp.broadcast_to(x, (rows, *x.shape)), weights)
+    return Learner(every, jax.tree.map(jnp.zeros_like, every))
+
+
+def descend(
+    given: Examples,
+    state: Learner,
+    norm: Norm,
+    shares: jax.Array,
+    *,
+    read: jax.Array | None = None,
+    valid: jax.Array | None = None,
+    chunk: int = 0,
+) -> tuple[jax.Array, Learner]:
+    """o_t, and the state after the last token.
+
+    Args:
+      given: the tokens of a piece.
+      state: before the piece.
+      norm: N, [B,H,C,D] to the same shape.
+      shares: c, [b].
+      read: how many tokens of the text were read before the piece, [B] int32; None: it is the
+        beginning, and `state` is as `begun` makes it.
+      valid: [B,T] bool; a token that is not real leaves the state as it is, exactly, and its o is
+        0.
+      chunk: C, a divisor of b: 1 for a scan over tokens; 0 for mini-batches, but token by token
+        where a piece that goes on is shorter than b. It does not change the result.
+
+    Returns:
+      o [B,H,T,D] and the state, in the inner precision.
+    """
+    kind = inner_dtype(given.q, *jax.tree.leaves(state))
+    given, state = jax.tree.map(lambda x: x.astype(kind), (given, state))
+    length, count = given.q.shape[2], len(shares)
+    if not length:
+        return given.q, state
+    size = together(length, count, chunk, read is None)
+    pieces, slot = _cut(given, read, valid, size, count)
+    summed = read is not None or size not in (length, count)  # else S and s are 0 before a piece
+
+    def step(state: Learner, piece: _Piece) -> tuple[Learner, jax.Array]:
+        return _learnt(state, piece, norm, shares.astype(kind), summed)
+
+    if len(pieces.done) == 1:
+        last, o = step(state, jax.tree.map(lambda x: x[0], pieces))
+    else:
+        # the backward pass computes a piece again, so that of it the weights before it are kept
+        last, o = jax.lax.scan(jax.checkpoint(step, prevent_cse=False), state, pieces)
+        o = jnp.moveaxis(o, 0, 2).reshape(*given.q.shape[:2], -1, given.q.shape[3])
+    o = o[:, :, :length] if slot is None else _at(o, slot)
+    return (o if valid is None else jnp.where(valid[:, None, :, None], o, 0.0)), last
+
+
+def together(length: int, count: int, chunk: int, beginning: bool) -> int:
+    """C for T = `length` tokens, of the beginning of a text or not, and mini-batches of b =
+    `count`.
+    """
+    size = chunk or (count if beginning or length >= count else 1)
+    return min(size, length) if beginning else size
+
+
+def _learnt(
+    state: Learner, piece: _Piece, norm: Norm, shares: jax.Array, summed: bool
+) -> tuple[Learner, jax.Array]:
+    """The state after a piece, and o [B,H,C,D]; `summed`: whether S and s may be other than 0."""
+    share, x, sums = shares[piece.place][:, None, :, None], piece.given.q, []
+    taught = _taught(state.weights, norm, piece.given)
+    for number, (inputs, slopes) in enumerate(taught):
+        x = _gelu(x) if number else x
+        seen = inputs.swapaxes(-1, -2)
+        change = jnp.tril(x @ seen + 1.0) @ slopes
+        change = change + _affine(x, state.sums[number]) if summed else change
+        x = _affine(x, state.weights[number]) - share * change
+        of_w, of_b = state.sums[number]
+        sums.append((of_w + seen @ slopes, of_b + slopes.sum(axis=-2, keepdims=True)))
+    done = piece.done[:, None, None, None]
+    after = Learner(
+        jax.tree.map(
+            lambda w, s: jnp.where(done, w - shares[-1] * s, w), state.weights, tuple(sums)
+        ),
+        jax.tree.map(lambda s: jnp.where(done, 0.0, s), tuple(sums)),
+    )
+    return after, piece.given.q + norm(x)
+
+
+def _taught(weights: Layers, norm: Norm, of: Examples) -> list[tuple[jax.Array, jax.Array]]:
+    """x_{l-1}(k_j) [B,H,C,m] and eta_j g_j [B,H,C,n] of every layer, at `weights`."""
+    x, inputs, backs = of.k, [], []
+    for number, layer in enumerate(weights, start=1):
+        inputs.append(x)
+        x, back = jax.vjp(norm if number == len(weights) else _gelu, _affine(x, layer))
+        backs.append(back)
+    slope, slopes = of.eta * (x - (of.v - of.k)), []
+    for (w, _), back in zip(reversed(weights), reversed(backs), strict=True):
+        (slope,) = back(slope)
+        slopes.append(slope)
+        slope = slope @ w.swapaxes(-1, -2)
+    return list(zip(inputs, reversed(slopes), strict=True))
+
+
+def _affine(x: jax.Array, layer: tuple[jax.Array, jax.Array]) -> jax.Array:
+    return x @ layer[0] + layer[1]
+
+
+def _gelu(x: jax.Array) -> jax.Array:
+    return jax.nn.gelu(x, approximate=True)
+
+
+def _cut(
+    given: Examples, read: jax.Array | None, valid: jax.Array | None, size: int, count: int
+) -> tuple[_Piece, jax.Array | None]:
+    """Pieces [n,...] of C tokens, which mini-batches do not cut; and the slot of each token, [B,T],
+    None where it is its number.
+    """
+    length = given.q.shape[2]
+    if read is None and valid is None:
+        more = -length % size
+        given = jax.tree.map(lambda x: jnp.pad(x, ((0, 0), (0, 0), (0, more), (0, 0))), given)
+        at, slot = jnp.arange(length + more)[None], None
+        real = at < length
+    else:
+        real = jnp.ones((len(given.q), length), bool) if valid is None else valid
+        token, slot, at = slots(read, real, size)
+        given = jax.tree.map(lambda x: _at(x, token), given)
+        real = token < length
+    pieces = -1, size
+    place = at.reshape(len(at), *pieces) % count
+    done = real.reshape(len(at), *pieces)[..., -1] & (place[..., -1] == count - 1)
+    given = jax.tree.map(
+        lambda x: jnp.moveaxis(x.reshape(*x.shape[:2], *pieces, x.shape[-1]), 2, 0), given
+    )
+    return _Piece(given, jnp.moveaxis(place, 1, 0), done.T), slot
+
+
+def _at(x: jax.Array, slot: jax.Array) -> jax.Array:
+    """x [B,H,T,D] at slots [B,N]; 0 where there is none."""
+    return jnp.take_along_axis(x, slot[:, None, :, None], axis=2, mode="fill", fill_value=0)

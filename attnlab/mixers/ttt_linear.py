@@ -1,0 +1,221 @@
+"""TTT-Linear (Sun et al. 2024): a state that is a linear model, and learns at test time. Each head
+trains it on the text it reads, to say v_t of k_t, and asks it for q_t.
+
+    q, k  = rotated(conv(x W_qk)),  rotated(conv'(x W_qk))                      two convolutions of k taps, one projection
+    v     = x W_v,   eta_t = r sigmoid(x W_r + a) / D                           one rate in (0, r / D) for each head
+    f(x)  = x + LayerNorm(x W + u)                                              the inner model of a head
+    l_t   = |f(k_t) - v_t|^2 / 2
+    W_t   = W - c_i sum_{j<=t} eta_j dl_j/dW,   c_i = max(0, 1/i + p_i)         u likewise
+    o_t   = f(q_t) with W_t                     y = (gelu(x W_g) * LayerNorm(o)) W_o
+
+The sum is over the tokens of a mini-batch of b, i = 1, ..., b is the place of t in its own, positions
+of rotation are such places too, and gradients are those at W, the weights at the beginning of the
+mini-batch: W_t after its last token is the next W. The first W and u, the p_i (from 0) and the inner
+layer norm (one g and one b for each head, in loss and output) are learned with the model around
+them. W starts from N(0, 0.02^2), u from 0. `layers.recurrence.descent` computes it, token by token or
+mini-batches as products of matrices (the dual form).
+
+Source: Y. Sun et al., "Learning to (Learn at Test Time): RNNs with Expressive Hidden States", 2024
+(arXiv 2407.04620), section 2, with the projections, convolutions and gate of its Mamba backbone;
+eta_j / D, c_i and the rotation are in the authors' code alone. Other matrices start as everywhere in
+this package. With b = 1, and neither norm nor residual, DeltaNet; with all of the text as one
+mini-batch from W = 0, linear attention.
+
+Axis letters: B batch, H heads, T tokens of a piece, D width of a head, d width, b tokens of a
+mini-batch, C tokens that are computed at once, k taps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any, ClassVar
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.cards import FLOAT, Card, Cost, Sizes, dense
+from attnlab.attention.positions import POSITIONS
+from attnlab.config.registry import Part, made
+from attnlab.errors import UserError
+from attnlab.layers.convolution import nothing_before
+from attnlab.layers.dense import Dense
+from attnlab.layers.heads import joined, split
+from attnlab.layers.norms import LayerNorm
+from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.recurrence import Examples, begun, descend, together
+from attnlab.layers.short_convolution import ShortConvolution
+from attnlab.mixers.recurrent import PASSING
+from attnlab.mixers.stateful import Kept, Stateful, Steps, divided
+
+EPSILON = 1e-6  # of both norms
+
+
+@flax.struct.dataclass
+class Lessons(Steps):
+    """What is asked (q), given (w) and wanted (u) of the inner model, and eta [B,H,T,1]."""
+
+    eta: Any = None
+
+
+class TttLinear(Stateful):
+    """TTT-Linear, and the base of mixers with another inner model (`widths`).
+
+    Attributes:
+      heads: H; must divide the width.
+      mini_batch: b, tokens that learn from the same weights.
+      largest: r; the rate of learning is below r / D.
+      kernel: k, taps of the short convolutions; 1 for none but a weight.
+      positions: a scheme that acts on queries and keys, at places in the mini-batch.
+      chunk: C, which must divide b: 1 for a scan over tokens; 0 for mini-batches, but token by
+        token where fewer than b tokens follow others. It does not change the result.
+    """
+
+    heads: int = 4
+    mini_batch: int = 16
+    largest: float = 1.0
+    kernel: int = 4
+    positions: Part = "rope"
+
+    called: ClassVar[str] = "ttt_linear"
+    parts = {"positions": POSITIONS}
+    capabilities = dataclasses.replace(PASSING, positions=frozenset({"query_key"}))
+    card = Card(
+        "state",
+        2024,
+        "Sun et al., Learning to (Learn at Test Time), 2024",
+        "T d^2",
+        "d^2 / H + k d",
+        path="1",
+        steps="T / C",
+    )
+
+    def setup(self) -> None:
+        self._check()
+        self.w_query, self.w_value, self.w_gate, self.out = (
+            Dense(self.width, use_bias=False) for _ in range(4)
+        )
+        self.w_rate = Dense(self.heads)
+        self.convolution_query, self.convolution_key = (
+            ShortConvolution(self.kernel, activation="none", use_bias=True) for _ in range(2)
+        )
+        self.scheme = made(POSITIONS, self.positions)(name="positions")
+        ones, zeros, normal = nn.initializers.ones, nn.initializers.zeros, nn.initializers.normal
+        self.place = self.param("place", zeros, (self.mini_batch,))
+        size = (self.heads, 1, self.widths()[-1])
+        self.scale, self.offset = self.param("scale", ones, size), self.param("offset", zeros, size)
+        self.first = tuple(
+            (
+                self.param(f"kernel_{number}", normal(0.02), (self.heads, m, n)),
+                self.param(f"bias_{number}", zeros, (self.heads, 1, n)),
+            )
+            for number, (m, n) in enumerate(self._layers())
+        )
+        self.norm = LayerNorm(EPSILON)
+
+    @nn.nowrap
+    def _check(self) -> None:
+        """Refuses fields that do not fit each other."""
+        if min(self.mini_batch, self.kernel) < 1 or self.largest <= 0:
+            raise UserError(
+                f"{self.called}: mini_batch={self.mini_batch} and kernel={self.kernel} must be at"
+                f" least 1, and largest={self.largest} above 0"
+            )
+        if self.chunk < 0 or (self.chunk and self.mini_batch % self.chunk):
+            could = [n for n in range(1, self.mini_batch + 1) if not self.mini_batch % n]
+            near = min(could, key=lambda n: abs(n - self.chunk))
+            raise UserError(
+                f"{self.called}: chunk={self.chunk} must divide mini_batch={self.mini_batch}, or be"
+                f" 0 for the best; the nearest is {near}"
+            )
+
+    @nn.nowrap
+    def widths(self) -> tuple[int, ...]:
+        """D, those of hidden layers, and D again."""
+        size = divided(self.called, self.width, self.heads)
+        return size, size
+
+    @nn.nowrap
+    def _layers(self) -> list[tuple[int, int]]:
+        """m and n of each layer of the inner model."""
+        return list(itertools.pairwise(self.widths()))
+
+    def begin(self, rows: int, room: int, dtype: Any) -> Kept:
+        """See `Mixer.begin`: the weights that were learned."""
+        kind = inner_dtype(jnp.zeros((), dtype))
+        return Kept(
+            begun(jax.tree.map(lambda x: x.astype(kind), self.first), rows),
+            nothing_before(rows, self.width, self.kernel, dtype),
+            jnp.zeros(rows, jnp.int32),
+        )
+
+    def steps(
+        self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
+    ) -> Lessons:
+        """See `Stateful.steps`."""
+        both, place = self.w_query(x), at % self.mini_batch
+        q, _ = self.convolution_query(both, recent, valid)
+        k, recent = self.convolution_key(both, recent, valid)
+        q, k, v = (split(one, self.heads) for one in (q, k, self.w_value(x)))
+        eta = self.largest / q.shape[-1] * jax.nn.sigmoid(widened(self.w_rate(x)))
+        q, k = self.scheme.of_query(q, place), self.scheme.of_key(k, place)
+        return Lessons(q, k, v, recent=recent, eta=eta.swapaxes(1, 2)[..., None])
+
+    def recurred(
+        self, of: Steps, before: Kept, valid: jax.Array | None, beginning: bool
+    ) -> tuple[jax.Array, Any]:
+        """See `Stateful.recurred`."""
+        assert isinstance(of, Lessons)
+        norm = LayerNorm(EPSILON, use_scale=False, use_bias=False, parent=None)
+        scale, offset = widened(self.scale), widened(self.offset)
+        count = jnp.arange(1, self.mini_batch + 1, dtype=inner_dtype(of.q))
+
+        def inner(x: jax.Array) -> jax.Array:
+            standard: Any = norm.apply({}, x)
+            return standard * scale + offset
+
+        return descend(
+            Examples(of.q, of.w, of.u, of.eta),
+            before.matrix,
+            inner,
+            jnp.maximum(0.0, 1.0 / count + widened(self.place)),
+            read=None if beginning else before.read,
+            valid=valid,
+            chunk=self.chunk,
+        )
+
+    def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
+        """See `Stateful.outputs`."""
+        gate = jax.nn.gelu(widened(self.w_gate(x)), approximate=True)
+        return self.out((gate * self.norm(joined(o))).astype(x.dtype))
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Mixer.cost`."""
+        depth, wide = self.widths()[0], self.width
+        found = dense(queries, query_width, 3 * wide) + dense(queries, wide, wide)
+        found += dense(queries, query_width, self.heads, bias=True)
+        found += Cost(2 * (self.kernel + 1) * wide, 4 * queries * self.kernel * wide)
+        at = (queries, keys, self.heads, self.heads, depth, depth, depth, self.heads, query_width)
+        found += made(POSITIONS, self.positions)(parent=None).cost(Sizes(*at))
+        norm = Cost(2 * wide, 5 * queries * wide)  # of the output
+        return found + norm + Cost(self.mini_batch) + self._inner(queries)
+
+    @nn.nowrap
+    def _inner(self, length: int) -> Cost:
+        """The cost of the inner model, its norm and what is kept. Each layer takes products for the
+        key, the query and the gradient of a token, one with S where that is not 0, one back through
+        each layer but the first, and those of C tokens; 8 for each number that a norm or gelu
+        makes, three times (key, query and slope); and 3 for each weight after C tokens.
+        """
+        size = together(length, self.mini_batch, self.chunk, True)
+        summed = size not in (length, self.mini_batch)
+        pieces, numbers, work = -(-length // size), 0, 0
+        for number, (m, n) in enumerate(self._layers()):
+            each = 2 * m * n * (3 + summed + (number > 0)) + 2 * size * (m + n) + 24 * n
+            work += pieces * self.heads * (size * each + 3 * m * n)
+            numbers += self.heads * (m + 1) * n
+        kept = 2 * numbers + (self.kernel - 1) * self.width + 1
+        return Cost(numbers + 2 * self.width, work, FLOAT * kept)

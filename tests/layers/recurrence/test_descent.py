@@ -1,0 +1,218 @@
+"""A state that is a model and learns: all forms against a model for every token in NumPy, and what it
+is without norm and residual.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab.layers.recurrence import Examples, begun, descend, recur
+from attnlab.layers.recurrence.descent import Learner
+from tests.layers.recurrence.learning import taught
+
+B, H, T, D, COUNT = 3, 2, 13, 4, 6
+HIDDEN = {"linear": (), "mlp": (5,)}
+EXAMPLES = ("q", "k", "v", "eta")
+both = pytest.mark.parametrize("kind", HIDDEN)
+
+
+def drawn(kind: str, seed: int = 0) -> dict[str, Any]:
+    """Arrays by name; a state in the middle of a text, weights "w0" and "b0", sums "s0" and "t0"."""
+    rng = np.random.default_rng(seed)
+    widths = (D, *HIDDEN[kind], D)
+    found = {name: rng.normal(size=(B, H, T, D)) for name in "qkv"}
+    found |= {"eta": rng.random((B, H, T, 1)) / D, "shares": rng.random(COUNT)}
+    found |= {name: 1 + rng.normal(size=(H, 1, D)) / 4 for name in ("gamma", "beta")}
+    for l, (m, n) in enumerate(itertools.pairwise(widths)):
+        for name, size in (("w", 0.5), ("s", 0.2)):
+            found[f"{name}{l}"] = size * rng.normal(size=(B, H, m, n))
+        for name, size in (("b", 0.5), ("t", 0.2)):
+            found[f"{name}{l}"] = size * rng.normal(size=(B, H, 1, n))
+    return found
+
+
+def layers(given: Any, names: str) -> Any:
+    count = 1 + ("w1" in given)
+    return tuple(tuple(given[f"{name}{l}"] for name in names) for l in range(count))
+
+
+def run(given: Any, state: Learner | None = None, **how: Any) -> Any:
+    """`descend` of arrays by name."""
+    state = Learner(layers(given, "wb"), layers(given, "st")) if state is None else state
+
+    def norm(x: jax.Array) -> jax.Array:
+        centred = x - x.mean(axis=-1, keepdims=True)
+        variance = jnp.square(centred).mean(axis=-1, keepdims=True)
+        return given["gamma"] * centred / jnp.sqrt(variance + 1e-6) + given["beta"]
+
+    examples = Examples(*(given[name] for name in EXAMPLES))
+    return descend(examples, state, norm, given["shares"], **how)
+
+
+def reference(given: Any, read: np.ndarray, valid: np.ndarray) -> Any:
+    """o, 0 at padding, and the state, row by row and head by head."""
+    o, leaves = np.zeros((B, H, T, D)), jax.tree.leaves((layers(given, "wb"), layers(given, "st")))
+    after = [np.zeros(one.shape) for one in leaves]
+    for b, h in np.ndindex(B, H):
+        of = [one[b, h] if i % 2 == 0 else one[b, h, 0] for i, one in enumerate(leaves)]
+        model, sums, place = of[: len(of) // 2], of[len(of) // 2 :], int(read[b])
+        for t in np.flatnonzero(valid[b]):
+            token = *(given[n][b, h, t] for n in "qkv"), given["eta"][b, h, t, 0]
+            o[b, h, t], model, sums = taught(
+                model,
+                sums,
+                place % COUNT,
+                given["shares"],
+                token,
+                given["gamma"][h, 0],
+                given["beta"][h, 0],
+            )
+            place += 1
+        for into, one in zip(after, [*model, *sums], strict=True):
+            into[b, h] = one
+    return o, after
+
+
+READ = np.array([0, 4, 11])
+VALID = np.random.default_rng(3).random((B, T)) < 0.7
+EVERY = np.ones((B, T), bool)
+
+
+def furthest(found: Any, expected: Any) -> float:
+    found, expected = jax.tree.leaves(found), jax.tree.leaves(expected)
+    return max(np.abs(a - b).max() for a, b in zip(found, expected, strict=True))
+
+
+@both
+@pytest.mark.parametrize("chunk", (0, 1, 3))
+def test_every_form_equals_a_model_for_every_token(kind: str, chunk: int, float64: None) -> None:
+    """From the beginning and in the middle of mini-batches; in float32 too."""
+    given = drawn(kind)
+    for padded in (True, False):
+        valid = VALID if padded else EVERY
+        how = {"valid": valid if padded else None, "chunk": chunk}
+        assert furthest(_program(given, READ, **how), reference(given, READ, valid)) < 1e-10
+        nothing = {n: 0 * x if n[0] in "st" else x for n, x in given.items() if n != "shares"}
+        fresh = {**nothing, "shares": given["shares"]}
+        expected = reference(fresh, 0 * READ, valid)
+        assert furthest(_program(fresh, None, **how), expected) < 1e-10
+    low = {name: x.astype(np.float32) for name, x in given.items()}
+    found = _program(low, READ, valid=VALID, chunk=chunk)
+    assert furthest(found, reference(given, READ, VALID)) < 1e-5 and found[0].dtype == jnp.float32
+
+
+def _program(given: Any, read: Any, valid: Any, chunk: int) -> Any:
+    return jax.jit(lambda *a: run(a[0], read=a[1], valid=a[2], chunk=chunk))(given, read, valid)
+
+
+@both
+def test_pieces_of_any_length_give_what_the_whole_gives(kind: str, float64: None) -> None:
+    """Each row in its own place of a mini-batch; rows that have ended stay as they are."""
+    given = drawn(kind)
+    valid = np.arange(T) < np.array([13, 2, 7])[:, None]
+    expected = reference(given, READ, valid)
+    step = jax.jit(lambda given, state, read, valid: run(given, state, read=read, valid=valid))
+    for lengths in ((5, 1, 7), (1, 1, 1, 10)):
+        state, read, at, found = None, READ, 0, []
+        for length in lengths:
+            here = slice(at, at + length)
+            piece = given | {name: given[name][:, :, here] for name in EXAMPLES}
+            o, state = step(piece, state, read, valid[:, here])
+            read, at = read + valid[:, here].sum(axis=1), at + length
+            found.append(o)
+        assert furthest((np.concatenate(found, axis=2), state), expected) < 1e-10
+
+
+@both
+def test_gradients_are_those_of_the_loop(kind: str, float64: None) -> None:
+    """Along a random direction in each array, against differences of the reference."""
+    given, rng = drawn(kind), np.random.default_rng(4)
+    weights = jax.tree.map(lambda x: rng.normal(size=x.shape), reference(given, READ, VALID))
+
+    def total(found: Any) -> Any:
+        pairs = zip(jax.tree.leaves(found), jax.tree.leaves(weights), strict=True)
+        return sum((a * b).sum() for a, b in pairs)
+
+    def slopes(chunk: int) -> Any:
+        loss = lambda given: total(run(given, read=READ, valid=VALID, chunk=chunk))
+        return jax.jit(jax.grad(loss))(given)
+
+    of_batches, of_tokens = slopes(COUNT), slopes(1)
+    for name, x in given.items():
+        direction, small = rng.normal(size=x.shape), 1e-5
+        sides = [
+            total(reference({**given, name: x + e * direction}, READ, VALID))
+            for e in (small, -small)
+        ]
+        expected = (sides[0] - sides[1]) / (2 * small)
+        for found in (of_batches, of_tokens):
+            np.testing.assert_allclose((found[name] * direction).sum(), expected, rtol=1e-6)
+
+
+@both
+def test_padding_leaves_the_state_alone_to_the_last_bit(kind: str) -> None:
+    """Whatever stands there."""
+    given = {name: x.astype(np.float32) for name, x in drawn(kind).items()}
+    dirty = {name: given[name] * np.float32(np.nan) for name in EXAMPLES}
+    before = Learner(layers(given, "wb"), layers(given, "st"))
+    for chunk in (1, 3, 6):
+        o, after = _program({**given, **dirty}, READ, np.zeros((B, T), bool), chunk)
+        jax.tree.map(np.testing.assert_array_equal, after, before)
+        assert not o.any()
+
+
+@both
+def test_what_comes_again_and_again_is_learned(kind: str) -> None:
+    """f(k) approaches a v that it can reach, k + N(z); at a rate of 0 it stays as it is."""
+    given = {name: x.astype(np.float32) for name, x in drawn(kind).items()}
+    given |= {name: np.repeat(given[name][:, :, :1], 120, axis=2) for name in EXAMPLES}
+    z = given["v"] - given["v"].mean(axis=-1, keepdims=True)
+    normed = given["gamma"] * z / z.std(axis=-1, keepdims=True) + given["beta"]
+    given |= {"v": given["k"] + normed, "q": given["k"], "shares": np.ones(COUNT, np.float32)}
+
+    def distances(eta: float) -> Any:
+        state = begun(jax.tree.map(lambda x: x[0], layers(given, "wb")), B)
+        o = jax.jit(lambda given: run(given, state)[0])({**given, "eta": 0 * given["eta"] + eta})
+        return np.linalg.norm(o - given["v"], axis=-1)
+
+    learnt, still = distances(0.05), distances(0.0)
+    first, last = learnt[..., 0], learnt[..., -1]
+    assert (last < first / 2).all() and last.mean() < first.mean() / 20
+    np.testing.assert_allclose(still, np.repeat(still[..., :1], 120, axis=-1), rtol=1e-5)
+
+
+@pytest.mark.quick
+def test_without_norm_and_residual_it_is_a_delta_rule_or_linear_attention(float64: None) -> None:
+    """A linear model, whose b is one more row of W under keys (k, 1). Mini-batches of one token: the
+    delta rule with beta = eta and keys as long as they are. All of the text in one, from W = 0, all
+    of eta alike: linear attention, eta times.
+    """
+    given = drawn("linear")
+    q, k, v, eta = (given[name] for name in EXAMPLES)
+    asked, keys = (np.concatenate([x, np.ones((B, H, T, 1))], axis=-1) for x in (q, k))
+    first = np.concatenate([given["w0"], given["b0"]], axis=2)
+
+    def learnt(eta: Any, state: Any, shares: Any) -> Any:  # v + k: the target is v - k
+        return descend(Examples(q, k, v + k, eta), state, lambda x: x, shares, chunk=0)[0] - q
+
+    @jax.jit
+    def found() -> Any:
+        model = ((given["w0"][0], given["b0"][0]),)
+        same = jnp.broadcast_to(first[:1], first.shape)
+        nothing = jax.tree.map(jnp.zeros_like, model)
+        return (
+            (
+                learnt(eta, begun(model, B), jnp.ones(1)),
+                recur(asked, keys, eta * v, None, eta * keys, state=same)[0],
+            ),
+            (learnt(0.1 + 0 * eta, begun(nothing, B), jnp.ones(T)), 0.1 * recur(asked, keys, v)[0]),
+        )
+
+    for one, other in found():
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
