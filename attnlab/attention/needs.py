@@ -143,10 +143,7 @@ class Need:
                 f"it offers {_listed(can.directions)}",
             ),
             (
-                self.mixes
-                or self.direction != "causal"
-                or can.state == "tokens"
-                or _grows(mechanism),
+                self.mixes or self.direction != "causal" or can.grows,
                 "reading a text while it grows",
                 "its causal form only mixes a text; choose 'multihead'",
             ),
@@ -191,14 +188,6 @@ def hands_out_weights(mechanism: Any) -> bool:
     )
     takes = any(one.name == "weights" or one.kind is one.VAR_KEYWORD for one in known)
     return bool(mechanism.capabilities.maps == "exact" and takes)
-
-
-def _grows(mechanism: Any) -> bool:
-    """Whether a mechanism implements `extend`, or `extend_pairs`."""
-    return any(
-        getattr(mechanism, verb) is not getattr(Attention, verb)
-        for verb in ("extend", "extend_pairs")
-    )
 
 
 def _lacking(mechanism: Any) -> str:
