@@ -140,6 +140,8 @@ def continuing(
 
     def bind(params: Any) -> Functions:
         call = functools.partial(system.apply, {"params": params})
+        begin: Call
+        following: Call
         if settings.full_passes:
             begin = functools.partial(_written, settings, special)
             following = functools.partial(_again, system, call)
