@@ -33,7 +33,10 @@ class Capabilities:
       padding: honours `valid`.
       dense: honours any rule in its view.
       dropout: drops attention weights in training.
-      cache: `extend` works, so that decoding costs one step per token.
+      cache: a text can be read piece by piece, so that decoding costs one step per token: of an
+        attention `extend` works, unless it is one that does not grow.
+      grows: of an attention: queries may read a text while it grows. False: its causal form only
+        mixes a text (`begin` and `mix`), and its memory is of a whole source.
       maps: "exact" weights, "implied" by a linear form, "spatial" gates, or "none".
       positions: the hooks of position schemes that it supports ("embedding", "query_key", "score").
       max_length: longest source; None for no limit.
@@ -57,6 +60,7 @@ class Capabilities:
     dense: bool = True
     dropout: bool = False
     cache: bool = True
+    grows: bool = True
     maps: Literal["exact", "implied", "spatial", "none"] = "exact"
     positions: frozenset[str] = frozenset({"embedding"})
     max_length: int | None = None

@@ -28,6 +28,8 @@ class Need:
     """What a system requires of the mechanism in one of its slots; same words as `Capabilities`.
 
     Attributes:
+      cache: the memory is extended; "decoding": in decoding alone, so that full passes over the
+        text so far (`decoding.full_passes`) do without.
       stepwise: queries come one by one, at least in decoding, so no weight may depend on earlier
         queries, except through `so_far`.
       so_far: the system passes `so_far` from each look to the next, so that a weight may depend on
@@ -45,7 +47,7 @@ class Need:
     role: Literal["self", "cross"]
     direction: Literal["causal", "bidirectional"] = "bidirectional"
     padding: bool = True
-    cache: bool = False
+    cache: bool | Literal["decoding"] = False
     maps: bool = True
     positions: frozenset[str] = frozenset()
     stepwise: bool = False
@@ -67,6 +69,22 @@ class Need:
         return dataclasses.replace(
             self, dense=not isinstance(rule, Causal), heads=heads, direction=direction
         )
+
+    def in_full_passes(self, where: str) -> Need:
+        """This need where decoding reads the whole text so far for every token.
+
+        Raises:
+          UserError: what has been written would see what is written later, so that full passes are
+            not what steps with a cache compute.
+        """
+        if self.cache != "decoding":
+            return self
+        if self.direction != "causal":
+            raise UserError(
+                f"config.decoding.full_passes=true: in a full pass {where} sees later tokens, so"
+                " what it writes would not be what its steps write; set it to false"
+            )
+        return dataclasses.replace(self, cache=False)
 
     def check(self, mechanism: type, where: str, chosen: Mapping[str, Any] | None = None) -> None:
         """Raise `UserError` if the mechanism cannot do what this slot requires. The message names
@@ -107,6 +125,13 @@ class Need:
             most: Rows = "one" if self.weights == "distribution" else "at most one"
             _check_rows(mechanism(width=1, **chosen, parent=None).rows(), most, mechanism, where)
 
+    def _without_cache(self) -> str:
+        """What to choose in place of a mechanism without a cache."""
+        full = (
+            ", or set decoding.full_passes=true: every token then costs a pass over the whole text"
+        )
+        return f"choose a mechanism with cache=True{full if self.cache == 'decoding' else ''}"
+
     def _compared(self, mechanism: Any, heads: int) -> list[tuple[bool, str, str]]:
         """For every requirement: whether it is met, what it is, what to choose instead."""
         can: Capabilities = mechanism.capabilities
@@ -118,15 +143,12 @@ class Need:
                 f"it offers {_listed(can.directions)}",
             ),
             (
-                self.mixes
-                or self.direction != "causal"
-                or can.state == "tokens"
-                or _grows(mechanism),
+                self.mixes or self.direction != "causal" or can.grows,
                 "reading a text while it grows",
                 "its causal form only mixes a text; choose 'multihead'",
             ),
             (can.padding or not self.padding, "padding", "it needs sequences of one length"),
-            (can.cache or not self.cache, "cached decoding", "choose a mechanism with cache=True"),
+            (can.cache or not self.cache, "cached decoding", self._without_cache()),
             (
                 can.values or not self.values,
                 "values apart from keys",
@@ -166,14 +188,6 @@ def hands_out_weights(mechanism: Any) -> bool:
     )
     takes = any(one.name == "weights" or one.kind is one.VAR_KEYWORD for one in known)
     return bool(mechanism.capabilities.maps == "exact" and takes)
-
-
-def _grows(mechanism: Any) -> bool:
-    """Whether a mechanism implements `extend`, or `extend_pairs`."""
-    return any(
-        getattr(mechanism, verb) is not getattr(Attention, verb)
-        for verb in ("extend", "extend_pairs")
-    )
 
 
 def _lacking(mechanism: Any) -> str:

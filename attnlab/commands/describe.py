@@ -117,6 +117,8 @@ def can(capabilities: Any) -> str:
         )
         if getattr(capabilities, name)
     ]
+    if not capabilities.grows:
+        switches.append("causal only as a mixer")
     words = [*roles, *switches, f"maps {capabilities.maps}"]
     if capabilities.positions:
         words.append(f"positions {' '.join(sorted(capabilities.positions))}")

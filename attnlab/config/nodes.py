@@ -284,6 +284,11 @@ class Decoding(Node):
     prefill: int = setting(
         "tokens of a beginning that are read at once (language models)", 512, within=whole(1, 2**20)
     )
+    full_passes: bool = setting(
+        "whether the whole text so far is read again for every token, slower by far; a decoder"
+        " whose attention keeps no cache can write in no other way",
+        False,
+    )
     max_ratio: float = setting(
         "at most max_ratio x source tokens + max_extra are written", 2.0, within=between(0, 10**4)
     )

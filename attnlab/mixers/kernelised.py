@@ -62,7 +62,7 @@ class Kernelised(Attention):
 
     heads: int = 4
 
-    capabilities = Capabilities(dense=False, maps="implied", state="constant")
+    capabilities = Capabilities(dense=False, grows=False, maps="implied", state="constant")
 
     def setup(self) -> None:
         if self.heads < 1 or self.width % self.heads:

@@ -1,12 +1,17 @@
 """What decoding is given of a system: how a translator writes a target, and how a language model goes
 on from the beginning of a text.
+
+In steps, each with what the system keeps of those before (`start`, `step`); or, with
+`decoding.full_passes`, each with the whole text so far, which is read as in training (`decode`,
+`__call__`). The text lies in a row that has room for all of it from the beginning, so that there is
+one compiled program. Behind it is padding, which no token of the text sees.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +33,29 @@ def ending(settings: Settings, text: Callable[[np.ndarray], str]) -> Ended | Non
     return (lambda ids: settings.stopped(text(ids))) if settings.stop else None
 
 
+Call = Callable[..., Any]
+"""`call(..., method=...)`: a method of a system with its parameters."""
+
+
+class Written(NamedTuple):
+    """What full passes keep: the ids of each row [N,L], padding behind them, and how many there
+    are, [N].
+    """
+
+    ids: jax.Array
+    length: jax.Array
+
+    def then(self, tokens: jax.Array) -> Written:
+        """With one more token [N] in each row; one that has no room is left out."""
+        place = jnp.arange(self.ids.shape[1]) == self.length[:, None]
+        return Written(jnp.where(place, tokens[:, None], self.ids), self.length + 1)
+
+    def last(self, each: jax.Array) -> jax.Array:
+        """Of something of every token, [N,L,...], that of the last token of each row, [N,...]."""
+        at = jnp.minimum(self.length, each.shape[1]) - 1
+        return jax.vmap(lambda row, place: row[place])(each, at)
+
+
 def check_room(system: Seq2Seq, config: ConfigDict) -> None:
     """Check that what decoding keeps has room, in the system and on a device: what has an end must
     reach as far as decoding may go.
@@ -42,6 +70,8 @@ def check_room(system: Seq2Seq, config: ConfigDict) -> None:
     def begun(key: jax.Array, source: jax.Array) -> Tree:
         params = system.init(key, source, source)
         memory = system.apply(params, source, method="encode")
+        if decoding.full_passes:
+            return system.apply(params, memory, jnp.ones((1, longest), int), method="decode")
         return system.apply(params, memory, longest, method="start")
 
     ids = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)
@@ -70,17 +100,26 @@ def translating(
     def bind(params: Any) -> Functions:
         call = functools.partial(system.apply, {"params": params})
 
-        def step(
-            state: Any, memory: Any, tokens: jax.Array
-        ) -> tuple[jax.Array, Any, jax.Array | None]:
+        def seen(*given: Any, method: str) -> tuple[Any, jax.Array | None]:
+            """What a method gives, and the weights of its looks at the source, [N,T,S]."""
             if not watched:
-                return *call(state, memory, tokens, method="step"), None
-            (logits, state), collected = call(state, memory, tokens, method="step", mutable=watched)
-            return logits, state, system.alignment(system.maps(collected[MAPS]))[:, 0]
+                return call(*given, method=method), None
+            found, collected = call(*given, method=method, mutable=watched)
+            return found, system.alignment(system.maps(collected[MAPS]))
 
-        return Functions(
-            functools.partial(call, method="encode"), functools.partial(call, method="start"), step
-        )
+        def step(state: Any, memory: Any, tokens: jax.Array) -> tuple[jax.Array, Any, Any]:
+            (logits, state), weights = seen(state, memory, tokens, method="step")
+            return logits, state, None if weights is None else weights[:, 0]
+
+        def again(state: Written, memory: Any, tokens: jax.Array) -> tuple[jax.Array, Written, Any]:
+            state = state.then(tokens)
+            logits, weights = seen(memory, state.ids, method="decode")
+            return state.last(logits), state, None if weights is None else state.last(weights)
+
+        encode = functools.partial(call, method="encode")
+        if settings.full_passes:
+            return Functions(encode, functools.partial(_blank, special), again)
+        return Functions(encode, functools.partial(call, method="start"), step)
 
     return Decoder(bind, settings, alignment=alignment, special=special, ended=ended)
 
@@ -94,31 +133,26 @@ def continuing(
     """A decoder whose "source" [B,S] is what is to be continued, what stands before the first token
     included.
 
-    All of it but the last token is read first, `settings.prefill` tokens at once; that one is fed
-    in the first step, in place of the BOS that decoding begins with and never writes.
+    All of it but the last token is read first, `settings.prefill` tokens at once, or only written
+    down for full passes; that one is fed in the first step, in place of the BOS that decoding
+    begins with and never writes.
     """
 
     def bind(params: Any) -> Functions:
         call = functools.partial(system.apply, {"params": params})
-
-        def read(call: Any, tokens: jax.Array) -> Any:
-            rows, width = tokens.shape
-            room = width + settings.limit(width)
-            state, piece = call(rows, room, method="start"), settings.prefill
-            if width <= piece:
-                return call(state, tokens, method="read")[1]
-            fill = ((0, 0), (0, -width % piece))
-            pieces = jnp.pad(tokens, fill, constant_values=special.pad).reshape(rows, -1, piece)
-            return jax.lax.scan(
-                lambda state, one: (call(state, one, method="read")[1], None),
-                state,
-                pieces.swapaxes(0, 1),
-            )[0]
+        begin: Call
+        following: Call
+        if settings.full_passes:
+            begin = functools.partial(_written, settings, special)
+            following = functools.partial(_again, system, call)
+        else:
+            begin = functools.partial(_read, call, settings, special)
+            following = functools.partial(call, method="step")
 
         def encode(source: jax.Array) -> tuple[Any, jax.Array]:
             last = (source != special.pad).sum(axis=1, keepdims=True) - 1
             before = jnp.where(jnp.arange(source.shape[1]) < last, source, special.pad)
-            state = read(call, before)
+            state = begin(before)
             return state, jnp.take_along_axis(source, jnp.maximum(last, 0), axis=1)[:, 0]
 
         def step(
@@ -126,9 +160,52 @@ def continuing(
         ) -> tuple[jax.Array, Any, None]:
             known, last = state
             first = tokens == special.bos
-            logits, known = call(known, jnp.where(first, last, tokens), method="step")
+            logits, known = following(known, jnp.where(first, last, tokens))
             return logits, (known, last), None
 
         return Functions(encode, lambda memory, length: memory, step)
 
     return Decoder(bind, settings, special=special, continues=True, ended=ended)
+
+
+def _read(call: Call, settings: Settings, special: Special, tokens: jax.Array) -> Tree:
+    """The state of a language model after beginnings [B,S], with room for what follows."""
+    rows, width = tokens.shape
+    room = width + settings.limit(width)
+    state, piece = call(rows, room, method="start"), settings.prefill
+    if width <= piece:
+        return call(state, tokens, method="read")[1]
+    fill = ((0, 0), (0, -width % piece))
+    pieces = jnp.pad(tokens, fill, constant_values=special.pad).reshape(rows, -1, piece)
+    return jax.lax.scan(
+        lambda state, one: (call(state, one, method="read")[1], None),
+        state,
+        pieces.swapaxes(0, 1),
+    )[0]
+
+
+def _written(settings: Settings, special: Special, tokens: jax.Array) -> Written:
+    """Beginnings [B,S], with room for what follows."""
+    fill = ((0, 0), (0, settings.limit(tokens.shape[1])))
+    ids = jnp.pad(tokens, fill, constant_values=special.pad)
+    return Written(ids, (tokens != special.pad).sum(axis=1, dtype=jnp.int32))
+
+
+def _blank(special: Special, memory: Any, length: int) -> Written:
+    """Nothing yet of the targets of a memory, with room for so many tokens."""
+    rows = next(len(leaf) for leaf in jax.tree.leaves(memory) if jnp.ndim(leaf))
+    ids = jnp.full((rows, length), special.pad, jnp.int32)
+    return Written(ids, jnp.zeros(rows, jnp.int32))
+
+
+def _again(
+    system: LanguageModel, call: Call, state: Written, tokens: jax.Array
+) -> tuple[jax.Array, Written]:
+    """The logits [N,V] behind the texts and one more token [N], by a pass over all of them; the
+    logits of the others are not computed where a system can leave them out.
+    """
+    state = state.then(tokens)
+    if not system.in_two:
+        return state.last(call(state.ids)), state
+    x = state.last(call(state.ids, method="hidden_states"))
+    return call(x[:, None], method="logits")[:, 0], state

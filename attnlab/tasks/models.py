@@ -68,6 +68,7 @@ def system_factory(config: ConfigDict, base: type[System]) -> Any:
     layered = any(map(varies, factory.keywords.values()))
     depths = [config.system.get(field, 1) for field in ("layers", "decoder_layers")]
     layers: int = max(depths) if layered else 1
+    full_passes = config.get("decoding", {}).get("full_passes", False)
     checked = set()
     for layer in range(layers):
         found = {field: chosen(part, layer) for field, part in factory.keywords.items()}
@@ -75,6 +76,7 @@ def system_factory(config: ConfigDict, base: type[System]) -> Any:
         for slot, need in factory.func.asks(fields).items():
             where = f"system.{slot}{found[slot][1]}"
             where += f"={functools.reduce(getitem, where.split('.')[1:], config.system).name}"
+            need = need.in_full_passes(where) if full_passes else need
             if (where, need) not in checked:
                 _check_slot(fields[slot], need, where)
             checked.add((where, need))

@@ -281,9 +281,11 @@ def test_weights_depend_on_the_scores_that_the_form_names(name: str, fields: str
     if module.form == "normalised":
         extra = module.apply({"params": params}, H, method="extra")
         extra = None if extra is None else extra[:, None, None]
-        np.testing.assert_array_equal(
-            before, softmax(jnp.asarray(at.scores), jnp.asarray(at.mask), extra)
-        )
+        scores, mask = jnp.asarray(at.scores), jnp.asarray(at.mask)
+        seen = jnp.broadcast_to(mask, scores.shape).sum(axis=-1, keepdims=True)
+        factor = module.apply({"params": params}, seen, H, scores.dtype, method="factor")
+        scores = scores if factor is None else jnp.where(mask, scores, 0.0) * factor
+        np.testing.assert_array_equal(before, softmax(scores, mask, extra))
     touched = np.zeros(
         (TK, B, H, TQ, TK), bool
     )  # [which score of query 1 of head h of row 1 moved, which weights did]

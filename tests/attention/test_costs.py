@@ -8,7 +8,7 @@ more). Widths and lengths are such that every matrix product, and most of what i
 pair, is more than that at one of the lengths, or in the difference of the two, where constant terms
 are gone; what alignments do for a pair is looked at alone, too. What XLA cannot count is replaced
 by what it can (`countable`). Counted is the program as XLA gets it; one setting of every mechanism
-is also compiled.
+is also compiled, without fusion.
 """
 
 from __future__ import annotations
@@ -35,7 +35,13 @@ from tests.attention.oracles import part
 
 WIDTH = 96
 SHORT, LONG = (48, 64), (96, 128)  # queries and keys; the kernel "auto" is the plain one
-QUICKLY = {"xla_backend_optimization_level": 0}  # machine code is not run
+# Machine code is not run. Fused programs compute again, in each fusion that reads it, what one
+# array would hold, and XLA counts that as often; how much, no formula of the operations can say. In
+# percent of the declared FLOPs, at SHORT and LONG, without fusion and with it: path 0.8, 1.4 and
+# 3.9, 6.8 (masks, w and the inverses, for each block of the unrolled loop); lightning_indexer 0.6,
+# 1.1 and 2.0, 3.4; native_sparse 1.2, 1.7 and 2.8, 3.7 (comparisons of ranks and places: masks, and
+# what is chosen, in each pass of a softmax).
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_disable_hlo_passes": "fusion"}
 COMPARING = ("sparsemax", "entmax", "t5", "hard", "straight_through", "gumbel")
 COMPARING += (
     "stick_breaking",
@@ -46,8 +52,6 @@ COMPARING += (
 PROJECTING = ("multihead", "talking_heads", "differential", "gated", "latent", "hops", "multi_step")
 PROJECTING += ("linear",)
 PROJECTING += ("forgetting", "tensor_product", "path", "lightning_indexer", "native_sparse")
-# whose compiled program computes work on pairs again, for each product that reads it
-AGAIN = ("path", "lightning_indexer", "native_sparse")
 UNPROJECTED = ("single", "key_value", "key_value_predict")
 TABLES = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
 PARTS = [
@@ -250,8 +254,7 @@ def test_without_queries_it_is_what_remembering_costs(name: str, config: dict[st
 @pytest.mark.usefixtures("countable")
 @pytest.mark.parametrize("name", list(dict(CASES)))
 def test_flops_are_what_the_compiled_program_has(name: str) -> None:
-    within = 0.08 if name in AGAIN else 0.04
-    check_flops(name, next(config for one, config in CASES if one == name), within, compiled=True)
+    check_flops(name, next(config for one, config in CASES if one == name), 0.04, compiled=True)
 
 
 @pytest.mark.parametrize(("field", "part_name"), PARTS, ids=["-".join(one) for one in PARTS])

@@ -31,7 +31,7 @@ def read(config: dict[str, Any], kernel: str, query: Any, source: Any, *rest: An
     return np.asarray(module.apply({"params": parameters(module)}, query, source, *rest).context)
 
 
-@pytest.mark.parametrize("alignment", ["softmax", "sigmoid"])
+@pytest.mark.parametrize("alignment", ["softmax", "sigmoid", "scalable_softmax"])
 @pytest.mark.parametrize(
     "view", [EVERYTHING, CAUSAL, View(Window(6))], ids=["all", "causal", "window"]
 )
@@ -47,10 +47,10 @@ def test_blocks_that_need_no_mask_equal_plain(alignment: str, view: View) -> Non
     np.testing.assert_allclose(found, expected, atol=TOLERANCE["float32"])
 
 
-@pytest.mark.parametrize("alignment", ["softmax", "sigmoid"])
+@pytest.mark.parametrize("alignment", ["softmax", "sigmoid", "scalable_softmax"])
 @pytest.mark.parametrize("kernel", ["blockwise", "xla"])
 def test_garbage_in_padding_changes_nothing(kernel: str, alignment: str) -> None:
-    if (kernel, alignment) == ("xla", "sigmoid"):
+    if kernel == "xla" and alignment != "softmax":
         pytest.skip("xla has softmax only")
     query, source, valid = inputs(queries=8)
     dirty = np.where(valid[..., None], source, np.float32(1e4))

@@ -25,6 +25,7 @@ from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters
 SEGMENTS = View(Segments(jnp.array([[0, 0, 0, 1, 1, 1, 2]])))
 T5 = {"name": "t5", "buckets": 8, "max_distance": 6}
 CAPPED = {"name": "soft_capped", "cap": 2.0, "score": {"name": "cosine", "strength": "emitted"}}
+SCALED = {"name": "scalable_softmax", "length": 3, "bias": True}
 CASES: list[
     tuple[str, dict[str, Any], View]
 ] = [  # scores, alignments, positions, head layouts and visibilities, each of them twice
@@ -61,9 +62,16 @@ CASES: list[
     ("single", {"score": {"name": "additive", "hidden": 5}}, EVERYTHING),
     ("latent", {"heads": 3, "latent": 5, "rotary": 4, "positions": "rope"}, CAUSAL),
     ("synthesizer", {"heads": 3, "length": 9, "hidden": 4}, CAUSAL),
+    (
+        "multihead",
+        {"heads": 2, "key_heads": 1, "positions": "shaw", "alignment": SCALED},
+        CAUSAL & PerHead((Window(3), Stride(2))),
+    ),
+    ("multihead", {"heads": 2, "score": CAPPED, "alignment": SCALED}, SEGMENTS),
+    ("multihead", {"heads": 3, "alignment": SCALED}, CAUSAL),
 ]
 DEAD = np.array([[True] * 7, [False] * 7, [True] * 4 + [False] * 3])
-NO_PADDING = (0, 4, 7)  # of these cases, whose blocks off the diagonal need no mask
+NO_PADDING = (0, 4, 7, 12)  # of these cases, whose blocks off the diagonal need no mask
 
 
 @pytest.fixture(autouse=True)
@@ -342,7 +350,7 @@ def test_what_a_kernel_cannot_honour_is_refused_by_name(
 @pytest.mark.parametrize("kernel", KERNELS.names())
 def test_pairs_of_kernel_and_alignment_are_refused_when_the_config_is_checked(kernel: str) -> None:
     fit = {
-        "blockwise": {"softmax", "softmax_plus_one", "sink", "sigmoid"},
+        "blockwise": {"softmax", "softmax_plus_one", "sink", "sigmoid", "scalable_softmax"},
         "xla": {"softmax"},
         "cudnn": {"softmax"},
         "gathered": {"moba"},

@@ -24,8 +24,8 @@ class Alignment(nn.Module):
     An alignment draws random numbers exactly if the caller passes the random stream "sample".
 
     Attributes of the class:
-      form: how a weight depends on scores. "normalised": exp(e_j) over a sum that may hold more
-        than the keys (`extra`), so that blockwise kernels apply; "elementwise": on its own score
+      form: how a weight depends on scores. "normalised": exp(f e_j) over a sum that may hold more
+        than the keys (`extra`), f a factor of the query (`factor`), so that blockwise kernels apply; "elementwise": on its own score
         only, and on how many keys the query may see (`View.seen`); "row": on the whole row of its
         query; "fixed": on no score at all; "look": on the rows of earlier queries too, so that all
         queries must come at once, or a state is passed from look to look (`no_looks`, `go_on`).
@@ -72,6 +72,12 @@ class Alignment(nn.Module):
     def extra(self, heads: int) -> jax.Array | None:
         """For the form "normalised": [H], the logarithm of the additional term of the denominator;
         None for none.
+        """
+        return None
+
+    def factor(self, seen: jax.Array, heads: int, dtype: Any) -> jax.Array | None:
+        """For the form "normalised": [B,H,Tq,1], what the scores of each query are multiplied with,
+        given how many keys it may see, `seen` broadcastable to that shape; None for 1.
         """
         return None
 

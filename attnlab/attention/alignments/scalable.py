@@ -17,6 +17,7 @@ equals the full pass.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -41,28 +42,32 @@ class ScalableSoftmax(Alignment):
     length: int = 64
     bias: bool = False
 
+    form = "normalised"
     card = Card("soft, scaled", 2025, "Nakanishi, Scalable-Softmax Is Superior, 2025", "T^2")
 
     def setup(self) -> None:
         if self.length < 2:
             raise UserError(f"alignment scalable_softmax: length={self.length}, must be at least 2")
 
-    @nn.compact
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
-        start = nn.initializers.constant(1.0 / math.log(self.length))
-        heads = scores.shape[1]
         scores = widened(scores)
         seen = whole(mask, scores.shape[-1]).sum(axis=-1, keepdims=True)
-        grown = jnp.log(jnp.maximum(seen, 1).astype(scores.dtype))
-        factor = widened(self.param("s", start, (heads,)))[:, None, None] * grown
-        if self.bias:
-            factor = (
-                factor + widened(self.param("b", nn.initializers.zeros, (heads,)))[:, None, None]
-            )
+        factor = self.factor(seen, scores.shape[1], scores.dtype)
         if mask is not None:  # what is masked may be huge, and times 0 not a number
             scores = jnp.where(mask, scores, 0.0)
         return softmax(scores * factor, mask)
+
+    @nn.compact
+    def factor(self, seen: jax.Array, heads: int, dtype: Any) -> jax.Array:
+        """See `Alignment.factor`: s_h log n_i + b_h."""
+        start = nn.initializers.constant(1.0 / math.log(self.length))
+        grown = jnp.log(jnp.maximum(seen, 1).astype(dtype))
+        factor = widened(self.param("s", start, (heads,)))[:, None, None] * grown
+        if self.bias:
+            bias = widened(self.param("b", nn.initializers.zeros, (heads,)))
+            factor = factor + bias[:, None, None]
+        return factor
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:

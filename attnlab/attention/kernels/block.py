@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from attnlab.attention.alignments.protocol import whole
 from attnlab.attention.kernels.blocks import Grid, taken
 from attnlab.attention.kernels.plain import fold, unfold
 from attnlab.attention.kernels.tracing import joined, split
@@ -32,6 +33,7 @@ class Arrays:
       queries, keys, values: see `Look`.
       asked: [B,Tq,dq], the query of the mechanism.
       extra: [H], see `Alignment.extra`, or None.
+      factor: [B,H,Tq,1], see `Alignment.factor`, or None.
       closed: the arrays that the functions of the block close over, by the name of the function.
       valid: [B,Tk].
       first, start: the positions of queries and keys, see `Where`.
@@ -43,6 +45,7 @@ class Arrays:
     values: jax.Array
     asked: jax.Array
     extra: jax.Array | None
+    factor: jax.Array | None
     closed: dict[str, list[Any]]
     valid: jax.Array
     first: jax.Array
@@ -184,6 +187,20 @@ class Block:
             floats,
             weights.astype(arrays.values.dtype),
         )
+
+
+def seen(block: Block, arrays: Arrays, row: Any) -> jax.Array:
+    """[B,H,b,1] int32, how many keys each query of a row may see."""
+    shape = (arrays.values.shape[0], block.heads, block.grid.height, 1)
+
+    def count(column: Any, masked: bool, total: jax.Array) -> jax.Array:
+        if not masked:
+            return total + block.grid.width
+        return total + whole(block.allowed(arrays, row, column), block.grid.width).sum(
+            axis=-1, keepdims=True, dtype=jnp.int32
+        )
+
+    return block.grid.each_block(row, count, jnp.zeros(shape, jnp.int32))
 
 
 def stood(where: jax.Array, at: Any, size: int) -> jax.Array:

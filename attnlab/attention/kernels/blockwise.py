@@ -8,10 +8,14 @@ m, the sum l and the context c:
     l' = l exp(m - m') + sum_j e_ij        c' = c exp(m - m') + sum_j e_ij z_ij v_j        y = c / l
 
 z is 0 or 1 / (1 - rate) under dropout, else 1. An alignment with another term in its denominator
-(`Alignment.extra`) starts from m = extra, l = 1. Kept for the gradients are y, m and l, with which
+(`Alignment.extra`) starts from m = extra, l = 1. One with a factor f_i for the scores of a query
+(`Alignment.factor`) takes f_i s_ij in place of s_ij, and the keys that the query sees are counted
+before. Kept for the gradients are y, m and l, with which
 e is computed again; with g the gradient of y, u = g / l and t = u . y:
 
     dv_j = sum_i e_ij z_ij u_i        ds_ij = e_ij (z_ij (u_i . v_j) - t_i)        d extra = -sum_i exp(extra - m_i) t_i
+
+and, with a factor, f_i ds_ij for the score s_ij and df_i = sum_j ds_ij s_ij.
 
 `Elementwise` alignments (sigmoid) need no m and l; they get the number of keys a query sees,
 counted before (`View.seen`). Blocks without allowed pairs are not computed, forward or backward;
@@ -37,8 +41,8 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment
 from attnlab.attention.kernels import ROWLESS, elementwise, normalised
-from attnlab.attention.kernels.block import Arrays, Block, stood
-from attnlab.attention.kernels.blocks import cut, padded
+from attnlab.attention.kernels.block import Arrays, Block, seen, stood
+from attnlab.attention.kernels.blocks import cut, padded, put
 from attnlab.attention.kernels.plain import Look
 from attnlab.attention.kernels.tracing import hoisted, split
 from attnlab.attention.view import View, Where
@@ -131,6 +135,7 @@ def prepared(look: Look, side: int) -> tuple[Block, Arrays]:
         values=padded(look.values, 2, keys),
         asked=padded(asked, 1, queries),
         extra=extra,
+        factor=None,
         closed={name: arrays for name, (_, arrays) in functions.items()},
         valid=valid,
         first=first,
@@ -138,7 +143,21 @@ def prepared(look: Look, side: int) -> tuple[Block, Arrays]:
         key=look.drop.key(),
     )
     pure = {name: function for name, (function, _) in functions.items()}
-    return Block(grid, heads, shared, pure, look.drop.rate, dtype), arrays
+    block = Block(grid, heads, shared, pure, look.drop.rate, dtype)
+    return block, with_factor(block, arrays, look.align)
+
+
+def with_factor(block: Block, arrays: Arrays, align: Alignment) -> Arrays:
+    """With `Alignment.factor` of every query, where the alignment has one; the keys that a query
+    sees are counted for it.
+    """
+    if align.form != "normalised" or type(align).factor is Alignment.factor:
+        return arrays
+    grid, rows = block.grid, arrays.values.shape[0]
+    none = jnp.zeros((rows, block.heads, grid.rows * grid.height, 1), jnp.int32)
+    counted = grid.each_row(lambda row, all: put(all, seen(block, arrays, row), row), none)
+    factor = align.factor(counted, block.heads, block.dtype)
+    return arrays.replace(factor=factor)  # type: ignore[attr-defined, no-any-return]
 
 
 def of_pairs(look: Look, q: Any, k: Any, weights: Any, i: Any, j: Any) -> dict[str, Any]:

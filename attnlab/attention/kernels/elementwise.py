@@ -10,8 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import whole
-from attnlab.attention.kernels.block import Arrays, Block
+from attnlab.attention.kernels.block import Arrays, Block, seen
 from attnlab.attention.kernels.blocks import put, taken
 from attnlab.attention.kernels.normalised import side_by_side
 from attnlab.attention.kernels.tracing import added, joined, like, split, zeros
@@ -32,20 +31,6 @@ def run(block: Block, arrays: Arrays) -> jax.Array:
 
     attention.defvjp(lambda floats, others: (attention(floats, others), (floats, others)), second)
     return attention(floats, others)
-
-
-def seen(block: Block, arrays: Arrays, row: Any) -> jax.Array:
-    """[B,H,b,1] int32, how many keys each query of a row may see."""
-    shape = (arrays.values.shape[0], block.heads, block.grid.height, 1)
-
-    def count(column: Any, masked: bool, total: jax.Array) -> jax.Array:
-        if not masked:
-            return total + block.grid.width
-        return total + whole(block.allowed(arrays, row, column), block.grid.width).sum(
-            axis=-1, keepdims=True, dtype=jnp.int32
-        )
-
-    return block.grid.each_block(row, count, jnp.zeros(shape, jnp.int32))
 
 
 def gain(

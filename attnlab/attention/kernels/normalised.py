@@ -56,13 +56,13 @@ def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Arr
         )
 
     def of_row(row: Any, found: list[jax.Array]) -> list[jax.Array]:
-        queries = taken(arrays.queries, row, grid.height)
+        queries, factor = taken((arrays.queries, arrays.factor), row, grid.height)
 
         def of_block(column: Any, masked: bool, carry: Any) -> Any:
             context, top, total = carry
             keys, values = taken((arrays.keys, arrays.values), column, grid.width)
             i, j = block.places(arrays, row, column)
-            scores, _ = block.scored(arrays, queries, keys, i, j)
+            scores = times(block.scored(arrays, queries, keys, i, j)[0], factor)
             allowed = block.allowed(arrays, row, column) if masked else None
             higher = jnp.maximum(
                 top,
@@ -95,7 +95,7 @@ class Row(NamedTuple):
     """What the backward pass needs of one row of blocks.
 
     Attributes:
-      queries: of the row.
+      queries: of the row; factor: see `Arrays`.
       scaled: u, the gradient of the context over the sum of the row.
       inner: t, u times the context.
       top: m, the largest score.
@@ -103,6 +103,7 @@ class Row(NamedTuple):
     """
 
     queries: Any
+    factor: jax.Array | None
     scaled: jax.Array
     inner: jax.Array
     top: jax.Array
@@ -127,31 +128,34 @@ def backward(
     }
 
     def of_row(row: Any, carry: Any) -> Any:
-        closed, of_queries, *of_columns = carry
-        queries, u, t, m = taken((arrays.queries, scaled, inner, top), row, grid.height)
+        closed, of_rows, *of_columns = carry
+        queries, f, u, t, m = taken(
+            (arrays.queries, arrays.factor, scaled, inner, top), row, grid.height
+        )
         flat = fold(u, block.key_heads).astype(arrays.values.dtype)
 
         def of_block(column: Any, masked: bool, carry: Any) -> Any:
             closed, mine, of_keys, of_values = carry
-            of_closed, for_queries, for_keys, for_values = of_one_block(
-                block, arrays, row, column, masked, Row(queries, u, t, m, flat)
+            of_closed, for_row, for_keys, for_values = of_one_block(
+                block, arrays, row, column, masked, Row(queries, f, u, t, m, flat)
             )
             closed = closed | {name: added(closed[name], more) for name, more in of_closed.items()}
             of_keys = jax.tree.map(
                 lambda x, y: x.at[column].add(y.astype(x.dtype)), of_keys, for_keys
             )
-            return closed, added(mine, for_queries), of_keys, of_values.at[column].add(for_values)
+            return closed, added(mine, for_row), of_keys, of_values.at[column].add(for_values)
 
         closed, mine, *of_columns = grid.each_block(
-            row, of_block, (closed, zeros(queries, block.dtype), *of_columns)
+            row, of_block, (closed, zeros((queries, f), block.dtype), *of_columns)
         )
-        return closed, jax.tree.map(lambda x, y: put(x, y, row), of_queries, mine), *of_columns
+        return closed, jax.tree.map(lambda x, y: put(x, y, row), of_rows, mine), *of_columns
 
-    closed, of_queries, of_keys, of_values = grid.each_row(
-        of_row, (closed, sums.queries, *by_column(block, arrays))
+    closed, (of_queries, of_factor), of_keys, of_values = grid.each_row(
+        of_row, (closed, (sums.queries, sums.factor), *by_column(block, arrays))
     )
     sums = sums.replace(
         queries=of_queries,
+        factor=of_factor,
         keys=jax.tree.map(lambda x: side_by_side(block.upright(x)), of_keys),
         values=side_by_side(of_values.swapaxes(-1, -2)),
         closed={**sums.closed, **closed},
@@ -172,12 +176,13 @@ def by_column(block: Block, arrays: Arrays) -> tuple[Any, jax.Array]:
 def of_one_block(
     block: Block, arrays: Arrays, row: Any, column: Any, masked: bool, known: Row
 ) -> tuple[dict[str, Any], Any, Any, jax.Array]:
-    """The gradients that one block adds: of what its functions close over, by name, of queries, of
-    keys and of values [B,K,Dv,c].
+    """The gradients that one block adds: of what its functions close over, by name, of queries and
+    their factors, of keys and of values [B,K,Dv,c].
     """
     keys, values = taken((arrays.keys, arrays.values), column, block.grid.width)
     i, j = block.places(arrays, row, column)
-    scores, back = block.scored(arrays, known.queries, keys, i, j)
+    unscaled, back = block.scored(arrays, known.queries, keys, i, j)
+    scores = times(unscaled, known.factor)
     raised = exponential(scores, known.top, block.allowed(arrays, row, column) if masked else None)
     factors = block.kept(arrays, row, column)
     weights = raised if factors is None else raised * factors
@@ -191,7 +196,10 @@ def of_one_block(
         of_closed["relative"], through = of_relative(known.scaled.astype(more.dtype))
         slope = slope + through.astype(block.dtype)
     slope = raised * ((slope if factors is None else slope * factors) - known.inner)
-    weights, slope = together((weights, slope))
+    for_factor = None
+    if known.factor is not None:  # what is masked may be huge, and times 0 not a number
+        for_factor = jnp.where(slope == 0.0, 0.0, slope * unscaled).sum(axis=-1, keepdims=True)
+    weights, slope = together((weights, times(slope, known.factor)))
     low = fold(weights.astype(values.dtype), block.key_heads)
     for_values = jnp.einsum(
         "bkdq,bkqt->bkdt", known.flat.swapaxes(2, 3), low, preferred_element_type=block.dtype
@@ -199,7 +207,7 @@ def of_one_block(
     of_scoring, for_queries, for_keys = back(slope)
     if block.scoring in arrays.closed:
         of_closed[block.scoring] = of_scoring
-    return of_closed, for_queries, for_keys, for_values
+    return of_closed, (for_queries, for_factor), for_keys, for_values
 
 
 def of_extra(block: Block, arrays: Arrays, top: jax.Array, inner: jax.Array) -> jax.Array:
@@ -207,6 +215,11 @@ def of_extra(block: Block, arrays: Arrays, top: jax.Array, inner: jax.Array) -> 
     assert arrays.extra is not None
     raised = jnp.exp(arrays.extra.astype(block.dtype)[:, None, None] - top)
     return -(raised * inner).sum(axis=(0, 2, 3))
+
+
+def times(x: jax.Array, factor: jax.Array | None) -> jax.Array:
+    """x [B,H,b,c] times the factor of each query."""
+    return x if factor is None else x * factor
 
 
 def exponential(scores: jax.Array, top: jax.Array, allowed: jax.Array | None) -> jax.Array:

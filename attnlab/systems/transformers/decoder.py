@@ -70,7 +70,7 @@ class Decoder(Stacked, LanguageModel, kw_only=True):
         "attention": Need(
             role="self",
             direction="causal",
-            cache=True,
+            cache="decoding",
             maps=False,
             stepwise=True,
             so_far=True,

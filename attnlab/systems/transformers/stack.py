@@ -175,7 +175,8 @@ class Stacked(System, kw_only=True):
         if longest is not None and words.shape[1] > longest:
             raise UserError(
                 f"rows of {words.shape[1]} tokens, but positions end at {longest}; lower"
-                " config.batch.max_length, or take positions without an end"
+                " config.batch.max_length (if decoding.full_passes writes them, decoding.max_extra"
+                " and decoding.max_ratio), or take positions without an end"
             )
         scaled = words * math.sqrt(self.word_width) if self.scaled_embedding else words
         if not self.position_width:

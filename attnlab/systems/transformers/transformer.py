@@ -173,7 +173,7 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
         "decoder_attention": Need(
             role="self",
             direction="causal",
-            cache=True,
+            cache="decoding",
             stepwise=True,
             so_far=True,
             mixes=True,

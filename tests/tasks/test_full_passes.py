@@ -1,0 +1,158 @@
+"""Decoding that reads the whole text again for every token: what it writes is what steps with a
+cache write, and it needs no cache.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from attnlab.attention.mechanisms.multihead import MultiHead
+from attnlab.config.registry import build
+from attnlab.data.vocabulary import BOS, PAD
+from attnlab.decoding.settings import Settings
+from attnlab.errors import UserError
+from attnlab.systems import SYSTEMS
+from attnlab.systems.protocol import LanguageModel, Seq2Seq
+from attnlab.tasks.decoders import check_room, continuing, translating
+from attnlab.tasks.models import system_factory
+from tests.systems.checks import SPECS
+from tests.tasks.test_decoders import HEADS, MIXERS
+
+HOW: dict[str, dict[str, Any]] = {
+    "greedy": {"method": "greedy"},
+    "sample": {"method": "sample", "n_best": 2, "seed": 3, "top_k": 6},
+    "beam": {"method": "beam", "beam": 3, "n_best": 2, "no_repeat_ngram": 2},
+}
+DECODER = {
+    "name": "decoder",
+    "attention": HEADS,
+    "positions": {"name": "none"},
+    "dropout": 0.0,
+    "width": 12,
+    "layers": 2,
+    "hidden": 16,
+}
+SYSTEM_OF: dict[str, dict[str, Any]] = {name: {**DECODER, **one} for name, one in MIXERS.items()}
+SYSTEM_OF["learned"] = {**DECODER, "positions": {"name": "learned", "length": 12}}
+SYSTEM_OF["no hidden states"] = {"name": "lstm_lm", "embedding": 5, "width": 6, "dropout": 0.0}
+PROMPTS = ([BOS], [BOS, 5, 6], [BOS, 4, 5, 6, 7, 8, 3, 4])
+SOURCE = np.array([[*one, *[PAD] * (8 - len(one))] for one in PROMPTS], np.int32)
+
+
+class Cacheless(MultiHead):
+    """Reads whole texts alone."""
+
+    capabilities = dataclasses.replace(MultiHead.capabilities, cache=False)
+
+    def begin(self, *arguments: Any, **named: Any) -> Any:
+        raise AssertionError("a state is asked of what keeps none")
+
+    extend_pairs = begin
+
+
+def drawn(system: Any, *read: Any) -> Any:
+    """Parameters that make some tokens far more probable than others."""
+    params = jax.jit(system.init)(jax.random.key(0), *read)["params"]
+    return jax.tree.map(
+        lambda x: x + 0.4 * jax.random.normal(jax.random.key(x.size), x.shape), params
+    )
+
+
+def decoded(make: Any, params: Any, source: Any, how: dict[str, Any], full: bool) -> Any:
+    """Hypotheses of three texts."""
+    settings = Settings(max_ratio=0.0, max_extra=4, full_passes=full, **how)
+    return make(settings)(params, [(np.arange(3), {"source": source})])
+
+
+def check_same(found: Any, expected: Any) -> None:
+    """The same tokens, with the same probabilities and weights up to rounding."""
+    every = (itertools.chain.from_iterable(one) for one in (found, expected))
+    for one, other in zip(*every, strict=True):
+        assert one.tokens.tolist() == other.tokens.tolist()
+        np.testing.assert_allclose(one.log_prob, other.log_prob, atol=1e-5)
+        assert (one.alignment is None) == (other.alignment is None)
+        if other.alignment is not None:
+            np.testing.assert_allclose(one.alignment, other.alignment, atol=1e-5)
+
+
+@pytest.mark.parametrize("node", SYSTEM_OF.values(), ids=SYSTEM_OF)
+def test_a_text_goes_on_as_over_a_cache(node: dict[str, Any]) -> None:
+    """Beginnings of several lengths, in one program."""
+    system: Any = build(SYSTEMS, ConfigDict(node), "system")(vocabulary=9)
+    params, make = drawn(system, jnp.ones((1, 2), jnp.int32)), functools.partial(continuing, system)
+    for name, how in HOW.items():
+        if name == "greedy" or node["name"] == "lstm_lm" or node["attention"] is HEADS:
+            stepped, again = (decoded(make, params, SOURCE, how, full) for full in (False, True))
+            check_same(again, stepped)
+
+
+@pytest.mark.parametrize("name", ["transformer", "rnnsearch"])
+def test_a_target_is_written_as_in_steps(name: str) -> None:
+    node = {**SPECS[name], "dropout": 0.0}
+    sizes = {"source_vocabulary": 9, "target_vocabulary": 9}
+    system: Any = build(SYSTEMS, ConfigDict(node), "system")(**sizes)
+    params = drawn(system, *[jnp.ones((1, 2), jnp.int32)] * 2)
+    make = functools.partial(translating, system, alignment=True)
+    for how in ({**HOW["beam"], "coverage": 0.2}, HOW["greedy"]):
+        stepped, again = (decoded(make, params, SOURCE, how, full) for full in (False, True))
+        check_same(again, stepped)
+        assert again[0][0].alignment.shape == (len(again[0][0].tokens), 1)
+
+
+def test_without_a_cache_it_writes_only_if_told_to() -> None:
+    """What the same attention with a cache writes, from the same parameters."""
+    own = {**HEADS, "name": f"{__name__}:Cacheless"}
+    config = ConfigDict({"system": {**DECODER, "attention": own}, "decoding": {}})
+    with pytest.raises(UserError, match=r"Cacheless .*or set decoding\.full_passes=true") as caught:
+        system_factory(config, LanguageModel)
+    assert "\n" not in str(caught.value)
+    config.decoding = {"full_passes": True}
+    system: Any = system_factory(config, LanguageModel)(vocabulary=9)
+    caching: Any = build(SYSTEMS, ConfigDict(DECODER), "system")(vocabulary=9)
+    params = drawn(system, jnp.ones((1, 2), jnp.int32))
+    for how in HOW.values():
+        found = decoded(functools.partial(continuing, system), params, SOURCE, how, True)
+        make = functools.partial(continuing, caching)
+        check_same(found, decoded(make, params, SOURCE, how, False))
+
+
+@pytest.mark.parametrize(
+    ("base", "system", "words"),
+    [
+        (LanguageModel, {**DECODER, "attention": {"name": "linformer"}}, "the direction 'causal'"),
+        (
+            Seq2Seq,
+            {**SPECS["transformer"], "leaking": True},
+            "in a full pass system.decoder_attention=multihead sees later tokens",
+        ),
+        (
+            LanguageModel,
+            {"name": "lstmn_lm", "attention": {"name": f"{__name__}:Cacheless"}},
+            "cached decoding; choose a mechanism with cache=True$",
+        ),
+    ],
+)
+def test_what_no_full_pass_can_write_is_refused(base: Any, system: Any, words: str) -> None:
+    """What sees later tokens; what grows a memory in training too."""
+    config = ConfigDict({"system": system, "decoding": {"full_passes": True}})
+    with pytest.raises(UserError, match=words):
+        system_factory(config, base)
+
+
+def test_positions_must_reach_as_far_as_it_may_write() -> None:
+    node = {**SPECS["transformer"], "positions": {"name": "learned", "length": 6}}
+    sizes = {"source_vocabulary": 9, "target_vocabulary": 9}
+    system: Any = build(SYSTEMS, ConfigDict(node), "system")(**sizes)
+    how = {"full_passes": True, "max_ratio": 0.0, "max_extra": 7}
+    config = ConfigDict({"decoding": how, "batch": {"max_length": 5}})
+    with pytest.raises(UserError, match="rows of 7 tokens, .* end at 6; .*decoding.max_extra"):
+        check_room(system, config)
