@@ -128,7 +128,7 @@ def longer() -> Experiment:
             "data.keys": 6,
             "schedule.name": "constant",
             "schedule.peak": 2e-3,
-            "training.steps": 3000,
+            "training.steps": 1500,
             "system.width": 64,
             "system.hidden": 256,
         },
