@@ -9,9 +9,10 @@ among recurrent ones, and over a distance.
 
 Without an argument, or with "pairs": multi-query associative recall (Arora et al. 2024), 1 to 16
 pairs in 64 words. Two layers: a gated convolution, by which a word sees the one before it, and what
-is compared. Matrices as states have 4 heads of 8 x 8 numbers (TTT-linear has two of them, weights and
-the sums of a mini-batch); softmax attention keeps 64 numbers of each word. The LSTM has as many parameters as the others, and so a state of 64 numbers only. Narrow
-keys must be free to be negative, so the delta rules have no SiLU. "tuned": the learning rate of each
+is compared. Matrices as states have 4 heads of 8 x 8 numbers (TTT-linear has two of them, weights
+and the sums of a mini-batch); softmax attention keeps 64 numbers of each word. The LSTM has as many
+parameters as the others, and so a state of 64 numbers only. Narrow keys must be free to be
+negative, so the delta rules have no SiLU. "tuned": the learning rate of each
 row is the better one of two on the validation split, found with the first seed. "hybrids": four layers of
 such a state, against the same with softmax attention, of the whole text or of the last 8 words, in
 one of them. "distance": one of 12 pairs is asked for at the end; a recurrence, stacks of
