@@ -121,7 +121,11 @@ def located(name: str) -> tuple[Path | None, Sequence[str] | None]:
     if parent and within is None:
         return None, None
     for finder in sys.meta_path:
-        spec: importlib.machinery.ModuleSpec | None = finder.find_spec(name, within)
+        try:
+            spec: importlib.machinery.ModuleSpec | None = finder.find_spec(name, within)
+        except KeyError:  # a folder without `__init__.py` in another: Python wants that imported
+            here = [Path(folder) / name.rpartition(".")[2] for folder in within or ()]
+            return None, [str(folder) for folder in here if folder.is_dir()]
         if spec is not None:
             file = spec.origin if spec.has_location else None
             folders = spec.submodule_search_locations

@@ -81,6 +81,16 @@ def test_a_component_that_a_package_hands_on(folder: Path) -> None:
         assert list(provenance.of(config).modules) == ["own_kit", "own_kit.impl"]
 
 
+def test_folders_in_folders_need_no_init_file(folder: Path) -> None:
+    """Python looks into the second one only after it has imported the first, which nobody has."""
+    write(folder, {"own_outer/own_inner/deep/part.py": "class Score:\n    pass\n"})
+    config = {"name": "own_outer.own_inner.deep.part:Score"}
+    found = provenance.of(config).modules
+    assert list(found) == ["own_outer.own_inner.deep.part"]
+    file = folder / "own_outer" / "own_inner" / "deep" / "part.py"
+    assert found["own_outer.own_inner.deep.part"].file == str(file)
+
+
 def test_the_order_of_the_path_decides_until_a_module_is_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
