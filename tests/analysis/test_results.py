@@ -14,7 +14,6 @@ import pytest
 
 from attnlab.analysis.results import (
     LEGIBLE,
-    PICTURED,
     curves,
     draw,
     pictures_of_test,
@@ -118,10 +117,13 @@ def test_every_measure_has_its_row_and_unit(capsys: pytest.CaptureFixture[str]) 
         assert unit in found[name]
 
 
-def test_pictures_of_the_first_sentences_where_they_look_at_the_source(tmp_path: Path) -> None:
+def test_pictures_of_the_first_sentences_where_they_look_at_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attnlab.analysis.results.PICTURED", 3)
     paths = pictures_of_test(Stand(), None, tmp_path)
     assert [path.name for path in paths] == [
-        f"test{n}{ending}" for n in range(PICTURED) for ending in ("-decoder_0-look.png", ".npz")
+        f"test{n}{ending}" for n in range(3) for ending in ("-decoder_0-look.png", ".npz")
     ]
     drawn = draw(Stand(), None, TextExample("s", "t"), tmp_path / "deeper" / "0")
     assert list(drawn) == ["decoder_0/look", "decoder_0/self", "decoder_0/self-arcs", "arrays"]
