@@ -30,8 +30,8 @@ from attnlab.experiments import Budget, Claim, Experiment, Search, better, choic
 WIDTH, HEADS = 32, 4
 SAME = Budget(match="parameters", knob="system.hidden", within=0.02)
 SLOT = "system.attention"
-DELTA = {"heads": HEADS, "kernel": 1, "activation": "none"}
-SQUARE = {"key_share": 1.0, "expansion": 1}  # keys as wide as values
+DELTA: dict[str, Any] = {"heads": HEADS, "kernel": 1, "activation": "none"}
+SQUARE: dict[str, Any] = {"key_share": 1.0, "expansion": 1}  # keys as wide as values
 
 
 def get_experiment(argument: str = "") -> Experiment:
@@ -85,7 +85,7 @@ def tuned() -> Experiment:
 
 def hybrids() -> Experiment:
     """Four layers after the convolution: a gated delta rule, and one of them softmax attention."""
-    state = {"name": "gated_delta_net", **DELTA, **SQUARE, "kernel": 2}
+    state: dict[str, Any] = {"name": "gated_delta_net", **DELTA, **SQUARE, "kernel": 2}
     first: tuple[str, ...] = ("one", "other", "other", "other")
     last = first[::-1]
     whole = {**by_layer("multihead", state, last), f"{SLOT}.one.heads": HEADS}

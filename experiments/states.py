@@ -21,7 +21,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.experiments import Budget, Claim, Contrast, Experiment, better, rows
 
 SLOT = "system.attention"
-DELTA = {"heads": 4, "kernel": 1, "activation": "none"}
+DELTA: dict[str, Any] = {"heads": 4, "kernel": 1, "activation": "none"}
 
 
 def get_experiment(argument: str = "") -> Experiment:

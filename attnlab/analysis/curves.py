@@ -41,7 +41,8 @@ def save_curve(
             label=label(name, longest=60).lstrip("_"),
         )
         if bars and len(x):
-            axes.vlines(x, *zip(*bars[name], strict=True), colors=line.get_color(), alpha=0.5)
+            low, high = np.array(bars[name], dtype=float).T
+            axes.vlines(x, low, high, colors=line.get_color(), alpha=0.5)
     if doubling:
         ticks = sorted({point[0] for points in series.values() for point in points})
         axes.set_xscale("log", base=2)
