@@ -1,0 +1,91 @@
+"""Language models of one size whose layers remember in different ways: softmax attention, and every
+family of states of one size.
+
+    python launch.py sweep experiments/families.py --dir=runs/families
+    python launch.py sweep experiments/families.py:FOLDER --dir=runs/families-text
+
+Without an argument sentences of the grammar, word by word. With a folder (train.txt, valid.txt,
+test.txt; plain, .gz or .xz) its text character by character, in rows of 256 that begin anywhere. A
+decoder of two layers; what differs is the mixer, and the hidden width of its feed-forward layers, by
+which all get as many parameters. Softmax attention has rotary positions, the others none. The
+delta rules have their short convolutions. On a folder the learning rate of each is the better one
+of two on the validation split, found with the first seed (`pip install '.[search]'`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attnlab.data.files import find_file
+from attnlab.experiments import Budget, Claim, Contrast, Experiment, Search, choice, rows
+
+SLOT = "system.attention"
+DELTA = ("delta_net", "gated_delta_net", "kda", "delta_product", "rwkv7")
+ADDING = ("linear", "retention", "gated_linear", "mamba", "mlstm")
+
+
+def get_experiment(argument: str = "") -> Experiment:
+    """The experiment on sentences of the grammar, or on the text of the folder in the argument.
+
+    Raises:
+      UserError: no such folder of texts.
+    """
+    width = 128 if argument else 32
+    heads = 2 * width // 64 if argument else 2
+    compared: dict[str, dict[str, Any]] = {
+        "softmax": {SLOT: "multihead", f"{SLOT}.heads": heads, f"{SLOT}.positions": "rope"},
+        **{name: {SLOT: name, f"{SLOT}.heads": heads} for name in (*ADDING, *DELTA)},
+        "ttt_linear": {SLOT: "ttt_linear", f"{SLOT}.heads": heads},
+        "LSTM": {SLOT: "recurrent"},
+    }
+    del compared["mamba"][f"{SLOT}.heads"]
+    compared["mamba"] |= {f"{SLOT}.head_width": width // heads, f"{SLOT}.state": width // heads}
+    compared["gated_delta_net"] |= {f"{SLOT}.expansion": 1, f"{SLOT}.key_share": 1.0}
+    return Experiment(
+        question="Which memory of one size makes the best language model?",
+        config="configs/language_modelling.py:decoder",
+        base={
+            **(of_text(argument) if argument else {"data": "one_side", "training.steps": 600}),
+            "system.positions": "none",
+            "system.layers": 2,
+            "system.width": width,
+            "system.hidden": 8 * width,
+        },
+        compare=rows(compared),
+        seeds=(0, 1, 2),
+        baseline="softmax",
+        measure=("loss", "min"),
+        budget=Budget(match="parameters", knob="system.hidden", within=0.02),
+        claim=Claim(
+            "On average delta rules have a lower loss than states that only add",
+            (
+                Contrast(
+                    {
+                        **{name: 1 / len(ADDING) for name in ADDING},
+                        **{name: -1 / len(DELTA) for name in DELTA},
+                    }
+                ),
+            ),
+        ),
+        search=(
+            Search({"schedule.peak": choice(2e-3, 6e-3)}, sampler="grid", trials=2)
+            if argument
+            else None
+        ),
+    )
+
+
+def of_text(folder: str) -> dict[str, Any]:
+    """The text of a folder."""
+    find_file(folder, "train.txt")
+    return {
+        "data": "text",
+        "data.directory": folder,
+        "vocabulary.kind": "char",
+        "vocabulary.size": 1000,
+        "batch.texts": "crops",
+        "batch.max_length": 256,
+        "batch.size": 8,
+        "training.steps": 2000,
+        "decoding.batch": 16,
+    }
