@@ -32,9 +32,9 @@ jax.config.update("jax_compilation_cache_dir", os.path.join(os.environ["ATTNLAB_
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 shapes.remember()
-PICTURED, results.PICTURED = results.PICTURED, 1
-"""Test examples whose maps are drawn after training: pictures are half of a small run, so where
-they are not what is tested those of one example are drawn.
+PICTURED, results.PICTURED = results.PICTURED, 0
+"""Test examples whose maps are drawn after training: pictures are half of a small run, so they are
+drawn only where they are what is tested.
 """
 
 

@@ -34,6 +34,12 @@ def of_texts(weights: dict[str, AttentionMap], tokens: dict[str, list[str]]) -> 
     return Maps(weights, axes, tokens_stored(axes))
 
 
+@pytest.fixture(autouse=True)
+def pictured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three examples, as users have it; see `tests/conftest.py`."""
+    monkeypatch.setattr("attnlab.analysis.results.PICTURED", 3)
+
+
 class Stand:
     """Five sentences; two maps, of which one looks at the source."""
 
@@ -117,10 +123,7 @@ def test_every_measure_has_its_row_and_unit(capsys: pytest.CaptureFixture[str]) 
         assert unit in found[name]
 
 
-def test_pictures_of_the_first_sentences_where_they_look_at_the_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("attnlab.analysis.results.PICTURED", 3)
+def test_pictures_of_the_first_sentences_where_they_look_at_the_source(tmp_path: Path) -> None:
     paths = pictures_of_test(Stand(), None, tmp_path)
     assert [path.name for path in paths] == [
         f"test{n}{ending}" for n in range(3) for ending in ("-decoder_0-look.png", ".npz")

@@ -138,6 +138,7 @@ def test_a_mechanism_of_ones_own_by_its_dotted_path(
     the same way.
     """
     (tmp_path / "mine_for_a_test.py").write_text(OWN)
+    monkeypatch.setattr("attnlab.analysis.results.PICTURED", 1)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     small = [
