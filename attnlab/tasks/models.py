@@ -198,9 +198,17 @@ def _fitting(base: type[System]) -> str:
 
 def maps_of(system: System, params: Params, read: Sequence[np.ndarray]) -> dict[str, AttentionMap]:
     """Every attention map of what a system reads, one row, by name, on the host, [H,Tq,Tk] each."""
-    _, collected = system.apply({"params": params}, *map(jnp.asarray, read), mutable=[MAPS])
-    found = jax.device_get(system.maps(dict(collected).get(MAPS, {})))
-    return {name: one.replace(weights=np.asarray(one.weights[0])) for name, one in found.items()}
+    names: list[str] = []
+
+    @jax.jit
+    def look(params: Params, *read: jax.Array) -> dict[str, AttentionMap]:
+        _, collected = system.apply({"params": params}, *read, mutable=[MAPS])
+        maps = system.maps(dict(collected).get(MAPS, {}))
+        names[:] = maps  # a program would put them in another order
+        return maps
+
+    found = jax.device_get(look(params, *read))
+    return {name: found[name].replace(weights=np.asarray(found[name].weights[0])) for name in names}
 
 
 def check_output_bias(config: ConfigDict, params: Params, vocabulary: int) -> None:
