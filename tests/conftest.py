@@ -24,11 +24,18 @@ os.environ.setdefault(
 import jax
 import pytest
 
+from attnlab.analysis import results
+from tests import shapes
 from tests.commands.tiny import Called, arguments, called
 
 jax.config.update("jax_compilation_cache_dir", os.path.join(os.environ["ATTNLAB_CACHE"], "jax"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+shapes.remember()
+PICTURED, results.PICTURED = results.PICTURED, 0
+"""Test examples whose maps are drawn after training: pictures are half of a small run, so they are
+drawn only where they are what is tested.
+"""
 
 
 TRAINED = (
@@ -122,6 +129,7 @@ def programs_forgotten() -> Iterator[None]:
     """
     yield
     jax.clear_caches()
+    shapes.forget()
     getattr(ctypes.CDLL(None), "malloc_trim", int)(
         0
     )  # glibc keeps what was freed; others have no such function, nor need it
@@ -137,7 +145,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path
     def trained(system: str) -> tuple[Path, Called]:
         if system not in finished:
             workdir = tmp_path_factory.mktemp(system) / "run"
-            finished[system] = workdir, called(arguments(system, workdir))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(results, "PICTURED", PICTURED if system == "rnnsearch" else 1)
+                finished[system] = workdir, called(arguments(system, workdir))
             assert finished[system][1].code == 0, finished[system][1].err
         return finished[system]
 

@@ -185,10 +185,13 @@ def test_it_is_listed(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("system", SLOTS)
-def test_it_trains_in_every_system(system: str, folder: Path) -> None:
+def test_it_trains_in_every_system(
+    system: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two steps in all slots, by the command line alone; then it is evaluated and its maps are
     drawn.
     """
+    monkeypatch.setattr("attnlab.analysis.results.PICTURED", 1)
     small = (
         SMALL[system][:-1] if system == "rnnsearch" else SMALL[system]
     )  # the last is a field of the score it replaces

@@ -14,7 +14,6 @@ import pytest
 
 from attnlab.analysis.results import (
     LEGIBLE,
-    PICTURED,
     curves,
     draw,
     pictures_of_test,
@@ -33,6 +32,12 @@ def of_texts(weights: dict[str, AttentionMap], tokens: dict[str, list[str]]) -> 
     """Maps between tokens."""
     axes = {name: Axis(labels) for name, labels in tokens.items()}
     return Maps(weights, axes, tokens_stored(axes))
+
+
+@pytest.fixture(autouse=True)
+def pictured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three examples, as users have it; see `tests/conftest.py`."""
+    monkeypatch.setattr("attnlab.analysis.results.PICTURED", 3)
 
 
 class Stand:
@@ -121,7 +126,7 @@ def test_every_measure_has_its_row_and_unit(capsys: pytest.CaptureFixture[str]) 
 def test_pictures_of_the_first_sentences_where_they_look_at_the_source(tmp_path: Path) -> None:
     paths = pictures_of_test(Stand(), None, tmp_path)
     assert [path.name for path in paths] == [
-        f"test{n}{ending}" for n in range(PICTURED) for ending in ("-decoder_0-look.png", ".npz")
+        f"test{n}{ending}" for n in range(3) for ending in ("-decoder_0-look.png", ".npz")
     ]
     drawn = draw(Stand(), None, TextExample("s", "t"), tmp_path / "deeper" / "0")
     assert list(drawn) == ["decoder_0/look", "decoder_0/self", "decoder_0/self-arcs", "arrays"]

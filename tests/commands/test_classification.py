@@ -62,7 +62,9 @@ def run(
             "data.label=2",
             "data.header=1",
         ]
-    ended = called(arguments(request.param, folder / "run", *overrides))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attnlab.analysis.results.PICTURED", 3)
+        ended = called(arguments(request.param, folder / "run", *overrides))
     assert ended.code == 0, ended.err
     yield request.param, folder / "run", ended
 
