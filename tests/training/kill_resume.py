@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-STEPS = 60
+STEPS = 24
 FILES = {
     "rnnsearch": (
         "configs/translation.py:rnnsearch",
@@ -101,9 +101,9 @@ def command(system: str, backend: str, devices: int, workdir: Path) -> list[str]
     settings += [
         f"training.steps={STEPS}",
         "training.log_every=1",
-        "training.evaluate_every=20",
+        "training.evaluate_every=8",
         "checkpoint.every=3",
-        "schedule.warmup=10",
+        "schedule.warmup=4",
     ]
     settings += [f"parallel.backend={backend}", f"parallel.devices={devices}"]
     return [
@@ -169,43 +169,62 @@ def codes(pids: list[int], timeout: float) -> list[int]:
     return [found[pid] for pid in pids]
 
 
-def uninterrupted(arguments: list[str]) -> float:
-    """Run to the end; the seconds it took."""
-    began = time.perf_counter()
+def uninterrupted(arguments: list[str]) -> None:
+    """Run to the end."""
     assert codes([start(arguments)], 600) == [0]
-    return time.perf_counter() - began
+
+
+def recorded(workdir: Path) -> int:
+    """The records that a run has left so far."""
+    stream = workdir / "metrics.jsonl"
+    return stream.read_bytes().count(b"\n") if stream.is_file() else 0
+
+
+def moment(workdir: Path, rng: random.Random) -> Callable[[], bool]:
+    """`come()`: whether it is time to kill: soon after a step that is drawn; where the run goes on
+    from behind it, or starts (-1), some time after that.
+    """
+    step, later = rng.randrange(-1, STEPS), rng.uniform(0.0, 0.3)
+    behind = recorded(workdir) > step
+    began = time.perf_counter()
+    due = began + rng.uniform(0.3, 3.0) if behind else None
+
+    def come() -> bool:
+        nonlocal due
+        if due is None and recorded(workdir) > step:
+            due = time.perf_counter() + later
+        return due is not None and time.perf_counter() >= due
+
+    return come
 
 
 def killed_until_done(
     arguments: list[str],
-    longest: float,
+    workdir: Path,
     most: int,
     rng: random.Random,
     folder: Path,
     processes: int = 1,
-) -> tuple[int, float]:
-    """Start the command, kill it (or one of its processes) after a random time, again and again
-    until one start ends by itself, as it may after `most` kills; the number of kills, and the
-    seconds of that last start.
+) -> int:
+    """Start the command, kill it (or one of its processes) at a random moment, again and again
+    until one start ends by itself, as it may after `most` kills; the number of kills.
     """
     kills = 0
     while True:
-        pids, began = start_all(arguments, processes, folder), time.perf_counter()
-        deadline = began + (rng.uniform(0.3, longest) if kills < most else 600.0)
-        while time.perf_counter() < deadline:
+        pids = start_all(arguments, processes, folder)
+        come, deadline = moment(workdir, rng), time.perf_counter() + 600.0
+        while kills == most or not come():
             done, status = os.waitpid(pids[0], os.WNOHANG)
             if done:
                 assert os.waitstatus_to_exitcode(status) == 0
                 assert not any(codes(pids[1:], BOUND))
-                return kills, time.perf_counter() - began
+                return kills
+            assert time.perf_counter() < deadline, f"{workdir} is not done in 600 s"
             time.sleep(0.005)
         victim = rng.choice(pids)
         os.kill(victim, signal.SIGKILL)
         os.waitpid(victim, 0)
-        kills, longest = (
-            kills + 1,
-            1.05 * longest,
-        )  # where others slow the machine down, a start must get somewhere at last
+        kills += 1
         left = [pid for pid in pids if pid != victim]
         assert all(code > 0 for code in codes(left, BOUND))
         if left:
@@ -266,27 +285,14 @@ def trial(
     reference = folder / "reference"
     uninterrupted(command(system, backend, devices, reference))  # also fills the compile cache
     rng, done, wrong = random.Random(seed), 0, []
-    longest = processes * max(
-        2.0, uninterrupted(command(system, backend, devices, folder / "timed"))
-    )
     for number in itertools.count():
         workdir = folder / f"killed{number}"
-        kills_of_run, seconds = killed_until_done(
-            command(system, backend, devices, workdir),
-            longest,
-            kills - done,
-            rng,
-            folder,
-            processes,
-        )
-        done += kills_of_run
-        # a whole run took so long: on a machine that has become faster, later kills would never
-        # come
-        if not kills_of_run:
-            longest = max(2.0, min(longest, seconds))
+        arguments = command(system, backend, devices, workdir)
+        done += killed_until_done(arguments, workdir, kills - done, rng, folder, processes)
         wrong += compared(reference, workdir, folder / "differences")
         if done >= kills:
-            return done, wrong
+            break
+    return done, wrong
 
 
 def main() -> int:

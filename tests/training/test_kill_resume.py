@@ -21,8 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize(
     ("system", "backend", "devices", "kills", "processes"),
     [
-        ("rnnsearch", "pmap", 4, 2, 1),
-        ("transformer", "mesh", 1, 1, 1),
+        ("transformer", "pmap", 4, 2, 1),
         ("rnnsearch", "mesh", 2, 1, 2),
     ],
 )
