@@ -15,7 +15,7 @@ from tests.experiments.kill_sweep import compared, content, doubled, torn
 
 
 def test_kill_minus_nine_of_launcher_and_trials_changes_nothing() -> None:
-    """At least two kills in a sweep of two variants and two seeds."""
+    """At least two kills in a sweep of two variants."""
     done = subprocess.run(
         [
             sys.executable,
@@ -25,7 +25,7 @@ def test_kill_minus_nine_of_launcher_and_trials_changes_nothing() -> None:
             "tests.experiments.kill_sweep",
             "--kills=2",
             "--variants=2",
-            "--seeds=2",
+            "--seeds=1",
         ],
         capture_output=True,
         text=True,
@@ -34,7 +34,7 @@ def test_kill_minus_nine_of_launcher_and_trials_changes_nothing() -> None:
         timeout=900,
         check=False,
     )
-    found = re.fullmatch(r"4 trials, (\d+) kills: equal\n", done.stdout)
+    found = re.fullmatch(r"2 trials, (\d+) kills: equal\n", done.stdout)
     assert done.returncode == 0 and found is not None and int(found[1]) >= 2, (
         done.stdout + done.stderr
     )
