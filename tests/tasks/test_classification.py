@@ -136,7 +136,7 @@ def test_evaluation_is_that_of_single_examples(model: Model) -> None:
 
 def test_a_label_that_training_lacks_is_wrong_and_has_no_loss(plain: Classification) -> None:
     """The loss is the mean over the others; the accuracy and macro F1 know of it."""
-    data, params = plain.data, plain.init(jax.random.key(0))
+    data, params = plain.data, jax.jit(plain.init)(jax.random.key(0))
     more = [*data.rows["valid"], (("abc",), "ends in z")]
     examples = {"valid": labelled.encode(data.vocabulary, data.classes, more, "valid")}
     task = Classification(

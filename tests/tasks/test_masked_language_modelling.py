@@ -5,6 +5,7 @@ resuming from what is kept, and every named error.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -45,17 +46,17 @@ def drawn(task: MaskedLanguageModelling) -> Any:
     """Parameters that tell tokens apart."""
     return jax.tree.map(
         lambda leaf: leaf + 0.5 * jax.random.normal(jax.random.key(leaf.size), leaf.shape),
-        task.init(jax.random.key(0)),
+        jax.jit(task.init)(jax.random.key(0)),
     )
 
 
 def expected(task: MaskedLanguageModelling, params: Any, rows: list[list[int]]) -> dict[str, float]:
     """Scores of rows that are masked one by one."""
-    nats, right, count = 0.0, 0, 0
+    nats, right, count, apply = 0.0, 0, 0, jax.jit(task.system.apply)
     for number, row in enumerate(rows):
         tokens = np.array([row], np.int32)
         batch = task.masking(tokens, (), np.array([number]))
-        logits: Any = task.system.apply({"params": params}, batch["source"])
+        logits: Any = apply({"params": params}, batch["source"])
         log_p = np.asarray(jax.nn.log_softmax(logits[0]), np.float64)
         there = batch["target"][0] != PAD
         hidden, target = batch["places"][0, there], batch["target"][0, there]
@@ -90,12 +91,13 @@ def test_packed_texts_do_not_see_each_other() -> None:
     row = {name: one[:1] for name, one in batch.items()}
     first = row["segments"] == 0
 
+    @jax.jit
+    def slope(row: Any) -> Any:
+        return jax.grad(lambda p: task.loss(p, row, jax.random.key(1), smoothing=0.0)[0])(params)
+
     def told(row: dict[str, Any]) -> Any:
         here = np.take_along_axis(first, row["places"], axis=1)
-        only = {**row, "target": np.where(here, row["target"], PAD)}
-        return jax.grad(
-            lambda params: task.loss(params, only, jax.random.key(1), smoothing=0.0)[0]
-        )(params)["layer_0"]
+        return slope({**row, "target": np.where(here, row["target"], PAD)})["layer_0"]
 
     other = {**row, "source": np.where(first, row["source"], 5).astype(np.int32)}
     for one, two in zip(jax.tree.leaves(told(row)), jax.tree.leaves(told(other)), strict=True):
@@ -108,11 +110,13 @@ def test_packed_texts_do_not_see_each_other() -> None:
 def test_the_loss_is_per_hidden_token() -> None:
     task = load("masking.rate=0.4")
     batch, params = task.batches(1)(0), drawn(task)
-    total, sums = task.loss(params, batch, jax.random.key(0), smoothing=0.1)
+    total, sums = jax.jit(functools.partial(task.loss, smoothing=0.1))(
+        params, batch, jax.random.key(0)
+    )
     hidden = (batch["target"] != PAD).sum()
     assert sums["hidden"] == task.weight(batch) == hidden
     assert sums["tokens"] == (batch["source"] != PAD).sum()
-    logits: Any = task.system.apply(
+    logits: Any = jax.jit(task.system.apply)(
         {"params": params}, batch["source"], rngs=task.rngs(jax.random.key(0))
     )
     log_p = np.take_along_axis(jax.nn.log_softmax(logits), batch["places"][..., None], axis=1)
@@ -129,7 +133,7 @@ def test_hidden_tokens_of_a_line_are_told() -> None:
     mask = task.data.vocabulary.special.reserved[0]
     bias = jnp.asarray(params["out"]["bias"]).at[jnp.array([BOS, EOS, mask])].add(9.0)
     params = {**params, "out": {**params["out"], "bias": bias}}
-    answers = task.respond(params, lines)
+    answers, apply = task.respond(params, lines), jax.jit(task.system.apply)
     for line, (best,) in zip(lines, answers, strict=True):
         ids = [mask if one == "?" else None for one in line.replace("[MASK]", "?")]
         letters = [
@@ -137,7 +141,7 @@ def test_hidden_tokens_of_a_line_are_told() -> None:
             for one, letter in zip(ids, line.replace("[MASK]", "?"), strict=True)
         ]
         read = np.array([[BOS, *letters, EOS]], np.int32)
-        logits: Any = task.system.apply({"params": params}, read)
+        logits: Any = apply({"params": params}, read)
         log_p = np.asarray(jax.nn.log_softmax(logits[0, 1:-1]), np.float64)[:, 3:mask]
         told = [3 + log_p[at].argmax() if one == mask else one for at, one in enumerate(letters)]
         score = sum(log_p[at].max() for at, one in enumerate(letters) if one == mask)
@@ -168,9 +172,9 @@ def test_every_id_is_an_output_and_the_mask_is_kept(tmp_path: Path) -> None:
     again = MaskedLanguageModelling.load(task.config, tmp_path, ("valid",))
     assert again.data.vocabulary.special == task.special and task.special.reserved
     assert task.special.reserved[0] == task.data.vocabulary.size - 1
-    params = again.init(jax.random.key(0))
+    params = jax.eval_shape(again.init, jax.random.key(0))
     assert params["out"]["bias"].shape == (again.data.vocabulary.size,)
-    counted = task.init(jax.random.key(0))["out"]["bias"]  # log of how often each is
+    counted = jax.jit(task.init)(jax.random.key(0))["out"]["bias"]  # log of how often each is
     assert float(jnp.exp(counted).sum()) == pytest.approx(1.0, rel=1e-5)
 
 
@@ -224,7 +228,9 @@ def test_pairs_are_scored_row_by_row_and_both_losses_are_trained() -> None:
         nats -= picked.sum()
         counted += len(picked)
         second -= len(picked) * related[row["relation"][0]]
-    total, sums = task.loss(params, batch, jax.random.key(0), smoothing=0.0)
+    total, sums = jax.jit(functools.partial(task.loss, smoothing=0.0))(
+        params, batch, jax.random.key(0)
+    )
     assert float(total) == pytest.approx(nats + second, rel=1e-5)
     assert float(task.weight(batch)) == counted == sums["hidden"]
     nats, counted, pairs = 0.0, 0, 0

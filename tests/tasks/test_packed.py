@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -42,7 +43,7 @@ def test_texts_of_a_row_are_scored_as_texts_apart(scheme: str) -> None:
     apart = load("batch.texts=apart", "batch.max_length=150", *SCHEMES[scheme])
     params = jax.tree.map(
         lambda leaf: leaf + 0.3 * jax.random.normal(jax.random.key(leaf.size), leaf.shape),
-        apart.init(jax.random.key(0)),
+        jax.jit(apart.init)(jax.random.key(0)),
     )
     assert len(packed.data.ids["valid"].ids) < 150
     for split in ("valid", "test"):
@@ -61,17 +62,19 @@ def test_training_reads_shuffled_rows_and_a_gradient_sees_one_text() -> None:
     assert task.remembered() is None
     batch = batches(0)
     assert batch["source"].shape == (8, 12) and batch["segments"].max() > 0
-    params = task.init(jax.random.key(0))
+    params = jax.jit(task.init)(jax.random.key(0))
     row = {name: values[:1] for name, values in batch.items()}
     inside = np.flatnonzero(row["segments"][0] == 0)
     assert len(inside) < 12
 
-    def first(params: object, row: dict[str, np.ndarray]) -> jax.Array:
-        only = {**row, "target": np.where(row["segments"] == 0, row["target"], 0)}
+    @jax.jit
+    @jax.grad
+    def first(params: object, row: dict[str, jax.Array]) -> jax.Array:
+        only = {**row, "target": jnp.where(row["segments"] == 0, row["target"], 0)}
         return task.loss(params, only, jax.random.key(1), smoothing=0.0)[0]
 
     other = {**row, "source": np.where(row["segments"] == 0, row["source"], 5).astype(np.int32)}
-    here, there = (jax.grad(first)(params, one)["layer_0"] for one in (row, other))
+    here, there = (first(params, one)["layer_0"] for one in (row, other))
     for one, two in zip(jax.tree.leaves(here), jax.tree.leaves(there), strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-6, atol=1e-8)
 
@@ -107,7 +110,7 @@ def test_crops_are_trained_on_anywhere_and_scored_in_turn_from_nothing() -> None
     for source, target in zip(batch["source"], batch["target"], strict=True):
         np.testing.assert_array_equal(source[1:], target[:-1])
         assert any((stream[at : at + 12] == target).all() for at in range(1, len(stream) - 11))
-    params = task.init(jax.random.key(0))
+    params = jax.jit(task.init)(jax.random.key(0))
     found = task.evaluate(params, "valid")
     assert task.totals(task.passed(params, "valid"), "valid")["tokens"] == len(
         task.data.ids["valid"].ids

@@ -4,6 +4,7 @@ an answer too, the scores of SQuAD, answers to typed lines, maps, and errors.
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +33,21 @@ def task() -> QuestionAnswering:
 def params(task: QuestionAnswering) -> Any:
     return jax.tree.map(
         lambda leaf: leaf + 0.5 * jax.random.normal(jax.random.key(leaf.size), leaf.shape),
-        task.init(jax.random.key(0)),
+        jax.jit(task.init)(jax.random.key(0)),
     )
+
+
+@functools.lru_cache(maxsize=1)
+def applied(task: QuestionAnswering) -> Any:
+    """The system of a task, compiled."""
+    return jax.jit(task.system.apply)
 
 
 def chances(task: QuestionAnswering, params: Any, number: int) -> tuple[np.ndarray, np.ndarray]:
     """log p of both ends [T,2] over the passage of a question of the split "valid", and the words."""
     examples = task.of_split("valid")
     ids, types, words = (examples.packed(name)[number] for name in ("source", "types", "words"))
-    found: Any = task.system.apply({"params": params}, ids[None], types[None])
+    found: Any = applied(task)({"params": params}, ids[None], types[None])
     inside = np.where(words[:, None] > 0, np.asarray(found[0], np.float64), -np.inf)
     return inside - np.logaddexp.reduce(inside, axis=0), words
 
@@ -85,7 +92,7 @@ def by_window(task: QuestionAnswering, params: Any, number: int) -> tuple[float,
     """
     examples = task.of_split("valid")
     ids, types, words = (examples.packed(name)[number] for name in ("source", "types", "words"))
-    found: Any = task.system.apply({"params": params}, ids[None], types[None])
+    found: Any = applied(task)({"params": params}, ids[None], types[None])
     allowed = (words > 0) | (np.arange(len(words)) == 0)
     inside = np.where(allowed[:, None], np.asarray(found[0], np.float64), -np.inf)
     log_p = inside - np.logaddexp.reduce(inside, axis=0)
@@ -102,7 +109,7 @@ def test_the_best_of_all_windows_or_no_answer(params: Any) -> None:
     task = QuestionAnswering.load(config, None, ("train", "valid", "test"))
     params = jax.tree.map(
         lambda leaf: leaf + 0.5 * jax.random.normal(jax.random.key(leaf.size), leaf.shape),
-        task.init(jax.random.key(0)),
+        jax.jit(task.init)(jax.random.key(0)),
     )
     rows, windows = task.data.rows["valid"], len(task.of_split("valid"))
     assert task.counts("valid") == {"windows": windows} and windows > 2 * len(rows)
@@ -150,12 +157,17 @@ def test_padding_costs_nothing(task: QuestionAnswering, params: Any) -> None:
         name: np.pad(one, ((0, 2), (0, 0 if name == "span" else 5))[: one.ndim])
         for name, one in batch.items()
     }
-    loss = [task.loss(params, one, jax.random.key(0))[0] for one in (batch, wider)]
-    still = [float(task.sums(params, one)["loss"]) for one in (batch, wider)]
+
+    @jax.jit
+    def losses(one: Any) -> Any:
+        found = jax.value_and_grad(lambda params: task.sums(params, one)["loss"])(params)
+        return task.loss(params, one, jax.random.key(0))[0], *found
+
+    found = [losses(one) for one in (batch, wider)]
+    loss, still = ([float(one[which]) for one in found] for which in (0, 1))
     assert still[0] == pytest.approx(still[1], rel=1e-5) and np.isfinite(loss).all()
     assert task.weight(wider) == task.weight(batch) == 8
-    gradients = jax.grad(lambda params: task.sums(params, wider)["loss"])(params)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found[1][2]))
 
 
 def test_texts_are_compared_as_squad_compares_them() -> None:

@@ -61,7 +61,7 @@ def test_rows_are_scored_one_by_one_and_shown_with_sentinels() -> None:
     import jax
 
     one = task()
-    params = one.init(jax.random.key(0))
+    params = jax.jit(one.init)(jax.random.key(0))
     check_items(one, params, "valid", {"loss", "perplexity", "accuracy"})
     (example,) = one.pictured("valid", 1)
     assert example.source.count("<extra_id_0>") == example.target.count("<extra_id_0>") == 1
@@ -95,7 +95,8 @@ def test_pretraining_then_tuning(tmp_path: Path, capsys: pytest.CaptureFixture[s
     """On texts first, then from there on pairs: all weights and the vocabulary are taken."""
     workdir, tuned = tmp_path / "corrupted", tmp_path / "tuned"
     steps = ["training.steps=2", "schedule.warmup=0", "training.log_every=1"]
-    words = [f"--config.{one}" for one in [*SMALL, *steps]]
+    short = ["decoding.max_ratio=0.5", "decoding.max_extra=2"]
+    words = [f"--config.{one}" for one in [*SMALL, *steps, *short]]
     config = "--config=configs/span_corruption.py:t5"
     assert main(["train", config, f"--workdir={workdir}", *words]) == 0
     found = attnlab.load(workdir).generate(["the <extra_id_0> sees"])
@@ -103,6 +104,7 @@ def test_pretraining_then_tuning(tmp_path: Path, capsys: pytest.CaptureFixture[s
     capsys.readouterr()
     pairs = [one.replace("data.of.", "data.") for one in [*SMALL, *steps]]
     vocabulary = configs.load("configs/span_corruption.py:t5", []).vocabulary
+    pairs += ["batch.buckets=32", *short]
     pairs += [f"vocabulary.{name}={vocabulary[name]}" for name in ("kind", "size", "reserved")]
     words = [f"--config.{one}" for one in ["data=grammar", *pairs]]
     config = "--config=configs/text_to_text.py:t5"

@@ -110,7 +110,7 @@ def test_evaluation_is_never_smoothed(plain: Translation) -> None:
     """Alone, and of several models at once."""
     config = ConfigDict(plain.config.to_dict())
     config.training.label_smoothing = 0.4
-    smoothed, params = Translation(config, plain.data), plain.init(jax.random.key(0))
+    smoothed, params = Translation(config, plain.data), jax.jit(plain.init)(jax.random.key(0))
     hard = plain.evaluate(params, "valid")
     stacked = jax.tree.map(lambda leaf: leaf[None], params)
     assert smoothed.evaluate(params, "valid") == hard

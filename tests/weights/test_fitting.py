@@ -55,7 +55,7 @@ def test_equal_heads_read_the_same_after_pooling(tmp_path: Path) -> None:
     few = {**MATCHING, "system.attention.key_heads": 2}
     ids = np.arange(12, dtype=np.int32).reshape(2, 6)
     whole, fewer = (
-        one.task.system.apply({"params": one.params}, ids)
+        jax.jit(one.task.system.apply)({"params": one.params}, ids)
         for one in (attnlab.load_pretrained(tmp_path / "equal", how) for how in ({}, few))
     )
     np.testing.assert_allclose(whole, fewer, rtol=0, atol=1e-5)

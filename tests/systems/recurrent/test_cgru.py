@@ -4,6 +4,7 @@ the source.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -54,20 +55,20 @@ def test_a_second_unit_that_keeps_its_state_makes_it_blind_to_the_look() -> None
         "out_context": {"kernel": np.zeros_like(params["out_context"]["kernel"])},
     }
 
-    def logits(params: Any, turned: bool) -> np.ndarray:
+    @functools.partial(jax.jit, static_argnums=1)
+    def logits(params: Any, turned: bool) -> Any:
         memory = system.apply({"params": params}, source, method="encode")
         other = memory.replace(
             attended=jax.tree.map(
                 lambda x: x * 2 if jnp.issubdtype(x.dtype, jnp.floating) else x, memory.attended
             )
         )
-        return np.asarray(
-            system.apply({"params": params}, other if turned else memory, target, method="decode")
-        )
+        seen = other if turned else memory
+        return system.apply({"params": params}, seen, target, method="decode")
 
     blind = {**params, **silent}
     np.testing.assert_allclose(logits(blind, True), logits(blind, False), atol=1e-6)
-    assert np.abs(logits(params, True) - logits(params, False)).max() > 1e-2
+    assert np.abs(np.asarray(logits(params, True) - logits(params, False))).max() > 1e-2
     first = jax.jit(lambda source: system.apply({"params": params}, source, method="encode").first)
     assert (
         np.abs(
@@ -82,11 +83,11 @@ def test_an_empty_source_is_defined() -> None:
     """Its mean is zero, s_0 = tanh(b), and it finds nothing; gradients are finite."""
     system, (source, target) = make(SPECS["cgru"]), batch()
     params, empty = parameters(system), np.zeros_like(source)
-    first = system.apply({"params": params}, empty, method="encode").first
+    first = jax.jit(lambda p: system.apply({"params": p}, empty, method="encode").first)(params)
     np.testing.assert_allclose(
         first, np.broadcast_to(np.tanh(params["first_state"]["bias"]), first.shape), atol=1e-6
     )
-    gradients = jax.grad(
-        lambda params: jnp.square(system.apply({"params": params}, empty, target)).sum()
+    gradients = jax.jit(
+        jax.grad(lambda params: jnp.square(system.apply({"params": params}, empty, target)).sum())
     )(params)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
