@@ -78,12 +78,21 @@ EVERY = [pytest.param(*case, id=label) for case, label in GIVEN]
 if not CHOSEN:
     EVERY += [pytest.param(*one, id=f"{one[0]}-{json.dumps(one[1])}") for one in OTHERS]
     EVERY += [pytest.param(OWN, {}, id="running_mean")]
-every = pytest.mark.parametrize(("name", "config"), EVERY)
+every = pytest.mark.parametrize(
+    ("name", "config"), EVERY, scope="module"
+)  # the tests of a case come together
 
 
 def prepared(name: str, config: dict[str, Any]) -> tuple[Mixer, Any, Any, np.ndarray]:
-    """Mixer, parameters, compiled (params, x, valid, state) to y and state, and x [3,7,d]."""
-    module = make(name, config)
+    """Mixer, parameters, compiled (params, x, valid, state) to y and state, and x [3,7,d]; those of
+    the last case are kept.
+    """
+    return _prepared(name, json.dumps(config))
+
+
+@functools.lru_cache(maxsize=1)
+def _prepared(name: str, config: str) -> tuple[Mixer, Any, Any, np.ndarray]:
+    module = make(name, json.loads(config))
     x, _, _ = inputs(queries=LENGTH)
 
     @jax.jit
@@ -180,7 +189,8 @@ def test_values_equal_the_oracle_in_float64(
         pytest.skip("compared with no oracle: put a function `oracle` beside the mixer")
     valid = np.random.default_rng(2).random((3, LENGTH)) < 0.7
     view = dataclasses.replace(CAUSAL, valid=valid)
-    found = module.apply({"params": wide(params)}, wide(x), view, method="mix")[0]
+    look = lambda params, x: module.apply({"params": params}, x, view, method="mix")[0]
+    found = np.asarray(jax.jit(look)(wide(params), wide(x)))
     expected = oracle(wide(params), config, wide(x), valid)
     real = ~np.isnan(expected)  # an oracle may leave out padding
     assert real[valid].all()

@@ -5,6 +5,7 @@ cases where it is something else.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import json
 from typing import Any
@@ -40,12 +41,25 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("performer", {"heads": 2, "features": 5, "map": "relu", "orthogonal": False, "seed": 3}),
 ]
 NAMES = [f"{name}-{json.dumps(config)}" for name, config in CASES]
-every = pytest.mark.parametrize(("name", "config"), CASES, ids=NAMES)
+every = pytest.mark.parametrize(
+    ("name", "config"), CASES, ids=NAMES, scope="module"
+)  # the tests of a case come together
 ENTRIES = ("fourier", "longformer", "nystrom")
 
 
 def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any, Any, np.ndarray, np.ndarray]:
-    """Mixer, parameters, compiled (params, x, valid) to y, x [3,9,d], and a `valid` with holes."""
+    """Mixer, parameters, compiled (params, x, valid) to y, x [3,9,d], and a `valid` with holes;
+    those of the last case are kept.
+    """
+    return _prepared(name, json.dumps(config))
+
+
+@functools.lru_cache(maxsize=1)
+def _prepared(name: str, text: str) -> tuple[Any, Any, Any, np.ndarray, np.ndarray]:
+    config = {
+        field: tuple(one) if isinstance(one, list) else one
+        for field, one in json.loads(text).items()
+    }
     module = make(name, config)
     x, _, _ = inputs(queries=LENGTH)
     valid = np.random.default_rng(2).random((3, LENGTH)) < 0.7

@@ -286,9 +286,10 @@ def check_rows_apart(spec: dict[str, Any]) -> None:
     """
     call, system = prepared(spec)
     tokens = np.random.default_rng(2).integers(1, VOCABULARY, (4, 5)).astype(np.int32)
-    read, prompts, more = np.zeros(4, int), (3, 1, 0, 2), (1, 2, 2, 1)
+    # wide as the pieces of `check_pieces`, and four tokens for each: few programs
+    read, prompts, more = np.zeros(4, int), (3, 1, 0, 2), (0, 2, 3, 1)
     state, found = begun(system, 4), [[] for _ in range(4)]
-    for counts in (prompts, more, (1, 1, 1, 1)):
+    for counts in (prompts, (1, 1, 1, 1), more):
         piece = np.zeros((4, max(counts)), np.int32)
         for row, count in enumerate(counts):
             piece[row, :count] = tokens[row, read[row] : read[row] + count]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -48,11 +49,14 @@ def test_each_place_has_its_dropout(changes: dict[str, Any], random: bool) -> No
     if changes.get("feed_forward"):
         changes = {**changes, "attention": {"name": "none"}}
     system = decoder(**{"layers": 1, **changes})
-    params = jax.jit(system.init)(jax.random.key(0), TOKENS)
-    one, other = (
-        system.apply(params, TOKENS, rngs={"dropout": jax.random.key(seed)}) for seed in (0, 1)
-    )
-    assert bool(np.any(np.asarray(one != other))) == random
+
+    @jax.jit
+    def run(key: Any) -> Any:
+        params = system.init(jax.random.key(0), TOKENS)
+        return system.apply(params, TOKENS, rngs={"dropout": key})
+
+    one, other = (np.asarray(run(jax.random.key(seed))) for seed in (0, 1))
+    assert bool(np.any(one != other)) == random
 
 
 SOME = {"name": "by_layer", "one": {"name": "multihead", "heads": 2}, "other": {"name": "none"}}
@@ -68,15 +72,23 @@ LOOPS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("run", [{"scan": True}, {"remat": True}, {"scan": True, "remat": True}])
 @pytest.mark.parametrize("case", LOOPS)
 def test_loops_compute_the_same_and_keep_parameters(case: str, run: dict[str, bool]) -> None:
-    plain, other = decoder(**LOOPS[case]), decoder(**LOOPS[case], **run)
-    params = jax.jit(plain.init)(jax.random.key(0), TOKENS)
+    params, one, slope = _plain(case)
+    other = decoder(**LOOPS[case], **run)
     again = jax.jit(other.init)(jax.random.key(0), TOKENS)
     jax.tree.map(np.testing.assert_array_equal, params, again)
-    (one, slope), (two, slope_two) = (_slope(system, params) for system in (plain, other))
+    two, slope_two = _slope(other, params)
     np.testing.assert_allclose(one, two, rtol=1e-6)
+    there = dict(jax.tree_util.tree_leaves_with_path(slope_two))
     for name, leaf in jax.tree_util.tree_leaves_with_path(slope):
-        there = dict(jax.tree_util.tree_leaves_with_path(slope_two))[name]
-        np.testing.assert_allclose(leaf, there, rtol=2e-5, atol=1e-6)
+        np.testing.assert_allclose(leaf, there[name], rtol=2e-5, atol=1e-6)
+
+
+@functools.cache
+def _plain(case: str) -> Any:
+    """Parameters, value and slope of a stack that is written out; one for all ways to run it."""
+    system = decoder(**LOOPS[case])
+    params = jax.jit(system.init)(jax.random.key(0), TOKENS)
+    return params, *_slope(system, params)
 
 
 def _slope(system: Any, params: Any) -> Any:
@@ -108,13 +120,19 @@ def test_a_loop_is_a_loop_and_drops_by_layer() -> None:
 def test_maps_losses_and_pieces_are_not_lost_in_loops() -> None:
     system = decoder(scan=True)
     params = jax.jit(system.init)(jax.random.key(0), TOKENS)
-    _, collected = system.apply(params, TOKENS, mutable=[MAPS])
+
+    @jax.jit
+    def run(params: Any) -> Any:
+        whole, collected = system.apply(params, TOKENS, mutable=[MAPS])
+        state = system.apply(params, 2, 5, method="start")
+        first, state = system.apply(params, state, TOKENS[:, :2], method="read")
+        rest, _ = system.apply(params, state, TOKENS[:, 2:], method="read")
+        return whole, collected, jnp.concatenate([first, rest], 1), system.apply(params, TOKENS)
+
+    watched, collected, pieces, whole = run(params)
     assert len(system.maps(collected[MAPS])) == 4
-    whole = system.apply(params, TOKENS)
-    state = system.apply(params, 2, 5, method="start")
-    first, state = system.apply(params, state, TOKENS[:, :2], method="read")
-    rest, _ = system.apply(params, state, TOKENS[:, 2:], method="read")
-    np.testing.assert_allclose(jnp.concatenate([first, rest], 1)[0], whole[0], atol=1e-5)
+    np.testing.assert_allclose(pieces[0], whole[0], atol=1e-5)
+    np.testing.assert_allclose(watched, whole, atol=1e-5)
 
 
 @pytest.mark.parametrize("run", [{"scan": True}, {"remat": True}, {"scan": True, "remat": True}])
@@ -123,31 +141,42 @@ def test_layers_that_share_positions_are_loops_too(positions: str, run: dict[str
     """Values and gradients are those of layers written out, that of the shared table among them;
     the loop gets the table once, not once for each layer. A scheme may have no parameters.
     """
-    heads = {"name": "multihead", "heads": 2, "positions": {"name": positions}}
-    looks = {"encoder_attention": heads, "decoder_attention": heads}
-    spec = {**SPECS["transformer-t5"], "dropout": 0.0, "layers": 4, **looks}
-    plain, other = (make({**spec, **one}) for one in ({}, run))
-    params, again = parameters(plain), parameters(other)
-    jax.tree.map(np.testing.assert_array_equal, params, again)
-    source, target = batch()
-
-    def loss(system: Any, params: Any) -> jax.Array:
-        squares: jax.Array = (system.apply({"params": params}, source, target) ** 2).mean()
-        return squares
-
-    (one, slope), (two, slope_two) = (
-        jax.jit(jax.value_and_grad(lambda params, system=system: loss(system, params)))(params)
-        for system in (plain, other)
-    )
+    params, one, slope = _shared(positions)
+    other = make({**_sharing(positions), **run})
+    jax.tree.map(np.testing.assert_array_equal, params, parameters(other))
+    two, slope_two = _pair_slope(other, params)
     np.testing.assert_allclose(one, two, rtol=1e-6)
     if positions == "t5":
         assert np.abs(slope["encoder_positions"]["table"]).max() > 1e-4
     found = dict(jax.tree_util.tree_leaves_with_path(slope_two))
     for name, leaf in jax.tree_util.tree_leaves_with_path(slope):
         np.testing.assert_allclose(leaf, found[name], rtol=2e-5, atol=1e-6)
-    text = str(jax.make_jaxpr(lambda params: loss(other, params))(params))
+    text = str(jax.make_jaxpr(lambda params: _loss(other, params))(params))
     assert text.count("scan[") == (2 if "scan" in run else 0)
     assert f"[4,{32},2]" not in text.replace(" ", "")  # four tables of 32 buckets, 2 heads
+
+
+def _sharing(positions: str) -> dict[str, Any]:
+    heads = {"name": "multihead", "heads": 2, "positions": {"name": positions}}
+    looks = {"encoder_attention": heads, "decoder_attention": heads}
+    return {**SPECS["transformer-t5"], "dropout": 0.0, "layers": 4, **looks}
+
+
+@functools.cache
+def _shared(positions: str) -> Any:
+    """Parameters, value and slope where layers are written out; one for all ways to run them."""
+    plain = make(_sharing(positions))
+    params = parameters(plain)
+    return params, *_pair_slope(plain, params)
+
+
+def _loss(system: Any, params: Any) -> jax.Array:
+    squares: jax.Array = (system.apply({"params": params}, *batch()) ** 2).mean()
+    return squares
+
+
+def _pair_slope(system: Any, params: Any) -> Any:
+    return jax.jit(jax.value_and_grad(lambda params: _loss(system, params)))(params)
 
 
 def test_both_stacks_of_a_transformer_are_loops() -> None:
@@ -155,8 +184,9 @@ def test_both_stacks_of_a_transformer_are_loops() -> None:
         plain, other = (make({**SPECS["transformer-by-layer"], "layers": 4, **one})
                         for one in ({}, {"scan": True, **changes}))  # fmt: skip
         params = {"params": parameters(plain)}
-        source, target = batch()
-        found = [system.apply(params, source, target) for system in (plain, other)]
-        np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-5)
+        source, target = ids = batch()
+        systems = (plain, other)
+        both = jax.jit(lambda params: [one.apply(params, *ids) for one in systems])  # noqa: B023
+        np.testing.assert_allclose(*both(params), rtol=1e-5, atol=1e-5)
         text = str(jax.make_jaxpr(lambda *ids: other.apply(params, *ids))(source, target))  # noqa: B023
         assert text.count("scan[") == 2
