@@ -14,7 +14,7 @@ Gemma 1 to 3 (text). RoPE is in halves there, as the files' matrices already are
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attnlab.errors import UserError
@@ -153,21 +153,16 @@ def system(told: Told) -> dict[str, Any]:
         return {**found, "attention": attention, "visibility": near}
     if any(local):
         other = _attention(told, family, epsilon, turned)
-        pattern = tuple("other" if one else "one" for one in local)
-        found["visibility"] = {
-            "name": "by_layer",
-            "one": {"name": "full"},
-            "other": near,
-            "pattern": pattern,
-        }
+        found["visibility"] = _by_layer({"name": "full"}, near, local)
         if turned != full["positions"]:
-            found["attention"] = {
-                "name": "by_layer",
-                "one": full,
-                "other": other,
-                "pattern": pattern,
-            }
+            found["attention"] = _by_layer(full, other, local)
     return found
+
+
+def _by_layer(one: Any, other: Any, local: Sequence[bool]) -> dict[str, Any]:
+    """The part `other` in the layers that see their neighbours alone."""
+    pattern = tuple("other" if each else "one" for each in local)
+    return {"name": "by_layer", "one": one, "other": other, "pattern": pattern}
 
 
 def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def scores(seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(2, 3, 7, 7))
 
 
-def close(found: Any, expected: Any, off: float = EXACT) -> None:
+def assert_close(found: Any, expected: Any, off: float = EXACT) -> None:
     """Equal up to rounding in float64."""
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=0, atol=off), found, expected)
 
@@ -65,29 +65,29 @@ SOFTMAX = [
 def test_alignments_that_are_softmax(name: str, fields: Any, params: Any, shift: float) -> None:
     """All keys or blocks are taken; no score of the first head is above zero; all scores are large."""
     given = scores() + shift
-    close(aligned(name, given, params, **fields), aligned("softmax", given))
+    assert_close(aligned(name, given, params, **fields), aligned("softmax", given))
 
 
 def test_scalable_softmax_is_softmax_where_its_factor_is_one() -> None:
     found = aligned("scalable_softmax", scores(), {"s": np.full(3, 1 / np.log(5))})
-    close(found[:, :, 4], aligned("softmax", scores())[:, :, 4])  # query 4 sees five keys
+    assert_close(found[:, :, 4], aligned("softmax", scores())[:, :, 4])  # query 4 sees five keys
     assert np.abs(found - aligned("softmax", scores()))[:, :, 6].max() > 1e-3
 
 
 def test_the_best_key_alone_is_hard_attention_and_the_own_block_alone_is_local() -> None:
-    close(aligned("top_k", scores(), keep=1), aligned("hard", scores()))
+    assert_close(aligned("top_k", scores(), keep=1), aligned("hard", scores()))
     steps = np.arange(7)
     outside = steps[:, None] // 2 != steps // 2
     local = aligned("softmax", np.where(outside, -1e9, scores()))
-    close(aligned("moba", scores(), block=2, blocks=1), local)
+    assert_close(aligned("moba", scores(), block=2, blocks=1), local)
 
 
 def test_sticks_of_equal_shares_halve_and_what_is_left_completes_a_row() -> None:
     apart = np.arange(7)[:, None] - np.arange(7)
     halves = np.where(apart > 0, 0.5 ** np.abs(apart), 0.0)
-    close(aligned("stick_breaking", 0 * scores())[0, 0], halves)
+    assert_close(aligned("stick_breaking", 0 * scores())[0, 0], halves)
     rest = np.where(apart > 0, 1 / (1 + np.exp(scores())), 1.0).prod(axis=-1)
-    close(aligned("stick_breaking", scores()).sum(axis=-1) + rest, np.ones((2, 3, 7)))
+    assert_close(aligned("stick_breaking", scores()).sum(axis=-1) + rest, np.ones((2, 3, 7)))
 
 
 def test_softpick_gives_nothing_below_zero_and_is_no_function_of_differences() -> None:
@@ -102,7 +102,7 @@ def test_selective_attention_never_takes_the_last_two_tokens_nor_the_first() -> 
     found = aligned("selective", loud)[:, 1]
     for i in range(3, 7):
         kept = found[:, i, [0, i - 1, i]]
-        close(kept, np.broadcast_to(kept[:, :1], kept.shape))
+        assert_close(kept, np.broadcast_to(kept[:, :1], kept.shape))
         assert (found[:, i, 1 : i - 1] < kept[:, :1]).all()
 
 
@@ -135,13 +135,13 @@ def test_forget_gates_that_are_open_or_constant() -> None:
     params = of("forgetting", config)
     rest = {name: leaf for name, leaf in params.items() if name != "w_forget"}
     still = {"kernel": np.zeros((WIDTH, 4)), "bias": np.full(4, 50.0)}
-    close(
+    assert_close(
         attend("forgetting", config, rest | {"w_forget": still}, x)[:2],
         attend("multihead", config, rest, x)[:2],
     )
     slopes = 2.0 ** (-2.0 * np.arange(1, 5))
     constant = still | {"bias": -np.log(np.expm1(slopes))}
-    close(
+    assert_close(
         attend("forgetting", config, rest | {"w_forget": constant}, x)[:2],
         attend("multihead", config | {"positions": "alibi"}, rest, x)[:2],
     )
@@ -168,7 +168,7 @@ def test_forgetting_goes_through_blocks_of_keys(
 
         return jax.jit(jax.value_and_grad(total, argnums=(0, 1), has_aux=True))(params, x)
 
-    close(slopes("blockwise"), slopes("plain"))
+    assert_close(slopes("blockwise"), slopes("plain"))
     with pytest.raises(UserError, match="Forgetting: kernel 'xla' takes inner products"):
         make("forgetting", {"heads": 4, "kernel": "xla"}).apply(
             {"params": of("forgetting", {"heads": 4})}, x, x, CAUSAL
@@ -193,7 +193,7 @@ def test_counts_of_every_key_are_shaw_distances_and_an_empty_table_is_nothing() 
             method="of_rows",
         )
         expected = certain + 0.5 * np.einsum("bhid,ijd->bhij", q, one[row])
-        close(np.where(mask, found, 0.0), np.where(mask, expected, 0.0))
+        assert_close(np.where(mask, found, 0.0), np.where(mask, expected, 0.0))
 
 
 @pytest.mark.quick
@@ -223,10 +223,10 @@ def test_paths_of_nothing_are_no_positions_and_blocks_change_nothing() -> None:
         for name, leaf in params.items()
         if name in ("w_query", "w_key", "w_value", "out")
     }
-    close(attend("path", config, still, x)[:2], attend("multihead", config, rest, x)[:2])
+    assert_close(attend("path", config, still, x)[:2], attend("multihead", config, rest, x)[:2])
     whole = attend("path", config | {"block": 16}, params, x)[:2]
     for block in (1, 3, 5):
-        close(attend("path", config | {"block": block}, params, x)[:2], whole)
+        assert_close(attend("path", config | {"block": block}, params, x)[:2], whole)
 
 
 @pytest.mark.parametrize("shared", [1, 2, 4])
@@ -244,7 +244,7 @@ def test_constant_factors_are_grouped_heads(shared: int) -> None:
             "of_widths": {"kernel": plain[side]["kernel"].reshape(WIDTH, shared * size)},
         }
     config = {"heads": heads, "query_rank": 0, "key_rank": shared, "value_rank": shared}
-    close(
+    assert_close(
         attend("tensor_product", config, params, x)[:2],
         attend("multihead", {"heads": heads, "key_heads": shared}, plain, x)[:2],
     )
@@ -255,9 +255,9 @@ def test_an_indexer_that_keeps_all_is_multihead_attention() -> None:
     params = of("lightning_indexer", config)
     rest = {name: leaf for name, leaf in params.items() if name != "indexer"}
     expected = attend("multihead", {"heads": 4}, rest, x)[:2]
-    close(attend("lightning_indexer", config, params, x)[:2], expected)
+    assert_close(attend("lightning_indexer", config, params, x)[:2], expected)
     warming = config | {"keep": 2, "selects": False}
-    close(attend("lightning_indexer", warming, params, x)[:2], expected)
+    assert_close(attend("lightning_indexer", warming, params, x)[:2], expected)
 
 
 def test_the_loss_of_an_indexer_is_the_divergence_and_reaches_it_alone() -> None:
@@ -280,7 +280,9 @@ def test_the_loss_of_an_indexer_is_the_divergence_and_reaches_it_alone() -> None
     q = np.exp(rated - rated.max(-1, keepdims=True))
     q /= q.sum(-1, keepdims=True)
     p = np.where(weights > 0, weights, 1.0)
-    close(loss, np.where(weights > 0, p * np.log(p / np.where(weights > 0, q, 1.0)), 0.0).sum(-1))
+    assert_close(
+        loss, np.where(weights > 0, p * np.log(p / np.where(weights > 0, q, 1.0)), 0.0).sum(-1)
+    )
 
 
 def opened(branch: int, heads: int) -> np.ndarray:
@@ -307,8 +309,8 @@ def test_each_branch_alone_is_grouped_attention_of_its_own_projections(branch: i
     grouped = {"heads": heads, "key_heads": shared, "positions": "rope"}
     context, weights, _ = attend("native_sparse", config, params, x)
     expected = attend("multihead", grouped, plain, x)
-    close(context, expected[0])
-    close(weights[:, branch * heads : (branch + 1) * heads], expected[1])
+    assert_close(context, expected[0])
+    assert_close(weights[:, branch * heads : (branch + 1) * heads], expected[1])
 
 
 @pytest.fixture
@@ -380,9 +382,9 @@ def test_gathered_keys_equal_masked_ones_in_values_gradients_losses_and_decoding
         program = jax.jit(lambda params, x: both(params, x))
         assert ("while" in program.lower(params, x).as_text()) == yes  # some queries at a time
         found.append(program(params, x))
-    close(*found)
+    assert_close(*found)
     full: Any = jax.jit(lambda p, x: module.apply({"params": p}, x, x, CAUSAL))(params, x)
-    close(found[0][1], full.context[:, -2:])
+    assert_close(found[0][1], full.context[:, -2:])
 
 
 def test_the_kernel_gathered_refuses_by_name_what_it_cannot_compute() -> None:
@@ -425,5 +427,5 @@ def test_decoding_with_a_cache_in_pieces_is_the_full_pass(alignment: dict[str, A
         return call(x, x, CAUSAL).context, jnp.concatenate(found, axis=1), last  # type: ignore[arg-type]
 
     full, pieces, moved = run(x)
-    close(pieces, full)
-    close(moved, full[:, 4:5])
+    assert_close(pieces, full)
+    assert_close(moved, full[:, 4:5])
