@@ -31,16 +31,22 @@ def get_experiment(argument: str = "") -> Experiment:
       UserError: no such folder of texts.
     """
     width = 128 if argument else 32
-    heads = 2 * width // 64 if argument else 2
-    compared: dict[str, dict[str, Any]] = {
-        "softmax": {SLOT: "multihead", f"{SLOT}.heads": heads, f"{SLOT}.positions": "rope"},
-        **{name: {SLOT: name, f"{SLOT}.heads": heads} for name in (*ADDING, *DELTA)},
-        "ttt_linear": {SLOT: "ttt_linear", f"{SLOT}.heads": heads},
-        "LSTM": {SLOT: "recurrent"},
+    heads = 4 if argument else 2
+    size = width // heads
+    own: dict[str, dict[str, Any]] = {
+        "softmax": {"heads": heads, "positions": "rope"},
+        "mamba": {"head_width": size, "state": size},
+        "gated_delta_net": {"heads": heads, "expansion": 1, "key_share": 1.0},
+        "LSTM": {},
     }
-    del compared["mamba"][f"{SLOT}.heads"]
-    compared["mamba"] |= {f"{SLOT}.head_width": width // heads, f"{SLOT}.state": width // heads}
-    compared["gated_delta_net"] |= {f"{SLOT}.expansion": 1, f"{SLOT}.key_share": 1.0}
+    mixers = {"softmax": "multihead", "LSTM": "recurrent"}
+    compared = {
+        name: {
+            SLOT: mixers.get(name, name),
+            **{f"{SLOT}.{key}": value for key, value in own.get(name, {"heads": heads}).items()},
+        }
+        for name in ("softmax", *ADDING, *DELTA, "ttt_linear", "LSTM")
+    }
     return Experiment(
         question="Which memory of one size makes the best language model?",
         config="configs/language_modelling.py:decoder",

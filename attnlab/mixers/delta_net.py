@@ -43,9 +43,9 @@ class DeltaNet(Stateful):
     Attributes:
       heads: H; must divide the widths of keys and values.
       kernel: k, taps of the short convolutions; 1 for none but a weight.
-      activation: a. The numbers that silu leaves are hardly ever below 0, so that narrow keys are
-        much alike and erase each other; "none" then finds pairs much sooner (`docs/results.md`,
-        recall).
+      activation: a; "none" for x itself, which the paper does not have. silu leaves hardly any
+        number below 0, so that narrow keys are much alike: with 16 channels, runs with it did not
+        learn to find pairs, and one without it did (`docs/results.md`, "Recall, first runs").
       largest: c, above 0 and at most 2.
     """
 

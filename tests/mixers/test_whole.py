@@ -72,7 +72,7 @@ def _prepared(name: str, text: str) -> tuple[Any, Any, Any, np.ndarray, np.ndarr
     return module, parameters(module), mix, x, valid
 
 
-def near(found: Any, expected: Any, bound: float) -> None:
+def assert_near(found: Any, expected: Any, bound: float) -> None:
     """Equal within a bound, which is relative where the largest entry is above 1."""
     size = max(1.0, float(np.abs(expected).max(initial=0)))
     np.testing.assert_allclose(found, expected, rtol=0, atol=bound * size)
@@ -84,8 +84,8 @@ def test_values_equal_the_oracle(name: str, config: dict[str, Any]) -> None:
     _, params, mix, x, valid = prepared(name, config)
     for known in (valid, np.ones_like(valid)):
         expected = WHOLE_ORACLES[name](wide(params), config, wide(x), known)
-        near(mix(params, x, known), expected, TOLERANCE["float32"])
-    near(mix(params, x), expected, TOLERANCE["float32"])
+        assert_near(mix(params, x, known), expected, TOLERANCE["float32"])
+    assert_near(mix(params, x), expected, TOLERANCE["float32"])
 
 
 @every
@@ -95,7 +95,7 @@ def test_float64_equals_the_oracle_and_both_modes_of_differentiation_hold(
     _, params, mix, x, valid = prepared(name, config)
     params, x = wide(params), wide(x)
     expected = WHOLE_ORACLES[name](params, config, x, valid)
-    near(mix(params, x, valid), expected, TOLERANCE["float64"])
+    assert_near(mix(params, x, valid), expected, TOLERANCE["float64"])
     bound = TOLERANCE["gradient"]
     check_grads(
         lambda *given: mix(*given, valid),
@@ -116,13 +116,13 @@ def test_padding_and_other_rows_change_nothing(name: str, config: dict[str, Any]
     valid = np.arange(LENGTH)[None] < np.array(counts)[:, None]
     together = mix(params, x, valid)
     dirty = np.where(valid[..., None], x, np.float32(1e4))
-    near(mix(params, dirty, valid), together, TOLERANCE["float32"])
+    assert_near(mix(params, dirty, valid), together, TOLERANCE["float32"])
     longer = np.concatenate([dirty, np.full((3, 4, WIDTH), 1e4, np.float32)], axis=1)
     padded = mix(params, longer, np.pad(valid, ((0, 0), (0, 4))))
-    near(padded[:, :LENGTH], together, TOLERANCE["float32"])
+    assert_near(padded[:, :LENGTH], together, TOLERANCE["float32"])
     for row, n in enumerate(counts):
         alone = mix(params, x[row : row + 1, :n])[0]
-        near(together[row, :n], alone, TOLERANCE["float32"])
+        assert_near(together[row, :n], alone, TOLERANCE["float32"])
         assert (np.asarray(together[row, n:]) == 0).all()
     slope = jax.jit(jax.grad(lambda x: (mix(params, x, valid) ** 2).sum()))(dirty)
     assert (np.asarray(slope)[~valid] == 0.0).all() and np.isfinite(slope).all()
@@ -148,7 +148,7 @@ def test_bfloat16_stays_close(name: str, config: dict[str, Any]) -> None:
     exact = mix(*jax.tree.map(lambda one: jnp.asarray(one, jnp.float32), low), valid)
     assert found.dtype == jnp.bfloat16
     if name != "reformer":  # a rounded query may fall into another bucket
-        near(np.asarray(found, np.float32), exact, TOLERANCE["bfloat16"])
+        assert_near(np.asarray(found, np.float32), exact, TOLERANCE["bfloat16"])
 
 
 @pytest.mark.parametrize("name", ENTRIES)
@@ -255,7 +255,7 @@ def test_as_many_landmarks_as_tokens_are_exact_attention(float64: None) -> None:
     config = {"heads": 3, "landmarks": LENGTH, "steps": 24, "taps": 0}
     _, params, mix, x, _ = prepared("nystrom", config)
     params, x = wide(params), wide(x)
-    near(mix(params, x), exact(as_multihead(params), x), 1e-10)
+    assert_near(mix(params, x), exact(as_multihead(params), x), 1e-10)
     few = prepared("nystrom", config | {"steps": 6})[2](params, x)
     assert np.abs(few - mix(params, x)).max() > 1e-4  # six steps are far from the inverse
 
@@ -271,7 +271,7 @@ def test_longformer_is_exact_attention_under_its_rule_where_projections_are_shar
     ):
         found = prepared("longformer", fields)[2](shared, x, valid)
         expected = exact(as_multihead(shared), x, View(rule), valid)
-        near(found, np.where(valid[..., None], expected, 0), TOLERANCE["reordered"])
+        assert_near(found, np.where(valid[..., None], expected, 0), TOLERANCE["reordered"])
 
 
 def test_one_bucket_and_one_chunk_are_attention_to_all_others(float64: None) -> None:
@@ -289,9 +289,9 @@ def test_one_bucket_and_one_chunk_are_attention_to_all_others(float64: None) -> 
         found = np.where(total > 0, scores / np.where(total > 0, total, 1) @ v, v)
         return found.swapaxes(1, 2).reshape(x.shape) @ params["out"]["kernel"]
 
-    near(mix(params, x), others(False), 1e-10)
+    assert_near(mix(params, x), others(False), 1e-10)
     causal = module.apply({"params": params}, x, CAUSAL, method="mix")[0]
-    near(causal, others(True), 1e-10)
+    assert_near(causal, others(True), 1e-10)
 
 
 def test_more_rounds_are_nearer_to_all_others() -> None:

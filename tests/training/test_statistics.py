@@ -61,7 +61,7 @@ def statistics(params: Any) -> dict[str, np.ndarray]:
     return {name: leaf for name, leaf in named.items() if name.rsplit("/")[-1] in NAMES}
 
 
-def close(one: Any, other: Any) -> None:
+def assert_close(one: Any, other: Any) -> None:
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-6), one, other)
 
 
@@ -118,7 +118,7 @@ def test_several_devices_see_one_batch(make: Any) -> None:
             state, metrics = program(state, place.feed(batch))
         found[name, devices] = place.fetch((state.params, metrics))
     for one in found.values():
-        close(one, found["mesh", 1])
+        assert_close(one, found["mesh", 1])
 
 
 @pytest.mark.parametrize("make", [classification, translation])
@@ -132,7 +132,7 @@ def test_padding_is_inert_in_training(make: Any) -> None:
     }
     step = jax.jit(make_step(task.loss, task.weight, SGD, ema=0.9))
     (one, sums), (other, again) = (step(begun(task), rows) for rows in (batch, wider))
-    close(one.params, other.params)
+    assert_close(one.params, other.params)
     np.testing.assert_allclose(sums["loss"], again["loss"], rtol=1e-5)
 
 
@@ -177,7 +177,7 @@ def test_stacked_models_have_averages_of_their_own() -> None:
     together = jax.jit(jax.vmap(step, in_axes=(0, None)))(stack, batch)[0].params
     for number, state in enumerate(states):
         alone = jax.jit(step)(state, batch)[0].params
-        close(jax.tree.map(lambda leaf, at=number: leaf[at], together), alone)
+        assert_close(jax.tree.map(lambda leaf, at=number: leaf[at], together), alone)
 
 
 def test_frozen_averages_stay() -> None:

@@ -25,10 +25,11 @@ class Alignment(nn.Module):
 
     Attributes of the class:
       form: how a weight depends on scores. "normalised": exp(f e_j) over a sum that may hold more
-        than the keys (`extra`), f a factor of the query (`factor`), so that blockwise kernels apply; "elementwise": on its own score
-        only, and on how many keys the query may see (`View.seen`); "row": on the whole row of its
-        query; "fixed": on no score at all; "look": on the rows of earlier queries too, so that all
-        queries must come at once, or a state is passed from look to look (`no_looks`, `go_on`).
+        than the keys (`extra`), f a factor of the query (`factor`), so that blockwise kernels
+        apply; "elementwise": on its own score only, and on how many keys the query may see
+        (`View.seen`); "row": on the whole row of its query; "fixed": on no score at all; "look":
+        on the rows of earlier queries too, so that all queries must come at once, or a state is
+        passed from look to look (`no_looks`, `go_on`).
       sums_to: "one" (over the allowed keys in the window of the alignment, if there are any), "at
         most one", or "any".
       looks_at: what changes the weights besides scores and mask. "positions": of queries and keys,

@@ -10,8 +10,8 @@ m, the sum l and the context c:
 z is 0 or 1 / (1 - rate) under dropout, else 1. An alignment with another term in its denominator
 (`Alignment.extra`) starts from m = extra, l = 1. One with a factor f_i for the scores of a query
 (`Alignment.factor`) takes f_i s_ij in place of s_ij, and the keys that the query sees are counted
-before. Kept for the gradients are y, m and l, with which
-e is computed again; with g the gradient of y, u = g / l and t = u . y:
+before. Kept for the gradients are y, m and l, with which e is computed again; with g the gradient
+of y, u = g / l and t = u . y:
 
     dv_j = sum_i e_ij z_ij u_i        ds_ij = e_ij (z_ij (u_i . v_j) - t_i)        d extra = -sum_i exp(extra - m_i) t_i
 

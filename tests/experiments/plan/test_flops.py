@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from attnlab import config as configs
+from attnlab.experiments.plan import building
 from attnlab.experiments.plan import flops as module
 from attnlab.experiments.plan.flops import flops, mean_batch, step_flops, step_work, work
 from attnlab.tasks import TASKS
@@ -231,3 +232,10 @@ def test_the_work_of_a_step_names_exponentials_loops_and_what_gets_no_gradient(
         ),
     )
     assert step_work(config, task).idle == ("out_word/kernel",)
+
+
+def test_parameters_are_counted_without_computing_any() -> None:
+    """Other tests of plans take this count from shapes that were traced before."""
+    task = load(*JOINED)
+    params = task.init(jax.random.key(0))
+    assert building._parameters(task) == sum(leaf.size for leaf in jax.tree.leaves(params))
