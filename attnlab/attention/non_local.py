@@ -9,17 +9,19 @@
 
 theta and phi are matrices [C,C/r], r = 2; s are the n places that keys are taken from: those of x,
 or the largest numbers of tiles of pool x pool places. W_z starts at zero, so a block starts as the
-identity and may be put into a trained network. All four are the mechanism `single`, with theta, phi
-and g in front, as its keys and values may come from two arrays: the first two with the score `dot` and the alignment
-`softmax`, and `non_local` takes any others of the tables (scaled_dot, entmax, ...). What the tables do not have
-are the alignment e_ij / n and the score of non_local_concat, which stand here.
+identity and may be put into a trained network. All four are the mechanism `single`, whose keys and
+values may come from two arrays, with theta, phi and g in front: the first two with the score `dot`
+and the alignment `softmax`, and `non_local` takes any others of the tables (scaled_dot, entmax,
+...). What the tables do not have are the alignment e_ij / n and the score of non_local_concat; they
+stand here.
 
 Parameters: 4 C^2 / r; 2 C^2 / r of non_local_gaussian; 2 C / r more of non_local_concat. Source: X.
 Wang, R. Girshick, A. Gupta, K. He, "Non-local Neural Networks", CVPR 2018, equations 1 to 6 and
-section 3.3. There a batch norm follows W_z, whose scale starts at zero (section 4.1); here W_z
-itself starts at zero, as in their section 3.3, and there is no norm. Tiles are of x, as in "x hat" of section 3.3 and the released
-code; the text also names a pooling of phi and g. The released code divides the scores of non_local
-by sqrt(C/r), `score=scaled_dot`; the paper does not. Matrices start Glorot uniform; no biases.
+section 3. There a batch norm follows W_z, whose scale starts at zero; here W_z itself starts at
+zero, as they say below equation 6, and there is no norm. Tiles are of x; the paper pools what phi
+and g give in its figure, and x in its formula, as the released code does. That code also
+divides the scores of non_local by sqrt(C/r), `score=scaled_dot`; the paper does not. Matrices start
+Glorot uniform; there are no biases.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from attnlab.attention.alignments.protocol import Alignment, whole
 from attnlab.attention.cards import Card, Cost, Sizes, dense
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.mechanisms.single import Single
+from attnlab.attention.needs import Need
 from attnlab.attention.scores import SCORES
 from attnlab.attention.scores.protocol import Score
 from attnlab.attention.view import View
@@ -44,6 +47,9 @@ from attnlab.layers.dense import Dense
 from attnlab.layers.gates.places import tiled
 from attnlab.layers.gates.protocol import Gate, checked, reduced
 from attnlab.layers.precision import widened
+
+
+SLOT = Need(role="cross", values=True)  # with tiles, queries and keys are two sequences
 
 
 class ByNumber(Alignment):
@@ -142,6 +148,10 @@ class Block(Gate):
 
     @nn.nowrap
     def _check(self, height: int, width: int) -> None:
+        """Raise `UserError` unless tiles fit the map, and score, alignment and kernel each other."""
+        score, alignment = self.compared()
+        chosen = {"score": score, "alignment": alignment, "kernel": self.kernel}
+        SLOT.check(Single, f"gate {type(self).__name__}", chosen)
         if not 1 <= self.pool <= max(height, width):
             raise UserError(
                 f"gate {type(self).__name__}: pool={self.pool}: expected 1 to"

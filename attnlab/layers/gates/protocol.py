@@ -13,8 +13,8 @@ that only fill it; norms over a batch ask.
 Costs are those of one image and one forward pass, with running averages where a norm is over a
 batch. FLOPs count a matrix product as `attention.cards` does; a convolution 2 for each product with
 a place inside the map; a sum or a largest over n numbers n; 4 for each number that is normalised;
-4 for each sigmoid; 1 for each ReLU, and each number of x that a gate multiplies or adds to. Axis letters:
-B batch, H and W height and width of a map, C channels, r reduction; N = H W on cards.
+4 for each sigmoid; 1 for each ReLU, and for each number of x that a gate multiplies or adds to.
+Axis letters: B batch, H and W height and width of a map, C channels, r reduction; N = H W on cards.
 """
 
 from __future__ import annotations

@@ -19,8 +19,9 @@ model than a backbone with this gate. `activation` is how the last logits become
 Source: F. Wang, M. Jiang, C. Qian, S. Yang, C. Li, H. Zhang, X. Wang, X. Tang, "Residual Attention
 Network for Image Classification", CVPR 2017, equations 1 to 6, r = 1 unit; q = 4 as in its network
 definition, D = 3, 2, 1 where maps are 56, 28, 14 wide (until 7 or less are left). Corners lie on
-corners in `up`, odd sizes are rounded up in `pool`; the paper leaves both open. No convolution has a bias; all
-start He normal.
+corners in `up`, odd sizes are rounded up in `pool`; the paper leaves both open. No convolution has
+a bias; all start He normal. Cost: about 2 N C^2 FLOPs for each of the two matrices of the end, and
+less on the smaller maps.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def bilinear(x: np.ndarray, height: int, width: int) -> np.ndarray:
 def between(at: int, length: int, size: int) -> list[tuple[int, float]]:
     """The places that place `at` of `size` is read from, and their parts."""
     where = at * (length - 1) / (size - 1) if size > 1 else 0.0
-    low = int(math.floor(where))
+    low = math.floor(where)
     return [(low, 1.0 - (where - low)), *([(low + 1, where - low)] if low + 1 < length else [])]
 
 

@@ -181,6 +181,12 @@ def test_declared_costs_are_those_of_the_program(name: str) -> None:
             "gate NonLocalDot: pool=6: expected 1 to 5 on maps of 5 x 3",
         ),
         ("non_local_concat", {"pool": 0}, "pool=0"),
+        (
+            "non_local",
+            {"alignment": "selective"},
+            "gate NonLocal.alignment: Selective looks at what",
+        ),
+        ("non_local_dot", {"kernel": "cudnn"}, "gate NonLocalDot.kernel: kernel 'cudnn'"),
     ],
 )
 def test_what_does_not_fit_is_named(name: str, fields: dict[str, Any], message: str) -> None:
