@@ -48,7 +48,6 @@ from attnlab.layers.gates.places import tiled
 from attnlab.layers.gates.protocol import Gate, checked, reduced
 from attnlab.layers.precision import widened
 
-
 SLOT = Need(role="cross", values=True)  # with tiles, queries and keys are two sequences
 
 
