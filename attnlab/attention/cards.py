@@ -1,5 +1,5 @@
-"""What a component declares about itself: its source (`Card`) and its cost (`Cost`). The cost of a
-component is the sum of the costs of its parts.
+"""What a component of attention declares about itself: its source (`Card`) and its cost (`Cost`,
+both in `layers/cards.py`). The cost of a component is the sum of the costs of its parts.
 
 Costs are those of one sequence, one forward pass, every key visible, no dropout, the plain kernel,
 float32. FLOPs count
@@ -24,60 +24,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from attnlab.config.registry import made
+from attnlab.layers.cards import Card as Card
+from attnlab.layers.cards import Cost as Cost
+from attnlab.layers.cards import dense as dense
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 FLOAT = 4  # bytes of a number in a memory, float32; bfloat16 has half of it
-
-
-@dataclasses.dataclass(frozen=True)
-class Card:
-    """Where a component comes from, and how it grows; the attribute `card` of every registered
-    component.
-
-    Attributes:
-      family: its family, in one or two words.
-      year: of the source.
-      source: authors, short title, where it appeared.
-      time: operations as a sum of products of the letters above ("T^2 d + T d^2"; T for Tq = Tk, D
-        of one head), others named in the component's docstring; "" where there is nothing to say.
-      state: how many numbers are kept for a sequence of T tokens, in the same form.
-      path: of a mixer, over how many positions what one token says reaches another, at most: "1"
-        where every token is read directly, "T" where it goes from token to token, "T / w" in
-        layers of a window w (Vaswani et al. 2017, table 1).
-      steps: of a mixer, how many of its operations must follow one another for a text of T tokens,
-        in the same form; "1" if all tokens are computed side by side.
-    """
-
-    family: str
-    year: int
-    source: str
-    time: str = ""
-    state: str = ""
-    path: str = ""
-    steps: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Cost:
-    """What a component costs; costs of parts add up.
-
-    Attributes:
-      parameters: numbers that are learned.
-      flops: operations, counted as said above.
-      state_bytes: what the memory of the source takes; of a mechanism whose state is constant, what
-        that takes.
-    """
-
-    parameters: int = 0
-    flops: int = 0
-    state_bytes: int = 0
-
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.parameters + other.parameters,
-            self.flops + other.flops,
-            self.state_bytes + other.state_bytes,
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,11 +68,6 @@ def carrying(card: Card) -> Callable[[Function], Function]:
         return function
 
     return decorate
-
-
-def dense(rows: int, inputs: int, outputs: int, bias: bool = False) -> Cost:
-    """A projection [rows,inputs] to [rows,outputs]."""
-    return Cost(inputs * outputs + outputs * bias, 2 * rows * inputs * outputs)
 
 
 def memory(slots: int, numbers: int) -> Cost:

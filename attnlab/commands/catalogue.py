@@ -41,6 +41,13 @@ PARTS = {
         "features",
         "What `linear` takes as `features`: the weight of a key is a product of features.",
     ),
+    "Gates": (
+        "gates",
+        (
+            "What stands at the place of a gate in an image network: feature maps [B,H,W,C] to the"
+            " same shape. Letters here: N = H W places, C channels, r reduction, k kernel."
+        ),
+    ),
     "Kernels": (
         "kernels",
         (

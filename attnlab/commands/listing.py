@@ -85,6 +85,9 @@ KINDS: Mapping[str, Kind] = {
     "initializers": Kind(
         "attnlab.layers:INITIALIZERS", "--config.system.initial=NAME", ("about", "fields")
     ),
+    "gates": Kind(
+        "attnlab.layers.gates:GATES", "--config.system.gate=NAME", (*ORIGIN, "time", "about")
+    ),
     "cells": Kind("attnlab.layers:CELLS", "--config.system.cell=NAME", ("about",)),
     "tasks": Kind("attnlab.tasks:TASKS", "--config.task=NAME", (*TAKEN, "about")),
     "systems": Kind(

@@ -1,0 +1,63 @@
+"""What a component declares about itself: its source (`Card`) and its cost (`Cost`). How attention
+counts, and its letters, stand in `attention/cards.py`; how gates do, in `gates/protocol.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Card:
+    """Where a component comes from, and how it grows; the attribute `card` of every registered
+    component.
+
+    Attributes:
+      family: its family, in one or two words.
+      year: of the source.
+      source: authors, short title, where it appeared.
+      time: operations as a sum of products of letters ("T^2 d + T d^2"; T for Tq = Tk, D of one
+        head), others named in the component's docstring; "" where there is nothing to say.
+      state: how many numbers are kept for a sequence of T tokens, in the same form.
+      path: of a mixer, over how many positions what one token says reaches another, at most: "1"
+        where every token is read directly, "T" where it goes from token to token, "T / w" in
+        layers of a window w (Vaswani et al. 2017, table 1).
+      steps: of a mixer, how many of its operations must follow one another for a text of T tokens,
+        in the same form; "1" if all tokens are computed side by side.
+    """
+
+    family: str
+    year: int
+    source: str
+    time: str = ""
+    state: str = ""
+    path: str = ""
+    steps: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """What a component costs; costs of parts add up.
+
+    Attributes:
+      parameters: numbers that are learned.
+      flops: operations.
+      state_bytes: what the memory of the source takes; of a mechanism whose state is constant, what
+        that takes.
+    """
+
+    parameters: int = 0
+    flops: int = 0
+    state_bytes: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.parameters + other.parameters,
+            self.flops + other.flops,
+            self.state_bytes + other.state_bytes,
+        )
+
+
+def dense(rows: int, inputs: int, outputs: int, bias: bool = False) -> Cost:
+    """A projection [rows,inputs] to [rows,outputs]."""
+    return Cost(inputs * outputs + outputs * bias, 2 * rows * inputs * outputs)

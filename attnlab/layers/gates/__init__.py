@@ -1,0 +1,29 @@
+"""What stands at the place of a gate in an image network: x [B,H,W,C] to the same shape (see
+`protocol`). A new one is one file and one line here; a user's own is named by its dotted path.
+
+A backbone has the field `gate: Part = "none"` and calls `made(GATES, self.gate)(name="gate")(x)`,
+as the papers do on the residual branch before the sum. The non-local blocks are attention, so they
+stand in its room.
+"""
+
+from attnlab.config.registry import Table
+
+GATES = Table(
+    "gate",
+    {
+        "se": "attnlab.layers.gates.squeeze_excitation:SqueezeExcitation",
+        "eca": "attnlab.layers.gates.eca:EfficientChannel",
+        "channel": "attnlab.layers.gates.squeeze_excitation:Channel",
+        "spatial": "attnlab.layers.gates.cbam:Spatial",
+        "cbam": "attnlab.layers.gates.cbam:Cbam",
+        "coordinate": "attnlab.layers.gates.coordinate:Coordinate",
+        "residual_attention": "attnlab.layers.gates.residual_attention:ResidualAttention",
+        "non_local": "attnlab.attention.non_local:NonLocal",
+        "non_local_gaussian": "attnlab.attention.non_local:NonLocalGaussian",
+        "non_local_dot": "attnlab.attention.non_local:NonLocalDot",
+        "non_local_concat": "attnlab.attention.non_local:NonLocalConcat",
+        "none": "attnlab.layers.gates.protocol:NoGate",
+    },
+    base="attnlab.layers.gates.protocol:Gate",
+    declares=("card",),
+)

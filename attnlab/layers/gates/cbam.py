@@ -1,0 +1,85 @@
+"""CBAM (Woo et al. 2018): a gate for each channel, then a gate for each place.
+
+    x' = x * g_c,     g_c = sigmoid( MLP(mean_hw x) + MLP(max_hw x) )         `channel`, see squeeze_excitation.py
+    y = x' * g_s,     g_s = sigmoid( norm( w * [mean_c x' ; max_c x'] ) )     `spatial`; w [k,k,2,1], zeros around the map
+
+g_s is [B,H,W,1]. Parameters of `spatial`: 2 k^2, 98 by default. Source: S. Woo, J. Park, J.-Y. Lee,
+I. S. Kweon, "CBAM: Convolutional Block Attention Module", ECCV 2018, equations 1 to 3, k = 7;
+channels first, which their table 3 finds best. The paper has no norm; the released code has a batch
+norm here (`normalisation=batch_norm`), whose scale its training script starts at zero; ours starts
+at one. The convolution has no bias, as there. w starts N(0, 1 / (2 k^2)), cut at two deviations.
+"""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.config.registry import Part, made
+from attnlab.layers import NORMS
+from attnlab.layers.cards import Card, Cost
+from attnlab.layers.gates import GATES
+from attnlab.layers.gates.places import convolved, taps
+from attnlab.layers.gates.protocol import Factor, Gate, norm_cost, normalised, odd, sigmoid
+from attnlab.layers.precision import widened
+
+
+class Spatial(Factor):
+    """g = sigmoid(norm(w * [mean_c x ; max_c x])), a gate for each place.
+
+    Attributes:
+      kernel: k, odd.
+      normalisation: the norm after the convolution.
+    """
+
+    kernel: int = 7
+    normalisation: Part = "none"
+
+    parts = {"normalisation": NORMS}
+    card = Card("places", 2018, "Woo et al., CBAM, ECCV 2018", "N C + N k^2")
+
+    @nn.compact
+    def factor(self, x: jax.Array, valid: jax.Array | None) -> jax.Array:
+        """See `Factor.factor`."""
+        size, wide = odd(self, self.kernel), widened(x)
+        pooled = jnp.stack([wide.mean(axis=-1), wide.max(axis=-1)], axis=-1).astype(x.dtype)
+        kernel = self.param("kernel", nn.initializers.lecun_normal(), (size, size, 2, 1))
+        norm = made(NORMS, self.normalisation)(name="normalisation")
+        return sigmoid(normalised(norm, convolved(pooled, kernel), valid))
+
+    @nn.nowrap
+    def cost(self, height: int, width: int, channels: int) -> Cost:
+        """See `Gate.cost`."""
+        size, places = odd(self, self.kernel), height * width
+        convolution = Cost(2 * size**2, 4 * taps(height, size) * taps(width, size))
+        norm = norm_cost(self.normalisation, places, 1)
+        return convolution + norm + Cost(flops=places * (3 * channels + 4))
+
+
+class Cbam(Gate):
+    """Two gates, one after the other.
+
+    Attributes:
+      first: the gate on x.
+      second: the gate on its result.
+    """
+
+    first: Part = "channel"
+    second: Part = "spatial"
+
+    parts = {"first": GATES, "second": GATES}
+    card = Card("channels and places", 2018, "Woo et al., CBAM, ECCV 2018", "N C + C^2 / r + N k^2")
+
+    @nn.compact
+    def __call__(self, x: jax.Array, valid: jax.Array | None = None) -> jax.Array:
+        """See `Gate.__call__`."""
+        x = made(GATES, self.first)(name="first")(x, valid)
+        y: jax.Array = made(GATES, self.second)(name="second")(x, valid)
+        return y
+
+    @nn.nowrap
+    def cost(self, height: int, width: int, channels: int) -> Cost:
+        """See `Gate.cost`."""
+        both = (made(GATES, one)(parent=None) for one in (self.first, self.second))
+        return sum((one.cost(height, width, channels) for one in both), Cost())

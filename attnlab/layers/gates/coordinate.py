@@ -1,0 +1,77 @@
+"""Coordinate attention (Hou et al. 2021): a gate for each channel and row times one for each channel
+and column.
+
+    z^h = mean over the columns of x [B,H,C],   z^w = mean over the rows [B,W,C]
+    f = hard_swish( norm( [z^h ; z^w] W_1 + b_1 ) ) [B,H+W,m]          m = max(C / r, least)
+    g^h = sigmoid(f^h W_h + b_h) [B,H,C],   g^w = sigmoid(f^w W_w + b_w) [B,W,C]
+    y_ijc = x_ijc g^h_ic g^w_jc
+
+    hard_swish(x) = x min(max(x + 3, 0), 6) / 6
+
+C / r is rounded down. Source: Q. Hou, D. Zhou, J. Feng, "Coordinate Attention for Efficient Mobile
+Network Design", CVPR 2021, equations 4 to 8; norm, hard_swish, biases and the bound of 8 channels
+are those of the released code, the norm also of figure 2. `least=0` is the formula of the paper.
+"""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.config.registry import Part, made
+from attnlab.errors import UserError
+from attnlab.layers import NORMS
+from attnlab.layers.cards import Card, Cost, dense
+from attnlab.layers.dense import Dense
+from attnlab.layers.gates.protocol import Factor, norm_cost, normalised, reduced, sigmoid
+from attnlab.layers.precision import widened
+
+
+class Coordinate(Factor):
+    """g_ijc = g^h_ic g^w_jc, from means along columns and rows.
+
+    Attributes:
+      reduction: r.
+      least: lower bound of m.
+      normalisation: the norm of the hidden channels.
+    """
+
+    reduction: int = 32
+    least: int = 8
+    normalisation: Part = "batch_norm"
+
+    parts = {"normalisation": NORMS}
+    card = Card(
+        "rows and columns", 2021, "Hou et al., Coordinate Attention, CVPR 2021", "N C + C^2 / r"
+    )
+
+    @nn.nowrap
+    def hidden(self, channels: int) -> int:
+        """m for C channels."""
+        if self.least < 0:
+            raise UserError(f"gate Coordinate: least={self.least}: expected at least 0")
+        if self.reduction >= 1 and channels // self.reduction < self.least:
+            return self.least
+        return reduced(self, channels, self.reduction)
+
+    @nn.compact
+    def factor(self, x: jax.Array, valid: jax.Array | None) -> jax.Array:
+        """See `Factor.factor`."""
+        height, channels, wide = x.shape[1], x.shape[-1], widened(x)
+        means = jnp.concatenate([wide.mean(axis=2), wide.mean(axis=1)], axis=1).astype(x.dtype)
+        f = Dense(self.hidden(channels), name="inner")(means)
+        norm = made(NORMS, self.normalisation)(name="normalisation")
+        f = jax.nn.hard_swish(normalised(norm, f, valid))
+        rows = sigmoid(Dense(channels, name="rows")(f[:, :height]))
+        columns = sigmoid(Dense(channels, name="columns")(f[:, height:]))
+        return rows[:, :, None] * columns[:, None]
+
+    @nn.nowrap
+    def cost(self, height: int, width: int, channels: int) -> Cost:
+        """See `Gate.cost`."""
+        lines, hidden, numbers = height + width, self.hidden(channels), height * width * channels
+        matrices = dense(lines, channels, hidden, True) + dense(height, hidden, channels, True)
+        matrices += dense(width, hidden, channels, True)
+        norm = norm_cost(self.normalisation, lines, hidden)
+        return matrices + norm + Cost(flops=4 * numbers + lines * (5 * hidden + 4 * channels))

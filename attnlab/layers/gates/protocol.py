@@ -1,0 +1,173 @@
+"""What a gate of an image network is: a layer that maps x [B,H,W,C] to the same shape and dtype.
+
+    y = x * g(x)       `Factor`: squeeze-and-excitation, ECA, CBAM, coordinate, residual attention
+    y = x + f(x)       the non-local blocks, `attnlab.attention.non_local`
+    y = x              `NoGate`
+
+A `Factor` hands out g, which broadcasts to x, while the variable collection "gates" is mutable, as
+attention hands out its weights in "maps"; `handed_out` reads the collection. Sums over places and
+channels and the sigmoid are computed in float32 (see `layers.precision`). Maps have no padding:
+every place of an image is real. `valid` [B] tells the images of a batch that are real from rows
+that only fill it; norms over a batch ask.
+
+Costs are those of one image and one forward pass, with running averages where a norm is over a
+batch. FLOPs count a matrix product as `attention.cards` does; a convolution 2 for each product with
+a place inside the map; a sum or a largest over n numbers n; 4 for each number that is normalised;
+4 for each sigmoid; 1 for each ReLU, and for each number of x that a gate multiplies or adds to.
+Axis letters: B batch, H and W height and width of a map, C channels, r reduction; N = H W on cards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import flax.linen as nn
+import flax.traverse_util
+import jax
+import jax.numpy as jnp
+
+from attnlab.config.registry import Part, Table, made
+from attnlab.errors import UserError
+from attnlab.layers import NORMS
+from attnlab.layers.cards import Card, Cost
+from attnlab.layers.norms import told
+from attnlab.layers.precision import widened
+
+COLLECTION = "gates"
+"""The variable collection for g; it is recorded exactly while that is mutable."""
+
+
+class Gate(nn.Module):
+    """Base of everything that may stand at the place of a gate. Its fields are its whole
+    configuration.
+
+    Attributes of the class:
+      card: where it comes from.
+      maps: what it hands out: "spatial" g in the collection "gates"; "exact" the weights of its
+        attention in "maps"; "none" nothing.
+    """
+
+    card: ClassVar[Card]
+    maps: ClassVar[Literal["spatial", "exact", "none"]] = "spatial"
+
+    def __call__(self, x: jax.Array, valid: jax.Array | None = None) -> jax.Array:
+        """x [B,H,W,C] to the same shape and dtype.
+
+        Args:
+          x: feature maps, none of the sizes H, W, C zero.
+          valid: [B] bool, which images are real; None for all.
+
+        Raises:
+          UserError: the fields do not fit the size of x.
+        """
+        raise NotImplementedError
+
+    @property
+    def over_batch(self) -> bool:
+        """Whether a pass of training leaves statistics of its batch, see `layers.norms.BatchNorm`."""
+        parts: Mapping[str, Table] = getattr(self, "parts", {})
+        built = (made(table, getattr(self, field))(parent=None) for field, table in parts.items())
+        return any(getattr(part, "over_batch", False) for part in built)
+
+    @nn.nowrap
+    def cost(self, height: int, width: int, channels: int) -> Cost:
+        """Parameters and FLOPs for one image [H,W,C]."""
+        raise NotImplementedError(f"{type(self).__name__} declares no cost")
+
+
+class NoGate(Gate):
+    """x itself: a network without gates; no parameters."""
+
+    maps = "none"
+    card = Card("control", 2016, "He et al., Deep Residual Learning, CVPR 2016: the network alone")
+
+    def __call__(self, x: jax.Array, valid: jax.Array | None = None) -> jax.Array:
+        """See `Gate.__call__`."""
+        return x
+
+    @nn.nowrap
+    def cost(self, height: int, width: int, channels: int) -> Cost:
+        """See `Gate.cost`."""
+        return Cost()
+
+
+class Factor(Gate):
+    """Base of the gates y = x * g(x); a subclass implements `factor`."""
+
+    def factor(self, x: jax.Array, valid: jax.Array | None) -> jax.Array:
+        """g, broadcastable to x [B,H,W,C], in the inner precision."""
+        raise NotImplementedError
+
+    def __call__(self, x: jax.Array, valid: jax.Array | None = None) -> jax.Array:
+        """See `Gate.__call__`."""
+        checked(self, x)
+        g = self.factor(x, valid)
+        if not self.is_initializing() and self.is_mutable_collection(COLLECTION):
+            self.sow(COLLECTION, "gate", g)
+        return x * g.astype(x.dtype)
+
+
+def handed_out(collected: Mapping[str, Any]) -> dict[str, jax.Array]:
+    """The collection "gates" of a pass: g by the path of its gate, float32, [B,H,W,C] with 1 in
+    place of the axes that g does not depend on. If a gate was used several times, the later ones
+    are called "<path>_1" and so on.
+    """
+    return {
+        "/".join(path[:-1]) + (f"_{number}" if number else ""): g
+        for path, several in flax.traverse_util.flatten_dict(dict(collected)).items()
+        for number, g in enumerate(several)
+    }
+
+
+def checked(gate: Gate, x: jax.Array) -> None:
+    """Raise `UserError` unless x is [B,H,W,C] with at least one place and one channel."""
+    if x.ndim != 4 or 0 in x.shape[1:]:
+        raise UserError(
+            f"gate {type(gate).__name__}: got an array {list(x.shape)}; a gate takes feature maps"
+            " [batch, height, width, channels], none of the last three 0"
+        )
+
+
+def reduced(gate: Gate, channels: int, reduction: int) -> int:
+    """floor(C / r) channels; `UserError` if r leaves none."""
+    if reduction < 1 or channels // reduction < 1:
+        raise UserError(
+            f"gate {type(gate).__name__}: reduction={reduction} leaves no channel of {channels};"
+            f" expected 1 to {channels}"
+        )
+    return channels // reduction
+
+
+def odd(gate: Gate, kernel: int) -> int:
+    """The kernel; `UserError` unless it has a place in its middle."""
+    if kernel < 1 or kernel % 2 == 0:
+        raise UserError(
+            f"gate {type(gate).__name__}: kernel={kernel}: expected an odd number of at least 1"
+        )
+    return kernel
+
+
+def normalised(norm: nn.Module, x: jax.Array, valid: jax.Array | None) -> jax.Array:
+    """x [B,...,C] through a norm; `valid` [B] as in `Gate`."""
+    real = jnp.ones(len(x), bool) if valid is None else valid
+    spread = jnp.broadcast_to(real.reshape(-1, *[1] * (x.ndim - 2)), x.shape[:-1])
+    return told(norm, x, spread)  # type: ignore[arg-type]
+
+
+def norm_cost(norm: Part, places: int, channels: int) -> Cost:
+    """Parameters of a norm, running averages too, and 4 FLOPs for each number; those of none."""
+    module = made(NORMS, norm)(parent=None)
+    x = jax.ShapeDtypeStruct((1, channels), jnp.float32)
+    shapes = jax.eval_shape(lambda x: module.init(jax.random.key(0), *_asked(module, x)), x)
+    numbers = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+    return Cost(numbers, 4 * places * channels if numbers else 0)
+
+
+def _asked(norm: Any, x: jax.Array) -> tuple[jax.Array, ...]:
+    return (x, jnp.ones(x.shape[:-1], bool)) if norm.over_batch else (x,)
+
+
+def sigmoid(logits: jax.Array) -> jax.Array:
+    """1 / (1 + exp(-logits)) in the inner precision."""
+    return jax.nn.sigmoid(widened(logits))

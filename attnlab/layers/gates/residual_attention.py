@@ -1,0 +1,223 @@
+"""The soft mask of a residual attention network (Wang et al. 2017) as a gate: down, up, sigmoid.
+
+    h_0 = x;   h_l = units(pool(h_{l-1})), l = 1 .. D          pool: 3 x 3 max, every second place; at l = D twice as many units
+    u_D = h_D; u_l = units(up(u_{l+1}) + unit(h_l)), l = D-1 .. 1          up: bilinear, to the size of h_l
+    M = sigmoid( norm-relu-W_2 norm-relu-W_1 up(u_1) ) [B,H,W,C]           W_1, W_2 [C,C]
+    y = x * (a + M)                                            a = 1 by default; 0 is the paper's naive attention learning
+
+    unit(x) = x + W'' relu norm (w * relu norm (W' relu norm x))           W' [C,C/q], w [3,3,C/q,C/q], W'' [C/q,C]
+
+In the paper H = (a + M(x)) T(x): the trunk T, t = 2 residual units, lies beside the mask, and p = 1
+unit stands before and after both. Trunk and units belong to a backbone. A gate has what the mask
+reads and what it multiplies in one array, so T(x) = x; a network with a trunk of its own is another
+model than a backbone with this gate. `activation` is how the last logits become M:
+
+    mixed      sigmoid(e_ijc)
+    channel    e_ijc / |e_ij|                                  over the channels of a place, in [-1, 1]
+    spatial    sigmoid((e_ijc - mean_c) / deviation_c)         over the places of a channel
+
+Source: F. Wang, M. Jiang, C. Qian, S. Yang, C. Li, H. Zhang, X. Wang, X. Tang, "Residual Attention
+Network for Image Classification", CVPR 2017, equations 1 to 6, r = 1 unit; q = 4 as in its network
+definition, D = 3, 2, 1 where maps are 56, 28, 14 wide (until 7 or less are left). Corners lie on
+corners in `up`, odd sizes are rounded up in `pool`; the paper leaves both open. No convolution has
+a bias; all start He normal. Cost: about 2 N C^2 FLOPs for each of the two matrices of the end, and
+less on the smaller maps.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.config.registry import Part, made
+from attnlab.errors import UserError
+from attnlab.layers import NORMS
+from attnlab.layers.cards import Card, Cost
+from attnlab.layers.gates.places import convolved, enlarged, halved, taps
+from attnlab.layers.gates.protocol import Factor, norm_cost, normalised, sigmoid
+from attnlab.layers.precision import widened
+
+HE = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+LEFT = 7  # places of a side at which the paper stops halving
+SMALL = 1e-12  # below the root of a length or a variance
+
+
+class Step(nn.Module):
+    """norm, relu, a convolution without bias: [B,H,W,C] to [B,H,W,features].
+
+    Attributes:
+      features: channels of the result.
+      kernel: k, odd.
+      normalisation: the norm.
+    """
+
+    features: int
+    kernel: int
+    normalisation: Part
+
+    @nn.compact
+    def __call__(self, x: jax.Array, valid: jax.Array | None) -> jax.Array:
+        """x [B,H,W,C], valid [B]."""
+        norm = made(NORMS, self.normalisation)(name="normalisation")
+        shape = (self.kernel, self.kernel, x.shape[-1], self.features)
+        kernel = self.param("kernel", HE, shape)
+        return convolved(nn.relu(normalised(norm, x, valid)), kernel)
+
+    @nn.nowrap
+    def cost(self, height: int, width: int, channels: int) -> Cost:
+        """Parameters and FLOPs for one image [H,W,C]."""
+        pairs = taps(height, self.kernel) * taps(width, self.kernel) * channels * self.features
+        places = height * width
+        norm = norm_cost(self.normalisation, places, channels)
+        kernel = Cost(self.kernel**2 * channels * self.features, 2 * pairs)
+        return norm + kernel + Cost(flops=places * channels)
+
+
+class Unit(nn.Module):
+    """A residual unit with pre-activation and a bottleneck.
+
+    Attributes:
+      hidden: channels in between, C / q.
+      normalisation: the norm.
+    """
+
+    hidden: int
+    normalisation: Part
+
+    @nn.nowrap
+    def steps(self, channels: int) -> list[tuple[int, int]]:
+        """Features and kernel of the three convolutions."""
+        return [(self.hidden, 1), (self.hidden, 3), (channels, 1)]
+
+    @nn.compact
+    def __call__(self, x: jax.Array, valid: jax.Array | None) -> jax.Array:
+        """x [B,H,W,C] to the same shape."""
+        y = x
+        for number, (features, kernel) in enumerate(self.steps(x.shape[-1])):
+            y = Step(features, kernel, self.normalisation, name=f"step_{number}")(y, valid)
+        return x + y
+
+    @nn.nowrap
+    def cost(self, height: int, width: int, channels: int) -> Cost:
+        """Parameters and FLOPs for one image [H,W,C]."""
+        total, inputs = Cost(flops=height * width * channels), channels
+        for features, kernel in self.steps(channels):
+            step = Step(features, kernel, self.normalisation, parent=None)
+            total, inputs = total + step.cost(height, width, inputs), features
+        return total
+
+
+class ResidualAttention(Factor):
+    """g = a + M, M a mask from a small network that looks at ever larger surroundings.
+
+    Attributes:
+      depth: D, how often the map is halved; 0: until 7 or less are left, at least once.
+      units: how many residual units stand on a level, on the way down and on the way up.
+      bottleneck: q.
+      identity: a.
+      activation: how logits become M.
+      normalisation: the norm before each convolution.
+    """
+
+    depth: int = 0
+    units: int = 1
+    bottleneck: int = 4
+    identity: float = 1.0
+    activation: Literal["mixed", "channel", "spatial"] = "mixed"
+    normalisation: Part = "batch_norm"
+
+    parts = {"normalisation": NORMS}
+    card = Card("mask", 2017, "Wang et al., Residual Attention Network, CVPR 2017", "N C^2")
+
+    @nn.nowrap
+    def sizes(self, height: int, width: int) -> list[tuple[int, int]]:
+        """Height and width of h_0 to h_D."""
+        found = [(height, width)]
+        while len(found) <= self.depth or (not self.depth and self._goes_on(found)):
+            if max(found[-1]) == 1:
+                raise UserError(
+                    f"gate ResidualAttention: depth={self.depth or 1} is too much for maps of"
+                    f" {height} x {width}, which can be halved {len(found) - 1} times"
+                )
+            found.append((-(-found[-1][0] // 2), -(-found[-1][1] // 2)))
+        return found
+
+    @nn.nowrap
+    def _goes_on(self, found: list[tuple[int, int]]) -> bool:
+        return len(found) == 1 or max(found[-1]) > LEFT
+
+    @nn.nowrap
+    def hidden(self, channels: int) -> int:
+        """C / q for C channels."""
+        if self.units < 1 or not 1 <= self.bottleneck <= channels:
+            raise UserError(
+                f"gate ResidualAttention: units={self.units} and bottleneck={self.bottleneck}:"
+                f" expected at least 1, and a bottleneck of at most the {channels} channels"
+            )
+        return channels // self.bottleneck
+
+    @nn.compact
+    def factor(self, x: jax.Array, valid: jax.Array | None) -> jax.Array:
+        """See `Factor.factor`."""
+        sizes, channels, kept = self.sizes(*x.shape[1:3]), x.shape[-1], [x]
+        last, hidden = len(sizes) - 1, self.hidden(channels)
+
+        def unit(h: jax.Array, name: str) -> jax.Array:
+            return Unit(hidden, self.normalisation, name=name)(h, valid)
+
+        def through(h: jax.Array, name: str) -> jax.Array:
+            for number in range(self.units):
+                h = unit(h, f"{name}_{number}")
+            return h
+
+        for level in range(1, last + 1):
+            kept.append(through(halved(kept[-1]), f"down_{level}"))
+        u = through(kept[-1], f"up_{last}")
+        for level in range(last - 1, 0, -1):
+            skip = unit(kept[level], f"skip_{level}")
+            u = through(enlarged(u, *sizes[level]) + skip, f"up_{level}")
+        u = enlarged(u, *sizes[0])
+        for name in ("first", "second"):
+            u = Step(channels, 1, self.normalisation, name=name)(u, valid)
+        return self.identity + self._mask(widened(u))
+
+    def _mask(self, logits: jax.Array) -> jax.Array:
+        """M [B,H,W,C] of the last logits."""
+        if self.activation == "channel":
+            squared = jnp.square(logits).sum(axis=-1, keepdims=True)
+            return logits / jnp.sqrt(jnp.maximum(squared, SMALL))
+        if self.activation == "spatial":
+            centred = logits - logits.mean(axis=(1, 2), keepdims=True)
+            variance = jnp.square(centred).mean(axis=(1, 2), keepdims=True)
+            logits = centred / jnp.sqrt(jnp.maximum(variance, SMALL))
+        return sigmoid(logits)
+
+    @nn.nowrap
+    def cost(self, height: int, width: int, channels: int) -> Cost:
+        """See `Gate.cost`."""
+        sizes = self.sizes(height, width)
+        unit = Unit(self.hidden(channels), self.normalisation, parent=None)
+        total = Cost()
+        for level, (high, wide) in enumerate(sizes):
+            of_unit, numbers = unit.cost(high, wide, channels), high * wide * channels
+            for _ in range(2 * self.units * (level > 0)):
+                total += of_unit
+            if 0 < level < len(sizes) - 1:
+                total += of_unit + Cost(flops=numbers)
+            if level:
+                total += Cost(flops=9 * numbers)
+            if level < len(sizes) - 1:
+                below = sizes[level + 1]
+                total += Cost(flops=3 * channels * _interpolated(below, (high, wide)))
+        head = Step(channels, 1, self.normalisation, parent=None).cost(height, width, channels)
+        more = {"mixed": 6, "channel": 5, "spatial": 11}[self.activation]
+        return total + head + head + Cost(flops=more * height * width * channels)
+
+
+def _interpolated(small: tuple[int, int], large: tuple[int, int]) -> int:
+    """How many numbers of a channel `enlarged` computes: rows first, then columns."""
+    rows = large[0] * small[1] if small[0] != large[0] else 0
+    return rows + (large[0] * large[1] if small[1] != large[1] else 0)

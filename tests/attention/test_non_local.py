@@ -1,0 +1,103 @@
+"""What is special to the non-local blocks; values, slopes and costs: tests/layers/gates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from attnlab.attention.mechanisms.multihead import MultiHead
+from attnlab.attention.protocol import MAPS
+from tests.layers.gates.cases import SHAPE, drawn, make, maps
+
+FORMS = ["non_local", "non_local_gaussian", "non_local_dot", "non_local_concat"]
+PLACES = SHAPE[1] * SHAPE[2]
+
+
+def run(name: str, fields: dict[str, Any], x: np.ndarray, params: Any = None) -> Any:
+    """y and the collected maps, in float64."""
+    gate = make(name, fields)
+    with jax.enable_x64(True):
+        variables = {"params": drawn(gate) if params is None else params}
+        y, left = jax.jit(lambda x: gate.apply(variables, x, mutable=[MAPS]))(x)
+    (weights,) = left[MAPS]["attention"]["weights"]
+    return np.asarray(y), np.asarray(weights)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_block_starts_as_the_identity(name: str) -> None:
+    """Exactly, and its last matrix has a slope."""
+    gate, x = make(name, {"pool": 2}), maps().astype(np.float32)
+
+    @jax.jit
+    def begun(x: Any) -> Any:
+        variables = gate.init(jax.random.key(0), x)
+        loss = lambda variables: (gate.apply(variables, x) ** 2).sum()
+        return gate.apply(variables, x), jax.grad(loss)(variables)["params"]
+
+    y, slope = begun(x)
+    np.testing.assert_array_equal(y, x)
+    assert np.abs(slope["out"]["kernel"]).max() > 0
+    assert all(np.abs(leaf).max() == 0 for name, leaf in slope["g"].items())
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_places_in_another_order_give_the_same_in_that_order(name: str) -> None:
+    x, order = maps(), np.random.default_rng(0).permutation(PLACES)
+
+    def turned(x: np.ndarray) -> np.ndarray:
+        return x.reshape(len(x), PLACES, -1)[:, order].reshape(x.shape)
+
+    y, weights = run(name, {}, x)
+    other, _ = run(name, {}, turned(x))
+    np.testing.assert_allclose(other, turned(y), atol=1e-11)
+    assert weights.shape == (2, 1, PLACES, PLACES)
+    if name in ("non_local", "non_local_gaussian"):
+        np.testing.assert_allclose(weights.sum(axis=-1), 1.0, atol=1e-9)
+
+
+def test_pooling_leaves_a_quarter_of_the_keys() -> None:
+    x = maps((1, 6, 4, 6))
+    _, weights = run("non_local", {"pool": 2}, x)
+    assert weights.shape == (1, 1, 24, 6)
+
+
+def test_the_scaled_embedded_form_is_one_head_of_multi_head_attention() -> None:
+    x = maps()
+    params = drawn(make("non_local", {}))
+    y, _ = run("non_local", {"score": "scaled_dot"}, x, params)
+    names = {"w_query": "theta", "w_key": "phi", "w_value": "g", "out": "out"}
+    theirs = {"params": {ours: params[paper] for ours, paper in names.items()}}
+    with jax.enable_x64(True):
+        tokens = x.reshape(len(x), PLACES, -1)
+        heads = MultiHead(SHAPE[-1], heads=1, head_width=SHAPE[-1] // 2)
+        context = heads.apply(theirs, tokens, tokens).context
+    np.testing.assert_allclose(y, x + np.asarray(context).reshape(x.shape), atol=1e-11)
+
+
+def test_the_dot_product_form_may_be_summed_in_another_order() -> None:
+    """theta (phi^T g) / N: no weights at all."""
+    x = maps()
+    params = drawn(make("non_local_dot", {}))
+    y, _ = run("non_local_dot", {}, x, params)
+    for image, found in zip(x, y, strict=True):
+        rows = image.reshape(PLACES, -1)
+        theta, phi, g = (rows @ params[name]["kernel"] for name in ("theta", "phi", "g"))
+        expected = rows + theta @ (phi.T @ g) / PLACES @ params["out"]["kernel"]
+        np.testing.assert_allclose(found.reshape(PLACES, -1), expected, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["non_local", "non_local_dot", "non_local_concat"])
+def test_kernels_do_not_change_the_result(name: str) -> None:
+    """Blockwise attention never has the weights of all places; its slopes are the same too."""
+    x = maps((1, 9, 8, 4)).astype(np.float32)
+    params = jax.tree.map(np.float32, drawn(make(name, {}), x.shape))
+    found = []
+    for kernel in ("plain", "blockwise"):
+        gate = make(name, {"kernel": kernel, "pool": 2})
+        loss = lambda params, gate=gate: (gate.apply({"params": params}, x) ** 2).sum()
+        found.append(jax.jit(jax.value_and_grad(loss))(params))
+    for one, other in zip(*map(jax.tree.leaves, found), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)

@@ -1,0 +1,207 @@
+"""Promises every registered gate keeps: values and slopes of its oracle, what it hands out, dtype,
+costs, errors. What is special to one: test_gate_facts.py and tests/attention/test_non_local.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab.attention.protocol import MAPS
+from attnlab.errors import UserError
+from attnlab.layers.gates import GATES
+from attnlab.layers.gates.protocol import COLLECTION, Gate, handed_out
+from tests.layers.gates.cases import CASES, FIELDS, NAMES, SHAPE, drawn, make, maps
+from tests.layers.gates.oracles import ORACLES
+
+every = pytest.mark.parametrize(("name", "number"), CASES, ids=NAMES)
+STEP = 1e-5  # of central differences
+
+
+def moved(tree: Any, direction: Any, by: float) -> Any:
+    return jax.tree.map(lambda leaf, to: leaf + by * to, tree, direction)
+
+
+@every
+@pytest.mark.quick
+def test_gate_is_its_formula_and_so_are_its_slopes(name: str, number: int) -> None:
+    """In float64; slopes along random directions of x and of the parameters, against differences of
+    the oracle.
+    """
+    fields = FIELDS[name][number]
+    gate, x = make(name, fields), maps()
+    params, rng = drawn(gate), np.random.default_rng(2)
+    weights = rng.normal(size=SHAPE)
+
+    def run(params: Any, x: Any) -> Any:
+        y, left = gate.apply({"params": params}, x, mutable=[COLLECTION])
+        return (y * weights).sum(), (y, left.get(COLLECTION, {}))
+
+    with jax.enable_x64(True):
+        (_, (y, collected)), slopes = jax.jit(jax.value_and_grad(run, (0, 1), has_aux=True))(
+            params, x
+        )
+    expected, g = ORACLES[name](params, fields, x)
+    assert y.dtype == np.float64 and y.shape == SHAPE
+    np.testing.assert_allclose(y, expected, rtol=0, atol=1e-11)
+    found = handed_out(collected)
+    assert set(found) == set(g)
+    for path, one in g.items():
+        np.testing.assert_allclose(found[path], one, rtol=0, atol=1e-11)
+
+    def loss(params: Any, x: np.ndarray) -> float:
+        return float((ORACLES[name](params, fields, x)[0] * weights).sum())
+
+    for place, start in enumerate((params, x)):
+        to = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape), start)
+        to = jax.tree_util.tree_map_with_path(frozen, to)
+        ends = [moved(start, to, by) for by in (STEP, -STEP)]
+        up, down = (loss(*((end, x) if place == 0 else (params, end))) for end in ends)
+        pairs = zip(jax.tree.leaves(slopes[place]), jax.tree.leaves(to), strict=True)
+        slope = sum(float((np.asarray(a) * b).sum()) for a, b in pairs)
+        assert slope == pytest.approx((up - down) / (2 * STEP), rel=1e-6, abs=1e-7)
+
+
+def frozen(path: Any, direction: np.ndarray) -> np.ndarray:
+    """Running averages have no slope."""
+    stays = bool(path) and path[-1].key in ("mean", "variance")
+    return np.zeros_like(direction) if stays else direction
+
+
+def test_every_gate_has_a_case_and_an_oracle_and_is_of_the_base() -> None:
+    assert set(GATES.names()) == set(FIELDS) == set(ORACLES)
+    assert all(issubclass(GATES.resolve(name), Gate) for name in GATES.names())
+
+
+@pytest.mark.parametrize("name", GATES.names())
+def test_maps_are_there_exactly_while_they_are_collected(name: str) -> None:
+    gate, x = make(name, FIELDS[name][0]), jnp.zeros(SHAPE)
+
+    def collections(x: Any) -> Any:
+        variables = gate.init(jax.random.key(0), x)
+        return variables, *(
+            gate.apply(variables, x, mutable=asked) for asked in ([], [COLLECTION, MAPS])
+        )
+
+    variables, (_, nothing), (_, left) = jax.eval_shape(collections, x)
+    assert set(variables) <= {"params"} and nothing == {}
+    wanted = {"spatial": {COLLECTION}, "exact": {MAPS}, "none": set()}
+    assert set(left) == wanted[gate.maps]
+    for g in handed_out(left.get(COLLECTION, {})).values():
+        assert jnp.broadcast_shapes(g.shape, SHAPE) == SHAPE and g.dtype == jnp.float32
+
+
+@pytest.mark.parametrize("name", GATES.names())
+def test_the_dtype_of_the_maps_is_kept(name: str) -> None:
+    """In bfloat16 with parameters in bfloat16, as in training, and in float32."""
+    gate = make(name, FIELDS[name][0])
+    for x, params in (("bfloat16", "bfloat16"), ("bfloat16", "float32"), ("float32", "float32")):
+
+        def run(x: Any, params: Any = params) -> Any:
+            variables = gate.init(jax.random.key(0), x)
+            return gate.apply(jax.tree.map(lambda leaf: leaf.astype(params), variables), x)
+
+        found = jax.eval_shape(run, jax.ShapeDtypeStruct(SHAPE, x))
+        assert (found.dtype, found.shape) == (jnp.dtype(x), SHAPE)
+
+
+def test_no_images_give_none_and_one_row_is_enough() -> None:
+    for name in GATES.names():
+        gate = make(name, {**FIELDS[name][0], **({"depth": 1} if name[:3] == "res" else {})})
+        for shape in ((0, 5, 3, 6), (2, 1, 2, 6)):
+            init = lambda x, gate=gate: gate.apply(gate.init(jax.random.key(0), x), x)
+            assert jax.eval_shape(init, jax.ShapeDtypeStruct(shape, "float32")).shape == shape
+
+
+# a map on which every term of a cost is more than rounding, and an odd one
+LARGE = [(14, 10, 64), (9, 7, 32)]
+COUNTED: dict[str, list[dict[str, Any]]] = {
+    "se": [{}],
+    "eca": [{}],
+    "channel": [{}],
+    "spatial": [{"normalisation": "batch_norm"}],
+    "cbam": [{}],
+    "coordinate": [{"reduction": 4}],
+    "residual_attention": [{"depth": 2}, {"activation": "channel"}, {"activation": "spatial"}],
+    "non_local": [{}, {"pool": 2, "alignment": "softmax", "score": "scaled_dot"}],
+    "non_local_gaussian": [{}],
+    "non_local_dot": [{}],
+    "non_local_concat": [{}],
+    "none": [{}],
+}
+
+
+@pytest.mark.parametrize("name", GATES.names())
+def test_declared_costs_are_those_of_the_program(name: str) -> None:
+    """Parameters exactly; FLOPs as XLA counts the program before it is compiled, to 2.5 %."""
+    for size in LARGE:
+        for fields in COUNTED[name]:
+            gate = make(
+                name, {**fields, **({} if "non_local" not in name else {"kernel": "plain"})}
+            )
+            x = jax.ShapeDtypeStruct((1, *size), jnp.float32)
+            variables = jax.eval_shape(gate.init, jax.random.key(0), x)
+            declared = gate.cost(*size)
+            assert declared.parameters == sum(leaf.size for leaf in jax.tree.leaves(variables))
+            analysis = jax.jit(gate.apply).lower(variables, x).cost_analysis() or {}
+            counted = analysis.get("flops", 0.0) + analysis.get("transcendentals", 0.0)
+            assert declared.flops == pytest.approx(counted, rel=0.025), (fields, size)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "message"),
+    [
+        ("se", {}, "gate SqueezeExcitation: reduction=16 leaves no channel of 6; expected 1 to 6"),
+        ("se", {"reduction": 0}, "reduction=0 leaves no channel"),
+        ("se", {"reduction": 2, "pools": ()}, "expected 'mean', 'max' or both"),
+        ("channel", {"reduction": 7}, "gate Channel: reduction=7"),
+        (
+            "eca",
+            {"kernel": 4},
+            "gate EfficientChannel: kernel=4: expected an odd number of at least 1",
+        ),
+        ("eca", {"kernel": -1}, "gate EfficientChannel: kernel=-1"),
+        ("spatial", {"kernel": 2}, "gate Spatial: kernel=2: expected an odd number"),
+        ("cbam", {"first": "se"}, "gate SqueezeExcitation: reduction=16"),
+        ("coordinate", {"least": -1}, "gate Coordinate: least=-1: expected at least 0"),
+        ("coordinate", {"least": 0}, "reduction=32 leaves no channel of 6"),
+        ("coordinate", {"reduction": 0}, "reduction=0"),
+        ("residual_attention", {"depth": 4}, "depth=4 is too much for maps of 5 x 3, which can be"),
+        ("residual_attention", {"units": 0}, "units=0 and bottleneck=4: expected at least 1"),
+        ("residual_attention", {"bottleneck": 7}, "bottleneck of at most the 6 channels"),
+        ("residual_attention", {"bottleneck": 0}, "bottleneck=0"),
+        ("non_local", {"reduction": 7}, "gate NonLocal: reduction=7 leaves no channel of 6"),
+        (
+            "non_local_dot",
+            {"pool": 6},
+            "gate NonLocalDot: pool=6: expected 1 to 5 on maps of 5 x 3",
+        ),
+        ("non_local_concat", {"pool": 0}, "pool=0"),
+        (
+            "non_local",
+            {"alignment": "selective"},
+            "gate NonLocal.alignment: Selective looks at what",
+        ),
+        ("non_local_dot", {"kernel": "cudnn"}, "gate NonLocalDot.kernel: kernel 'cudnn'"),
+    ],
+)
+def test_what_does_not_fit_is_named(name: str, fields: dict[str, Any], message: str) -> None:
+    gate = make(name, fields)
+    with pytest.raises(UserError) as told:
+        jax.eval_shape(gate.init, jax.random.key(0), jax.ShapeDtypeStruct(SHAPE, "float32"))
+    assert message in str(told.value)
+    if "pools" not in fields:
+        with pytest.raises(UserError) as counted:
+            gate.cost(*SHAPE[1:])
+        assert message in str(counted.value)
+
+
+@pytest.mark.parametrize("shape", [(5, 3, 6), (2, 0, 3, 6), (2, 5, 3, 0)])
+def test_what_is_no_map_is_named(shape: tuple[int, ...]) -> None:
+    for name in ("se", "non_local"):
+        with pytest.raises(UserError, match="takes feature maps"):
+            make(name, {}).init(jax.random.key(0), np.zeros(shape))
