@@ -79,9 +79,10 @@ class Learned:
 
     def save(self, workdir: Path) -> None:
         """Write `<workdir>/vocabulary/images.json`, whole or not at all."""
-        body = dataclasses.asdict(self)
+        body, path = dataclasses.asdict(self), workdir / _FILE
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(
-            workdir / _FILE, json.dumps({**body, "sha256": _digest(body)}, ensure_ascii=False)
+            path, json.dumps({**body, "sha256": _digest(body)}, ensure_ascii=False)
         )
 
     @classmethod

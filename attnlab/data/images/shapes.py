@@ -59,7 +59,7 @@ def stamp(shape: str, radius: int) -> np.ndarray:
         case "circle":
             inside = x * x + y * y <= radius * radius
         case "square":
-            inside = np.maximum(abs(x), abs(y)) <= 4 * radius // 5
+            inside = np.ones_like(x, bool)
         case "triangle":
             inside = 2 * abs(x) <= y + radius
         case _:  # a star lies inside of four of the five lines through its tips
