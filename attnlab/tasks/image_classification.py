@@ -147,8 +147,8 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
         carried: Tree = None,
         smoothing: Smoothing | None = None,
     ) -> tuple[jax.Array, Sums]:
-        """See `Task.loss`, of images changed as `config.augmentation` says; sums "rows" and
-        "correct" beside it.
+        """See `Task.loss`, of images changed as `config.augmentation` says; sums "tokens", "rows"
+        and "correct" beside it.
         """
         images = augmented(
             jax.random.fold_in(key, _AUGMENTATION),
@@ -158,12 +158,15 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
         return super().loss(params, {**batch, "image": images}, key, carried, smoothing)
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
-        """Sums over the images of a batch, of logits [B,C]: "loss", "rows", "correct"."""
+        """Sums over the images of a batch, of logits [B,C]: "loss", "rows", "correct"; and "tokens",
+        what is read: an image is one.
+        """
         label, logits = jnp.asarray(batch["label"]), outputs.astype(jnp.float32)
         real = label > 0
         losses = cross_entropy(logits, jnp.maximum(label - 1, 0), smoothing)
         return {
             "loss": jnp.where(real, losses, 0.0).sum(),
+            "tokens": real.sum(),
             "rows": real.sum(),
             "correct": ((logits.argmax(axis=-1) == label - 1) & real).sum(),
         }

@@ -45,7 +45,7 @@ def test_settings_change_the_formula_so_the_oracles_can_tell() -> None:
 @pytest.mark.parametrize("name", ["cnn", "resnet-pre-bottleneck"])
 def test_the_oracle_reads_every_parameter(name: str) -> None:
     spec, read = SPECS[name], images(4, rows=1).astype(np.float64)
-    params = parameters(make(spec), read)
+    params = parameters(make(spec), read, seed=1)
     check_every_parameter_is_read(
         lambda params: ORACLES[spec["name"]](params, spec, read), params, by=0.1
     )
@@ -106,6 +106,7 @@ def test_statistics_are_those_of_the_images_and_not_of_padding() -> None:
 
 MISFITS: dict[str, tuple[dict[str, Any], str]] = {
     "a depth between": ({"depth": 21}, r"system.depth=21: .*expected 6 n \+ 2, such as 20"),
+    "too many": ({"depth": 600_002}, "system.depth=600002: expected at most 2000"),
     "too few": ({"depth": 2}, r"expected 6 n \+ 2, such as 8"),
     "of bottlenecks": (
         {"block": "bottleneck", "depth": 21},

@@ -1,9 +1,8 @@
 """Coloured shapes on a dark ground: generated images, exact and seeded, in which everything that is
 there is known.
 
-An object is a shape (circle, square, triangle, star) in one of six colours and two sizes. It lies in
-a cell of a 4 x 4 grid, anywhere in it, as a whole within the image. The label is its shape, or its
-colour and shape. What an image shows is a `Scene`; `painted` makes the pixels of it.
+An object is a shape (circle, square, triangle, star) in one of six colours and two sizes. It lies
+anywhere, as a whole within the image. The label is its shape, or its colour and shape. What an image shows is a `Scene`; `painted` makes the pixels of it.
 """
 
 from __future__ import annotations
@@ -15,9 +14,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from attnlab.data import SPLITS
 from attnlab.data.diagnostics.drawing import below, within
 from attnlab.data.generated import Sized, split_of
 from attnlab.data.images.labelled import Labelled, Shape
+from attnlab.errors import UserError
 
 SHAPES = ("circle", "square", "triangle", "star")
 COLOURS = {
@@ -29,7 +30,7 @@ COLOURS = {
     "cyan": (50, 200, 210),
 }
 GROUND = 32  # the grey behind the objects
-GRID = 4
+_BYTES = 2**35  # of a split
 _TIPS = ((0, -1000), (951, -309), (588, 809), (-588, 809), (-951, -309))  # of a star, in thousandths
 
 
@@ -71,7 +72,7 @@ def stamp(shape: str, radius: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Shapes(Sized):
-    """Images [side,side,3] of one object each; all labels are equally likely.
+    """Images [side,side,3] of one object each, drawn from all that there can be.
 
     The split of an image follows from the hash of what it shows (90/5/5), so nothing is shown in
     two splits, whatever the seeds.
@@ -98,6 +99,13 @@ class Shapes(Sized):
         within("large", self.large, self.small, 256)
         within("side", self.side, 2 * self.large + 2, 1024)
         within("noise", self.noise, 0, 127)
+        most = max(map(self.count, SPLITS))
+        if (size := most * self.side**2 * 3) > _BYTES:
+            raise UserError(
+                f"config.data: {most:,} images of {self.side} x {self.side} x 3 take"
+                f" {size / 2**30:,.0f} GiB; expected at most {_BYTES // 2**30}, take fewer or"
+                " smaller ones"
+            )
 
     @property
     def shape(self) -> Shape:
@@ -141,18 +149,13 @@ class Shapes(Sized):
         return self.small if size == "small" else self.large
 
     def _drawn(self, draw: random.Random) -> Thing:
-        """An object in a cell of the grid."""
+        """An object; all are equally likely."""
         size: Literal["small", "large"] = "small" if below(draw, 2) else "large"
         colour = tuple(COLOURS)[below(draw, len(COLOURS))]
         shape = SHAPES[below(draw, len(SHAPES))]
         radius = self._radius(size)
-        places = []
-        for _ in range(2):
-            cell = below(draw, GRID)
-            first, end = cell * self.side // GRID, (cell + 1) * self.side // GRID
-            at = first + below(draw, end - first)
-            places.append(min(max(at, radius), self.side - 1 - radius))
-        return Thing(size, colour, shape, *places)
+        row, column = (radius + below(draw, self.side - 2 * radius) for _ in range(2))
+        return Thing(size, colour, shape, row, column)
 
     def _noisy(self, draw: random.Random, image: np.ndarray) -> np.ndarray:
         """An image with noise on every number."""

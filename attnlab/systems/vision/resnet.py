@@ -51,6 +51,7 @@ LARGE: dict[int, tuple[Kind, tuple[int, ...]]] = {
     152: ("bottleneck", (3, 8, 36, 3)),
 }
 """Depth to the blocks of each stage, for ImageNet."""
+DEEPEST = 2000  # layers; the papers have up to 1,202
 PER_BLOCK = {"basic": 2, "bottleneck": 3}  # layers
 WIDER = 4  # times f, what a bottleneck gives
 
@@ -152,6 +153,8 @@ class ResNet(Backbone):
             return stages
         of_stage = 3 * PER_BLOCK[self.block]
         blocks, rest = divmod(self.depth - 2, of_stage)
+        if self.depth > DEEPEST:
+            raise UserError(f"system.depth={self.depth}: expected at most {DEEPEST}")
         if rest or blocks < 1:
             near = of_stage * max(1, round((self.depth - 2) / of_stage)) + 2
             raise UserError(

@@ -90,6 +90,7 @@ def test_a_scene_of_several_things_is_painted_from_the_first_to_the_last() -> No
         ({"side": 11}, "config.data.side=11 must be in 12"),
         ({"noise": 200}, "config.data.noise=200"),
         ({"examples": 0}, "config.data.examples=0"),
+        ({"side": 1024, "test": 10**6}, "1,000,000 images of 1024 x 1024 x 3 take 2,930 GiB"),
     ],
 )
 def test_numbers_out_of_range(fields: dict[str, int], words: str) -> None:
