@@ -20,7 +20,6 @@ from attnlab.config.schema import (
     SHARE,
     Node,
     Range,
-    between,
     imported,
     is_node,
     setting,

@@ -54,9 +54,7 @@ from attnlab.tasks.tokens import cross_entropy
 _AUGMENTATION = 2  # what is folded into the key of a step; 1 is for samples
 
 
-def build_system(
-    config: ConfigDict, classes: int, shape: labelled.Shape | None
-) -> ImageClassifier:
+def build_system(config: ConfigDict, classes: int, shape: labelled.Shape | None) -> ImageClassifier:
     """The system of a config, for images of this shape where that is known.
 
     Raises:

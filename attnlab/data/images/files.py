@@ -47,7 +47,8 @@ class Idx(HeldOut):
         """
         of = "test" if split == "test" else "train"
         paths = [
-            find_file(self.directory, getattr(self, f"{of}_{what}")) for what in ("images", "labels")
+            find_file(self.directory, getattr(self, f"{of}_{what}"))
+            for what in ("images", "labels")
         ]
         images, labels = read_idx(paths[0], (3, 4)), read_idx(paths[1], (1,))
         if len(images) != len(labels):

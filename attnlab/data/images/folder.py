@@ -55,11 +55,9 @@ class ImageFolder(HeldOut):
         root = expanded(self.directory)
         own = (root / "valid").is_dir()
         files = _files(root / ("train" if split == "valid" and not own else split))
-        if split == "test" or own:
-            rows = range(len(files))
-        else:
-            rows = self.rows(split, len(files)).tolist()  # type: ignore[assignment]
-        found = [(path, read_image(path, self.side, self.grey)) for path in (files[r] for r in rows)]
+        if split != "test" and not own:
+            files = [files[row] for row in self.rows(split, len(files))]
+        found = [(path, read_image(path, self.side, self.grey)) for path in files]
         first, image = found[0]
         for path, other in found:
             if other.shape != image.shape:

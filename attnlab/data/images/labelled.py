@@ -81,9 +81,7 @@ class Learned:
         """Write `<workdir>/vocabulary/images.json`, whole or not at all."""
         body, path = dataclasses.asdict(self), workdir / _FILE
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(
-            path, json.dumps({**body, "sha256": _digest(body)}, ensure_ascii=False)
-        )
+        write_atomic(path, json.dumps({**body, "sha256": _digest(body)}, ensure_ascii=False))
 
     @classmethod
     def load(cls, workdir: Path) -> Learned:

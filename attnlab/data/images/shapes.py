@@ -2,7 +2,8 @@
 there is known.
 
 An object is a shape (circle, square, triangle, star) in one of six colours and two sizes. It lies
-anywhere, as a whole within the image. The label is its shape, or its colour and shape. What an image shows is a `Scene`; `painted` makes the pixels of it.
+anywhere, as a whole within the image. The label is its shape, or its colour and shape. What an image
+shows is a `Scene`; `painted` makes the pixels of it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,13 @@ COLOURS = {
 }
 GROUND = 32  # the grey behind the objects
 _BYTES = 2**35  # of a split
-_TIPS = ((0, -1000), (951, -309), (588, 809), (-588, 809), (-951, -309))  # of a star, in thousandths
+_TIPS = (
+    (0, -1000),
+    (951, -309),
+    (588, 809),
+    (-588, 809),
+    (-951, -309),
+)  # of a star, in thousandths
 
 
 class Thing(NamedTuple):

@@ -35,7 +35,9 @@ def test_classes_are_folders_and_images_are_resized(folder: Path) -> None:
     assert train.images.shape == (7, 3, 3, 3) and valid.images.shape == (3, 3, 3, 3)
     assert source.shape == (3, 3, 3) and test.images.shape == (1, 3, 3, 3)
     for image, label in zip(train.images, train.labels, strict=True):
-        assert np.abs(image.astype(int) - {"red": (250, 0, 0), "blue": (0, 0, 250)}[label]).max() < 4
+        assert (
+            np.abs(image.astype(int) - {"red": (250, 0, 0), "blue": (0, 0, 250)}[label]).max() < 4
+        )
     assert sorted([*train.labels, *valid.labels]) == ["blue"] * 5 + ["red"] * 5
     grey = ImageFolder(directory=str(folder), side=0, grey=True)
     assert grey.shape is None and grey.images("test").images.shape == (1, 4, 6, 1)
