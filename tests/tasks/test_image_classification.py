@@ -84,7 +84,8 @@ def test_a_step_learns_and_moves_running_averages(task: ImageClassification, par
         losses.append(float(metrics["loss"]))
         assert np.isfinite(float(metrics["grad_norm"]))
     assert metrics.keys() == {"loss", "tokens", "rows", "correct", "grad_norm"}
-    assert np.mean(losses[-4:]) < 0.7 * losses[0]
+    # The last batch of an epoch has two images, whose statistics say little: the middle counts.
+    assert np.median(losses[-4:]) < 0.7 * losses[0]
     averages = state.params["normalisation_0_0"]
     assert (np.abs(averages["mean"]) > 1e-3).all() and (averages["variance"] != 1).all()
 
