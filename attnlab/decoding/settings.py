@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.config import read
-from attnlab.config.nodes import Decoding
+from attnlab.config.decoding import Decoding
 from attnlab.config.schema import described
 from attnlab.errors import UserError
 
