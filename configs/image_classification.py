@@ -4,6 +4,8 @@
 
 Arguments: cnn, resnet (small, for two CPU cores), resnet_paper (ResNet-56 as for CIFAR-10, published
 setting, not measured here).
+With resnet, 0.82 of the test labels were right after 400 steps (seed 0; chance is 0.04); 40 s of
+processor time. cnn: not measured here.
 Your own images:
 
     --config.data=idx --config.data.directory=FOLDER             MNIST, Fashion-MNIST and others in their form
