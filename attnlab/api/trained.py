@@ -228,8 +228,10 @@ class Run:
 
     def longer(self, texts: Sequence[str]) -> list[int]:
         """The indices of the texts that are longer than all training texts,
-        `config.batch.max_length` tokens.
+        `config.batch.max_length` tokens; none where there is no such limit.
         """
+        if "max_length" not in self.config.batch:
+            return []
         wanted = [number for number, one in enumerate(texts) if one.strip()]
         return [
             wanted[one]

@@ -44,8 +44,8 @@ from attnlab.attention.view import View
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
-from attnlab.layers.gates.places import tiled
 from attnlab.layers.gates.protocol import Gate, checked, reduced
+from attnlab.layers.images import tiled
 from attnlab.layers.precision import widened
 
 SLOT = Need(role="cross", values=True)  # with tiles, queries and keys are two sequences

@@ -16,7 +16,14 @@ from attnlab.data import SOURCES
 from attnlab.errors import UserError
 from attnlab.records.measures import declared
 from attnlab.systems import SYSTEMS
-from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System, TokenClassifier
+from attnlab.systems.protocol import (
+    Classifier,
+    ImageClassifier,
+    LanguageModel,
+    Seq2Seq,
+    System,
+    TokenClassifier,
+)
 from attnlab.tasks.base import Task
 
 GIVEN = {
@@ -31,7 +38,9 @@ TASKS = {
     LanguageModel: ("language_modelling", "diagnostics"),
     Classifier: ("classification", "inference"),
     TokenClassifier: ("masked_language_modelling", "tagging"),
+    ImageClassifier: ("image_classification",),
 }
+IMAGE = jax.ShapeDtypeStruct((1, 32, 32, 3), jnp.float32)
 """What systems are for, by their base: the names of the config files that have them, the task first."""
 
 
@@ -53,7 +62,7 @@ def cells(name: str, system: type[System]) -> dict[str, str]:
 
 def parameters(name: str, files: tuple[str, ...]) -> str:
     """How many a system has in the small setting of its config file, for the vocabularies of
-    `GIVEN`; blank where it is in none.
+    `GIVEN` and images of the shape `IMAGE`; blank where it is in none.
 
     The setting has the name of the system, or that without what stands behind its last "_" ("lstm"
     of "lstm_lm"), or it is "transformer", of the encoder.
@@ -72,8 +81,10 @@ def parameters(name: str, files: tuple[str, ...]) -> str:
         texts = (
             max(system.texts) if isinstance(system, Classifier) else 1 + isinstance(system, Seq2Seq)
         )
-        ids = [jax.ShapeDtypeStruct((1, 2), jnp.int32)] * texts
-        made = jax.eval_shape(system.init, jax.random.key(0), *ids)["params"]
+        read = [jax.ShapeDtypeStruct((1, 2), jnp.int32)] * texts
+        if isinstance(system, ImageClassifier):
+            read = [IMAGE]
+        made = jax.eval_shape(system.init, jax.random.key(0), *read)["params"]
         return f"{sum(leaf.size for leaf in jax.tree.leaves(made)):,}"
     return ""
 

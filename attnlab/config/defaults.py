@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from attnlab.config import nodes, token_tasks
+from attnlab.config import image_tasks, nodes, token_tasks
 from attnlab.config.nodes import TABLES
 from attnlab.config.schema import described, is_node
 
@@ -19,6 +19,7 @@ WHOLE = (
     token_tasks.SpanCorruption,
     token_tasks.QuestionAnswering,
     token_tasks.Diagnostics,
+    image_tasks.ImageClassification,
 )
 """The configs of our tasks as a whole."""
 

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from attnlab.config.decoding import Decoding
 from attnlab.config.schema import (
     ABOVE_ZERO,
     AT_LEAST_ZERO,
@@ -19,7 +20,6 @@ from attnlab.config.schema import (
     SHARE,
     Node,
     Range,
-    between,
     imported,
     is_node,
     setting,
@@ -97,10 +97,16 @@ class TwoVocabularies(PairVocabulary):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Batch(Node):
+class AnyBatch(Node):
     """What goes into an update."""
 
     size: int = setting("rows of a batch, or tokens", 64, within=whole(1, 2**24))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Batch(AnyBatch):
+    """What goes into an update, of tasks of texts."""
+
     max_length: int = setting("tokens of the longest text, or of a piece", within=whole(1, LONGEST))
 
 
@@ -247,85 +253,14 @@ class Reinforce(Node):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Decoding(Node):
-    """How target sequences are searched for or drawn."""
-
-    method: Literal["beam", "greedy", "sample"] = setting("how they are found", "beam")
-    batch: int = setting("texts that are decoded at once", 64, within=whole(1, 2**16))
-    n_best: int = setting(
-        "hypotheses of each text (beam), or samples (sample)", 1, within=whole(1, 2**12)
-    )
-    beam: int = setting("hypotheses that are followed", 5, within=whole(1, 2**12))
-    length_penalty: float = setting("alpha of GNMT's score", 0.6, within=between(0, 100))
-    coverage: float = setting("beta of GNMT's score; 0: none", 0.0, within=between(0, 10**6))
-    temperature: float = setting(
-        "of samples: scores are divided by it", 1.0, within=between(0, 10**6)
-    )
-    top_k: int = setting("samples are of the most likely so many; 0: of all", 0, within=whole(0))
-    top_p: float = setting(
-        "samples are of the most likely that have this probability together", 1.0, within=SHARE
-    )
-    min_p: float = setting(
-        "samples have at least this share of the probability of the most likely token",
-        0.0,
-        within=between(0, 1),
-    )
-    seed: int = setting("of samples", 0, within=SEED)
-    min_length: int = setting("tokens before the end is allowed", 0, within=whole(0, 2**20))
-    repetition_penalty: float = setting(
-        "scores of tokens that have occurred are lowered by it (greedy, sample); 1: none",
-        1.0,
-        within=between(1, 10**6),
-    )
-    no_repeat_ngram: int = setting(
-        "so many tokens never occur twice in the same order; 0: they may", 0, within=whole(0, 2**10)
-    )
-    stop: tuple[str, ...] = setting("an answer ends before the first of these texts", ())
-    prefill: int = setting(
-        "tokens of a beginning that are read at once (language models)", 512, within=whole(1, 2**20)
-    )
-    full_passes: bool = setting(
-        "whether the whole text so far is read again for every token, slower by far; a decoder"
-        " whose attention keeps no cache can write in no other way",
-        False,
-    )
-    max_ratio: float = setting(
-        "at most max_ratio x source tokens + max_extra are written", 2.0, within=between(0, 10**4)
-    )
-    max_extra: int = setting("see max_ratio", 10, within=whole(0, 2**20))
-
-    def check(self) -> None:
-        """As many hypotheses as are wanted are followed, and every setting has an effect."""
-        if "" in self.stop:
-            raise UserError("config.decoding.stop: an empty text ends every answer; leave it out")
-        if self.method == "beam" and self.n_best > self.beam:
-            raise UserError(
-                f"config.decoding.n_best={self.n_best} is more than decoding.beam={self.beam};"
-                " raise the beam or lower n_best"
-            )
-        if self.method == "beam" and self.repetition_penalty != 1.0:
-            raise UserError(
-                f"config.decoding.repetition_penalty={self.repetition_penalty} goes with method"
-                " 'greedy' or 'sample'; beam search compares the model's own probabilities, choose"
-                " decoding.no_repeat_ngram there"
-            )
-        if self.method == "greedy" and self.n_best > 1:
-            raise UserError(
-                f"config.decoding.n_best={self.n_best}: greedy search finds one hypothesis; set"
-                " n_best=1 or method 'beam' or 'sample'"
-            )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Run(Node):
+class AnyRun(Node):
     """What every config has."""
 
     task: str = setting("what is learned; 'list tasks' shows all")
     seed: int = setting("of parameters, order of the data and dropout", 0, within=SEED)
     system: str = setting("the model; 'list systems' shows all", table=TABLES["system"])
-    data: str = setting("where texts come from; 'list data' shows all", table=TABLES["data"])
-    vocabulary: Vocabulary
-    batch: Batch
+    data: str = setting("where examples come from; 'list data' shows all", table=TABLES["data"])
+    batch: AnyBatch
     optimizer: str = setting("'list optimizers' shows all", "adam", table=TABLES["optimizer"])
     schedule: str = setting(
         "of the learning rate; 'list schedules' shows all", table=TABLES["schedule"]
@@ -335,6 +270,14 @@ class Run(Node):
     training: Training
     checkpoint: Checkpoint
     parallel: Parallel
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run(AnyRun):
+    """What every config of a task of texts has."""
+
+    vocabulary: Vocabulary
+    batch: Batch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -393,6 +336,6 @@ def schema_of(config: Mapping[str, Any]) -> type[Node]:
     if not is_node(found):
         raise UserError(
             f"config.task={name}: its schema is {found!r}; expected a class derived from"
-            f" {Run.__module__}.{Run.__name__}"
+            f" {AnyRun.__module__}.{AnyRun.__name__}"
         )
     return found

@@ -8,11 +8,11 @@ import dataclasses
 import math
 from typing import Literal
 
+from attnlab.config.decoding import Decoding
 from attnlab.config.nodes import (
     LONGEST,
     Batch,
     Buckets,
-    Decoding,
     PairAuxiliary,
     Reinforce,
     Run,

@@ -1,4 +1,4 @@
-"""Texts and how they reach the training loop: sources, vocabularies, batches as a function of
+"""Examples and how they reach the training loop: sources, vocabularies, batches as a function of
 (seed, step).
 
 A *source* is a frozen dataclass whose fields are its configuration, with at least one of these
@@ -6,7 +6,8 @@ methods, for `split` in `SPLITS`: `pairs(split) -> list[(source text, target tex
 and the like, `texts(split) -> list[text]` for language modelling, `labelled(split) -> list[(texts,
 label)]` for classification, with `sentences`, how many texts an example has (1 or 2), beside it,
 `tagged(split) -> list[attnlab.data.tagged.Sentence]` for tagging, `asked(split) ->
-list[attnlab.data.asked.Row]` for diagnostic tasks. A source whose texts are ids already has
+list[attnlab.data.asked.Row]` for diagnostic tasks, `images(split) ->
+attnlab.data.images.labelled.Labelled` for classification of images. A source whose texts are ids already has
 `loaded(vocabulary settings, vocabulary of the run, splits) -> Texts` instead, see
 `attnlab.data.shards`.
 """
@@ -49,5 +50,9 @@ SOURCES = Table(
         "induction": "attnlab.data.diagnostics.copies:Induction",
         "state_tracking": "attnlab.data.diagnostics.states:StateTracking",
         "list_ops": "attnlab.data.diagnostics.list_ops:ListOps",
+        "shapes": "attnlab.data.images.shapes:Shapes",
+        "idx": "attnlab.data.images.files:Idx",
+        "npz": "attnlab.data.images.files:Npz",
+        "image_folder": "attnlab.data.images.folder:ImageFolder",
     },
 )

@@ -262,7 +262,7 @@ def read_lines(path: Path, strip: str | None = None) -> list[str]:
     Raises:
       UserError: unreadable, damaged, empty, or not UTF-8 (with the line).
     """
-    content = _content(path)
+    content = contents(path)
     if not content:
         raise UserError(f"{path} is empty")
     try:
@@ -279,8 +279,12 @@ def read_lines(path: Path, strip: str | None = None) -> list[str]:
     return [line.strip(strip) for line in lines]
 
 
-def _content(path: Path) -> bytes:
-    """All bytes of the file, unpacked."""
+def contents(path: Path) -> bytes:
+    """All bytes of the file, unpacked if its name says so.
+
+    Raises:
+      UserError: unreadable or damaged.
+    """
     unpack = {".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix)
     try:
         packed = path.read_bytes()

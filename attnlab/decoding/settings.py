@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.config import read
-from attnlab.config.nodes import Decoding
+from attnlab.config.decoding import Decoding
 from attnlab.config.schema import described
 from attnlab.errors import UserError
 
@@ -20,7 +20,7 @@ TOKENS = 2**28  # the most token places of a batch in decoding: 1 GiB of ids
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(Decoding):
-    """The settings of `attnlab.config.nodes.Decoding` and what follows from them; make them with
+    """The settings of `attnlab.config.decoding.Decoding` and what follows from them; make them with
     `validate`.
     """
 

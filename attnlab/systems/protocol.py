@@ -1,5 +1,5 @@
 """The interfaces of systems for training and decoding: sequence-to-sequence systems, language
-models, classifiers of texts and classifiers of tokens.
+models, classifiers of texts, of tokens and of images.
 
 Axis letters: B batch, S source length, T target length, V vocabulary of what is predicted, C
 classes, O outputs of a token. Ids are int32.
@@ -279,6 +279,33 @@ class Classifier(System):
     def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
         """Texts [B,S], and the second ones [B,T] of pairs, to logits [B,C]; a row may have only
         padding.
+        """
+        raise NotImplementedError
+
+
+class ImageClassifier(System):
+    """Base of the systems that classify an image into C classes.
+
+    Attributes:
+      classes: C.
+    """
+
+    classes: int
+
+    @classmethod
+    def between(cls, name: str) -> tuple[Side, Side]:
+        """See `System.between`; an image looks at itself."""
+        return "image", "image"
+
+    def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
+        """Images [B,H,W,C'], normalised, to logits [B,C].
+
+        Args:
+          images: float, the channels last.
+          valid: [B] bool, which rows are images and not padding; None for all.
+
+        Raises:
+          UserError: images too small for what the system does with them.
         """
         raise NotImplementedError
 

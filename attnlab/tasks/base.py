@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from attnlab.config.nodes import Run
+from attnlab.config.nodes import AnyRun
 from attnlab.data import columns
 from attnlab.data.batching import Batches, TrainBatches, evaluation_batches
 from attnlab.data.columns import Batch as HostBatch
@@ -83,7 +83,7 @@ class Task(Pretrained, Generic[Data, Model]):
     """
 
     systems: ClassVar[type[System]]
-    schema: ClassVar[type[Run]]
+    schema: ClassVar[type[AnyRun]]
     reads: ClassVar[str]
     loads: ClassVar[type[Loaded]]
     columns: ClassVar[Mapping[str, Declared]]

@@ -12,11 +12,18 @@ import numpy as np
 import pytest
 
 from attnlab.systems import SYSTEMS
-from tests.systems import checks, classifiers, language_models, token_classifiers
+from tests.systems import (
+    checks,
+    classifiers,
+    image_classifiers,
+    language_models,
+    token_classifiers,
+)
 from tests.systems.recurrent import test_lstmn
 
 KINDS = [
-    (kind, kind.SPECS) for kind in (checks, classifiers, language_models, token_classifiers)
+    (kind, kind.SPECS)
+    for kind in (checks, classifiers, language_models, token_classifiers, image_classifiers)
 ] + [(classifiers, test_lstmn.CASES)]
 FIRST = {
     spec["name"]: (kind, spec)
@@ -40,7 +47,9 @@ def test_a_system_has_one_precision_where_float64_is_possible(name: str) -> None
     kind, spec = FIRST[name]
     system: Any = kind.make(spec)  # type: ignore[attr-defined]
     ids = np.full((2, 4), 5, np.int32)
-    texts = (ids, ids) if kind is checks or name == "lstmn_pair" else (ids,)
+    texts: tuple[np.ndarray, ...] = (ids, ids) if kind is checks or name == "lstmn_pair" else (ids,)
+    if kind is image_classifiers:
+        texts = (image_classifiers.images(),)
 
     def slopes(params: Any) -> Any:
         def total(params: Any) -> tuple[jax.Array, jax.Array]:

@@ -57,6 +57,9 @@ SHARED = {
     ],
     "tagging": ["data.examples=200"],
     "diagnostics": ["data.examples=200", "batch.buckets=65", "batch.max_length=65"],
+    "image_classification": [
+        *("data.examples=200", "data.side=16", "augmentation.crop=2", "augmentation.flip=true"),
+    ],
     "question_answering": [
         *("data.examples=100", "data.absent=0.3", "batch.buckets=24", "batch.max_length=24"),
         *("passages.stride=8", "passages.question=8", "passages.unanswerable=true"),

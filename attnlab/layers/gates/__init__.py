@@ -1,9 +1,8 @@
 """What stands at the place of a gate in an image network: x [B,H,W,C] to the same shape (see
 `protocol`). A new one is one file and one line here; a user's own is named by its dotted path.
 
-A backbone has the field `gate: Part = "none"` and calls `made(GATES, self.gate)(name="gate")(x)`,
-as the papers do on the residual branch before the sum. The non-local blocks are attention, so they
-stand in its room.
+A backbone has the field `gate` (see `attnlab.systems.vision.backbone`). The non-local blocks are
+attention, so they stand in its room.
 """
 
 from attnlab.config.registry import Table

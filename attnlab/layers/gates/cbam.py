@@ -20,8 +20,8 @@ from attnlab.config.registry import Part, made
 from attnlab.layers import NORMS
 from attnlab.layers.cards import Card, Cost
 from attnlab.layers.gates import GATES
-from attnlab.layers.gates.places import convolved, taps
-from attnlab.layers.gates.protocol import Factor, Gate, norm_cost, normalised, odd, sigmoid
+from attnlab.layers.gates.protocol import Factor, Gate, norm_cost, odd, sigmoid
+from attnlab.layers.images import convolved, normed, taps
 from attnlab.layers.precision import widened
 
 
@@ -46,7 +46,7 @@ class Spatial(Factor):
         pooled = jnp.stack([wide.mean(axis=-1), wide.max(axis=-1)], axis=-1).astype(x.dtype)
         kernel = self.param("kernel", nn.initializers.lecun_normal(), (size, size, 2, 1))
         norm = made(NORMS, self.normalisation)(name="normalisation")
-        return sigmoid(normalised(norm, convolved(pooled, kernel), valid))
+        return sigmoid(normed(norm, convolved(pooled, kernel), valid))
 
     @nn.nowrap
     def cost(self, height: int, width: int, channels: int) -> Cost:

@@ -24,7 +24,8 @@ from attnlab.errors import UserError
 from attnlab.layers import NORMS
 from attnlab.layers.cards import Card, Cost, dense
 from attnlab.layers.dense import Dense
-from attnlab.layers.gates.protocol import Factor, norm_cost, normalised, reduced, sigmoid
+from attnlab.layers.gates.protocol import Factor, norm_cost, reduced, sigmoid
+from attnlab.layers.images import normed
 from attnlab.layers.precision import widened
 
 
@@ -62,7 +63,7 @@ class Coordinate(Factor):
         means = jnp.concatenate([wide.mean(axis=2), wide.mean(axis=1)], axis=1).astype(x.dtype)
         f = Dense(self.hidden(channels), name="inner")(means)
         norm = made(NORMS, self.normalisation)(name="normalisation")
-        f = jax.nn.hard_swish(normalised(norm, f, valid))
+        f = jax.nn.hard_swish(normed(norm, f, valid))
         rows = sigmoid(Dense(channels, name="rows")(f[:, :height]))
         columns = sigmoid(Dense(channels, name="columns")(f[:, height:]))
         return rows[:, :, None] * columns[:, None]

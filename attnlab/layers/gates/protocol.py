@@ -31,7 +31,6 @@ from attnlab.config.registry import Part, Table, made
 from attnlab.errors import UserError
 from attnlab.layers import NORMS
 from attnlab.layers.cards import Card, Cost
-from attnlab.layers.norms import told
 from attnlab.layers.precision import widened
 
 COLLECTION = "gates"
@@ -146,13 +145,6 @@ def odd(gate: Gate, kernel: int) -> int:
             f"gate {type(gate).__name__}: kernel={kernel}: expected an odd number of at least 1"
         )
     return kernel
-
-
-def normalised(norm: nn.Module, x: jax.Array, valid: jax.Array | None) -> jax.Array:
-    """x [B,...,C] through a norm; `valid` [B] as in `Gate`."""
-    real = jnp.ones(len(x), bool) if valid is None else valid
-    spread = jnp.broadcast_to(real.reshape(-1, *[1] * (x.ndim - 2)), x.shape[:-1])
-    return told(norm, x, spread)  # type: ignore[arg-type]
 
 
 def norm_cost(norm: Part, places: int, channels: int) -> Cost:

@@ -36,11 +36,10 @@ from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers import NORMS
 from attnlab.layers.cards import Card, Cost
-from attnlab.layers.gates.places import convolved, enlarged, halved, taps
-from attnlab.layers.gates.protocol import Factor, norm_cost, normalised, sigmoid
+from attnlab.layers.gates.protocol import Factor, norm_cost, sigmoid
+from attnlab.layers.images import HE, convolved, enlarged, normed, pooled, taps
 from attnlab.layers.precision import widened
 
-HE = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 LEFT = 7  # places of a side at which the paper stops halving
 SMALL = 1e-12  # below the root of a length or a variance
 
@@ -64,7 +63,7 @@ class Step(nn.Module):
         norm = made(NORMS, self.normalisation)(name="normalisation")
         shape = (self.kernel, self.kernel, x.shape[-1], self.features)
         kernel = self.param("kernel", HE, shape)
-        return convolved(nn.relu(normalised(norm, x, valid)), kernel)
+        return convolved(nn.relu(normed(norm, x, valid)), kernel)
 
     @nn.nowrap
     def cost(self, height: int, width: int, channels: int) -> Cost:
@@ -174,7 +173,7 @@ class ResidualAttention(Factor):
             return h
 
         for level in range(1, last + 1):
-            kept.append(through(halved(kept[-1]), f"down_{level}"))
+            kept.append(through(pooled(kept[-1], 3, 2), f"down_{level}"))
         u = through(kept[-1], f"up_{last}")
         for level in range(last - 1, 0, -1):
             skip = unit(kept[level], f"skip_{level}")

@@ -11,9 +11,9 @@ import pytest
 
 from attnlab.layers.gates.cbam import Spatial
 from attnlab.layers.gates.eca import adaptive
-from attnlab.layers.gates.places import convolved, enlarged, halved, taps, tiled
 from attnlab.layers.gates.protocol import COLLECTION, handed_out
 from attnlab.layers.gates.residual_attention import ResidualAttention
+from attnlab.layers.images import convolved, enlarged, pooled, taps, tiled
 from attnlab.layers.norms import STATISTICS
 from tests.layers.gates.cases import FIELDS, SHAPE, drawn, make, maps
 from tests.layers.gates.oracles import bilinear, largest
@@ -142,7 +142,7 @@ def test_who_computes_over_a_batch_says_so_and_leaves_out_what_is_no_image() -> 
 def test_pooling_and_enlarging_are_their_formulas_at_any_size(size: tuple[int, int]) -> None:
     x = np.random.default_rng(0).normal(size=(2, *size, 3))
     with jax.enable_x64(True):
-        np.testing.assert_array_equal(halved(jnp.asarray(x)), largest(x))
+        np.testing.assert_array_equal(pooled(jnp.asarray(x), 3, 2), largest(x))
         for to in (size, (2 * size[0], 2 * size[1] + 1), (size[0], size[1] + 3)):
             np.testing.assert_allclose(enlarged(jnp.asarray(x), *to), bilinear(x, *to), atol=1e-12)
         tiles = np.asarray(tiled(jnp.asarray(x), 2))

@@ -6,7 +6,8 @@ Each sequence-to-sequence oracle takes the system's parameters (float64), its se
 but never read: a sentence is cut to its real length first. That of a language model takes its
 tokens [B,T] instead of the two, and leaves zeros where there is padding; that of a classifier takes
 one text, or two, [B,S] and [B,T], and returns the logits [B,C]; that of a classifier of tokens
-takes tokens and types [B,T] and returns [B,T,O].
+takes tokens and types [B,T] and returns [B,T,O]; that of a classifier of images takes images
+[B,H,W,C] and returns [B,C].
 """
 
 from tests.systems.oracles.attention_lm import attention_lm
@@ -28,6 +29,7 @@ from tests.systems.oracles.rnnsearch import rnnsearch
 from tests.systems.oracles.self_attentive import self_attentive
 from tests.systems.oracles.seq2seq import seq2seq
 from tests.systems.oracles.transformer import transformer
+from tests.systems.oracles.vision import cnn, resnet
 
 ORACLES = {
     "seq2seq": seq2seq,
@@ -56,4 +58,6 @@ ORACLES = {
     "bilstm_tagger": bilstm_tagger,
     "attention_pooling": attention_pooling,
     "self_attentive": self_attentive,
+    "cnn": cnn,
+    "resnet": resnet,
 }

@@ -1,0 +1,36 @@
+"""Changes of images in training: a random crop of the padded image, and a turn from left to right
+(He et al. 2016, section 4.2).
+
+Axis letters: B images, H height, W width, C channels.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+
+def augmented(key: jax.Array, images: jax.Array, crop: int, flip: bool) -> jax.Array:
+    """Images [B,H,W,C], each changed in its own way, all drawn from the key.
+
+    Args:
+      key: of a step.
+      images: of any dtype.
+      crop: p: the image gets an edge of p zeros on each side, and one of H x W is cut out of it
+        anywhere; 0 for none.
+      flip: whether each image is turned left to right with probability 1/2.
+    """
+    of_crop, of_flip = jax.random.split(key)
+    if crop:
+        edge = (crop, crop)
+        padded = jnp.pad(images, ((0, 0), edge, edge, (0, 0)))
+        corners = jax.random.randint(of_crop, (len(images), 2), 0, 2 * crop + 1)
+
+        def cut(image: jax.Array, corner: jax.Array) -> jax.Array:
+            return jax.lax.dynamic_slice(image, (corner[0], corner[1], 0), images.shape[1:])
+
+        images = jax.vmap(cut)(padded, corners)
+    if flip:
+        turned = jax.random.bernoulli(of_flip, 0.5, (len(images), 1, 1, 1))
+        images = jnp.where(turned, images[:, :, ::-1], images)
+    return images

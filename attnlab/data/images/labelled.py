@@ -1,0 +1,299 @@
+"""From config to images with labels: source, classes, mean and deviation, and a fingerprint of what
+was read.
+
+Images are uint8 [N,H,W,C], all of one size. Classes are the labels of the training split, numbers
+by size, names in alphabetical order; class k of C is k + 1 in a batch, 0 is a row of padding.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, TypedDict
+
+import numpy as np
+
+from attnlab.config.registry import build
+from attnlab.data import SOURCES, SPLITS
+from attnlab.data.columns import Examples
+from attnlab.errors import UserError, nearest
+from attnlab.records.files import write_atomic
+from attnlab.records.json_kinds import Damaged, read
+
+_FILE = Path("vocabulary") / "images.json"  # where a run keeps what it learned of its data
+_PART = 1024  # images whose numbers are counted at a time
+
+Shape = tuple[int, int, int]
+
+
+class Labelled(NamedTuple):
+    """What a source gives of a split: images uint8 [N,H,W,C] and a label for each, names or whole
+    numbers.
+    """
+
+    images: np.ndarray
+    labels: Sequence[str] | np.ndarray
+
+
+class _Saved(TypedDict):
+    """`images.json`."""
+
+    classes: list[str]
+    shape: list[int]
+    mean: list[float]
+    deviation: list[float]
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Learned:
+    """What a run knows of its training split.
+
+    Attributes:
+      classes: the labels, in the order of their numbers.
+      shape: H, W, C of every image.
+      mean, deviation: of each channel over all pixels, where 255 is 1; the deviation of a channel
+        that is the same everywhere is 1.
+    """
+
+    classes: tuple[str, ...]
+    shape: Shape
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+    @classmethod
+    def of(cls, images: np.ndarray, labels: Sequence[str]) -> Learned:
+        """From the training split; `UserError` where there is nothing to tell apart."""
+        classes = sorted({*labels}, key=_in_order)
+        if len(classes) < 2:
+            raise UserError(
+                f"config.data: the training split has no label but {classes[0]!r}; there is nothing"
+                " to tell apart"
+            )
+        mean, deviation = _moments(images)
+        return cls(tuple(classes), images.shape[1:], mean, deviation)
+
+    def save(self, workdir: Path) -> None:
+        """Write `<workdir>/vocabulary/images.json`, whole or not at all."""
+        body, path = dataclasses.asdict(self), workdir / _FILE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, json.dumps({**body, "sha256": _digest(body)}, ensure_ascii=False))
+
+    @classmethod
+    def load(cls, workdir: Path) -> Learned:
+        """What `save` wrote; `UserError` where it is missing or damaged."""
+        path = workdir / _FILE
+        try:
+            content: dict[str, Any] = dict(read(path.read_bytes(), _Saved))
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+        except Damaged as error:
+            raise UserError(f"{path} is damaged ({error}); put back a good copy") from error
+        if content.pop("sha256") != _digest(content):
+            raise UserError(
+                f"{path} is damaged (its checksum does not match); put back a good copy"
+            )
+        height, width, channels = content["shape"]
+        mean, deviation = tuple(content["mean"]), tuple(content["deviation"])
+        return cls(tuple(content["classes"]), (height, width, channels), mean, deviation)
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageData:
+    """The data of a run.
+
+    Attributes:
+      examples: split to its columns "image" and "label".
+      learned: classes, size, mean and deviation.
+      fingerprints: split to the hash of its images and labels, for the manifest.
+    """
+
+    kept: ClassVar[str] = "classes, mean and deviation"
+    things: ClassVar[str] = "images"
+
+    examples: Mapping[str, Examples]
+    learned: Learned
+    fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Those that were read."""
+        return tuple(self.examples)
+
+    def size(self, split: str) -> int:
+        """The number of images."""
+        return len(self.examples[split])
+
+    def labels(self, split: str) -> np.ndarray:
+        """The class of each image, [N] from 0."""
+        return self.examples[split]["label"].block(np.arange(self.size(split)), 1) - 1
+
+    def about(self, split: str) -> str:
+        """Number, size and classes, in a line."""
+        height, width, channels = self.learned.shape
+        counts = np.bincount(self.labels(split), minlength=len(self.learned.classes))
+        return (
+            f"{self.size(split):,} images of {height} x {width} x {channels};"
+            f" {len(counts)} classes of {counts.min():,} to {counts.max():,}"
+        )
+
+    def save(self, workdir: Path) -> None:
+        """Keep classes, size, mean and deviation with a run."""
+        self.learned.save(workdir)
+
+    @staticmethod
+    def saved(workdir: Path) -> bool:
+        """Whether `save` has been there."""
+        return (workdir / _FILE).exists()
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldOut:
+    """Base of the sources that have no validation split of their own and cut it from training.
+
+    Attributes:
+      held_out: share of the training images that are for validation.
+      seed: which these are.
+
+    Raises:
+      UserError: no share, or a negative seed.
+    """
+
+    held_out: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.held_out < 1.0:
+            raise UserError(f"config.data.held_out={self.held_out} must be above 0 and below 1")
+        if self.seed < 0:
+            raise UserError(f"config.data.seed={self.seed} must be 0 or more")
+
+    def rows(self, split: str, count: int) -> np.ndarray:
+        """Which of the `count` training images belong to "train" or to "valid", in their order.
+
+        Raises:
+          UserError: there are too few for two splits.
+        """
+        held = round(self.held_out * count)
+        if not 0 < held < count:
+            raise UserError(
+                f"config.data.held_out={self.held_out}: of {count} training images, {held} would be"
+                " for validation; both splits need one"
+            )
+        chosen = np.zeros(count, bool)
+        chosen[random.Random(f"held out {self.seed}").sample(range(count), held)] = True
+        return np.flatnonzero(chosen == (split == "valid"))
+
+
+def source(data: Mapping[str, Any]) -> Any:
+    """The source of a config node; `UserError` unless it has images."""
+    found = build(SOURCES, data, "config.data")()
+    if not callable(getattr(found, "images", None)):
+        raise UserError(
+            f"config.data={data['name']}: a data source for this task needs a method images(split),"
+            " such as shapes, idx, npz or image_folder"
+        )
+    return found
+
+
+def load(
+    data: Mapping[str, Any],
+    workdir: Path | None = None,
+    splits: Sequence[str] = ("train", "valid"),
+) -> ImageData:
+    """Read the splits of a source.
+
+    Classes, mean and deviation come from `<workdir>/vocabulary/` if they are there. Else they are
+    learned, on the training split and nothing else; `ImageData.save` keeps them.
+
+    Raises:
+      UserError: bad config, unreadable data, images of another size or a label that the training
+        split does not have, fewer than two classes, or what was saved is damaged.
+    """
+    of, where = source(data), f"config.data={data['name']}"
+    known = workdir is not None and ImageData.saved(workdir)
+    found = {
+        split: _checked(of.images(split), f"{where}: the {split} split")
+        for split in SPLITS
+        if split in splits or (split == "train" and not known)
+    }
+    if known:
+        assert workdir is not None
+        learned = Learned.load(workdir)
+    else:
+        learned = Learned.of(*found["train"])
+    chosen = {split: found[split] for split in splits}
+    return ImageData(
+        {
+            split: _encoded(learned, *one, f"{where}: the {split} split")
+            for split, one in chosen.items()
+        },
+        learned,
+        {split: fingerprint(*one) for split, one in chosen.items()},
+    )
+
+
+def fingerprint(images: np.ndarray, labels: Sequence[str]) -> str:
+    """SHA-256 (hex) of images and labels in their order."""
+    digest = hashlib.sha256(repr((images.shape, list(labels))).encode())
+    for begin in range(0, len(images), _PART):
+        digest.update(images[begin : begin + _PART].tobytes())
+    return digest.hexdigest()
+
+
+def _checked(given: Labelled, where: str) -> tuple[np.ndarray, list[str]]:
+    """What a source gave, labels as names."""
+    images, labels = given.images, [str(label) for label in given.labels]
+    if images.dtype != np.uint8 or images.ndim != 4:
+        raise UserError(
+            f"{where} has {images.dtype} {list(images.shape)}; expected uint8 [N,H,W,C] (or"
+            " [N,H,W] for grey)"
+        )
+    if len(images) != len(labels):
+        raise UserError(f"{where} has {len(images)} images and {len(labels)} labels")
+    if not images.size:
+        raise UserError(f"{where} has no image")
+    return images, labels
+
+
+def _encoded(learned: Learned, images: np.ndarray, labels: Sequence[str], where: str) -> Examples:
+    """The columns of a split."""
+    if images.shape[1:] != learned.shape:
+        mine, theirs = (" x ".join(map(str, one)) for one in (images.shape[1:], learned.shape))
+        raise UserError(f"{where} has images of {mine}, the training split of {theirs}")
+    numbers = {name: number for number, name in enumerate(learned.classes, 1)}
+    for label in labels:
+        if label not in numbers:
+            raise UserError(
+                f"{where} has the label {label!r}, which the training split does not have;"
+                f" {nearest(label, learned.classes)}"
+            )
+    return Examples(image=images, label=np.array([numbers[label] for label in labels], np.int32))
+
+
+def _moments(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation of each channel of images [N,H,W,C], exact but for the last rounding."""
+    channels, values = images.shape[-1], np.arange(256) / 255
+    counts = np.zeros((channels, 256))
+    for begin in range(0, len(images), _PART):
+        part = images[begin : begin + _PART]
+        for channel in range(channels):
+            counts[channel] += np.bincount(part[..., channel].ravel(), minlength=256)
+    share = counts / counts.sum(axis=1, keepdims=True)
+    mean = share @ values
+    deviation = np.sqrt((share * np.square(values - mean[:, None])).sum(axis=1))
+    return tuple(mean.tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist())
+
+
+def _in_order(label: str) -> tuple[bool, int, str]:
+    """Numbers by size, before names by the alphabet."""
+    number = label.isascii() and label.isdecimal()
+    return not number, int(label) if number else 0, label
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,173 @@
+"""Coloured shapes on a dark ground: generated images, exact and seeded, in which everything that is
+there is known.
+
+An object is a shape (circle, square, triangle, star) in one of six colours and two sizes. It lies
+anywhere, as a whole within the image. The label is its shape, or its colour and shape. What an image
+shows is a `Scene`; `painted` makes the pixels of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from attnlab.data import SPLITS
+from attnlab.data.diagnostics.drawing import below, within
+from attnlab.data.generated import Sized, split_of
+from attnlab.data.images.labelled import Labelled, Shape
+from attnlab.errors import UserError
+
+SHAPES = ("circle", "square", "triangle", "star")
+COLOURS = {
+    "red": (220, 40, 40),
+    "green": (40, 180, 60),
+    "blue": (50, 80, 220),
+    "yellow": (230, 210, 40),
+    "purple": (150, 60, 190),
+    "cyan": (50, 200, 210),
+}
+GROUND = 32  # the grey behind the objects
+_BYTES = 2**35  # of a split
+_TIPS = (
+    (0, -1000),
+    (951, -309),
+    (588, 809),
+    (-588, 809),
+    (-951, -309),
+)  # of a star, in thousandths
+
+
+class Thing(NamedTuple):
+    """An object: what it is, and the row and the column of the pixel in its middle."""
+
+    size: Literal["small", "large"]
+    colour: str
+    shape: str
+    row: int
+    column: int
+
+
+class Scene(NamedTuple):
+    """What an image shows."""
+
+    things: tuple[Thing, ...]
+
+
+@functools.cache
+def stamp(shape: str, radius: int) -> np.ndarray:
+    """The pixels of a shape, bool [2r+1,2r+1] with its middle in the middle, by whole numbers
+    alone.
+    """
+    y, x = np.mgrid[-radius : radius + 1, -radius : radius + 1]
+    match shape:
+        case "circle":
+            inside = x * x + y * y <= radius * radius
+        case "square":
+            inside = np.ones_like(x, bool)
+        case "triangle":
+            inside = 2 * abs(x) <= y + radius
+        case _:  # a star lies inside of four of the five lines through its tips
+            reach = 360 * radius + 300  # 309, and a little more, so that small ones have arms
+            lines = [right * x + down * y <= reach for right, down in _TIPS]
+            inside = np.sum(lines, axis=0) >= 4
+    return np.asarray(inside)
+
+
+@dataclass(frozen=True)
+class Shapes(Sized):
+    """Images [side,side,3] of one object each, drawn from all that there can be.
+
+    The split of an image follows from the hash of what it shows (90/5/5), so nothing is shown in
+    two splits, whatever the seeds.
+
+    Attributes:
+      side: height and width in pixels.
+      small, large: radii of the two sizes in pixels.
+      noise: every number of an image is changed by a whole number up to this, up or down.
+      label: what is told of an object.
+
+    Raises:
+      UserError: a number out of range.
+    """
+
+    side: int = 64
+    small: int = 5
+    large: int = 9
+    noise: int = 16
+    label: Literal["shape", "colour_shape"] = "colour_shape"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        within("small", self.small, 3)
+        within("large", self.large, self.small, 256)
+        within("side", self.side, 2 * self.large + 2, 1024)
+        within("noise", self.noise, 0, 127)
+        most = max(map(self.count, SPLITS))
+        if (size := most * self.side**2 * 3) > _BYTES:
+            raise UserError(
+                f"config.data: {most:,} images of {self.side} x {self.side} x 3 take"
+                f" {size / 2**30:,.0f} GiB; expected at most {_BYTES // 2**30}, take fewer or"
+                " smaller ones"
+            )
+
+    @property
+    def shape(self) -> Shape:
+        """H, W, C of every image."""
+        return self.side, self.side, 3
+
+    def scenes(self, split: str) -> list[Scene]:
+        """What the images of `split` show."""
+        draw = random.Random(f"shapes {self.seed} {split}")
+        found: list[Scene] = []
+        while len(found) < self.count(split):
+            scene = Scene((self._drawn(draw),))
+            if split_of(repr(scene)) == split:
+                found.append(scene)
+        return found
+
+    def images(self, split: str) -> Labelled:
+        """The images of `split`, each with its label."""
+        draw = random.Random(f"noise of shapes {self.seed} {split}")
+        scenes = self.scenes(split)
+        images = np.empty((len(scenes), *self.shape), np.uint8)
+        for image, scene in zip(images, scenes, strict=True):
+            image[:] = self._noisy(draw, self.painted(scene))
+        return Labelled(images, [self.labelled_as(scene.things[0]) for scene in scenes])
+
+    def labelled_as(self, thing: Thing) -> str:
+        """The label of an object."""
+        return thing.shape if self.label == "shape" else f"{thing.colour} {thing.shape}"
+
+    def painted(self, scene: Scene) -> np.ndarray:
+        """A scene as [side,side,3] uint8, without noise."""
+        image = np.full(self.shape, GROUND, np.uint8)
+        for thing in scene.things:
+            radius = self._radius(thing.size)
+            rows = slice(thing.row - radius, thing.row + radius + 1)
+            columns = slice(thing.column - radius, thing.column + radius + 1)
+            image[rows, columns][stamp(thing.shape, radius)] = COLOURS[thing.colour]
+        return image
+
+    def _radius(self, size: Literal["small", "large"]) -> int:
+        return self.small if size == "small" else self.large
+
+    def _drawn(self, draw: random.Random) -> Thing:
+        """An object; all are equally likely."""
+        size: Literal["small", "large"] = "small" if below(draw, 2) else "large"
+        colour = tuple(COLOURS)[below(draw, len(COLOURS))]
+        shape = SHAPES[below(draw, len(SHAPES))]
+        radius = self._radius(size)
+        row, column = (radius + below(draw, self.side - 2 * radius) for _ in range(2))
+        return Thing(size, colour, shape, row, column)
+
+    def _noisy(self, draw: random.Random, image: np.ndarray) -> np.ndarray:
+        """An image with noise on every number."""
+        if not self.noise:
+            return image
+        raw = np.frombuffer(draw.randbytes(image.size), np.uint8).reshape(image.shape)
+        noise = raw.astype(np.int16) % (2 * self.noise + 1) - self.noise
+        return np.clip(image + noise, 0, 255).astype(np.uint8)

@@ -1,0 +1,108 @@
+"""Layers of images, channels last.
+
+Axis letters: B batch, H height, W width, C channels, k kernel, s stride.
+"""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnlab.layers.norms import Norm, told
+
+HE = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+"""N(0, 2 / (k k features)) (He et al. 2015, backward)."""
+
+
+class Convolution(nn.Module):
+    """y_{ij} = sum_{uv} x_{si+u-p,sj+v-p} W_{uv}, with p = (k - 1) / 2 zeros around the image and no
+    bias; computed in the dtype of the kernel.
+
+    Attributes:
+      features: channels of y.
+      kernel: k, odd.
+      stride: s.
+    """
+
+    features: int
+    kernel: int = 3
+    stride: int = 1
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [B,H,W,C] to [B,ceil(H/s),ceil(W/s),features]."""
+        size = (self.kernel, self.kernel, x.shape[-1], self.features)
+        kernel = jnp.asarray(self.param("kernel", HE, size, float))
+        return convolved(x.astype(kernel.dtype), kernel, self.stride)
+
+
+def convolved(x: jax.Array, kernel: jax.Array, stride: int = 1) -> jax.Array:
+    """x [B,H,W,C] with kernel [k,k,C,D], k odd, zeros around the image, at every `stride`-th pixel:
+    [B,ceil(H/s),ceil(W/s),D].
+    """
+    dtype, edge = jnp.result_type(x, kernel), (kernel.shape[0] // 2,) * 2
+    y: jax.Array = jax.lax.conv_general_dilated(
+        x.astype(dtype),
+        kernel.astype(dtype),
+        (stride, stride),
+        (edge, edge),
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )
+    return y
+
+
+def taps(length: int, kernel: int) -> int:
+    """How many pairs of a place and a place under the kernel around it lie in a row of `length`."""
+    side = kernel // 2
+    return sum(min(length, i + side + 1) - max(0, i - side) for i in range(length))
+
+
+def normed(norm: Norm, x: jax.Array, valid: jax.Array | None) -> jax.Array:
+    """x [B,...,C] through a norm over its channels; one that asks is told of the places of the rows
+    that are images, `valid` [B], all if None.
+    """
+    real = jnp.ones(len(x), bool) if valid is None else valid
+    return told(norm, x, jnp.broadcast_to(real.reshape(-1, *[1] * (x.ndim - 2)), x.shape[:-1]))
+
+
+def pooled(x: jax.Array, window: int, stride: int) -> jax.Array:
+    """The largest number of each window of x [B,H,W,C], with (window - 1) // 2 pixels around the
+    image that never are the largest.
+    """
+    edge = ((window - 1) // 2,) * 2
+    y: jax.Array = nn.max_pool(x, (window, window), (stride, stride), (edge, edge))
+    return y
+
+
+def tiled(x: jax.Array, size: int) -> jax.Array:
+    """The largest of each tile of size x size places; tiles at the end may be smaller:
+    [B,ceil(H/size),ceil(W/size),C].
+    """
+    if size == 1:
+        return x
+    end = tuple((0, -length % size) for length in x.shape[1:3])
+    return nn.max_pool(x, (size, size), (size, size), end)
+
+
+def enlarged(x: jax.Array, height: int, width: int) -> jax.Array:
+    """Bilinear interpolation of [B,h,w,C] to [B,height,width,C], corners on corners: place i of n
+    is read from i (m - 1) / (n - 1) of m. Sizes must not shrink.
+    """
+    for axis, size in ((1, height), (2, width)):
+        length = x.shape[axis]
+        if length == size:
+            continue
+        at = np.arange(size) * ((length - 1) / (size - 1))
+        low = np.minimum(np.floor(at).astype(np.int32), max(length - 2, 0))
+        high = np.minimum(low + 1, length - 1)
+        shape = [1, 1, 1, 1]
+        shape[axis] = size
+        part = jnp.asarray((at - low).reshape(shape), x.dtype)
+        x = _taken(x, low, axis) * (1 - part) + _taken(x, high, axis) * part
+    return x
+
+
+def _taken(x: jax.Array, places: np.ndarray, axis: int) -> jax.Array:
+    return jnp.take(x, places, axis, mode="clip")

@@ -1,0 +1,69 @@
+"""A plain convolutional network: stages of convolutions, each of which halves the image.
+
+    stage    x = relu(N(conv(x)))      `layers` times, k x k, the same number of channels
+             x = gate(x)               none unless told otherwise
+             x = pool(x)               2 x 2, the largest or the mean
+    logits   mean over H and W of x, times W, plus b
+
+Source: K. Simonyan, A. Zisserman, "Very Deep Convolutional Networks for Large-Scale Image
+Recognition", ICLR 2015. It has three hidden layers behind the last stage where a mean over the image
+stands here (M. Lin, Q. Chen, S. Yan, "Network In Network", ICLR 2014), biases, and no norms.
+
+Axis letters: B batch, H height, W width, C channels.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import flax.linen as nn
+import jax
+
+from attnlab.errors import UserError
+from attnlab.layers.images import Convolution, normed, pooled
+from attnlab.systems.protocol import Card
+from attnlab.systems.vision.backbone import Backbone
+
+
+class CNN(Backbone):
+    """Convolutions and pooling (Simonyan and Zisserman 2015), with norms and without hidden layers.
+
+    Attributes:
+      widths: channels of each stage.
+      layers: convolutions of a stage.
+      kernel: k, odd.
+      pooling: what a stage ends with.
+    """
+
+    widths: tuple[int, ...] = (16, 32, 64)
+    layers: int = 1
+    kernel: int = 3
+    pooling: Literal["max", "mean"] = "max"
+
+    card = Card(2015, "Simonyan and Zisserman, Very Deep Convolutional Networks, ICLR 2015")
+
+    @nn.compact
+    def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
+        """See `ImageClassifier.__call__`."""
+        self._check()
+        self.check_size(images, "cnn", 2 ** len(self.widths))
+        x = images
+        for stage, width in enumerate(self.widths):
+            gate = self.gate_of(stage, len(self.widths))
+            for layer in range(self.layers):
+                at = f"{stage}_{layer}"
+                x = Convolution(width, self.kernel, name=f"convolution_{at}")(x)
+                x = nn.relu(normed(self.normaliser(name=f"normalisation_{at}"), x, valid))
+            x = x if gate is None else gate(name=f"gate_{stage}")(x, valid)
+            x = pooled(x, 2, 2) if self.pooling == "max" else nn.avg_pool(x, (2, 2), (2, 2))
+        return self.logits(x)
+
+    @nn.nowrap
+    def _check(self) -> None:
+        """Raise `UserError` for sizes that make no network."""
+        if not self.widths or min(self.widths) < 1:
+            raise UserError(f"system.widths={self.widths}: expected channels of at least 1 a stage")
+        if self.layers < 1:
+            raise UserError(f"system.layers={self.layers}: expected at least 1")
+        if self.kernel < 1 or self.kernel % 2 == 0:
+            raise UserError(f"system.kernel={self.kernel}: expected an odd number of at least 1")

@@ -1,0 +1,206 @@
+"""Residual networks (He et al. 2016), as for CIFAR and as for ImageNet.
+
+    stem       cifar      x = relu(N(conv 3x3, w))
+               imagenet   x = pool(relu(N(conv 7x7 / 2, w)))                the largest of 3 x 3, / 2
+    block      post       y = relu(G(N(conv(... relu(N(conv x))))) + short(x))     G: gate, none unless told
+               pre        y = G(conv(relu(N(... conv(relu(N x)))))) + short(x)     otherwise
+    branch     basic      conv 3x3 / s, f;   conv 3x3, f
+               bottleneck conv 1x1, f;   conv 3x3, f;   conv 1x1, 4 f       s in the first or in the second
+    short      pad          x at every s-th pixel, and zeros for the further channels       (option A)
+               project      N(conv 1x1 / s, f) where the shapes differ, else x              (B)
+               project_all  N(conv 1x1 / s, f) everywhere                                   (C)
+    logits     mean over H and W of x, times W, plus b;   with pre, of relu(N x)
+
+Stage i has f = w 2^i channels and, but for the first, s = 2 in its first block. For CIFAR there are
+three stages of n blocks: 6 n + 2 layers (basic) or 9 n + 2 (bottleneck). For ImageNet there are four,
+as in table 1 of the paper: 18 and 34 layers (basic), 50, 101 and 152 (bottleneck). With pre, the
+first norm and relu of the first block are those of the stem, and a projection reads what they give
+and has no norm, as in the authors' code.
+
+Source: K. He, X. Zhang, S. Ren, J. Sun, "Deep Residual Learning for Image Recognition", CVPR 2016;
+the same, "Identity Mappings in Deep Residual Networks", ECCV 2016 (pre). Zeros pad images evenly on
+all sides. The weights of the read-out start Glorot uniform.
+
+Axis letters: B batch, H height, W width, C channels, w width of the first stage, f channels, s
+stride.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.errors import UserError
+from attnlab.layers.gates.protocol import Gate
+from attnlab.layers.images import Convolution, normed, pooled
+from attnlab.layers.norms import Norm
+from attnlab.systems.protocol import Card
+from attnlab.systems.vision.backbone import Backbone
+
+Kind = Literal["basic", "bottleneck"]
+Shortcut = Literal["pad", "project", "project_all"]
+LARGE: dict[int, tuple[Kind, tuple[int, ...]]] = {
+    18: ("basic", (2, 2, 2, 2)),
+    34: ("basic", (3, 4, 6, 3)),
+    50: ("bottleneck", (3, 4, 6, 3)),
+    101: ("bottleneck", (3, 4, 23, 3)),
+    152: ("bottleneck", (3, 8, 36, 3)),
+}
+"""Depth to the blocks of each stage, for ImageNet."""
+DEEPEST = 2000  # layers; the papers have up to 1,202
+PER_BLOCK = {"basic": 2, "bottleneck": 3}  # layers
+WIDER = 4  # times f, what a bottleneck gives
+
+
+class Block(nn.Module):
+    """x [B,H,W,C] to [B,H/s,W/s,f']: a branch of convolutions and a shortcut around it.
+
+    Attributes:
+      layers: channels, kernel and stride of each convolution.
+      norm: makes a norm.
+      shortcut: see `ResNet`; None for no sum.
+      pre: whether norms come before convolutions.
+      activated: with pre, whether x has gone through norm and relu already.
+      gate: makes the gate; None for none.
+      after: whether it stands behind the block.
+    """
+
+    layers: tuple[tuple[int, int, int], ...]
+    norm: Callable[..., Norm]
+    shortcut: Shortcut | None
+    pre: bool = False
+    activated: bool = False
+    gate: Callable[..., Gate] | None = None
+    after: bool = False
+
+    @nn.compact
+    def __call__(self, x: jax.Array, valid: jax.Array | None) -> jax.Array:
+        """See above; `valid` [B] as in `ImageClassifier.__call__`."""
+        y = start = x
+        for number, (features, kernel, stride) in enumerate(self.layers):
+            if self.pre and not (self.activated and number == 0):
+                y = nn.relu(self._normed(f"normalisation_{number}", y, valid))
+            if number == 0:
+                start = y
+            y = Convolution(features, kernel, stride, name=f"convolution_{number}")(y)
+            if not self.pre:
+                y = self._normed(f"normalisation_{number}", y, valid)
+                y = nn.relu(y) if number < len(self.layers) - 1 else y
+        gate = None if self.gate is None else self.gate(name="gate")
+        y = gate(y, valid) if gate is not None and not self.after else y
+        if self.shortcut is not None:
+            y = y + self._short(x, start, valid)
+        y = y if self.pre else nn.relu(y)
+        return gate(y, valid) if gate is not None and self.after else y
+
+    @nn.nowrap
+    def _normed(self, name: str, x: jax.Array, valid: jax.Array | None) -> jax.Array:
+        return normed(self.norm(name=name), x, valid)
+
+    @nn.nowrap
+    def _short(self, x: jax.Array, start: jax.Array, valid: jax.Array | None) -> jax.Array:
+        """What is added to the branch; `start` is what its first convolution reads."""
+        features, stride = self.layers[-1][0], math.prod(one[2] for one in self.layers)
+        same = features == x.shape[-1] and stride == 1
+        if same and self.shortcut != "project_all":
+            return x
+        if self.shortcut == "pad":
+            there = x[:, ::stride, ::stride]
+            return jnp.pad(there, ((0, 0), (0, 0), (0, 0), (0, features - x.shape[-1])))
+        y: jax.Array = Convolution(features, 1, stride, name="projection")(start)
+        return y if self.pre else self._normed("projection_normalisation", y, valid)
+
+
+class ResNet(Backbone):
+    """Residual networks (He et al. 2016), with norms before or behind convolutions.
+
+    Attributes:
+      stem: what the first layers are, and which depths there are.
+      depth: layers with weights on the way from image to logits; see above.
+      block: what a branch is made of.
+      order: whether norm and relu come behind convolutions ("post") or before them ("pre").
+      width: w.
+      shortcut: what is added where shapes differ.
+      residual: whether anything is added; without, the network is the plain one of the paper.
+      strided: which convolution of a bottleneck has the stride: "first", as in the paper, or
+        "second", as in most code since.
+    """
+
+    stem: Literal["cifar", "imagenet"] = "cifar"
+    depth: int = 20
+    block: Kind = "basic"
+    order: Literal["post", "pre"] = "post"
+    width: int = 16
+    shortcut: Shortcut = "pad"
+    residual: bool = True
+    strided: Literal["first", "second"] = "first"
+
+    card = Card(2016, "He et al., Deep Residual Learning for Image Recognition, CVPR 2016")
+
+    @property
+    def stages(self) -> tuple[int, ...]:
+        """The blocks of each stage.
+
+        Raises:
+          UserError: no such depth.
+        """
+        if self.stem == "imagenet":
+            kind, stages = LARGE.get(self.depth, ("", ()))
+            if kind != self.block:
+                deep = ", ".join(str(depth) for depth, one in LARGE.items() if one[0] == self.block)
+                raise UserError(
+                    f"system.depth={self.depth}: with system.stem=imagenet and"
+                    f" system.block={self.block} expected one of: {deep}"
+                )
+            return stages
+        of_stage = 3 * PER_BLOCK[self.block]
+        blocks, rest = divmod(self.depth - 2, of_stage)
+        if self.depth > DEEPEST:
+            raise UserError(f"system.depth={self.depth}: expected at most {DEEPEST}")
+        if rest or blocks < 1:
+            near = of_stage * max(1, round((self.depth - 2) / of_stage)) + 2
+            raise UserError(
+                f"system.depth={self.depth}: with system.stem=cifar and system.block={self.block}"
+                f" expected {of_stage} n + 2, such as {near}"
+            )
+        return (blocks,) * 3
+
+    @nn.compact
+    def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
+        """See `ImageClassifier.__call__`."""
+        if self.width < 1:
+            raise UserError(f"system.width={self.width}: expected at least 1")
+        large, stages = self.stem == "imagenet", self.stages
+        self.check_size(images, "resnet", 32 if large else 4)
+        pre = self.order == "pre"
+        x = Convolution(self.width, *((7, 2) if large else (3, 1)), name="stem")(images)
+        x = nn.relu(normed(self.normaliser(name="stem_normalisation"), x, valid))
+        x = pooled(x, 3, 2) if large else x
+        for stage, blocks in enumerate(stages):
+            for number in range(blocks):
+                x = Block(
+                    self._layers(self.width * 2**stage, 2 if stage and not number else 1),
+                    self.normaliser,
+                    self.shortcut if self.residual else None,
+                    pre,
+                    activated=stage == number == 0,
+                    gate=self.gate_of(stage, len(stages)),
+                    after=self.place == "after",
+                    name=f"stage_{stage}_block_{number}",
+                )(x, valid)
+        if pre:
+            x = nn.relu(normed(self.normaliser(name="normalisation"), x, valid))
+        return self.logits(x)
+
+    @nn.nowrap
+    def _layers(self, features: int, stride: int) -> tuple[tuple[int, int, int], ...]:
+        """Channels, kernel and stride of the convolutions of a block."""
+        if self.block == "basic":
+            return (features, 3, stride), (features, 3, 1)
+        first, second = (stride, 1) if self.strided == "first" else (1, stride)
+        return (features, 1, first), (features, 3, second), (WIDER * features, 1, 1)

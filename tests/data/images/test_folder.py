@@ -1,0 +1,71 @@
+"""Folders of images: classes are folders, sizes are made alike, and whatever is wrong is one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from attnlab.data import SOURCES
+from attnlab.data.images.folder import ImageFolder, read_image
+from attnlab.errors import UserError
+
+
+def write(path: Path, colour: tuple[int, int, int], size: tuple[int, int] = (6, 4)) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, colour).save(path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for number in range(5):
+        write(tmp_path / f"train/red/{number}.png", (250, 0, 0))
+        write(tmp_path / f"train/blue/{number}.jpg", (0, 0, 250))
+    write(tmp_path / "test/red/0.PNG", (250, 0, 0))
+    (tmp_path / "train/red/note.txt").write_text("no image")
+    return tmp_path
+
+
+@pytest.mark.quick
+def test_classes_are_folders_and_images_are_resized(folder: Path) -> None:
+    source = SOURCES.resolve("image_folder")(directory=str(folder), side=3, held_out=0.3)
+    train, valid, test = (source.images(split) for split in ("train", "valid", "test"))
+    assert train.images.shape == (7, 3, 3, 3) and valid.images.shape == (3, 3, 3, 3)
+    assert source.shape == (3, 3, 3) and test.images.shape == (1, 3, 3, 3)
+    for image, label in zip(train.images, train.labels, strict=True):
+        assert (
+            np.abs(image.astype(int) - {"red": (250, 0, 0), "blue": (0, 0, 250)}[label]).max() < 4
+        )
+    assert sorted([*train.labels, *valid.labels]) == ["blue"] * 5 + ["red"] * 5
+    grey = ImageFolder(directory=str(folder), side=0, grey=True)
+    assert grey.shape is None and grey.images("test").images.shape == (1, 4, 6, 1)
+    write(folder / "valid/blue/7.png", (0, 0, 250))
+    assert list(source.images("valid").labels) == ["blue"]
+    assert len(source.images("train").labels) == 10
+
+
+def test_what_is_wrong_is_one_line(folder: Path) -> None:
+    source = ImageFolder(directory=str(folder), side=0)
+
+    def refused(split: str, words: str) -> None:
+        with pytest.raises(UserError, match=words) as caught:
+            source.images(split)
+        assert "\n" not in str(caught.value)
+
+    write(folder / "train/red/5.png", (250, 0, 0), (5, 5))
+    refused("train", r"5.png is 5 x 5 pixels, .*0.jpg 4 x 6; set config.data.side")
+    (folder / "train/red/5.png").write_bytes((folder / "train/red/0.png").read_bytes()[:40])
+    refused("train", "5.png is damaged or no image")
+    (folder / "train/green").mkdir()
+    refused("train", "green has no image .*fill it or remove it")
+    (folder / "test/red/0.PNG").rename(folder / "test/0.png")
+    (folder / "test/red").rmdir()
+    refused("test", "test has no folder for a class")
+    (folder / "train").rename(folder / "training")
+    refused("train", "cannot find the folder .*train; did you mean 'training'")
+    with pytest.raises(UserError, match="config.data.side=-1"):
+        ImageFolder(side=-1)
+    with pytest.raises(UserError, match="cannot find .*nothing.png"):
+        read_image(folder / "nothing.png", 4, False)

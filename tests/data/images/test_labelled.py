@@ -1,0 +1,123 @@
+"""What a run learns of its images and keeps: classes in order, mean and deviation; and what does not
+fit them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlab.data.images import labelled
+from attnlab.data.images.labelled import HeldOut, ImageData, Labelled, Learned
+from attnlab.errors import UserError
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (12, 2, 3, 2)).astype(np.uint8)
+IMAGES[..., 1] = 7
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """Images of a test."""
+
+    splits: Any = None
+
+    def images(self, split: str) -> Labelled:
+        return self.splits[split]  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Labelled]:
+    splits = {
+        "train": Labelled(IMAGES, np.arange(12) % 11),
+        "valid": Labelled(IMAGES[:3], [3, 10, 2]),
+        "test": Labelled(IMAGES[3:7], ["4", "5", "6", "7"]),
+    }
+    monkeypatch.setattr(labelled, "source", lambda data: Given(splits))
+    return splits
+
+
+@pytest.mark.quick
+def test_classes_mean_and_deviation_are_those_of_training_and_kept(
+    given: dict[str, Labelled], tmp_path: Path
+) -> None:
+    data = labelled.load({"name": "given"})
+    assert data.learned.classes == tuple(map(str, range(11)))  # 10 after 9
+    wide = IMAGES / 255
+    np.testing.assert_allclose(data.learned.mean, wide.mean(axis=(0, 1, 2)), rtol=1e-12)
+    deviation = [wide[..., 0].std(), 1.0]  # a channel that never changes
+    np.testing.assert_allclose(data.learned.deviation, deviation, rtol=1e-12)
+    np.testing.assert_array_equal(data.labels("valid"), [3, 10, 2])
+    batch = data.examples["valid"].batch(np.array([2, -1]), 1)
+    assert batch["label"].tolist() == [3, 0] and not batch["image"][1].any()
+    assert data.about("train") == "12 images of 2 x 3 x 2; 11 classes of 1 to 2"
+    assert not ImageData.saved(tmp_path)
+    data.save(tmp_path)
+    del given["train"]  # what was kept is enough
+    again = labelled.load({"name": "given"}, tmp_path, ("valid", "test"))
+    assert again.learned == data.learned and again.splits == ("valid", "test")
+    assert again.fingerprints["valid"] == data.fingerprints["valid"]
+
+
+def test_the_fingerprint_tells_images_labels_and_shapes_apart() -> None:
+    names = ["a"] * 12
+    one, same = (labelled.fingerprint(IMAGES, names) for _ in range(2))
+    others = (
+        labelled.fingerprint(255 - IMAGES, names),
+        labelled.fingerprint(IMAGES, ["b", *names[1:]]),
+        labelled.fingerprint(IMAGES.reshape(12, 3, 2, 2), names),
+    )
+    assert one == same and len({one, *others}) == 4
+
+
+@pytest.mark.parametrize(
+    ("split", "images", "labels", "words"),
+    [
+        ("train", IMAGES, [1] * 11, "the train split has 12 images and 11 labels"),
+        ("train", IMAGES, [1] * 12, "no label but '1'; there is nothing to tell apart"),
+        ("train", IMAGES[:0], [], "the train split has no image"),
+        ("train", IMAGES / 255, [1] * 12, r"has float64 \[12, 2, 3, 2\]; expected uint8"),
+        (
+            "valid",
+            IMAGES[:, :, :2],
+            [1] * 12,
+            "images of 2 x 2 x 2, the training split of 2 x 3 x 2",
+        ),
+        ("valid", IMAGES[:1], [12], "has the label '12', which the training split does not have"),
+    ],
+)
+def test_splits_that_do_not_fit(
+    given: dict[str, Labelled], split: str, images: Any, labels: Any, words: str
+) -> None:
+    given[split] = Labelled(images, labels)
+    with pytest.raises(UserError, match=words):
+        labelled.load({"name": "given"})
+
+
+def test_what_was_kept_and_is_damaged(given: dict[str, Labelled], tmp_path: Path) -> None:
+    labelled.load({"name": "given"}).save(tmp_path)
+    path = tmp_path / "vocabulary" / "images.json"
+    path.write_text(path.read_text().replace("0.", "1.", 1))
+    with pytest.raises(UserError, match=r"images.json is damaged \(its checksum does not match\)"):
+        Learned.load(tmp_path)
+    path.write_text(json.dumps({"classes": "ab"}))
+    with pytest.raises(UserError, match="images.json is damaged"):
+        Learned.load(tmp_path)
+    path.unlink()
+    with pytest.raises(UserError, match="cannot read .*images.json"):
+        Learned.load(tmp_path)
+
+
+def test_a_source_without_images_and_a_share_that_is_none() -> None:
+    with pytest.raises(UserError, match=r"config.data=dates: .*needs a method images\(split\)"):
+        labelled.source({"name": "dates"})
+    with pytest.raises(UserError, match="config.data.held_out=1.0 must be above 0 and below 1"):
+        HeldOut(1.0)
+    with pytest.raises(UserError, match="config.data.seed=-1"):
+        HeldOut(seed=-1)
+    with pytest.raises(UserError, match="of 3 training images, 0 would be for validation"):
+        HeldOut(0.1).rows("train", 3)

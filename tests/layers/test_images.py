@@ -1,0 +1,40 @@
+"""Layers of images against sums over windows."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab.layers.images import Convolution, pooled
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [(3, 2), (1, 2), (7, 1)])
+def test_a_convolution_is_centred_on_every_stride_th_pixel(kernel: int, stride: int) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 7, 6, 3)).astype(np.float32)
+    weights = rng.normal(size=(kernel, kernel, 3, 4)).astype(np.float32)
+    layer = Convolution(4, kernel, stride)
+    found = layer.apply({"params": {"kernel": weights}}, x)
+    assert found.shape == (2, -(-7 // stride), -(-6 // stride), 4)
+    edge = kernel // 2
+    edged = np.pad(x.astype(np.float64), ((0, 0), (edge, edge), (edge, edge), (0, 0)))
+    for i, j in np.ndindex(found.shape[1:3]):
+        rows, columns = (slice(stride * at, stride * at + kernel) for at in (i, j))
+        wanted = np.einsum("buvc,uvcf->bf", edged[:, rows, columns], weights)
+        np.testing.assert_allclose(found[:, i, j], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_convolution_computes_in_the_precision_of_its_kernel_and_starts_as_he_et_al() -> None:
+    layer, x = Convolution(64, 3), jnp.ones((1, 3, 3, 32))
+    kernel = layer.init(jax.random.key(0), x)["params"]["kernel"]
+    assert kernel.std() == pytest.approx((2 / (9 * 64)) ** 0.5, rel=0.05)
+    half = jnp.asarray(kernel, jnp.bfloat16)
+    assert layer.apply({"params": {"kernel": half}}, x).dtype == jnp.bfloat16
+
+
+def test_pixels_around_an_image_are_never_the_largest() -> None:
+    x = -1.0 - jnp.arange(16.0).reshape(1, 4, 4, 1)
+    np.testing.assert_array_equal(pooled(x, 3, 2)[0, :, :, 0], [[-1, -2], [-5, -6]])
+    np.testing.assert_array_equal(pooled(x, 2, 2)[0, :, :, 0], [[-1, -3], [-9, -11]])

@@ -1,0 +1,89 @@
+"""Tiny classifiers of images, and what they read."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.config.registry import build
+from attnlab.systems import SYSTEMS
+from attnlab.systems.protocol import ImageClassifier
+from tests.systems.checks import alone, wide
+
+CLASSES = 3
+_CNN = {"name": "cnn", "widths": (3, 4), "layers": 1, "kernel": 3, "pooling": "max"}
+_RESNET = {
+    "name": "resnet",
+    **{"stem": "cifar", "depth": 8, "block": "basic", "order": "post", "width": 2},
+    **{"shortcut": "pad", "residual": True, "strided": "first"},
+}
+_DEEP = {"block": "bottleneck", "depth": 11}
+SPECS: dict[str, dict[str, Any]] = {
+    "cnn": _CNN,
+    "cnn-mean": {**_CNN, "layers": 2, "kernel": 5, "pooling": "mean"},
+    "resnet": _RESNET,
+    "resnet-plain": {**_RESNET, "residual": False},
+    "resnet-pre": {**_RESNET, "order": "pre"},
+    "resnet-bottleneck": {**_RESNET, **_DEEP, "shortcut": "project_all"},
+    "resnet-pre-bottleneck": {
+        **_RESNET,
+        **_DEEP,
+        **{"order": "pre", "shortcut": "project", "strided": "second"},
+    },
+    "resnet-gated": {**_RESNET, "gate": {"name": "se", "reduction": 2}},
+    "resnet-pre-gated": {
+        **_RESNET,
+        **{"order": "pre", "gate": "spatial", "gated": (0, 2), "place": "after"},
+    },
+    "cnn-gated": {**_CNN, "gate": {"name": "non_local", "reduction": 2}, "gated": (1,)},
+    "resnet-imagenet": {**_RESNET, "stem": "imagenet", "depth": 18, "shortcut": "project"},
+}
+
+
+def make(spec: dict[str, Any]) -> ImageClassifier:
+    """A tiny system."""
+    system: ImageClassifier = build(SYSTEMS, ConfigDict(spec), "system")(classes=CLASSES)
+    return system
+
+
+def images(side: int = 8, rows: int = 2, seed: int = 1) -> np.ndarray:
+    """[rows,side,side + 1,3], float32."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(rows, side, side + 1, 3)).astype(np.float32)
+
+
+def parameters(system: ImageClassifier, read: np.ndarray, seed: int = 0) -> Any:
+    """Parameters with no silent path; variances are above 0."""
+    shapes = alone(jax.eval_shape(system.init, jax.random.key(0), read))
+    leaves, tree = jax.tree_util.tree_flatten_with_path(shapes)
+    rng = np.random.default_rng(seed)
+
+    def drawn(name: str, shape: tuple[int, ...]) -> np.ndarray:
+        noise = rng.normal(size=shape).astype(np.float32)
+        if name == "kernel":
+            return noise * np.float32((2 / np.prod(shape[:-1])) ** 0.5)
+        return np.float32(0.3) * noise if name in ("mean", "bias") else 0.5 + np.abs(noise)
+
+    return jax.tree.unflatten(tree, [drawn(path[-1].key, one.shape) for path, one in leaves])
+
+
+@functools.cache
+def _compared(spec: str) -> Any:
+    chosen = json.loads(spec)
+    system, read = make(chosen), images(32 if chosen.get("stem") == "imagenet" else 8)
+    params, read = wide(parameters(system, read)), wide(read)
+    with jax.enable_x64(True):
+        found = jax.jit(system.apply)({"params": params}, jnp.asarray(read))
+    return params, read, np.asarray(found)
+
+
+def compared(spec: dict[str, Any], oracle: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Logits of the system and of its oracle, both in float64."""
+    params, read, found = _compared(json.dumps(spec, sort_keys=True))
+    return found, oracle(params, spec, read)

@@ -1,0 +1,163 @@
+"""Convolutional classifiers of images in evaluation, pixel by pixel, by their papers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.layers.gates.oracles import ORACLES as GATES
+from tests.systems.oracles.parts import Tree
+
+EPSILON = 1e-5  # of batch norm
+
+
+def cnn(params: Tree, settings: dict[str, Any], images: np.ndarray) -> np.ndarray:
+    """Simonyan and Zisserman 2015, with batch norm and a mean over the last map."""
+    logits = []
+    for x in images:
+        for stage in range(len(settings["widths"])):
+            for layer in range(settings["layers"]):
+                at = f"{stage}_{layer}"
+                x = _convolved(params[f"convolution_{at}"], x)
+                x = np.maximum(_normed(params[f"normalisation_{at}"], x), 0)
+            x = _gated(params, f"gate_{stage}", settings, x)
+            x = _windows(x, 2, 2, 0, np.max if settings["pooling"] == "max" else np.mean)
+        logits.append(_read_out(params, x))
+    return np.array(logits)
+
+
+def resnet(params: Tree, settings: dict[str, Any], images: np.ndarray) -> np.ndarray:
+    """He et al. 2016, both papers."""
+    large, pre = settings["stem"] == "imagenet", settings["order"] == "pre"
+    bottleneck = settings["block"] == "bottleneck"
+    blocks = [(settings["depth"] - 2) // (9 if bottleneck else 6)] * 3
+    if large:
+        assert settings["depth"] == 18
+        blocks = [2, 2, 2, 2]
+    logits = []
+    for x in images:
+        x = _convolved(params["stem"], x, 2 if large else 1)
+        x = np.maximum(_normed(params["stem_normalisation"], x), 0)
+        x = _windows(x, 3, 2, 1, np.max) if large else x
+        for stage, count in enumerate(blocks):
+            for number in range(count):
+                block = params[f"stage_{stage}_block_{number}"]
+                stride = 2 if stage > 0 and number == 0 else 1
+                strides = [stride, 1]
+                if bottleneck:
+                    second = settings["strided"] == "second"
+                    strides = [1, stride, 1] if second else [stride, 1, 1]
+                first = stage == 0 and number == 0
+                x = (_pre if pre else _post)(block, settings, x, strides, first)
+                if settings.get("place") == "after":
+                    x = _gated(block, "gate", settings, x)
+        if pre:
+            x = np.maximum(_normed(params["normalisation"], x), 0)
+        logits.append(_read_out(params, x))
+    return np.array(logits)
+
+
+def _post(
+    block: Tree, settings: dict[str, Any], x: np.ndarray, strides: list[int], first: bool
+) -> np.ndarray:
+    """relu(N(conv(... relu(N(conv x)))) + short(x))."""
+    y = x
+    for number, stride in enumerate(strides):
+        y = np.maximum(y, 0) if number else y
+        y = _normed(
+            block[f"normalisation_{number}"], _convolved(block[f"convolution_{number}"], y, stride)
+        )
+    if settings.get("place") != "after":
+        y = _gated(block, "gate", settings, y)
+    if settings["residual"]:
+        short = _padded(x, y)
+        if "projection" in block:
+            short = _convolved(block["projection"], x, max(strides))
+            short = _normed(block["projection_normalisation"], short)
+        y = y + short
+    return np.maximum(y, 0)
+
+
+def _pre(
+    block: Tree, settings: dict[str, Any], x: np.ndarray, strides: list[int], first: bool
+) -> np.ndarray:
+    """conv(relu(N(... conv(relu(N x))))) + short(x); x of the first block is activated already."""
+    activated = x if first else np.maximum(_normed(block["normalisation_0"], x), 0)
+    y = _convolved(block["convolution_0"], activated, strides[0])
+    for number, stride in enumerate(strides[1:], 1):
+        y = np.maximum(_normed(block[f"normalisation_{number}"], y), 0)
+        y = _convolved(block[f"convolution_{number}"], y, stride)
+    if settings.get("place") != "after":
+        y = _gated(block, "gate", settings, y)
+    if not settings["residual"]:
+        return y
+    if "projection" in block:
+        return y + _convolved(block["projection"], activated, max(strides))
+    return y + _padded(x, y)
+
+
+def _gated(params: Tree, name: str, settings: dict[str, Any], x: np.ndarray) -> np.ndarray:
+    """Through the gate of that name, if it has parameters."""
+    if name not in params:
+        return x
+    gate = settings["gate"]
+    fields = {"name": gate} if isinstance(gate, str) else gate
+    y, _ = GATES[fields["name"]](params[name], fields, x[None])
+    return y[0]
+
+
+def _padded(x: np.ndarray, like: np.ndarray) -> np.ndarray:
+    """Every s-th pixel of x, and channels of zeros up to those of `like`."""
+    stride = 1 if x.shape[0] == like.shape[0] else 2
+    found = np.zeros_like(like)
+    for i in range(like.shape[0]):
+        for j in range(like.shape[1]):
+            found[i, j, : x.shape[2]] = x[stride * i, stride * j]
+    return found
+
+
+def _convolved(layer: Tree, x: np.ndarray, stride: int = 1) -> np.ndarray:
+    """sum over the window and the channels of pixel times weight; zeros around the image."""
+    kernel = layer["kernel"]
+    size = kernel.shape[0]
+    edge = size // 2
+    padded = np.pad(x, ((edge, edge), (edge, edge), (0, 0)))
+    rows, columns = ((one - 1) // stride + 1 for one in x.shape[:2])
+    found = np.zeros((rows, columns, kernel.shape[3]))
+    for i in range(rows):
+        for j in range(columns):
+            window = padded[stride * i : stride * i + size, stride * j : stride * j + size]
+            found[i, j] = np.tensordot(window, kernel, axes=3)
+    return found
+
+
+def _normed(norm: Tree, x: np.ndarray) -> np.ndarray:
+    """Batch norm with its running averages."""
+    spread = np.sqrt(norm["variance"] + EPSILON)
+    return (x - norm["mean"]) / spread * norm["scale"] + norm["bias"]
+
+
+def _windows(x: np.ndarray, size: int, stride: int, edge: int, of: Any) -> np.ndarray:
+    """The largest or the mean of each window; pixels around the image are never the largest."""
+    around = ((edge, edge), (edge, edge), (0, 0))
+    padded = np.pad(x, around, constant_values=-np.inf) if edge else x
+    rows = (padded.shape[0] - size) // stride + 1
+    columns = (padded.shape[1] - size) // stride + 1
+    return np.array(
+        [
+            [
+                of(
+                    padded[stride * i : stride * i + size, stride * j : stride * j + size],
+                    axis=(0, 1),
+                )
+                for j in range(columns)
+            ]
+            for i in range(rows)
+        ]
+    )
+
+
+def _read_out(params: Tree, x: np.ndarray) -> np.ndarray:
+    """The mean over pixels, times W, plus b."""
+    return x.mean(axis=(0, 1)) @ params["out"]["kernel"] + params["out"]["bias"]

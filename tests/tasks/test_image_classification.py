@@ -1,0 +1,166 @@
+"""Classification of images: scores against a loop, normalisation, augmentation in training alone,
+a step with batch norm, answers to files, and what is refused.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from PIL import Image
+
+from attnlab import config as configs
+from attnlab.errors import UserError
+from attnlab.tasks import TASKS
+from attnlab.tasks.image_classification import ImageClassification
+from attnlab.training.step import first_state, make_step
+from tests.tasks.tiny import check_items
+
+SMALL = [
+    *("data.examples=50", "data.valid=21", "data.test=5", "data.label=shape"),
+    *("data.side=12", "data.noise=8", "batch.size=16"),
+]
+CNN = [*SMALL, "system.widths=4,4"]
+
+
+def load(*overrides: str, workdir: Path | None = None) -> ImageClassification:
+    config = configs.load("configs/image_classification.py:cnn", [*CNN, *overrides])
+    ImageClassification.check(config)
+    return ImageClassification.load(config, workdir, ("train", "valid"))
+
+
+@pytest.fixture(scope="module")
+def task() -> ImageClassification:
+    assert TASKS.resolve("image_classification") is ImageClassification
+    return load()
+
+
+@pytest.fixture(scope="module")
+def params(task: ImageClassification) -> Any:
+    """That tell images apart."""
+    started = jax.jit(task.init)(jax.random.key(0))
+    noise = np.random.default_rng(0)
+    return jax.tree.map(lambda one: one + 0.3 * np.abs(noise.normal(size=one.shape)), started)
+
+
+@pytest.mark.quick
+def test_scores_are_those_of_a_loop_over_images(task: ImageClassification, params: Any) -> None:
+    learned, images = task.data.learned, task.of_split("valid").batch(np.arange(21), 1)["image"]
+    normalised = (images / 255 - np.array(learned.mean)) / np.array(learned.deviation)
+    call = jax.jit(lambda x: task.system.apply({"params": params}, x[None])[0])
+    logits = np.array([call(one.astype(np.float32)) for one in normalised], np.float64)
+    labels = task.data.labels("valid")
+    nats = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(21), labels]
+    found = task.evaluate(params, "valid")
+    assert found["loss"] == pytest.approx(nats.mean(), rel=1e-5)
+    assert found["accuracy"] == np.mean(logits.argmax(axis=1) == labels)
+    scores, lines = task.score(params, "valid")
+    names = learned.classes
+    for label, answer in ((0, 0), (1, 2), (3, 1)):
+        count = np.sum((labels == label) & (logits.argmax(axis=1) == answer))
+        assert scores["confusion"][names[label]][names[answer]] == count
+    assert lines[4] == f"{names[labels[4]]}\t{names[logits[4].argmax()]}"
+    check_items(task, params, "valid", {"loss", "accuracy"})
+    both = jax.tree.map(lambda one: jnp.stack([0 * one, one]), params)
+    assert task.evaluate_stacked(both, "valid")[1] == pytest.approx(found)
+
+
+def test_a_step_learns_and_moves_running_averages(task: ImageClassification, params: Any) -> None:
+    """Padding rows of the last batch of an epoch count for nothing; gradients are finite."""
+    sgd = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1, momentum=0.9))
+    step, batches = jax.jit(make_step(task.loss, task.weight, sgd)), task.batches(1)
+    assert batches(0)["image"].shape == (16, 12, 12, 3) and batches.batches_per_epoch == 4  # type: ignore[attr-defined]
+    first = sum((batches(number)["label"] > 0).sum() for number in range(4))
+    assert first == 50
+    state = first_state(jax.jit(task.init)(jax.random.key(0)), sgd, 0.0)
+    losses = []
+    for number in range(60):
+        state, metrics = step(state, batches(number))
+        losses.append(float(metrics["loss"]))
+        assert np.isfinite(float(metrics["grad_norm"]))
+    assert metrics.keys() == {"loss", "tokens", "rows", "correct", "grad_norm"}
+    # The last batch of an epoch has two images, whose statistics say little: the middle counts.
+    assert np.median(losses[-4:]) < 0.7 * losses[0]
+    averages = state.params["normalisation_0_0"]
+    assert (np.abs(averages["mean"]) > 1e-3).all() and (averages["variance"] != 1).all()
+
+
+def test_images_are_changed_in_training_alone_and_by_the_key(
+    task: ImageClassification, params: Any
+) -> None:
+    """With windows as large as the image, and without augmentation, losses are those of the images."""
+    changing = load("augmentation.crop=2", "augmentation.flip=true")
+    batch = task.batches(1)(0)
+
+    def losses(params: Any, batch: Any) -> list[jax.Array]:
+        of = [(task, 0), (task, 1), (changing, 0), (changing, 0), (changing, 1)]
+        return [one.loss(params, batch, jax.random.key(key))[0] for one, key in of]
+
+    plain, again, one, same, other = map(float, jax.jit(losses)(params, batch))
+    assert plain == again and one == same and len({plain, one, other}) == 3
+    assert changing.evaluate(params, "valid") == task.evaluate(params, "valid")
+
+
+def test_what_was_learned_is_kept_with_the_run(task: ImageClassification, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has lost its classes, mean and deviation"):
+        load(workdir=tmp_path)
+    task.save(tmp_path)
+    other = ImageClassification.load(task.config, tmp_path, ("test",))
+    assert other.data.learned == task.data.learned and other.size("test") == 5
+    first, _ = other.pictured("test", 2)
+    assert (
+        first.shown()
+        == f"test image 1  ->  {other.data.learned.classes[other.data.labels('test')[0]]}"
+    )
+
+
+def test_files_are_answered_and_maps_are_refused(
+    task: ImageClassification, params: Any, tmp_path: Path
+) -> None:
+    """A file with the pixels of an image of the split gets the answer to that image."""
+    images = task.of_split("valid").batch(np.arange(3), 1)["image"]
+    names = [str(tmp_path / f"{number}.png") for number in range(3)]
+    for name, image in zip(names, images, strict=True):
+        Image.fromarray(image).save(name)
+    answers = [line.split("\t")[1] for line in task.score(params, "valid")[1][:3]]
+    found = task.respond(params, names)
+    assert [best.text for (best,) in found] == answers
+    assert all(best.score <= 0 for (best,) in found) and task.longer_than(1, names) == []
+    with pytest.raises(UserError, match=r"cannot find .*gone.png"):
+        task.respond(params, [str(tmp_path / "gone.png")])
+    with pytest.raises(UserError, match="draws no maps of images"):
+        task.completed(params, [("an image", None)])
+
+
+REFUSED = {
+    "small images": (["system.widths=2,2,2,2"], "system=cnn halves images until 16 x 16"),
+    "another kind of system": (
+        ["system=bilstm_pooling"],
+        "expected a class derived from .*cnn, resnet",
+    ),
+    "texts": (["data=dates"], r"needs a method images\(split\)"),
+    "microbatches": (["training.accumulate=2"], "accumulate=2: the statistics of system.normal"),
+    "a vocabulary": (["vocabulary.size=5"], "vocabulary"),
+    "lengths": (["batch.max_length=5"], "max_length"),
+    "a crop": (["augmentation.crop=-1"], "config.augmentation.crop=-1"),
+}
+
+
+@pytest.mark.parametrize(("overrides", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_does_not_fit_is_one_line(overrides: list[str], words: str) -> None:
+    base = [] if overrides[0].startswith(("data=", "system=")) else CNN
+    with pytest.raises(UserError, match=words):
+        ImageClassification.check(
+            configs.load("configs/image_classification.py:cnn", [*base, *overrides])
+        )
+
+
+@pytest.mark.parametrize("name", ["cnn", "resnet", "resnet_paper"])
+def test_every_config_passes_its_checks(name: str) -> None:
+    config = configs.load(f"configs/image_classification.py:{name}")
+    ImageClassification.check(config)
