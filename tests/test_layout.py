@@ -24,6 +24,7 @@ from attnlab.attention.scores import SCORES
 from attnlab.attention.visibility import VISIBILITIES
 from attnlab.data import SOURCES
 from attnlab.layers import CELLS, FEED_FORWARDS, INITIALIZERS, NORMS
+from attnlab.layers.backbones import BACKBONES
 from attnlab.layers.gates import GATES
 from attnlab.systems import SYSTEMS
 from attnlab.tasks import TASKS
@@ -290,6 +291,7 @@ def test_every_registered_name_is_tested() -> None:
         (FEED_FORWARDS, "layers"),
         (INITIALIZERS, "layers"),
         (GATES, "layers"),
+        (BACKBONES, "layers"),
         (VISIBILITIES, "attention"),
         (SOURCES, "data"),
         (OPTIMIZERS, "training"),
@@ -317,6 +319,7 @@ def test_every_table_leads_somewhere() -> None:
         FEED_FORWARDS,
         INITIALIZERS,
         GATES,
+        BACKBONES,
         VISIBILITIES,
         SYSTEMS,
         SOURCES,
@@ -366,6 +369,7 @@ def test_tests_mirror_the_source() -> None:
         "mixers/ttt_mlp.py",  # test_ttt_linear.py too
         "attention/features/maps.py",  # test_features.py
         "layers/gates",  # one suite over all gates, test_gates.py
+        "layers/backbones",  # test_backbones.py, and with a read-out tests/systems/test_image_classifiers.py
         "layers/recurrence",  # one suite over all forms, test_forms.py
         "systems",  # checks over all systems
         "weights",  # one suite over the models of others: test_parity.py, test_folder.py, test_writing.py

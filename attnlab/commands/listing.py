@@ -88,6 +88,11 @@ KINDS: Mapping[str, Kind] = {
     "gates": Kind(
         "attnlab.layers.gates:GATES", "--config.system.gate=NAME", (*ORIGIN, "time", "about")
     ),
+    "backbones": Kind(
+        "attnlab.layers.backbones:BACKBONES",
+        "--config.system.backbone=NAME",
+        ("about", "fields"),
+    ),
     "cells": Kind("attnlab.layers:CELLS", "--config.system.cell=NAME", ("about",)),
     "tasks": Kind("attnlab.tasks:TASKS", "--config.task=NAME", (*TAKEN, "about")),
     "systems": Kind(

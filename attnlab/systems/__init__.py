@@ -33,8 +33,8 @@ SYSTEMS = Table(
         "bilstm_tagger": "attnlab.systems.recurrent.bilstm_tagger:BiLSTMTagger",
         "attention_pooling": "attnlab.systems.recurrent.attention_pooling:AttentionPooling",
         "self_attentive": "attnlab.systems.recurrent.self_attentive:SelfAttentive",
-        "cnn": "attnlab.systems.vision.cnn:CNN",
-        "resnet": "attnlab.systems.vision.resnet:ResNet",
+        "cnn": "attnlab.systems.vision.convolutional:CNN",
+        "resnet": "attnlab.systems.vision.convolutional:ResNet",
     },
     base="attnlab.systems.protocol:System",
     given=(

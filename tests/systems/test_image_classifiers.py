@@ -105,8 +105,8 @@ def test_statistics_are_those_of_the_images_and_not_of_padding() -> None:
 
 
 MISFITS: dict[str, tuple[dict[str, Any], str]] = {
-    "a depth between": ({"depth": 21}, r"system.depth=21: .*expected 6 n \+ 2, such as 20"),
-    "too many": ({"depth": 600_002}, "system.depth=600002: expected at most 2000"),
+    "a depth between": ({"depth": 21}, r"resnet: depth=21: .*expected 6 n \+ 2, such as 20"),
+    "too many": ({"depth": 600_002}, "resnet: depth=600002: expected at most 2000"),
     "too few": ({"depth": 2}, r"expected 6 n \+ 2, such as 8"),
     "of bottlenecks": (
         {"block": "bottleneck", "depth": 21},
@@ -114,9 +114,9 @@ MISFITS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "of another block": (
         {"stem": "imagenet", "depth": 50},
-        "system.depth=50: .*block=basic expected one of: 18, 34",
+        "resnet: depth=50: .*block=basic expected one of: 18, 34",
     ),
-    "no width": ({"width": 0}, "system.width=0: expected at least 1"),
+    "no width": ({"width": 0}, "resnet: width=0: expected at least 1"),
     "small images": ({"stem": "imagenet", "depth": 18}, "32 x 32 pixels.* these are 8 x 9"),
 }
 
@@ -130,10 +130,10 @@ def test_sizes_that_make_no_network(fields: dict[str, Any], words: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"widths": ()}, r"system.widths=\(\): expected channels"),
-        ({"layers": 0}, "system.layers=0"),
-        ({"kernel": 4}, "system.kernel=4: expected an odd number"),
-        ({"widths": (2, 2, 2, 2)}, "system=cnn halves images until 16 x 16 pixels are one"),
+        ({"widths": ()}, r"cnn: widths=\(\): expected channels"),
+        ({"layers": 0}, "cnn: layers=0"),
+        ({"kernel": 4}, "cnn: kernel=4: expected an odd number"),
+        ({"widths": (2, 2, 2, 2)}, "cnn halves images until 16 x 16 pixels are one"),
     ],
 )
 def test_sizes_that_make_no_plain_network(fields: dict[str, Any], words: str) -> None:

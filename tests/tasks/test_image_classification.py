@@ -138,7 +138,7 @@ def test_files_are_answered_and_maps_are_refused(
 
 
 REFUSED = {
-    "small images": (["system.widths=2,2,2,2"], "system=cnn halves images until 16 x 16"),
+    "small images": (["system.widths=2,2,2,2"], "cnn halves images until 16 x 16"),
     "another kind of system": (
         ["system=bilstm_pooling"],
         "expected a class derived from .*cnn, resnet",

@@ -3,7 +3,6 @@
     stage    x = relu(N(conv(x)))      `layers` times, k x k, the same number of channels
              x = gate(x)               none unless told otherwise
              x = pool(x)               2 x 2, the largest or the mean
-    logits   mean over H and W of x, times W, plus b
 
 Source: K. Simonyan, A. Zisserman, "Very Deep Convolutional Networks for Large-Scale Image
 Recognition", ICLR 2015. It has three hidden layers behind the last stage where a mean over the image
@@ -20,12 +19,11 @@ import flax.linen as nn
 import jax
 
 from attnlab.errors import UserError
+from attnlab.layers.backbones.protocol import Convolutional
 from attnlab.layers.images import Convolution, normed, pooled
-from attnlab.systems.protocol import Card
-from attnlab.systems.vision.backbone import Backbone
 
 
-class CNN(Backbone):
+class CNN(Convolutional):
     """Convolutions and pooling (Simonyan and Zisserman 2015), with norms and without hidden layers.
 
     Attributes:
@@ -40,11 +38,9 @@ class CNN(Backbone):
     kernel: int = 3
     pooling: Literal["max", "mean"] = "max"
 
-    card = Card(2015, "Simonyan and Zisserman, Very Deep Convolutional Networks, ICLR 2015")
-
     @nn.compact
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """See `ImageClassifier.__call__`."""
+        """See `Backbone.__call__`."""
         self._check()
         self.check_size(images, "cnn", 2 ** len(self.widths))
         x = images
@@ -56,14 +52,14 @@ class CNN(Backbone):
                 x = nn.relu(normed(self.normaliser(name=f"normalisation_{at}"), x, valid))
             x = x if gate is None else gate(name=f"gate_{stage}")(x, valid)
             x = pooled(x, 2, 2) if self.pooling == "max" else nn.avg_pool(x, (2, 2), (2, 2))
-        return self.logits(x)
+        return x
 
     @nn.nowrap
     def _check(self) -> None:
         """Raise `UserError` for sizes that make no network."""
         if not self.widths or min(self.widths) < 1:
-            raise UserError(f"system.widths={self.widths}: expected channels of at least 1 a stage")
+            raise UserError(f"cnn: widths={self.widths}: expected channels of at least 1 a stage")
         if self.layers < 1:
-            raise UserError(f"system.layers={self.layers}: expected at least 1")
+            raise UserError(f"cnn: layers={self.layers}: expected at least 1")
         if self.kernel < 1 or self.kernel % 2 == 0:
-            raise UserError(f"system.kernel={self.kernel}: expected an odd number of at least 1")
+            raise UserError(f"cnn: kernel={self.kernel}: expected an odd number of at least 1")

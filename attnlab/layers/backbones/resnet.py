@@ -9,7 +9,7 @@
     short      pad          x at every s-th pixel, and zeros for the further channels       (option A)
                project      N(conv 1x1 / s, f) where the shapes differ, else x              (B)
                project_all  N(conv 1x1 / s, f) everywhere                                   (C)
-    logits     mean over H and W of x, times W, plus b;   with pre, of relu(N x)
+    last       with pre, relu(N x)
 
 Stage i has f = w 2^i channels and, but for the first, s = 2 in its first block. For CIFAR there are
 three stages of n blocks: 6 n + 2 layers (basic) or 9 n + 2 (bottleneck). For ImageNet there are four,
@@ -19,7 +19,7 @@ and has no norm, as in the authors' code.
 
 Source: K. He, X. Zhang, S. Ren, J. Sun, "Deep Residual Learning for Image Recognition", CVPR 2016;
 the same, "Identity Mappings in Deep Residual Networks", ECCV 2016 (pre). Zeros pad images evenly on
-all sides. The weights of the read-out start Glorot uniform.
+all sides.
 
 Axis letters: B batch, H height, W width, C channels, w width of the first stage, f channels, s
 stride.
@@ -36,11 +36,10 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.errors import UserError
+from attnlab.layers.backbones.protocol import Convolutional
 from attnlab.layers.gates.protocol import Gate
 from attnlab.layers.images import Convolution, normed, pooled
 from attnlab.layers.norms import Norm
-from attnlab.systems.protocol import Card
-from attnlab.systems.vision.backbone import Backbone
 
 Kind = Literal["basic", "bottleneck"]
 Shortcut = Literal["pad", "project", "project_all"]
@@ -80,7 +79,7 @@ class Block(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, valid: jax.Array | None) -> jax.Array:
-        """See above; `valid` [B] as in `ImageClassifier.__call__`."""
+        """See above; `valid` [B] as in `Backbone.__call__`."""
         y = start = x
         for number, (features, kernel, stride) in enumerate(self.layers):
             if self.pre and not (self.activated and number == 0):
@@ -116,7 +115,7 @@ class Block(nn.Module):
         return y if self.pre else self._normed("projection_normalisation", y, valid)
 
 
-class ResNet(Backbone):
+class ResNet(Convolutional):
     """Residual networks (He et al. 2016), with norms before or behind convolutions.
 
     Attributes:
@@ -140,8 +139,6 @@ class ResNet(Backbone):
     residual: bool = True
     strided: Literal["first", "second"] = "first"
 
-    card = Card(2016, "He et al., Deep Residual Learning for Image Recognition, CVPR 2016")
-
     @property
     def stages(self) -> tuple[int, ...]:
         """The blocks of each stage.
@@ -154,27 +151,27 @@ class ResNet(Backbone):
             if kind != self.block:
                 deep = ", ".join(str(depth) for depth, one in LARGE.items() if one[0] == self.block)
                 raise UserError(
-                    f"system.depth={self.depth}: with system.stem=imagenet and"
-                    f" system.block={self.block} expected one of: {deep}"
+                    f"resnet: depth={self.depth}: with stem=imagenet and"
+                    f" block={self.block} expected one of: {deep}"
                 )
             return stages
         of_stage = 3 * PER_BLOCK[self.block]
         blocks, rest = divmod(self.depth - 2, of_stage)
         if self.depth > DEEPEST:
-            raise UserError(f"system.depth={self.depth}: expected at most {DEEPEST}")
+            raise UserError(f"resnet: depth={self.depth}: expected at most {DEEPEST}")
         if rest or blocks < 1:
             near = of_stage * max(1, round((self.depth - 2) / of_stage)) + 2
             raise UserError(
-                f"system.depth={self.depth}: with system.stem=cifar and system.block={self.block}"
+                f"resnet: depth={self.depth}: with stem=cifar and block={self.block}"
                 f" expected {of_stage} n + 2, such as {near}"
             )
         return (blocks,) * 3
 
     @nn.compact
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """See `ImageClassifier.__call__`."""
+        """See `Backbone.__call__`."""
         if self.width < 1:
-            raise UserError(f"system.width={self.width}: expected at least 1")
+            raise UserError(f"resnet: width={self.width}: expected at least 1")
         large, stages = self.stem == "imagenet", self.stages
         self.check_size(images, "resnet", 32 if large else 4)
         pre = self.order == "pre"
@@ -195,7 +192,7 @@ class ResNet(Backbone):
                 )(x, valid)
         if pre:
             x = nn.relu(normed(self.normaliser(name="normalisation"), x, valid))
-        return self.logits(x)
+        return x
 
     @nn.nowrap
     def _layers(self, features: int, stride: int) -> tuple[tuple[int, int, int], ...]:

@@ -1,32 +1,52 @@
-"""What all convolutional classifiers of images share: the norm, the gate, and what becomes of the
-last feature map.
+"""What a backbone is: images [B,H,W,C'], normalised, to a feature map [B,h,w,C]; and what the
+convolutional ones share: the norm and the gate.
 
-    logits = mean over H and W of x, times W, plus b
-
-Axis letters: B batch, H height, W width, C channels.
+Axis letters: B batch, H height, W width, h and w those of the feature map, C channels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Literal
 
 import flax.linen as nn
 import jax
 
-from attnlab.config.registry import Part, kind, made
+from attnlab.config.registry import Part, Table, kind, made
 from attnlab.errors import UserError
 from attnlab.layers import NORMS
-from attnlab.layers.dense import Dense
 from attnlab.layers.gates import GATES
 from attnlab.layers.gates.protocol import Gate
 from attnlab.layers.norms import Norm
-from attnlab.layers.precision import widened
-from attnlab.systems.protocol import ImageClassifier
 
 
-class Backbone(ImageClassifier, kw_only=True):
-    """Base of the convolutional classifiers. Not a system by itself.
+class Backbone(nn.Module, kw_only=True):
+    """Base of everything that may stand at the place of a backbone. Its fields are its whole
+    configuration.
+    """
+
+    parts: ClassVar[Mapping[str, Table]] = {}
+
+    @property
+    def over_batch(self) -> bool:
+        """Whether a pass of training leaves statistics of its batch, see `layers.norms.BatchNorm`."""
+        return False
+
+    def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
+        """Images [B,H,W,C'], normalised, to a feature map [B,h,w,C].
+
+        Args:
+          images: float, the channels last.
+          valid: [B] bool, which rows are images and not padding; None for all.
+
+        Raises:
+          UserError: the images are too small, or the fields make no network.
+        """
+        raise NotImplementedError
+
+
+class Convolutional(Backbone, kw_only=True):
+    """Base of the convolutional backbones.
 
     Attributes:
       normalisation: the norm behind convolutions, over channels.
@@ -50,7 +70,7 @@ class Backbone(ImageClassifier, kw_only=True):
 
     @property
     def over_batch(self) -> bool:
-        """See `System.over_batch`."""
+        """See `Backbone.over_batch`."""
         norm = bool(getattr(kind(self.normaliser), "over_batch", False))
         gate: Gate = made(GATES, self.gate)(parent=None)
         return norm or gate.over_batch
@@ -65,7 +85,7 @@ class Backbone(ImageClassifier, kw_only=True):
         for one in self.gated:
             if not 0 <= one < stages:
                 raise UserError(
-                    f"system.gated={self.gated}: there is no stage {one}; expected 0 to {stages - 1}"
+                    f"gated={self.gated}: there is no stage {one}; expected 0 to {stages - 1}"
                 )
         chosen = self.gate != "none" and (not self.gated or stage in self.gated)
         return made(GATES, self.gate) if chosen else None
@@ -76,12 +96,6 @@ class Backbone(ImageClassifier, kw_only=True):
         if min(images.shape[1:3]) < least:
             height, width = images.shape[1:3]
             raise UserError(
-                f"system={name} halves images until {least} x {least} pixels are one; these are"
+                f"{name} halves images until {least} x {least} pixels are one; these are"
                 f" {height} x {width}; take larger images, or fewer stages"
             )
-
-    @nn.nowrap
-    def logits(self, x: jax.Array) -> jax.Array:
-        """The last feature map [B,H,W,C] to logits; called while the module is compact."""
-        mean = widened(x).mean(axis=(1, 2)).astype(x.dtype)
-        return Dense(self.classes, name="out")(mean)

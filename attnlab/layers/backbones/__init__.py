@@ -1,0 +1,15 @@
+"""Networks that make a feature map of an image: [B,H,W,C'] to [B,h,w,C] (see `protocol`). Systems of
+classification put a read-out on top; what captions, answers and finds has one below its attention. A
+new one is one file and one line here; a user's own is named by its dotted path.
+"""
+
+from attnlab.config.registry import Table
+
+BACKBONES = Table(
+    "backbone",
+    {
+        "cnn": "attnlab.layers.backbones.cnn:CNN",
+        "resnet": "attnlab.layers.backbones.resnet:ResNet",
+    },
+    base="attnlab.layers.backbones.protocol:Backbone",
+)

@@ -1,0 +1,55 @@
+"""Convolutional networks that classify images: a backbone, and logits from its last feature map.
+
+    logits = mean over h and w of x, times W, plus b
+
+The backbones stand in `attnlab.layers.backbones`, with their formulas and sources; here is what makes
+systems of them. The weights of the read-out start Glorot uniform.
+
+Axis letters: B batch, h and w height and width of the feature map, C channels.
+"""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import jax
+
+from attnlab.layers.backbones import cnn, resnet
+from attnlab.layers.dense import Dense
+from attnlab.layers.precision import widened
+from attnlab.systems.protocol import Card, ImageClassifier
+
+
+class Pooled(ImageClassifier):
+    """Base of the classifiers that read the mean over a feature map. Not a system by itself."""
+
+    @nn.nowrap
+    def logits(self, x: jax.Array) -> jax.Array:
+        """A feature map [B,h,w,C] to logits; called while the module is compact."""
+        mean = widened(x).mean(axis=(1, 2)).astype(x.dtype)
+        return Dense(self.classes, name="out")(mean)
+
+
+class CNN(cnn.CNN, Pooled):
+    """Convolutions and pooling (Simonyan and Zisserman 2015), with norms and without hidden layers.
+    Its fields are those of the backbone `cnn`.
+    """
+
+    card = Card(2015, "Simonyan and Zisserman, Very Deep Convolutional Networks, ICLR 2015")
+
+    @nn.compact
+    def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
+        """See `ImageClassifier.__call__`."""
+        return self.logits(super().__call__(images, valid))
+
+
+class ResNet(resnet.ResNet, Pooled):
+    """Residual networks (He et al. 2016), with norms before or behind convolutions. Its fields are
+    those of the backbone `resnet`.
+    """
+
+    card = Card(2016, "He et al., Deep Residual Learning for Image Recognition, CVPR 2016")
+
+    @nn.compact
+    def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
+        """See `ImageClassifier.__call__`."""
+        return self.logits(super().__call__(images, valid))
