@@ -12,6 +12,7 @@ Axis letters: B batch, H height, W width, C classes.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,15 +37,17 @@ from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import ImageClassifier
 from attnlab.tasks.base import Task
+from attnlab.tasks.looks import ImageExample, gates_of, over_image
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
 from attnlab.tasks.protocol import (
+    Axis,
     Batch,
+    Maps,
     Params,
     Response,
     Scores,
     Smoothing,
     Sums,
-    TextExample,
     Totals,
     Tree,
     Typed,
@@ -98,6 +101,7 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
     }
     examples: ClassVar[str] = "images"
     outputs: ClassVar[str] = "predictions.tsv"
+    item: ClassVar[str] = "images"
 
     def __init__(self, config: ConfigDict, data: ImageData) -> None:
         learned = data.learned
@@ -129,11 +133,15 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
         params: Params = self.system.init(key, images)["params"]
         return params
 
-    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
-        """Logits [B,C] of a batch, whose images are normalised first."""
+    def normalised(self, images: Any) -> jax.Array:
+        """(x / 255 - mean) / deviation of images [B,H,W,C], float32."""
         learned = self.data.learned
         mean, deviation = (np.asarray(one, np.float32) for one in (learned.mean, learned.deviation))
-        images = (jnp.asarray(batch["image"]).astype(jnp.float32) / 255 - mean) / deviation
+        return (jnp.asarray(images).astype(jnp.float32) / 255 - mean) / deviation
+
+    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+        """Logits [B,C] of a batch, whose images are normalised first."""
+        images = self.normalised(batch["image"])
         real = jnp.asarray(batch["label"]) > 0
         return self.system.apply({"params": params}, images, real, **how)
 
@@ -263,18 +271,44 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
         names = self.data.learned.classes
         return [[Response(names[int(one.argmax())], float(one.max()))] for one in chances]
 
-    def pictured(self, split: str, number: int) -> list[TextExample]:
+    def pictured(self, split: str, number: int) -> list[ImageExample]:
         """The first images of a split, named by their numbers and labels."""
         labels = self.data.labels(split)[:number]
+        images = self.of_split(split)["image"].block(np.arange(len(labels)), 1)
+        shape, classes = self.data.learned.shape, self.data.learned.classes
         return [
-            TextExample(f"{split} image {row}", self.data.learned.classes[label])
-            for row, label in enumerate(labels, 1)
+            ImageExample(f"{split} image {row + 1}", images[row].reshape(shape), classes[label])
+            for row, label in enumerate(labels)
         ]
 
-    def completed(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
-        """Refused: the maps of images are not drawn.
+    def completed(self, params: Params, typed: Sequence[Typed]) -> list[ImageExample]:
+        """Images from files, each with the class that the system gives it.
 
         Raises:
-          UserError: always.
+          UserError: a second text, or a file that is no image.
         """
-        raise UserError(f"task={self.config.task} draws no maps of images; leave out 'inspect'")
+        for name, second in typed:
+            if second is not None:
+                raise UserError(
+                    f"task={self.config.task} reads one image, not {second!r} beside {name!r}"
+                )
+        names = [name for name, _ in typed]
+        asked = self.typed(names)
+        images = asked["image"].block(np.arange(len(names)), 1)
+        answers = self.answers(params, asked, names)
+        return [
+            ImageExample(name, image.reshape(self.data.learned.shape), best[0].text)
+            for name, image, best in zip(names, images, answers, strict=True)
+        ]
+
+    def laid_out(self, example: ImageExample) -> tuple[list[Any], dict[str, Axis]]:
+        """The image, normalised; its places have numbers only."""
+        return [self.normalised(example.image[None])], {}
+
+    def maps(self, params: Params, example: Any) -> Maps:
+        """See `Task.maps`, with what lies over the image, and the gates."""
+        found = super().maps(params, example)
+        read, _ = self.laid_out(example)
+        looks, gates = gates_of(self.system, params, read, example.image)
+        looks |= over_image(example.image, found.weights, found.axes)
+        return dataclasses.replace(found, looks=looks, gates=gates)
