@@ -57,6 +57,7 @@ class Convolutional(Backbone, kw_only=True):
       normalisation: the norm behind convolutions, over channels.
       gate: what attends to channels or places, see `list gates`.
       gated: the stages that have gates, from 0; empty for all of them.
+      often: whether "every" block of such a stage has a gate or its "last" one.
       place: where a gate stands: on the "branch" of a residual block, behind its last norm and
         before the sum, or "after" the block. A network without sums has it behind its convolutions.
     """
@@ -64,6 +65,7 @@ class Convolutional(Backbone, kw_only=True):
     normalisation: Part = "batch_norm"
     gate: Part = "none"
     gated: tuple[int, ...] = ()
+    often: Literal["every", "last"] = "every"
     place: Literal["branch", "after"] = "branch"
 
     parts: ClassVar[Mapping[str, Table]] = {"normalisation": NORMS, "gate": GATES}
