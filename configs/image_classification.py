@@ -82,4 +82,48 @@ def _resnet_paper() -> dict[str, Any]:
     }
 
 
-_SYSTEMS = {"cnn": _cnn, "resnet": _resnet, "resnet_paper": _resnet_paper}
+def _vit() -> dict[str, Any]:
+    return {
+        "system": {
+            "name": "vit",
+            **{"patch": 4, "width": 64, "layers": 4, "hidden": 128, "dropout": 0.0},
+            "positions": {"name": "learned", "length": 65},
+            "attention": {"name": "multihead", "heads": 4, "bias": True},
+        },
+        "optimizer": {"name": "adamw", "weight_decay": 0.01},
+        "schedule": {"name": "cosine", "peak": 1e-3, "warmup": 50},
+        "training": {"steps": 1000, "evaluate_every": 250},
+    }
+
+
+def _vit_paper() -> dict[str, Any]:
+    """Dosovitskiy et al. 2021, ViT-B/16 on ImageNet alone, table 3: Adam, 300 passes over 1.28
+    million images of 224 x 224 in batches of 4,096, a peak of 3e-3 after 10,000 updates, which then
+    falls as a cosine; weight decay 0.3, dropout 0.1, gradients clipped at 1.
+
+    Your images as a folder; they are resized to squares, where the paper crops them at random.
+    """
+    return {
+        "system": {
+            "name": "vit",
+            **{"patch": 16, "width": 768, "layers": 12, "hidden": 3072, "dropout": 0.1},
+            "positions": {"name": "learned", "length": 197},
+            "attention": {"name": "multihead", "heads": 12, "bias": True},
+        },
+        "data": {"name": "image_folder", "directory": "imagenet", "side": 224},
+        "batch": {"size": 4096},
+        "augmentation": {"flip": True},
+        "optimizer": {"name": "adamw", "weight_decay": 0.3},
+        "schedule": {"name": "cosine", "peak": 3e-3, "warmup": 10_000},
+        "training": {"steps": 93_750, "clip": 1.0, "evaluate_every": 1000},
+        "checkpoint": {"every": 1000},
+    }
+
+
+_SYSTEMS = {
+    "cnn": _cnn,
+    "resnet": _resnet,
+    "resnet_paper": _resnet_paper,
+    "vit": _vit,
+    "vit_paper": _vit_paper,
+}

@@ -35,6 +35,7 @@ SYSTEMS = Table(
         "self_attentive": "attnlab.systems.recurrent.self_attentive:SelfAttentive",
         "cnn": "attnlab.systems.vision.convolutional:CNN",
         "resnet": "attnlab.systems.vision.convolutional:ResNet",
+        "vit": "attnlab.systems.vision.vit:ViT",
     },
     base="attnlab.systems.protocol:System",
     given=(
