@@ -3,7 +3,8 @@
     x      = (image / 255 - mean) / deviation        of each channel, over the training split
     loss   = mean over images of -log softmax(system(x))_label
 
-Mean and deviation are computed once and kept with the run. In training images are changed first, as
+Mean and deviation are computed once and kept with the run; with weights of another model they are
+that model's. In training images are changed first, as
 `config.augmentation` says, by numbers that follow from seed and step. `label` is k + 1 for class k
 and 0 for a row of padding.
 
@@ -23,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from attnlab import weights
 from attnlab.config import image_tasks, nodes
 from attnlab.data.batching import Batches, TrainBatches, evaluation_batches
 from attnlab.data.columns import Batch as HostBatch
@@ -30,7 +32,7 @@ from attnlab.data.columns import Declared, Examples
 from attnlab.data.images import labelled
 from attnlab.data.images.augmentation import augmented
 from attnlab.data.images.folder import read_image
-from attnlab.data.images.labelled import ImageData
+from attnlab.data.images.labelled import ImageData, Learned
 from attnlab.errors import UserError
 from attnlab.records.files import expanded
 from attnlab.records.items import Items
@@ -39,6 +41,7 @@ from attnlab.systems.protocol import ImageClassifier
 from attnlab.tasks.base import Task
 from attnlab.tasks.looks import ImageExample, gates_of, over_image
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
+from attnlab.tasks.pretrained import is_run
 from attnlab.tasks.protocol import (
     Axis,
     Batch,
@@ -55,6 +58,20 @@ from attnlab.tasks.protocol import (
 from attnlab.tasks.tokens import cross_entropy
 
 _AUGMENTATION = 2  # what is folded into the key of a step; 1 is for samples
+
+
+def _told(config: ConfigDict) -> Learned | None:
+    """What the folder of weights that training begins with knows of images; None for none, and for
+    one that has gone.
+    """
+    said = config.get("pretrained", {}).get("folder", "")
+    folder = Path(said).expanduser()
+    if not said or not folder.exists():
+        return None
+    if is_run(folder):
+        return Learned.load(folder) if ImageData.saved(folder) else None
+    read = weights.pictures(folder)
+    return None if read is None else Learned(read.classes, read.shape, read.mean, read.deviation)
 
 
 def build_system(config: ConfigDict, classes: int, shape: labelled.Shape | None) -> ImageClassifier:
@@ -118,12 +135,21 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
 
     @classmethod
     def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> ImageData:
-        """See `Task.read`.
+        """See `Task.read`. A run that begins with the weights of another model normalises images as
+        that does; if it takes all of them, its classes are those of that model.
 
         Raises:
-          UserError: unreadable data, or what was learned of it is damaged.
+          UserError: unreadable data, or what was learned of it is damaged, or a folder of weights
+            that does not say what they read.
         """
-        return labelled.load(config.data, workdir, splits)
+        told = None if workdir is not None and ImageData.saved(workdir) else _told(config)
+        if told is None or config.pretrained.get("take", "all") == "all":
+            return labelled.load(config.data, workdir, splits, told)
+        found = labelled.load(config.data, workdir, splits)
+        if len(told.mean) != found.learned.shape[2]:
+            return found
+        same = {"mean": told.mean, "deviation": told.deviation}
+        return dataclasses.replace(found, learned=dataclasses.replace(found.learned, **same))
 
     # --- training ---
 

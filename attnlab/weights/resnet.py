@@ -25,6 +25,7 @@ KINDS = tuple(f"resnet{depth}" for depth in LARGE)
 _HEAD = "fc.weight"
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
 _SIDE = 224
+WIDTH = 64  # channels of the first stage; torchvision has no other
 
 
 def _convolved(theirs: str, norm: str, ours: str, normed: str) -> tuple[Name, ...]:
@@ -121,7 +122,8 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """The config of a system, whole; what it cannot say, reading it back shows."""
     if of["stem"] != "imagenet" or kind != f"resnet{of['depth']}":
         raise UserError(f"it has depth={kind.removeprefix('resnet')} and stem=imagenet")
-    return {"architecture": kind, "stem_width": of["width"]}
+    wide = {} if of["width"] == WIDTH else {"width": of["width"]}
+    return {"architecture": kind, **wide}
 
 
 def beside(read: Pictures) -> dict[str, dict[str, Any]]:
@@ -133,12 +135,12 @@ def beside(read: Pictures) -> dict[str, dict[str, Any]]:
         "std": list(read.deviation),
     }
     named = {"num_classes": len(read.classes), "label_names": list(read.classes)}
-    return {"config.json": {**named, "pretrained_cfg": told}}
+    return {folders.CONFIG: {**named, "pretrained_cfg": told}}
 
 
 def _width(told: Told) -> int:
     """Channels of the first stage: of the tensors, if they are there."""
-    return _shape(told, "conv1.weight")[0] if told.folder else told.count("stem_width", 64)
+    return _shape(told, "conv1.weight")[0] if told.folder else told.count("width", WIDTH)
 
 
 def _shape(told: Told, name: str) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.errors import UserError
+from attnlab.weights import folder as folders
 from attnlab.weights.bert import dense, norm
 from attnlab.weights.gpt2 import ACTIVATIONS
 from attnlab.weights.names import Name, Names
@@ -151,8 +152,12 @@ def beside(read: Pictures) -> dict[str, dict[str, Any]]:
         "size": {"height": height, "width": width},
         **{"image_mean": list(read.mean), "image_std": list(read.deviation)},
     }
-    size = {"image_size": [height, width], "num_channels": channels}
-    return {"config.json": size, _PREPROCESSOR: processor}
+    named = {str(number): name for number, name in enumerate(read.classes)}
+    told = {
+        **{"image_size": [height, width], "num_channels": channels, "id2label": named},
+        "label2id": {name: int(number) for number, name in named.items()},
+    }
+    return {folders.CONFIG: told, _PREPROCESSOR: processor}
 
 
 def _sides(told: Told) -> tuple[int, int]:

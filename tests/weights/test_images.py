@@ -16,10 +16,13 @@ import optax
 import pytest
 from safetensors.numpy import save_file
 
+import attnlab
+from attnlab import config as configs
 from attnlab import weights
 from attnlab.config.registry import build
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
+from attnlab.tasks import TASKS
 from attnlab.weights import folder as folders
 from attnlab.weights.names import Name, flat
 from attnlab.weights.writing import canonical, completed, config_of
@@ -172,3 +175,55 @@ def test_what_is_not_known_is_named(tmp_path: Path) -> None:
     node = weights.system(models.folder("images/resnet50", tmp_path / "resnet"))
     with pytest.raises(UserError, match="system.strided='first', it has 'second'"):
         config_of(completed({**node, "strided": "first"}))
+
+
+@pytest.mark.parametrize("name", [VIT, "images/resnet18"])
+def test_a_model_is_a_run_and_a_run_is_a_folder(name: str, tmp_path: Path) -> None:
+    """Without any data: classes and normalisation are those of the folder, and are written again."""
+    folder = models.folder(name, tmp_path / "in")
+    of = {"input_size": [3, 40, 33], "mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6]}
+    content = folders.settings(folder) | {"pretrained_cfg": of, "label_names": list("vwxyz")}
+    (folder / "config.json").write_text(json.dumps(content))
+    said = {"image_mean": of["mean"], "image_std": of["std"]}
+    (folder / "preprocessor_config.json").write_text(json.dumps(said))
+    run, read = attnlab.load_pretrained(folder), weights.pictures(folder)
+    assert read is not None and read.mean == (0.1, 0.2, 0.3)
+    learned = run.task.data.learned
+    assert (learned.shape, learned.classes) == (read.shape, read.classes)
+    pixels = (np.random.default_rng(0).random((2, *read.shape)) * 255).astype(np.uint8)
+    batch = {"image": pixels, "label": np.ones(2, np.int32)}
+    normalised = (pixels / 255 - np.array(read.mean)) / np.array(read.deviation)
+    both = jax.jit(lambda params: (run.task.apply(params, batch), run.task.system.apply(
+        {"params": params}, jnp.asarray(normalised, jnp.float32)
+    )))  # fmt: skip
+    np.testing.assert_allclose(*both(run.params), rtol=1e-5, atol=1e-5)
+    attnlab.save_pretrained(run, tmp_path / "out")
+    assert weights.pictures(tmp_path / "out") == read
+    written = dict(folders.tensors(folders.files(tmp_path / "out")))
+    for key, one in models.tensors(name).items():
+        np.testing.assert_array_equal(written[key], one)
+
+
+def test_what_begins_with_a_model_of_images_reads_as_it_does(tmp_path: Path) -> None:
+    """All of its weights: its classes, of which data has no others. Those that match: classes of the
+    data, and a head that is drawn.
+    """
+    folder = models.folder("images/resnet18", tmp_path)
+    data = {"data": "shapes", "data.examples": 60, "data.side": 33}
+    with pytest.raises(
+        UserError, match="has the label '.*', which the model of pretrained.fol.*=matching"
+    ):
+        task_of(folder, data)
+    task = task_of(folder, {**data, "pretrained.take": "matching"})
+    learned = task.data.learned
+    assert "red star" in learned.classes and learned.mean == (0.485, 0.456, 0.406)
+    assert task.drawn_anew() == ("out/bias", "out/kernel")
+    shapes = jax.eval_shape(task.init, jax.random.key(0))
+    assert flat(shapes)["out/kernel"].shape == (32, len(learned.classes))
+
+
+def task_of(folder: Path, overrides: dict[str, Any]) -> Any:
+    """The task of a run that begins with a folder, its training split read."""
+    changes = [f"{key}={value}" for key, value in overrides.items()]
+    config = configs.prepare(configs.from_dict(weights.run_config(folder)), changes)
+    return TASKS.resolve(config.task).load(config, None, ("train",))
