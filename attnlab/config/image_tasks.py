@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from attnlab.config.nodes import AnyRun
+from typing import Literal
+
+from attnlab.config.nodes import AT_LEAST_ZERO, AnyRun
 from attnlab.config.schema import Node, setting, whole
 
 
@@ -22,7 +24,23 @@ class Augmentation(Node):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Decided(Node):
+    """How decisions that a system takes by chance are trained; it acts where a system decides."""
+
+    reward: Literal["right", "log_likelihood"] = setting(
+        "1 for an image whose answer is right, else 0; or the log-likelihood of its class", "right"
+    )
+    weight: float = setting(
+        "of the reward; 0 leaves the decisions untrained", 1.0, within=AT_LEAST_ZERO
+    )
+    baseline: float = setting(
+        "weight of the squared error of the reward that the system expects", 1.0, within=AT_LEAST_ZERO
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageClassification(AnyRun):
     """Images to classes."""
 
     augmentation: Augmentation
+    decisions: Decided

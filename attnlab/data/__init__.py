@@ -54,5 +54,6 @@ SOURCES = Table(
         "idx": "attnlab.data.images.files:Idx",
         "npz": "attnlab.data.images.files:Npz",
         "image_folder": "attnlab.data.images.folder:ImageFolder",
+        "translated": "attnlab.data.images.translated:Translated",
     },
 )

@@ -35,6 +35,8 @@ SYSTEMS = Table(
         "self_attentive": "attnlab.systems.recurrent.self_attentive:SelfAttentive",
         "cnn": "attnlab.systems.vision.convolutional:CNN",
         "resnet": "attnlab.systems.vision.convolutional:ResNet",
+        "glimpses": "attnlab.systems.vision.glimpses:Glimpses",
+        "perceptron": "attnlab.systems.vision.perceptron:Perceptron",
     },
     base="attnlab.systems.protocol:System",
     given=(

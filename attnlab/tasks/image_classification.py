@@ -22,7 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from attnlab.config import image_tasks, nodes
+from attnlab.config import image_tasks, nodes, read
+from attnlab.config.image_tasks import Decided
 from attnlab.data.batching import Batches, TrainBatches, evaluation_batches
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared, Examples
@@ -36,6 +37,7 @@ from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import ImageClassifier
 from attnlab.tasks.base import Task
+from attnlab.tasks.decisions import Decisions
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
 from attnlab.tasks.protocol import (
     Batch,
@@ -54,18 +56,24 @@ from attnlab.tasks.tokens import cross_entropy
 _AUGMENTATION = 2  # what is folded into the key of a step; 1 is for samples
 
 
-def build_system(config: ConfigDict, classes: int, shape: labelled.Shape | None) -> ImageClassifier:
-    """The system of a config, for images of this shape where that is known.
+def build_system(
+    config: ConfigDict, classes: int, shape: labelled.Shape | None
+) -> tuple[ImageClassifier, Decisions | None]:
+    """The system of a config, for images of this shape where that is known, and what trains its
+    decisions if it takes any.
 
     Raises:
       UserError: another kind of system, images too small for it, attention that samples or has a
         loss.
     """
     system: ImageClassifier = system_factory(config, ImageClassifier)(classes=classes)
-    if shape is not None:
-        images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
-        refuse_terms(config, shapes_of(system, images))
-    return system
+    if shape is None:
+        return system, None
+    found = shapes_of(system, jax.ShapeDtypeStruct((1, *shape), jnp.float32))
+    if Decisions.taken(found):
+        return system, Decisions(read(Decided, config.get("decisions", {}), "decisions"))
+    refuse_terms(config, found)
+    return system, None
 
 
 class ImageClassification(Task[ImageData, ImageClassifier]):
@@ -101,7 +109,7 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
 
     def __init__(self, config: ConfigDict, data: ImageData) -> None:
         learned = data.learned
-        super().__init__(config, data, build_system(config, len(learned.classes), learned.shape))
+        super().__init__(config, data, *build_system(config, len(learned.classes), learned.shape))
         self._outputs = jax.jit(lambda params, batch: self.apply(params, batch).astype(jnp.float32))
 
     @classmethod
@@ -168,6 +176,17 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
             "rows": real.sum(),
             "correct": ((logits.argmax(axis=-1) == label - 1) & real).sum(),
         }
+
+    def looked(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
+        """See `Task.looked`: the reward of each image, as `config.decisions` says, and which are
+        real.
+        """
+        label, logits = jnp.asarray(batch["label"]), outputs.astype(jnp.float32)
+        if self.config.decisions.reward == "right":
+            reward = (logits.argmax(axis=-1) == label - 1).astype(jnp.float32)
+        else:
+            reward = -cross_entropy(logits, jnp.maximum(label - 1, 0), 0.0)
+        return {"reward": reward, "real": label > 0}
 
     def weight(self, batch: Batch) -> jax.Array:
         """The number of images."""
