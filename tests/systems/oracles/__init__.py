@@ -17,6 +17,7 @@ from tests.systems.oracles.cgru import cgru
 from tests.systems.oracles.convs2s import convs2s
 from tests.systems.oracles.decoder import decoder
 from tests.systems.oracles.encoder import bert, bert_classifier, encoder, encoder_classifier
+from tests.systems.oracles.glimpses import glimpses, perceptron
 from tests.systems.oracles.gnmt import gnmt
 from tests.systems.oracles.lstm_lm import lstm_lm
 from tests.systems.oracles.lstmn import lstmn_classifier, lstmn_lm, lstmn_pair, lstmn_seq2seq
@@ -60,4 +61,6 @@ ORACLES = {
     "self_attentive": self_attentive,
     "cnn": cnn,
     "resnet": resnet,
+    "glimpses": glimpses,
+    "perceptron": perceptron,
 }
