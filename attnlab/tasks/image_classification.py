@@ -24,20 +24,14 @@ from ml_collections import ConfigDict
 
 from attnlab.config import image_tasks, nodes, read
 from attnlab.config.image_tasks import Decided
-from attnlab.data.batching import Batches, TrainBatches, evaluation_batches
-from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared, Examples
 from attnlab.data.images import labelled
-from attnlab.data.images.augmentation import augmented
-from attnlab.data.images.folder import read_image
 from attnlab.data.images.labelled import ImageData
-from attnlab.errors import UserError
-from attnlab.records.files import expanded
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import ImageClassifier
-from attnlab.tasks.base import Task
 from attnlab.tasks.decisions import Decisions
+from attnlab.tasks.images import ImageTask
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
 from attnlab.tasks.protocol import (
     Batch,
@@ -49,12 +43,8 @@ from attnlab.tasks.protocol import (
     TextExample,
     Totals,
     Tree,
-    Typed,
 )
 from attnlab.tasks.tokens import cross_entropy
-
-_AUGMENTATION = 2  # what is folded into the key of a step; 1 is for samples
-
 
 def build_system(
     config: ConfigDict, classes: int, shape: labelled.Shape | None
@@ -76,7 +66,7 @@ def build_system(
     return system, None
 
 
-class ImageClassification(Task[ImageData, ImageClassifier]):
+class ImageClassification(ImageTask[ImageData, ImageClassifier]):
     """Images to one of several classes; see `attnlab.tasks.base.Task`.
 
     Attributes:
@@ -93,7 +83,6 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
         "image": Declared("uint8", ("H", "W", "C")),
         "label": Declared("int32"),
     }
-    inputs = ("image",)
     measures: Mapping[str, Measure | str] = {
         "loss": Measure("min", low=0.0),
         "accuracy": share("images"),
@@ -104,7 +93,6 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
         "accuracy": "share of labels right",
         "confusion": "label \\ answer",
     }
-    examples: ClassVar[str] = "images"
     outputs: ClassVar[str] = "predictions.tsv"
 
     def __init__(self, config: ConfigDict, data: ImageData) -> None:
@@ -131,19 +119,9 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
 
     # --- training ---
 
-    def init(self, key: jax.Array) -> Params:
-        """Fresh float32 parameters."""
-        images = jnp.zeros((1, *self.data.learned.shape))
-        params: Params = self.system.init(key, images)["params"]
-        return params
-
-    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
-        """Logits [B,C] of a batch, whose images are normalised first."""
-        learned = self.data.learned
-        mean, deviation = (np.asarray(one, np.float32) for one in (learned.mean, learned.deviation))
-        images = (jnp.asarray(batch["image"]).astype(jnp.float32) / 255 - mean) / deviation
-        real = jnp.asarray(batch["label"]) > 0
-        return self.system.apply({"params": params}, images, real, **how)
+    def real(self, batch: Batch) -> jax.Array:
+        """See `ImageTask.real`."""
+        return jnp.asarray(batch["label"]) > 0
 
     def loss(
         self,
@@ -156,11 +134,7 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
         """See `Task.loss`, of images changed as `config.augmentation` says; sums "tokens", "rows"
         and "correct" beside it.
         """
-        images = augmented(
-            jax.random.fold_in(key, _AUGMENTATION),
-            jnp.asarray(batch["image"]),
-            **self.config.augmentation,
-        )
+        images = self.changed(key, jnp.asarray(batch["image"]))
         return super().loss(params, {**batch, "image": images}, key, carried, smoothing)
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
@@ -190,26 +164,9 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
 
     def weight(self, batch: Batch) -> jax.Array:
         """The number of images."""
-        return (jnp.asarray(batch["label"]) > 0).sum().astype(jnp.float32)
-
-    def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
-        """See `Task.ordered`; all images have one size."""
-        return TrainBatches(
-            self.of_split("train"),
-            size=self.config.batch.size,
-            unit="sentences",
-            buckets=(),
-            max_length=1,
-            seed=seed,
-            things=self.data.things,
-            **shared,
-        )
+        return self.real(batch).sum().astype(jnp.float32)
 
     # --- scores ---
-
-    def in_order(self, examples: Examples) -> list[tuple[np.ndarray, HostBatch]]:
-        """See `Task.in_order`."""
-        return evaluation_batches(examples, size=self.at_once, buckets=(1,))
 
     def averaged(self, totals: Totals) -> dict[str, float]:
         """ "loss" (nats per image, no smoothing) and "accuracy"."""
@@ -253,25 +210,10 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
     # --- answers and maps ---
 
     def typed(self, lines: Sequence[str]) -> Examples:
-        """Images from files, a name a line, resized to those of training.
-
-        Raises:
-          UserError: a file that is no image, or images of training that have another form than
-            files are resized to.
-        """
-        height, width, channels = self.data.learned.shape
-        if height != width or channels not in (1, 3):
-            raise UserError(
-                f"images of {height} x {width} x {channels} are not made of files; expected square"
-                " ones with 1 or 3 channels in training"
-            )
-        images = [read_image(expanded(line.strip()), height, channels == 1) for line in lines]
+        """Images from files, see `ImageTask.files`."""
+        images = self.files(lines)
         # 1 says that a row is an image; nothing reads which class it would be.
-        return Examples(image=np.stack(images), label=np.ones(len(images), np.int32))
-
-    def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
-        """None: images have no length."""
-        return []
+        return Examples(image=images, label=np.ones(len(images), np.int32))
 
     def answers(
         self, params: Params, asked: Examples, lines: Sequence[str]
@@ -289,11 +231,3 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
             TextExample(f"{split} image {row}", self.data.learned.classes[label])
             for row, label in enumerate(labels, 1)
         ]
-
-    def completed(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
-        """Refused: the maps of images are not drawn.
-
-        Raises:
-          UserError: always.
-        """
-        raise UserError(f"task={self.config.task} draws no maps of images; leave out 'inspect'")

@@ -1,0 +1,118 @@
+"""The base of the tasks that read images alone: what follows from an image being one array of a fixed
+size.
+
+Mean and deviation are computed once and kept with the run; systems get normalised images. A batch
+has the column "image", and another one that tells its rows from rows of padding (`real`).
+
+Axis letters: B batch, H height, W width, C channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnlab.data.batching import Batches, TrainBatches, evaluation_batches
+from attnlab.data.columns import Batch as HostBatch
+from attnlab.data.columns import Examples
+from attnlab.data.images.augmentation import augmented
+from attnlab.data.images.folder import read_image
+from attnlab.data.images.labelled import Pictures
+from attnlab.errors import UserError
+from attnlab.records.files import expanded
+from attnlab.tasks.base import Model, Task
+from attnlab.tasks.protocol import Batch, Params, TextExample, Tree, Typed
+
+_AUGMENTATION = 2  # what is folded into the key of a step; 1 is for samples
+
+OfImages = TypeVar("OfImages", bound=Pictures)
+
+
+class ImageTask(Task[OfImages, Model]):
+    """Base of the tasks that read images alone. Not a task by itself."""
+
+    inputs = ("image",)
+    examples: ClassVar[str] = "images"
+
+    def real(self, batch: Batch) -> jax.Array:
+        """Which rows of a batch are images and not padding, [B] bool."""
+        raise NotImplementedError
+
+    # --- training ---
+
+    def init(self, key: jax.Array) -> Params:
+        """Fresh float32 parameters."""
+        images = jnp.zeros((1, *self.data.learned.shape))
+        params: Params = self.system.init(key, images)["params"]
+        return params
+
+    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+        """What the system makes of the images of a batch, which are normalised first."""
+        learned = self.data.learned
+        mean, deviation = (np.asarray(one, np.float32) for one in (learned.mean, learned.deviation))
+        images = (jnp.asarray(batch["image"]).astype(jnp.float32) / 255 - mean) / deviation
+        return self.system.apply({"params": params}, images, self.real(batch), **how)
+
+    def changed(self, key: jax.Array, images: jax.Array) -> jax.Array:
+        """Arrays [B,H,W,C] of images, changed as `config.augmentation` says by the key of a step."""
+        own = jax.random.fold_in(key, _AUGMENTATION)
+        return augmented(own, images, **self.config.augmentation)
+
+    def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
+        """See `Task.ordered`; all images have one size."""
+        return TrainBatches(
+            self.of_split("train"),
+            size=self.config.batch.size,
+            unit="sentences",
+            buckets=(),
+            max_length=1,
+            seed=seed,
+            things=self.data.things,
+            **shared,
+        )
+
+    # --- scores ---
+
+    def in_order(self, examples: Examples) -> list[tuple[np.ndarray, HostBatch]]:
+        """See `Task.in_order`."""
+        return evaluation_batches(examples, size=self.at_once, buckets=(1,))
+
+    # --- answers and maps ---
+
+    def files(self, lines: Sequence[str]) -> np.ndarray:
+        """Images from files, a name a line, resized to those of training.
+
+        Raises:
+          UserError: a file that is no image, or images of training that have another form than
+            files are resized to.
+        """
+        height, width, channels = self.data.learned.shape
+        if height != width or channels not in (1, 3):
+            raise UserError(
+                f"images of {height} x {width} x {channels} are not made of files; expected square"
+                " ones with 1 or 3 channels in training"
+            )
+        return np.stack(
+            [read_image(expanded(line.strip()), height, channels == 1) for line in lines]
+        )
+
+    def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
+        """None: images have no length."""
+        return []
+
+    def pictured(self, split: str, number: int) -> list[TextExample]:
+        """The first images of a split, named by their numbers."""
+        count = min(number, self.size(split))
+        return [TextExample(f"{split} image {row}") for row in range(1, count + 1)]
+
+    def completed(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
+        """Refused: the maps of images are not drawn.
+
+        Raises:
+          UserError: always.
+        """
+        raise UserError(f"task={self.config.task} draws no maps of images; leave out 'inspect'")
