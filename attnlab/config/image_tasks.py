@@ -44,3 +44,10 @@ class ImageClassification(AnyRun):
 
     augmentation: Augmentation
     decisions: Decided
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Segmentation(AnyRun):
+    """Images to the class of every pixel."""
+
+    augmentation: Augmentation

@@ -56,6 +56,7 @@ SOURCES = Table(
         "idx": "attnlab.data.images.files:Idx",
         "npz": "attnlab.data.images.files:Npz",
         "image_folder": "attnlab.data.images.folder:ImageFolder",
+        "mask_folder": "attnlab.data.images.segmented:MaskFolder",
         "translated": "attnlab.data.images.translated:Translated",
     },
 )

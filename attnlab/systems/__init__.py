@@ -36,6 +36,7 @@ SYSTEMS = Table(
         "cnn": "attnlab.systems.vision.convolutional:CNN",
         "resnet": "attnlab.systems.vision.convolutional:ResNet",
         "glimpses": "attnlab.systems.vision.glimpses:Glimpses",
+        "segmenter": "attnlab.systems.vision.segmenter:Segmenter",
         "perceptron": "attnlab.systems.vision.perceptron:Perceptron",
     },
     base="attnlab.systems.protocol:System",

@@ -310,6 +310,33 @@ class ImageClassifier(System):
         raise NotImplementedError
 
 
+class PixelClassifier(System):
+    """Base of the systems that give every pixel of an image one of C classes.
+
+    Attributes:
+      classes: C, the ground counted.
+    """
+
+    classes: int
+
+    @classmethod
+    def between(cls, name: str) -> tuple[Side, Side]:
+        """See `System.between`; an image looks at itself."""
+        return "image", "image"
+
+    def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
+        """Images [B,H,W,C'], normalised, to logits [B,H,W,C].
+
+        Args:
+          images: float, the channels last.
+          valid: [B] bool, which rows are images and not padding; None for all.
+
+        Raises:
+          UserError: images too small for what the system does with them.
+        """
+        raise NotImplementedError
+
+
 Beside = Literal["types", "segments", "trees", "at"]
 """What a `TokenClassifier` may read beside the tokens; see there."""
 

@@ -15,19 +15,46 @@ from typing import Any, ClassVar, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from ml_collections import ConfigDict
 
 from attnlab.data.batching import Batches, TrainBatches, evaluation_batches
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Examples
 from attnlab.data.images.augmentation import augmented
 from attnlab.data.images.folder import read_image
-from attnlab.data.images.labelled import Pictures
+from attnlab.data.images.labelled import Pictures, Shape
 from attnlab.errors import UserError
 from attnlab.records.files import expanded
+from attnlab.systems.protocol import System
 from attnlab.tasks.base import Model, Task
+from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
 from attnlab.tasks.protocol import Batch, Params, TextExample, Tree, Typed
 
 _AUGMENTATION = 2  # what is folded into the key of a step; 1 is for samples
+
+Built = TypeVar("Built", bound=System)
+
+
+def build_system(
+    config: ConfigDict, base: type[Built], classes: int, shape: Shape | None
+) -> Built:
+    """The system of a config, of the kind `base`, for images of this shape where that is known.
+
+    Raises:
+      UserError: another kind of system, images too small for it, attention that samples or has a
+        loss, or statistics of batches with microbatches.
+    """
+    system: Built = system_factory(config, base)(classes=classes)
+    if shape is not None:
+        refuse_terms(config, shapes_of(system, jax.ShapeDtypeStruct((1, *shape), jnp.float32)))
+    if system.over_batch and config.training.accumulate > 1:
+        raise UserError(
+            f"config.training.accumulate={config.training.accumulate}: norms of"
+            f" system={config.system.name} have statistics of the whole batch, which is never there;"
+            " set it to 1"
+        )
+    return system
+
 
 OfImages = TypeVar("OfImages", bound=Pictures)
 

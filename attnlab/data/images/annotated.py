@@ -62,7 +62,8 @@ class Segmented(NamedTuple):
 
     Attributes:
       images: uint8 [N,H,W,C].
-      masks: int32 [N,H,W], k + 1 at the pixels of class k and 0 on the ground.
+      masks: int32 [N,H,W], k + 1 at the pixels of class k, 0 on the ground, and -1 where a pixel is
+        left open.
       classes: their names, in the order of their numbers.
     """
 

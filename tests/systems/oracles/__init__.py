@@ -7,7 +7,7 @@ but never read: a sentence is cut to its real length first. That of a language m
 tokens [B,T] instead of the two, and leaves zeros where there is padding; that of a classifier takes
 one text, or two, [B,S] and [B,T], and returns the logits [B,C]; that of a classifier of tokens
 takes tokens and types [B,T] and returns [B,T,O]; that of a classifier of images takes images
-[B,H,W,C] and returns [B,C].
+[B,H,W,C] and returns [B,C], that of a classifier of pixels [B,H,W,C'].
 """
 
 from tests.systems.oracles.attention_lm import attention_lm
@@ -30,7 +30,7 @@ from tests.systems.oracles.rnnsearch import rnnsearch
 from tests.systems.oracles.self_attentive import self_attentive
 from tests.systems.oracles.seq2seq import seq2seq
 from tests.systems.oracles.transformer import transformer
-from tests.systems.oracles.vision import cnn, resnet
+from tests.systems.oracles.vision import cnn, resnet, segmenter
 
 ORACLES = {
     "seq2seq": seq2seq,
@@ -63,4 +63,5 @@ ORACLES = {
     "resnet": resnet,
     "glimpses": glimpses,
     "perceptron": perceptron,
+    "segmenter": segmenter,
 }
