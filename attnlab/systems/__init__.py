@@ -38,6 +38,7 @@ SYSTEMS = Table(
         "glimpses": "attnlab.systems.vision.glimpses:Glimpses",
         "segmenter": "attnlab.systems.vision.segmenter:Segmenter",
         "perceptron": "attnlab.systems.vision.perceptron:Perceptron",
+        "vit": "attnlab.systems.vision.vit:ViT",
     },
     base="attnlab.systems.protocol:System",
     given=(

@@ -30,7 +30,7 @@ from tests.systems.oracles.rnnsearch import rnnsearch
 from tests.systems.oracles.self_attentive import self_attentive
 from tests.systems.oracles.seq2seq import seq2seq
 from tests.systems.oracles.transformer import transformer
-from tests.systems.oracles.vision import cnn, resnet, segmenter
+from tests.systems.oracles.vision import cnn, resnet, segmenter, vit
 
 ORACLES = {
     "seq2seq": seq2seq,
@@ -64,4 +64,5 @@ ORACLES = {
     "glimpses": glimpses,
     "perceptron": perceptron,
     "segmenter": segmenter,
+    "vit": vit,
 }
