@@ -45,9 +45,7 @@ SHARED = {
 
 
 def _segmenter() -> dict[str, Any]:
-    return {
-        "system": {"name": "segmenter", "backbone": {"name": "resnet", "depth": 8, "width": 8}}
-    }
+    return {"system": {"name": "segmenter", "backbone": {"name": "resnet", "depth": 8, "width": 8}}}
 
 
 _SYSTEMS = {"segmenter": _segmenter}

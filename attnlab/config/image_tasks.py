@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-
 from typing import Literal
 
 from attnlab.config.nodes import AT_LEAST_ZERO, AnyRun
@@ -34,7 +33,9 @@ class Decided(Node):
         "of the reward; 0 leaves the decisions untrained", 1.0, within=AT_LEAST_ZERO
     )
     baseline: float = setting(
-        "weight of the squared error of the reward that the system expects", 1.0, within=AT_LEAST_ZERO
+        "weight of the squared error of the reward that the system expects",
+        1.0,
+        within=AT_LEAST_ZERO,
     )
 
 

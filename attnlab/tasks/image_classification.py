@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -45,6 +45,7 @@ from attnlab.tasks.protocol import (
     Tree,
 )
 from attnlab.tasks.tokens import cross_entropy
+
 
 def build_system(
     config: ConfigDict, classes: int, shape: labelled.Shape | None

@@ -35,9 +35,7 @@ _AUGMENTATION = 2  # what is folded into the key of a step; 1 is for samples
 Built = TypeVar("Built", bound=System)
 
 
-def build_system(
-    config: ConfigDict, base: type[Built], classes: int, shape: Shape | None
-) -> Built:
+def build_system(config: ConfigDict, base: type[Built], classes: int, shape: Shape | None) -> Built:
     """The system of a config, of the kind `base`, for images of this shape where that is known.
 
     Raises:

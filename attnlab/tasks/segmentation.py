@@ -261,4 +261,3 @@ def mean_iou(confusion: Any) -> float:
     hits = np.diagonal(counts)
     either = counts.sum(axis=0) + counts.sum(axis=1) - hits
     return float(np.mean(hits[either > 0] / either[either > 0])) if either.any() else 0.0
-

@@ -39,7 +39,9 @@ def test_the_estimate_is_the_gradient_of_the_expected_reward() -> None:
     terms = Decisions(Decided(reward="log_likelihood"))
 
     def reward(params: Any, **how: Any) -> Any:
-        logits, aside = system.apply({"params": params}, image, **how, mutable=[SAMPLES, COLLECTION])
+        logits, aside = system.apply(
+            {"params": params}, image, **how, mutable=[SAMPLES, COLLECTION]
+        )
         return jax.nn.log_softmax(logits)[:, 0], aside
 
     def estimate(key: jax.Array) -> jax.Array:

@@ -59,7 +59,10 @@ def covered(centre: jax.Array, size: int, side: int, length: int) -> jax.Array:
     """
     begin = centre[:, None] + (np.arange(size) - size / 2) * side
     edge = np.arange(length)
-    least, most = jnp.maximum(begin[..., None], edge), jnp.minimum(begin[..., None] + side, edge + 1)
+    least, most = (
+        jnp.maximum(begin[..., None], edge),
+        jnp.minimum(begin[..., None] + side, edge + 1),
+    )
     return jnp.maximum(most - least, 0.0) / side
 
 
