@@ -52,3 +52,24 @@ class Segmentation(AnyRun):
     """Images to the class of every pixel."""
 
     augmentation: Augmentation
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Objective(Node):
+    """What weighs how much in the loss of detection, and in the costs by which objects and answers
+    are matched.
+    """
+
+    classes: float = setting("of the classes", 1.0, within=AT_LEAST_ZERO)
+    distance: float = setting("of the distance of boxes, L1", 5.0, within=AT_LEAST_ZERO)
+    overlap: float = setting("of their generalised IoU", 2.0, within=AT_LEAST_ZERO)
+    no_object: float = setting(
+        "of answers without an object, beside 1 of those with one", 0.1, within=AT_LEAST_ZERO
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Detection(AnyRun):
+    """Images to all of their objects."""
+
+    objective: Objective

@@ -37,6 +37,7 @@ SYSTEMS = Table(
         "resnet": "attnlab.systems.vision.convolutional:ResNet",
         "glimpses": "attnlab.systems.vision.glimpses:Glimpses",
         "segmenter": "attnlab.systems.vision.segmenter:Segmenter",
+        "detr": "attnlab.systems.vision.detr:Detr",
         "perceptron": "attnlab.systems.vision.perceptron:Perceptron",
         "vit": "attnlab.systems.vision.vit:ViT",
     },

@@ -16,6 +16,7 @@ TASKS = Table(
         "tagging": "attnlab.tasks.tagging:Tagging",
         "diagnostics": "attnlab.tasks.diagnostics:Diagnostics",
         "segmentation": "attnlab.tasks.segmentation:Segmentation",
+        "detection": "attnlab.tasks.detection:Detection",
         "image_classification": "attnlab.tasks.image_classification:ImageClassification",
     },
     base="attnlab.tasks.base:Task",
