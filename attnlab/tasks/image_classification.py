@@ -31,7 +31,7 @@ from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import ImageClassifier
 from attnlab.tasks.decisions import Decisions
-from attnlab.tasks.images import ImageTask
+from attnlab.tasks.images import ImageExample, ImageTask
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
 from attnlab.tasks.protocol import (
     Batch,
@@ -40,7 +40,6 @@ from attnlab.tasks.protocol import (
     Scores,
     Smoothing,
     Sums,
-    TextExample,
     Totals,
     Tree,
 )
@@ -225,10 +224,10 @@ class ImageClassification(ImageTask[ImageData, ImageClassifier]):
         names = self.data.learned.classes
         return [[Response(names[int(one.argmax())], float(one.max()))] for one in chances]
 
-    def pictured(self, split: str, number: int) -> list[TextExample]:
+    def pictured(self, split: str, number: int) -> list[ImageExample]:
         """The first images of a split, named by their numbers and labels."""
         labels = self.data.labels(split)[:number]
         return [
-            TextExample(f"{split} image {row}", self.data.learned.classes[label])
+            ImageExample(split, row, self.data.learned.classes[label])
             for row, label in enumerate(labels, 1)
         ]

@@ -9,6 +9,7 @@ Axis letters: B batch, H height, W width, C channels.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -27,8 +28,8 @@ from attnlab.errors import UserError
 from attnlab.records.files import expanded
 from attnlab.systems.protocol import System
 from attnlab.tasks.base import Model, Task
-from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
-from attnlab.tasks.protocol import Batch, Params, TextExample, Tree, Typed
+from attnlab.tasks.models import maps_of, refuse_terms, shapes_of, system_factory
+from attnlab.tasks.protocol import Axis, Batch, Example, Maps, Params, Tree, Typed
 
 _AUGMENTATION = 2  # what is folded into the key of a step; 1 is for samples
 
@@ -57,6 +58,24 @@ def build_system(config: ConfigDict, base: type[Built], classes: int, shape: Sha
 OfImages = TypeVar("OfImages", bound=Pictures)
 
 
+@dataclasses.dataclass(frozen=True)
+class ImageExample:
+    """An image of a split, by its number from 1, and its label where it has one."""
+
+    split: str
+    number: int
+    label: str | None = None
+
+    def shown(self) -> str:
+        """See `Example`."""
+        name = f"{self.split} image {self.number}"
+        return name if self.label is None else f"{name}  ->  {self.label}"
+
+    def record(self) -> dict[str, Any]:
+        """See `Example`."""
+        return {"source": f"{self.split} image {self.number}", "target": self.label}
+
+
 class ImageTask(Task[OfImages, Model]):
     """Base of the tasks that read images alone. Not a task by itself."""
 
@@ -77,10 +96,14 @@ class ImageTask(Task[OfImages, Model]):
 
     def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
         """What the system makes of the images of a batch, which are normalised first."""
+        images = self.normalised(batch["image"])
+        return self.system.apply({"params": params}, images, self.real(batch), **how)
+
+    def normalised(self, images: jax.Array | np.ndarray) -> jax.Array:
+        """Images [B,H,W,C], uint8, as systems get them: float32, by mean and deviation."""
         learned = self.data.learned
         mean, deviation = (np.asarray(one, np.float32) for one in (learned.mean, learned.deviation))
-        images = (jnp.asarray(batch["image"]).astype(jnp.float32) / 255 - mean) / deviation
-        return self.system.apply({"params": params}, images, self.real(batch), **how)
+        return (jnp.asarray(images).astype(jnp.float32) / 255 - mean) / deviation
 
     def changed(self, key: jax.Array, images: jax.Array) -> jax.Array:
         """Arrays [B,H,W,C] of images, changed as `config.augmentation` says by the key of a step."""
@@ -129,15 +152,34 @@ class ImageTask(Task[OfImages, Model]):
         """None: images have no length."""
         return []
 
-    def pictured(self, split: str, number: int) -> list[TextExample]:
+    def pictured(self, split: str, number: int) -> list[ImageExample]:
         """The first images of a split, named by their numbers."""
         count = min(number, self.size(split))
-        return [TextExample(f"{split} image {row}") for row in range(1, count + 1)]
+        return [ImageExample(split, row) for row in range(1, count + 1)]
 
-    def completed(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
-        """Refused: the maps of images are not drawn.
+    def completed(self, params: Params, typed: Sequence[Typed]) -> list[ImageExample]:
+        """Refused: 'inspect' takes texts.
 
         Raises:
           UserError: always.
         """
         raise UserError(f"task={self.config.task} draws no maps of images; leave out 'inspect'")
+
+    def maps(self, params: Params, example: Example) -> Maps:
+        """Every attention map of an image of a split; what they lie between has numbers: places of
+        the image in reading order, queries. Of maps with another number of places than the first
+        there are no labels, and they are left out.
+        """
+        assert isinstance(example, ImageExample)
+        image = self.of_split(example.split)["image"].block(np.array([example.number - 1]), 1)
+        axes: dict[str, Axis] = {}
+        kept = {}
+        for name, one in maps_of(self.system, params, [np.asarray(self.normalised(image))]).items():
+            for side, size in zip((one.query, one.key), one.weights.shape[-2:], strict=True):
+                axes.setdefault(side, Axis([str(place) for place in range(1, size + 1)], "places"))
+            if all(
+                len(axes[side].labels) == size
+                for side, size in zip((one.query, one.key), one.weights.shape[-2:], strict=True)
+            ):
+                kept[name] = one
+        return Maps(kept, axes, self.stored(axes))

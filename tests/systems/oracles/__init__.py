@@ -7,7 +7,8 @@ but never read: a sentence is cut to its real length first. That of a language m
 tokens [B,T] instead of the two, and leaves zeros where there is padding; that of a classifier takes
 one text, or two, [B,S] and [B,T], and returns the logits [B,C]; that of a classifier of tokens
 takes tokens and types [B,T] and returns [B,T,O]; that of a classifier of images takes images
-[B,H,W,C] and returns [B,C], that of a classifier of pixels [B,H,W,C'].
+[B,H,W,C] and returns [B,C], that of a classifier of pixels [B,H,W,C'];
+that of a detector returns logits [L,B,N,C+1] and boxes [L,B,N,4].
 """
 
 from tests.systems.oracles.attention_lm import attention_lm
@@ -16,6 +17,7 @@ from tests.systems.oracles.bilstm_pooling import bilstm_pooling, bilstm_tagger
 from tests.systems.oracles.cgru import cgru
 from tests.systems.oracles.convs2s import convs2s
 from tests.systems.oracles.decoder import decoder
+from tests.systems.oracles.detr import detr
 from tests.systems.oracles.encoder import bert, bert_classifier, encoder, encoder_classifier
 from tests.systems.oracles.glimpses import glimpses, perceptron
 from tests.systems.oracles.gnmt import gnmt
@@ -64,5 +66,6 @@ ORACLES = {
     "glimpses": glimpses,
     "perceptron": perceptron,
     "segmenter": segmenter,
+    "detr": detr,
     "vit": vit,
 }
