@@ -122,10 +122,27 @@ def _vit_paper() -> dict[str, Any]:
     }
 
 
+def _glimpses() -> dict[str, Any]:
+    """On a large ground, where most of an image shows nothing."""
+    return {**_LARGE, "system": {"name": "glimpses"}}
+
+
+def _perceptron() -> dict[str, Any]:
+    return {**_LARGE, "system": {"name": "perceptron"}}
+
+
+_LARGE = {
+    "data": {"side": 60},
+    "optimizer": {"name": "adam"},
+    "schedule": {"name": "cosine", "peak": 1e-3, "warmup": 100},
+}
+
 _SYSTEMS = {
     "cnn": _cnn,
     "resnet": _resnet,
     "resnet_paper": _resnet_paper,
     "vit": _vit,
     "vit_paper": _vit_paper,
+    "glimpses": _glimpses,
+    "perceptron": _perceptron,
 }

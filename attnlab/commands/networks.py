@@ -18,8 +18,10 @@ from attnlab.records.measures import declared
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import (
     Classifier,
+    Detector,
     ImageClassifier,
     LanguageModel,
+    PixelClassifier,
     Seq2Seq,
     System,
     TokenClassifier,
@@ -39,6 +41,8 @@ TASKS = {
     Classifier: ("classification", "inference"),
     TokenClassifier: ("masked_language_modelling", "tagging"),
     ImageClassifier: ("image_classification",),
+    PixelClassifier: ("segmentation",),
+    Detector: ("detection",),
 }
 IMAGE = jax.ShapeDtypeStruct((1, 32, 32, 3), jnp.float32)
 """What systems are for, by their base: the names of the config files that have them, the task first."""
@@ -82,7 +86,7 @@ def parameters(name: str, files: tuple[str, ...]) -> str:
             max(system.texts) if isinstance(system, Classifier) else 1 + isinstance(system, Seq2Seq)
         )
         read = [jax.ShapeDtypeStruct((1, 2), jnp.int32)] * texts
-        if isinstance(system, ImageClassifier):
+        if isinstance(system, ImageClassifier | PixelClassifier | Detector):
             read = [IMAGE]
         made = jax.eval_shape(system.init, jax.random.key(0), *read)["params"]
         return f"{sum(leaf.size for leaf in jax.tree.leaves(made)):,}"

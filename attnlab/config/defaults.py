@@ -20,6 +20,8 @@ WHOLE = (
     token_tasks.QuestionAnswering,
     token_tasks.Diagnostics,
     image_tasks.ImageClassification,
+    image_tasks.Segmentation,
+    image_tasks.Detection,
 )
 """The configs of our tasks as a whole."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import flax.linen as nn
 import flax.struct
@@ -304,6 +304,70 @@ class ImageClassifier(System):
 
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
         """Images [B,H,W,C'], normalised, to logits [B,C].
+
+        Args:
+          images: float, the channels last.
+          valid: [B] bool, which rows are images and not padding; None for all.
+
+        Raises:
+          UserError: images too small for what the system does with them.
+        """
+        raise NotImplementedError
+
+
+class PixelClassifier(System):
+    """Base of the systems that give every pixel of an image one of C classes.
+
+    Attributes:
+      classes: C, the ground counted.
+    """
+
+    classes: int
+
+    @classmethod
+    def between(cls, name: str) -> tuple[Side, Side]:
+        """See `System.between`; an image looks at itself."""
+        return "image", "image"
+
+    def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
+        """Images [B,H,W,C'], normalised, to logits [B,H,W,C].
+
+        Args:
+          images: float, the channels last.
+          valid: [B] bool, which rows are images and not padding; None for all.
+
+        Raises:
+          UserError: images too small for what the system does with them.
+        """
+        raise NotImplementedError
+
+
+class Detected(NamedTuple):
+    """What a detector says of images, layer by layer.
+
+    Attributes:
+      logits: [L,B,N,C+1] of classes, the last for no object.
+      boxes: [L,B,N,4]: row and column of the middle, height and width, as shares of the image.
+    """
+
+    logits: jax.Array
+    boxes: jax.Array
+
+
+class Detector(System):
+    """Base of the systems that find the objects of an image, as N answers of a class and a box.
+
+    Attributes:
+      classes: C.
+      queries: N.
+    """
+
+    classes: int
+    queries: int
+
+    def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> Detected:
+        """Images [B,H,W,C'], normalised, to the answers of all L layers that give some; the last
+        ones count.
 
         Args:
           images: float, the channels last.

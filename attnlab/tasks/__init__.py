@@ -15,6 +15,8 @@ TASKS = Table(
         "question_answering": "attnlab.tasks.question_answering:QuestionAnswering",
         "tagging": "attnlab.tasks.tagging:Tagging",
         "diagnostics": "attnlab.tasks.diagnostics:Diagnostics",
+        "segmentation": "attnlab.tasks.segmentation:Segmentation",
+        "detection": "attnlab.tasks.detection:Detection",
         "image_classification": "attnlab.tasks.image_classification:ImageClassification",
     },
     base="attnlab.tasks.base:Task",

@@ -19,8 +19,8 @@ Axis letters: B batch, T target length, S source length.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import flax.traverse_util
 import jax
@@ -50,6 +50,29 @@ def left_aside(system: System, params: Any, *ids: Any) -> Mapping[str, Any]:
         *ids,
     )
     return aside
+
+
+class Terms(Protocol):
+    """What `Task.loss` asks of what is added to it: `Auxiliary`, or `decisions.Decisions`.
+
+    Attributes:
+      collections: the variable collections that a pass has to make mutable; empty if nothing is
+        added.
+    """
+
+    @property
+    def collections(self) -> Sequence[str]: ...
+
+    def carried(self) -> Any:
+        """What is carried from step to step, before the first; None for nothing."""
+
+    def follow(self, carried: Any, tracked: Any) -> Any:
+        """What is carried on, given the sums that were tracked in a batch."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> tuple[jax.Array, dict[str, Any]]:
+        """What is added to the summed loss, and sums to report, given what the pass collected,
+        `carried`, and what the task's `looked` says.
+        """
 
 
 class Auxiliary:

@@ -30,7 +30,7 @@ from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure
 from attnlab.systems.protocol import System
-from attnlab.tasks.auxiliary import Auxiliary
+from attnlab.tasks.auxiliary import Terms
 from attnlab.tasks.models import maps_of, stand_ins, watched_pass, with_output_bias
 from attnlab.tasks.pretrained import Pretrained
 from attnlab.tasks.protocol import (
@@ -98,7 +98,7 @@ class Task(Pretrained, Generic[Data, Model]):
     at_once: int = 64
 
     def __init__(
-        self, config: ConfigDict, data: Data, system: Model, auxiliary: Auxiliary | None = None
+        self, config: ConfigDict, data: Data, system: Model, auxiliary: Terms | None = None
     ) -> None:
         self.config, self.data, self.system, self.auxiliary = config, data, system, auxiliary
         score = functools.partial(self.sums, smoothing=0.0)

@@ -23,21 +23,21 @@ _WHOLE = "all places"  # the mean over the places that look
 
 @dataclasses.dataclass(frozen=True)
 class ImageExample:
-    """An image and its class.
+    """An image of a task that reads images alone.
 
     Attributes:
       name: of a file, or its number in a split.
       image: [H,W,C] uint8.
-      label: its class, or what a system says it is.
+      label: its class, or what a system says of it; None for nothing.
     """
 
     name: str
     image: np.ndarray
-    label: str
+    label: str | None = None
 
     def shown(self) -> str:
         """See `attnlab.tasks.protocol.Example`."""
-        return f"{self.name}  ->  {self.label}"
+        return self.name if self.label is None else f"{self.name}  ->  {self.label}"
 
     def record(self) -> dict[str, Any]:
         """See `attnlab.tasks.protocol.Example`."""
@@ -70,7 +70,8 @@ def over_image(
             continue
         before, h, w = grid
         weights = np.asarray(one.weights, np.float32).mean(axis=0)[:, before:]
-        rows: Sequence[str] = axes[one.query].labels if one.query in axes else ()
+        rows: Sequence[str] = list(map(str, range(len(weights))))
+        rows = axes[one.query].labels if one.query in axes else rows
         if one.query == IMAGE:
             first = ["class token"] if len(weights) == h * w + 1 else []
             whole = weights[len(first) :].mean(axis=0, keepdims=True)

@@ -186,7 +186,9 @@ def test_what_does_not_fit_is_one_line(overrides: list[str], words: str) -> None
         )
 
 
-@pytest.mark.parametrize("name", ["cnn", "resnet", "resnet_paper", "vit", "vit_paper"])
+@pytest.mark.parametrize(
+    "name", ["cnn", "resnet", "resnet_paper", "vit", "vit_paper", "glimpses", "perceptron"]
+)
 def test_every_config_passes_its_checks(name: str) -> None:
     config = configs.load(f"configs/image_classification.py:{name}")
     ImageClassification.check(config)

@@ -18,7 +18,7 @@ METHODS = {
     for name, method in vars(Task).items()
     if inspect.isroutine(getattr(Task, name)) and not name.startswith("_")
 }
-READS = ("pairs", "texts", "labelled", "tagged", "questions", "asked", "images")
+READS = ("pairs", "texts", "labelled", "tagged", "questions", "asked", "images", "masks", "objects")
 every = pytest.mark.parametrize("name", TASKS.names())
 
 

@@ -7,7 +7,8 @@ but never read: a sentence is cut to its real length first. That of a language m
 tokens [B,T] instead of the two, and leaves zeros where there is padding; that of a classifier takes
 one text, or two, [B,S] and [B,T], and returns the logits [B,C]; that of a classifier of tokens
 takes tokens and types [B,T] and returns [B,T,O]; that of a classifier of images takes images
-[B,H,W,C] and returns [B,C].
+[B,H,W,C] and returns [B,C], that of a classifier of pixels [B,H,W,C'];
+that of a detector returns logits [L,B,N,C+1] and boxes [L,B,N,4].
 """
 
 from tests.systems.oracles.attention_lm import attention_lm
@@ -16,7 +17,9 @@ from tests.systems.oracles.bilstm_pooling import bilstm_pooling, bilstm_tagger
 from tests.systems.oracles.cgru import cgru
 from tests.systems.oracles.convs2s import convs2s
 from tests.systems.oracles.decoder import decoder
+from tests.systems.oracles.detr import detr
 from tests.systems.oracles.encoder import bert, bert_classifier, encoder, encoder_classifier
+from tests.systems.oracles.glimpses import glimpses, perceptron
 from tests.systems.oracles.gnmt import gnmt
 from tests.systems.oracles.lstm_lm import lstm_lm
 from tests.systems.oracles.lstmn import lstmn_classifier, lstmn_lm, lstmn_pair, lstmn_seq2seq
@@ -29,7 +32,7 @@ from tests.systems.oracles.rnnsearch import rnnsearch
 from tests.systems.oracles.self_attentive import self_attentive
 from tests.systems.oracles.seq2seq import seq2seq
 from tests.systems.oracles.transformer import transformer
-from tests.systems.oracles.vision import cnn, resnet, vit
+from tests.systems.oracles.vision import cnn, resnet, segmenter, vit
 
 ORACLES = {
     "seq2seq": seq2seq,
@@ -60,5 +63,9 @@ ORACLES = {
     "self_attentive": self_attentive,
     "cnn": cnn,
     "resnet": resnet,
+    "glimpses": glimpses,
+    "perceptron": perceptron,
+    "segmenter": segmenter,
+    "detr": detr,
     "vit": vit,
 }
