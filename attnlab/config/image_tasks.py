@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
-from attnlab.config.nodes import AnyRun
+from attnlab.config.decoding import Decoding
+from attnlab.config.nodes import (
+    AnyRun,
+    Buckets,
+    PairAuxiliary,
+    Reinforce,
+    TokenTraining,
+    Vocabulary,
+)
 from attnlab.config.schema import Node, setting, whole
 
 
@@ -26,3 +34,16 @@ class ImageClassification(AnyRun):
     """Images to classes."""
 
     augmentation: Augmentation
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Captioning(AnyRun):
+    """Images to texts."""
+
+    augmentation: Augmentation
+    vocabulary: Vocabulary
+    batch: Buckets
+    training: TokenTraining
+    auxiliary: PairAuxiliary
+    reinforce: Reinforce
+    decoding: Decoding

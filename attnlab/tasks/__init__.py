@@ -15,6 +15,7 @@ TASKS = Table(
         "question_answering": "attnlab.tasks.question_answering:QuestionAnswering",
         "tagging": "attnlab.tasks.tagging:Tagging",
         "diagnostics": "attnlab.tasks.diagnostics:Diagnostics",
+        "captioning": "attnlab.tasks.captioning:Captioning",
         "image_classification": "attnlab.tasks.image_classification:ImageClassification",
     },
     base="attnlab.tasks.base:Task",

@@ -28,10 +28,9 @@ from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared, Examples
 from attnlab.data.images import labelled
 from attnlab.data.images.augmentation import augmented
-from attnlab.data.images.folder import read_image
+from attnlab.data.images.folder import read_images
 from attnlab.data.images.labelled import ImageData
 from attnlab.errors import UserError
-from attnlab.records.files import expanded
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import ImageClassifier
@@ -131,9 +130,7 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
 
     def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
         """Logits [B,C] of a batch, whose images are normalised first."""
-        learned = self.data.learned
-        mean, deviation = (np.asarray(one, np.float32) for one in (learned.mean, learned.deviation))
-        images = (jnp.asarray(batch["image"]).astype(jnp.float32) / 255 - mean) / deviation
+        images = self.data.learned.normalised(jnp.asarray(batch["image"]))
         real = jnp.asarray(batch["label"]) > 0
         return self.system.apply({"params": params}, images, real, **how)
 
@@ -240,15 +237,9 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
           UserError: a file that is no image, or images of training that have another form than
             files are resized to.
         """
-        height, width, channels = self.data.learned.shape
-        if height != width or channels not in (1, 3):
-            raise UserError(
-                f"images of {height} x {width} x {channels} are not made of files; expected square"
-                " ones with 1 or 3 channels in training"
-            )
-        images = [read_image(expanded(line.strip()), height, channels == 1) for line in lines]
+        images = read_images(lines, self.data.learned.shape)
         # 1 says that a row is an image; nothing reads which class it would be.
-        return Examples(image=np.stack(images), label=np.ones(len(images), np.int32))
+        return Examples(image=images, label=np.ones(len(images), np.int32))
 
     def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
         """None: images have no length."""

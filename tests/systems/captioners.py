@@ -53,7 +53,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "captioning_transformer": _TRANSFORMER,
     "captioning_transformer-decoder": {
         **_TRANSFORMER,
-        **{"layers": 0, "decoder_layers": 2, "share": "none"},
+        **{"encoder_attention": {"name": "none"}, "decoder_layers": 2, "share": "none"},
     },
 }
 

@@ -3,8 +3,8 @@ source are the places of a feature map in place of words.
 
     x_0 = dropout(N_e(a W_f + b_f))       a the places of the backbone's feature map, see `captioner.py`
 
-and from there on as in `systems/transformers/transformer.py`. With layers=0 there is no encoder: the
-decoder attends to the feature map itself. Source: A. Vaswani et al., "Attention Is All You Need",
+and from there on as in `systems/transformers/transformer.py`. With encoder_attention=none the encoder
+mixes no places: the backbone has done that. Source: A. Vaswani et al., "Attention Is All You Need",
 NeurIPS 2017; convolutions below a Transformer that captions, among others: P. Sharma et al.,
 "Conceptual Captions", ACL 2018.
 
@@ -28,7 +28,6 @@ class CaptioningTransformer(Captioner, EncoderDecoder, kw_only=True):
     are those of `Captioner` and `EncoderDecoder`; `positions` are those of words.
 
     Attributes:
-      layers: N, of the encoder; 0 for none, with `decoder_layers` above 0.
       share: whether words and output have one matrix ("output") or two ("none").
     """
 
