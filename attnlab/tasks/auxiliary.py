@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import flax.linen as nn
 import flax.traverse_util
 import jax
 import jax.numpy as jnp
@@ -39,7 +40,7 @@ from attnlab.systems.protocol import Side, System, Writer
 COVERAGE = "doubly_stochastic"
 
 
-def left_aside(system: System, params: Any, *ids: Any) -> Mapping[str, Any]:
+def left_aside(system: nn.Module, params: Any, *ids: Any) -> Mapping[str, Any]:
     """The shapes of what a pass over ids leaves in the collections "losses" and "samples";
     parameters and ids may be shapes.
     """

@@ -22,9 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from attnlab.attention.alignments.protocol import SAMPLES
-from attnlab.attention.protocol import LOSSES, MAPS
+from attnlab.attention.protocol import MAPS
 from attnlab.config import image_tasks, nodes
+from attnlab.config.registry import made
 from attnlab.data.columns import IDS, Declared, Examples
 from attnlab.data.corpus import VocabularySettings
 from attnlab.data.images import captioned
@@ -35,9 +35,11 @@ from attnlab.data.images.labelled import Shape
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.decoding import Decoder, validate
 from attnlab.errors import UserError
+from attnlab.layers.backbones import BACKBONES
+from attnlab.layers.backbones.protocol import Backbone
 from attnlab.records.measures import Measure, share
 from attnlab.systems.vision.captioner import Captioner, grid_of
-from attnlab.tasks.auxiliary import Auxiliary
+from attnlab.tasks.auxiliary import Auxiliary, left_aside
 from attnlab.tasks.decoders import check_room, ending, translating
 from attnlab.tasks.localisation import SCORES, Named, named, sums
 from attnlab.tasks.models import check_output_bias, shapes_of, system_factory, with_output_bias
@@ -99,7 +101,9 @@ def build_system(
     images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
     ids = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)
     handed_out = shapes_of(system, images, ids)
-    if any("backbone" in handed_out.get(aside, {}) for aside in (LOSSES, SAMPLES)):
+    backbone: Backbone = made(BACKBONES, system.backbone)(parent=None)
+    inside = left_aside(backbone, handed_out["params"]["backbone"], images)
+    if any(inside.values()):
         raise UserError(
             "config.system.backbone: its attention samples what it looks at or hands out a loss,"
             " which captioning does not train; choose another alignment there"
@@ -248,7 +252,11 @@ class Captioning(ScoredAsText[CaptionData, Captioner]):
     ) -> dict[str, tuple[str, Any]]:
         """See `ScoredAsText.counted`."""
         rows = {**self._named(split, outputs), **self._localised(params, split)}
-        found = {name: ("ratio", one) for name, one in rows.items() if np.sum(one)}
+        found = {
+            name: ("ratio", one)
+            for name, one in rows.items()
+            if name in self.measures and np.sum(one)
+        }
         return {**super().counted(params, split, outputs), **found}
 
     def _named(self, split: str, texts: Sequence[str]) -> dict[str, np.ndarray]:

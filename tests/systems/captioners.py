@@ -48,6 +48,12 @@ SPECS: dict[str, dict[str, Any]] = {
         "attention": _ADDITIVE,
         "gate": "none",
     },
+    "show_attend_tell-non_local": {
+        "name": "show_attend_tell",
+        **_SMALL,
+        "backbone": {**_CNN, "gate": {"name": "non_local", "reduction": 2}, "gated": (1,)},
+        "attention": _ADDITIVE,
+    },
     "show_attend_tell-hard": {"name": "show_attend_tell", **_SMALL, "attention": _HARD},
     "top_down": {"name": "top_down", **_SMALL, "attention": _ADDITIVE},
     "captioning_transformer": _TRANSFORMER,

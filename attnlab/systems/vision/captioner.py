@@ -13,18 +13,20 @@ places, D channels of the feature map, T target length, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.positions import POSITIONS
+from attnlab.attention.protocol import LOSSES, MAPS
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers.backbones import BACKBONES
 from attnlab.layers.backbones.protocol import Backbone
-from attnlab.systems.protocol import AttentionMap, Side, Writer
+from attnlab.systems.protocol import Side, Writer
 
 
 class Captioner(Writer, kw_only=True):
@@ -58,8 +60,13 @@ class Captioner(Writer, kw_only=True):
             )
 
     def feature_map(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """Images [B,H,W,C'], normalised, to [B,h,w,D]; `valid` [B]: which rows are images."""
-        return self.network(images, valid)
+        """Images [B,H,W,C'], normalised, to [B,h,w,D]; `valid` [B]: which rows are images.
+
+        Attention inside the backbone leaves nothing aside: its places are others in every layer.
+        """
+        silent = nn.map_variables(_features, [MAPS, LOSSES, SAMPLES], mutable=False)
+        x: jax.Array = silent(self.network, images, valid)
+        return x
 
     def annotations(
         self, images: jax.Array, valid: jax.Array | None = None
@@ -92,13 +99,6 @@ class Captioner(Writer, kw_only=True):
         raise NotImplementedError
 
     @classmethod
-    def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
-        """See `System.maps`; without those of the backbone, whose places are others in every
-        layer.
-        """
-        return super().maps({name: one for name, one in collected.items() if name != "backbone"})
-
-    @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:
         """See `System.between`."""
         return "target", "image"
@@ -108,6 +108,10 @@ class Captioner(Writer, kw_only=True):
     ) -> jax.Array:
         """`decode(encode(source, valid), target_in)`: logits [B,T,V]."""
         return self.decode(self.encode(source, valid), target_in)
+
+
+def _features(network: Backbone, images: jax.Array, valid: jax.Array | None) -> jax.Array:
+    return network(images, valid)
 
 
 def grid_of(system: Captioner, shape: tuple[int, int, int]) -> tuple[int, int]:
