@@ -42,7 +42,7 @@ SHARED = {
     "vocabulary": {"kind": "word", "min_frequency": 1},
     "batch": {"size": 64, "buckets": (16,), "max_length": 16},
     "schedule": {"name": "cosine", "peak": 3e-3, "warmup": 100},
-    "training": {"steps": 2000, "output_bias": "unigram", "evaluate_every": 500},
+    "training": {"steps": 1500, "output_bias": "unigram", "evaluate_every": 250},
     "decoding": {"method": "greedy", "max_ratio": 0.0, "max_extra": 20},
 }
 """What does not depend on the system."""

@@ -24,6 +24,7 @@ from attnlab.systems.protocol import (
     System,
     TokenClassifier,
 )
+from attnlab.systems.vision.captioner import Captioner
 from attnlab.tasks.base import Task
 
 GIVEN = {
@@ -39,6 +40,7 @@ TASKS = {
     Classifier: ("classification", "inference"),
     TokenClassifier: ("masked_language_modelling", "tagging"),
     ImageClassifier: ("image_classification",),
+    Captioner: ("captioning",),
 }
 IMAGE = jax.ShapeDtypeStruct((1, 32, 32, 3), jnp.float32)
 """What systems are for, by their base: the names of the config files that have them, the task first."""
@@ -84,6 +86,8 @@ def parameters(name: str, files: tuple[str, ...]) -> str:
         read = [jax.ShapeDtypeStruct((1, 2), jnp.int32)] * texts
         if isinstance(system, ImageClassifier):
             read = [IMAGE]
+        if isinstance(system, Captioner):
+            read = [IMAGE, *read]
         made = jax.eval_shape(system.init, jax.random.key(0), *read)["params"]
         return f"{sum(leaf.size for leaf in jax.tree.leaves(made)):,}"
     return ""
