@@ -375,7 +375,6 @@ def test_tests_mirror_the_source() -> None:
         "weights",  # one suite over the models of others: test_parity.py, test_folder.py, test_writing.py
         "data/images/annotated.py",  # records
         "decoding/hypotheses.py",  # a record
-        "tasks/written.py",  # test_pairs.py, test_translation.py, test_captioning.py
         "config",  # test_resolve.py tests checks and tree too
     }
     missing = []

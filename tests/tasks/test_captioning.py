@@ -18,6 +18,7 @@ from attnlab import config as configs
 from attnlab.attention.alignments import reinforce
 from attnlab.attention.alignments.doubly_stochastic import uncovered
 from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.data.columns import Examples, Packed
 from attnlab.errors import UserError
 from attnlab.systems.vision.captioner import Captioner
 from attnlab.tasks import TASKS
@@ -154,6 +155,9 @@ def test_files_are_captioned_in_pieces_and_by_beams(
     assert (own.target, given.target) == (answers[0], "a red star")
     assert given.shown() == f"{names[1]}  ->  a red star"
     np.testing.assert_array_equal(own.image, examples[0].image)
+    ((best,),) = task.written(params, task.typed(names[:1]))  # decoding and passes read the same
+    given = Examples(source=examples[0].image[None], target=Packed([best.tokens]))
+    assert -task._by_row(params, given)["loss"][0] == pytest.approx(best.log_prob, rel=1e-4)
     beams = load("decoding.method=beam", "decoding.beam=2", "decoding.coverage=0.2")
     ((best, *_), *_) = beams.written(params, beams.typed(names), alignment=True)
     assert best.alignment is not None and best.alignment.shape == (len(best.tokens), 36)
