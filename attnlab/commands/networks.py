@@ -26,6 +26,7 @@ from attnlab.systems.protocol import (
     System,
     TokenClassifier,
 )
+from attnlab.systems.vision.captioner import Captioner
 from attnlab.tasks.base import Task
 
 GIVEN = {
@@ -43,6 +44,7 @@ TASKS = {
     ImageClassifier: ("image_classification",),
     PixelClassifier: ("segmentation",),
     Detector: ("detection",),
+    Captioner: ("captioning",),
 }
 IMAGE = jax.ShapeDtypeStruct((1, 32, 32, 3), jnp.float32)
 """What systems are for, by their base: the names of the config files that have them, the task first."""
@@ -88,6 +90,8 @@ def parameters(name: str, files: tuple[str, ...]) -> str:
         read = [jax.ShapeDtypeStruct((1, 2), jnp.int32)] * texts
         if isinstance(system, ImageClassifier | PixelClassifier | Detector):
             read = [IMAGE]
+        if isinstance(system, Captioner):
+            read = [IMAGE, *read]
         made = jax.eval_shape(system.init, jax.random.key(0), *read)["params"]
         return f"{sum(leaf.size for leaf in jax.tree.leaves(made)):,}"
     return ""

@@ -22,6 +22,7 @@ WHOLE = (
     image_tasks.ImageClassification,
     image_tasks.Segmentation,
     image_tasks.Detection,
+    image_tasks.Captioning,
 )
 """The configs of our tasks as a whole."""
 

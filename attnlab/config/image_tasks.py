@@ -5,7 +5,16 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from attnlab.config.nodes import AT_LEAST_ZERO, AnyRun
+from attnlab.config.decoding import Decoding
+from attnlab.config.nodes import (
+    AT_LEAST_ZERO,
+    AnyRun,
+    Buckets,
+    PairAuxiliary,
+    Reinforce,
+    TokenTraining,
+    Vocabulary,
+)
 from attnlab.config.schema import Node, setting, whole
 
 
@@ -73,3 +82,16 @@ class Detection(AnyRun):
     """Images to all of their objects."""
 
     objective: Objective
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Captioning(AnyRun):
+    """Images to texts."""
+
+    augmentation: Augmentation
+    vocabulary: Vocabulary
+    batch: Buckets
+    training: TokenTraining
+    auxiliary: PairAuxiliary
+    reinforce: Reinforce
+    decoding: Decoding

@@ -55,6 +55,7 @@ SOURCES = Table(
         "scenes": "attnlab.data.images.scenes:Scenes",
         "idx": "attnlab.data.images.files:Idx",
         "npz": "attnlab.data.images.files:Npz",
+        "caption_folder": "attnlab.data.images.captioned:CaptionFolder",
         "image_folder": "attnlab.data.images.folder:ImageFolder",
         "mask_folder": "attnlab.data.images.segmented:MaskFolder",
         "translated": "attnlab.data.images.translated:Translated",

@@ -40,6 +40,9 @@ SYSTEMS = Table(
         "detr": "attnlab.systems.vision.detr:Detr",
         "perceptron": "attnlab.systems.vision.perceptron:Perceptron",
         "vit": "attnlab.systems.vision.vit:ViT",
+        "show_attend_tell": "attnlab.systems.vision.show_attend_tell:ShowAttendTell",
+        "top_down": "attnlab.systems.vision.top_down:TopDown",
+        "captioning_transformer": "attnlab.systems.vision.captioning_transformer:CaptioningTransformer",
     },
     base="attnlab.systems.protocol:System",
     given=(

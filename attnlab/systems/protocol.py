@@ -1,5 +1,5 @@
-"""The interfaces of systems for training and decoding: sequence-to-sequence systems, language
-models, classifiers of texts, of tokens and of images.
+"""The interfaces of systems for training and decoding: systems that write a text for another or for
+an image, language models, classifiers of texts, of tokens and of images.
 
 Axis letters: B batch, S source length, T target length, V vocabulary of what is predicted, C
 classes, O outputs of a token. Ids are int32.
@@ -142,23 +142,25 @@ class System(nn.Module, kw_only=True):
         return "target", "source"
 
 
-class Seq2Seq(System):
-    """Base of the sequence-to-sequence systems.
+class Writer(System):
+    """Base of the systems that write a text for what they read, whatever that is: see `Seq2Seq` for
+    a text, `attnlab.systems.vision.captioner.Captioner` for an image.
 
     If the bias of the logits is a parameter "bias" [V] of a layer called `out`,
     `training.output_bias` can initialize it.
 
     Attributes:
-      source_vocabulary: number of source ids.
       target_vocabulary: V.
+      seen: the side of the maps where the places of the source stand.
     """
 
-    source_vocabulary: int
     target_vocabulary: int
 
+    seen: ClassVar[Side] = "source"
+
     def encode(self, source: jax.Array) -> Any:
-        """source [B,S] to a memory, its arrays have leading axis B, except scalars; it is constant
-        in decoding.
+        """source [B,...] to a memory, its arrays have leading axis B, except scalars; it is
+        constant in decoding.
         """
         raise NotImplementedError
 
@@ -186,18 +188,28 @@ class Seq2Seq(System):
 
     @classmethod
     def alignment(cls, maps: Mapping[str, AttentionMap]) -> jax.Array:
-        """The source weights [B,Tq,S] of the last layer that attends to the source, averaged over
-        heads.
+        """The weights [B,Tq,S] of the S places of the source in the last layer that attends to
+        them, averaged over heads.
         """
         in_order = sorted(
             maps.items(), key=lambda item: (len(item[0]), item[0])
         )  # layer 10 after layer 9
-        of_source = [one for _, one in in_order if (one.query, one.key) == ("target", "source")]
+        of_source = [one for _, one in in_order if (one.query, one.key) == ("target", cls.seen)]
         return of_source[-1].weights.mean(axis=1)
 
     def __call__(self, source: jax.Array, target_in: jax.Array) -> jax.Array:
         """`decode(encode(source), target_in)`: logits [B,T,V]."""
         return self.decode(self.encode(source), target_in)
+
+
+class Seq2Seq(Writer):
+    """Base of the sequence-to-sequence systems: the source is a text, ids [B,S].
+
+    Attributes:
+      source_vocabulary: number of source ids.
+    """
+
+    source_vocabulary: int
 
 
 class LanguageModel(System):

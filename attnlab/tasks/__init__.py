@@ -17,6 +17,7 @@ TASKS = Table(
         "diagnostics": "attnlab.tasks.diagnostics:Diagnostics",
         "segmentation": "attnlab.tasks.segmentation:Segmentation",
         "detection": "attnlab.tasks.detection:Detection",
+        "captioning": "attnlab.tasks.captioning:Captioning",
         "image_classification": "attnlab.tasks.image_classification:ImageClassification",
     },
     base="attnlab.tasks.base:Task",

@@ -22,10 +22,9 @@ from attnlab.data.batching import Batches, TrainBatches, evaluation_batches
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Examples
 from attnlab.data.images.augmentation import augmented
-from attnlab.data.images.folder import read_image
+from attnlab.data.images.folder import read_images
 from attnlab.data.images.labelled import Pictures, Shape
 from attnlab.errors import UserError
-from attnlab.records.files import expanded
 from attnlab.systems.protocol import System
 from attnlab.tasks.base import Model, Task
 from attnlab.tasks.looks import ImageExample, gates_of, over_image
@@ -85,9 +84,7 @@ class ImageTask(Task[OfImages, Model]):
 
     def normalised(self, images: jax.Array | np.ndarray) -> jax.Array:
         """Images [B,H,W,C], uint8, as systems get them: float32, by mean and deviation."""
-        learned = self.data.learned
-        mean, deviation = (np.asarray(one, np.float32) for one in (learned.mean, learned.deviation))
-        return (jnp.asarray(images).astype(jnp.float32) / 255 - mean) / deviation
+        return self.data.learned.normalised(jnp.asarray(images))
 
     def changed(self, key: jax.Array, images: jax.Array) -> jax.Array:
         """Arrays [B,H,W,C] of images, changed as `config.augmentation` says by the key of a step."""
@@ -122,15 +119,7 @@ class ImageTask(Task[OfImages, Model]):
           UserError: a file that is no image, or images of training that have another form than
             files are resized to.
         """
-        height, width, channels = self.data.learned.shape
-        if height != width or channels not in (1, 3):
-            raise UserError(
-                f"images of {height} x {width} x {channels} are not made of files; expected square"
-                " ones with 1 or 3 channels in training"
-            )
-        return np.stack(
-            [read_image(expanded(line.strip()), height, channels == 1) for line in lines]
-        )
+        return read_images(lines, self.data.learned.shape)
 
     def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
         """None: images have no length."""

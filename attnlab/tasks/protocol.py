@@ -94,10 +94,13 @@ class Axis:
     Attributes:
       labels: a word for each position, for pictures.
       kind: what the positions are: "tokens", "hops", "patches", "regions", ...
+      grid: of places of an image, row by row: how many rows there are, and places in each; None
+        for what is no grid.
     """
 
     labels: Sequence[str]
     kind: str = "tokens"
+    grid: tuple[int, int] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,6 +13,7 @@ import pytest
 
 from attnlab.systems import SYSTEMS
 from tests.systems import (
+    captioners,
     checks,
     classifiers,
     image_classifiers,
@@ -23,7 +24,10 @@ from tests.systems.recurrent import test_lstmn
 
 KINDS = [
     (kind, kind.SPECS)
-    for kind in (checks, classifiers, language_models, token_classifiers, image_classifiers)
+    for kind in (
+        *(checks, classifiers, language_models, token_classifiers, image_classifiers),
+        captioners,
+    )
 ] + [(classifiers, test_lstmn.CASES)]
 FIRST = {
     spec["name"]: (kind, spec)
@@ -50,6 +54,8 @@ def test_a_system_has_one_precision_where_float64_is_possible(name: str) -> None
     texts: tuple[np.ndarray, ...] = (ids, ids) if kind is checks or name == "lstmn_pair" else (ids,)
     if kind is image_classifiers:
         texts = (image_classifiers.images(),)
+    if kind is captioners:
+        texts = (captioners.images(), captioners.words())
 
     def slopes(params: Any) -> Any:
         def total(params: Any) -> tuple[jax.Array, jax.Array]:

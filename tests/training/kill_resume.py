@@ -62,6 +62,10 @@ SHARED = {
     ],
     "segmentation": ["data.examples=100", "augmentation.crop=2", "augmentation.flip=true"],
     "detection": ["data.examples=100"],
+    "captioning": [
+        *("data.examples=200", "system.backbone.widths=4,32", "system.backbone.layers=1"),
+        *("decoding.max_extra=2", "augmentation.crop=1"),
+    ],
     "question_answering": [
         *("data.examples=100", "data.absent=0.3", "batch.buckets=24", "batch.max_length=24"),
         *("passages.stride=8", "passages.question=8", "passages.unanswerable=true"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,6 +89,22 @@ def read_image(path: Path, side: int, grey: bool) -> np.ndarray:
     if side:
         image = image.resize((side, side), Image.Resampling.BILINEAR)
     return np.asarray(image, np.uint8).reshape(image.height, image.width, -1)
+
+
+def read_images(names: Sequence[str], shape: Shape) -> np.ndarray:
+    """Image files by name, resized to images of training of this shape, uint8 [N,H,W,C].
+
+    Raises:
+      UserError: a file that is no image, or images of training that have another form than files
+        are resized to.
+    """
+    height, width, channels = shape
+    if height != width or channels not in (1, 3):
+        raise UserError(
+            f"images of {height} x {width} x {channels} are not made of files; expected square"
+            " ones with 1 or 3 channels in training"
+        )
+    return np.stack([read_image(expanded(name.strip()), height, channels == 1) for name in names])
 
 
 def _files(folder: Path) -> list[Path]:

@@ -54,7 +54,7 @@ class Learned:
     """What a run knows of its training split.
 
     Attributes:
-      classes: the labels, in the order of their numbers.
+      classes: the labels, in the order of their numbers; empty where images have none.
       shape: H, W, C of every image.
       mean, deviation: of each channel over all pixels, where 255 is 1; the deviation of a channel
         that is the same everywhere is 1.
@@ -76,6 +76,21 @@ class Learned:
             )
         mean, deviation = moments(images)
         return cls(tuple(classes), images.shape[1:], mean, deviation)
+
+    @classmethod
+    def of_images(cls, images: np.ndarray) -> Learned:
+        """From the images of a training split without labels."""
+        return cls((), images.shape[1:], *moments(images))
+
+    def normalised(self, images: Any) -> Any:
+        """Images [N,H,W,C], NumPy's or JAX's, as float32: (x / 255 - mean) / deviation."""
+        mean, deviation = (np.asarray(one, np.float32) for one in (self.mean, self.deviation))
+        return (images.astype(np.float32) / 255 - mean) / deviation
+
+    @staticmethod
+    def saved(workdir: Path) -> bool:
+        """Whether `save` has been there."""
+        return (workdir / _FILE).exists()
 
     def save(self, workdir: Path) -> None:
         """Write `<workdir>/vocabulary/images.json`, whole or not at all."""

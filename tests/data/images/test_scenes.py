@@ -84,9 +84,8 @@ def trimmed(stamped: np.ndarray, cut: np.ndarray) -> bool:
 @pytest.mark.quick
 def test_captions_boxes_and_masks_are_what_the_pixels_show() -> None:
     source = made(label="colour_shape")
-    captioned, boxed, segmented = (
-        method("valid") for method in (source.captions, source.objects, source.masks)
-    )
+    captioned, boxed = source.captions("valid"), source.objects("valid")
+    segmented = source.masks("valid")
     assert captioned.shown is not None
     for images in (boxed.images, segmented.images):
         np.testing.assert_array_equal(images, captioned.images)

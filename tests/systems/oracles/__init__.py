@@ -7,13 +7,15 @@ but never read: a sentence is cut to its real length first. That of a language m
 tokens [B,T] instead of the two, and leaves zeros where there is padding; that of a classifier takes
 one text, or two, [B,S] and [B,T], and returns the logits [B,C]; that of a classifier of tokens
 takes tokens and types [B,T] and returns [B,T,O]; that of a classifier of images takes images
-[B,H,W,C] and returns [B,C], that of a classifier of pixels [B,H,W,C'];
-that of a detector returns logits [L,B,N,C+1] and boxes [L,B,N,4].
+[B,H,W,C] and returns [B,C], that of a classifier of pixels [B,H,W,C']; that of a detector returns
+logits [L,B,N,C+1] and boxes [L,B,N,4]; that of a captioner takes what is looked at [B,L,D] and
+decoder input.
 """
 
 from tests.systems.oracles.attention_lm import attention_lm
 from tests.systems.oracles.attention_pooling import attention_pooling
 from tests.systems.oracles.bilstm_pooling import bilstm_pooling, bilstm_tagger
+from tests.systems.oracles.captioners import captioning_transformer, show_attend_tell, top_down
 from tests.systems.oracles.cgru import cgru
 from tests.systems.oracles.convs2s import convs2s
 from tests.systems.oracles.decoder import decoder
@@ -68,4 +70,7 @@ ORACLES = {
     "segmenter": segmenter,
     "detr": detr,
     "vit": vit,
+    "show_attend_tell": show_attend_tell,
+    "top_down": top_down,
+    "captioning_transformer": captioning_transformer,
 }
