@@ -20,6 +20,7 @@ WHOLE = (
     token_tasks.QuestionAnswering,
     token_tasks.Diagnostics,
     image_tasks.ImageClassification,
+    image_tasks.VisualQuestions,
 )
 """The configs of our tasks as a whole."""
 

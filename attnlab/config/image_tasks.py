@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from attnlab.config.nodes import AnyRun
+from attnlab.config.nodes import AnyRun, Buckets, Run
 from attnlab.config.schema import Node, setting, whole
 
 
@@ -26,3 +26,10 @@ class ImageClassification(AnyRun):
     """Images to classes."""
 
     augmentation: Augmentation
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VisualQuestions(Run):
+    """Images and questions to answers."""
+
+    batch: Buckets

@@ -35,6 +35,11 @@ SYSTEMS = Table(
         "self_attentive": "attnlab.systems.recurrent.self_attentive:SelfAttentive",
         "cnn": "attnlab.systems.vision.convolutional:CNN",
         "resnet": "attnlab.systems.vision.convolutional:ResNet",
+        "cnn_lstm": "attnlab.systems.vision.answering:CNNAndLSTM",
+        "stacked_attention": "attnlab.systems.vision.stacked_attention:StackedAttention",
+        "co_attention": "attnlab.systems.vision.co_attention:CoAttention",
+        "bottom_up": "attnlab.systems.vision.bottom_up:BottomUp",
+        "cross_attention": "attnlab.systems.vision.cross_attention:CrossAttention",
     },
     base="attnlab.systems.protocol:System",
     given=(

@@ -16,6 +16,7 @@ TASKS = Table(
         "tagging": "attnlab.tasks.tagging:Tagging",
         "diagnostics": "attnlab.tasks.diagnostics:Diagnostics",
         "image_classification": "attnlab.tasks.image_classification:ImageClassification",
+        "visual_questions": "attnlab.tasks.visual_questions:VisualQuestions",
     },
     base="attnlab.tasks.base:Task",
     given=("config", "data"),

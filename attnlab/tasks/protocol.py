@@ -78,11 +78,13 @@ class Axis:
 
     Attributes:
       labels: a word for each position, for pictures.
-      kind: what the positions are: "tokens", "hops", "patches", "regions", ...
+      kind: what the positions are: "tokens", "hops", "places", "patches", "regions", ...
+      grid: rows and columns, where positions lie row by row over an image; else None.
     """
 
     labels: Sequence[str]
     kind: str = "tokens"
+    grid: tuple[int, int] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
