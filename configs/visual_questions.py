@@ -32,14 +32,14 @@ SHARED = {
     "task": "visual_questions",
     "data": {"name": "sort_of_clevr", "examples": 4_000, "side": 32, "radius": 2},
     "vocabulary": {"kind": "word", "size": 1000, "min_frequency": 1, "lowercase": True},
-    "batch": {"size": 64, "max_length": 16, "buckets": (16,)},
+    "batch": {"size": 64, "max_length": 14, "buckets": (14,)},
     "optimizer": {"name": "adam"},
     "schedule": {"name": "cosine", "peak": 1e-3, "warmup": 200},
     "training": {"steps": 3_000, "evaluate_every": 500},
     "checkpoint": {"by": "accuracy", "every": 500},
 }
 """What does not depend on the system."""
-BACKBONE = {"name": "cnn", "widths": (16, 32)}
+BACKBONE = {"name": "cnn", "widths": (16, 32), "pooling": "mean"}
 """8 x 8 places of an image of 32 x 32 pixels."""
 HEADS = {"name": "multihead", "heads": 4}
 ADDITIVE = {"name": "single", "score": {"name": "additive", "hidden": 64}}
@@ -55,7 +55,7 @@ def _cnn_lstm() -> dict[str, Any]:
 
 
 def _stacked_attention() -> dict[str, Any]:
-    return _seeing("stacked_attention", attention=ADDITIVE)
+    return _seeing("stacked_attention", attention=ADDITIVE, hops=3)
 
 
 def _co_attention() -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from attnlab.data.files import contents, find_file, read_lines
 from attnlab.data.images.files import array_of, arrays_of
-from attnlab.data.images.folder import read_image
+from attnlab.data.images.folder import read_image, resized
 from attnlab.data.images.labelled import HeldOut, Shape
 from attnlab.data.images.questions import Asked, Question
 from attnlab.data.json_lines import object_of, text_of
@@ -33,9 +33,24 @@ class EasyVqa(HeldOut):
 
     Attributes:
       directory: where these lie; "" for the current folder.
+      side: height and width to which every image is resized, in pixels; 0 leaves images as they
+        are, which must then have one size.
+
+    Raises:
+      UserError: a number out of range.
     """
 
     directory: str = ""
+    side: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_side(self.side)
+
+    @property
+    def shape(self) -> Shape | None:
+        """H, W, C of every image; None where that is not known before they are read."""
+        return (self.side, self.side, 3) if self.side else None
 
     def visual_questions(self, split: str) -> Asked:
         """The questions of `split`.
@@ -50,7 +65,7 @@ class EasyVqa(HeldOut):
             ids = sorted({number for _, _, number in rows})
             files = [root / of / "images" / f"{number}.png" for number in ids]
             images: Callable[[Sequence[int]], np.ndarray] = lambda chosen: stacked(  # noqa: E731
-                [files[row] for row in chosen], 0, False
+                [files[row] for row in chosen], self.side, False
             )
         else:
             path = find_file(self.directory, f"{of}_questions.tsv")
@@ -60,7 +75,9 @@ class EasyVqa(HeldOut):
             ids = array_of(arrays, packed, "ids").tolist()
             kept = array_of(arrays, packed, "images")
             _check_packed(packed, kept, ids)
-            images = lambda chosen: kept[np.asarray(chosen)]  # noqa: E731
+            images = lambda chosen: np.stack(  # noqa: E731
+                [resized(kept[row], self.side) for row in chosen]
+            )
         chosen = range(len(ids)) if of == "test" else self.rows(split, len(ids)).tolist()
         at = {ids[row]: number for number, row in enumerate(chosen)}
         known, questions = {*ids}, []
@@ -102,8 +119,7 @@ class ImageQuestions:
     grey: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.side <= 4096:
-            raise UserError(f"config.data.side={self.side} must be in 0 ... 4096")
+        _check_side(self.side)
 
     @property
     def shape(self) -> Shape | None:
@@ -147,6 +163,11 @@ def stacked(files: Sequence[Path], side: int, grey: bool) -> np.ndarray:
             mine, first = (f"{one.shape[0]} x {one.shape[1]}" for one in (image, found[0]))
             raise UserError(f"{path} is {mine} pixels, {files[0]} {first}; all must have one size")
     return np.stack(found)
+
+
+def _check_side(side: int) -> None:
+    if not 0 <= side <= 4096:
+        raise UserError(f"config.data.side={side} must be in 0 ... 4096")
 
 
 def _listed(path: Path) -> list[tuple[str, str, int]]:

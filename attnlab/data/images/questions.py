@@ -200,22 +200,22 @@ def load(
     """
     of, where = source(data), f"config.data={data['name']}"
     settings = VocabularySettings.read(vocabulary)
+    known = workdir is not None and QuestionData.saved(workdir)
     asked = {
         split: _checked(of.visual_questions(split), f"{where}: the {split} split")
         for split in SPLITS
         if split in splits or split == "train"
     }
-    known = workdir is not None and QuestionData.saved(workdir)
-    images = {split: asked[split].images() for split in splits}
+    needed = [split for split in asked if split in splits or not known]
+    images = {
+        split: _images(asked[split], f"{where}: the {split} split") for split in needed
+    }
     if known:
         assert workdir is not None
         learned, (words, _) = Learned.load(workdir), load_vocabularies(workdir, settings)
     else:
         questions = asked["train"].questions
-        learned = Learned.of(
-            images["train"] if "train" in images else asked["train"].images(),
-            [one.answer for one in questions],
-        )
+        learned = Learned.of(images["train"], [one.answer for one in questions])
         texts = (one.text for one in questions)
         words = lent(begun, settings) or Vocabulary.train(texts, **settings.of_one)
     rows = {split: asked[split].questions for split in splits}
@@ -243,11 +243,9 @@ def encode(
     beyond its own, and are logged.
 
     Raises:
-      UserError: images of another type or size, a question about one that is not there, or no
-        answer that is known.
+      UserError: images of another size, a question about one that is not there, or no answer that
+        is known.
     """
-    if images.dtype != np.uint8 or images.ndim != 4:
-        raise UserError(f"{where} has {images.dtype} {list(images.shape)}; expected uint8 [N,H,W,C]")
     if images.shape[1:] != learned.shape:
         mine, theirs = (" x ".join(map(str, one)) for one in (images.shape[1:], learned.shape))
         raise UserError(f"{where} has images of {mine}, the training split of {theirs}")
@@ -290,6 +288,14 @@ def _checked(asked: Asked, where: str) -> Asked:
                 " text for each"
             )
     return asked
+
+
+def _images(asked: Asked, where: str) -> np.ndarray:
+    """The images of a split; `UserError` where they are no such array."""
+    images = asked.images()
+    if images.dtype != np.uint8 or images.ndim != 4:
+        raise UserError(f"{where} has {images.dtype} {list(images.shape)}; expected uint8 [N,H,W,C]")
+    return images
 
 
 def _warn(learned: Learned, questions: Sequence[Question], where: str) -> None:

@@ -14,7 +14,7 @@ images of 75 x 75 pixels on white, an object of each of six colours, each a squa
 probability 1/2, half-size 5, centres at least twice that apart; 9,800 and 200 images with 10
 questions of each group. There a question is 11 bits, here it is words; there the count has the
 object itself in it, 1 ... 6, here it does not; there questions are drawn one by one, here none is
-asked twice of an image. The object closest to the one asked for is one of the others (a widely copied
+asked twice of an image; there corners of objects may lie over others, here all of an object is seen. The object closest to the one asked for is one of the others (a widely copied
 generator finds the object itself where all others are far away), and an image in which two
 objects of different shapes are equally close, or equally far, is not used.
 """
@@ -74,6 +74,10 @@ class Thing(NamedTuple):
         """The square of the distance to another one."""
         return (self.row - other.row) ** 2 + (self.column - other.column) ** 2
 
+    def apart(self, other: Thing) -> int:
+        """How many rows or columns one is from another, whichever are more."""
+        return max(abs(self.row - other.row), abs(self.column - other.column))
+
 
 Scene = tuple[Thing, ...]
 """What an image shows, an object of each colour."""
@@ -107,7 +111,7 @@ class SortOfClevr(Sized):
     def __post_init__(self) -> None:
         super().__post_init__()
         within("radius", self.radius, 2, 64)
-        within("side", self.side, 8 * self.radius, 1024)
+        within("side", self.side, 10 * self.radius, 1024)
         within("non_relational", self.non_relational, 0, _OF_GROUP)
         within("relational", self.relational, 0, _OF_GROUP)
         if not self.non_relational + self.relational:
@@ -198,7 +202,7 @@ class SortOfClevr(Sized):
                     self.radius + below(draw, self.side - 2 * self.radius) for _ in range(2)
                 )
                 thing = Thing(colour, shape, row, column)
-                if all(thing.squared(one) >= (2 * self.radius) ** 2 for one in things):
+                if all(thing.apart(one) > 2 * self.radius for one in things):
                     things.append(thing)
                     break
             else:

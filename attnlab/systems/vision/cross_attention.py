@@ -106,7 +106,7 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
     @property
     def over_batch(self) -> bool:
         """See `System.over_batch`."""
-        return super().over_batch or self.seen_over_batch
+        return self.normed_over_batch or self.seen_over_batch
 
     def setup(self) -> None:
         if self.image_layers < 0:
@@ -160,7 +160,7 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
             )
         m = self.drop(self.where.embed(m, jnp.arange(m.shape[1])))
         real = self.real(questions).any(axis=1, keepdims=True)
-        there = jnp.broadcast_to(real, m.shape[:2]) if super().over_batch else None
+        there = jnp.broadcast_to(real, m.shape[:2]) if self.normed_over_batch else None
 
         def step(block: Block, number: int, m: jax.Array, given: Any) -> tuple[jax.Array, Any]:
             return block(m, lambda m: block.self_attention.mix(m, View())[0], valid=there), None

@@ -7,9 +7,17 @@ but never read: a sentence is cut to its real length first. That of a language m
 tokens [B,T] instead of the two, and leaves zeros where there is padding; that of a classifier takes
 one text, or two, [B,S] and [B,T], and returns the logits [B,C]; that of a classifier of tokens
 takes tokens and types [B,T] and returns [B,T,O]; that of a classifier of images takes images
-[B,H,W,C] and returns [B,C].
+[B,H,W,C] and returns [B,C]; that of what answers questions about images takes images and questions,
+[B,H,W,C] and [B,S], and returns [B,C].
 """
 
+from tests.systems.oracles.answering import (
+    bottom_up,
+    cnn_lstm,
+    co_attention,
+    cross_attention,
+    stacked_attention,
+)
 from tests.systems.oracles.attention_lm import attention_lm
 from tests.systems.oracles.attention_pooling import attention_pooling
 from tests.systems.oracles.bilstm_pooling import bilstm_pooling, bilstm_tagger
@@ -60,4 +68,9 @@ ORACLES = {
     "self_attentive": self_attentive,
     "cnn": cnn,
     "resnet": resnet,
+    "cnn_lstm": cnn_lstm,
+    "stacked_attention": stacked_attention,
+    "co_attention": co_attention,
+    "bottom_up": bottom_up,
+    "cross_attention": cross_attention,
 }
