@@ -23,6 +23,7 @@ from attnlab.systems.protocol import (
     Seq2Seq,
     System,
     TokenClassifier,
+    VisualAnswerer,
 )
 from attnlab.tasks.base import Task
 
@@ -39,9 +40,10 @@ TASKS = {
     Classifier: ("classification", "inference"),
     TokenClassifier: ("masked_language_modelling", "tagging"),
     ImageClassifier: ("image_classification",),
+    VisualAnswerer: ("visual_questions",),
 }
-IMAGE = jax.ShapeDtypeStruct((1, 32, 32, 3), jnp.float32)
 """What systems are for, by their base: the names of the config files that have them, the task first."""
+IMAGE = jax.ShapeDtypeStruct((1, 32, 32, 3), jnp.float32)
 
 
 def cells(name: str, system: type[System]) -> dict[str, str]:
@@ -82,8 +84,8 @@ def parameters(name: str, files: tuple[str, ...]) -> str:
             max(system.texts) if isinstance(system, Classifier) else 1 + isinstance(system, Seq2Seq)
         )
         read = [jax.ShapeDtypeStruct((1, 2), jnp.int32)] * texts
-        if isinstance(system, ImageClassifier):
-            read = [IMAGE]
+        if isinstance(system, ImageClassifier | VisualAnswerer):
+            read = [IMAGE, *(read if isinstance(system, VisualAnswerer) else [])]
         made = jax.eval_shape(system.init, jax.random.key(0), *read)["params"]
         return f"{sum(leaf.size for leaf in jax.tree.leaves(made)):,}"
     return ""

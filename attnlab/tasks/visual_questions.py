@@ -159,9 +159,7 @@ class VisualQuestions(Task[QuestionData, VisualAnswerer]):
         Raises:
           UserError: unreadable data, or what was learned of it is damaged.
         """
-        return questions.load(
-            config.data, config.vocabulary, workdir, splits, begun_with(config)
-        )
+        return questions.load(config.data, config.vocabulary, workdir, splits, begun_with(config))
 
     # --- training ---
 
@@ -226,9 +224,7 @@ class VisualQuestions(Task[QuestionData, VisualAnswerer]):
         scores["confusion"] = {
             row: {column: counts[row, column] for column in names} for row in answers
         }
-        lines = (
-            f"{row.text}\t{row.answer}\t{one}" for row, one in zip(rows, said, strict=True)
-        )
+        lines = (f"{row.text}\t{row.answer}\t{one}" for row, one in zip(rows, said, strict=True))
         return scores, list(lines)
 
     def _split_up(self, rows: Sequence[Question], said: Sequence[str], by: str) -> Scores:

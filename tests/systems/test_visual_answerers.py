@@ -136,7 +136,9 @@ def test_without_scores_a_hop_adds_the_mean_of_the_places_once() -> None:
     none = ORACLES["stacked_attention"](
         single, {**spec, "hops": 0}, IMAGES.astype(float), QUESTIONS
     )
-    np.testing.assert_allclose((seen.logits - none)[:3], 2 * (once - none)[:3], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        (seen.logits - none)[:3], 2 * (once - none)[:3], rtol=1e-9, atol=1e-12
+    )
 
 
 def test_weights_of_a_gated_question_do_not_depend_on_it_without_its_part() -> None:
@@ -147,9 +149,7 @@ def test_weights_of_a_gated_question_do_not_depend_on_it_without_its_part() -> N
         layer["kernel"][-6:] = 0.0
     asked = QUESTIONS.copy()
     asked[0] = np.roll(asked[1], 1)
-    weights = [
-        call(blind, IMAGES, ids).maps["attention"].weights[0] for ids in (QUESTIONS, asked)
-    ]
+    weights = [call(blind, IMAGES, ids).maps["attention"].weights[0] for ids in (QUESTIONS, asked)]
     np.testing.assert_allclose(*weights, rtol=1e-12)
     other = call(params, IMAGES, asked).maps["attention"].weights[0]
     assert np.abs(call(params, IMAGES, QUESTIONS).maps["attention"].weights[0] - other).max() > 1e-4

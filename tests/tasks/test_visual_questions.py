@@ -32,9 +32,7 @@ SMALL = [
 def load(
     *overrides: str, splits: tuple[str, ...] = ("train", "valid"), workdir: Path | None = None
 ) -> VisualQuestions:
-    config = configs.load(
-        "configs/visual_questions.py:stacked_attention", [*SMALL, *overrides]
-    )
+    config = configs.load("configs/visual_questions.py:stacked_attention", [*SMALL, *overrides])
     VisualQuestions.check(config)
     return VisualQuestions.load(config, workdir, splits)
 

@@ -83,7 +83,9 @@ class EasyVqa(HeldOut):
         known, questions = {*ids}, []
         for number, (text, answer, image) in enumerate(rows, 1):
             if image not in known:
-                raise UserError(f"{path}: question {number} is about image {image}, which is not there")
+                raise UserError(
+                    f"{path}: question {number} is about image {image}, which is not there"
+                )
             if image in at:
                 questions.append(Question(at[image], text, answer))
         return Asked(questions, lambda: images(chosen))

@@ -207,9 +207,7 @@ def load(
         if split in splits or split == "train"
     }
     needed = [split for split in asked if split in splits or not known]
-    images = {
-        split: _images(asked[split], f"{where}: the {split} split") for split in needed
-    }
+    images = {split: _images(asked[split], f"{where}: the {split} split") for split in needed}
     if known:
         assert workdir is not None
         learned, (words, _) = Learned.load(workdir), load_vocabularies(workdir, settings)
@@ -294,7 +292,9 @@ def _images(asked: Asked, where: str) -> np.ndarray:
     """The images of a split; `UserError` where they are no such array."""
     images = asked.images()
     if images.dtype != np.uint8 or images.ndim != 4:
-        raise UserError(f"{where} has {images.dtype} {list(images.shape)}; expected uint8 [N,H,W,C]")
+        raise UserError(
+            f"{where} has {images.dtype} {list(images.shape)}; expected uint8 [N,H,W,C]"
+        )
     return images
 
 

@@ -14,9 +14,10 @@ images of 75 x 75 pixels on white, an object of each of six colours, each a squa
 probability 1/2, half-size 5, centres at least twice that apart; 9,800 and 200 images with 10
 questions of each group. There a question is 11 bits, here it is words; there the count has the
 object itself in it, 1 ... 6, here it does not; there questions are drawn one by one, here none is
-asked twice of an image; there corners of objects may lie over others, here all of an object is seen. The object closest to the one asked for is one of the others (a widely copied
-generator finds the object itself where all others are far away), and an image in which two
-objects of different shapes are equally close, or equally far, is not used.
+asked twice of an image; there corners of objects may lie over others, here all of an object is
+seen. The object closest to the one asked for is one of the others (a widely copied generator finds
+the object itself where all others are far away), and an image in which two objects of different
+shapes are equally close, or equally far, is not used.
 """
 
 from __future__ import annotations

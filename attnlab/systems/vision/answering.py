@@ -141,12 +141,14 @@ class CNNAndLSTM(Answerer, kw_only=True):
 
     def __call__(self, images: jax.Array, questions: jax.Array) -> jax.Array:
         """See `VisualAnswerer.__call__`."""
-        places = self.places(images, questions)
-        if self.pooling == "mean":
-            seen = widened(places).mean(axis=1).astype(places.dtype)
-        else:
-            seen = places.reshape(len(places), -1)
+        seen = self._pooled(self.places(images, questions))
         return self.verdict(jnp.concatenate([seen, self.read(questions).last], axis=-1))
+
+    def _pooled(self, places: jax.Array) -> jax.Array:
+        """Places [B,L,D] to a vector of the image, [B,D] or [B,L D]."""
+        if self.pooling == "mean":
+            return widened(places).mean(axis=1).astype(places.dtype)
+        return places.reshape(len(places), -1)
 
 
 def over(height: int, width: int) -> np.ndarray:

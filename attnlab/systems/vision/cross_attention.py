@@ -94,7 +94,9 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
         "cross_attention": Need(role="cross", padding=False),
         "image_attention": Need(role="self", maps=False, mixes=True, padding=False),
     }
-    card = Card(2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017; Tan and Bansal 2019")
+    card = Card(
+        2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017; Tan and Bansal 2019"
+    )
 
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:

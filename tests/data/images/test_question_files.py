@@ -149,7 +149,9 @@ def test_json_lines_name_their_images(tmp_path: Path) -> None:
     grey = ImageQuestions(directory=str(tmp_path), side=0, grey=True)
     assert grey.shape is None and grey.visual_questions("train").images().shape == (2, 4, 6, 1)
 
-    refused(ImageQuestions(directory=str(tmp_path), answer="label"), "train", "line 1: no field 'label'")
+    refused(
+        ImageQuestions(directory=str(tmp_path), answer="label"), "train", "line 1: no field 'label'"
+    )
     path.write_text('{"image": "1.png", "question": "", "answer": "a"}\n')
     refused(grey, "train", "line 1: field 'question' is ''; expected a text")
     path.write_text("nothing\n")

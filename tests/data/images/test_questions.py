@@ -93,7 +93,9 @@ def test_answers_that_training_does_not_have_are_told_of(
     Given.splits["valid"] = [*VALID, Question(0, "why", "cow")]
     with caplog.at_level(logging.WARNING):
         data = load(given, WORDS)
-    assert "1 of 4 questions have an answer that the training split does not have (cow)" in caplog.text
+    assert (
+        "1 of 4 questions have an answer that the training split does not have (cow)" in caplog.text
+    )
     assert data.labels("valid").tolist() == [0, 1, 2, 3]
     Given.splits["valid"] = [Question(0, "why", "dogs")]
     with pytest.raises(UserError, match="the answer 'dogs' and no other .* did you mean 'dog'"):
@@ -104,7 +106,11 @@ REFUSED: dict[str, tuple[Sequence[Question], np.ndarray, str]] = {
     "nothing": ([], IMAGES, "the train split has no question"),
     "blank": ([Question(0, " ", "a")], IMAGES, "question 1 is ' ', its answer 'a'"),
     "one answer": (TRAIN[1:3], IMAGES, "no label but 'dog'"),
-    "no such image": ([*TRAIN, Question(2, "a", "b")], IMAGES, "2 images and a question about number 2"),
+    "no such image": (
+        [*TRAIN, Question(2, "a", "b")],
+        IMAGES,
+        "2 images and a question about number 2",
+    ),
     "floats": (TRAIN, IMAGES / 2, r"has float64 \[2, 3, 4, 1\]; expected uint8"),
 }
 

@@ -91,7 +91,14 @@ def test_boxes_hold_what_the_answer_is_seen_of() -> None:
             full = (other == other[2, 2]).all(axis=-1).all()
             assert one.answer == ("square" if full else "circle")
     assert of_kind["shape"] == of_kind["left"] == of_kind["top"] == {1}
-    assert of_kind["closest"] == of_kind["farthest"] == {2} and of_kind["count"] <= {1, 2, 3, 4, 5, 6}
+    assert of_kind["closest"] == of_kind["farthest"] == {2} and of_kind["count"] <= {
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+    }
 
 
 def test_no_scene_is_in_two_splits_and_equal_fields_give_equal_images() -> None:
