@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from attnlab.attention.protocol import MAPS
 from attnlab.config import image_tasks, nodes
 from attnlab.data.columns import IDS, Declared, Examples, Shared
 from attnlab.data.images import labelled, questions
@@ -37,6 +38,7 @@ from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import VisualAnswerer
 from attnlab.tasks.base import Task
+from attnlab.tasks.looking import LOCALISATION, localised, over_image
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
 from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
@@ -132,6 +134,7 @@ class VisualQuestions(Task[QuestionData, VisualAnswerer]):
         CHANCE: "accuracy of a guess among all answers",
         MAJORITY: "accuracy of the most frequent answer",
         QUESTION_ONLY: "accuracy of the most frequent answer to the same words",
+        LOCALISATION: "share of attention on what is asked about",
         "confusion": "answer \\ said",
     }
     examples: ClassVar[str] = "questions"
@@ -210,8 +213,9 @@ class VisualQuestions(Task[QuestionData, VisualAnswerer]):
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
         """The accuracies of guesses, the accuracy by group and by kind where the source has them,
-        with that of "question_only" beside it; "confusion", how often each answer (row) was said to
-        be which (column); and "question TAB answer TAB what was said".
+        with that of "question_only" beside it; "localisation" of each map over the image (see
+        `looking`), by kind, where the source knows the places; "confusion", how often each answer
+        (row) was said to be which (column); and "question TAB answer TAB what was said".
         """
         rows, names = self.data.rows[split], self.data.learned.classes
         said = [names[one] for one in self._logits(params, self.of_split(split)).argmax(axis=1)]
@@ -221,11 +225,30 @@ class VisualQuestions(Task[QuestionData, VisualAnswerer]):
         for by in ("group", "kind"):
             if any(getattr(row, by) for row in rows):
                 scores[f"by_{by}"] = self._split_up(rows, said, by)
+        if self.system.needs and any(row.boxes for row in rows):
+            shape = self.data.learned.shape
+            looks = self._looks(params, self.of_split(split))
+            scores[LOCALISATION] = localised(looks, rows, self.system.grid(shape), shape)
         scores["confusion"] = {
             row: {column: counts[row, column] for column in names} for row in answers
         }
         lines = (f"{row.text}\t{row.answer}\t{one}" for row, one in zip(rows, said, strict=True))
         return scores, list(lines)
+
+    def _looks(self, params: Params, examples: Examples) -> dict[str, np.ndarray]:
+        """Of every map over the image, where each of N questions looks, [N,L]."""
+
+        @jax.jit
+        def look(params: Params, batch: Batch) -> dict[str, jax.Array]:
+            _, left = self.apply(params, batch, mutable=[MAPS])
+            return over_image(self.system.maps(left.get(MAPS, {})))
+
+        found: dict[str, np.ndarray] = {}
+        for rows, batch in self.in_order(examples):
+            for name, weights in jax.device_get(look(params, batch)).items():
+                whole = found.setdefault(name, np.zeros((len(examples), weights.shape[1])))
+                whole[rows[rows >= 0]] = weights[rows >= 0]
+        return found
 
     def _split_up(self, rows: Sequence[Question], said: Sequence[str], by: str) -> Scores:
         """Accuracies of the questions of each group, or kind."""

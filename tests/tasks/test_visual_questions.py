@@ -85,6 +85,23 @@ def test_scores_are_those_of_a_loop_over_questions(task: VisualQuestions, params
             assert cells["question_only"] == pytest.approx(np.mean(guessed))
     assert sum(one["questions"] for one in scores["by_kind"].values()) == 21
     assert {"chance", "majority", "question_only"} <= scores.keys()
+    inside = scores["localisation"]
+    assert [*inside] == ["attention_0", "attention_1", "attention_2", "chance"]
+    assert all(cells.keys() == scores["by_kind"].keys() for cells in inside.values())
+    assert inside["chance"].get("shape", 25 / 400) == pytest.approx(25 / 400)
+    first = [number for number, row in enumerate(rows) if row.kind == rows[0].kind]
+    maps = [
+        task.maps(params, one).weights["attention_1"].weights[0, 0].reshape(5, 5)
+        for one in task.pictured("valid", 21)
+    ]
+    shares = []
+    for number in first:
+        pixels = np.kron(maps[number], np.ones((4, 4)) / 16)
+        lies = np.zeros((20, 20), bool)
+        for top, left, height, width in rows[number].boxes:
+            lies[top : top + height, left : left + width] = True
+        shares.append(pixels[lies].sum())
+    assert inside["attention_1"][rows[0].kind] == pytest.approx(np.mean(shares), rel=1e-5)
 
 
 def test_a_step_learns(task: VisualQuestions, params: Any) -> None:
