@@ -27,10 +27,11 @@ from ml_collections import ConfigDict
 
 from attnlab.attention.protocol import MAPS
 from attnlab.config import image_tasks, nodes
+from attnlab.data.asked import CHANCE, MAJORITY
 from attnlab.data.columns import IDS, Declared, Examples, Shared
 from attnlab.data.images import labelled, questions
 from attnlab.data.images.folder import read_image
-from attnlab.data.images.questions import CHANCE, MAJORITY, QUESTION_ONLY, Question, QuestionData
+from attnlab.data.images.questions import QUESTION_ONLY, Question, QuestionData
 from attnlab.data.vocabulary import OURS, Special
 from attnlab.errors import UserError
 from attnlab.records.files import expanded
