@@ -25,6 +25,7 @@ from attnlab.systems.protocol import (
     Seq2Seq,
     System,
     TokenClassifier,
+    VisualAnswerer,
 )
 from attnlab.systems.vision.captioner import Captioner
 from attnlab.tasks.base import Task
@@ -45,9 +46,10 @@ TASKS = {
     PixelClassifier: ("segmentation",),
     Detector: ("detection",),
     Captioner: ("captioning",),
+    VisualAnswerer: ("visual_questions",),
 }
-IMAGE = jax.ShapeDtypeStruct((1, 32, 32, 3), jnp.float32)
 """What systems are for, by their base: the names of the config files that have them, the task first."""
+IMAGE = jax.ShapeDtypeStruct((1, 32, 32, 3), jnp.float32)
 
 
 def cells(name: str, system: type[System]) -> dict[str, str]:
@@ -90,7 +92,7 @@ def parameters(name: str, files: tuple[str, ...]) -> str:
         read = [jax.ShapeDtypeStruct((1, 2), jnp.int32)] * texts
         if isinstance(system, ImageClassifier | PixelClassifier | Detector):
             read = [IMAGE]
-        if isinstance(system, Captioner):
+        if isinstance(system, Captioner | VisualAnswerer):
             read = [IMAGE, *read]
         made = jax.eval_shape(system.init, jax.random.key(0), *read)["params"]
         return f"{sum(leaf.size for leaf in jax.tree.leaves(made)):,}"

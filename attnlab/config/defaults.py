@@ -23,6 +23,7 @@ WHOLE = (
     image_tasks.Segmentation,
     image_tasks.Detection,
     image_tasks.Captioning,
+    image_tasks.VisualQuestions,
 )
 """The configs of our tasks as a whole."""
 

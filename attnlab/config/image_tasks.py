@@ -12,6 +12,7 @@ from attnlab.config.nodes import (
     Buckets,
     PairAuxiliary,
     Reinforce,
+    Run,
     TokenTraining,
     Vocabulary,
 )
@@ -95,3 +96,10 @@ class Captioning(AnyRun):
     auxiliary: PairAuxiliary
     reinforce: Reinforce
     decoding: Decoding
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VisualQuestions(Run):
+    """Images and questions to answers."""
+
+    batch: Buckets

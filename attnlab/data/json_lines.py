@@ -41,7 +41,7 @@ class JsonLines:
             if line:
                 record = object_of(line, path, number)
                 source, target = (
-                    field_of(record, field, path, number) for field in (self.source, self.target)
+                    text_of(record, field, path, number) for field in (self.source, self.target)
                 )
                 found.append((source, target))
         if not found:
@@ -50,7 +50,7 @@ class JsonLines:
 
 
 def object_of(line: str, path: Path, number: int) -> dict[str, Any]:
-    """The JSON object in a line of a file; `UserError` with the line for anything else."""
+    """The JSON object of a line; `UserError` with file and line where there is none."""
     try:
         record = json.loads(line)
     except ValueError as error:
@@ -60,9 +60,9 @@ def object_of(line: str, path: Path, number: int) -> dict[str, Any]:
     return record
 
 
-def field_of(record: dict[str, Any], field: str, path: Path, number: int) -> str:
-    """A text in a field of the object of a line, blanks as single ones; `UserError` with the line for
-    anything else.
+def text_of(record: dict[str, Any], field: str, path: Path, number: int) -> str:
+    """The text in a field of the object of a line, line ends as blanks; `UserError` with file and
+    line where there is none.
     """
     if field not in record:
         raise UserError(f"{path}, line {number}: no field {field!r}; {nearest(field, record)}")

@@ -43,6 +43,11 @@ SYSTEMS = Table(
         "show_attend_tell": "attnlab.systems.vision.show_attend_tell:ShowAttendTell",
         "top_down": "attnlab.systems.vision.top_down:TopDown",
         "captioning_transformer": "attnlab.systems.vision.captioning_transformer:CaptioningTransformer",
+        "cnn_lstm": "attnlab.systems.vision.answering:CNNAndLSTM",
+        "stacked_attention": "attnlab.systems.vision.stacked_attention:StackedAttention",
+        "co_attention": "attnlab.systems.vision.co_attention:CoAttention",
+        "bottom_up": "attnlab.systems.vision.bottom_up:BottomUp",
+        "cross_attention": "attnlab.systems.vision.cross_attention:CrossAttention",
     },
     base="attnlab.systems.protocol:System",
     given=(

@@ -1,5 +1,6 @@
 """The interfaces of systems for training and decoding: systems that write a text for another or for
-an image, language models, classifiers of texts, of tokens and of images.
+an image, language models, classifiers of texts, of tokens and of images, what finds objects in an
+image, and what answers questions about one.
 
 Axis letters: B batch, S source length, T target length, V vocabulary of what is predicted, C
 classes, O outputs of a token. Ids are int32.
@@ -384,6 +385,43 @@ class Detector(System):
         Args:
           images: float, the channels last.
           valid: [B] bool, which rows are images and not padding; None for all.
+
+        Raises:
+          UserError: images too small for what the system does with them.
+        """
+        raise NotImplementedError
+
+
+class VisualAnswerer(System):
+    """Base of the systems that answer a question about an image with one of C answers.
+
+    Attributes:
+      vocabulary: number of ids of questions.
+      classes: C.
+    """
+
+    vocabulary: int
+    classes: int
+
+    @classmethod
+    def between(cls, name: str) -> tuple[Side, Side]:
+        """See `System.between`; a question as a whole looks at the "image", whose places lie row by
+        row as `grid` says. What looks word by word calls the words "question".
+        """
+        return "hops", "image"
+
+    @nn.nowrap
+    def grid(self, shape: tuple[int, int, int]) -> tuple[int, int]:
+        """h and w, the rows and columns of places that an image H, W, C' has.
+
+        Raises:
+          UserError: images too small for what the system does with them.
+        """
+        raise NotImplementedError
+
+    def __call__(self, images: jax.Array, questions: jax.Array) -> jax.Array:
+        """Images [B,H,W,C'], normalised, and questions [B,S] to logits [B,C]; a row whose question
+        is nothing but padding is no example.
 
         Raises:
           UserError: images too small for what the system does with them.

@@ -19,6 +19,7 @@ TASKS = Table(
         "detection": "attnlab.tasks.detection:Detection",
         "captioning": "attnlab.tasks.captioning:Captioning",
         "image_classification": "attnlab.tasks.image_classification:ImageClassification",
+        "visual_questions": "attnlab.tasks.visual_questions:VisualQuestions",
     },
     base="attnlab.tasks.base:Task",
     given=("config", "data"),

@@ -93,9 +93,8 @@ class Axis:
 
     Attributes:
       labels: a word for each position, for pictures.
-      kind: what the positions are: "tokens", "hops", "patches", "regions", ...
-      grid: of places of an image, row by row: how many rows there are, and places in each; None
-        for what is no grid.
+      kind: what the positions are: "tokens", "hops", "places", "patches", "regions", ...
+      grid: rows and columns, where positions lie row by row over an image; else None.
     """
 
     labels: Sequence[str]

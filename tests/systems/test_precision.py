@@ -19,6 +19,7 @@ from tests.systems import (
     image_classifiers,
     language_models,
     token_classifiers,
+    visual_answerers,
 )
 from tests.systems.recurrent import test_lstmn
 
@@ -26,7 +27,7 @@ KINDS = [
     (kind, kind.SPECS)
     for kind in (
         *(checks, classifiers, language_models, token_classifiers, image_classifiers),
-        captioners,
+        *(captioners, visual_answerers),
     )
 ] + [(classifiers, test_lstmn.CASES)]
 FIRST = {
@@ -56,6 +57,11 @@ def test_a_system_has_one_precision_where_float64_is_possible(name: str) -> None
         texts = (image_classifiers.images(),)
     if kind is captioners:
         texts = (captioners.images(), captioners.words())
+    if kind is visual_answerers:
+        texts = (
+            visual_answerers.batch()[0],
+            np.pad(np.full((4, 4), 5, np.int32), ((0, 0), (0, 4))),
+        )
 
     def slopes(params: Any) -> Any:
         def total(params: Any) -> tuple[jax.Array, jax.Array]:

@@ -19,7 +19,7 @@ from attnlab.data.files import find_file, read_lines
 from attnlab.data.images.annotated import Captioned, Shown
 from attnlab.data.images.folder import read_image
 from attnlab.data.images.labelled import HeldOut, Learned, Shape, fingerprint
-from attnlab.data.json_lines import field_of, object_of
+from attnlab.data.json_lines import object_of, text_of
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 
@@ -227,7 +227,7 @@ def _lines(path: Path) -> list[tuple[int, str, str]]:
             continue
         if path.name.removesuffix(".gz").removesuffix(".xz").endswith(".jsonl"):
             record = object_of(line, path, number)
-            name, caption = (field_of(record, one, path, number) for one in ("file", "caption"))
+            name, caption = (text_of(record, one, path, number) for one in ("file", "caption"))
         else:
             name, _, caption = (part.strip() for part in line.partition("\t"))
             if not name or not caption:

@@ -9,9 +9,17 @@ one text, or two, [B,S] and [B,T], and returns the logits [B,C]; that of a class
 takes tokens and types [B,T] and returns [B,T,O]; that of a classifier of images takes images
 [B,H,W,C] and returns [B,C], that of a classifier of pixels [B,H,W,C']; that of a detector returns
 logits [L,B,N,C+1] and boxes [L,B,N,4]; that of a captioner takes what is looked at [B,L,D] and
-decoder input.
+decoder input; that of what answers questions about images takes images and questions, [B,H,W,C] and
+[B,S], and returns [B,C].
 """
 
+from tests.systems.oracles.answering import (
+    bottom_up,
+    cnn_lstm,
+    co_attention,
+    cross_attention,
+    stacked_attention,
+)
 from tests.systems.oracles.attention_lm import attention_lm
 from tests.systems.oracles.attention_pooling import attention_pooling
 from tests.systems.oracles.bilstm_pooling import bilstm_pooling, bilstm_tagger
@@ -73,4 +81,9 @@ ORACLES = {
     "show_attend_tell": show_attend_tell,
     "top_down": top_down,
     "captioning_transformer": captioning_transformer,
+    "cnn_lstm": cnn_lstm,
+    "stacked_attention": stacked_attention,
+    "co_attention": co_attention,
+    "bottom_up": bottom_up,
+    "cross_attention": cross_attention,
 }

@@ -18,22 +18,24 @@ EPSILON = 1e-5  # of batch norm
 
 def cnn(params: Tree, settings: dict[str, Any], images: np.ndarray) -> np.ndarray:
     """Simonyan and Zisserman 2015, with batch norm and a mean over the last map."""
-    return np.array([_read_out(params, x) for x in cnn_maps(params, settings, images)])
+    return np.array([_read_out(params, cnn_features(params, settings, x)) for x in images])
 
 
 def cnn_maps(params: Tree, settings: dict[str, Any], images: np.ndarray) -> list[np.ndarray]:
     """The last map of each image."""
-    maps = []
-    for x in images:
-        for stage in range(len(settings["widths"])):
-            for layer in range(settings["layers"]):
-                at = f"{stage}_{layer}"
-                x = _convolved(params[f"convolution_{at}"], x)
-                x = np.maximum(_normed(params[f"normalisation_{at}"], x), 0)
-            x = _gated(params, f"gate_{stage}", settings, x)
-            x = _windows(x, 2, 2, 0, np.max if settings["pooling"] == "max" else np.mean)
-        maps.append(x)
-    return maps
+    return [cnn_features(params, settings, x) for x in images]
+
+
+def cnn_features(params: Tree, settings: dict[str, Any], x: np.ndarray) -> np.ndarray:
+    """The last map [h,w,C] of an image x [H,W,C']."""
+    for stage in range(len(settings["widths"])):
+        for layer in range(settings["layers"]):
+            at = f"{stage}_{layer}"
+            x = _convolved(params[f"convolution_{at}"], x)
+            x = np.maximum(_normed(params[f"normalisation_{at}"], x), 0)
+        x = _gated(params, f"gate_{stage}", settings, x)
+        x = _windows(x, 2, 2, 0, np.max if settings["pooling"] == "max" else np.mean)
+    return x
 
 
 def resnet(params: Tree, settings: dict[str, Any], images: np.ndarray) -> np.ndarray:
