@@ -27,7 +27,7 @@ from attnlab.data.images.labelled import Pictures, Shape
 from attnlab.errors import UserError
 from attnlab.systems.protocol import System
 from attnlab.tasks.base import Model, Task
-from attnlab.tasks.looks import ImageExample, gates_of, over_image
+from attnlab.tasks.looks import ImageExample, gates_of
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
 from attnlab.tasks.protocol import Axis, Batch, Maps, Params, Tree, Typed
 
@@ -154,9 +154,8 @@ class ImageTask(Task[OfImages, Model]):
         return [self.normalised(example.image[None])], {}
 
     def maps(self, params: Params, example: Any) -> Maps:
-        """See `Task.maps`, with what lies over the image, and the gates."""
+        """See `Task.maps`, with the gates."""
         found = super().maps(params, example)
         read, _ = self.laid_out(example)
         looks, gates = gates_of(self.system, params, read, example.image)
-        looks |= over_image(example.image, found.weights, found.axes)
-        return dataclasses.replace(found, looks=looks, gates=gates)
+        return dataclasses.replace(found, looks={**found.looks, **looks}, gates=gates)

@@ -60,12 +60,14 @@ def grid_of(places: int, height: int, width: int) -> tuple[int, int, int] | None
 def over_image(
     image: np.ndarray, maps: Mapping[str, AttentionMap], axes: Mapping[str, Axis]
 ) -> dict[str, Look]:
-    """The maps [heads,Tq,Tk] whose keys are places of the image, the mean over their heads. Where
+    """The maps [heads,Tq,Tk] whose keys are places of the image, the mean over their heads; their
+    grid is that of the axis, or follows from their number. Where
     places look, the class token's row if there is one, and the mean over places.
     """
     found = {}
     for name, one in maps.items():
-        grid = grid_of(one.weights.shape[-1], *image.shape[:2])
+        told = axes[one.key].grid if one.key in axes else None
+        grid = (0, *told) if told else grid_of(one.weights.shape[-1], *image.shape[:2])
         if one.key != IMAGE or grid is None:
             continue
         before, h, w = grid
