@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.errors import UserError
-from attnlab.layers.backbones.resnet import LARGE
 from attnlab.weights import folder as folders
 from attnlab.weights.bert import dense
 from attnlab.weights.names import Name, Names
@@ -21,7 +20,7 @@ from attnlab.weights.pictures import Pictures
 from attnlab.weights.told import Told
 
 SYSTEMS = ("resnet",)
-KINDS = tuple(f"resnet{depth}" for depth in LARGE)
+BLOCKS = {18: "basic", 34: "basic", 50: "bottleneck", 101: "bottleneck", 152: "bottleneck"}
 _HEAD = "fc.weight"
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
 _SIDE = 224
@@ -87,10 +86,9 @@ def system(told: Told) -> dict[str, Any]:
             f"{told.where}: model_args={told.content['model_args']!r} are not known here"
         )
     depth = int(str(told.content["architecture"]).removeprefix("resnet"))
-    block, _ = LARGE[depth]
     return {
         "name": "resnet",
-        **{"stem": "imagenet", "depth": depth, "block": block, "order": "post"},
+        **{"stem": "imagenet", "depth": depth, "block": BLOCKS[depth], "order": "post"},
         **{"width": _width(told), "shortcut": "project", "residual": True, "strided": "second"},
         "normalisation": {"name": "batch_norm", "epsilon": 1e-5},
     }

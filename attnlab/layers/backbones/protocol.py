@@ -61,7 +61,7 @@ class Convolutional(Backbone, kw_only=True):
     gated: tuple[int, ...] = ()
     place: Literal["branch", "after"] = "branch"
 
-    parts = {"normalisation": NORMS, "gate": GATES}
+    parts: ClassVar[Mapping[str, Table]] = {"normalisation": NORMS, "gate": GATES}
 
     @property
     def normaliser(self) -> Callable[..., Norm]:
