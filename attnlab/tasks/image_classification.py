@@ -142,8 +142,8 @@ class ImageClassification(ImageTask[ImageData, ImageClassifier]):
         found = labelled.load(config.data, workdir, splits)
         if len(told.mean) != found.learned.shape[2]:
             return found
-        same = {"mean": told.mean, "deviation": told.deviation}
-        return dataclasses.replace(found, learned=dataclasses.replace(found.learned, **same))
+        learned = dataclasses.replace(found.learned, mean=told.mean, deviation=told.deviation)
+        return dataclasses.replace(found, learned=learned)
 
     # --- training ---
 
