@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from attnlab.config.nodes import AT_LEAST_ZERO, AnyRun
-from attnlab.config.schema import Node, setting, whole
+from attnlab.config.nodes import AnyRun
+from attnlab.config.schema import AT_LEAST_ZERO, Node, setting, whole
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

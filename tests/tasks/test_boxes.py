@@ -92,7 +92,9 @@ def test_average_precision_by_its_definition() -> None:
     truth = [Truth(rng.uniform(0.2, 0.8, (3, 4)), np.zeros(3, int)) for _ in range(6)]
     found = [
         Answers(
-            np.concatenate([one.boxes + rng.normal(0, 0.05, (3, 4)), rng.uniform(0.2, 0.8, (2, 4))]),
+            np.concatenate(
+                [one.boxes + rng.normal(0, 0.05, (3, 4)), rng.uniform(0.2, 0.8, (2, 4))]
+            ),
             np.zeros(5, int),
             rng.uniform(size=5),
         )
@@ -100,7 +102,11 @@ def test_average_precision_by_its_definition() -> None:
     ]
     ap = average_precisions(found, truth, 1, np.array([0.5]))[0, 0]
     listed = sorted(
-        ((score, image, row) for image, one in enumerate(found) for row, score in enumerate(one[2])),
+        (
+            (score, image, row)
+            for image, one in enumerate(found)
+            for row, score in enumerate(one[2])
+        ),
         reverse=True,
     )
     taken: set[tuple[int, int]] = set()

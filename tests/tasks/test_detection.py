@@ -91,7 +91,10 @@ def test_evaluation_reads_every_image_once(task: Detection, params: Any) -> None
             **{"loss": 1.0, "iou": 1.0, "objects": 2.0},
             "found": {
                 **{"boxes": boxes[begin:][:7], "classes": labels[begin:][:7] - 1},
-                **{"scores": (labels[begin:][:7] > 0) * 0.9, "real": np.ones(len(labels[begin:][:7]))},
+                **{
+                    "scores": (labels[begin:][:7] > 0) * 0.9,
+                    "real": np.ones(len(labels[begin:][:7])),
+                },
             },
         }
         for begin in (0, 7)

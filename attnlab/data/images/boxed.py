@@ -149,9 +149,7 @@ def _encoded(given: Boxed) -> Examples:
         found = np.asarray(mine, np.float64).reshape(-1, 4) / sides
         boxes[row, : len(names), :2] = found[:, :2] + found[:, 2:] / 2
         boxes[row, : len(names), 2:] = found[:, 2:]
-    return Examples(
-        image=given.images, boxes=boxes, labels=labels, real=np.ones(count, np.int32)
-    )
+    return Examples(image=given.images, boxes=boxes, labels=labels, real=np.ones(count, np.int32))
 
 
 def _digest(given: Boxed) -> str:

@@ -94,7 +94,10 @@ class Detr(Stacked, Detector, kw_only=True):
         self.project = Dense(self.width)
         wanted = (self.queries, self.width)
         self.objects = self.param("queries", nn.initializers.normal(1.0), wanted, float)
-        own = (("self_attention", self.decoder_attention), ("cross_attention", self.cross_attention))
+        own = (
+            ("self_attention", self.decoder_attention),
+            ("cross_attention", self.cross_attention),
+        )
         self.encoder = self.blocks((("self_attention", self.encoder_attention),))
         self.decoder = self.blocks(own, count=self.decoder_layers or max(self.layers, 1))
         if self.topped:
@@ -140,7 +143,9 @@ class Detr(Stacked, Detector, kw_only=True):
         """Places [B,S,d] with positions [1,S,d] through the encoder."""
         x, there = self.drop(x), self._there(x, valid)
         for block in self.encoder:
-            x = block(x, lambda x, block=block: _look(block.self_attention, x, p, x, p), valid=there)
+            x = block(
+                x, lambda x, block=block: _look(block.self_attention, x, p, x, p), valid=there
+            )
         return told(self.top_encoder, x, there) if self.topped else x
 
     def _written(
