@@ -25,11 +25,21 @@ def get_config(system: str = "detr") -> ConfigDict:
 
 SHARED = {
     "task": "detection",
-    "data": {"name": "scenes", "examples": 10_000, "valid": 300, "test": 300},
+    "data": {
+        "name": "scenes",
+        "examples": 10_000,
+        "valid": 300,
+        "test": 300,
+        "side": 48,
+        "small": 4,
+        "large": 7,
+        "grid": 3,
+        "most": 3,
+    },
     "batch": {"size": 32},
     "optimizer": {"name": "adam"},
     "schedule": {"name": "cosine", "peak": 1e-3, "warmup": 100},
-    "training": {"steps": 3000, "evaluate_every": 500},
+    "training": {"steps": 2500, "evaluate_every": 500},
     "checkpoint": {"by": "ap50"},
 }
 """What does not depend on the system."""
@@ -40,7 +50,7 @@ def _detr() -> dict[str, Any]:
     return {
         "system": {
             "name": "detr",
-            "backbone": {"name": "cnn", "widths": (16, 32, 64)},
+            "backbone": {"name": "cnn", "widths": (16, 32, 64), "pooling": "mean"},
             "positions": {"name": "sinusoidal_2d"},
             "encoder_attention": attention,
             "decoder_attention": attention,

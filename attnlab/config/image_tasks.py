@@ -7,7 +7,6 @@ from typing import Literal
 
 from attnlab.config.decoding import Decoding
 from attnlab.config.nodes import (
-    AT_LEAST_ZERO,
     AnyRun,
     Buckets,
     PairAuxiliary,
@@ -16,7 +15,7 @@ from attnlab.config.nodes import (
     TokenTraining,
     Vocabulary,
 )
-from attnlab.config.schema import Node, setting, whole
+from attnlab.config.schema import AT_LEAST_ZERO, Node, setting, whole
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

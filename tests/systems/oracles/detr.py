@@ -16,7 +16,7 @@ def detr(
     params: Tree, settings: dict[str, Any], images: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Logits [L,B,N,C+1] and boxes [L,B,N,4] of every layer of the decoder."""
-    backbone, heads = settings["backbone"], settings["heads"]
+    backbone = settings["backbone"]
     found = []
     for f in MAPS[backbone["name"]](params["backbone"], backbone, images):
         half = settings["width"] // 2
@@ -24,24 +24,13 @@ def detr(
         x = np.array([_affine(params["project"], f[place]) for place in places])
         p = np.array([[*sinusoid(i, half), *sinusoid(j, half)] for i, j in places])
         for number in range(settings["layers"]):
-            own = params[f"encoder_{number}"]
-            functions = {
-                "self": lambda x, own=own: _heads(own["self_attention"], heads, x + p, x + p, x),
-                "feed_forward": lambda x, own=own: feed_forward("relu", own["feed_forward"], x),
-            }
-            x = placed(own, settings, x, functions, "layer_norm")
+            x = _read(params[f"encoder_{number}"], settings, x, p)
         if "top_encoder" in params:
             x = norm_of("layer_norm", params["top_encoder"], x, 1e-6)
         o, layers = params["queries"], []
         y = np.zeros_like(o)
         for number in range(settings["decoder_layers"] or settings["layers"]):
-            own = params[f"decoder_{number}"]
-            functions = {
-                "self": lambda y, own=own: _heads(own["self_attention"], heads, y + o, y + o, y),
-                "cross": lambda y, own=own: _heads(own["cross_attention"], heads, y + o, x + p, x),
-                "feed_forward": lambda y, own=own: feed_forward("relu", own["feed_forward"], y),
-            }
-            y = placed(own, settings, y, functions, "layer_norm")
+            y = _written(params[f"decoder_{number}"], settings, y, o, x, p)
             states = norm_of("layer_norm", params["top_decoder"], y, 1e-6)
             box = np.maximum(_affine(params["of_box_0"], states), 0)
             box = np.maximum(_affine(params["of_box_1"], box), 0)
@@ -52,6 +41,29 @@ def detr(
         np.array([[layer[of] for layer in one] for one in found]).swapaxes(0, 1) for of in (0, 1)
     )
     return logits, boxes
+
+
+def _read(own: Tree, settings: dict[str, Any], x: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """A layer of the encoder."""
+    heads = settings["heads"]
+    functions = {
+        "self": lambda x: _heads(own["self_attention"], heads, x + p, x + p, x),
+        "feed_forward": lambda x: feed_forward("relu", own["feed_forward"], x),
+    }
+    return placed(own, settings, x, functions, "layer_norm")
+
+
+def _written(
+    own: Tree, settings: dict[str, Any], y: np.ndarray, o: np.ndarray, x: np.ndarray, p: np.ndarray
+) -> np.ndarray:
+    """A layer of the decoder."""
+    heads = settings["heads"]
+    functions = {
+        "self": lambda y: _heads(own["self_attention"], heads, y + o, y + o, y),
+        "cross": lambda y: _heads(own["cross_attention"], heads, y + o, x + p, x),
+        "feed_forward": lambda y: feed_forward("relu", own["feed_forward"], y),
+    }
+    return placed(own, settings, y, functions, "layer_norm")
 
 
 def _heads(
