@@ -67,7 +67,8 @@ def over_image(
     found = {}
     for name, one in maps.items():
         told = axes[one.key].grid if one.key in axes else None
-        grid = (0, *told) if told else grid_of(one.weights.shape[-1], *image.shape[:2])
+        fits = told is not None and told[0] * told[1] == one.weights.shape[-1]
+        grid = (0, *told) if told and fits else grid_of(one.weights.shape[-1], *image.shape[:2])
         if one.key != IMAGE or grid is None:
             continue
         before, h, w = grid

@@ -167,7 +167,7 @@ REFUSED = {
     "small images": (["system.widths=2,2,2,2"], "cnn halves images until 16 x 16"),
     "another kind of system": (
         ["system=bilstm_pooling"],
-        "expected a class derived from .*cnn, resnet, vit",
+        "expected a class derived from .*cnn, resnet, glimpses",
     ),
     "texts": (["data=dates"], r"needs a method images\(split\)"),
     "microbatches": (["training.accumulate=2"], "accumulate=2: the statistics of system.normal"),

@@ -146,8 +146,8 @@ def test_files_are_answered_and_the_run_keeps_its_classes(
     assert shares.keys() == counts.keys()
     for label, part in shares.items():
         assert float(part) == pytest.approx(counts[label], abs=6e-4)
-    with pytest.raises(UserError, match="draws no maps of images"):
-        task.completed(params, [("an image", None)])
+    (example,) = task.completed(params, [(str(name), None)])
+    assert example.shown() == f"{name}  ->  {best.text}"
 
 
 REFUSED = {
