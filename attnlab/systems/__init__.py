@@ -35,6 +35,7 @@ SYSTEMS = Table(
         "self_attentive": "attnlab.systems.recurrent.self_attentive:SelfAttentive",
         "cnn": "attnlab.systems.vision.convolutional:CNN",
         "resnet": "attnlab.systems.vision.convolutional:ResNet",
+        "vit": "attnlab.systems.vision.vit:ViT",
         "show_attend_tell": "attnlab.systems.vision.show_attend_tell:ShowAttendTell",
         "top_down": "attnlab.systems.vision.top_down:TopDown",
         "captioning_transformer": "attnlab.systems.vision.captioning_transformer:CaptioningTransformer",

@@ -30,7 +30,7 @@ from tests.systems.oracles.rnnsearch import rnnsearch
 from tests.systems.oracles.self_attentive import self_attentive
 from tests.systems.oracles.seq2seq import seq2seq
 from tests.systems.oracles.transformer import transformer
-from tests.systems.oracles.vision import cnn, resnet
+from tests.systems.oracles.vision import cnn, resnet, vit
 
 ORACLES = {
     "seq2seq": seq2seq,
@@ -61,6 +61,7 @@ ORACLES = {
     "self_attentive": self_attentive,
     "cnn": cnn,
     "resnet": resnet,
+    "vit": vit,
     "show_attend_tell": show_attend_tell,
     "top_down": top_down,
     "captioning_transformer": captioning_transformer,
