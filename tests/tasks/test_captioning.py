@@ -18,7 +18,6 @@ from attnlab import config as configs
 from attnlab.attention.alignments import reinforce
 from attnlab.attention.alignments.doubly_stochastic import uncovered
 from attnlab.attention.alignments.protocol import SAMPLES
-from attnlab.data.columns import Examples, Packed
 from attnlab.errors import UserError
 from attnlab.systems.vision.captioner import Captioner
 from attnlab.tasks import TASKS
@@ -156,8 +155,12 @@ def test_files_are_captioned_in_pieces_and_by_beams(
     assert given.shown() == f"{names[1]}  ->  a red star"
     np.testing.assert_array_equal(own.image, examples[0].image)
     ((best,),) = task.written(params, task.typed(names[:1]))  # decoding and passes read the same
-    given = Examples(source=examples[0].image[None], target=Packed([best.tokens]))
-    assert -task._by_row(params, given)["loss"][0] == pytest.approx(best.log_prob, rel=1e-4)
+    given = {"source": examples[0].image[None], "target": best.tokens[None]}
+    logits = np.asarray(task.apply(params, given)[0], np.float64)
+    logits[:, list(task.special.unsayable)] = -np.inf
+    words = logits[np.arange(len(best.tokens)), best.tokens]
+    expected = (words - np.logaddexp.reduce(logits, axis=1)).sum()
+    assert best.log_prob == pytest.approx(expected, rel=1e-4)
     beams = load("decoding.method=beam", "decoding.beam=2", "decoding.coverage=0.2")
     ((best, *_), *_) = beams.written(params, beams.typed(names), alignment=True)
     assert best.alignment is not None and best.alignment.shape == (len(best.tokens), 36)
