@@ -11,11 +11,12 @@ Axis letters: B batch, T target length, L places of the feature map (h w), N cap
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -42,10 +43,12 @@ from attnlab.systems.vision.captioner import Captioner, grid_of
 from attnlab.tasks.auxiliary import Auxiliary, left_aside
 from attnlab.tasks.decoders import check_room, ending, translating
 from attnlab.tasks.localisation import SCORES, Named, named, sums
+from attnlab.tasks.looks import ImageExample, over_image
 from attnlab.tasks.models import check_output_bias, shapes_of, system_factory, with_output_bias
 from attnlab.tasks.protocol import (
     Axis,
     Batch,
+    Maps,
     Params,
     Scores,
     Smoothing,
@@ -57,28 +60,6 @@ from attnlab.tasks.tokens import cross_entropy
 from attnlab.tasks.written import ScoredAsText
 
 _AUGMENTATION = 2  # what is folded into the key of a step; 1 is for samples
-
-
-class ImageExample(NamedTuple):
-    """An image with its caption.
-
-    Attributes:
-      source: its name, for a person.
-      target: the caption.
-      image: uint8 [H,W,C].
-    """
-
-    source: str
-    target: str
-    image: np.ndarray
-
-    def shown(self) -> str:
-        """See `tasks.protocol.Example`."""
-        return f"{self.source}  ->  {self.target}"
-
-    def record(self) -> dict[str, Any]:
-        """See `tasks.protocol.Example`."""
-        return {"source": self.source, "target": self.target}
 
 
 def build_system(
@@ -346,7 +327,7 @@ class Captioning(ScoredAsText[CaptionData, Captioner]):
         rows = np.arange(min(number, self.size(split)))
         images = self.of_split(split).batch(rows, 1)["source"]
         return [
-            ImageExample(f"{split} image {row + 1}", self.data.captions[split][row], images[row])
+            ImageExample(f"{split} image {row + 1}", images[row], self.data.captions[split][row])
             for row in rows
         ]
 
@@ -359,7 +340,7 @@ class Captioning(ScoredAsText[CaptionData, Captioner]):
         own = [name for name, caption in typed if caption is None]
         written = iter(self.written(params, self.typed(own)) if own else [])
         return [
-            ImageExample(name, self.text(next(written)[0]) if given is None else given, image)
+            ImageExample(name, image, self.text(next(written)[0]) if given is None else given)
             for (name, given), image in zip(typed, images, strict=True)
         ]
 
@@ -367,7 +348,7 @@ class Captioning(ScoredAsText[CaptionData, Captioner]):
         """The normalised image and the ids of the caption, and what maps lie between: "image", the
         places row by row, "target" (what a step predicts), "target_in" (what it reads).
         """
-        target = self.data.vocabulary.packed([example.target])[0][None]
+        target = self.data.vocabulary.packed([example.label])[0][None]
         target_in = np.asarray(self.shifted(target))
         height, width = self.grid
         labels = [f"{row + 1},{column + 1}" for row in range(height) for column in range(width)]
@@ -377,6 +358,12 @@ class Captioning(ScoredAsText[CaptionData, Captioner]):
         }
         image = self.data.learned.normalised(example.image[None])
         return [image, target_in], {**axes, "image": Axis(labels, "patches", self.grid)}
+
+    def maps(self, params: Params, example: Any) -> Maps:
+        """See `Task.maps`, with what lies over the image."""
+        found = super().maps(params, example)
+        looks = over_image(example.image, found.weights, found.axes)
+        return dataclasses.replace(found, looks=looks)
 
     def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
         """The words, and the places by row and column."""

@@ -18,7 +18,6 @@ from attnlab import config as configs
 from attnlab.attention.alignments import reinforce
 from attnlab.attention.alignments.doubly_stochastic import uncovered
 from attnlab.attention.alignments.protocol import SAMPLES
-from attnlab.data.columns import Examples, Packed
 from attnlab.errors import UserError
 from attnlab.systems.vision.captioner import Captioner
 from attnlab.tasks import TASKS
@@ -152,12 +151,16 @@ def test_files_are_captioned_in_pieces_and_by_beams(
     assert [*task.streamed(params, names[1], 0)][-1] == answers[1]
     assert task.longer_than(1, names) == []
     (own, given) = task.completed(params, [(names[0], None), (names[1], "a red star")])
-    assert (own.target, given.target) == (answers[0], "a red star")
+    assert (own.label, given.label) == (answers[0], "a red star")
     assert given.shown() == f"{names[1]}  ->  a red star"
     np.testing.assert_array_equal(own.image, examples[0].image)
     ((best,),) = task.written(params, task.typed(names[:1]))  # decoding and passes read the same
-    given = Examples(source=examples[0].image[None], target=Packed([best.tokens]))
-    assert -task._by_row(params, given)["loss"][0] == pytest.approx(best.log_prob, rel=1e-4)
+    given = {"source": examples[0].image[None], "target": best.tokens[None]}
+    logits = np.asarray(task.apply(params, given)[0], np.float64)
+    logits[:, list(task.special.unsayable)] = -np.inf
+    words = logits[np.arange(len(best.tokens)), best.tokens]
+    expected = (words - np.logaddexp.reduce(logits, axis=1)).sum()
+    assert best.log_prob == pytest.approx(expected, rel=1e-4)
     beams = load("decoding.method=beam", "decoding.beam=2", "decoding.coverage=0.2")
     ((best, *_), *_) = beams.written(params, beams.typed(names), alignment=True)
     assert best.alignment is not None and best.alignment.shape == (len(best.tokens), 36)
@@ -171,12 +174,15 @@ def test_maps_lie_between_words_and_places(task: Captioning, params: Any) -> Non
     found = task.maps(params, example)
     rows, columns = found.rows("attention"), found.columns("attention")
     assert (
-        " ".join(row.strip("\u2581") for row in rows[:-1]) == example.target and len(columns) == 36
+        " ".join(row.strip("\u2581") for row in rows[:-1]) == example.label and len(columns) == 36
     )
     assert (columns[0], columns[7]) == ("1,1", "2,2")
     axis = found.axes["image"]
     assert (axis.kind, axis.grid) == ("patches", (6, 6))
     assert found.weights["attention"].weights.shape == (1, len(rows), 36)
+    look = found.looks["attention"]  # is drawn over the image, word by word
+    assert look.weights.shape == (len(rows), 6, 6) and list(look.rows) == list(rows)
+    np.testing.assert_array_equal(look.weights[1].ravel(), found.weights["attention"].weights[0, 1])
     assert {*found.labels} == {"target_tokens", "image_patches"}
 
 

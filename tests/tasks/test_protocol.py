@@ -19,6 +19,7 @@ METHODS = {
     if inspect.isroutine(getattr(Task, name)) and not name.startswith("_")
 }
 READS = ("pairs", "texts", "labelled", "tagged", "questions", "asked", "images", "masks", "objects")
+READS += ("captions", "visual_questions")
 every = pytest.mark.parametrize("name", TASKS.names())
 
 
