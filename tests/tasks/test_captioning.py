@@ -56,12 +56,14 @@ def task() -> Captioning:
 
 @pytest.fixture(scope="module")
 def params(task: Captioning) -> Any:
-    """That tell images and words apart."""
+    """That tell images and words apart; variances are above 0."""
     noise = np.random.default_rng(0)
-    return jax.tree.map(
-        lambda one: one + 0.3 * np.abs(noise.normal(size=one.shape)),
-        jax.jit(task.init)(jax.random.key(0)),
-    )
+
+    def moved(path: Any, one: Any) -> Any:
+        by = 0.3 * noise.normal(size=one.shape).astype(np.float32)
+        return one + (np.abs(by) if path[-1].key == "variance" else by)
+
+    return jax.tree_util.tree_map_with_path(moved, jax.jit(task.init)(jax.random.key(0)))
 
 
 @pytest.mark.quick
