@@ -34,6 +34,7 @@ class Progress:
       every: steps between two plain lines.
       stream: where to write.
       unit: what a step is called.
+      item: what is counted in a second.
     """
 
     def __init__(
@@ -44,10 +45,11 @@ class Progress:
         every: int = 1,
         stream: TextIO | None = None,
         unit: str = "step",
+        item: str = "tok",
     ) -> None:
         self.total = total
         self.step = start
-        self.every, self.unit = max(1, every), unit
+        self.every, self.unit, self.item = max(1, every), unit, item
         self.stream = sys.stderr if stream is None else stream
         self.compile_seconds = 0.0
         self._printed = start
@@ -127,7 +129,7 @@ class Progress:
         if self._pace is not None:
             parts.append(f"{1000 * self._pace:.4g} ms/{self.unit}")
         if self._tokens_per_second is not None:
-            parts.append(f"{self._tokens_per_second:,.0f} tok/s")
+            parts.append(f"{self._tokens_per_second:,.0f} {self.item}/s")
         if self._pace is not None:
             parts.append(f"ETA {clock(self._pace * max(0, self.total - self.step))}")
         if self.compile_seconds:

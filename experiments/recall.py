@@ -7,9 +7,9 @@ among recurrent ones, and over a distance.
     python launch.py sweep experiments/recall.py:distance --dir=runs/recall-distance
     python -m benchmarks.groups runs/recall-tuned --png=recall.png          accuracy by number of pairs, or by distance
 
-Without an argument, or with "pairs": multi-query associative recall (Arora et al. 2024), 1 to 16
-pairs in 64 words. Two layers: a gated convolution, by which a word sees the one before it, and what
-is compared. Matrices as states have 4 heads of 8 x 8 numbers (TTT-linear has two of them, weights
+Without an argument, or with "pairs": multi-query associative recall (Arora et al. 2024), 1 to 8
+pairs in 32 words. Two layers: a gated convolution, by which a word sees the one before it, and what
+is compared. Matrices as states have 2 heads of 16 x 16 numbers (TTT-linear has two of them, weights
 and the sums of a mini-batch); softmax attention keeps 64 numbers of each word. The LSTM has as many
 parameters as the others, and so a state of 64 numbers only. Narrow keys must be free to be
 negative, so the delta rules have no SiLU. "tuned": the learning rate of each
@@ -27,7 +27,7 @@ from typing import Any
 from attnlab.errors import UserError, nearest
 from attnlab.experiments import Budget, Claim, Experiment, Search, better, choice, rows
 
-WIDTH, HEADS = 32, 4
+WIDTH, HEADS = 32, 2
 SAME = Budget(match="parameters", knob="system.hidden", within=0.02)
 SLOT = "system.attention"
 DELTA: dict[str, Any] = {"heads": HEADS, "kernel": 1, "activation": "none"}
@@ -64,7 +64,7 @@ def pairs() -> Experiment:
     return Experiment(
         question="How many pairs does a state of one size hold?",
         config="configs/diagnostics.py:multihead",
-        base={**many_pairs(1000), "schedule.peak": 5e-3},
+        base={**many_pairs(1200), "schedule.peak": 5e-3},
         compare=rows(compared),
         seeds=(0, 1, 2),
         baseline="linear",
@@ -79,7 +79,7 @@ def pairs() -> Experiment:
 
 def tuned() -> Experiment:
     """The same with a rate for each row."""
-    rates = Search({"schedule.peak": choice(5e-3, 1e-2)}, sampler="grid", trials=2)
+    rates = Search({"schedule.peak": choice(2.5e-3, 5e-3)}, sampler="grid", trials=2)
     return dataclasses.replace(pairs(), search=rates)
 
 
@@ -165,12 +165,12 @@ def sizes(steps: int) -> dict[str, Any]:
 
 
 def many_pairs(steps: int) -> dict[str, Any]:
-    """Texts of 64 words with 1 to 16 pairs."""
-    data = {"length": 64, "symbols": 64, "fewest": 1, "pairs": 16, "by": "pairs"}
+    """Texts of 32 words with 1 to 8 pairs."""
+    data = {"length": 32, "symbols": 32, "fewest": 1, "pairs": 8, "by": "pairs"}
     return {
         **{f"data.{name}": value for name, value in data.items()},
-        "batch.buckets": (65,),
-        "batch.max_length": 65,
+        "batch.buckets": (33,),
+        "batch.max_length": 33,
         **sizes(steps),
     }
 

@@ -15,6 +15,7 @@ from ml_collections import ConfigDict
 
 from attnlab.analysis.curves import save_curve
 from attnlab.analysis.maps import save_arcs, save_arrays, save_map
+from attnlab.analysis.overlays import save_overlay
 from attnlab.errors import UserError
 from attnlab.progress import table
 from attnlab.records import provenance
@@ -204,7 +205,7 @@ def pictures_of_test(task: Runnable, params: Any, workdir: Path) -> list[Path]:
       The most useful files: maps between two sequences, or self-attention maps if there are no
         others; and the arrays.
     """
-    if not task.system.needs:
+    if not task.system.looks:
         return []
     paths = []
     for number, example in enumerate(task.pictured("test", PICTURED)):
@@ -221,7 +222,8 @@ def draw(task: Runnable, params: Any, example: Example, stem: Path) -> dict[str,
     """Draw every map of an example as `<stem>-<map>.png` and keep all as arrays in `<stem>.npz`;
     the files by map, and "arrays".
 
-    Self-attention is drawn as arcs too, in `<stem>-<map>-arcs.png`. Maps of more than `LEGIBLE`
+    What lies on an image is drawn over it. Self-attention of texts is drawn as arcs too, in
+    `<stem>-<map>-arcs.png`. Maps of more than `LEGIBLE`
     positions are not drawn: they are unreadable, and a long text would need too much memory. The
     file of arrays also has the labels of the task: for texts "source_tokens" and "target_tokens",
     the rows of maps onto the source. A decoder's self-attention has BOS and all but the last of
@@ -229,8 +231,11 @@ def draw(task: Runnable, params: Any, example: Example, stem: Path) -> dict[str,
     """
     found, paths = task.maps(params, example), {}
     stem.parent.mkdir(parents=True, exist_ok=True)
+    for name, look in found.looks.items():
+        paths[name] = stem.with_name(f"{stem.name}-{name.replace('/', '-')}.png")
+        save_overlay(paths[name], look.image, look.weights, look.rows, title=name)
     for name, one in found.weights.items():
-        if max(one.weights.shape[-2:]) > LEGIBLE:
+        if name in found.looks or max(one.weights.shape[-2:]) > LEGIBLE:
             continue
         paths[name] = stem.with_name(f"{stem.name}-{name.replace('/', '-')}.png")
         save_map(paths[name], one.weights, found.columns(name), found.rows(name), title=name)
@@ -239,7 +244,7 @@ def draw(task: Runnable, params: Any, example: Example, stem: Path) -> dict[str,
             save_arcs(paths[name + ARCS], one.weights, found.columns(name), title=name)
     paths["arrays"] = stem.with_name(f"{stem.name}.npz")
     weights = {name: one.weights for name, one in found.weights.items()}
-    save_arrays(paths["arrays"], weights, found.labels)
+    save_arrays(paths["arrays"], {**weights, **found.gates}, found.labels)
     return paths
 
 

@@ -19,6 +19,7 @@ from attnlab import config as configs
 from attnlab import weights
 from attnlab.api.stored import Stored
 from attnlab.api.trained import Run
+from attnlab.data.images.labelled import ImageData
 from attnlab.data.tokenizer import FILE, Adopted
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
@@ -28,6 +29,7 @@ from attnlab.tasks import TASKS
 from attnlab.training.states import best_params
 from attnlab.weights import folder as folders
 from attnlab.weights.names import flat
+from attnlab.weights.pictures import Pictures
 from attnlab.weights.writing import config_of
 
 Dtype = Literal["float32", "bfloat16", "float16"]
@@ -86,10 +88,11 @@ def save_pretrained(
     model_type: str | None = None,
     shard: int = folders.SHARD,
 ) -> list[Path]:
-    """Write a run as a folder that `transformers` loads: config, weights, tokenizer.
+    """Write a run as a folder that `transformers` loads: config, weights, tokenizer; of a ResNet as
+    one that timm loads.
 
     Args:
-      run: of a system that is a setting of `decoder`.
+      run: of a system that is a setting of a known model, such as `decoder`.
       folder: is made; must be empty if it is there.
       dtype: of the tensors.
       model_type: as "llama"; by default the first that can say the system.
@@ -109,16 +112,34 @@ def save_pretrained(
     if run.stored.members:
         raise UserError("an ensemble is several models; write one run at a time")
     found = config_of(run.config.system, model_type or _type_of(run))
+    kind = weights.kind_of(found, "the config")
+    names, params = weights.names_of(kind), flat(jax.device_get(run.params))
+    arrays = names.write(params, DTYPES[dtype])
+    if isinstance(run.task.data, ImageData):
+        return _of_images(run, path, {**found, "torch_dtype": dtype}, arrays, shard)
     vocabulary = _vocabulary(run)
-    arrays = weights.names_of(found["model_type"]).write(
-        flat(jax.device_get(run.params)), DTYPES[dtype]
-    )
     pairs = bool(found.get("is_encoder_decoder"))
     ids = _ids(vocabulary, pairs)
     config = {**_origin(run), **found, **ids, **_labels(run), "torch_dtype": dtype}
     if "n_positions" not in config and not pairs:  # GPT-2's name of it, and the length of a table
         config.setdefault("max_position_embeddings", run.config.batch.max_length)
     return [*folders.write(path, config, arrays, shard), *_tokenizer(vocabulary, path, pairs)]
+
+
+def _of_images(
+    run: Run, folder: Path, config: dict[str, Any], arrays: Mapping[str, np.ndarray], shard: int
+) -> list[Path]:
+    """Writes a model of images: what it reads stands in its config, or in a file beside it."""
+    learned = run.task.data.learned
+    read = Pictures(learned.shape, learned.mean, learned.deviation, learned.classes)
+    module = weights.family(weights.kind_of(config, "the config"))
+    others = module.beside(read)
+    config = {**config, **others.pop(folders.CONFIG)}
+    written = folders.write(folder, config, arrays, shard)
+    for name, content in others.items():
+        write_atomic(folder / name, json.dumps(content, indent=1) + "\n")
+        written.append(folder / name)
+    return written
 
 
 def _vocabulary(run: Run) -> Vocabulary:
@@ -150,12 +171,12 @@ def _type_of(run: Run) -> str | None:
     folder = Path(run.config.pretrained.folder).expanduser()
     if not run.config.pretrained.folder or not (folder / folders.CONFIG).is_file():
         return None
-    kind = folders.settings(folder).get("model_type")
     try:
+        kind = weights.kind_of(folders.settings(folder), str(folder))
         config_of(run.config.system, kind)
     except UserError:
         return None
-    return str(kind)
+    return kind
 
 
 def _ids(vocabulary: Vocabulary, pairs: bool) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.kernels import BACKWARDLESS, BACKWARDS, KERNELS, ROWLESS, WEIGHTLESS
+from attnlab.attention.positions.grid import OnGrid
 from attnlab.attention.protocol import Attention, Capabilities, Rows
 from attnlab.attention.so_far import refusal
 from attnlab.attention.visibility import Causal, Everything, Rule
@@ -38,7 +39,8 @@ class Need:
       values: keys and values are two arrays; "unprojected": also, the context must be a sum of the
         values that are passed in, with weights that sum to at most one.
       places: what is known about positions: the distance from the "first" token; dependency "trees"
-        too; or, for a memory that is "adrift", only the distance of query and key.
+        too; rows and columns of a "grid" too; or, for a memory that is "adrift", only the distance of
+        query and key.
       weights: the system reads with `weights=True`; "distribution": it also needs weights that sum
         to one.
       mixes: the system only calls `begin` and `mix`, so any mixer works.
@@ -54,7 +56,7 @@ class Need:
     dense: bool = False
     heads: int = 1
     values: bool | Literal["unprojected"] = False
-    places: Literal["first", "trees", "adrift"] = "first"
+    places: Literal["first", "trees", "grid", "adrift"] = "first"
     weights: bool | Literal["distribution"] = False
     so_far: bool = False
     mixes: bool = False
@@ -237,6 +239,13 @@ def _check_parts(mechanism: Any, of: Mapping[str, Any], need: Need, where: str) 
             raise UserError(
                 f"{where}.positions: {kind(of['positions']).__name__} needs dependency trees, which"
                 " are not known here; choose 'shaw'"
+            )
+        if issubclass(kind(of["positions"]), OnGrid) and not (
+            need.places == "grid" and issubclass(mechanism, Attention)
+        ):
+            raise UserError(
+                f"{where}.positions: {kind(of['positions']).__name__} needs rows and columns, which"
+                " are not known here; choose 'rope'"
             )
 
 

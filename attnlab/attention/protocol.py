@@ -166,7 +166,11 @@ class Attention(Mixer):
         """
         grown, so_far = (None, None) if state is None else (state.memory, state.so_far)
         valid = view.valid
-        memory = self.remember(x, valid) if grown is None else self.extend(grown, x, valid)
+        if grown is None:  # a whole text stands where the view says
+            where = 0 if view.positions is None else view.positions
+            memory = self.remember(x, valid, **at(where))
+        else:
+            memory = self.extend(grown, x, valid)
         reading = self.read(x, memory, view, **asking(False, so_far))
         if reading.losses and not self.is_initializing():
             self.sow(LOSSES, "looks", reading.losses)

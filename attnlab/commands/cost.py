@@ -61,6 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
       UserError: no such mixer or field, a direction that one does not have (with "all" those are
         left out), a number out of range.
     """
+    from attnlab.training.memory import keep_freed
+
+    keep_freed()  # as in training; else large programs pay for their pages in every run
     from attnlab.analysis import costs
     from attnlab.api.costs import measured
     from attnlab.commands.describe import origin

@@ -87,6 +87,12 @@ def _model(arguments: argparse.Namespace) -> int:
     print(f"export: step {run.step} of {arguments.directory} in {out}: " + ", ".join(
         file.name for file in files
     ))  # fmt: skip
-    (name,) = folder.settings(out)["architectures"]
-    print(f"look:   transformers.{name}.from_pretrained('{out}')")
+    told = folder.settings(out)
+    for name in told.get("architectures", ()):
+        print(f"look:   transformers.{name}.from_pretrained('{out}')")
+    if "architecture" in told:  # no config is needed for a state dict of torchvision
+        print(
+            f"look:   torchvision.models.{told['architecture']}(num_classes={told['num_classes']})"
+            f".load_state_dict(safetensors.torch.load_file('{out / folder.WEIGHTS}'))"
+        )
     return 0

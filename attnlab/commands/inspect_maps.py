@@ -1,4 +1,4 @@
-"""`inspect`: draw where a trained run looks, for given texts or pairs of texts."""
+"""`inspect`: draw where a trained run looks, for given texts, pairs of texts, or images."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attnlab.errors import UserError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`--source`, `--target`, `--pairs` and `--output`."""
-    parser.add_argument("--source", metavar="TEXT", help="a text")
+    parser.add_argument("--source", metavar="TEXT", help="a text, or the file of an image")
     parser.add_argument(
         "--target",
         metavar="TEXT",

@@ -56,7 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
     with (
         RunLock(workdir) if first else contextlib.nullcontext(),
         Interrupt() as interrupt,
-        Progress(config.training.steps, every=config.training.log_every) as progress,
+        Progress(
+            config.training.steps, every=config.training.log_every, item=prepared.task.item
+        ) as progress,
     ):
         if first:
             _check_workdir(workdir, config, code)  # nobody can begin there any more

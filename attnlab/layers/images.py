@@ -5,11 +5,15 @@ Axis letters: B batch, H height, W width, C channels, k kernel, s stride.
 
 from __future__ import annotations
 
+import math
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from attnlab.errors import UserError
+from attnlab.layers.dense import matmul
 from attnlab.layers.norms import Norm, told
 
 HE = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
@@ -36,6 +40,42 @@ class Convolution(nn.Module):
         size = (self.kernel, self.kernel, x.shape[-1], self.features)
         kernel = jnp.asarray(self.param("kernel", HE, size, float))
         return convolved(x.astype(kernel.dtype), kernel, self.stride)
+
+
+class Patches(nn.Module):
+    """y_{ij} = sum_{uv} x_{Pi+u,Pj+v} W_{uv} + b: a vector of each patch, no two of which overlap
+    (Dosovitskiy et al. 2021, equation 1); computed in the dtype of the kernel.
+
+    Attributes:
+      features: channels of y.
+      size: P, pixels of a side.
+    """
+
+    features: int
+    size: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [B,H,W,C] to [B,H/P,W/P,features].
+
+        Raises:
+          UserError: a size below 1, or one that does not divide H and W.
+        """
+        size, (height, width, channels) = self.size, x.shape[1:]
+        if size < 1 or height % size or width % size or not height * width:
+            sides = math.gcd(height, width)
+            near = [side for side in range(1, sides + 1) if sides % side == 0][-4:]
+            raise UserError(
+                f"patch={size}: images of {height} x {width} pixels are not made of patches of"
+                f" {size} x {size}; patch could be {' or '.join(map(str, near)) or 'any'}"
+            )
+        shape = (size, size, channels, self.features)
+        kernel = jnp.asarray(self.param("kernel", nn.initializers.lecun_normal(), shape, float))
+        bias = jnp.asarray(self.param("bias", nn.initializers.zeros, (self.features,), float))
+        rows, columns = height // size, width // size
+        cut = x.astype(kernel.dtype).reshape(len(x), rows, size, columns, size, channels)
+        patches = cut.transpose(0, 1, 3, 2, 4, 5).reshape(len(x), rows, columns, -1)
+        return matmul(patches, kernel.reshape(-1, self.features)) + bias
 
 
 def convolved(x: jax.Array, kernel: jax.Array, stride: int = 1) -> jax.Array:

@@ -40,6 +40,7 @@ SYSTEMS = Table(
         "co_attention": "attnlab.systems.vision.co_attention:CoAttention",
         "bottom_up": "attnlab.systems.vision.bottom_up:BottomUp",
         "cross_attention": "attnlab.systems.vision.cross_attention:CrossAttention",
+        "vit": "attnlab.systems.vision.vit:ViT",
     },
     base="attnlab.systems.protocol:System",
     given=(

@@ -96,6 +96,11 @@ class System(nn.Module, kw_only=True):
         """Whether a pass of training leaves statistics of its batch, see `layers.norms.BatchNorm`."""
         return False
 
+    @property
+    def looks(self) -> bool:
+        """Whether there is something to draw: attention, or gates of an image network."""
+        return bool(self.needs)
+
     @nn.nowrap
     def notes(self) -> list[str]:
         """What a person should know before training with these fields, a line each."""

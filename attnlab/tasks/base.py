@@ -74,6 +74,7 @@ class Task(Pretrained, Generic[Data, Model]):
       examples: what the examples of a split are called in a table ("sentences").
       outputs: the file for what `score` gives beside numbers ("translations.txt"), one line an
         example.
+      item: what the sum "tokens" of a batch counts, for the progress of a run.
       at_once: rows of a batch that is not trained on.
       config: the whole config.
       data: of the splits that were asked for; `kind(config, data)` is the same task for another
@@ -93,6 +94,7 @@ class Task(Pretrained, Generic[Data, Model]):
     units: ClassVar[Mapping[str, str]] = {}
     examples: ClassVar[str] = "examples"
     outputs: ClassVar[str] = ""
+    item: ClassVar[str] = "tok"
     at_once: int = 64
 
     def __init__(

@@ -3,7 +3,8 @@
     x      = (image / 255 - mean) / deviation        of each channel, over the training split
     loss   = mean over images of -log softmax(system(x))_label
 
-Mean and deviation are computed once and kept with the run. In training images are changed first, as
+Mean and deviation are computed once and kept with the run; with weights of another model they are
+that model's. In training images are changed first, as
 `config.augmentation` says, by numbers that follow from seed and step. `label` is k + 1 for class k
 and 0 for a row of padding.
 
@@ -12,6 +13,7 @@ Axis letters: B batch, H height, W width, C classes.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from attnlab import weights
 from attnlab.config import image_tasks, nodes
 from attnlab.data.batching import Batches, TrainBatches, evaluation_batches
 from attnlab.data.columns import Batch as HostBatch
@@ -29,22 +32,25 @@ from attnlab.data.columns import Declared, Examples
 from attnlab.data.images import labelled
 from attnlab.data.images.augmentation import augmented
 from attnlab.data.images.folder import read_image
-from attnlab.data.images.labelled import ImageData
+from attnlab.data.images.labelled import ImageData, Learned
 from attnlab.errors import UserError
 from attnlab.records.files import expanded
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import ImageClassifier
 from attnlab.tasks.base import Task
+from attnlab.tasks.looks import ImageExample, gates_of, over_image
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
+from attnlab.tasks.pretrained import is_run
 from attnlab.tasks.protocol import (
+    Axis,
     Batch,
+    Maps,
     Params,
     Response,
     Scores,
     Smoothing,
     Sums,
-    TextExample,
     Totals,
     Tree,
     Typed,
@@ -52,6 +58,20 @@ from attnlab.tasks.protocol import (
 from attnlab.tasks.tokens import cross_entropy
 
 _AUGMENTATION = 2  # what is folded into the key of a step; 1 is for samples
+
+
+def _told(config: ConfigDict) -> Learned | None:
+    """What the folder of weights that training begins with knows of images; None for none, and for
+    one that has gone.
+    """
+    said = config.get("pretrained", {}).get("folder", "")
+    folder = Path(said).expanduser()
+    if not said or not folder.exists():
+        return None
+    if is_run(folder):
+        return Learned.load(folder) if ImageData.saved(folder) else None
+    read = weights.pictures(folder)
+    return None if read is None else Learned(read.classes, read.shape, read.mean, read.deviation)
 
 
 def build_system(config: ConfigDict, classes: int, shape: labelled.Shape | None) -> ImageClassifier:
@@ -98,6 +118,7 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
     }
     examples: ClassVar[str] = "images"
     outputs: ClassVar[str] = "predictions.tsv"
+    item: ClassVar[str] = "images"
 
     def __init__(self, config: ConfigDict, data: ImageData) -> None:
         learned = data.learned
@@ -114,12 +135,21 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
 
     @classmethod
     def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> ImageData:
-        """See `Task.read`.
+        """See `Task.read`. A run that begins with the weights of another model normalises images as
+        that does; if it takes all of them, its classes are those of that model.
 
         Raises:
-          UserError: unreadable data, or what was learned of it is damaged.
+          UserError: unreadable data, or what was learned of it is damaged, or a folder of weights
+            that does not say what they read.
         """
-        return labelled.load(config.data, workdir, splits)
+        told = None if workdir is not None and ImageData.saved(workdir) else _told(config)
+        if told is None or config.pretrained.get("take", "all") == "all":
+            return labelled.load(config.data, workdir, splits, told)
+        found = labelled.load(config.data, workdir, splits)
+        if len(told.mean) != found.learned.shape[2]:
+            return found
+        same = {"mean": told.mean, "deviation": told.deviation}
+        return dataclasses.replace(found, learned=dataclasses.replace(found.learned, **same))
 
     # --- training ---
 
@@ -129,11 +159,15 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
         params: Params = self.system.init(key, images)["params"]
         return params
 
-    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
-        """Logits [B,C] of a batch, whose images are normalised first."""
+    def normalised(self, images: Any) -> jax.Array:
+        """(x / 255 - mean) / deviation of images [B,H,W,C], float32."""
         learned = self.data.learned
         mean, deviation = (np.asarray(one, np.float32) for one in (learned.mean, learned.deviation))
-        images = (jnp.asarray(batch["image"]).astype(jnp.float32) / 255 - mean) / deviation
+        return (jnp.asarray(images).astype(jnp.float32) / 255 - mean) / deviation
+
+    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+        """Logits [B,C] of a batch, whose images are normalised first."""
+        images = self.normalised(batch["image"])
         real = jnp.asarray(batch["label"]) > 0
         return self.system.apply({"params": params}, images, real, **how)
 
@@ -263,18 +297,44 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
         names = self.data.learned.classes
         return [[Response(names[int(one.argmax())], float(one.max()))] for one in chances]
 
-    def pictured(self, split: str, number: int) -> list[TextExample]:
+    def pictured(self, split: str, number: int) -> list[ImageExample]:
         """The first images of a split, named by their numbers and labels."""
         labels = self.data.labels(split)[:number]
+        images = self.of_split(split)["image"].block(np.arange(len(labels)), 1)
+        shape, classes = self.data.learned.shape, self.data.learned.classes
         return [
-            TextExample(f"{split} image {row}", self.data.learned.classes[label])
-            for row, label in enumerate(labels, 1)
+            ImageExample(f"{split} image {row + 1}", images[row].reshape(shape), classes[label])
+            for row, label in enumerate(labels)
         ]
 
-    def completed(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
-        """Refused: the maps of images are not drawn.
+    def completed(self, params: Params, typed: Sequence[Typed]) -> list[ImageExample]:
+        """Images from files, each with the class that the system gives it.
 
         Raises:
-          UserError: always.
+          UserError: a second text, or a file that is no image.
         """
-        raise UserError(f"task={self.config.task} draws no maps of images; leave out 'inspect'")
+        for name, second in typed:
+            if second is not None:
+                raise UserError(
+                    f"task={self.config.task} reads one image, not {second!r} beside {name!r}"
+                )
+        names = [name for name, _ in typed]
+        asked = self.typed(names)
+        images = asked["image"].block(np.arange(len(names)), 1)
+        answers = self.answers(params, asked, names)
+        return [
+            ImageExample(name, image.reshape(self.data.learned.shape), best[0].text)
+            for name, image, best in zip(names, images, answers, strict=True)
+        ]
+
+    def laid_out(self, example: ImageExample) -> tuple[list[Any], dict[str, Axis]]:
+        """The image, normalised; its places have numbers only."""
+        return [self.normalised(example.image[None])], {}
+
+    def maps(self, params: Params, example: Any) -> Maps:
+        """See `Task.maps`, with what lies over the image, and the gates."""
+        found = super().maps(params, example)
+        read, _ = self.laid_out(example)
+        looks, gates = gates_of(self.system, params, read, example.image)
+        looks |= over_image(example.image, found.weights, found.axes)
+        return dataclasses.replace(found, looks=looks, gates=gates)

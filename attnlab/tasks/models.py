@@ -65,21 +65,8 @@ def system_factory(config: ConfigDict, base: type[System]) -> Any:
             f" system.normalisation={config.system.normalisation.name} are those of the whole batch,"
             " which is never there; set it to 1"
         )
-    layered = any(map(varies, factory.keywords.values()))
-    depths = [config.system.get(field, 1) for field in ("layers", "decoder_layers")]
-    layers: int = max(depths) if layered else 1
     full_passes = config.get("decoding", {}).get("full_passes", False)
-    checked = set()
-    for layer in range(layers):
-        found = {field: chosen(part, layer) for field, part in factory.keywords.items()}
-        fields = {field: part for field, (part, _) in found.items()}
-        for slot, need in factory.func.asks(fields).items():
-            where = f"system.{slot}{found[slot][1]}"
-            where += f"={functools.reduce(getitem, where.split('.')[1:], config.system).name}"
-            need = need.in_full_passes(where) if full_passes else need
-            if (where, need) not in checked:
-                _check_slot(fields[slot], need, where)
-            checked.add((where, need))
+    _check_slots(factory, config.system, "system", full_passes)
     return factory
 
 
@@ -100,6 +87,29 @@ def watched_pass(
 
 def _is(component: Any, bases: tuple[type, ...]) -> bool:
     return isinstance(component, type) and issubclass(component, bases)
+
+
+def _check_slots(factory: Any, node: Mapping[str, Any], where: str, full_passes: bool) -> None:
+    """Raise `UserError` unless the mechanisms of a system, and of the networks that are parts of
+    it, can do what is asked of them.
+    """
+    layered = any(map(varies, factory.keywords.values()))
+    depths = [node.get(field, 1) for field in ("layers", "decoder_layers")]
+    layers: int = max(depths) if layered else 1
+    checked = set()
+    for layer in range(layers):
+        found = {field: chosen(part, layer) for field, part in factory.keywords.items()}
+        fields = {field: part for field, (part, _) in found.items()}
+        for slot, need in factory.func.asks(fields).items():
+            below = f"{slot}{found[slot][1]}"
+            place = f"{where}.{below}={functools.reduce(getitem, below.split('.'), node).name}"
+            need = need.in_full_passes(place) if full_passes else need
+            if (place, need) not in checked:
+                _check_slot(fields[slot], need, place)
+            checked.add((place, need))
+    for field, part in factory.keywords.items():
+        if hasattr(kind(part), "asks"):
+            _check_slots(part, node[field], f"{where}.{field}", full_passes)
 
 
 def _check_slot(factory: Any, need: Need, where: str) -> None:

@@ -63,6 +63,21 @@ class TextExample(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
+class Look:
+    """Where a system looks in an image.
+
+    Attributes:
+      image: [H,W,C] uint8.
+      weights: [R,h,w] float32, each a part of the image.
+      rows: what looks, R names.
+    """
+
+    image: np.ndarray
+    weights: np.ndarray
+    rows: Sequence[str]
+
+
+@dataclasses.dataclass(frozen=True)
 class Response:
     """What a system answers to a line of text: the answer, and what it is sorted by (a log
     probability as a rule).
@@ -95,19 +110,30 @@ class Maps:
       weights: by name, [H,Tq,Tk] arrays, each with the names of its two axes.
       axes: by these names.
       labels: what is stored beside the arrays, by the name in the file.
+      looks: what is drawn over an image, by name: a map of `weights`, then instead of its matrix,
+        or something else.
+      gates: arrays of gates by name, stored beside the maps.
     """
 
     weights: Mapping[str, AttentionMap]
     axes: Mapping[str, Axis]
     labels: Mapping[str, Sequence[str]]
+    looks: Mapping[str, Look] = dataclasses.field(default_factory=dict)
+    gates: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def rows(self, name: str) -> Sequence[str]:
         """The labels of the Tq positions that look, in the map `name`."""
-        return self.axes[self.weights[name].query].labels
+        one = self.weights[name]
+        return self._labels(one.query, one.weights.shape[-2])
 
     def columns(self, name: str) -> Sequence[str]:
         """The labels of the Tk positions that are looked at."""
-        return self.axes[self.weights[name].key].labels
+        one = self.weights[name]
+        return self._labels(one.key, one.weights.shape[-1])
+
+    def _labels(self, side: str, count: int) -> Sequence[str]:
+        """Those of a side; numbers where it has none, as the places of an image."""
+        return self.axes[side].labels if side in self.axes else list(map(str, range(count)))
 
 
 class Loaded(Protocol):

@@ -147,6 +147,22 @@ class Map(Protocol):
         """The name of the side of the columns."""
 
 
+class Look(Protocol):
+    """Where a system looks in an image."""
+
+    @property
+    def image(self) -> np.ndarray:
+        """[H,W,C] uint8."""
+
+    @property
+    def weights(self) -> np.ndarray:
+        """[R,h,w], each a part of the image."""
+
+    @property
+    def rows(self) -> Sequence[str]:
+        """What looks, R names."""
+
+
 class Maps(Protocol):
     """Every attention map of an example."""
 
@@ -157,6 +173,14 @@ class Maps(Protocol):
     @property
     def labels(self) -> Mapping[str, Sequence[str]]:
         """What is stored beside the arrays, by the name in the file."""
+
+    @property
+    def looks(self) -> Mapping[str, Look]:
+        """What is drawn over an image, by name."""
+
+    @property
+    def gates(self) -> Mapping[str, np.ndarray]:
+        """Arrays of gates, by name."""
 
     def rows(self, name: str) -> Sequence[str]:
         """The labels of the rows of the map `name`."""
@@ -173,6 +197,7 @@ class Runnable(Stackable, Protocol):
     evaluated: ClassVar[Sequence[str]]
     outputs: ClassVar[str]
     examples: ClassVar[str]
+    item: ClassVar[str]
     units: ClassVar[Mapping[str, str]]
     config: ConfigDict
 

@@ -6,7 +6,8 @@
     gpt2.py, ...    one file for a family of models: its table, its config as a system of ours, and back
 
 A new family is one file with `ARCHITECTURES`, `names`, `system` and `config`, and one line in `MODELS`. If its systems are not
-`decoder`, it names them in `SYSTEMS`, and `run` says what a config has beside the system, weights and tokenizer.
+`decoder`, it names them in `SYSTEMS`, and `run` says what a config has beside the system, weights and tokenizer. One of images
+has no tokenizer: `pictures` says what it reads, and `beside` writes that down again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 from attnlab.errors import UserError
 from attnlab.weights import folder as folders
 from attnlab.weights.names import Names, flat, nested
+from attnlab.weights.pictures import Pictures
 from attnlab.weights.told import Told
 
 MODELS: Mapping[str, str] = {
@@ -31,6 +33,8 @@ MODELS: Mapping[str, str] = {
     "bert": "bert",
     "t5": "t5",
     "bart": "bart",
+    "vit": "vit",
+    **dict.fromkeys(("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"), "resnet"),
 }
 """The types of models that are known, and the file of each."""
 
@@ -101,14 +105,15 @@ def _met(folder: Path, params: Any) -> tuple[Names, dict[str, tuple[int, ...]]]:
 
 
 def kind_of(content: Mapping[str, Any], where: str) -> str:
-    """The model type that a config tells.
+    """The model type that a config tells; in those of timm it is the architecture.
 
     Raises:
       UserError: none, or one that is not known here.
     """
-    kind = content.get("model_type")
+    key = "model_type" if "model_type" in content else "architecture"
+    kind = content.get(key)
     if kind not in MODELS:
-        told = f"model_type={kind!r}" if kind else "it has no model_type"
+        told = f"{key}={kind!r}" if kind else "it has no model_type"
         raise UserError(f"{where}: {told}; known are: {', '.join(MODELS)}")
     return str(kind)
 
@@ -121,8 +126,22 @@ def system(folder: Path) -> dict[str, Any]:
         that is not computed here.
     """
     content, where = folders.settings(folder), str(folder / folders.CONFIG)
-    kind_of(content, where)
-    found: dict[str, Any] = family(content["model_type"]).system(Told(content, where, folder))
+    of_family = family(kind_of(content, where))
+    found: dict[str, Any] = of_family.system(Told(content, where, folder))
+    return found
+
+
+def pictures(folder: Path) -> Pictures | None:
+    """What the model in a folder reads, if it is one of images.
+
+    Raises:
+      UserError: see `system`.
+    """
+    content, where = folders.settings(folder), str(folder / folders.CONFIG)
+    of_family = family(kind_of(content, where))
+    if not hasattr(of_family, "pictures"):
+        return None
+    found: Pictures = of_family.pictures(Told(content, where, folder))
     return found
 
 
@@ -134,15 +153,16 @@ def run_config(folder: Path) -> dict[str, Any]:
       UserError: see `system`.
     """
     content, where = folders.settings(folder), str(folder / folders.CONFIG)
-    of_family = getattr(family(kind_of(content, where)), "run", _continuing)
+    module = family(kind_of(content, where))
+    of_family, of_images = getattr(module, "run", _continuing), hasattr(module, "pictures")
     return {
         "system": system(folder),
         "pretrained": {"folder": str(folder)},
-        "vocabulary": {"kind": "tokenizer", "file": str(folder)},
+        **({} if of_images else {"vocabulary": {"kind": "tokenizer", "file": str(folder)}}),
         "optimizer": "adamw",
         "schedule": {"name": "cosine", "peak": 5e-5, "warmup": 100},
         "training": {"steps": 1000, "evaluate_every": 100},
-        **of_family(Told(content, where)),
+        **of_family(Told(content, where, folder)),
     }
 
 

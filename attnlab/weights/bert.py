@@ -32,14 +32,16 @@ _TASKS = {
 _H, _L = "bert.encoder.layer.{i}", "layer_{i}"
 
 
-def _dense(theirs: str, ours: str) -> tuple[Name, Name]:
+def dense(theirs: str, ours: str) -> tuple[Name, Name]:
+    """The lines of a layer W, b of torch."""
     return (
         Name(f"{theirs}.weight", f"{ours}/kernel", transposed=True),
         Name(f"{theirs}.bias", f"{ours}/bias", beside=f"{ours}/kernel"),
     )
 
 
-def _norm(theirs: str, ours: str) -> tuple[Name, Name]:
+def norm(theirs: str, ours: str) -> tuple[Name, Name]:
+    """The lines of a norm of torch."""
     return Name(f"{theirs}.weight", f"{ours}/scale"), Name(f"{theirs}.bias", f"{ours}/bias")
 
 
@@ -48,21 +50,21 @@ _NAMES = Names(
         Name("bert.embeddings.word_embeddings.weight", "embed/embedding"),
         Name("bert.embeddings.position_embeddings.weight", "positions/table"),
         Name("bert.embeddings.token_type_embeddings.weight", "embed_types/embedding"),
-        *_norm("bert.embeddings.LayerNorm", "embed_norm"),
-        *_dense(f"{_H}.attention.self.query", f"{_L}/attention/w_query"),
-        *_dense(f"{_H}.attention.self.key", f"{_L}/attention/w_key"),
-        *_dense(f"{_H}.attention.self.value", f"{_L}/attention/w_value"),
-        *_dense(f"{_H}.attention.output.dense", f"{_L}/attention/out"),
-        *_norm(f"{_H}.attention.output.LayerNorm", f"{_L}/around_attention/normalisation"),
-        *_dense(f"{_H}.intermediate.dense", f"{_L}/feed_forward/inner"),
-        *_dense(f"{_H}.output.dense", f"{_L}/feed_forward/outer"),
-        *_norm(f"{_H}.output.LayerNorm", f"{_L}/around_feed_forward/normalisation"),
-        *_dense("bert.pooler.dense", "pooler"),
+        *norm("bert.embeddings.LayerNorm", "embed_norm"),
+        *dense(f"{_H}.attention.self.query", f"{_L}/attention/w_query"),
+        *dense(f"{_H}.attention.self.key", f"{_L}/attention/w_key"),
+        *dense(f"{_H}.attention.self.value", f"{_L}/attention/w_value"),
+        *dense(f"{_H}.attention.output.dense", f"{_L}/attention/out"),
+        *norm(f"{_H}.attention.output.LayerNorm", f"{_L}/around_attention/normalisation"),
+        *dense(f"{_H}.intermediate.dense", f"{_L}/feed_forward/inner"),
+        *dense(f"{_H}.output.dense", f"{_L}/feed_forward/outer"),
+        *norm(f"{_H}.output.LayerNorm", f"{_L}/around_feed_forward/normalisation"),
+        *dense("bert.pooler.dense", "pooler"),
         Name("cls.predictions.bias", "out/bias", beside="out/inner/kernel"),
-        *_dense("cls.predictions.transform.dense", "out/inner"),
-        *_norm("cls.predictions.transform.LayerNorm", "out/normalisation"),
-        *_dense("cls.seq_relationship", "relation"),
-        *_dense("classifier", "out"),
+        *dense("cls.predictions.transform.dense", "out/inner"),
+        *norm("cls.predictions.transform.LayerNorm", "out/normalisation"),
+        *dense("cls.seq_relationship", "relation"),
+        *dense("classifier", "out"),
     ),
     prefix="bert.",
     dropped=(r"bert\.pooler\..*", r"cls\.seq_relationship\..*", r"bert\.embeddings\.position_ids"),

@@ -51,7 +51,7 @@ def settings(folder: Path) -> dict[str, Any]:
             f"{folder} has no {CONFIG}; expected a folder as save_pretrained of transformers"
             " writes it"
         )
-    return _object(folder / CONFIG)
+    return told(folder / CONFIG)
 
 
 def files(folder: Path) -> dict[str, Path]:
@@ -62,7 +62,7 @@ def files(folder: Path) -> dict[str, Path]:
         file cannot be read.
     """
     if (folder / INDEX).is_file():
-        listed = _object(folder / INDEX).get("weight_map")
+        listed = told(folder / INDEX).get("weight_map")
         if not isinstance(listed, dict) or not listed:
             raise UserError(f"{folder / INDEX} has no 'weight_map'; put back a good copy")
         found: dict[str, Path] = {}
@@ -156,7 +156,8 @@ def few(names: list[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def _object(path: Path) -> dict[str, Any]:
+def told(path: Path) -> dict[str, Any]:
+    """The object in a file of JSON; `UserError` where there is none."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -4,7 +4,7 @@ A table is a tuple of `Name`s, in the order in which a file has its tensors. A l
 system has the parameters of its right side: a table lists whatever a family of models may have, and
 says nowhere when. `{i}` stands for the number of a layer.
 
-    transposed    W [out,in] of torch's Linear, kernel W^T [in,out] here
+    transposed    W [out,in] of torch's Linear, kernel W^T [in,out] here; of a convolution W [out,in,k,k], [k,k,in,out] here
     split         one tensor for several parameters, cut along its last axis after transposing
 
 Both only move numbers, so that what was read and is written again is equal to the last bit.
@@ -34,10 +34,10 @@ class Name:
     Attributes:
       theirs: the tensor's name in a file.
       ours: the path of the parameter, or of several side by side.
-      transposed: whether the axes of a matrix change places.
+      transposed: whether the axes of a matrix change places, and those of a window come first.
       beside: the path of a parameter without which this line does not count; where several heads
         have one of the same path.
-      row: whether the tensor of a vector is a matrix of one row.
+      row: whether the tensor has one more axis in front, of one row.
     """
 
     theirs: str
@@ -53,7 +53,7 @@ class Name:
 
     def into(self, tensor: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
         """The parameters that a tensor holds."""
-        tensor = tensor.T if self.transposed else tensor
+        tensor = np.moveaxis(tensor, (0, 1), (-1, -2)) if self.transposed else tensor
         tensor = tensor[0] if self.row else tensor
         ends = np.cumsum([shape[-1] for shape in shapes])[:-1]
         return np.split(tensor, ends, axis=-1) if len(shapes) > 1 else [tensor]
@@ -62,13 +62,13 @@ class Name:
         """The tensor of these parameters."""
         joined = np.concatenate(parameters, axis=-1) if len(parameters) > 1 else parameters[0]
         joined = joined[None] if self.row else joined
-        return joined.T if self.transposed else joined
+        return np.moveaxis(joined, (-1, -2), (0, 1)) if self.transposed else joined
 
     def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         """That of the tensor, given those of the parameters."""
         *rest, _ = shapes[0]
         joined = (*[1] * self.row, *rest, sum(shape[-1] for shape in shapes))
-        return joined[::-1] if self.transposed else joined
+        return (*joined[:-3:-1], *joined[:-2]) if self.transposed else joined
 
 
 @dataclasses.dataclass(frozen=True)

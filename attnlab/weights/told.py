@@ -61,6 +61,33 @@ class Told:
             raise UserError(f"{self.where}: {key}={found!r}; expected an object")
         return Told(found or {}, f"{self.where}: {key}")
 
+    def numbers(self, key: str, count: int, default: float) -> tuple[float, ...]:
+        """So many numbers, or one for all; None counts as absent."""
+        value = self.content.get(key)
+        if not isinstance(value, list):
+            return (float(self.number(key, default)),) * count
+        right = all(isinstance(one, int | float) and not isinstance(one, bool) for one in value)
+        if not right or len(value) != count:
+            raise UserError(f"{self.where}: {key}={value!r}; expected {count} numbers")
+        return tuple(map(float, value))
+
+    def labels(self) -> tuple[str, ...]:
+        """The classes of a classifier, in the order of its outputs; "LABEL_0" and so on if it does
+        not name them.
+        """
+        said = self.content.get("id2label")
+        if not said:
+            return tuple(f"LABEL_{one}" for one in range(self.count("num_labels", 2)))
+        if not isinstance(said, Mapping) or not all(str(key).isdecimal() for key in said):
+            raise UserError(f"{self.where}: id2label={said!r}; expected names by number")
+        return tuple(str(said[key]) for key in sorted(said, key=int))
+
+    def beside(self, name: str) -> Told:
+        """Another file of the folder; an empty one where there is none."""
+        if self.folder is None or not (self.folder / name).is_file():
+            return Told({}, name)
+        return Told(folders.told(self.folder / name), str(self.folder / name))
+
     def differ(self, one: str, other: str) -> bool | None:
         """Whether the folder has both tensors, and they are different; None without a folder."""
         if self.folder is None:

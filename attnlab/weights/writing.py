@@ -11,7 +11,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from attnlab.config.nodes import Run
+from attnlab.config.nodes import AnyRun
 from attnlab.config.tree import Place, complete, flat, from_dict, to_dict
 from attnlab.errors import UserError, nearest
 from attnlab.weights import MODELS, family, systems_of
@@ -53,7 +53,8 @@ def config_of(system: Mapping[str, Any], kind: str | None = None) -> dict[str, A
             continue
         differing = [key for key in {**wanted, **back} if wanted.get(key) != back.get(key)]
         if not differing:
-            return {"architectures": [family(one).ARCHITECTURES[one]], **found}
+            named = getattr(family(one), "ARCHITECTURES", {})
+            return {**({"architectures": [named[one]]} if named else {}), **found}
         wrong[one] = [
             f"system.{key}={wanted.get(key)!r}, it has {back.get(key)!r}" for key in differing
         ]
@@ -69,7 +70,7 @@ def config_of(system: Mapping[str, Any], kind: str | None = None) -> dict[str, A
 def completed(system: Mapping[str, Any]) -> ConfigDict:
     """The node with the defaults that it leaves out."""
     root = ConfigDict({"system": from_dict(system)})
-    complete(Place(root, "", Run))
+    complete(Place(root, "", AnyRun))
     found: ConfigDict = root.system
     return found
 

@@ -44,7 +44,7 @@ class Stand:
     """Five sentences; two maps, of which one looks at the source."""
 
     system = SimpleNamespace(
-        needs={"attention": None},
+        looks=True,
         between=lambda name: (
             ("target", "source") if name.endswith("look") else ("target_in", "target_in")
         ),
@@ -139,7 +139,7 @@ def test_pictures_of_the_first_sentences_where_they_look_at_the_source(tmp_path:
 
 def test_a_system_that_does_not_look_has_no_pictures(tmp_path: Path) -> None:
     class Blind(Stand):
-        system = SimpleNamespace(needs={})
+        system = SimpleNamespace(looks=False)
 
     assert pictures_of_test(Blind(), None, tmp_path) == [] and not list(tmp_path.iterdir())
 
@@ -150,9 +150,7 @@ def test_a_task_of_single_texts_shows_how_they_look_at_themselves(tmp_path: Path
     """
 
     class Alone(Stand):
-        system = SimpleNamespace(
-            needs={"attention": None}, between=lambda name: ("source", "source")
-        )
+        system = SimpleNamespace(looks=True, between=lambda name: ("source", "source"))
 
         def pictured(self, split: str, number: int) -> list[TextExample]:
             return [TextExample("s")]

@@ -204,6 +204,37 @@ def rope_frequency(
     return g * theta + (1 - g) * theta / s, 1.0
 
 
+class Rope2D(Nothing):
+    """Pairs of the first half of the channels turned by row theta, of the other by column theta."""
+
+    def turned(self, x: np.ndarray, p: int) -> np.ndarray:
+        """x [D] at position p, or of token p where the fields say the place of each."""
+        places = self.fields.get("places")
+        place = row_and_column(p) if places is None else places[p]
+        y, half = np.array(x), self.width // 2
+        for axis, where in enumerate(place):
+            for m in range(half // 2):
+                angle = where * self.fields.get("base", 100.0) ** (-2 * m / half)
+                a, b = axis * half + 2 * m, axis * half + 2 * m + 1
+                y[a] = x[a] * math.cos(angle) - x[b] * math.sin(angle)
+                y[b] = x[b] * math.cos(angle) + x[a] * math.sin(angle)
+        return y
+
+    def query(self, h: int, q: np.ndarray, i: int) -> np.ndarray:
+        """See `Nothing.query`."""
+        return self.turned(q, i)
+
+    def key(self, h: int, k: np.ndarray, j: int) -> np.ndarray:
+        """See `Nothing.key`."""
+        return self.turned(k, j)
+
+
+def row_and_column(p: int) -> tuple[int, int]:
+    """Of p = 2^15 row + column, the column at least -2^14 and below 2^14."""
+    row, column = divmod(int(p) + 2**14, 2**15)
+    return row, column - 2**14
+
+
 class CoPE(Nothing):
     """q_i . a at the sum of the gates from j on, between two whole numbers, / sqrt(D)."""
 
@@ -226,6 +257,7 @@ POSITIONS: dict[str, type[Nothing]] = {
     "t5": T5,
     "alibi": Alibi,
     "rope": Rope,
+    "rope_2d": Rope2D,
     "cope": CoPE,
     "syntax_relative": SyntaxRelative,
 }
@@ -240,6 +272,12 @@ def sinusoid(p: int, width: int, base: float = 10000.0) -> np.ndarray:
 def sinusoidal(params: Any, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """x [T,d] + PE[positions]."""
     return np.stack([row + sinusoid(p, len(row)) for row, p in zip(x, positions, strict=True)])
+
+
+def sinusoidal_2d(params: Any, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """x [T,d] + [PE[row] ; PE[column]], each of d / 2 numbers."""
+    both = [[sinusoid(at, x.shape[1] // 2) for at in row_and_column(p)] for p in positions]
+    return x + np.array(both).reshape(x.shape)
 
 
 def learned(params: Any, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
@@ -258,7 +296,12 @@ def syntax(params: Any, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     )
 
 
-EMBEDDINGS = {"sinusoidal": sinusoidal, "learned": learned, "syntax": syntax}
+EMBEDDINGS = {
+    "sinusoidal": sinusoidal,
+    "sinusoidal_2d": sinusoidal_2d,
+    "learned": learned,
+    "syntax": syntax,
+}
 
 
 def path(heads: Sequence[int], word: int) -> list[int]:

@@ -38,6 +38,7 @@ PAIRS: list[tuple[str, dict[str, Any], bool]] = [  # name, fields, causal
     ("rope", {"base": 100.0}, False),
     ("rope", {"layout": "half", "share": 0.5}, False),
     ("rope", {"layout": "half", "base": 20.0, "scaling": YARN}, False),
+    ("rope_2d", {"base": 20.0}, False),
 ]
 every = pytest.mark.parametrize(
     "case", range(len(PAIRS)), ids=[f"{name}-{fields}-{causal}" for name, fields, causal in PAIRS]

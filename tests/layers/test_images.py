@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.layers.images import Convolution, pooled
+from attnlab.layers.images import Convolution, Patches, pooled
 
 
 @pytest.mark.parametrize(("kernel", "stride"), [(3, 2), (1, 2), (7, 1)])
@@ -38,3 +38,19 @@ def test_pixels_around_an_image_are_never_the_largest() -> None:
     x = -1.0 - jnp.arange(16.0).reshape(1, 4, 4, 1)
     np.testing.assert_array_equal(pooled(x, 3, 2)[0, :, :, 0], [[-1, -2], [-5, -6]])
     np.testing.assert_array_equal(pooled(x, 2, 2)[0, :, :, 0], [[-1, -3], [-9, -11]])
+
+
+def test_patches_are_a_convolution_with_steps_of_its_own_size() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 4, 6, 3)).astype(np.float32)
+    params = Patches(5, 2).init(jax.random.key(0), x)["params"]
+    assert params["kernel"].shape == (2, 2, 3, 5) and not params["bias"].any()
+    params = {**params, "bias": rng.normal(size=5).astype(np.float32)}
+    found = Patches(5, 2).apply({"params": params}, x)
+    axes = ("NHWC", "HWIO", "NHWC")
+    wanted = jax.lax.conv_general_dilated(
+        x, params["kernel"], (2, 2), "VALID", dimension_numbers=axes
+    )
+    np.testing.assert_allclose(found, wanted + params["bias"], rtol=1e-5, atol=1e-5)
+    half = jax.tree.map(lambda one: jnp.asarray(one, jnp.bfloat16), params)
+    assert Patches(5, 2).apply({"params": half}, x).dtype == jnp.bfloat16

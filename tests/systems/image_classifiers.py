@@ -23,6 +23,12 @@ _RESNET = {
     **{"stem": "cifar", "depth": 8, "block": "basic", "order": "post", "width": 2},
     **{"shortcut": "pad", "residual": True, "strided": "first"},
 }
+_VIT = {
+    "name": "vit",
+    **{"patch": 2, "class_token": True, "width": 8, "layers": 2, "hidden": 6, "norm": "pre"},
+    "positions": {"name": "learned", "length": 7},
+    "attention": {"name": "multihead", "heads": 2, "bias": True},
+}
 _DEEP = {"block": "bottleneck", "depth": 11}
 SPECS: dict[str, dict[str, Any]] = {
     "cnn": _CNN,
@@ -42,6 +48,23 @@ SPECS: dict[str, dict[str, Any]] = {
         **{"order": "pre", "gate": "spatial", "gated": (0, 2), "place": "after"},
     },
     "cnn-gated": {**_CNN, "gate": {"name": "non_local", "reduction": 2}, "gated": (1,)},
+    "vit": _VIT,
+    "vit-mean": {
+        **_VIT,
+        **{"class_token": False, "positions": "sinusoidal_2d", "norm": "sandwich"},
+        "normalisation": {"name": "layer_norm", "epsilon": 1e-3},
+    },
+    "vit-rope": {
+        **_VIT,
+        **{"positions": "none", "feed_forward": "relu"},
+        "attention": {"name": "multihead", "heads": 2, "bias": True, "positions": "rope_2d"},
+    },
+    "vit-linear": {**_VIT, "norm": "post", "attention": {"name": "linear", "heads": 2}},
+    "vit-window": {
+        **_VIT,
+        "positions": "sinusoidal",
+        "visibility": {"name": "window", "width": 2},
+    },
     "resnet-imagenet": {**_RESNET, "stem": "imagenet", "depth": 18, "shortcut": "project"},
 }
 
@@ -52,10 +75,17 @@ def make(spec: dict[str, Any]) -> ImageClassifier:
     return system
 
 
-def images(side: int = 8, rows: int = 2, seed: int = 1) -> np.ndarray:
-    """[rows,side,side + 1,3], float32."""
+def images(side: int = 8, rows: int = 2, seed: int = 1, wider: int = 1) -> np.ndarray:
+    """[rows,side,side + wider,3], float32."""
     rng = np.random.default_rng(seed)
-    return rng.normal(size=(rows, side, side + 1, 3)).astype(np.float32)
+    return rng.normal(size=(rows, side, side + wider, 3)).astype(np.float32)
+
+
+def images_for(spec: dict[str, Any]) -> np.ndarray:
+    """As small as the network reads them; for patches, 2 x 3 of them."""
+    if spec["name"] == "vit":
+        return images(4, wider=2)
+    return images(32 if spec.get("stem") == "imagenet" else 8)
 
 
 def parameters(system: ImageClassifier, read: np.ndarray, seed: int = 0) -> Any:
@@ -68,7 +98,9 @@ def parameters(system: ImageClassifier, read: np.ndarray, seed: int = 0) -> Any:
         noise = rng.normal(size=shape).astype(np.float32)
         if name == "kernel":
             return noise * np.float32((2 / np.prod(shape[:-1])) ** 0.5)
-        return np.float32(0.3) * noise if name in ("mean", "bias") else 0.5 + np.abs(noise)
+        if name in ("mean", "bias", "class_token", "table"):
+            return np.float32(0.3) * noise
+        return 0.5 + np.abs(noise)
 
     return jax.tree.unflatten(tree, [drawn(path[-1].key, one.shape) for path, one in leaves])
 
@@ -76,7 +108,7 @@ def parameters(system: ImageClassifier, read: np.ndarray, seed: int = 0) -> Any:
 @functools.cache
 def _compared(spec: str) -> Any:
     chosen = json.loads(spec)
-    system, read = make(chosen), images(32 if chosen.get("stem") == "imagenet" else 8)
+    system, read = make(chosen), images_for(chosen)
     params, read = wide(parameters(system, read)), wide(read)
     with jax.enable_x64(True):
         found = jax.jit(system.apply)({"params": params}, jnp.asarray(read))

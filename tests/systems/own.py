@@ -30,8 +30,21 @@ from attnlab.config.tree import Place, complete
 from attnlab.errors import UserError
 from attnlab.mixers import MIXERS
 from attnlab.systems import SYSTEMS
-from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System, TokenClassifier
-from tests.systems import checks, classifiers, language_models, token_classifiers
+from attnlab.systems.protocol import (
+    Classifier,
+    ImageClassifier,
+    LanguageModel,
+    Seq2Seq,
+    System,
+    TokenClassifier,
+)
+from tests.systems import (
+    checks,
+    classifiers,
+    image_classifiers,
+    language_models,
+    token_classifiers,
+)
 from tests.systems.slots import check_slots_and_shapes
 
 FILLINGS = (
@@ -52,6 +65,7 @@ SIZES: Mapping[type[System], dict[str, int]] = {
         "vocabulary": token_classifiers.VOCABULARY,
         "outputs": token_classifiers.VOCABULARY,  # as a masked language model needs it
     },
+    ImageClassifier: {"classes": image_classifiers.CLASSES},
 }
 Promise = Callable[[], None]
 PROMISES: list[tuple[str, Promise]] = []

@@ -17,7 +17,13 @@ from attnlab.attention.protocol import asking, at
 from attnlab.attention.view import EVERYTHING
 from attnlab.layers.by_layer import chosen, varies
 from attnlab.mixers import MIXERS
-from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, TokenClassifier
+from attnlab.systems.protocol import (
+    Classifier,
+    ImageClassifier,
+    LanguageModel,
+    Seq2Seq,
+    TokenClassifier,
+)
 
 Note = Callable[[bool, str], None]
 ROWS = 3
@@ -162,6 +168,7 @@ def check_slots_and_shapes(factory: Any, **sizes: int) -> None:
         LanguageModel: _continues,
         Classifier: _classifies,
         TokenClassifier: _labels,
+        ImageClassifier: _sees,
     }
     next(check for kind, check in kinds.items() if isinstance(system, kind))(system, stepping)
     assert not wrong, "; ".join(sorted(wrong))
@@ -288,3 +295,10 @@ def _labels(system: Any, stepping: list[bool]) -> None:
     beside = {name: _ids(ROWS, 6) for name in ("types", "segments") if name in system.reads}
     numbers = jax.eval_shape(system.apply, variables, _ids(ROWS, 6), **beside)
     _logits(numbers, ROWS, 6, system.outputs)
+
+
+def _sees(system: Any, stepping: list[bool]) -> None:
+    """Images to logits."""
+    images = jax.ShapeDtypeStruct((ROWS, 4, 6, 3), jnp.float32)
+    variables = {"params": _parameters(system, images)}
+    _logits(jax.eval_shape(system.apply, variables, images), ROWS, system.classes)

@@ -42,9 +42,9 @@ def test_settings_change_the_formula_so_the_oracles_can_tell() -> None:
         assert np.abs(one - other).max() > 1e-2
 
 
-@pytest.mark.parametrize("name", ["cnn", "resnet-pre-bottleneck"])
+@pytest.mark.parametrize("name", ["cnn", "resnet-pre-bottleneck", "vit-linear", "vit-rope"])
 def test_the_oracle_reads_every_parameter(name: str) -> None:
-    spec, read = SPECS[name], images(4, rows=1).astype(np.float64)
+    spec, read = SPECS[name], images(4, rows=1, wider=2).astype(np.float64)
     params = parameters(make(spec), read, seed=1)
     check_every_parameter_is_read(
         lambda params: ORACLES[spec["name"]](params, spec, read), params, by=0.1

@@ -18,7 +18,13 @@ from attnlab.systems import SYSTEMS
 from attnlab.systems.recurrent.lstm_lm import LSTMLanguageModel
 from attnlab.systems.recurrent.luong import Luong
 from attnlab.systems.transformers.transformer import Transformer
-from tests.systems import checks, classifiers, language_models, token_classifiers
+from tests.systems import (
+    checks,
+    classifiers,
+    image_classifiers,
+    language_models,
+    token_classifiers,
+)
 from tests.systems.own import SIZES
 from tests.systems.slots import check_slots_and_shapes
 
@@ -27,6 +33,7 @@ EVERY = {
     **token_classifiers.SPECS,
     **language_models.SPECS,
     **checks.SPECS,
+    **{name: one for name, one in image_classifiers.SPECS.items() if "attention" in one},
 }
 FIRST = {
     spec["name"]: spec for spec in reversed(EVERY.values())

@@ -167,7 +167,15 @@ def test_settings_change_the_formula_so_the_oracles_can_tell() -> None:
         assert np.abs(one - other).max() > 1e-3
 
 
+VIT = {
+    **{"name": "vit", "patch": 3, "width": 8, "layers": 1, "hidden": 8, "dropout": 0.0},
+    **{
+        "attention": {"name": "multihead", "heads": 2},
+        "positions": {"name": "learned", "length": 9},
+    },
+}
 SLOTS = [
+    ("stacked_attention", {"backbone": VIT}),
     ("stacked_attention", {"attention": {"name": "multihead", "heads": 2}}),
     ("co_attention", {"image_attention": {"name": "multihead", "heads": 2}}),
     ("co_attention", {"levels": ("word",)}),
@@ -183,6 +191,8 @@ def test_other_mechanisms_and_settings_by_shapes(name: str, fields: dict[str, An
     system = make({**SPECS[name], **fields})
     found, made = jax.eval_shape(system.init_with_output, jax.random.key(0), IMAGES, QUESTIONS)
     assert found.shape == (4, 3) and set(made) == {"params"}
+    assert system.looks and type(system).between("backbone/layer_0/attention") == ("image",) * 2
+    assert system.grid(SHAPE) == ((2, 3) if fields.get("backbone") is VIT else GRID)
 
 
 MISFITS: dict[str, tuple[str, dict[str, Any], str]] = {

@@ -119,7 +119,7 @@ def test_what_was_learned_is_kept_with_the_run(task: ImageClassification, tmp_pa
     )
 
 
-def test_files_are_answered_and_maps_are_refused(
+def test_files_are_answered_and_looked_at(
     task: ImageClassification, params: Any, tmp_path: Path
 ) -> None:
     """A file with the pixels of an image of the split gets the answer to that image."""
@@ -133,15 +133,41 @@ def test_files_are_answered_and_maps_are_refused(
     assert all(best.score <= 0 for (best,) in found) and task.longer_than(1, names) == []
     with pytest.raises(UserError, match=r"cannot find .*gone.png"):
         task.respond(params, [str(tmp_path / "gone.png")])
-    with pytest.raises(UserError, match="draws no maps of images"):
-        task.completed(params, [("an image", None)])
+    (example,) = task.completed(params, [(names[0], None)])
+    assert example.shown() == f"{names[0]}  ->  {answers[0]}"
+    np.testing.assert_array_equal(example.image, images[0])
+    with pytest.raises(UserError, match="reads one image, not 'two' beside 'one'"):
+        task.completed(params, [("one", "two")])
+
+
+def test_gates_and_maps_lie_over_the_image() -> None:
+    task = load("system.gate=spatial")
+    assert task.system.looks and not load().system.looks
+    params = jax.jit(task.init)(jax.random.key(0))
+    (example,) = task.pictured("valid", 1)
+    found = task.maps(params, example)
+    assert {name: one.weights.shape for name, one in found.looks.items()} == {
+        "gate_0": (1, 12, 12),
+        "gate_1": (1, 6, 6),
+    }
+    _, collected = task.system.apply(
+        {"params": params}, task.normalised(example.image[None]), mutable=["gates"]
+    )
+    np.testing.assert_allclose(
+        found.looks["gate_1"].weights[0],
+        collected["gates"]["gate_1"]["gate"][0][0, :, :, 0],
+        rtol=1e-5,
+    )
+    block = load("system.gate=non_local", "system.gated=1", "system.gate.reduction=1")
+    found = block.maps(jax.jit(block.init)(jax.random.key(0)), example)
+    assert found.looks["gate_1/attention"].weights.shape == (1, 6, 6) and not found.gates
 
 
 REFUSED = {
     "small images": (["system.widths=2,2,2,2"], "cnn halves images until 16 x 16"),
     "another kind of system": (
         ["system=bilstm_pooling"],
-        "expected a class derived from .*cnn, resnet",
+        "expected a class derived from .*cnn, resnet, vit",
     ),
     "texts": (["data=dates"], r"needs a method images\(split\)"),
     "microbatches": (["training.accumulate=2"], "accumulate=2: the statistics of system.normal"),
@@ -160,7 +186,7 @@ def test_what_does_not_fit_is_one_line(overrides: list[str], words: str) -> None
         )
 
 
-@pytest.mark.parametrize("name", ["cnn", "resnet", "resnet_paper"])
+@pytest.mark.parametrize("name", ["cnn", "resnet", "resnet_paper", "vit", "vit_paper"])
 def test_every_config_passes_its_checks(name: str) -> None:
     config = configs.load(f"configs/image_classification.py:{name}")
     ImageClassification.check(config)

@@ -29,13 +29,16 @@ def uniform(name: str, shape: Sequence[int]) -> np.ndarray:
 
 
 def parameter(name: str, shape: Sequence[int]) -> np.ndarray:
-    """A parameter of a model: norms about 1 (all vectors called weight), biases that are not 0, and
-    matrices so large that attention is not flat; float32.
+    """A parameter of a model: norms about 1 (all vectors called weight) and variances, biases that
+    are not 0, matrices so large that attention is not flat, and windows of deviation 1 / sqrt(inputs),
+    so that deep networks do not overflow; float32.
     """
     numbers = uniform(name, shape)
+    if len(shape) == 4:
+        return (numbers * np.float32((3 / math.prod(shape[1:])) ** 0.5)).astype(np.float32)
     if len(shape) > 1:
         return (numbers * np.float32(0.45)).astype(np.float32)
-    if name.endswith("weight"):
+    if name.endswith(("weight", "running_var")):
         return (1 + numbers * np.float32(0.3)).astype(np.float32)
     return (numbers * np.float32(0.2)).astype(np.float32)
 

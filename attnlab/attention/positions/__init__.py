@@ -15,6 +15,8 @@ POSITIONS = Table(
         "t5": "attnlab.attention.positions.t5:T5",
         "alibi": "attnlab.attention.positions.alibi:Alibi",
         "rope": "attnlab.attention.positions.rope:Rope",
+        "sinusoidal_2d": "attnlab.attention.positions.grid:Sinusoidal2D",
+        "rope_2d": "attnlab.attention.positions.grid:Rope2D",
         "cope": "attnlab.attention.positions.contextual:CoPE",
         "syntax": "attnlab.attention.positions.syntax:Syntax",
         "syntax_relative": "attnlab.attention.positions.syntax:SyntaxRelative",

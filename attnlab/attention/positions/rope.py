@@ -29,6 +29,8 @@ from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers.precision import inner_dtype, widened
 
+Layout = Literal["interleaved", "half"]
+
 
 class Rope(PositionScheme):
     """Queries and keys rotated by angles proportional to their position.
@@ -40,7 +42,7 @@ class Rope(PositionScheme):
       scaling: how frequencies change for sequences longer than those trained on.
     """
 
-    layout: Literal["interleaved", "half"] = "interleaved"
+    layout: Layout = "interleaved"
     share: float = 1.0
     base: float = 10000.0
     scaling: Part = "none"
@@ -74,15 +76,8 @@ class Rope(PositionScheme):
         frequencies = jnp.asarray(self.scaled.frequencies(self.base, count), inner_dtype(x))
         angle = positions.astype(frequencies.dtype)[..., None] * frequencies
         angle = angle[:, None] if positions.ndim == 2 else angle  # the same for all heads
-        cosine, sine = (self.scaled.temperature * wave for wave in (jnp.cos(angle), jnp.sin(angle)))
-        shape, axis = (
-            ((count // 2, 2), -1) if self.layout == "interleaved" else ((2, count // 2), -2)
-        )
-        a, b = jnp.unstack(widened(x[..., :count]).reshape(*x.shape[:-1], *shape), axis=axis)
-        pairs = jnp.stack([a * cosine - b * sine, b * cosine + a * sine], axis=axis)
-        return jnp.concatenate(
-            [pairs.reshape(*x.shape[:-1], count).astype(x.dtype), x[..., count:]], axis=-1
-        )
+        turned = rotated(x[..., :count], angle, self.layout, self.scaled.temperature)
+        return jnp.concatenate([turned, x[..., count:]], axis=-1)
 
     def channels(self, width: int) -> int:
         """R of a head width; `UserError` if it is odd or nothing."""
@@ -103,3 +98,17 @@ class Rope(PositionScheme):
         """See `PositionScheme.cost`."""
         rows = at.heads * at.queries + at.key_heads * at.keys
         return Cost(flops=3 * rows * self.channels(at.query_width))
+
+
+def rotated(
+    x: jax.Array, angle: jax.Array, layout: Layout = "interleaved", factor: float = 1.0
+) -> jax.Array:
+    """x [...,T,R] with its pairs turned by angles broadcastable to [...,T,R/2], times a factor;
+    products in float32, the result in the dtype of x.
+    """
+    count = x.shape[-1]
+    cosine, sine = (factor * wave for wave in (jnp.cos(angle), jnp.sin(angle)))
+    shape, axis = ((count // 2, 2), -1) if layout == "interleaved" else ((2, count // 2), -2)
+    a, b = jnp.unstack(widened(x).reshape(*x.shape[:-1], *shape), axis=axis)
+    pairs = jnp.stack([a * cosine - b * sine, b * cosine + a * sine], axis=axis)
+    return pairs.reshape(x.shape).astype(x.dtype)

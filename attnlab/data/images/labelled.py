@@ -204,11 +204,13 @@ def load(
     data: Mapping[str, Any],
     workdir: Path | None = None,
     splits: Sequence[str] = ("train", "valid"),
+    told: Learned | None = None,
 ) -> ImageData:
     """Read the splits of a source.
 
-    Classes, mean and deviation come from `<workdir>/vocabulary/` if they are there. Else they are
-    learned, on the training split and nothing else; `ImageData.save` keeps them.
+    Classes, mean and deviation come from `<workdir>/vocabulary/` if they are there, else from
+    `told`, of whose size images need not be. Else they are learned, on the training split and
+    nothing else; `ImageData.save` keeps them.
 
     Raises:
       UserError: bad config, unreadable data, images of another size or a label that the training
@@ -219,17 +221,27 @@ def load(
     found = {
         split: _checked(of.images(split), f"{where}: the {split} split")
         for split in SPLITS
-        if split in splits or (split == "train" and not known)
+        if split in splits or (split == "train" and not known and told is None)
     }
     if known:
         assert workdir is not None
         learned = Learned.load(workdir)
+    elif told is not None:
+        shapes = [images.shape[1:] for images, _ in found.values()]
+        learned = dataclasses.replace(told, shape=shapes[0] if shapes else told.shape)
     else:
         learned = Learned.of(*found["train"])
+    origin = (
+        "the training split"
+        if told is None
+        else (
+            "the model of pretrained.folder (for classes of your own set pretrained.take=matching)"
+        )
+    )
     chosen = {split: found[split] for split in splits}
     return ImageData(
         {
-            split: _encoded(learned, *one, f"{where}: the {split} split")
+            split: _encoded(learned, *one, f"{where}: the {split} split", origin)
             for split, one in chosen.items()
         },
         learned,
@@ -260,8 +272,10 @@ def _checked(given: Labelled, where: str) -> tuple[np.ndarray, list[str]]:
     return images, labels
 
 
-def _encoded(learned: Learned, images: np.ndarray, labels: Sequence[str], where: str) -> Examples:
-    """The columns of a split."""
+def _encoded(
+    learned: Learned, images: np.ndarray, labels: Sequence[str], where: str, origin: str
+) -> Examples:
+    """The columns of a split; `origin`: what the classes are from."""
     if images.shape[1:] != learned.shape:
         mine, theirs = (" x ".join(map(str, one)) for one in (images.shape[1:], learned.shape))
         raise UserError(f"{where} has images of {mine}, the training split of {theirs}")
@@ -269,7 +283,7 @@ def _encoded(learned: Learned, images: np.ndarray, labels: Sequence[str], where:
     for label in labels:
         if label not in numbers:
             raise UserError(
-                f"{where} has the label {label!r}, which the training split does not have;"
+                f"{where} has the label {label!r}, which {origin} does not have;"
                 f" {nearest(label, learned.classes)}"
             )
     return Examples(image=images, label=np.array([numbers[label] for label in labels], np.int32))

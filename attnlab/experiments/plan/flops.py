@@ -100,14 +100,16 @@ def _step(config: ConfigDict, task: Any) -> tuple[Callable[..., Any], Any, Any]:
 
 def mean_batch(batches: Any, multiple: int) -> dict[str, jax.ShapeDtypeStruct]:
     """The shapes of a batch of mean size, its rows a multiple of `multiple`; an array without
-    columns has the rows.
+    columns has the rows, and one of more than two axes, as images, keeps all but these.
     """
     rows, widths = np.transpose(batches.shapes)
     width = np.average(widths, weights=batches.counts)
     positions = np.average(rows * widths, weights=batches.counts)
     shape = (max(1, round(positions / width / multiple)) * multiple, round(width))
     return {
-        name: jax.ShapeDtypeStruct(shape[: array.ndim], array.dtype)
+        name: jax.ShapeDtypeStruct(
+            shape[: array.ndim] if array.ndim < 3 else (shape[0], *array.shape[1:]), array.dtype
+        )
         for name, array in batches(0).items()
     }
 

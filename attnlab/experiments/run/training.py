@@ -131,7 +131,8 @@ def fit(
     with Interrupt() as interrupt:
         prepared = prepare(trials, directory)
         settings = prepared[0].config.training
-        with Progress(settings.steps, every=settings.log_every) as progress:
+        item = prepared[0].task.item
+        with Progress(settings.steps, every=settings.log_every, item=item) as progress:
             for one, trial in zip(prepared, trials, strict=True):
                 unchanged.check_data(trial, directory, one.task.data.fingerprints)
             if len(trials) == 1:

@@ -10,6 +10,7 @@ BACKBONES = Table(
     {
         "cnn": "attnlab.layers.backbones.cnn:CNN",
         "resnet": "attnlab.layers.backbones.resnet:ResNet",
+        "vit": "attnlab.systems.vision.vit:VisionTransformer",
     },
     base="attnlab.layers.backbones.protocol:Backbone",
 )

@@ -32,6 +32,11 @@ class Backbone(nn.Module, kw_only=True):
         """Whether a pass of training leaves statistics of its batch, see `layers.norms.BatchNorm`."""
         return False
 
+    @property
+    def looks(self) -> bool:
+        """Whether a pass hands out maps or gates."""
+        return False
+
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
         """Images [B,H,W,C'], normalised, to a feature map [B,h,w,C].
 
@@ -52,6 +57,7 @@ class Convolutional(Backbone, kw_only=True):
       normalisation: the norm behind convolutions, over channels.
       gate: what attends to channels or places, see `list gates`.
       gated: the stages that have gates, from 0; empty for all of them.
+      often: whether "every" block of such a stage has a gate or its "last" one.
       place: where a gate stands: on the "branch" of a residual block, behind its last norm and
         before the sum, or "after" the block. A network without sums has it behind its convolutions.
     """
@@ -59,9 +65,10 @@ class Convolutional(Backbone, kw_only=True):
     normalisation: Part = "batch_norm"
     gate: Part = "none"
     gated: tuple[int, ...] = ()
+    often: Literal["every", "last"] = "every"
     place: Literal["branch", "after"] = "branch"
 
-    parts = {"normalisation": NORMS, "gate": GATES}
+    parts: ClassVar[Mapping[str, Table]] = {"normalisation": NORMS, "gate": GATES}
 
     @property
     def normaliser(self) -> Callable[..., Norm]:
@@ -74,6 +81,12 @@ class Convolutional(Backbone, kw_only=True):
         norm = bool(getattr(kind(self.normaliser), "over_batch", False))
         gate: Gate = made(GATES, self.gate)(parent=None)
         return norm or gate.over_batch
+
+    @property
+    def looks(self) -> bool:
+        """Whether a pass hands out maps or gates."""
+        gate: Gate = made(GATES, self.gate)(parent=None)
+        return gate.maps != "none"
 
     @nn.nowrap
     def gate_of(self, stage: int, stages: int) -> Callable[..., Gate] | None:

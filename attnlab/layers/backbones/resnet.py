@@ -179,6 +179,7 @@ class ResNet(Convolutional):
         x = nn.relu(normed(self.normaliser(name="stem_normalisation"), x, valid))
         x = pooled(x, 3, 2) if large else x
         for stage, blocks in enumerate(stages):
+            gate = self.gate_of(stage, len(stages))
             for number in range(blocks):
                 x = Block(
                     self._layers(self.width * 2**stage, 2 if stage and not number else 1),
@@ -186,7 +187,7 @@ class ResNet(Convolutional):
                     self.shortcut if self.residual else None,
                     pre,
                     activated=stage == number == 0,
-                    gate=self.gate_of(stage, len(stages)),
+                    gate=gate if self.often == "every" or number == blocks - 1 else None,
                     after=self.place == "after",
                     name=f"stage_{stage}_block_{number}",
                 )(x, valid)

@@ -101,7 +101,7 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:
         """See `VisualAnswerer.between`; "joined" is the beginning of a text and the question."""
-        if name.startswith("image"):
+        if name.startswith(("image", "backbone")):
             return "image", "image"
         return ("joined", "image") if name.endswith("cross_attention") else ("joined", "joined")
 

@@ -182,11 +182,12 @@ def test_the_mean_batch_is_weighted_by_use() -> None:
 
     class Batches(SimpleNamespace):
         def __call__(self, step: int) -> dict[str, np.ndarray]:
-            return {"source": ids, "target": ids, "label": ids[:, 0]}
+            image = np.zeros((8, 5, 7, 3), np.int32)
+            return {"source": ids, "target": ids, "label": ids[:, 0], "image": image}
 
     batches = Batches(shapes=((8, 16), (4, 32)), counts=(3, 1))
     found = mean_batch(batches, 1)
-    shapes = {"source": (6, 20), "target": (6, 20), "label": (6,)}
+    shapes = {"source": (6, 20), "target": (6, 20), "label": (6,), "image": (6, 5, 7, 3)}
     assert {name: one.shape for name, one in found.items()} == shapes and {
         one.dtype for one in found.values()
     } == {np.dtype(np.int32)}

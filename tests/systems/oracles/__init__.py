@@ -37,7 +37,7 @@ from tests.systems.oracles.rnnsearch import rnnsearch
 from tests.systems.oracles.self_attentive import self_attentive
 from tests.systems.oracles.seq2seq import seq2seq
 from tests.systems.oracles.transformer import transformer
-from tests.systems.oracles.vision import cnn, resnet
+from tests.systems.oracles.vision import cnn, resnet, vit
 
 ORACLES = {
     "seq2seq": seq2seq,
@@ -73,4 +73,5 @@ ORACLES = {
     "co_attention": co_attention,
     "bottom_up": bottom_up,
     "cross_attention": cross_attention,
+    "vit": vit,
 }

@@ -1,4 +1,4 @@
-"""Convolutional classifiers of images in evaluation, pixel by pixel, by their papers."""
+"""Classifiers of images in evaluation, pixel by pixel, by their papers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from tests.attention.oracles import ORACLES as MECHANISMS
+from tests.attention.oracles import part
+from tests.attention.position_oracles import sinusoid
 from tests.layers.gates.oracles import ORACLES as GATES
-from tests.systems.oracles.parts import Tree
+from tests.layers.oracles import feed_forward
+from tests.systems.oracles.parts import Tree, normalised, placed
 
 EPSILON = 1e-5  # of batch norm
 
@@ -58,6 +62,59 @@ def resnet(params: Tree, settings: dict[str, Any], images: np.ndarray) -> np.nda
             x = np.maximum(_normed(params["normalisation"], x), 0)
         logits.append(_read_out(params, x))
     return np.array(logits)
+
+
+def vit(params: Tree, settings: dict[str, Any], images: np.ndarray) -> np.ndarray:
+    """Dosovitskiy et al. 2021, one patch after another."""
+    side, first = settings["patch"], settings["class_token"]
+    logits = []
+    for image in images:
+        x, places = ([params["class_token"][0]], [(0, 0)]) if first else ([], [])
+        for i in range(image.shape[0] // side):
+            for j in range(image.shape[1] // side):
+                patch = image[i * side : (i + 1) * side, j * side : (j + 1) * side]
+                kernel = params["patches"]["kernel"]
+                x.append(np.tensordot(patch, kernel, axes=3) + params["patches"]["bias"])
+                places.append((i, j))
+        h = _encoded(params, settings, np.array(x) + _standing(params, settings, places), places)
+        read = h[0] if first else h.mean(axis=0)
+        logits.append(read @ params["out"]["kernel"] + params["out"]["bias"])
+    return np.array(logits)
+
+
+def _standing(params: Tree, settings: dict[str, Any], places: list[tuple[int, int]]) -> Any:
+    """What positions add to each token."""
+    match part(settings, "positions", "none")[0]:
+        case "learned":
+            return params["positions"]["table"][: len(places)]
+        case "sinusoidal":
+            return np.array([sinusoid(p, settings["width"]) for p in range(len(places))])
+        case "sinusoidal_2d":
+            half = settings["width"] // 2
+            return np.array([[*sinusoid(i, half), *sinusoid(j, half)] for i, j in places])
+    return 0.0
+
+
+def _encoded(params: Tree, settings: dict[str, Any], x: np.ndarray, places: Any) -> np.ndarray:
+    """x [T,d] through the blocks and the norm on top."""
+    name, fields = part(settings, "attention", "multihead")
+    if fields.get("positions") == "rope_2d":
+        fields["positions"] = {"name": "rope_2d", "places": places}
+    apart = np.abs(np.arange(len(x))[:, None] - np.arange(len(x)))
+    rule, told = part(settings, "visibility", "full")
+    mask = apart < told["width"] if rule == "window" else apart >= 0
+    for number in range(settings["layers"]):
+        own = params[f"layer_{number}"]
+
+        def attend(y: np.ndarray, own: Tree = own) -> np.ndarray:
+            return MECHANISMS[name](own["attention"], fields, y[None], y[None], mask[None])[0][0]
+
+        def forward(y: np.ndarray, own: Tree = own) -> np.ndarray:
+            return feed_forward(part(settings, "feed_forward", "gelu")[0], own["feed_forward"], y)
+
+        functions = {"attention": attend, "feed_forward": forward}
+        x = placed(own, settings, x, functions, "layer_norm")
+    return normalised(params["top"], settings, x, "layer_norm") if "top" in params else x
 
 
 def _post(

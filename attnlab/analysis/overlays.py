@@ -1,0 +1,76 @@
+"""Pictures of where a system looks in an image: the image, and beside it the image in grey under the
+weights, a panel for each row that looks.
+
+The colours of a panel go from 0 to its largest number, which is written above it: a small weight
+everywhere and a large one somewhere are both seen. Axis letters: H and W of the image, C channels,
+R rows that look, h and w of the grid of weights.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from attnlab.analysis.labels import fonts, label
+from attnlab.analysis.maps import figure_of, save_figure
+
+PANELS = 24  # rows that are drawn; further ones are only in the arrays
+_ACROSS = 6
+_SIDE = 1.5  # inches
+_ROOM = 0.3  # inches above a panel, for its name
+
+
+def save_overlay(
+    path: str | os.PathLike[str],
+    image: np.ndarray,
+    weights: np.ndarray,
+    rows: Sequence[str],
+    title: str = "",
+) -> None:
+    """Draws weights over an image as a PNG.
+
+    Args:
+      image: [H,W,C] uint8, C 1 or 3.
+      weights: [R,h,w], 0 or more; each covers an equal part of the image.
+      rows: the names of the R rows.
+
+    Raises:
+      ValueError: the shapes do not fit, or there is nothing to draw.
+    """
+    weights = np.asarray(weights, np.float64)
+    if image.ndim != 3 or image.shape[-1] not in (1, 3):
+        raise ValueError(f"an image {list(image.shape)}: expected [H,W,1] or [H,W,3]")
+    if weights.ndim != 3 or not weights.size or len(weights) != len(rows):
+        raise ValueError(f"weights {list(weights.shape)} for {len(rows)} rows: expected [R,h,w]")
+    drawn = min(len(rows), PANELS)
+    across = min(drawn + 1, _ACROSS)
+    down = math.ceil((drawn + 1) / across)
+    width, height = 0.1 + across * (_SIDE + 0.1), 0.3 + down * (_SIDE + _ROOM)
+    figure = figure_of(width, height)
+    figure.text(0.5, 1 - 0.06 / height, label(title, longest=60), **_text(10), va="top")
+    grey = image.mean(axis=-1) / 255
+    extent = (0.0, float(image.shape[1]), float(image.shape[0]), 0.0)
+    for number in range(drawn + 1):
+        row, column = divmod(number, across)
+        left = (0.1 + column * (_SIDE + 0.1)) / width
+        bottom = 1 - (0.3 + (row + 1) * (_SIDE + _ROOM)) / height
+        panel = figure.add_axes((left, bottom, _SIDE / width, _SIDE / height))
+        panel.set_axis_off()
+        if number == 0:
+            panel.imshow(image.squeeze(-1) if image.shape[-1] == 1 else image, cmap="gray")
+            continue
+        one = np.where(np.isfinite(weights[number - 1]), weights[number - 1], 0.0)
+        most = float(one.max())
+        panel.imshow(grey, cmap="gray", vmin=0, vmax=1, extent=extent)
+        panel.imshow(one, cmap="inferno", vmin=0, vmax=most or 1.0, alpha=0.6, extent=extent)
+        name = label(rows[number - 1], longest=14)
+        panel.set_title(f"{name}  {most:.2f}", fontsize=8, pad=2, parse_math=False)
+    save_figure(figure, path)
+
+
+def _text(size: float) -> dict[str, Any]:
+    return {"ha": "center", "fontsize": size, "fontfamily": list(fonts()), "parse_math": False}

@@ -1,0 +1,100 @@
+"""What lies over an image: attention weights whose keys are its places, and gates.
+
+Axis letters: B batch, H and W of the image, C channels, R rows that look, h and w of a grid.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from attnlab.layers.gates.protocol import COLLECTION, handed_out
+from attnlab.systems.protocol import AttentionMap, System
+from attnlab.tasks.protocol import Axis, Look, Params
+
+IMAGE = "image"
+"""The side of a map whose positions are the places of an image, row by row."""
+_WHOLE = "all places"  # the mean over the places that look
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageExample:
+    """An image and its class.
+
+    Attributes:
+      name: of a file, or its number in a split.
+      image: [H,W,C] uint8.
+      label: its class, or what a system says it is.
+    """
+
+    name: str
+    image: np.ndarray
+    label: str
+
+    def shown(self) -> str:
+        """See `attnlab.tasks.protocol.Example`."""
+        return f"{self.name}  ->  {self.label}"
+
+    def record(self) -> dict[str, Any]:
+        """See `attnlab.tasks.protocol.Example`."""
+        return {"source": self.name, "target": self.label}
+
+
+def grid_of(places: int, height: int, width: int) -> tuple[int, int, int] | None:
+    """Tokens before the first place, and h and w, of so many keys of an image [H,W]: a grid that
+    divides it into squares, the last ones cut, or the same after a class token. None if no grid
+    has so many places.
+    """
+    for before in (0, 1):
+        for side in range(1, max(height, width) + 1):
+            h, w = -(-height // side), -(-width // side)
+            if h * w == places - before:
+                return before, h, w
+    return None
+
+
+def over_image(
+    image: np.ndarray, maps: Mapping[str, AttentionMap], axes: Mapping[str, Axis]
+) -> dict[str, Look]:
+    """The maps [heads,Tq,Tk] whose keys are places of the image, the mean over their heads. Where
+    places look, the class token's row if there is one, and the mean over places.
+    """
+    found = {}
+    for name, one in maps.items():
+        grid = grid_of(one.weights.shape[-1], *image.shape[:2])
+        if one.key != IMAGE or grid is None:
+            continue
+        before, h, w = grid
+        weights = np.asarray(one.weights, np.float32).mean(axis=0)[:, before:]
+        rows: Sequence[str] = axes[one.query].labels if one.query in axes else ()
+        if one.query == IMAGE:
+            first = ["class token"] if len(weights) == h * w + 1 else []
+            whole = weights[len(first) :].mean(axis=0, keepdims=True)
+            weights, rows = np.concatenate([weights[: len(first)], whole]), [*first, _WHOLE]
+        found[name] = Look(image, weights.reshape(len(weights), h, w), list(rows)[: len(weights)])
+    return found
+
+
+def gates_of(
+    system: System, params: Params, read: Sequence[Any], image: np.ndarray
+) -> tuple[dict[str, Look], dict[str, np.ndarray]]:
+    """The gates of a pass over one image: those that differ from place to place, the mean over
+    channels; and all as arrays, [h,w,C] each with 1 for an axis that the gate does not depend on.
+    """
+
+    @jax.jit
+    def look(params: Params, *read: Any) -> dict[str, jax.Array]:
+        _, collected = system.apply({"params": params}, *read, mutable=[COLLECTION])
+        return handed_out(dict(collected).get(COLLECTION, {}))
+
+    arrays = {name: np.asarray(g)[0] for name, g in jax.device_get(look(params, *read)).items()}
+    looks = {
+        name: Look(image, g.mean(axis=-1)[None], ["mean"])
+        for name, g in sorted(arrays.items())
+        if g.shape[0] * g.shape[1] > 1
+    }
+    return looks, arrays

@@ -1,0 +1,153 @@
+"""ResNet (He et al. 2016) in the names of torchvision, which timm has too: a state dict as
+`model.safetensors`, and beside it the `config.json` of timm, of which one line is enough:
+
+    {"architecture": "resnet50"}
+
+The stride of a bottleneck is in its second convolution ("v1.5"), as in both. Counters of batches
+(`num_batches_tracked`) are left out; torch starts them at 0 where a file has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attnlab.errors import UserError
+from attnlab.weights import folder as folders
+from attnlab.weights.bert import dense
+from attnlab.weights.names import Name, Names
+from attnlab.weights.pictures import Pictures
+from attnlab.weights.told import Told
+
+SYSTEMS = ("resnet",)
+BLOCKS = {18: "basic", 34: "basic", 50: "bottleneck", 101: "bottleneck", 152: "bottleneck"}
+"""Depth to what a block is."""
+KINDS = tuple(f"resnet{depth}" for depth in BLOCKS)
+_HEAD = "fc.weight"
+_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
+_SIDE = 224
+WIDTH = 64  # channels of the first stage; torchvision has no other
+
+
+def _convolved(theirs: str, norm: str, ours: str, normed: str) -> tuple[Name, ...]:
+    """The lines of a convolution and the norm behind it."""
+    parts = (
+        ("weight", "scale"),
+        ("bias", "bias"),
+        ("running_mean", "mean"),
+        ("running_var", "variance"),
+    )
+    return (
+        Name(f"{theirs}.weight", f"{ours}/kernel", transposed=True),
+        *(Name(f"{norm}.{one}", f"{normed}/{other}") for one, other in parts),
+    )
+
+
+def _stage(stage: int) -> tuple[Name, ...]:
+    """The lines of a stage; a basic block has two of the three convolutions."""
+    theirs, ours = f"layer{stage + 1}.{{i}}", f"stage_{stage}_block_{{i}}"
+    branch = [
+        line
+        for number in range(3)
+        for line in _convolved(
+            f"{theirs}.conv{number + 1}",
+            f"{theirs}.bn{number + 1}",
+            f"{ours}/convolution_{number}",
+            f"{ours}/normalisation_{number}",
+        )
+    ]
+    short = _convolved(
+        f"{theirs}.downsample.0",
+        f"{theirs}.downsample.1",
+        f"{ours}/projection",
+        f"{ours}/projection_normalisation",
+    )
+    return (*branch, *short)
+
+
+_NAMES = Names(
+    (
+        *_convolved("conv1", "bn1", "stem", "stem_normalisation"),
+        *(line for stage in range(4) for line in _stage(stage)),
+        *dense("fc", "out"),
+    ),
+    prefix="",
+    dropped=(r".*\.num_batches_tracked",),
+)
+
+
+def names(kind: str) -> Names:
+    """The table."""
+    return _NAMES
+
+
+def system(told: Told) -> dict[str, Any]:
+    """The system of a config."""
+    if told.content.get("model_args"):
+        raise UserError(
+            f"{told.where}: model_args={told.content['model_args']!r} are not known here"
+        )
+    depth = int(str(told.content["architecture"]).removeprefix("resnet"))
+    return {
+        "name": "resnet",
+        **{"stem": "imagenet", "depth": depth, "block": BLOCKS[depth], "order": "post"},
+        **{"width": _width(told), "shortcut": "project", "residual": True, "strided": "second"},
+        "normalisation": {"name": "batch_norm", "epsilon": 1e-5},
+    }
+
+
+def run(told: Told) -> dict[str, Any]:
+    """What else the config of a run says, see `attnlab.weights.run_config`."""
+    return pictures(told).run()
+
+
+def pictures(told: Told) -> Pictures:
+    """What it reads, and its classes, as `pretrained_cfg` says; else as of ImageNet."""
+    of = told.below("pretrained_cfg")
+    channels, height, width = map(int, of.numbers("input_size", 3, 0.0))
+    channels, height, width = (channels, height, width) if channels else (3, _SIDE, _SIDE)
+    moments = (
+        of.numbers(key, 3, 0.0) if of.content.get(key) else usual
+        for key, usual in (("mean", _MEAN), ("std", _DEVIATION))
+    )
+    count = told.count("num_classes", _shape(told, _HEAD)[0] if told.folder else 1000)
+    said = told.content.get("label_names") or range(count)
+    if channels != 3 or len(said) != count:
+        raise UserError(f"{told.where}: expected images of 3 channels, and {count} label_names")
+    mean, deviation = moments
+    return Pictures((height, width, 3), mean, deviation, tuple(map(str, said)))
+
+
+def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """The config of a system, whole; what it cannot say, reading it back shows."""
+    if of["stem"] != "imagenet" or kind != f"resnet{of['depth']}":
+        raise UserError(f"it has depth={kind.removeprefix('resnet')} and stem=imagenet")
+    wide = {} if of["width"] == WIDTH else {"width": of["width"]}
+    return {"architecture": kind, **wide}
+
+
+def beside(read: Pictures) -> dict[str, dict[str, Any]]:
+    """What stands in the config for a run that reads such images."""
+    height, width, channels = read.shape
+    told = {
+        "input_size": [channels, height, width],
+        "mean": list(read.mean),
+        "std": list(read.deviation),
+    }
+    named = {"num_classes": len(read.classes), "label_names": list(read.classes)}
+    return {folders.CONFIG: {**named, "pretrained_cfg": told}}
+
+
+def _width(told: Told) -> int:
+    """Channels of the first stage: of the tensors, if they are there."""
+    return _shape(told, "conv1.weight")[0] if told.folder else told.count("width", WIDTH)
+
+
+def _shape(told: Told, name: str) -> tuple[int, ...]:
+    """Of a tensor of the folder."""
+    assert told.folder is not None
+    where = folders.files(told.folder)
+    if name not in where:
+        raise UserError(f"{told.folder} has no tensor {name}; expected those of torchvision")
+    found: tuple[int, ...] = folders.shapes({name: where[name]})[name]
+    return found

@@ -1,0 +1,168 @@
+"""ViT (Dosovitskiy et al. 2021) in the files of `transformers`, with the head of a classifier of
+images; in its `preprocessor_config.json` mean and deviation of what it reads.
+
+The pooler that older files have and no classifier reads is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from attnlab.errors import UserError
+from attnlab.weights import folder as folders
+from attnlab.weights.bert import dense, norm
+from attnlab.weights.gpt2 import ACTIVATIONS
+from attnlab.weights.names import Name, Names
+from attnlab.weights.pictures import Pictures
+from attnlab.weights.told import Told
+
+ARCHITECTURES = {"vit": "ViTForImageClassification"}
+SYSTEMS = ("vit",)
+_PREPROCESSOR = "preprocessor_config.json"
+_MEAN = _DEVIATION = 0.5  # what transformers takes where a folder does not say
+
+_H, _L = "vit.encoder.layer.{i}", "layer_{i}"
+_NAMES = Names(
+    (
+        Name("vit.embeddings.cls_token", "class_token", row=True),
+        Name("vit.embeddings.position_embeddings", "positions/table", row=True),
+        *dense("vit.embeddings.patch_embeddings.projection", "patches"),
+        *norm(f"{_H}.layernorm_before", f"{_L}/around_attention/normalisation"),
+        *dense(f"{_H}.attention.attention.query", f"{_L}/attention/w_query"),
+        *dense(f"{_H}.attention.attention.key", f"{_L}/attention/w_key"),
+        *dense(f"{_H}.attention.attention.value", f"{_L}/attention/w_value"),
+        *dense(f"{_H}.attention.output.dense", f"{_L}/attention/out"),
+        *norm(f"{_H}.layernorm_after", f"{_L}/around_feed_forward/normalisation"),
+        *dense(f"{_H}.intermediate.dense", f"{_L}/feed_forward/inner"),
+        *dense(f"{_H}.output.dense", f"{_L}/feed_forward/outer"),
+        *norm("vit.layernorm", "top"),
+        *dense("classifier", "out"),
+    ),
+    prefix="vit.",
+    dropped=(r"vit\.pooler\..*",),
+)
+
+
+def names(kind: str) -> Names:
+    """The table."""
+    return _NAMES
+
+
+def system(told: Told) -> dict[str, Any]:
+    """The system of a config."""
+    architectures = told.content.get("architectures") or [ARCHITECTURES["vit"]]
+    if architectures != [ARCHITECTURES["vit"]]:
+        raise UserError(
+            f"{told.where}: architectures={architectures!r}; known is {ARCHITECTURES['vit']}"
+            " (others have no head, or another one; load them with this one and save that)"
+        )
+    patch = told.count("patch_size", 16)
+    height, width = _sides(told)
+    if height % patch or width % patch:
+        raise UserError(
+            f"{told.where}: patch_size={patch} does not divide image_size={height} x {width}"
+        )
+    every = told.flag("qkv_bias", True)
+    return {
+        "name": "vit",
+        "patch": patch,
+        "class_token": True,
+        "width": told.count("hidden_size", 768),
+        "layers": told.count("num_hidden_layers", 12),
+        "hidden": told.count("intermediate_size", 3072),
+        "norm": "pre",
+        "normalisation": {
+            "name": "layer_norm",
+            "epsilon": float(told.number("layer_norm_eps", 1e-12)),
+        },
+        "feed_forward": {"name": told.one_of("hidden_act", ACTIVATIONS, "gelu")},
+        "positions": {
+            "name": "learned",
+            "length": height // patch * (width // patch) + 1,
+        },
+        "attention": {
+            "name": "multihead",
+            "heads": told.count("num_attention_heads", 12),
+            "bias": True if every else ("out",),
+            "dropout": float(told.number("attention_probs_dropout_prob", 0.0)),
+        },
+        "dropout": float(told.number("hidden_dropout_prob", 0.0)),
+    }
+
+
+def run(told: Told) -> dict[str, Any]:
+    """What else the config of a run says, see `attnlab.weights.run_config`."""
+    return pictures(told).run()
+
+
+def pictures(told: Told) -> Pictures:
+    """What it reads, and its classes."""
+    channels = told.count("num_channels", 3)
+    of = told.beside(_PREPROCESSOR)
+    if abs(of.number("rescale_factor", 1 / 255) * 255 - 1) > 1e-6 or not of.flag(
+        "do_rescale", True
+    ):
+        raise UserError(f"{of.where}: pixels are divided by 255 here, and it does not say so")
+    normalised = of.flag("do_normalize", True)
+    mean, deviation = (
+        of.numbers(key, channels, usual) if normalised else (plain,) * channels
+        for key, usual, plain in (
+            ("image_mean", _MEAN, 0.0),
+            ("image_std", _DEVIATION, 1.0),
+        )
+    )
+    return Pictures((*_sides(told), channels), mean, deviation, told.labels())
+
+
+def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """The config of a system, whole; what it cannot say, reading it back shows. `image_size` is one
+    with as many patches.
+    """
+    if of["positions"]["name"] != "learned":
+        raise UserError("it has learned positions")
+    attention = of["attention"]
+    activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+    patches = of["positions"]["length"] - 1
+    side = math.isqrt(max(patches, 0))
+    sides = (side, side) if side * side == patches else (1, patches)
+    return {
+        "model_type": "vit",
+        "hidden_size": of["width"],
+        "num_hidden_layers": of["layers"],
+        "num_attention_heads": attention.get("heads", 1),
+        "intermediate_size": of["hidden"],
+        "hidden_act": activations.get(of["feed_forward"]["name"], "gelu"),
+        "layer_norm_eps": of["normalisation"].get("epsilon", 1e-12),
+        "patch_size": of["patch"],
+        "image_size": [one * of["patch"] for one in sides],
+        "qkv_bias": attention.get("bias") is True,
+        "attention_probs_dropout_prob": attention.get("dropout", 0.0),
+        "hidden_dropout_prob": of["dropout"],
+    }
+
+
+def beside(read: Pictures) -> dict[str, dict[str, Any]]:
+    """What stands in the config and in other files for a run that reads such images."""
+    height, width, channels = read.shape
+    processor = {
+        **{"image_processor_type": "ViTImageProcessor", "do_resize": True, "do_rescale": True},
+        **{"do_normalize": True, "rescale_factor": 1 / 255, "resample": 2},
+        "size": {"height": height, "width": width},
+        **{"image_mean": list(read.mean), "image_std": list(read.deviation)},
+    }
+    named = {str(number): name for number, name in enumerate(read.classes)}
+    told = {
+        **{"image_size": [height, width], "num_channels": channels, "id2label": named},
+        "label2id": {name: int(number) for number, name in named.items()},
+    }
+    return {folders.CONFIG: told, _PREPROCESSOR: processor}
+
+
+def _sides(told: Told) -> tuple[int, int]:
+    """Height and width of images: one number for both, or two."""
+    if isinstance(told.content.get("image_size"), list):
+        height, width = told.numbers("image_size", 2, 224)
+        return int(height), int(width)
+    return (told.count("image_size", 224),) * 2

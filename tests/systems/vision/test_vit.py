@@ -1,0 +1,225 @@
+"""Vision Transformers: sizes of the paper, what patches and positions mean, what may stand in the
+slot, and what is refused. Formulas are tested in `test_image_classifiers.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from attnlab import config as configs
+from attnlab.attention import MECHANISMS
+from attnlab.attention.protocol import MAPS
+from attnlab.config.registry import build, made
+from attnlab.errors import UserError
+from attnlab.layers.backbones import BACKBONES
+from attnlab.layers.norms import STATISTICS
+from attnlab.mixers import MIXERS
+from attnlab.systems import SYSTEMS
+from attnlab.systems.vision.vit import ViT
+from tests.systems.image_classifiers import SPECS, images_for, make, parameters
+
+VIT = SPECS["vit"]
+READ = images_for(VIT)
+
+SIZES = {  # patch, side, d, n, hidden, heads: parameters with 1,000 classes, as torchvision counts
+    "B/16": ((16, 224, 768, 12, 3072, 12), 86_567_656),
+    "B/32": ((32, 224, 768, 12, 3072, 12), 88_224_232),
+    "L/16": ((16, 224, 1024, 24, 4096, 16), 304_326_632),
+}
+
+
+def shapes(spec: dict[str, Any], read: Any = READ, classes: int = 3) -> Any:
+    """Of the parameters."""
+    system = build(SYSTEMS, ConfigDict(spec), "system")(classes=classes)
+    return jax.eval_shape(system.init, jax.random.key(0), read)["params"]
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_parameters_of_the_paper(name: str) -> None:
+    (patch, side, width, layers, hidden, heads), count = SIZES[name]
+    spec = {
+        **{"name": "vit", "patch": patch, "width": width, "layers": layers, "hidden": hidden},
+        "positions": {"name": "learned", "length": (side // patch) ** 2 + 1},
+        "attention": {"name": "multihead", "heads": heads, "bias": True},
+    }
+    read = jax.ShapeDtypeStruct((1, side, side, 3), jnp.float32)
+    assert sum(one.size for one in jax.tree.leaves(shapes(spec, read, 1000))) == count
+
+
+def test_patches_mean_nothing_but_what_they_show_and_where_they_stand() -> None:
+    """Patches in another order are another image; not if their positions go with them, nor if there
+    are no positions.
+    """
+    system, order = make(VIT), np.array([4, 0, 5, 1, 2, 3])
+    params = parameters(system, READ)
+    cut = READ.reshape(2, 2, 2, 3, 2, 3).transpose(0, 1, 3, 2, 4, 5).reshape(2, 6, 2, 2, 3)
+    moved = cut[:, order].reshape(2, 2, 3, 2, 2, 3).transpose(0, 1, 3, 2, 4, 5).reshape(READ.shape)
+    table = params["positions"]["table"]
+    along = {**params, "positions": {"table": table[np.array([0, *(1 + order)])]}}
+    nowhere = {**params, "positions": {"table": np.zeros_like(table)}}
+    logits = jax.jit(lambda params, read: system.apply({"params": params}, read))
+    np.testing.assert_allclose(logits(along, moved), logits(params, READ), atol=1e-5)
+    np.testing.assert_allclose(logits(nowhere, moved), logits(nowhere, READ), atol=1e-5)
+    assert np.abs(logits(params, moved) - logits(params, READ)).max() > 1e-2
+
+
+def test_maps_are_of_all_tokens_the_class_token_first() -> None:
+    system = make(VIT)
+    params = {"params": parameters(system, READ)}
+    look = jax.jit(lambda params: system.apply(params, READ, mutable=[MAPS])[1])
+    maps = ViT.maps(look(params)[MAPS])
+    assert list(maps) == ["layer_0/attention", "layer_1/attention"]
+    for one in maps.values():
+        assert (one.query, one.key) == ("image", "image")
+        assert one.weights.shape == (2, 2, 7, 7)
+        np.testing.assert_allclose(one.weights.sum(axis=-1), 1.0, atol=1e-6)
+
+
+def test_a_scheme_on_the_grid_reads_rows_and_columns() -> None:
+    """6 patches in a row, in a column and on two rows are other images to it; to positions in reading
+    order they are one.
+    """
+    line = np.random.default_rng(3).normal(size=(1, 2, 12, 3)).astype(np.float32)
+    cut = line.reshape(1, 1, 2, 6, 2, 3).transpose(0, 1, 3, 2, 4, 5).reshape(6, 2, 2, 3)
+    upright = cut.reshape(1, 12, 2, 3)
+    for name, differ in (("vit", False), ("vit-mean", True), ("vit-rope", True)):
+        system = make({**SPECS[name], "layers": 1})
+        params = parameters(system, READ)
+
+        def both(params: Any, system: Any = system) -> Any:
+            return [system.apply({"params": params}, x) for x in (line, upright)]
+
+        one, other = jax.jit(both)(params)
+        assert bool(np.abs(one - other).max() > 1e-3) == differ, name
+
+
+def test_a_norm_over_the_batch_sees_the_tokens_of_images() -> None:
+    spec = {**VIT, "normalisation": "batch_norm", "layers": 1}
+    system = make(spec)
+    params = parameters(system, READ)
+    more = jnp.concatenate([READ, jnp.full_like(READ[:1], 9.0)])
+
+    def both(params: Any) -> Any:
+        told = jnp.array([True, True, False])
+        padded = system.apply({"params": params}, more, told, mutable=[STATISTICS])
+        return padded, system.apply({"params": params}, READ, mutable=[STATISTICS])
+
+    (padded, seen), (logits, wanted) = jax.jit(both)(params)
+    assert system.over_batch
+    np.testing.assert_allclose(padded[:2], logits, rtol=1e-4, atol=1e-5)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5), seen, wanted)
+
+
+def fitting(rule: str) -> list[str]:
+    """The mechanisms and mixers whose slot takes them, with their own defaults, under a rule."""
+    need = ViT.asks({"visibility": rule})["attention"]
+    found = []
+    for name in sorted({*MECHANISMS.names(), *MIXERS.names()} - {"by_layer", "none"}):
+        try:
+            need.check(MIXERS.resolve(name), "slot")
+        except UserError:
+            continue
+        found.append(name)
+    return found
+
+
+def test_whatever_the_slot_takes_gives_logits() -> None:
+    """By shapes alone, with their own defaults."""
+    both = {"multihead", "linear", "differential", "latent", "performer", "fourier"}
+    names, in_order = fitting("full"), set(fitting("causal"))
+    assert both <= set(names) and (both - {"fourier"} | {"mamba", "gated_delta_net"}) <= in_order
+    assert not {"mamba", "gated_delta_net"} & set(names)
+    read = jax.ShapeDtypeStruct((1, 8, 8, 3), jnp.float32)
+    refused = {}
+    for name in names:
+        spec = {**VIT, "width": 48, "layers": 1, "class_token": False, "positions": "none"}
+        system = make({**spec, "attention": name})
+        try:
+            found, _ = jax.eval_shape(system.init_with_output, jax.random.key(0), read)
+        except UserError as error:
+            refused[name] = str(error)
+            continue
+        assert found.shape == (1, 3), name
+    assert not refused, refused
+
+
+def test_a_backbone_gives_the_states_of_its_patches() -> None:
+    system, spec = make(VIT), ConfigDict(VIT)
+    params = dict(parameters(system, READ))
+
+    @jax.jit
+    def both(params: Any) -> Any:
+        states, grid = system.apply({"params": params}, READ, method="states")
+        assert grid == (2, 3)
+        mine = {name: one for name, one in params.items() if name != "out"}
+        return states, made(BACKBONES, spec)().apply({"params": mine}, READ)
+
+    states, found = both(params)
+    assert states.shape == (2, 7, 8)
+    np.testing.assert_allclose(found, states[:, 1:].reshape(2, 2, 3, 8), atol=1e-6)
+
+
+class Captioner(ViT):
+    """Has a backbone as a part."""
+
+    backbone: Any = "cnn"
+
+    parts = {**ViT.parts, "backbone": BACKBONES}
+
+    def setup(self) -> None:
+        super().setup()
+        self.eye = made(BACKBONES, self.backbone)(name="backbone")
+
+    def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
+        return self.eye(images, valid)
+
+
+def test_what_a_part_of_a_system_cannot_do_is_refused() -> None:
+    path = f"{Captioner.__module__}:Captioner"
+    base = ["system.attention=multihead", "system.backbone=vit", "system.positions=none"]
+    base += [f"system.backbone.{one}" for one in ("patch=4", "width=8", "positions=none")]
+    config = lambda *more: configs.load(
+        "configs/image_classification.py:cnn", [f"system={path}", *base, *more]
+    )
+    from attnlab.tasks.image_classification import build_system
+
+    build_system(config("system.backbone.attention=linear", "system.patch=4"), 2, (8, 8, 3))
+    with pytest.raises(UserError, match=r"system\.backbone\.attention=mamba: Mamba does not supp"):
+        build_system(config("system.backbone.attention=mamba"), 2, None)
+    chosen = config("system.backbone.attention=linear", "system.backbone.initial=bert")
+    with pytest.raises(UserError, match="leave initial=own"):
+        build_system(chosen, 2, (8, 8, 3))
+
+
+MISFITS: dict[str, tuple[dict[str, Any], str]] = {
+    "patches": ({"patch": 3}, "patch=3: images of 4 x 6 pixels .* 3 x 3; patch could be 1 or 2"),
+    "no patch": ({"patch": 0}, "patch=0: images of 4 x 6"),
+    "positions": (
+        {"positions": {"name": "learned", "length": 6}},
+        r"7 tokens \(patches and a class token\), but positions end at 6; .*length=7",
+    ),
+    "an odd half": (
+        {"positions": "sinusoidal_2d", "width": 7, "attention": {"name": "single"}},
+        "a width of 7 has no halves; take 8",
+    ),
+    "a rule and a grid": (
+        {**SPECS["vit-rope"], "visibility": {"name": "window", "width": 2}},
+        "choose 'full', or other positions",
+    ),
+    "heads": (
+        {"attention": {"name": "multihead", "heads": 4, "positions": "rope_2d"}},
+        "rope_2d: a head width of 2, .* so that it is 4",
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "words"), MISFITS.values(), ids=MISFITS.keys())
+def test_sizes_that_make_no_network(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        shapes({**VIT, **fields})
