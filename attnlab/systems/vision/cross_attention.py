@@ -162,8 +162,10 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
                 f"images of {m.shape[1]} places, but system.image_positions end at {longest}; take"
                 " smaller images or longer positions"
             )
-        grid = isinstance(self.where, OnGrid)
-        at = on_grid(*self.grid(images.shape[1:])) if grid else np.arange(m.shape[1])
+        at = np.arange(m.shape[1])
+        if isinstance(self.where, OnGrid):
+            height, width, channels = images.shape[1:]
+            at = on_grid(*self.grid((height, width, channels)))
         m = self.drop(self.where.embed(m, jnp.asarray(at)))
         real = self.real(questions).any(axis=1, keepdims=True)
         there = jnp.broadcast_to(real, m.shape[:2]) if self.normed_over_batch else None
