@@ -24,7 +24,7 @@ from attnlab.systems.protocol import AttentionMap
 LOCALISATION, CHANCE = "localisation", "chance"
 
 
-def over_image(maps: Mapping[str, AttentionMap]) -> dict[str, jax.Array]:
+def of_questions(maps: Mapping[str, AttentionMap]) -> dict[str, jax.Array]:
     """Of the maps [B,H,Tq,L] whose keys are an image's and whose queries are not, the look of the
     question as a whole, [B,L].
     """

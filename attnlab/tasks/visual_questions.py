@@ -15,6 +15,7 @@ Axis letters: B batch, H height, W width, C answers, S tokens of the question.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -39,12 +40,14 @@ from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import VisualAnswerer
 from attnlab.tasks.base import Task
-from attnlab.tasks.looking import LOCALISATION, localised, over_image
+from attnlab.tasks.looking import LOCALISATION, localised, of_questions
+from attnlab.tasks.looks import gates_of, over_image
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
 from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
     Batch,
+    Maps,
     Params,
     Response,
     Scores,
@@ -242,7 +245,7 @@ class VisualQuestions(Task[QuestionData, VisualAnswerer]):
         @jax.jit
         def look(params: Params, batch: Batch) -> dict[str, jax.Array]:
             _, left = self.apply(params, batch, mutable=[MAPS])
-            return over_image(self.system.maps(left.get(MAPS, {})))
+            return of_questions(self.system.maps(left.get(MAPS, {})))
 
         found: dict[str, np.ndarray] = {}
         for rows, batch in self.in_order(examples):
@@ -371,3 +374,11 @@ class VisualQuestions(Task[QuestionData, VisualAnswerer]):
             "joined": Axis(self.data.vocabulary.tokens(joined)),
         }
         return [np.asarray(self.normalised(example.image[None])), ids[None]], axes
+
+    def maps(self, params: Params, example: Any) -> Maps:
+        """See `Task.maps`, with what lies over the image, and the gates of the backbone."""
+        found = super().maps(params, example)
+        read, _ = self.laid_out(example)
+        looks, gates = gates_of(self.system, params, read, example.image)
+        looks |= over_image(example.image, found.weights, found.axes)
+        return dataclasses.replace(found, looks=looks, gates=gates)

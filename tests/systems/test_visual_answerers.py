@@ -155,6 +155,19 @@ def test_weights_of_a_gated_question_do_not_depend_on_it_without_its_part() -> N
     assert np.abs(call(params, IMAGES, QUESTIONS).maps["attention"].weights[0] - other).max() > 1e-4
 
 
+def test_places_know_their_row_and_their_column() -> None:
+    """Half of the numbers of a scheme on a grid are those of the row, half those of the column."""
+    spec = {**SPECS["cross_attention"], "image_positions": "sinusoidal_2d", "image_layers": 0}
+    system = make(spec)
+    shapes = jax.eval_shape(system.init, jax.random.key(0), IMAGES, QUESTIONS)
+    nothing = jax.tree.map(lambda one: np.zeros(one.shape, one.dtype), shapes)
+    places = system.apply(nothing, IMAGES[:1], QUESTIONS[:1], method="looked_at")
+    row, column = np.split(np.asarray(places).reshape(*GRID, 8), 2, axis=-1)
+    np.testing.assert_array_equal(row, np.broadcast_to(row[:, :1], row.shape))
+    np.testing.assert_array_equal(column, np.broadcast_to(column[:1], column.shape))
+    assert len(np.unique(row[:, 0], axis=0)) == 3 and len(np.unique(column[0], axis=0)) == 4
+
+
 def test_settings_change_the_formula_so_the_oracles_can_tell() -> None:
     spec = SPECS["bottom_up"]
     _, params = prepared(spec)
@@ -167,7 +180,15 @@ def test_settings_change_the_formula_so_the_oracles_can_tell() -> None:
         assert np.abs(one - other).max() > 1e-3
 
 
+VIT = {
+    **{"name": "vit", "patch": 3, "width": 8, "layers": 1, "hidden": 8, "dropout": 0.0},
+    **{
+        "attention": {"name": "multihead", "heads": 2},
+        "positions": {"name": "learned", "length": 9},
+    },
+}
 SLOTS = [
+    ("stacked_attention", {"backbone": VIT}),
     ("stacked_attention", {"attention": {"name": "multihead", "heads": 2}}),
     ("co_attention", {"image_attention": {"name": "multihead", "heads": 2}}),
     ("co_attention", {"levels": ("word",)}),
@@ -183,6 +204,8 @@ def test_other_mechanisms_and_settings_by_shapes(name: str, fields: dict[str, An
     system = make({**SPECS[name], **fields})
     found, made = jax.eval_shape(system.init_with_output, jax.random.key(0), IMAGES, QUESTIONS)
     assert found.shape == (4, 3) and set(made) == {"params"}
+    assert system.looks and type(system).between("backbone/layer_0/attention") == ("image",) * 2
+    assert system.grid(SHAPE) == ((2, 3) if fields.get("backbone") is VIT else GRID)
 
 
 MISFITS: dict[str, tuple[str, dict[str, Any], str]] = {

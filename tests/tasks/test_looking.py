@@ -7,7 +7,7 @@ import pytest
 
 from attnlab.data.images.questions import Question
 from attnlab.systems.protocol import AttentionMap
-from attnlab.tasks.looking import inside, localised, over_image
+from attnlab.tasks.looking import inside, localised, of_questions
 
 ASKED = Question(0, "what", "a", kind="one", boxes=((0, 0, 2, 3),))
 """In an image of 4 x 6 pixels and 2 x 3 places of 2 x 2."""
@@ -41,7 +41,7 @@ def test_only_looks_of_the_question_at_the_image_count() -> None:
         "itself": AttentionMap(weights, "image", "image"),
         "words": AttentionMap(weights, "hops", "question"),
     }
-    found = over_image(maps)
+    found = of_questions(maps)
     assert set(found) == {"hops", "read"}
     np.testing.assert_allclose(found["hops"], [[6, 7, 8, 9]])
     np.testing.assert_allclose(found["read"], [[4, 5, 6, 7]])

@@ -187,6 +187,9 @@ def test_maps_lie_on_the_grid_of_the_image(
     for name, one in maps.weights.items():
         assert one.weights.shape == (1, 1, 25) and len(maps.columns(name)) == 25
         assert list(maps.rows(name)) == ["hop 1"]
+        over = maps.looks[name]
+        np.testing.assert_allclose(over.weights, one.weights.reshape(1, 5, 5), rtol=1e-6)
+        assert over.rows == ["hop 1"] and over.image is first.image
     path = str(tmp_path / "a.png")
     Image.fromarray(first.image).save(path)
     (again,) = task.completed(params, [(path, first.question)])

@@ -32,7 +32,7 @@ from attnlab.layers.dense import Dropout
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.precision import widened
 from attnlab.layers.sentences import Read, Verdict
-from attnlab.systems.protocol import Card, VisualAnswerer
+from attnlab.systems.protocol import Card, Side, VisualAnswerer
 
 
 class Viewer(VisualAnswerer, kw_only=True):
@@ -61,6 +61,17 @@ class Viewer(VisualAnswerer, kw_only=True):
     def over_batch(self) -> bool:
         """See `System.over_batch`."""
         return self.seen_over_batch
+
+    @property
+    def looks(self) -> bool:
+        """See `System.looks`."""
+        seen: Backbone = made(BACKBONES, self.backbone)(parent=None)
+        return super().looks or seen.looks
+
+    @classmethod
+    def between(cls, name: str) -> tuple[Side, Side]:
+        """See `VisualAnswerer.between`; a backbone that looks is one of an image at itself."""
+        return ("image", "image") if name.startswith("backbone") else super().between(name)
 
     @nn.nowrap
     def grid(self, shape: tuple[int, int, int]) -> tuple[int, int]:

@@ -143,8 +143,8 @@ class CoAttention(Answerer, kw_only=True):
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:
         """See `VisualAnswerer.between`."""
-        of_image = name.rpartition("/")[2].startswith("image_attention")
-        return "hops", "image" if of_image else "question"
+        of_words = name.rpartition("/")[2].startswith("question_attention")
+        return ("hops", "question") if of_words else super().between(name)
 
     def setup(self) -> None:
         strange = [one for one in self.levels if one not in LEVELS]

@@ -24,11 +24,13 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
+from attnlab.attention.positions.grid import OnGrid, on_grid
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.protocol import Attention
 from attnlab.attention.view import View
@@ -72,7 +74,7 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
       cross_attention: factory of the attention of the tokens to the places.
       image_attention: factory of the self-attention of the places, with `image_layers`.
       image_layers: blocks over the places, before a token looks at them.
-      image_positions: of places, counted row by row, added to them.
+      image_positions: of places, counted row by row or as rows and columns, added to them.
     """
 
     question_attention: Callable[..., Mixer]
@@ -101,7 +103,7 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:
         """See `VisualAnswerer.between`; "joined" is the beginning of a text and the question."""
-        if name.startswith("image"):
+        if name.startswith(("image", "backbone")):
             return "image", "image"
         return ("joined", "image") if name.endswith("cross_attention") else ("joined", "joined")
 
@@ -160,7 +162,11 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
                 f"images of {m.shape[1]} places, but system.image_positions end at {longest}; take"
                 " smaller images or longer positions"
             )
-        m = self.drop(self.where.embed(m, jnp.arange(m.shape[1])))
+        at = np.arange(m.shape[1])
+        if isinstance(self.where, OnGrid):
+            height, width, channels = images.shape[1:]
+            at = on_grid(*self.grid((height, width, channels)))
+        m = self.drop(self.where.embed(m, jnp.asarray(at)))
         real = self.real(questions).any(axis=1, keepdims=True)
         there = jnp.broadcast_to(real, m.shape[:2]) if self.normed_over_batch else None
 
