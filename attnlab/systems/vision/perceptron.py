@@ -28,9 +28,7 @@ class Perceptron(ImageClassifier):
 
     widths: tuple[int, ...] = (256, 256)
 
-    card = Card(
-        1986, "Rumelhart et al., Learning representations by back-propagating errors, Nature"
-    )
+    card = Card(1986, "Rumelhart et al., Learning by back-propagating errors, Nature 1986")
 
     @nn.compact
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
