@@ -375,7 +375,6 @@ def test_tests_mirror_the_source() -> None:
         "layers/recurrence",  # one suite over all forms, test_forms.py
         "systems",  # checks over all systems
         "weights",  # one suite over the models of others: test_parity.py, test_folder.py, test_writing.py
-        "data/images/annotated.py",  # records
         "decoding/hypotheses.py",  # a record
         "config",  # test_resolve.py tests checks and tree too
     }

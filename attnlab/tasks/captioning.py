@@ -11,7 +11,6 @@ Axis letters: B batch, T target length, L places of the feature map (h w), N cap
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,12 +42,11 @@ from attnlab.systems.vision.captioner import Captioner, grid_of
 from attnlab.tasks.auxiliary import Auxiliary, left_aside
 from attnlab.tasks.decoders import check_room, ending, translating
 from attnlab.tasks.localisation import SCORES, Named, named, sums
-from attnlab.tasks.looks import ImageExample, over_image
+from attnlab.tasks.looks import ImageExample
 from attnlab.tasks.models import check_output_bias, shapes_of, system_factory, with_output_bias
 from attnlab.tasks.protocol import (
     Axis,
     Batch,
-    Maps,
     Params,
     Scores,
     Smoothing,
@@ -358,12 +356,6 @@ class Captioning(ScoredAsText[CaptionData, Captioner]):
         }
         image = self.data.learned.normalised(example.image[None])
         return [image, target_in], {**axes, "image": Axis(labels, "patches", self.grid)}
-
-    def maps(self, params: Params, example: Any) -> Maps:
-        """See `Task.maps`, with what lies over the image."""
-        found = super().maps(params, example)
-        looks = over_image(example.image, found.weights, found.axes)
-        return dataclasses.replace(found, looks=looks)
 
     def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
         """The words, and the places by row and column."""

@@ -41,7 +41,7 @@ from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import VisualAnswerer
 from attnlab.tasks.base import Task
 from attnlab.tasks.looking import LOCALISATION, localised, of_questions
-from attnlab.tasks.looks import gates_of, over_image
+from attnlab.tasks.looks import gates_of
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
 from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
@@ -376,9 +376,8 @@ class VisualQuestions(Task[QuestionData, VisualAnswerer]):
         return [np.asarray(self.normalised(example.image[None])), ids[None]], axes
 
     def maps(self, params: Params, example: Any) -> Maps:
-        """See `Task.maps`, with what lies over the image, and the gates of the backbone."""
+        """See `Task.maps`, with the gates of the backbone."""
         found = super().maps(params, example)
         read, _ = self.laid_out(example)
         looks, gates = gates_of(self.system, params, read, example.image)
-        looks |= over_image(example.image, found.weights, found.axes)
-        return dataclasses.replace(found, looks=looks, gates=gates)
+        return dataclasses.replace(found, looks={**found.looks, **looks}, gates=gates)
