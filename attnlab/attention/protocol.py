@@ -167,8 +167,8 @@ class Attention(Mixer):
         grown, so_far = (None, None) if state is None else (state.memory, state.so_far)
         valid = view.valid
         if grown is None:  # a whole text stands where the view says
-            where = 0 if view.positions is None else view.positions
-            memory = self.remember(x, valid, **at(where))
+            stands: dict[str, Any] = dict(at(0 if view.positions is None else view.positions))
+            memory = self.remember(x, valid, **stands)
         else:
             memory = self.extend(grown, x, valid)
         reading = self.read(x, memory, view, **asking(False, so_far))

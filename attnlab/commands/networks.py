@@ -18,12 +18,16 @@ from attnlab.records.measures import declared
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import (
     Classifier,
+    Detector,
     ImageClassifier,
     LanguageModel,
+    PixelClassifier,
     Seq2Seq,
     System,
     TokenClassifier,
+    VisualAnswerer,
 )
+from attnlab.systems.vision.captioner import Captioner
 from attnlab.tasks.base import Task
 
 GIVEN = {
@@ -39,9 +43,13 @@ TASKS = {
     Classifier: ("classification", "inference"),
     TokenClassifier: ("masked_language_modelling", "tagging"),
     ImageClassifier: ("image_classification",),
+    PixelClassifier: ("segmentation",),
+    Detector: ("detection",),
+    Captioner: ("captioning",),
+    VisualAnswerer: ("visual_questions",),
 }
-IMAGE = jax.ShapeDtypeStruct((1, 32, 32, 3), jnp.float32)
 """What systems are for, by their base: the names of the config files that have them, the task first."""
+IMAGE = jax.ShapeDtypeStruct((1, 32, 32, 3), jnp.float32)
 
 
 def cells(name: str, system: type[System]) -> dict[str, str]:
@@ -82,8 +90,10 @@ def parameters(name: str, files: tuple[str, ...]) -> str:
             max(system.texts) if isinstance(system, Classifier) else 1 + isinstance(system, Seq2Seq)
         )
         read = [jax.ShapeDtypeStruct((1, 2), jnp.int32)] * texts
-        if isinstance(system, ImageClassifier):
+        if isinstance(system, ImageClassifier | PixelClassifier | Detector):
             read = [IMAGE]
+        if isinstance(system, Captioner | VisualAnswerer):
+            read = [IMAGE, *read]
         made = jax.eval_shape(system.init, jax.random.key(0), *read)["params"]
         return f"{sum(leaf.size for leaf in jax.tree.leaves(made)):,}"
     return ""

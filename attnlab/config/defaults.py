@@ -20,6 +20,10 @@ WHOLE = (
     token_tasks.QuestionAnswering,
     token_tasks.Diagnostics,
     image_tasks.ImageClassification,
+    image_tasks.Segmentation,
+    image_tasks.Detection,
+    image_tasks.Captioning,
+    image_tasks.VisualQuestions,
 )
 """The configs of our tasks as a whole."""
 

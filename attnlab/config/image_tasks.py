@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal
 
-from attnlab.config.nodes import AnyRun
-from attnlab.config.schema import Node, setting, whole
+from attnlab.config.decoding import Decoding
+from attnlab.config.nodes import (
+    AnyRun,
+    Buckets,
+    PairAuxiliary,
+    Reinforce,
+    Run,
+    TokenTraining,
+    Vocabulary,
+)
+from attnlab.config.schema import AT_LEAST_ZERO, Node, setting, whole
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -22,7 +32,73 @@ class Augmentation(Node):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Decided(Node):
+    """How decisions that a system takes by chance are trained; it acts where a system decides."""
+
+    reward: Literal["right", "log_likelihood"] = setting(
+        "1 for an image whose answer is right, else 0; or the log-likelihood of its class", "right"
+    )
+    weight: float = setting(
+        "of the reward; 0 leaves the decisions untrained", 1.0, within=AT_LEAST_ZERO
+    )
+    baseline: float = setting(
+        "weight of the squared error of the reward that the system expects",
+        1.0,
+        within=AT_LEAST_ZERO,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageClassification(AnyRun):
     """Images to classes."""
 
     augmentation: Augmentation
+    decisions: Decided
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Segmentation(AnyRun):
+    """Images to the class of every pixel."""
+
+    augmentation: Augmentation
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Objective(Node):
+    """What weighs how much in the loss of detection, and in the costs by which objects and answers
+    are matched.
+    """
+
+    classes: float = setting("of the classes", 1.0, within=AT_LEAST_ZERO)
+    distance: float = setting("of the distance of boxes, L1", 5.0, within=AT_LEAST_ZERO)
+    overlap: float = setting("of their generalised IoU", 2.0, within=AT_LEAST_ZERO)
+    no_object: float = setting(
+        "of answers without an object, beside 1 of those with one", 0.1, within=AT_LEAST_ZERO
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Detection(AnyRun):
+    """Images to all of their objects."""
+
+    objective: Objective
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Captioning(AnyRun):
+    """Images to texts."""
+
+    augmentation: Augmentation
+    vocabulary: Vocabulary
+    batch: Buckets
+    training: TokenTraining
+    auxiliary: PairAuxiliary
+    reinforce: Reinforce
+    decoding: Decoding
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VisualQuestions(Run):
+    """Images and questions to answers."""
+
+    batch: Buckets

@@ -7,7 +7,9 @@ and the like, `texts(split) -> list[text]` for language modelling, `labelled(spl
 label)]` for classification, with `sentences`, how many texts an example has (1 or 2), beside it,
 `tagged(split) -> list[attnlab.data.tagged.Sentence]` for tagging, `asked(split) ->
 list[attnlab.data.asked.Row]` for diagnostic tasks, `images(split) ->
-attnlab.data.images.labelled.Labelled` for classification of images. A source whose texts are ids already has
+attnlab.data.images.labelled.Labelled` for classification of images, for images with more beside
+them `captions`, `objects` and `masks`, see `attnlab.data.images.annotated`, and
+`visual_questions(split) -> attnlab.data.images.questions.Asked`. A source whose texts are ids already has
 `loaded(vocabulary settings, vocabulary of the run, splits) -> Texts` instead, see
 `attnlab.data.shards`.
 """
@@ -51,8 +53,15 @@ SOURCES = Table(
         "state_tracking": "attnlab.data.diagnostics.states:StateTracking",
         "list_ops": "attnlab.data.diagnostics.list_ops:ListOps",
         "shapes": "attnlab.data.images.shapes:Shapes",
+        "scenes": "attnlab.data.images.scenes:Scenes",
+        "sort_of_clevr": "attnlab.data.images.sort_of_clevr:SortOfClevr",
+        "easy_vqa": "attnlab.data.images.question_files:EasyVqa",
+        "image_questions": "attnlab.data.images.question_files:ImageQuestions",
         "idx": "attnlab.data.images.files:Idx",
         "npz": "attnlab.data.images.files:Npz",
+        "caption_folder": "attnlab.data.images.captioned:CaptionFolder",
         "image_folder": "attnlab.data.images.folder:ImageFolder",
+        "mask_folder": "attnlab.data.images.segmented:MaskFolder",
+        "translated": "attnlab.data.images.translated:Translated",
     },
 )

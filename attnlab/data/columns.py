@@ -2,8 +2,9 @@
 
 A column is what one array of a batch is cut from. `Packed` holds sequences of different lengths (ids,
 numbers beside them, the heads of a tree), padded on the right to the width of a batch; `Fixed` holds
-arrays of one shape (labels, boxes, images). Another kind, one that reads images from files, say,
-is a class with `__len__`, `lengths` and `block`.
+arrays of one shape (labels, boxes, images), `Shared` such arrays that several examples have in
+common. Another kind, one that reads images from files, say, is a class with `__len__`, `lengths` and
+`block`.
 
 Axis letters: N examples, b rows of a batch, L width of a batch.
 """
@@ -119,6 +120,31 @@ class Fixed:
         """Rows [b] as [b,...] of the same dtype, whatever the width of the batch."""
         real = (rows >= 0).astype(self.values.dtype)
         block: np.ndarray = self.values[rows] * real.reshape(-1, *[1] * (self.values.ndim - 1))
+        return block
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Shared:
+    """Arrays of one shape that several examples have in common, each kept once (an image and the
+    questions about it); a row of padding is all 0.
+
+    Attributes:
+      values: [M,...].
+      which: [N] whole numbers, the array of each example.
+    """
+
+    values: np.ndarray
+    which: np.ndarray
+
+    lengths = None
+
+    def __len__(self) -> int:
+        return len(self.which)
+
+    def block(self, rows: np.ndarray, width: int) -> np.ndarray:
+        """Rows [b] as [b,...] of the same dtype, whatever the width of the batch."""
+        block: np.ndarray = self.values[self.which[rows]]
+        block[rows < 0] = 0
         return block
 
 

@@ -39,9 +39,9 @@ class JsonLines:
         found = []
         for number, line in enumerate(read_lines(path), 1):
             if line:
-                record = _object(line, path, number)
+                record = object_of(line, path, number)
                 source, target = (
-                    _text(record, field, path, number) for field in (self.source, self.target)
+                    text_of(record, field, path, number) for field in (self.source, self.target)
                 )
                 found.append((source, target))
         if not found:
@@ -49,7 +49,8 @@ class JsonLines:
         return found
 
 
-def _object(line: str, path: Path, number: int) -> dict[str, Any]:
+def object_of(line: str, path: Path, number: int) -> dict[str, Any]:
+    """The JSON object of a line; `UserError` with file and line where there is none."""
     try:
         record = json.loads(line)
     except ValueError as error:
@@ -59,7 +60,10 @@ def _object(line: str, path: Path, number: int) -> dict[str, Any]:
     return record
 
 
-def _text(record: dict[str, Any], field: str, path: Path, number: int) -> str:
+def text_of(record: dict[str, Any], field: str, path: Path, number: int) -> str:
+    """The text in a field of the object of a line, line ends as blanks; `UserError` with file and
+    line where there is none.
+    """
     if field not in record:
         raise UserError(f"{path}, line {number}: no field {field!r}; {nearest(field, record)}")
     if not isinstance(record[field], str) or not record[field].strip():

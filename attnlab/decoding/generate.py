@@ -27,7 +27,7 @@ class Functions(NamedTuple):
     """A model with its parameters, in the form that decoding needs.
 
     Attributes:
-      encode: `encode(source [B,S]) -> memory`, arrays with leading axis B.
+      encode: `encode(source [B,...]) -> memory`, arrays with leading axis B.
       start: `start(memory, length) -> state` with room for `length` steps; arrays with leading axis
         B, scalars allowed.
       step: see `StepFn`.
@@ -69,6 +69,8 @@ class Decoder:
       settings: from `settings.validate`.
       alignment: also return attention weights, where the model has them.
       special: ids of the target's vocabulary; sources are padded with the same id.
+      real: which places of a source [B,...] can be looked at, bool [B,S]; None for ids [B,S] that
+        are no padding.
       continues: the output continues the source, so that rules count the tokens of the source too.
       ended: stops a hypothesis of greedy search or sampling; it is called after every token, so
         that scores count no token behind the stop. Beam search does not call it.
@@ -81,11 +83,13 @@ class Decoder:
         *,
         alignment: bool = False,
         special: Special = OURS,
+        real: Callable[[Any], Any] | None = None,
         continues: bool = False,
         ended: Ended | None = None,
     ) -> None:
         self.settings, self.special, self._ended = settings, special, ended
-        how = _How(bind, settings, alignment, special, continues)
+        self._real = real or (lambda source: source != special.pad)
+        how = _How(bind, settings, alignment, special, continues, self._real)
         self._search = jax.jit(how.search)
         self._begin = jax.jit(how.begin)
         self._go_on = jax.jit(how.go_on, donate_argnums=2)
@@ -99,7 +103,7 @@ class Decoder:
         Args:
           params: what `bind` takes.
           batches: pairs of indices [B] (-1 for rows that only fill the batch up) and a batch with
-            'source' [B,S], right-padded.
+            'source' [B,S], right-padded, or whatever else `encode` reads.
 
         Returns:
           Item i is the list of hypotheses of the sentence with index i; it holds at least one.
@@ -113,7 +117,7 @@ class Decoder:
         search = self._in_pieces if in_pieces else self._search
         for indices, batch in batches:
             indices, source = np.asarray(indices, np.int32), np.asarray(batch["source"])
-            lengths = (source != self.special.pad).sum(axis=1)
+            lengths = np.asarray(self._real(source)).sum(axis=1)
             limits = self._limits(indices, lengths)
             result = jax.device_get(search(params, source, limits, indices))
             for row in np.flatnonzero(indices >= 0).tolist():
@@ -135,7 +139,7 @@ class Decoder:
         The last value is the first hypothesis of `__call__` for a text with this index.
 
         Args:
-          source: [S] int32.
+          source: [S] int32, or whatever else `encode` reads.
           index: of the text; a sample depends on it.
 
         Raises:
@@ -146,7 +150,8 @@ class Decoder:
                 "only one hypothesis can be shown as it grows; set decoding.method to 'greedy' or"
                 " 'sample', and decoding.n_best=1"
             )
-        lengths, indices = np.array([len(source)]), np.array([index], np.int32)
+        lengths = np.asarray(self._real(source[None])).sum(axis=1)
+        indices = np.array([index], np.int32)
         every = self._pieces(params, source[None], self._limits(indices, lengths), indices, piece)
         for run in every:
             tokens = np.asarray(run.tokens[0, : int(run.t)])
@@ -205,18 +210,19 @@ class _How(NamedTuple):
     alignment: bool
     special: Special
     continues: bool
+    real: Callable[[Any], Any]
 
     def search(
         self, params: Any, source: jax.Array, limits: jax.Array, indices: jax.Array
     ) -> Hypotheses:
-        """Encode [B,S], then the method of the settings, with room for the longest target that S
+        """Encode [B,...], then the method of the settings, with room for the longest target that S
         allows.
         """
         if self.settings.method != "beam":
             run, memory = self.begin(params, source)
             return self.finish(self.go_on(params, source, run, memory, limits, indices))
-        model, settings = self.bind(params), self.settings
-        memory, room = model.encode(source), settings.limit(source.shape[1])
+        model, settings, real = self.bind(params), self.settings, self.real(source)
+        memory, room = model.encode(source), settings.limit(real.shape[1])
         return beam_search(
             model.step,
             model.start(memory, room),
@@ -226,7 +232,7 @@ class _How(NamedTuple):
             max_length=room,
             length_penalty=settings.length_penalty,
             coverage=settings.coverage,
-            source_mask=source != self.special.pad,
+            source_mask=real,
             n_best=settings.n_best,
             rules=self.rules(source),
             limits=limits,
@@ -236,7 +242,7 @@ class _How(NamedTuple):
 
     def begin(self, params: Any, source: jax.Array) -> tuple[Run, Any]:
         """The run before the first token, and the memory, of greedy search and sampling."""
-        model, room = self.bind(params), self.settings.limit(source.shape[1])
+        model, room = self.bind(params), self.settings.limit(self.real(source).shape[1])
         memory = model.encode(source)
         state = model.start(memory, room)
         state, memory = repeat_rows((state, memory), len(source), self.each)

@@ -1,5 +1,6 @@
-"""The interfaces of systems for training and decoding: sequence-to-sequence systems, language
-models, classifiers of texts, of tokens and of images.
+"""The interfaces of systems for training and decoding: systems that write a text for another or for
+an image, language models, classifiers of texts, of tokens and of images, what finds objects in an
+image, and what answers questions about one.
 
 Axis letters: B batch, S source length, T target length, V vocabulary of what is predicted, C
 classes, O outputs of a token. Ids are int32.
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import flax.linen as nn
 import flax.struct
@@ -142,23 +143,25 @@ class System(nn.Module, kw_only=True):
         return "target", "source"
 
 
-class Seq2Seq(System):
-    """Base of the sequence-to-sequence systems.
+class Writer(System):
+    """Base of the systems that write a text for what they read, whatever that is: see `Seq2Seq` for
+    a text, `attnlab.systems.vision.captioner.Captioner` for an image.
 
     If the bias of the logits is a parameter "bias" [V] of a layer called `out`,
     `training.output_bias` can initialize it.
 
     Attributes:
-      source_vocabulary: number of source ids.
       target_vocabulary: V.
+      seen: the side of the maps where the places of the source stand.
     """
 
-    source_vocabulary: int
     target_vocabulary: int
 
+    seen: ClassVar[Side] = "source"
+
     def encode(self, source: jax.Array) -> Any:
-        """source [B,S] to a memory, its arrays have leading axis B, except scalars; it is constant
-        in decoding.
+        """source [B,...] to a memory, its arrays have leading axis B, except scalars; it is
+        constant in decoding.
         """
         raise NotImplementedError
 
@@ -186,18 +189,28 @@ class Seq2Seq(System):
 
     @classmethod
     def alignment(cls, maps: Mapping[str, AttentionMap]) -> jax.Array:
-        """The source weights [B,Tq,S] of the last layer that attends to the source, averaged over
-        heads.
+        """The weights [B,Tq,S] of the S places of the source in the last layer that attends to
+        them, averaged over heads.
         """
         in_order = sorted(
             maps.items(), key=lambda item: (len(item[0]), item[0])
         )  # layer 10 after layer 9
-        of_source = [one for _, one in in_order if (one.query, one.key) == ("target", "source")]
+        of_source = [one for _, one in in_order if (one.query, one.key) == ("target", cls.seen)]
         return of_source[-1].weights.mean(axis=1)
 
     def __call__(self, source: jax.Array, target_in: jax.Array) -> jax.Array:
         """`decode(encode(source), target_in)`: logits [B,T,V]."""
         return self.decode(self.encode(source), target_in)
+
+
+class Seq2Seq(Writer):
+    """Base of the sequence-to-sequence systems: the source is a text, ids [B,S].
+
+    Attributes:
+      source_vocabulary: number of source ids.
+    """
+
+    source_vocabulary: int
 
 
 class LanguageModel(System):
@@ -308,6 +321,107 @@ class ImageClassifier(System):
         Args:
           images: float, the channels last.
           valid: [B] bool, which rows are images and not padding; None for all.
+
+        Raises:
+          UserError: images too small for what the system does with them.
+        """
+        raise NotImplementedError
+
+
+class PixelClassifier(System):
+    """Base of the systems that give every pixel of an image one of C classes.
+
+    Attributes:
+      classes: C, the ground counted.
+    """
+
+    classes: int
+
+    @classmethod
+    def between(cls, name: str) -> tuple[Side, Side]:
+        """See `System.between`; an image looks at itself."""
+        return "image", "image"
+
+    def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
+        """Images [B,H,W,C'], normalised, to logits [B,H,W,C].
+
+        Args:
+          images: float, the channels last.
+          valid: [B] bool, which rows are images and not padding; None for all.
+
+        Raises:
+          UserError: images too small for what the system does with them.
+        """
+        raise NotImplementedError
+
+
+class Detected(NamedTuple):
+    """What a detector says of images, layer by layer.
+
+    Attributes:
+      logits: [L,B,N,C+1] of classes, the last for no object.
+      boxes: [L,B,N,4]: row and column of the middle, height and width, as shares of the image.
+    """
+
+    logits: jax.Array
+    boxes: jax.Array
+
+
+class Detector(System):
+    """Base of the systems that find the objects of an image, as N answers of a class and a box.
+
+    Attributes:
+      classes: C.
+      queries: N.
+    """
+
+    classes: int
+    queries: int
+
+    def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> Detected:
+        """Images [B,H,W,C'], normalised, to the answers of all L layers that give some; the last
+        ones count.
+
+        Args:
+          images: float, the channels last.
+          valid: [B] bool, which rows are images and not padding; None for all.
+
+        Raises:
+          UserError: images too small for what the system does with them.
+        """
+        raise NotImplementedError
+
+
+class VisualAnswerer(System):
+    """Base of the systems that answer a question about an image with one of C answers.
+
+    Attributes:
+      vocabulary: number of ids of questions.
+      classes: C.
+    """
+
+    vocabulary: int
+    classes: int
+
+    @classmethod
+    def between(cls, name: str) -> tuple[Side, Side]:
+        """See `System.between`; a question as a whole looks at the "image", whose places lie row by
+        row as `grid` says. What looks word by word calls the words "question".
+        """
+        return "hops", "image"
+
+    @nn.nowrap
+    def grid(self, shape: tuple[int, int, int]) -> tuple[int, int]:
+        """h and w, the rows and columns of places that an image H, W, C' has.
+
+        Raises:
+          UserError: images too small for what the system does with them.
+        """
+        raise NotImplementedError
+
+    def __call__(self, images: jax.Array, questions: jax.Array) -> jax.Array:
+        """Images [B,H,W,C'], normalised, and questions [B,S] to logits [B,C]; a row whose question
+        is nothing but padding is no example.
 
         Raises:
           UserError: images too small for what the system does with them.

@@ -19,9 +19,10 @@ Axis letters: B batch, T target length, S source length.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
+import flax.linen as nn
 import flax.traverse_util
 import jax
 import jax.numpy as jnp
@@ -34,12 +35,12 @@ from attnlab.attention.protocol import LOSSES, MAPS
 from attnlab.config import read
 from attnlab.config.nodes import Reinforce
 from attnlab.errors import UserError, nearest
-from attnlab.systems.protocol import Seq2Seq, Side, System
+from attnlab.systems.protocol import Side, System, Writer
 
 COVERAGE = "doubly_stochastic"
 
 
-def left_aside(system: System, params: Any, *ids: Any) -> Mapping[str, Any]:
+def left_aside(system: nn.Module, params: Any, *ids: Any) -> Mapping[str, Any]:
     """The shapes of what a pass over ids leaves in the collections "losses" and "samples";
     parameters and ids may be shapes.
     """
@@ -52,11 +53,34 @@ def left_aside(system: System, params: Any, *ids: Any) -> Mapping[str, Any]:
     return aside
 
 
+class Terms(Protocol):
+    """What `Task.loss` asks of what is added to it: `Auxiliary`, or `decisions.Decisions`.
+
+    Attributes:
+      collections: the variable collections that a pass has to make mutable; empty if nothing is
+        added.
+    """
+
+    @property
+    def collections(self) -> Sequence[str]: ...
+
+    def carried(self) -> Any:
+        """What is carried from step to step, before the first; None for nothing."""
+
+    def follow(self, carried: Any, tracked: Any) -> Any:
+        """What is carried on, given the sums that were tracked in a batch."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> tuple[jax.Array, dict[str, Any]]:
+        """What is added to the summed loss, and sums to report, given what the pass collected,
+        `carried`, and what the task's `looked` says.
+        """
+
+
 class Auxiliary:
     """The terms that one config adds to the loss of one system.
 
     Args:
-      system: its class; a sequence-to-sequence system or a classifier.
+      system: its class; one that writes a text, or a classifier.
       handed_out: what a pass leaves aside, by collection, as `left_aside` says.
       config: the whole; read are the nodes `auxiliary`, weights by name (0 is off), `reinforce` and
         `system`.
@@ -77,7 +101,7 @@ class Auxiliary:
         weights: Mapping[str, float | None] = config.get("auxiliary", {})
         looks = flax.traverse_util.flatten_dict(dict(handed_out.get(LOSSES, {}))).values()
         offered = sorted({name for look in looks for losses in look for name in losses})
-        offered += [COVERAGE] if system.needs and issubclass(system, Seq2Seq) else []
+        offered += [COVERAGE] if system.needs and issubclass(system, Writer) else []
         self.weights = {name: weight for name, weight in weights.items() if weight}
         for name, weight in self.weights.items():
             if name not in offered:
@@ -132,13 +156,15 @@ class Auxiliary:
 
         Args:
           collected: what the pass put into `collections`.
-          source, target: [B,S] and [B,T] bool, True at real tokens.
+          source, target: [B,S] and [B,T] bool, True at real tokens; of an image the places that
+            are looked at.
           log_likelihood: [B,T] of the target's words.
           carried: see `carried`.
           second: [B,T'] bool, of the second text that a classifier reads.
         """
         real = {
             "source": source,
+            "image": source,
             "target": target,
             "target_in": target if second is None else second,
             "hops": target,
@@ -152,7 +178,8 @@ class Auxiliary:
             }
         if MAPS in self.collections:
             maps = self.system.maps(collected[MAPS]).values()
-            between = [one.weights for one in maps if (one.query, one.key) == ("target", "source")]
+            sides = "target", getattr(self.system, "seen", "source")
+            between = [one.weights for one in maps if (one.query, one.key) == sides]
             sums[COVERAGE] = sum(
                 (uncovered(weights, target, source).sum() for weights in between), jnp.zeros(())
             )

@@ -30,7 +30,8 @@ from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure
 from attnlab.systems.protocol import System
-from attnlab.tasks.auxiliary import Auxiliary
+from attnlab.tasks.auxiliary import Terms
+from attnlab.tasks.looks import over_image
 from attnlab.tasks.models import maps_of, stand_ins, watched_pass, with_output_bias
 from attnlab.tasks.pretrained import Pretrained
 from attnlab.tasks.protocol import (
@@ -98,7 +99,7 @@ class Task(Pretrained, Generic[Data, Model]):
     at_once: int = 64
 
     def __init__(
-        self, config: ConfigDict, data: Data, system: Model, auxiliary: Auxiliary | None = None
+        self, config: ConfigDict, data: Data, system: Model, auxiliary: Terms | None = None
     ) -> None:
         self.config, self.data, self.system, self.auxiliary = config, data, system, auxiliary
         score = functools.partial(self.sums, smoothing=0.0)
@@ -389,12 +390,17 @@ class Task(Pretrained, Generic[Data, Model]):
         raise NotImplementedError
 
     def maps(self, params: Params, example: Example) -> Maps:
-        """Every attention map of an example, those of hops with numbered rows."""
+        """Every attention map of an example, those of hops with numbered rows; over its image, what
+        looks at it, if the example has one.
+        """
         read, axes = self.laid_out(example)
         found = maps_of(self.system, params, read)
         hops = (one.weights.shape[1] for one in found.values() if one.query == "hops")
         numbered = [f"hop {number}" for number in range(1, max(hops, default=0) + 1)]
-        return Maps(found, {**axes, "hops": Axis(numbered, "hops")}, self.stored(axes))
+        sides = {**axes, "hops": Axis(numbered, "hops")}
+        image = getattr(example, "image", None)
+        looks = {} if image is None else over_image(image, found, sides)
+        return Maps(found, sides, self.stored(axes), looks)
 
     def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
         """The labels that are kept beside the arrays of maps, by their names in the file."""

@@ -23,7 +23,7 @@ from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding import Decoder, Functions, validate
 from attnlab.decoding.generate import Ended
 from attnlab.decoding.settings import Settings
-from attnlab.systems.protocol import LanguageModel, Seq2Seq
+from attnlab.systems.protocol import LanguageModel, Writer
 from attnlab.tasks.models import check_bytes
 from attnlab.tasks.protocol import Tree
 
@@ -56,19 +56,31 @@ class Written(NamedTuple):
         return jax.vmap(lambda row, place: row[place])(each, at)
 
 
-def check_room(system: Seq2Seq, config: ConfigDict) -> None:
+def check_room(
+    system: Writer,
+    config: ConfigDict,
+    read: jax.ShapeDtypeStruct | None = None,
+    places: int | None = None,
+) -> None:
     """Check that what decoding keeps has room, in the system and on a device: what has an end must
     reach as far as decoding may go.
+
+    Args:
+      system: without parameters.
+      config: the whole.
+      read: what it reads of one example; None for the longest text.
+      places: how many can be looked at in that; None for those of the longest text.
 
     Raises:
       UserError: settings of `config.decoding` that the system cannot follow, or too many of them.
     """
     decoding = validate(config.decoding, weights=bool(system.needs))
-    decoding.check_room(config.batch.max_length)
-    longest = decoding.limit(config.batch.max_length)
+    places = config.batch.max_length if places is None else places
+    decoding.check_room(places)
+    longest = decoding.limit(places)
 
     def begun(key: jax.Array, source: jax.Array) -> Tree:
-        params = system.init(key, source, source)
+        params = system.init(key, source, jnp.ones((1, 2), jnp.int32))
         memory = system.apply(params, source, method="encode")
         if decoding.full_passes:
             return system.apply(params, memory, jnp.ones((1, longest), int), method="decode")
@@ -76,22 +88,30 @@ def check_room(system: Seq2Seq, config: ConfigDict) -> None:
 
     ids = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)
     check_bytes(
-        jax.eval_shape(begun, jax.random.key(0), ids),
+        jax.eval_shape(begun, jax.random.key(0), ids if read is None else read),
         f"what it keeps for config.decoding, {decoding.rows} rows of {longest:,} tokens,",
         decoding.rows,
     )
 
 
 def translating(
-    system: Seq2Seq,
+    system: Writer,
     settings: Settings,
     *,
     alignment: bool = False,
     special: Special = OURS,
     ended: Ended | None = None,
+    prepared: Callable[[jax.Array], jax.Array] = lambda source: source,
+    real: Callable[[Any], Any] | None = None,
 ) -> Decoder:
-    """A decoder of a sequence-to-sequence system; `alignment`: with weights, if it attends;
-    `ended`: see `Decoder`.
+    """A decoder of a system that writes a text.
+
+    Args:
+      system: without parameters.
+      settings: of decoding.
+      alignment: whether it gives weights too, if the system attends.
+      special, real, ended: see `Decoder`.
+      prepared: what a batch has of the source, to what the system reads.
     """
     attends = bool(system.needs)
     alignment = alignment and attends
@@ -116,12 +136,14 @@ def translating(
             logits, weights = seen(memory, state.ids, method="decode")
             return state.last(logits), state, None if weights is None else state.last(weights)
 
-        encode = functools.partial(call, method="encode")
+        def encode(source: jax.Array) -> Any:
+            return call(prepared(source), method="encode")
+
         if settings.full_passes:
             return Functions(encode, functools.partial(_blank, special), again)
         return Functions(encode, functools.partial(call, method="start"), step)
 
-    return Decoder(bind, settings, alignment=alignment, special=special, ended=ended)
+    return Decoder(bind, settings, alignment=alignment, special=special, real=real, ended=ended)
 
 
 def continuing(

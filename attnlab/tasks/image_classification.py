@@ -17,7 +17,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -25,27 +25,21 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from attnlab import weights
-from attnlab.config import image_tasks, nodes
-from attnlab.data.batching import Batches, TrainBatches, evaluation_batches
-from attnlab.data.columns import Batch as HostBatch
+from attnlab.config import image_tasks, nodes, read
+from attnlab.config.image_tasks import Decided
 from attnlab.data.columns import Declared, Examples
 from attnlab.data.images import labelled
-from attnlab.data.images.augmentation import augmented
-from attnlab.data.images.folder import read_image
 from attnlab.data.images.labelled import ImageData, Learned
-from attnlab.errors import UserError
-from attnlab.records.files import expanded
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import ImageClassifier
-from attnlab.tasks.base import Task
-from attnlab.tasks.looks import ImageExample, gates_of, over_image
+from attnlab.tasks.decisions import Decisions
+from attnlab.tasks.images import ImageTask
+from attnlab.tasks.looks import ImageExample
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
 from attnlab.tasks.pretrained import is_run
 from attnlab.tasks.protocol import (
-    Axis,
     Batch,
-    Maps,
     Params,
     Response,
     Scores,
@@ -53,11 +47,8 @@ from attnlab.tasks.protocol import (
     Sums,
     Totals,
     Tree,
-    Typed,
 )
 from attnlab.tasks.tokens import cross_entropy
-
-_AUGMENTATION = 2  # what is folded into the key of a step; 1 is for samples
 
 
 def _told(config: ConfigDict) -> Learned | None:
@@ -74,21 +65,27 @@ def _told(config: ConfigDict) -> Learned | None:
     return None if read is None else Learned(read.classes, read.shape, read.mean, read.deviation)
 
 
-def build_system(config: ConfigDict, classes: int, shape: labelled.Shape | None) -> ImageClassifier:
-    """The system of a config, for images of this shape where that is known.
+def build_system(
+    config: ConfigDict, classes: int, shape: labelled.Shape | None
+) -> tuple[ImageClassifier, Decisions | None]:
+    """The system of a config, for images of this shape where that is known, and what trains its
+    decisions if it takes any.
 
     Raises:
       UserError: another kind of system, images too small for it, attention that samples or has a
         loss.
     """
     system: ImageClassifier = system_factory(config, ImageClassifier)(classes=classes)
-    if shape is not None:
-        images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
-        refuse_terms(config, shapes_of(system, images))
-    return system
+    if shape is None:
+        return system, None
+    found = shapes_of(system, jax.ShapeDtypeStruct((1, *shape), jnp.float32))
+    if Decisions.taken(found):
+        return system, Decisions(read(Decided, config.get("decisions", {}), "decisions"))
+    refuse_terms(config, found)
+    return system, None
 
 
-class ImageClassification(Task[ImageData, ImageClassifier]):
+class ImageClassification(ImageTask[ImageData, ImageClassifier]):
     """Images to one of several classes; see `attnlab.tasks.base.Task`.
 
     Attributes:
@@ -105,7 +102,6 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
         "image": Declared("uint8", ("H", "W", "C")),
         "label": Declared("int32"),
     }
-    inputs = ("image",)
     measures: Mapping[str, Measure | str] = {
         "loss": Measure("min", low=0.0),
         "accuracy": share("images"),
@@ -116,13 +112,11 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
         "accuracy": "share of labels right",
         "confusion": "label \\ answer",
     }
-    examples: ClassVar[str] = "images"
     outputs: ClassVar[str] = "predictions.tsv"
-    item: ClassVar[str] = "images"
 
     def __init__(self, config: ConfigDict, data: ImageData) -> None:
         learned = data.learned
-        super().__init__(config, data, build_system(config, len(learned.classes), learned.shape))
+        super().__init__(config, data, *build_system(config, len(learned.classes), learned.shape))
         self._outputs = jax.jit(lambda params, batch: self.apply(params, batch).astype(jnp.float32))
 
     @classmethod
@@ -148,28 +142,14 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
         found = labelled.load(config.data, workdir, splits)
         if len(told.mean) != found.learned.shape[2]:
             return found
-        same = {"mean": told.mean, "deviation": told.deviation}
-        return dataclasses.replace(found, learned=dataclasses.replace(found.learned, **same))
+        learned = dataclasses.replace(found.learned, mean=told.mean, deviation=told.deviation)
+        return dataclasses.replace(found, learned=learned)
 
     # --- training ---
 
-    def init(self, key: jax.Array) -> Params:
-        """Fresh float32 parameters."""
-        images = jnp.zeros((1, *self.data.learned.shape))
-        params: Params = self.system.init(key, images)["params"]
-        return params
-
-    def normalised(self, images: Any) -> jax.Array:
-        """(x / 255 - mean) / deviation of images [B,H,W,C], float32."""
-        learned = self.data.learned
-        mean, deviation = (np.asarray(one, np.float32) for one in (learned.mean, learned.deviation))
-        return (jnp.asarray(images).astype(jnp.float32) / 255 - mean) / deviation
-
-    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
-        """Logits [B,C] of a batch, whose images are normalised first."""
-        images = self.normalised(batch["image"])
-        real = jnp.asarray(batch["label"]) > 0
-        return self.system.apply({"params": params}, images, real, **how)
+    def real(self, batch: Batch) -> jax.Array:
+        """See `ImageTask.real`."""
+        return jnp.asarray(batch["label"]) > 0
 
     def loss(
         self,
@@ -182,11 +162,7 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
         """See `Task.loss`, of images changed as `config.augmentation` says; sums "tokens", "rows"
         and "correct" beside it.
         """
-        images = augmented(
-            jax.random.fold_in(key, _AUGMENTATION),
-            jnp.asarray(batch["image"]),
-            **self.config.augmentation,
-        )
+        images = self.changed(key, jnp.asarray(batch["image"]))
         return super().loss(params, {**batch, "image": images}, key, carried, smoothing)
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
@@ -203,28 +179,22 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
             "correct": ((logits.argmax(axis=-1) == label - 1) & real).sum(),
         }
 
+    def looked(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
+        """See `Task.looked`: the reward of each image, as `config.decisions` says, and which are
+        real.
+        """
+        label, logits = jnp.asarray(batch["label"]), outputs.astype(jnp.float32)
+        if self.config.decisions.reward == "right":
+            reward = (logits.argmax(axis=-1) == label - 1).astype(jnp.float32)
+        else:
+            reward = -cross_entropy(logits, jnp.maximum(label - 1, 0), 0.0)
+        return {"reward": reward, "real": label > 0}
+
     def weight(self, batch: Batch) -> jax.Array:
         """The number of images."""
-        return (jnp.asarray(batch["label"]) > 0).sum().astype(jnp.float32)
-
-    def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
-        """See `Task.ordered`; all images have one size."""
-        return TrainBatches(
-            self.of_split("train"),
-            size=self.config.batch.size,
-            unit="sentences",
-            buckets=(),
-            max_length=1,
-            seed=seed,
-            things=self.data.things,
-            **shared,
-        )
+        return self.real(batch).sum().astype(jnp.float32)
 
     # --- scores ---
-
-    def in_order(self, examples: Examples) -> list[tuple[np.ndarray, HostBatch]]:
-        """See `Task.in_order`."""
-        return evaluation_batches(examples, size=self.at_once, buckets=(1,))
 
     def averaged(self, totals: Totals) -> dict[str, float]:
         """ "loss" (nats per image, no smoothing) and "accuracy"."""
@@ -268,25 +238,10 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
     # --- answers and maps ---
 
     def typed(self, lines: Sequence[str]) -> Examples:
-        """Images from files, a name a line, resized to those of training.
-
-        Raises:
-          UserError: a file that is no image, or images of training that have another form than
-            files are resized to.
-        """
-        height, width, channels = self.data.learned.shape
-        if height != width or channels not in (1, 3):
-            raise UserError(
-                f"images of {height} x {width} x {channels} are not made of files; expected square"
-                " ones with 1 or 3 channels in training"
-            )
-        images = [read_image(expanded(line.strip()), height, channels == 1) for line in lines]
+        """Images from files, see `ImageTask.files`."""
+        images = self.files(lines)
         # 1 says that a row is an image; nothing reads which class it would be.
-        return Examples(image=np.stack(images), label=np.ones(len(images), np.int32))
-
-    def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
-        """None: images have no length."""
-        return []
+        return Examples(image=images, label=np.ones(len(images), np.int32))
 
     def answers(
         self, params: Params, asked: Examples, lines: Sequence[str]
@@ -306,35 +261,3 @@ class ImageClassification(Task[ImageData, ImageClassifier]):
             ImageExample(f"{split} image {row + 1}", images[row].reshape(shape), classes[label])
             for row, label in enumerate(labels)
         ]
-
-    def completed(self, params: Params, typed: Sequence[Typed]) -> list[ImageExample]:
-        """Images from files, each with the class that the system gives it.
-
-        Raises:
-          UserError: a second text, or a file that is no image.
-        """
-        for name, second in typed:
-            if second is not None:
-                raise UserError(
-                    f"task={self.config.task} reads one image, not {second!r} beside {name!r}"
-                )
-        names = [name for name, _ in typed]
-        asked = self.typed(names)
-        images = asked["image"].block(np.arange(len(names)), 1)
-        answers = self.answers(params, asked, names)
-        return [
-            ImageExample(name, image.reshape(self.data.learned.shape), best[0].text)
-            for name, image, best in zip(names, images, answers, strict=True)
-        ]
-
-    def laid_out(self, example: ImageExample) -> tuple[list[Any], dict[str, Axis]]:
-        """The image, normalised; its places have numbers only."""
-        return [self.normalised(example.image[None])], {}
-
-    def maps(self, params: Params, example: Any) -> Maps:
-        """See `Task.maps`, with what lies over the image, and the gates."""
-        found = super().maps(params, example)
-        read, _ = self.laid_out(example)
-        looks, gates = gates_of(self.system, params, read, example.image)
-        looks |= over_image(example.image, found.weights, found.axes)
-        return dataclasses.replace(found, looks=looks, gates=gates)

@@ -23,21 +23,21 @@ _WHOLE = "all places"  # the mean over the places that look
 
 @dataclasses.dataclass(frozen=True)
 class ImageExample:
-    """An image and its class.
+    """An image of a task that reads images alone.
 
     Attributes:
       name: of a file, or its number in a split.
       image: [H,W,C] uint8.
-      label: its class, or what a system says it is.
+      label: its class, or what a system says of it; None for nothing.
     """
 
     name: str
     image: np.ndarray
-    label: str
+    label: str | None = None
 
     def shown(self) -> str:
         """See `attnlab.tasks.protocol.Example`."""
-        return f"{self.name}  ->  {self.label}"
+        return self.name if self.label is None else f"{self.name}  ->  {self.label}"
 
     def record(self) -> dict[str, Any]:
         """See `attnlab.tasks.protocol.Example`."""
@@ -60,17 +60,21 @@ def grid_of(places: int, height: int, width: int) -> tuple[int, int, int] | None
 def over_image(
     image: np.ndarray, maps: Mapping[str, AttentionMap], axes: Mapping[str, Axis]
 ) -> dict[str, Look]:
-    """The maps [heads,Tq,Tk] whose keys are places of the image, the mean over their heads. Where
+    """The maps [heads,Tq,Tk] whose keys are places of the image, the mean over their heads; their
+    grid is that of the axis, or follows from their number. Where
     places look, the class token's row if there is one, and the mean over places.
     """
     found = {}
     for name, one in maps.items():
-        grid = grid_of(one.weights.shape[-1], *image.shape[:2])
+        told = axes[one.key].grid if one.key in axes else None
+        fits = told is not None and told[0] * told[1] == one.weights.shape[-1]
+        grid = (0, *told) if told and fits else grid_of(one.weights.shape[-1], *image.shape[:2])
         if one.key != IMAGE or grid is None:
             continue
         before, h, w = grid
         weights = np.asarray(one.weights, np.float32).mean(axis=0)[:, before:]
-        rows: Sequence[str] = axes[one.query].labels if one.query in axes else ()
+        rows: Sequence[str] = list(map(str, range(len(weights))))
+        rows = axes[one.query].labels if one.query in axes else rows
         if one.query == IMAGE:
             first = ["class token"] if len(weights) == h * w + 1 else []
             whole = weights[len(first) :].mean(axis=0, keepdims=True)

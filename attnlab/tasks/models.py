@@ -102,7 +102,8 @@ def _check_slots(factory: Any, node: Mapping[str, Any], where: str, full_passes:
         fields = {field: part for field, (part, _) in found.items()}
         for slot, need in factory.func.asks(fields).items():
             below = f"{slot}{found[slot][1]}"
-            place = f"{where}.{below}={functools.reduce(getitem, below.split('.'), node).name}"
+            said = functools.reduce(getitem, below.split("."), node)
+            place = f"{where}.{below}={said['name']}"
             need = need.in_full_passes(place) if full_passes else need
             if (place, need) not in checked:
                 _check_slot(fields[slot], need, place)

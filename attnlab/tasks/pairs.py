@@ -1,5 +1,4 @@
-"""The base of tasks that write a text for a text: pairs, a sequence-to-sequence system, cross-entropy,
-and decoding.
+"""The base of tasks that write a text for a text: pairs and a sequence-to-sequence system.
 
 `attnlab.tasks.translation` is one such task, `attnlab.tasks.pronunciation` another; they differ in
 how what is written is scored.
@@ -9,8 +8,7 @@ Axis letters: B batch, S source length, T target length, V target vocabulary, N 
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,26 +21,23 @@ from attnlab.config import nodes
 from attnlab.data import corpus
 from attnlab.data.columns import IDS, Declared, Examples
 from attnlab.data.vocabulary import Vocabulary
-from attnlab.decoding import Decoded, Decoder, Settings, validate
+from attnlab.decoding import Decoded, validate
 from attnlab.errors import UserError
-from attnlab.records.measures import Measure
 from attnlab.systems.protocol import Seq2Seq
 from attnlab.tasks.auxiliary import Auxiliary
-from attnlab.tasks.decoders import check_room, ending, translating
+from attnlab.tasks.decoders import check_room
 from attnlab.tasks.models import check_output_bias, shapes_of, system_factory
 from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
     Batch,
     Params,
-    Response,
-    Smoothing,
-    Sums,
     TextExample,
     Tree,
     Typed,
 )
-from attnlab.tasks.tokens import TEACHER_FORCED, TokenTask, cross_entropy, token_rows
+from attnlab.tasks.tokens import cross_entropy
+from attnlab.tasks.written import WritingTask
 
 Vocabularies = tuple[Vocabulary, Vocabulary]
 
@@ -70,7 +65,7 @@ def build_system(
     return system, Auxiliary(type(system), handed_out, config, config.batch.max_length)
 
 
-class PairTask(TokenTask[corpus.Corpus, Seq2Seq]):
+class PairTask(WritingTask[corpus.Corpus, Seq2Seq]):
     """Base of the tasks of pairs of texts, scored token by token and as free-running text; see
     `attnlab.tasks.base.Task`. A task of one's own says `score`, `measures` and `units`.
 
@@ -87,7 +82,6 @@ class PairTask(TokenTask[corpus.Corpus, Seq2Seq]):
     loads = corpus.Corpus
     columns: Mapping[str, Declared] = {"source": IDS, "target": IDS}  # type: ignore[misc]
     inputs = ("source", "target")
-    measures: Mapping[str, Measure | str] = TEACHER_FORCED
 
     def __init__(self, config: ConfigDict, data: corpus.Corpus) -> None:
         self.vocabularies = self.both(data)
@@ -106,6 +100,11 @@ class PairTask(TokenTask[corpus.Corpus, Seq2Seq]):
         """The vocabularies of source and target."""
         return data.source_vocabulary, data.target_vocabulary
 
+    @property
+    def written_in(self) -> Vocabulary:
+        """That of targets."""
+        return self.vocabularies[1]
+
     @classmethod
     def check(cls, config: ConfigDict) -> None:
         """Build the system and the decoding settings with stand-in vocabularies, so that a bad
@@ -122,40 +121,10 @@ class PairTask(TokenTask[corpus.Corpus, Seq2Seq]):
 
     # --- the loss and what follows from it ---
 
-    def predicted(self) -> tuple[np.ndarray, int] | None:
-        """The tokens of all targets."""
-        train = self.data.examples.get("train")
-        if train is None:
-            return None
-        return train.packed("target").ids, self.vocabularies[1].size
-
     def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
         """Teacher forcing: the logits [B,T,V] of the target."""
-        target_in = self.shifted(batch["target"])
-        if self.system.over_batch:  # what stands behind the end of a text is padding here too
-            target_in = jnp.where(self.real(batch["target"]), target_in, self.special.pad)
+        target_in = self.target_in(batch["target"])
         return self.system.apply({"params": params}, batch["source"], target_in, **how)
-
-    def shifted(self, target: jax.Array | np.ndarray) -> jax.Array:
-        """Decoder input: BOS, then all but the last of target [B,T]."""
-        bos = self.special.bos
-        return jnp.pad(jnp.asarray(target), ((0, 0), (1, 0)), constant_values=bos)[:, :-1]
-
-    def summed(
-        self, outputs: jax.Array, batch: Batch, smoothing: Smoothing, axis: int | None = None
-    ) -> Sums:
-        """Sums over the target tokens of a batch, of logits [B,T,V]: "loss", "tokens", "correct";
-        with axis 1 of each row [B].
-        """
-        target = jnp.asarray(batch["target"])
-        real = self.real(target)
-        losses = cross_entropy(outputs.astype(jnp.float32), target, smoothing)
-        correct = (outputs.argmax(axis=-1) == target) & real
-        return {
-            "loss": jnp.where(real, losses, 0.0).sum(axis),
-            "tokens": real.sum(axis),
-            "correct": correct.sum(axis),
-        }
 
     def looked(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
         """See `Task.looked`."""
@@ -186,7 +155,7 @@ class PairTask(TokenTask[corpus.Corpus, Seq2Seq]):
         """The hypotheses of each source text, best first, by the method of `config.decoding`;
         `alignment`: with weights, if it attends.
         """
-        return self._decoder(alignment)(params, self.in_order(self.typed(sources)))
+        return self.written(params, self.typed(sources), alignment=alignment)
 
     def log_probs(self, params: Params, pairs: Sequence[corpus.Pair]) -> list[float]:
         """log P(target | source) of each pair, in nats, its end counted: what Cho et al. 2014 score
@@ -194,32 +163,11 @@ class PairTask(TokenTask[corpus.Corpus, Seq2Seq]):
         """
         return [-loss for loss in self._by_row(params, self.encoded(pairs))["loss"].tolist()]
 
-    def text(self, hypothesis: Decoded) -> str:
-        """A hypothesis as text."""
-        return self._settings.cut(self.spelt(hypothesis.tokens))
-
-    def spelt(self, ids: Iterable[int]) -> str:
-        """The text of target ids."""
-        return self.vocabularies[1].decode(ids)
-
-    def answers(
-        self, params: Params, asked: Examples, lines: Sequence[str]
-    ) -> list[list[Response]]:
-        """The translations of each line, as many as `decoding.n_best`."""
-        found = self._decoder(False)(params, self.in_order(asked))
-        return [[Response(self.text(one), one.score) for one in best] for best in found]
-
     def streamed(self, params: Params, line: str, index: int) -> Iterator[str]:
         """The translation of a line as far as it is written, after every token."""
         source = self.typed([line]).packed("source")[0]
         for ids in self._decoder(False).stream(params, source, index):
             yield self._settings.cut(self.spelt(ids))
-
-    def teacher_forced(self, params: Params, split: str) -> dict[str, tuple[str, np.ndarray]]:
-        """Rule and rows of the scores of `evaluate`, see `attnlab.records.items`: [N,2], a row for
-        every pair.
-        """
-        return token_rows(self._by_row(params, self.of_split(split)))
 
     def pictured(self, split: str, number: int) -> list[TextExample]:
         """The first pairs of a split."""
@@ -245,35 +193,3 @@ class PairTask(TokenTask[corpus.Corpus, Seq2Seq]):
             side: Axis(self.vocabularies[side != "source"].tokens(row[0]))
             for side, row in ids.items()
         }
-
-    @functools.cache  # noqa: B019 - the task lives as long as the run; keeps one compiled program per batch shape
-    def _decoder(self, alignment: bool) -> Decoder:
-        ended = ending(self._settings, self.spelt)
-        return translating(
-            self.system, self._settings, alignment=alignment, special=self.special, ended=ended
-        )
-
-    @functools.cached_property
-    def _settings(self) -> Settings:
-        return validate(self.config.decoding, weights=bool(self.system.needs))
-
-    def _by_row(self, params: Params, examples: Examples) -> dict[str, np.ndarray]:
-        """The sums of `summed` for each of N pairs, [N]."""
-        batches = self.in_order(examples)
-        if not batches:
-            return {"loss": np.zeros(0)}
-        places = np.concatenate([rows for rows, _ in batches])
-        sums = [jax.device_get(self._row_sums(params, batch)) for _, batch in batches]
-        order = np.argsort(places, kind="stable")[
-            (places < 0).sum() :
-        ]  # rows of padding stand at -1
-        return {name: np.concatenate([one[name] for one in sums])[order] for name in sums[0]}
-
-    @functools.cached_property
-    def _row_sums(self) -> Callable[[Params, Batch], Sums]:
-        """The program of the sums of each row. Apart from that of `evaluate`: sums in another order
-        would be other numbers.
-        """
-        return jax.jit(
-            lambda params, batch: self.summed(self.apply(params, batch), batch, 0.0, axis=1)
-        )

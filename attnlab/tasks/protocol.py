@@ -93,11 +93,13 @@ class Axis:
 
     Attributes:
       labels: a word for each position, for pictures.
-      kind: what the positions are: "tokens", "hops", "patches", "regions", ...
+      kind: what the positions are: "tokens", "hops", "places", "patches", "regions", ...
+      grid: rows and columns, where positions lie row by row over an image; else None.
     """
 
     labels: Sequence[str]
     kind: str = "tokens"
+    grid: tuple[int, int] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,17 +123,17 @@ class Maps:
 
     def rows(self, name: str) -> Sequence[str]:
         """The labels of the Tq positions that look, in the map `name`."""
-        one = self.weights[name]
-        return self._labels(one.query, one.weights.shape[-2])
+        return self._labels(name, self.weights[name].query, -2)
 
     def columns(self, name: str) -> Sequence[str]:
         """The labels of the Tk positions that are looked at."""
-        one = self.weights[name]
-        return self._labels(one.key, one.weights.shape[-1])
+        return self._labels(name, self.weights[name].key, -1)
 
-    def _labels(self, side: str, count: int) -> Sequence[str]:
+    def _labels(self, name: str, side: str, axis: int) -> Sequence[str]:
         """Those of a side; numbers where it has none, as the places of an image."""
-        return self.axes[side].labels if side in self.axes else list(map(str, range(count)))
+        if side in self.axes:
+            return self.axes[side].labels
+        return list(map(str, range(self.weights[name].weights.shape[axis])))
 
 
 class Loaded(Protocol):

@@ -21,8 +21,6 @@ from attnlab.weights.told import Told
 
 SYSTEMS = ("resnet",)
 BLOCKS = {18: "basic", 34: "basic", 50: "bottleneck", 101: "bottleneck", 152: "bottleneck"}
-"""Depth to what a block is."""
-KINDS = tuple(f"resnet{depth}" for depth in BLOCKS)
 _HEAD = "fc.weight"
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
 _SIDE = 224

@@ -19,6 +19,7 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
+from attnlab.attention.positions.grid import OnGrid
 from attnlab.attention.scores import SCORES
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.errors import UserError
@@ -34,14 +35,18 @@ SLOTS = {
 REFUSED = {  # (field, part, slot): what the message says
     **{
         ("positions", name, slot): "acts on embeddings"
-        for name in ("sinusoidal", "learned", "syntax")
+        for name in ("sinusoidal", "sinusoidal_2d", "learned", "syntax")
         for slot in SLOTS
     },
     **{
         ("positions", name, slot): "one sequence"
-        for name in ("shaw", "transformer_xl", "t5", "alibi", "rope", "cope", "syntax_relative")
+        for name in (
+            *("shaw", "transformer_xl", "t5", "alibi", "rope", "rope_2d", "cope"),
+            "syntax_relative",
+        )
         for slot in ("cross", "carrying")
     },
+    **{("positions", "rope_2d", slot): "needs rows and columns" for slot in ("encoder", "decoder")},
     **{
         ("positions", "syntax_relative", slot): "needs dependency trees"
         for slot in ("encoder", "decoder")
@@ -152,7 +157,8 @@ def test_a_mechanism_takes_the_hooks_it_offers(name: str, scheme: str) -> None:
         pytest.skip("has no place for a position scheme")
     hooks = POSITIONS.resolve(scheme).hooks
     if hooks <= mechanism.capabilities.positions:
-        need = Need(role="self", direction="causal", places="trees")
+        places: Any = "grid" if issubclass(POSITIONS.resolve(scheme), OnGrid) else "trees"
+        need = Need(role="self", direction="causal", places=places)
         need.check(mechanism, "slot", {"positions": scheme})
     else:
         with pytest.raises(UserError, match=r"slot\.positions: "):

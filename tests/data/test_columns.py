@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from attnlab.data.columns import IDS, Declared, Examples, Fixed, Packed, check
+from attnlab.data.columns import IDS, Declared, Examples, Fixed, Packed, Shared, check
 from attnlab.errors import UserError
 
 ROWS = np.array([2, -1, 0])
@@ -114,3 +114,13 @@ def test_what_is_not_as_declared_is_named(changes: dict[str, np.ndarray], words:
 def test_a_column_that_is_missing_is_named() -> None:
     with pytest.raises(UserError, match="a batch has no column 'image'; choose from: ids"):
         check(DECLARED, {"ids": BATCH["ids"]}, "task")
+
+
+def test_arrays_that_examples_share_are_kept_once() -> None:
+    values = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    column = Examples(image=Shared(values, np.array([1, 0, 1])))["image"]
+    assert len(column) == 3 and column.lengths is None
+    np.testing.assert_array_equal(
+        column.block(np.array([2, -1, 1]), 9), [[3, 4, 5], [0, 0, 0], [0, 1, 2]]
+    )
+    np.testing.assert_array_equal(values[1], [3, 4, 5])

@@ -30,6 +30,11 @@ _VIT = {
     "attention": {"name": "multihead", "heads": 2, "bias": True},
 }
 _DEEP = {"block": "bottleneck", "depth": 11}
+_GLIMPSES = {
+    "name": "glimpses",
+    **{"glimpses": 3, "size": 3, "scales": 2, "hidden": 4, "width": 5},
+    **{"cell": "lstm", "deviation": 0.1},
+}
 SPECS: dict[str, dict[str, Any]] = {
     "cnn": _CNN,
     "cnn-mean": {**_CNN, "layers": 2, "kernel": 5, "pooling": "mean"},
@@ -48,6 +53,9 @@ SPECS: dict[str, dict[str, Any]] = {
         **{"order": "pre", "gate": "spatial", "gated": (0, 2), "place": "after"},
     },
     "cnn-gated": {**_CNN, "gate": {"name": "non_local", "reduction": 2}, "gated": (1,)},
+    "glimpses": _GLIMPSES,
+    "glimpses-gru": {**_GLIMPSES, "cell": "gru", "glimpses": 1, "scales": 1},
+    "perceptron": {"name": "perceptron", "widths": (5, 4)},
     "vit": _VIT,
     "vit-mean": {
         **_VIT,
@@ -96,7 +104,7 @@ def parameters(system: ImageClassifier, read: np.ndarray, seed: int = 0) -> Any:
 
     def drawn(name: str, shape: tuple[int, ...]) -> np.ndarray:
         noise = rng.normal(size=shape).astype(np.float32)
-        if name == "kernel":
+        if name in ("kernel", "past"):
             return noise * np.float32((2 / np.prod(shape[:-1])) ** 0.5)
         if name in ("mean", "bias", "class_token", "table"):
             return np.float32(0.3) * noise

@@ -19,8 +19,10 @@ from attnlab.layers.by_layer import chosen, varies
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import (
     Classifier,
+    Detector,
     ImageClassifier,
     LanguageModel,
+    PixelClassifier,
     Seq2Seq,
     TokenClassifier,
 )
@@ -169,6 +171,8 @@ def check_slots_and_shapes(factory: Any, **sizes: int) -> None:
         Classifier: _classifies,
         TokenClassifier: _labels,
         ImageClassifier: _sees,
+        PixelClassifier: _sees_pixels,
+        Detector: _finds,
     }
     next(check for kind, check in kinds.items() if isinstance(system, kind))(system, stepping)
     assert not wrong, "; ".join(sorted(wrong))
@@ -302,3 +306,19 @@ def _sees(system: Any, stepping: list[bool]) -> None:
     images = jax.ShapeDtypeStruct((ROWS, 4, 6, 3), jnp.float32)
     variables = {"params": _parameters(system, images)}
     _logits(jax.eval_shape(system.apply, variables, images), ROWS, system.classes)
+
+
+def _sees_pixels(system: Any, stepping: list[bool]) -> None:
+    """Images to logits at every pixel."""
+    images = jax.ShapeDtypeStruct((ROWS, 16, 16, 3), jnp.float32)
+    variables = {"params": _parameters(system, images)}
+    _logits(jax.eval_shape(system.apply, variables, images), ROWS, 16, 16, system.classes)
+
+
+def _finds(system: Any, stepping: list[bool]) -> None:
+    """Images to classes and boxes of all queries, layer by layer."""
+    images = jax.ShapeDtypeStruct((ROWS, 16, 16, 3), jnp.float32)
+    found = jax.eval_shape(system.apply, {"params": _parameters(system, images)}, images)
+    layers = found.logits.shape[0]
+    _logits(found.logits, layers, ROWS, system.queries, system.classes + 1)
+    _logits(found.boxes, layers, ROWS, system.queries, 4)

@@ -42,7 +42,9 @@ def test_settings_change_the_formula_so_the_oracles_can_tell() -> None:
         assert np.abs(one - other).max() > 1e-2
 
 
-@pytest.mark.parametrize("name", ["cnn", "resnet-pre-bottleneck", "vit-linear", "vit-rope"])
+@pytest.mark.parametrize(
+    "name", ["cnn", "resnet-pre-bottleneck", "vit-linear", "vit-rope", "perceptron"]
+)
 def test_the_oracle_reads_every_parameter(name: str) -> None:
     spec, read = SPECS[name], images(4, rows=1, wider=2).astype(np.float64)
     params = parameters(make(spec), read, seed=1)
@@ -133,9 +135,11 @@ def test_sizes_that_make_no_network(fields: dict[str, Any], words: str) -> None:
         ({"widths": ()}, r"cnn: widths=\(\): expected channels"),
         ({"layers": 0}, "cnn: layers=0"),
         ({"kernel": 4}, "cnn: kernel=4: expected an odd number"),
+        ({"name": "perceptron", "widths": (3, 0)}, r"perceptron: widths=\(3, 0\): expected"),
         ({"widths": (2, 2, 2, 2)}, "cnn halves images until 16 x 16 pixels are one"),
     ],
 )
 def test_sizes_that_make_no_plain_network(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
-        jax.eval_shape(make({**SPECS["cnn"], **fields}).init, jax.random.key(0), images())
+        spec = fields if "name" in fields else {**SPECS["cnn"], **fields}
+        jax.eval_shape(make(spec).init, jax.random.key(0), images())

@@ -13,17 +13,22 @@ import pytest
 
 from attnlab.systems import SYSTEMS
 from tests.systems import (
+    captioners,
     checks,
     classifiers,
     image_classifiers,
     language_models,
     token_classifiers,
+    visual_answerers,
 )
 from tests.systems.recurrent import test_lstmn
 
 KINDS = [
     (kind, kind.SPECS)
-    for kind in (checks, classifiers, language_models, token_classifiers, image_classifiers)
+    for kind in (
+        *(checks, classifiers, language_models, token_classifiers, image_classifiers),
+        *(captioners, visual_answerers),
+    )
 ] + [(classifiers, test_lstmn.CASES)]
 FIRST = {
     spec["name"]: (kind, spec)
@@ -50,6 +55,13 @@ def test_a_system_has_one_precision_where_float64_is_possible(name: str) -> None
     texts: tuple[np.ndarray, ...] = (ids, ids) if kind is checks or name == "lstmn_pair" else (ids,)
     if kind is image_classifiers:
         texts = (image_classifiers.images(),)
+    if kind is captioners:
+        texts = (captioners.images(), captioners.words())
+    if kind is visual_answerers:
+        texts = (
+            visual_answerers.batch()[0],
+            np.pad(np.full((4, 4), 5, np.int32), ((0, 0), (0, 4))),
+        )
 
     def slopes(params: Any) -> Any:
         def total(params: Any) -> tuple[jax.Array, jax.Array]:

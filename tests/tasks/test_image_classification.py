@@ -167,7 +167,7 @@ REFUSED = {
     "small images": (["system.widths=2,2,2,2"], "cnn halves images until 16 x 16"),
     "another kind of system": (
         ["system=bilstm_pooling"],
-        "expected a class derived from .*cnn, resnet, vit",
+        "expected a class derived from .*cnn, resnet, glimpses",
     ),
     "texts": (["data=dates"], r"needs a method images\(split\)"),
     "microbatches": (["training.accumulate=2"], "accumulate=2: the statistics of system.normal"),
@@ -186,7 +186,9 @@ def test_what_does_not_fit_is_one_line(overrides: list[str], words: str) -> None
         )
 
 
-@pytest.mark.parametrize("name", ["cnn", "resnet", "resnet_paper", "vit", "vit_paper"])
+@pytest.mark.parametrize(
+    "name", ["cnn", "resnet", "resnet_paper", "vit", "vit_paper", "glimpses", "perceptron"]
+)
 def test_every_config_passes_its_checks(name: str) -> None:
     config = configs.load(f"configs/image_classification.py:{name}")
     ImageClassification.check(config)

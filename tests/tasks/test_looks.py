@@ -49,5 +49,7 @@ def test_maps_onto_places_become_looks() -> None:
     assert found["own"].rows == ["class token", "all places"]
     wanted = np.stack([own[0, 0, 1:], own[0, 1:, 1:].mean(axis=0)]).reshape(2, 4, 3)
     np.testing.assert_allclose(found["own"].weights, wanted, rtol=1e-6)
+    told = over_image(IMAGE_8_6, maps, {**axes, IMAGE: Axis([""] * 12, "places", (2, 6))})
+    assert told["cross"].weights.shape == (3, 2, 6)
     named = Maps(maps, axes, {}, found)
     assert named.rows("cross") == ["a", "red", "star"] and named.columns("own")[12] == "12"

@@ -18,7 +18,8 @@ METHODS = {
     for name, method in vars(Task).items()
     if inspect.isroutine(getattr(Task, name)) and not name.startswith("_")
 }
-READS = ("pairs", "texts", "labelled", "tagged", "questions", "asked", "images")
+READS = ("pairs", "texts", "labelled", "tagged", "questions", "asked", "images", "masks", "objects")
+READS += ("captions", "visual_questions")
 every = pytest.mark.parametrize("name", TASKS.names())
 
 

@@ -365,7 +365,7 @@ def test_references_are_lower_cased_and_so_is_bleu(
         return corpus_scores(hypotheses, references, **how)
 
     monkeypatch.setattr(Translation, "translate", lambda *rest, **how: found)
-    monkeypatch.setattr("attnlab.tasks.translation.corpus_scores", noted)
+    monkeypatch.setattr("attnlab.tasks.written.corpus_scores", noted)
     scores, hypotheses = task.score(None, "test")
     assert hypotheses == asked[0] == ["\u00e9t\u00e9 b c d e", "\u00e9 a b c d"]
     assert (scores["exact"], scores["bleu"], scores["chrf"]) == pytest.approx((1.0, 100.0, 100.0))

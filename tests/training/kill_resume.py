@@ -60,6 +60,15 @@ SHARED = {
     "image_classification": [
         *("data.examples=200", "data.side=16", "augmentation.crop=2", "augmentation.flip=true"),
     ],
+    "segmentation": ["data.examples=100", "augmentation.crop=2", "augmentation.flip=true"],
+    "detection": ["data.examples=100"],
+    "captioning": [
+        *("data.examples=200", "system.backbone.widths=4,32", "system.backbone.layers=1"),
+        *("decoding.max_extra=2", "augmentation.crop=1"),
+    ],
+    "visual_questions": [
+        *("data.examples=20", "data.valid=2", "data.side=20", "system.backbone.widths=4,4"),
+    ],
     "question_answering": [
         *("data.examples=100", "data.absent=0.3", "batch.buckets=24", "batch.max_length=24"),
         *("passages.stride=8", "passages.question=8", "passages.unanswerable=true"),

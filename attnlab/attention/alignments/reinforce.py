@@ -95,6 +95,30 @@ def followed(
     )
 
 
+def with_baseline(
+    log_prob: jax.Array, rewards: jax.Array, baseline: jax.Array, valid: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """The scalars that train choices, and a baseline that a model predicts for each of them; both
+    are to be minimised, and are sums over rows:
+
+        sum_t -sg(R - b_t) log p(s_t)          sum_t (sg(R) - b_t)^2
+
+    The first has no gradient for b, the second none for s (V. Mnih et al., "Recurrent Models of Visual
+    Attention", NIPS 2014, equation 3).
+
+    Args:
+      log_prob: [B,T], of the choices.
+      rewards: [B,1] or [B,T]; held constant.
+      baseline: [B,T], b_t; must not depend on choice t or a later one.
+      valid: [B] bool, rows that count.
+    """
+    off = jax.lax.stop_gradient(rewards) - baseline
+    choices = -(jax.lax.stop_gradient(off) * log_prob).sum(axis=1)
+    both = choices, jnp.square(off).sum(axis=1)
+    first, second = (jnp.where(valid, one, 0.0).sum() for one in both)
+    return first, second
+
+
 def gathered(samples: Any) -> tuple[jax.Array, jax.Array]:
     """The collection "samples" of a forward pass to log p(s) and entropy [B,T], summed over heads
     and over alignments that sampled.

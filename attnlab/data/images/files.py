@@ -81,9 +81,9 @@ class Npz(HeldOut):
             another kind, or with as many labels as there are no images.
         """
         path = find_file(self.directory, self.file)
-        arrays = _arrays(path)
+        arrays = arrays_of(path)
         of = "train" if split == "valid" and "x_valid" not in arrays else split
-        images, labels = (_array(arrays, path, f"{axis}_{of}") for axis in "xy")
+        images, labels = (array_of(arrays, path, f"{axis}_{of}") for axis in "xy")
         if images.dtype != np.uint8 or images.ndim not in (3, 4):
             raise UserError(
                 f"{path}: x_{of} is {images.dtype} {list(images.shape)}; expected uint8 [N,H,W] or"
@@ -140,8 +140,12 @@ def with_channels(images: np.ndarray) -> np.ndarray:
     return images if images.ndim == 4 else images[..., None]
 
 
-def _arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a .npz file by name."""
+def arrays_of(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a .npz file by name.
+
+    Raises:
+      UserError: it is damaged, or no such file.
+    """
     try:
         with np.load(io.BytesIO(contents(path)), allow_pickle=False) as found:
             return {name: found[name] for name in found.files}
@@ -151,7 +155,8 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
         ) from error
 
 
-def _array(arrays: dict[str, np.ndarray], path: Path, name: str) -> np.ndarray:
+def array_of(arrays: dict[str, np.ndarray], path: Path, name: str) -> np.ndarray:
+    """One of them; `UserError` where there is none of this name."""
     if name not in arrays:
         raise UserError(f"{path} has no array {name!r}; {nearest(name, arrays)}")
     return arrays[name]

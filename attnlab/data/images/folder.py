@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,9 +86,36 @@ def read_image(path: Path, side: int, grey: bool) -> np.ndarray:
         raise UserError(f"cannot find {path}; {alike(path)}") from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise UserError(f"{path} is damaged or no image: {str(error).splitlines()[0]}") from error
-    if side:
-        image = image.resize((side, side), Image.Resampling.BILINEAR)
-    return np.asarray(image, np.uint8).reshape(image.height, image.width, -1)
+    return resized(np.asarray(image, np.uint8).reshape(image.height, image.width, -1), side)
+
+
+def resized(image: np.ndarray, side: int) -> np.ndarray:
+    """An image, uint8 [H,W,C] with 1 or 3 channels, as side x side pixels, bilinear; as it is if
+    `side` is 0.
+    """
+    from PIL import Image
+
+    if not side:
+        return image
+    whole = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
+    small = np.asarray(whole.resize((side, side), Image.Resampling.BILINEAR), np.uint8)
+    return small.reshape(side, side, -1)
+
+
+def read_images(names: Sequence[str], shape: Shape) -> np.ndarray:
+    """Image files by name, resized to images of training of this shape, uint8 [N,H,W,C].
+
+    Raises:
+      UserError: a file that is no image, or images of training that have another form than files
+        are resized to.
+    """
+    height, width, channels = shape
+    if height != width or channels not in (1, 3):
+        raise UserError(
+            f"images of {height} x {width} x {channels} are not made of files; expected square"
+            " ones with 1 or 3 channels in training"
+        )
+    return np.stack([read_image(expanded(name.strip()), height, channels == 1) for name in names])
 
 
 def _files(folder: Path) -> list[Path]:

@@ -25,7 +25,7 @@ from attnlab.records.files import write_atomic
 from attnlab.records.json_kinds import Damaged, read
 
 _FILE = Path("vocabulary") / "images.json"  # where a run keeps what it learned of its data
-_PART = 1024  # images whose numbers are counted at a time
+PART = 1024  # images whose numbers are counted at a time
 
 Shape = tuple[int, int, int]
 
@@ -54,7 +54,7 @@ class Learned:
     """What a run knows of its training split.
 
     Attributes:
-      classes: the labels, in the order of their numbers.
+      classes: the labels, in the order of their numbers; empty where images have none.
       shape: H, W, C of every image.
       mean, deviation: of each channel over all pixels, where 255 is 1; the deviation of a channel
         that is the same everywhere is 1.
@@ -74,8 +74,23 @@ class Learned:
                 f"config.data: the training split has no label but {classes[0]!r}; there is nothing"
                 " to tell apart"
             )
-        mean, deviation = _moments(images)
+        mean, deviation = moments(images)
         return cls(tuple(classes), images.shape[1:], mean, deviation)
+
+    @classmethod
+    def of_images(cls, images: np.ndarray) -> Learned:
+        """From the images of a training split without labels."""
+        return cls((), images.shape[1:], *moments(images))
+
+    def normalised(self, images: Any) -> Any:
+        """Images [N,H,W,C], NumPy's or JAX's, as float32: (x / 255 - mean) / deviation."""
+        mean, deviation = (np.asarray(one, np.float32) for one in (self.mean, self.deviation))
+        return (images.astype(np.float32) / 255 - mean) / deviation
+
+    @staticmethod
+    def saved(workdir: Path) -> bool:
+        """Whether `save` has been there."""
+        return (workdir / _FILE).exists()
 
     def save(self, workdir: Path) -> None:
         """Write `<workdir>/vocabulary/images.json`, whole or not at all."""
@@ -103,13 +118,13 @@ class Learned:
 
 
 @dataclasses.dataclass(frozen=True)
-class ImageData:
-    """The data of a run.
+class Pictures:
+    """The data of a run that reads images alone.
 
     Attributes:
-      examples: split to its columns "image" and "label".
+      examples: split to its columns, "image" among them.
       learned: classes, size, mean and deviation.
-      fingerprints: split to the hash of its images and labels, for the manifest.
+      fingerprints: split to the hash of its images and what is told of them, for the manifest.
     """
 
     kept: ClassVar[str] = "classes, mean and deviation"
@@ -128,6 +143,27 @@ class ImageData:
         """The number of images."""
         return len(self.examples[split])
 
+    def about(self, split: str) -> str:
+        """Number, size and classes, in a line."""
+        height, width, channels = self.learned.shape
+        return (
+            f"{self.size(split):,} images of {height} x {width} x {channels};"
+            f" {len(self.learned.classes)} classes"
+        )
+
+    def save(self, workdir: Path) -> None:
+        """Keep classes, size, mean and deviation with a run."""
+        self.learned.save(workdir)
+
+    @staticmethod
+    def saved(workdir: Path) -> bool:
+        """Whether `save` has been there."""
+        return (workdir / _FILE).exists()
+
+
+class ImageData(Pictures):
+    """The data of a run of classification; the columns are "image" and "label"."""
+
     def labels(self, split: str) -> np.ndarray:
         """The class of each image, [N] from 0."""
         return self.examples[split]["label"].block(np.arange(self.size(split)), 1) - 1
@@ -140,15 +176,6 @@ class ImageData:
             f"{self.size(split):,} images of {height} x {width} x {channels};"
             f" {len(counts)} classes of {counts.min():,} to {counts.max():,}"
         )
-
-    def save(self, workdir: Path) -> None:
-        """Keep classes, size, mean and deviation with a run."""
-        self.learned.save(workdir)
-
-    @staticmethod
-    def saved(workdir: Path) -> bool:
-        """Whether `save` has been there."""
-        return (workdir / _FILE).exists()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,8 +279,8 @@ def load(
 def fingerprint(images: np.ndarray, labels: Sequence[str]) -> str:
     """SHA-256 (hex) of images and labels in their order."""
     digest = hashlib.sha256(repr((images.shape, list(labels))).encode())
-    for begin in range(0, len(images), _PART):
-        digest.update(images[begin : begin + _PART].tobytes())
+    for begin in range(0, len(images), PART):
+        digest.update(images[begin : begin + PART].tobytes())
     return digest.hexdigest()
 
 
@@ -289,12 +316,12 @@ def _encoded(
     return Examples(image=images, label=np.array([numbers[label] for label in labels], np.int32))
 
 
-def _moments(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def moments(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and deviation of each channel of images [N,H,W,C], exact but for the last rounding."""
     channels, values = images.shape[-1], np.arange(256) / 255
     counts = np.zeros((channels, 256))
-    for begin in range(0, len(images), _PART):
-        part = images[begin : begin + _PART]
+    for begin in range(0, len(images), PART):
+        part = images[begin : begin + PART]
         for channel in range(channels):
             counts[channel] += np.bincount(part[..., channel].ravel(), minlength=256)
     share = counts / counts.sum(axis=1, keepdims=True)

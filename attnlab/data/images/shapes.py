@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import functools
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -41,10 +42,13 @@ _TIPS = (
 )  # of a star, in thousandths
 
 
+Size = Literal["small", "large"]
+
+
 class Thing(NamedTuple):
     """An object: what it is, and the row and the column of the pixel in its middle."""
 
-    size: Literal["small", "large"]
+    size: Size
     colour: str
     shape: str
     row: int
@@ -78,11 +82,8 @@ def stamp(shape: str, radius: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Shapes(Sized):
-    """Images [side,side,3] of one object each, drawn from all that there can be.
-
-    The split of an image follows from the hash of what it shows (90/5/5), so nothing is shown in
-    two splits, whatever the seeds.
+class Painted(Sized):
+    """Base of the sources whose images [side,side,3] are painted scenes.
 
     Attributes:
       side: height and width in pixels.
@@ -93,6 +94,8 @@ class Shapes(Sized):
     Raises:
       UserError: a number out of range.
     """
+
+    called: ClassVar[str]  # the source in what its random numbers follow from
 
     side: int = 64
     small: int = 5
@@ -119,6 +122,73 @@ class Shapes(Sized):
         """H, W, C of every image."""
         return self.side, self.side, 3
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """All labels that there can be."""
+        if self.label == "shape":
+            return SHAPES
+        return tuple(f"{colour} {shape}" for colour in COLOURS for shape in SHAPES)
+
+    def scenes(self, split: str) -> list[Scene]:
+        """What the images of `split` show."""
+        raise NotImplementedError
+
+    def pictures(self, split: str, scenes: Sequence[Scene]) -> np.ndarray:
+        """The images uint8 [N,side,side,3] of N scenes, the first of `split`, with noise."""
+        draw = random.Random(f"noise of {self.called} {self.seed} {split}")
+        images = np.empty((len(scenes), *self.shape), np.uint8)
+        for image, scene in zip(images, scenes, strict=True):
+            image[:] = self._noisy(draw, self.painted(scene))
+        return images
+
+    def labelled_as(self, thing: Thing) -> str:
+        """The label of an object."""
+        return thing.shape if self.label == "shape" else f"{thing.colour} {thing.shape}"
+
+    def painted(self, scene: Scene) -> np.ndarray:
+        """A scene as [side,side,3] uint8, without noise."""
+        image = np.full(self.shape, GROUND, np.uint8)
+        for thing in scene.things:
+            image[self.mask(thing)] = COLOURS[thing.colour]
+        return image
+
+    def mask(self, thing: Thing) -> np.ndarray:
+        """The pixels of an object, bool [side,side]."""
+        radius, mask = self.radius(thing.size), np.zeros((self.side, self.side), bool)
+        rows = slice(thing.row - radius, thing.row + radius + 1)
+        columns = slice(thing.column - radius, thing.column + radius + 1)
+        mask[rows, columns] = stamp(thing.shape, radius)
+        return mask
+
+    def radius(self, size: Size) -> int:
+        """Of an object of this size, in pixels."""
+        return self.small if size == "small" else self.large
+
+    def _kind(self, draw: random.Random) -> tuple[Size, str, str]:
+        """Size, colour and shape of an object; all are equally likely."""
+        size: Size = "small" if below(draw, 2) else "large"
+        colour = tuple(COLOURS)[below(draw, len(COLOURS))]
+        return size, colour, SHAPES[below(draw, len(SHAPES))]
+
+    def _noisy(self, draw: random.Random, image: np.ndarray) -> np.ndarray:
+        """An image with noise on every number."""
+        if not self.noise:
+            return image
+        raw = np.frombuffer(draw.randbytes(image.size), np.uint8).reshape(image.shape)
+        noise = raw.astype(np.int16) % (2 * self.noise + 1) - self.noise
+        return np.clip(image + noise, 0, 255).astype(np.uint8)
+
+
+@dataclass(frozen=True)
+class Shapes(Painted):
+    """Images [side,side,3] of one object each, drawn from all that there can be.
+
+    The split of an image follows from the hash of what it shows (90/5/5), so nothing is shown in
+    two splits, whatever the seeds.
+    """
+
+    called = "shapes"
+
     def scenes(self, split: str) -> list[Scene]:
         """What the images of `split` show."""
         draw = random.Random(f"shapes {self.seed} {split}")
@@ -131,43 +201,14 @@ class Shapes(Sized):
 
     def images(self, split: str) -> Labelled:
         """The images of `split`, each with its label."""
-        draw = random.Random(f"noise of shapes {self.seed} {split}")
         scenes = self.scenes(split)
-        images = np.empty((len(scenes), *self.shape), np.uint8)
-        for image, scene in zip(images, scenes, strict=True):
-            image[:] = self._noisy(draw, self.painted(scene))
-        return Labelled(images, [self.labelled_as(scene.things[0]) for scene in scenes])
-
-    def labelled_as(self, thing: Thing) -> str:
-        """The label of an object."""
-        return thing.shape if self.label == "shape" else f"{thing.colour} {thing.shape}"
-
-    def painted(self, scene: Scene) -> np.ndarray:
-        """A scene as [side,side,3] uint8, without noise."""
-        image = np.full(self.shape, GROUND, np.uint8)
-        for thing in scene.things:
-            radius = self._radius(thing.size)
-            rows = slice(thing.row - radius, thing.row + radius + 1)
-            columns = slice(thing.column - radius, thing.column + radius + 1)
-            image[rows, columns][stamp(thing.shape, radius)] = COLOURS[thing.colour]
-        return image
-
-    def _radius(self, size: Literal["small", "large"]) -> int:
-        return self.small if size == "small" else self.large
+        return Labelled(
+            self.pictures(split, scenes), [self.labelled_as(scene.things[0]) for scene in scenes]
+        )
 
     def _drawn(self, draw: random.Random) -> Thing:
-        """An object; all are equally likely."""
-        size: Literal["small", "large"] = "small" if below(draw, 2) else "large"
-        colour = tuple(COLOURS)[below(draw, len(COLOURS))]
-        shape = SHAPES[below(draw, len(SHAPES))]
-        radius = self._radius(size)
+        """An object, anywhere."""
+        size, colour, shape = self._kind(draw)
+        radius = self.radius(size)
         row, column = (radius + below(draw, self.side - 2 * radius) for _ in range(2))
         return Thing(size, colour, shape, row, column)
-
-    def _noisy(self, draw: random.Random, image: np.ndarray) -> np.ndarray:
-        """An image with noise on every number."""
-        if not self.noise:
-            return image
-        raw = np.frombuffer(draw.randbytes(image.size), np.uint8).reshape(image.shape)
-        noise = raw.astype(np.int16) % (2 * self.noise + 1) - self.noise
-        return np.clip(image + noise, 0, 255).astype(np.uint8)

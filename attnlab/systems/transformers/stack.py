@@ -106,7 +106,7 @@ class Stacked(System, kw_only=True):
                 f"system.position_width={self.position_width}, but system.positions=none; take"
                 " sinusoidal or learned positions, or a width of 0"
             )
-        if self.over_batch and (self.scan or self.remat):
+        if self.normed_over_batch and (self.scan or self.remat):
             raise UserError(
                 "system.normalisation=batch_norm: layers that are looped over or computed again"
                 " leave no statistics; set system.scan=false and system.remat=false"
@@ -139,13 +139,18 @@ class Stacked(System, kw_only=True):
         return made(NORMS, self.normalisation)
 
     @property
+    def normed_over_batch(self) -> bool:
+        """Whether norms of the blocks leave statistics of their batch."""
+        return bool(getattr(kind(self.normaliser), "over_batch", False))
+
+    @property
     def over_batch(self) -> bool:
         """See `System.over_batch`."""
-        return bool(getattr(kind(self.normaliser), "over_batch", False))
+        return self.normed_over_batch
 
     def there(self, ids: jax.Array) -> jax.Array | None:
         """Which of ids [B,T] are real, for norms that ask; else None."""
-        return self.real(ids) if self.over_batch else None
+        return self.real(ids) if self.normed_over_batch else None
 
     @property
     def topped(self) -> bool:

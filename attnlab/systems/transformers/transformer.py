@@ -41,7 +41,7 @@ from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Embed
 from attnlab.layers.norms import told
 from attnlab.mixers import MIXERS
-from attnlab.systems.protocol import Card, Seq2Seq, Side, looked
+from attnlab.systems.protocol import Card, Seq2Seq, Side, Writer, looked
 from attnlab.systems.transformers.loops import Sharing
 from attnlab.systems.transformers.stack import Stacked, begun, rule_of
 
@@ -118,9 +118,10 @@ class Decoding:
     looks: list[Any]
 
 
-class Transformer(Stacked, Seq2Seq, kw_only=True):
-    """Transformer encoder-decoder (Vaswani et al. 2017): self-attention, causal self-attention,
-    attention to the source. The fields not named here are those of `Stacked`.
+class EncoderDecoder(Stacked, Writer, kw_only=True):
+    """Base of the Transformers that write a text: a stack that reads, whatever it reads, and one that
+    writes and attends to the first. Not a system by itself. The fields not named here are those of
+    `Stacked`.
 
     Attributes:
       encoder_attention, decoder_attention, cross_attention: factories of the mechanisms; called
@@ -138,8 +139,8 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
       own_positions: whether the positions of the decoder's embeddings are parameters of their own,
         as in BART.
       normalised_embedding: whether a norm N_e follows the embeddings, one for each stack.
-      share: which matrices are one: "all" (source, target, output; needs one vocabulary), "input"
-        (source and target), "output" (target and output), "none".
+      share: which matrices are one: "all" (source, target, output), "input" (source and target),
+        "output" (target and output), "none".
       scaled_output: whether s' is d^-1/2, as in T5 1.0.
       output_bias: whether c exists, a number for each id of the target.
     """
@@ -182,11 +183,9 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
         "cross_attention": Need(role="cross", stepwise=True, so_far=True),
     }
 
-    card = Card(2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017")
-
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-        """See `Seq2Seq.asks`."""
+        """See `System.asks`."""
         needs = dict(cls.needs)
         if chosen.get("leaking"):
             needs["decoder_attention"] = dataclasses.replace(
@@ -207,18 +206,7 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
         return [told] if self.leaking else []
 
     def setup(self) -> None:
-        if self.one_table and self.source_vocabulary != self.target_vocabulary:
-            sizes = f"{self.source_vocabulary} source and {self.target_vocabulary} target entries"
-            raise UserError(
-                f"transformer: share='{self.share}' needs one vocabulary, not {sizes}; set"
-                f" vocabulary.shared=true or share='{'output' if self.share == 'all' else 'none'}'"
-            )
-        normal = nn.initializers.normal(self.width**-0.5)
-        self.embed_target = Embed(self.target_vocabulary, self.word_width, embedding_init=normal)
-        if not self.one_table:
-            self.embed_source = Embed(
-                self.source_vocabulary, self.word_width, embedding_init=normal
-            )
+        self.embed_target = self.table(self.target_vocabulary)
         if self.own_matrix:
             self.out = Dense(self.target_vocabulary, use_bias=self.output_bias)
         elif self.output_bias:
@@ -239,21 +227,21 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
         if self.topped:
             self.top_encoder, self.top_decoder = self.normaliser(), self.normaliser()
 
-    @property
-    def one_table(self) -> bool:
-        """Whether source and target have one embedding."""
-        return self.share in ("all", "input")
+    @nn.nowrap
+    def table(self, vocabulary: int) -> Embed:
+        """Embeddings of so many words."""
+        normal = nn.initializers.normal(self.width**-0.5)
+        return Embed(vocabulary, self.word_width, embedding_init=normal)
 
     @property
     def own_matrix(self) -> bool:
         """Whether logits are products with a matrix of their own."""
         return self.share in ("input", "none")
 
-    def encode(self, source: jax.Array) -> list[Any]:
-        """See `Seq2Seq.encode`: one memory for each decoder layer."""
-        valid = self.real(source)
-        words = (self.embed_target if self.one_table else self.embed_source)(source)
-        x = self.embedded(words, jnp.arange(source.shape[1]))
+    def read_through(self, x: jax.Array, valid: jax.Array) -> list[Any]:
+        """What is read, x_0 [B,S,d] before dropout, through the first stack, to one memory for each
+        layer of the decoder; `valid` [B,S]: which of it is real.
+        """
         x = self.drop(told(self.embed_norm_encoder, x, valid) if self.normalised_embedding else x)
 
         def step(layer: EncoderLayer, number: int, x: jax.Array, given: Any) -> Any:
@@ -264,7 +252,7 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
         return [layer.look_up(x, valid) for layer in self.decoder]
 
     def decode(self, memory: list[Any], target_in: jax.Array) -> jax.Array:
-        """See `Seq2Seq.decode`."""
+        """See `Writer.decode`."""
         y = self._written(target_in, jnp.arange(target_in.shape[1]))
         valid = self.real(target_in) if self.leaking else None  # else padding is never seen
 
@@ -275,7 +263,7 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
         return self._logits(self.through(self.decoder, y, step, memory)[0], there)
 
     def start(self, memory: list[Any], length: int) -> Decoding:
-        """See `Seq2Seq.start`; `UserError` if the positions end before `length`."""
+        """See `Writer.start`; `UserError` if the positions end before `length`."""
         longest = self.decoder_scheme.longest
         if longest is not None and length > longest:
             raise UserError(
@@ -296,7 +284,7 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
     def step(
         self, state: Decoding, memory: list[Any], tokens: jax.Array
     ) -> tuple[jax.Array, Decoding]:
-        """See `Seq2Seq.step`."""
+        """See `Writer.step`."""
         y = self._written(tokens[:, None], standing(state.fed, 1))
 
         def step(layer: DecoderLayer, number: int, y: jax.Array, given: Any) -> Any:
@@ -314,7 +302,7 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
 
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:
-        """See `Seq2Seq.between`."""
+        """See `System.between`."""
         if name.startswith("encoder"):
             return "source", "source"
         return (
@@ -341,6 +329,37 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
             return self.out(y)
         logits = self.tied(y, self.embed_target.embedding)
         return self.out(logits) if self.output_bias else logits
+
+
+class Transformer(EncoderDecoder, Seq2Seq, kw_only=True):
+    """Transformer encoder-decoder (Vaswani et al. 2017): self-attention, causal self-attention,
+    attention to the source. The fields are those of `EncoderDecoder`; a `share` of "all" or "input"
+    needs one vocabulary.
+    """
+
+    card = Card(2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017")
+
+    def setup(self) -> None:
+        if self.one_table and self.source_vocabulary != self.target_vocabulary:
+            sizes = f"{self.source_vocabulary} source and {self.target_vocabulary} target entries"
+            raise UserError(
+                f"transformer: share='{self.share}' needs one vocabulary, not {sizes}; set"
+                f" vocabulary.shared=true or share='{'output' if self.share == 'all' else 'none'}'"
+            )
+        if not self.one_table:
+            self.embed_source = self.table(self.source_vocabulary)
+        super().setup()
+
+    @property
+    def one_table(self) -> bool:
+        """Whether source and target have one embedding."""
+        return self.share in ("all", "input")
+
+    def encode(self, source: jax.Array) -> list[Any]:
+        """See `Seq2Seq.encode`: one memory for each decoder layer."""
+        words = (self.embed_target if self.one_table else self.embed_source)(source)
+        x = self.embedded(words, jnp.arange(source.shape[1]))
+        return self.read_through(x, self.real(source))
 
 
 class Bias(nn.Module):

@@ -115,7 +115,7 @@ class VisionTransformer(Stacked, Backbone, kw_only=True):
             attention that have no use for rows and columns.
         """
         patches = self.patches(images)
-        grid: tuple[int, int] = patches.shape[1:3]
+        grid = patches.shape[1], patches.shape[2]
         x = patches.reshape(len(patches), -1, patches.shape[-1])
         places = on_grid(*grid)
         if self.class_token:

@@ -4,6 +4,8 @@ read-out of a classifier.
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from ml_collections import ConfigDict
 from attnlab.config.registry import made
 from attnlab.errors import UserError
 from attnlab.layers.backbones import BACKBONES
-from tests.systems.image_classifiers import SPECS, images, make, parameters
+from tests.systems.image_classifiers import SPECS, images, images_for, make, parameters
 
 
 @pytest.mark.parametrize("name", ["cnn", "resnet"])
@@ -41,3 +43,20 @@ def test_gates_stand_in_the_stages_that_are_told() -> None:
     ]
     with pytest.raises(UserError, match=r"gated=\(3,\): there is no stage 3; expected 0 to 2"):
         jax.eval_shape(make({**spec, "gated": (3,)}).init, jax.random.key(0), images())
+
+
+def test_a_backbone_gives_the_states_of_its_patches() -> None:
+    system, spec = make(SPECS["vit"]), ConfigDict(SPECS["vit"])
+    read = images_for(SPECS["vit"])
+    params = parameters(system, read)
+
+    @jax.jit
+    def both(params: Any) -> Any:
+        states, grid = system.apply({"params": params}, read, method="states")
+        assert grid == (2, 3)
+        mine = {name: one for name, one in params.items() if name != "out"}
+        return states, made(BACKBONES, spec)().apply({"params": mine}, read)
+
+    states, found = both(params)
+    assert states.shape == (2, 7, 8)
+    np.testing.assert_allclose(found, states[:, 1:].reshape(2, 2, 3, 8), atol=1e-6)

@@ -7,16 +7,29 @@ but never read: a sentence is cut to its real length first. That of a language m
 tokens [B,T] instead of the two, and leaves zeros where there is padding; that of a classifier takes
 one text, or two, [B,S] and [B,T], and returns the logits [B,C]; that of a classifier of tokens
 takes tokens and types [B,T] and returns [B,T,O]; that of a classifier of images takes images
-[B,H,W,C] and returns [B,C].
+[B,H,W,C] and returns [B,C], that of a classifier of pixels [B,H,W,C']; that of a detector returns
+logits [L,B,N,C+1] and boxes [L,B,N,4]; that of a captioner takes what is looked at [B,L,D] and
+decoder input; that of what answers questions about images takes images and questions, [B,H,W,C] and
+[B,S], and returns [B,C].
 """
 
+from tests.systems.oracles.answering import (
+    bottom_up,
+    cnn_lstm,
+    co_attention,
+    cross_attention,
+    stacked_attention,
+)
 from tests.systems.oracles.attention_lm import attention_lm
 from tests.systems.oracles.attention_pooling import attention_pooling
 from tests.systems.oracles.bilstm_pooling import bilstm_pooling, bilstm_tagger
+from tests.systems.oracles.captioners import captioning_transformer, show_attend_tell, top_down
 from tests.systems.oracles.cgru import cgru
 from tests.systems.oracles.convs2s import convs2s
 from tests.systems.oracles.decoder import decoder
+from tests.systems.oracles.detr import detr
 from tests.systems.oracles.encoder import bert, bert_classifier, encoder, encoder_classifier
+from tests.systems.oracles.glimpses import glimpses, perceptron
 from tests.systems.oracles.gnmt import gnmt
 from tests.systems.oracles.lstm_lm import lstm_lm
 from tests.systems.oracles.lstmn import lstmn_classifier, lstmn_lm, lstmn_pair, lstmn_seq2seq
@@ -29,7 +42,7 @@ from tests.systems.oracles.rnnsearch import rnnsearch
 from tests.systems.oracles.self_attentive import self_attentive
 from tests.systems.oracles.seq2seq import seq2seq
 from tests.systems.oracles.transformer import transformer
-from tests.systems.oracles.vision import cnn, resnet, vit
+from tests.systems.oracles.vision import cnn, resnet, segmenter, vit
 
 ORACLES = {
     "seq2seq": seq2seq,
@@ -60,5 +73,17 @@ ORACLES = {
     "self_attentive": self_attentive,
     "cnn": cnn,
     "resnet": resnet,
+    "glimpses": glimpses,
+    "perceptron": perceptron,
+    "segmenter": segmenter,
+    "detr": detr,
     "vit": vit,
+    "show_attend_tell": show_attend_tell,
+    "top_down": top_down,
+    "captioning_transformer": captioning_transformer,
+    "cnn_lstm": cnn_lstm,
+    "stacked_attention": stacked_attention,
+    "co_attention": co_attention,
+    "bottom_up": bottom_up,
+    "cross_attention": cross_attention,
 }

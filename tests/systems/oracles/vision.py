@@ -18,28 +18,40 @@ EPSILON = 1e-5  # of batch norm
 
 def cnn(params: Tree, settings: dict[str, Any], images: np.ndarray) -> np.ndarray:
     """Simonyan and Zisserman 2015, with batch norm and a mean over the last map."""
-    logits = []
-    for x in images:
-        for stage in range(len(settings["widths"])):
-            for layer in range(settings["layers"]):
-                at = f"{stage}_{layer}"
-                x = _convolved(params[f"convolution_{at}"], x)
-                x = np.maximum(_normed(params[f"normalisation_{at}"], x), 0)
-            x = _gated(params, f"gate_{stage}", settings, x)
-            x = _windows(x, 2, 2, 0, np.max if settings["pooling"] == "max" else np.mean)
-        logits.append(_read_out(params, x))
-    return np.array(logits)
+    return np.array([_read_out(params, cnn_features(params, settings, x)) for x in images])
+
+
+def cnn_maps(params: Tree, settings: dict[str, Any], images: np.ndarray) -> list[np.ndarray]:
+    """The last map of each image."""
+    return [cnn_features(params, settings, x) for x in images]
+
+
+def cnn_features(params: Tree, settings: dict[str, Any], x: np.ndarray) -> np.ndarray:
+    """The last map [h,w,C] of an image x [H,W,C']."""
+    for stage in range(len(settings["widths"])):
+        for layer in range(settings["layers"]):
+            at = f"{stage}_{layer}"
+            x = _convolved(params[f"convolution_{at}"], x)
+            x = np.maximum(_normed(params[f"normalisation_{at}"], x), 0)
+        x = _gated(params, f"gate_{stage}", settings, x)
+        x = _windows(x, 2, 2, 0, np.max if settings["pooling"] == "max" else np.mean)
+    return x
 
 
 def resnet(params: Tree, settings: dict[str, Any], images: np.ndarray) -> np.ndarray:
-    """He et al. 2016, both papers."""
+    """He et al. 2016, both papers, and a mean over the last map."""
+    return np.array([_read_out(params, x) for x in resnet_maps(params, settings, images)])
+
+
+def resnet_maps(params: Tree, settings: dict[str, Any], images: np.ndarray) -> list[np.ndarray]:
+    """The last map of each image."""
     large, pre = settings["stem"] == "imagenet", settings["order"] == "pre"
     bottleneck = settings["block"] == "bottleneck"
     blocks = [(settings["depth"] - 2) // (9 if bottleneck else 6)] * 3
     if large:
         assert settings["depth"] == 18
         blocks = [2, 2, 2, 2]
-    logits = []
+    maps = []
     for x in images:
         x = _convolved(params["stem"], x, 2 if large else 1)
         x = np.maximum(_normed(params["stem_normalisation"], x), 0)
@@ -58,8 +70,40 @@ def resnet(params: Tree, settings: dict[str, Any], images: np.ndarray) -> np.nda
                     x = _gated(block, "gate", settings, x)
         if pre:
             x = np.maximum(_normed(params["normalisation"], x), 0)
-        logits.append(_read_out(params, x))
+        maps.append(x)
+    return maps
+
+
+MAPS = {"cnn": cnn_maps, "resnet": resnet_maps}
+
+
+def segmenter(params: Tree, settings: dict[str, Any], images: np.ndarray) -> np.ndarray:
+    """Long et al. 2015: the map of the backbone interpolated to pixels, and the image beside it."""
+    backbone, logits = settings["backbone"], []
+    maps = MAPS[backbone["name"]](params["backbone"], backbone, images)
+    for x, image in zip(maps, images, strict=True):
+        if settings["width"]:
+            y = _interpolated(_affine(params["coarse"], x), *image.shape[:2])
+            y = _convolved(params["fine"], np.concatenate([y, image], axis=-1))
+            y = np.maximum(_normed(params["normalisation"], y), 0)
+            logits.append(_affine(params["out"], y))
+        else:
+            logits.append(_interpolated(_affine(params["out"], x), *image.shape[:2]))
     return np.array(logits)
+
+
+def _affine(layer: Tree, x: np.ndarray) -> np.ndarray:
+    found: np.ndarray = x @ layer["kernel"] + layer["bias"]
+    return found
+
+
+def _interpolated(x: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Bilinear, corners on corners: along one axis, then along the other."""
+    for axis, size in ((0, height), (1, width)):
+        count = x.shape[axis]
+        at, known = np.linspace(0, count - 1, size), np.arange(count)
+        x = np.apply_along_axis(lambda one, at=at, known=known: np.interp(at, known, one), axis, x)
+    return x
 
 
 def vit(params: Tree, settings: dict[str, Any], images: np.ndarray) -> np.ndarray:

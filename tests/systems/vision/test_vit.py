@@ -149,22 +149,6 @@ def test_whatever_the_slot_takes_gives_logits() -> None:
     assert not refused, refused
 
 
-def test_a_backbone_gives_the_states_of_its_patches() -> None:
-    system, spec = make(VIT), ConfigDict(VIT)
-    params = dict(parameters(system, READ))
-
-    @jax.jit
-    def both(params: Any) -> Any:
-        states, grid = system.apply({"params": params}, READ, method="states")
-        assert grid == (2, 3)
-        mine = {name: one for name, one in params.items() if name != "out"}
-        return states, made(BACKBONES, spec)().apply({"params": mine}, READ)
-
-    states, found = both(params)
-    assert states.shape == (2, 7, 8)
-    np.testing.assert_allclose(found, states[:, 1:].reshape(2, 2, 3, 8), atol=1e-6)
-
-
 class Captioner(ViT):
     """Has a backbone as a part."""
 

@@ -1,0 +1,218 @@
+"""Questions about the user's own images: the form of easy-VQA, and JSON lines that name image files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnlab.data.files import contents, find_file, read_lines
+from attnlab.data.images.files import array_of, arrays_of
+from attnlab.data.images.folder import read_image, resized
+from attnlab.data.images.labelled import HeldOut, Shape
+from attnlab.data.images.questions import Asked, Question
+from attnlab.data.json_lines import object_of, text_of
+from attnlab.errors import UserError, nearest
+from attnlab.records.files import expanded
+
+_COLUMNS = ("question", "answer", "image_id")
+
+
+@dataclass(frozen=True)
+class EasyVqa(HeldOut):
+    """Questions in the form of easy-VQA (V. Zhou, github.com/vzhou842/easy-VQA): train/questions.json,
+    a list of [question, answer, number of the image], and train/images/NUMBER.png; the same for
+    test. Or packed: train_questions.tsv (plain, .gz or .xz) with the columns question, answer and
+    image_id, and train_images.npz with `images` uint8 [N,H,W,C] and their numbers `ids` [N].
+
+    Validation has a part of the training images, with all questions about them.
+
+    Attributes:
+      directory: where these lie; "" for the current folder.
+      side: height and width to which every image is resized, in pixels; 0 leaves images as they
+        are, which must then have one size.
+
+    Raises:
+      UserError: a number out of range.
+    """
+
+    directory: str = ""
+    side: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_side(self.side)
+
+    @property
+    def shape(self) -> Shape | None:
+        """H, W, C of every image; None where that is not known before they are read."""
+        return (self.side, self.side, 3) if self.side else None
+
+    def visual_questions(self, split: str) -> Asked:
+        """The questions of `split`.
+
+        Raises:
+          UserError: a file that is missing or damaged, a question in another form, or about an image
+            that is not there.
+        """
+        of, root = "test" if split == "test" else "train", expanded(self.directory)
+        if (root / of / "questions.json").exists():
+            path, rows = root / of / "questions.json", _listed(root / of / "questions.json")
+            ids = sorted({number for _, _, number in rows})
+            files = [root / of / "images" / f"{number}.png" for number in ids]
+            images: Callable[[Sequence[int]], np.ndarray] = lambda chosen: stacked(  # noqa: E731
+                [files[row] for row in chosen], self.side, False
+            )
+        else:
+            path = find_file(self.directory, f"{of}_questions.tsv")
+            rows = _table(path)
+            packed = find_file(self.directory, f"{of}_images.npz")
+            arrays = arrays_of(packed)
+            ids = array_of(arrays, packed, "ids").tolist()
+            kept = array_of(arrays, packed, "images")
+            _check_packed(packed, kept, ids)
+            images = lambda chosen: np.stack(  # noqa: E731
+                [resized(kept[row], self.side) for row in chosen]
+            )
+        chosen = range(len(ids)) if of == "test" else self.rows(split, len(ids)).tolist()
+        at = {ids[row]: number for number, row in enumerate(chosen)}
+        known, questions = {*ids}, []
+        for number, (text, answer, image) in enumerate(rows, 1):
+            if image not in known:
+                raise UserError(
+                    f"{path}: question {number} is about image {image}, which is not there"
+                )
+            if image in at:
+                questions.append(Question(at[image], text, answer))
+        return Asked(questions, lambda: images(chosen))
+
+
+@dataclass(frozen=True)
+class ImageQuestions:
+    """One question for each JSON object of a file, plain, .gz or .xz: the name of an image file,
+    PNG or JPEG, a question and its answer. A file is read once, whatever is asked about it.
+
+    Attributes:
+      directory: where the files lie, and from where images are named; "" for the current folder.
+      train, valid, test: the file of each split, without .gz or .xz.
+      image, question, answer: the fields that have these.
+      group: a field with a name by which scores are split up; "" for none.
+      side: height and width to which every image is resized, in pixels; 0 leaves images as they
+        are, which must then have one size.
+      grey: one channel instead of three.
+
+    Raises:
+      UserError: a number out of range.
+    """
+
+    directory: str = ""
+    train: str = "train.jsonl"
+    valid: str = "valid.jsonl"
+    test: str = "test.jsonl"
+    image: str = "image"
+    question: str = "question"
+    answer: str = "answer"
+    group: str = ""
+    side: int = 64
+    grey: bool = False
+
+    def __post_init__(self) -> None:
+        _check_side(self.side)
+
+    @property
+    def shape(self) -> Shape | None:
+        """H, W, C of every image; None where that is not known before they are read."""
+        return (self.side, self.side, 1 if self.grey else 3) if self.side else None
+
+    def visual_questions(self, split: str) -> Asked:
+        """The questions of `split`.
+
+        Raises:
+          UserError: as for `files.ParallelFiles`; a line that is no JSON object, lacks a field, or
+            has something else than a text in it; with file and line. Images that are missing or
+            damaged, or of different sizes, when they are read.
+        """
+        path = find_file(self.directory, getattr(self, split))
+        at: dict[str, int] = {}
+        questions = []
+        for number, line in enumerate(read_lines(path), 1):
+            if not line:
+                continue
+            record = object_of(line, path, number)
+            name, text, answer = (
+                text_of(record, field, path, number)
+                for field in (self.image, self.question, self.answer)
+            )
+            group = text_of(record, self.group, path, number) if self.group else ""
+            questions.append(Question(at.setdefault(name, len(at)), text, answer, group))
+        files = [expanded(self.directory) / name for name in at]
+        return Asked(questions, lambda: stacked(files, self.side, self.grey))
+
+
+def stacked(files: Sequence[Path], side: int, grey: bool) -> np.ndarray:
+    """Image files as uint8 [N,H,W,C], see `folder.read_image`.
+
+    Raises:
+      UserError: a file that is missing, damaged or no image, or images of different sizes.
+    """
+    found = [read_image(path, side, grey) for path in files]
+    for path, image in zip(files, found, strict=True):
+        if image.shape != found[0].shape:
+            mine, first = (f"{one.shape[0]} x {one.shape[1]}" for one in (image, found[0]))
+            raise UserError(f"{path} is {mine} pixels, {files[0]} {first}; all must have one size")
+    return np.stack(found)
+
+
+def _check_side(side: int) -> None:
+    if not 0 <= side <= 4096:
+        raise UserError(f"config.data.side={side} must be in 0 ... 4096")
+
+
+def _listed(path: Path) -> list[tuple[str, str, int]]:
+    """Question, answer and number of the image, from a JSON list."""
+    try:
+        rows = json.loads(contents(path))
+    except ValueError as error:
+        raise UserError(f"{path} is no JSON: {error}") from error
+    if not isinstance(rows, list):
+        raise UserError(f"{path} has a {type(rows).__name__}; expected a list")
+    return [_row(one, f"{path}: question {number}") for number, one in enumerate(rows, 1)]
+
+
+def _row(row: Any, where: str) -> tuple[str, str, int]:
+    if not (isinstance(row, list) and [type(one) for one in row] == [str, str, int]):
+        raise UserError(f"{where} is {row!r}; expected [question, answer, number of the image]")
+    return row[0], row[1], row[2]
+
+
+def _table(path: Path) -> list[tuple[str, str, int]]:
+    """The same from the columns of a table."""
+    lines = [line.split("\t") for line in read_lines(path, "\r")]
+    for name in _COLUMNS:
+        if name not in lines[0]:
+            raise UserError(f"{path} has no column {name!r}; {nearest(name, lines[0])}")
+    columns = [lines[0].index(name) for name in _COLUMNS]
+    found = []
+    for number, cells in enumerate(lines[1:], 2):
+        if len(cells) != len(lines[0]):
+            raise UserError(
+                f"{path}, line {number}: {len(cells)} columns, the first line has {len(lines[0])}"
+            )
+        question, answer, image = (cells[column].strip() for column in columns)
+        if not (image.isascii() and image.isdecimal()):
+            raise UserError(f"{path}, line {number}: image_id is {image!r}; expected a number")
+        found.append((question, answer, int(image)))
+    return found
+
+
+def _check_packed(path: Path, images: np.ndarray, ids: list[Any]) -> None:
+    """`UserError` unless a file has as many images as numbers."""
+    if images.dtype != np.uint8 or images.ndim != 4 or len(images) != len(ids):
+        raise UserError(
+            f"{path}: images is {images.dtype} {list(images.shape)}, ids has {len(ids):,} numbers;"
+            " expected uint8 [N,H,W,C] and N"
+        )

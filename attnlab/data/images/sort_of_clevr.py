@@ -1,0 +1,241 @@
+"""Sort-of-CLEVR: generated images of six objects, and questions about one of them or about how it
+stands to the others. Exact and seeded; what is asked, and where the answer is to be seen, is known.
+
+    group            kind       question                                              answers
+    non-relational   shape      what shape is the red object ?                        circle, square
+                     left       is the red object on the left ?                       yes, no
+                     top        is the red object in the upper half ?                 yes, no
+    relational       closest    what shape is the object closest to the red object ?  circle, square
+                     farthest   what shape is the object farthest from ... ?          circle, square
+                     count      how many other objects have the shape of ... ?        0 ... 5
+
+Source: A. Santoro et al., "A simple neural network module for relational reasoning", NeurIPS 2017:
+images of 75 x 75 pixels on white, an object of each of six colours, each a square or a circle with
+probability 1/2, half-size 5, centres at least twice that apart; 9,800 and 200 images with 10
+questions of each group. There a question is 11 bits, here it is words; there the count has the
+object itself in it, 1 ... 6, here it does not; there questions are drawn one by one, here none is
+asked twice of an image; there corners of objects may lie over others, here all of an object is
+seen. The object closest to the one asked for is one of the others (a widely copied generator finds
+the object itself where all others are far away), and an image in which two objects of different
+shapes are equally close, or equally far, is not used.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from attnlab.data import SPLITS
+from attnlab.data.diagnostics.drawing import below, within
+from attnlab.data.generated import Sized, split_of
+from attnlab.data.images.labelled import Shape
+from attnlab.data.images.questions import Asked, Box, Question
+from attnlab.data.images.shapes import stamp
+from attnlab.errors import UserError
+
+COLOURS = {
+    "red": (255, 0, 0),
+    "green": (0, 255, 0),
+    "blue": (0, 0, 255),
+    "orange": (255, 156, 0),
+    "grey": (128, 128, 128),
+    "yellow": (255, 255, 0),
+}
+SHAPES = ("circle", "square")
+GROUND = 255
+RELATIONAL = "relational"
+NON_RELATIONAL = "non-relational"
+KINDS: dict[str, tuple[str, str]] = {
+    "shape": (NON_RELATIONAL, "what shape is the {} object ?"),
+    "left": (NON_RELATIONAL, "is the {} object on the left ?"),
+    "top": (NON_RELATIONAL, "is the {} object in the upper half ?"),
+    "closest": (RELATIONAL, "what shape is the object closest to the {} object ?"),
+    "farthest": (RELATIONAL, "what shape is the object farthest from the {} object ?"),
+    "count": (RELATIONAL, "how many other objects have the shape of the {} object ?"),
+}
+"""What is asked: the group, and the words with a place for a colour."""
+_OF_GROUP = len(KINDS) // 2 * len(COLOURS)  # different questions of a group
+_TRIES = 100  # places tried for an object before a scene is begun again
+_BYTES = 2**35  # of a split
+
+
+class Thing(NamedTuple):
+    """An object: what it is, and the row and the column of the pixel in its middle."""
+
+    colour: str
+    shape: str
+    row: int
+    column: int
+
+    def squared(self, other: Thing) -> int:
+        """The square of the distance to another one."""
+        return (self.row - other.row) ** 2 + (self.column - other.column) ** 2
+
+    def apart(self, other: Thing) -> int:
+        """How many rows or columns one is from another, whichever are more."""
+        return max(abs(self.row - other.row), abs(self.column - other.column))
+
+
+Scene = tuple[Thing, ...]
+"""What an image shows, an object of each colour."""
+
+
+@dataclass(frozen=True)
+class SortOfClevr(Sized):
+    """Images [side,side,3] of six objects, each with questions about them (Santoro et al. 2017).
+    The split of an image follows from the hash of what it shows (90/5/5), so nothing is shown in
+    two splits, whatever the seeds.
+
+    Attributes:
+      examples, valid, test: images of each split.
+      side: height and width in pixels.
+      radius: half the size of an object: it is 2 radius + 1 pixels wide and high.
+      non_relational, relational: questions of each group about an image; there are 18 different
+        ones.
+
+    Raises:
+      UserError: a number out of range, or no question.
+    """
+
+    examples: int = 9_800
+    valid: int = 200
+    test: int = 200
+    side: int = 75
+    radius: int = 5
+    non_relational: int = 10
+    relational: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        within("radius", self.radius, 2, 64)
+        within("side", self.side, 10 * self.radius, 1024)
+        within("non_relational", self.non_relational, 0, _OF_GROUP)
+        within("relational", self.relational, 0, _OF_GROUP)
+        if not self.non_relational + self.relational:
+            raise UserError(
+                "config.data.non_relational=0 and config.data.relational=0: nothing is asked;"
+                " expected one above 0"
+            )
+        most = max(map(self.count, SPLITS))
+        if (size := most * self.side**2 * 3) > _BYTES:
+            raise UserError(
+                f"config.data: {most:,} images of {self.side} x {self.side} x 3 take"
+                f" {size / 2**30:,.0f} GiB; expected at most {_BYTES // 2**30}, take fewer or"
+                " smaller ones"
+            )
+
+    @property
+    def shape(self) -> Shape:
+        """H, W, C of every image."""
+        return self.side, self.side, 3
+
+    def visual_questions(self, split: str) -> Asked:
+        """The questions of `split`, those about an image together."""
+        draw = random.Random(f"questions of sort of clevr {self.seed} {split}")
+        scenes = self.scenes(split)
+        questions = [
+            self.question(number, scene, colour, kind)
+            for number, scene in enumerate(scenes)
+            for colour, kind in self._chosen(draw)
+        ]
+        return Asked(questions, lambda: np.stack([self.painted(scene) for scene in scenes]))
+
+    def scenes(self, split: str) -> list[Scene]:
+        """What the images of `split` show."""
+        draw = random.Random(f"sort of clevr {self.seed} {split}")
+        found: list[Scene] = []
+        while len(found) < self.count(split):
+            scene = self._drawn(draw)
+            if scene and split_of(repr(scene)) == split and _is_clear(scene):
+                found.append(scene)
+        return found
+
+    def question(self, image: int, scene: Scene, colour: str, kind: str) -> Question:
+        """What is asked of the object of this colour, answered; `image` is the scene's number."""
+        group, words = KINDS[kind]
+        (thing,) = (one for one in scene if one.colour == colour)
+        answer, seen = self._answered(scene, thing, kind)
+        boxes = tuple(map(self.box, seen))
+        return Question(image, words.format(colour), answer, group, kind, boxes)
+
+    def painted(self, scene: Scene) -> np.ndarray:
+        """A scene as [side,side,3] uint8."""
+        image = np.full(self.shape, GROUND, np.uint8)
+        for thing in scene:
+            top, left, height, width = self.box(thing)
+            part = image[top : top + height, left : left + width]
+            part[stamp(thing.shape, self.radius)] = COLOURS[thing.colour]
+        return image
+
+    def box(self, thing: Thing) -> Box:
+        """Where an object is."""
+        size = 2 * self.radius + 1
+        return thing.row - self.radius, thing.column - self.radius, size, size
+
+    def _answered(self, scene: Scene, thing: Thing, kind: str) -> tuple[str, Scene]:
+        """The answer, and the objects that show it, the one asked for first."""
+        others = tuple(one for one in scene if one is not thing)
+        match kind:
+            case "shape":
+                return thing.shape, (thing,)
+            case "left":
+                return _yes(2 * thing.column < self.side), (thing,)
+            case "top":
+                return _yes(2 * thing.row < self.side), (thing,)
+            case "count":
+                alike = tuple(one for one in others if one.shape == thing.shape)
+                return str(len(alike)), (thing, *alike)
+        best: Callable[..., Thing] = min if kind == "closest" else max
+        found = best(others, key=thing.squared)
+        return found.shape, (thing, found)
+
+    def _drawn(self, draw: random.Random) -> Scene:
+        """A scene, every place as likely; () where no place is left for an object."""
+        things: list[Thing] = []
+        for colour in COLOURS:
+            shape = SHAPES[below(draw, 2)]
+            for _ in range(_TRIES):
+                row, column = (
+                    self.radius + below(draw, self.side - 2 * self.radius) for _ in range(2)
+                )
+                thing = Thing(colour, shape, row, column)
+                if all(thing.apart(one) > 2 * self.radius for one in things):
+                    things.append(thing)
+                    break
+            else:
+                return ()
+        return tuple(things)
+
+    def _chosen(self, draw: random.Random) -> list[tuple[str, str]]:
+        """Colour and kind of the questions about an image, the relational ones last."""
+        found = []
+        for group, number in (
+            (NON_RELATIONAL, self.non_relational),
+            (RELATIONAL, self.relational),
+        ):
+            every = [
+                (colour, kind)
+                for kind, (of, _) in KINDS.items()
+                if of == group
+                for colour in COLOURS
+            ]
+            found += [every.pop(below(draw, len(every))) for _ in range(number)]
+        return found
+
+
+def _yes(holds: bool) -> str:
+    return "yes" if holds else "no"
+
+
+def _is_clear(scene: Scene) -> bool:
+    """Whether no object has two of different shapes as its closest ones, or as its farthest."""
+    for thing in scene:
+        others = [(thing.squared(one), one.shape) for one in scene if one is not thing]
+        for end in (min(others)[0], max(others)[0]):
+            if len({shape for distance, shape in others if distance == end}) > 1:
+                return False
+    return True

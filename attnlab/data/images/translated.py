@@ -1,0 +1,106 @@
+"""The images of another source, each at a drawn place of a larger dark one, and perhaps with clutter
+around it: pieces of other images (Mnih et al. 2014, section 4.1).
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from attnlab.config.registry import Part, made
+from attnlab.data import SOURCES
+from attnlab.data.diagnostics.drawing import below, within
+from attnlab.data.images.labelled import Labelled, Shape
+from attnlab.errors import UserError
+
+_BYTES = 2**35  # of a split
+
+
+@dataclass(frozen=True)
+class Translated:
+    """The images of `of`, each as a whole anywhere in one of side x side pixels that is 0 elsewhere.
+    What lies over each other: the larger number of the two is kept.
+
+    Attributes:
+      of: a source of labelled images.
+      side: height and width in pixels.
+      clutter: pieces in each image; each is cut from an image of the same split, drawn anew.
+      piece: height and width of a piece in pixels.
+      seed: of places and pieces.
+
+    Raises:
+      UserError: a number out of range.
+    """
+
+    of: Part = "idx"
+    side: int = 60
+    clutter: int = 0
+    piece: int = 8
+    seed: int = 0
+
+    parts: ClassVar = {"of": SOURCES}
+
+    def __post_init__(self) -> None:
+        within("side", self.side, 1, 4096)
+        within("clutter", self.clutter, 0, 1000)
+        within("piece", self.piece, 1, self.side)
+        within("seed", self.seed, 0)
+
+    @property
+    def shape(self) -> Shape | None:
+        """H, W, C of every image; None where that is not known before they are read."""
+        inside = getattr(self._source, "shape", None)
+        return None if inside is None else (self.side, self.side, inside[2])
+
+    def images(self, split: str) -> Labelled:
+        """The images of `split`, each with its label.
+
+        Raises:
+          UserError: as `of` does; images that are larger than `side`, or smaller than a piece.
+        """
+        found = self._source.images(split)
+        small = found.images if found.images.ndim == 4 else found.images[..., None]
+        height, width, channels = small.shape[1:]
+        if max(height, width) > self.side:
+            raise UserError(
+                f"config.data.side={self.side}: the images of config.data.of are {height} x {width}"
+            )
+        if self.clutter and min(height, width) < self.piece:
+            raise UserError(
+                f"config.data.piece={self.piece}: the images of config.data.of are {height} x"
+                f" {width}"
+            )
+        if (size := len(small) * self.side**2 * channels) > _BYTES:
+            raise UserError(
+                f"config.data.side={self.side}: {len(small):,} images take {size / 2**30:,.0f} GiB;"
+                f" expected at most {_BYTES // 2**30}"
+            )
+        draw = random.Random(f"translated {self.seed} {split}")
+        images = np.zeros((len(small), self.side, self.side, channels), np.uint8)
+        for image, inside in zip(images, small, strict=True):
+            for _ in range(self.clutter):
+                other = small[below(draw, len(small))]
+                row, column = (below(draw, one - self.piece + 1) for one in (height, width))
+                self._put(draw, image, other[row : row + self.piece, column : column + self.piece])
+            self._put(draw, image, inside)
+        return Labelled(images, found.labels)
+
+    @property
+    def _source(self) -> Any:
+        source = made(SOURCES, self.of)()
+        if not callable(getattr(source, "images", None)):
+            raise UserError(
+                f"config.data.of: {type(source).__name__} has no images(split) that could be put"
+                " anywhere; take shapes, idx, npz or image_folder"
+            )
+        return source
+
+    def _put(self, draw: random.Random, image: np.ndarray, small: np.ndarray) -> None:
+        """Lay a small image anywhere within a large one."""
+        height, width = small.shape[:2]
+        row, column = below(draw, self.side - height + 1), below(draw, self.side - width + 1)
+        there = image[row : row + height, column : column + width]
+        np.maximum(there, small, out=there)

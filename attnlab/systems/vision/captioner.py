@@ -1,0 +1,140 @@
+"""What the systems that write a text for an image share: the backbone, and its feature map as the
+places that the decoder looks at.
+
+    a = flattened(backbone(image)) + positions        [B,L,D], L = h w places row by row
+
+The positions are none unless told otherwise: what convolutions know of places comes from the edges
+of the image. In place of an image there may be regions, L vectors [B,L,D] that something else has
+made of it; then there is no backbone and there are no positions, and a vector of zeros is padding.
+
+Axis letters: B batch, H and W height and width of the image, h and w those of the feature map, L
+places, D channels of the feature map, T target length, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.attention.positions import POSITIONS
+from attnlab.attention.protocol import LOSSES, MAPS
+from attnlab.config.registry import Part, made
+from attnlab.errors import UserError
+from attnlab.layers.backbones import BACKBONES
+from attnlab.layers.backbones.protocol import Backbone
+from attnlab.systems.protocol import Side, Writer
+
+
+class Captioner(Writer, kw_only=True):
+    """Base of the systems that write a text for an image. Not a system by itself.
+
+    Attributes:
+      backbone: makes the feature map.
+      image_positions: of its places, counted row by row; of those that act on embeddings.
+    """
+
+    backbone: Part = "cnn"
+    image_positions: Part = "none"
+
+    parts = {"backbone": BACKBONES, "image_positions": POSITIONS}
+    seen = "image"
+
+    @property
+    def over_batch(self) -> bool:
+        """See `System.over_batch`."""
+        network: Backbone = made(BACKBONES, self.backbone)(parent=None)
+        return network.over_batch or super().over_batch
+
+    def setup(self) -> None:
+        super().setup()
+        self.network: Backbone = made(BACKBONES, self.backbone)(name="backbone")
+        self.image_scheme = made(POSITIONS, self.image_positions)(name="image_positions")
+        if self.image_scheme.hooks - {"embedding"}:
+            raise UserError(
+                f"system.image_positions={type(self.image_scheme).__name__} acts inside attention;"
+                " choose 'sinusoidal', 'learned' or 'none'"
+            )
+
+    def feature_map(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
+        """Images [B,H,W,C'], normalised, to [B,h,w,D]; `valid` [B]: which rows are images.
+
+        Attention inside the backbone leaves nothing aside: its places are others in every layer.
+        """
+        silent = nn.map_variables(_features, [MAPS, LOSSES, SAMPLES], mutable=False)
+        x: jax.Array = silent(self.network, images, valid)
+        return x
+
+    def annotations(
+        self, images: jax.Array, valid: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
+        """What the decoder looks at, [B,L,D], and which of it is real, [B,L] bool.
+
+        Args:
+          images: [B,H,W,C'], normalised; or regions [B,L,D], zeros where there is none.
+          valid: [B] bool, which rows are images and not padding; None for all.
+
+        Raises:
+          UserError: more places than there are positions.
+        """
+        if images.ndim == 3:
+            return images, (images != 0).any(axis=-1)
+        x = self.feature_map(images, valid)
+        rows, height, width, channels = x.shape
+        longest, places = self.image_scheme.longest, height * width
+        if longest is not None and places > longest:
+            raise UserError(
+                f"system.image_positions end at {longest}, but the feature map has {height} x"
+                f" {width} = {places} places; set system.image_positions.length={places}"
+            )
+        flat = x.reshape(rows, places, channels)
+        flat = self.image_scheme.embed(flat, jnp.arange(places))
+        return flat, jnp.ones((rows, places), bool)
+
+    def encode(self, source: jax.Array, valid: jax.Array | None = None) -> Any:
+        """See `Writer.encode`; the arguments are those of `annotations`."""
+        raise NotImplementedError
+
+    @classmethod
+    def between(cls, name: str) -> tuple[Side, Side]:
+        """See `System.between`."""
+        return "target", "image"
+
+    def __call__(
+        self, source: jax.Array, target_in: jax.Array, valid: jax.Array | None = None
+    ) -> jax.Array:
+        """`decode(encode(source, valid), target_in)`: logits [B,T,V]."""
+        return self.decode(self.encode(source, valid), target_in)
+
+
+def _features(network: Backbone, images: jax.Array, valid: jax.Array | None) -> jax.Array:
+    return network(images, valid)
+
+
+def grid_of(system: Captioner, shape: tuple[int, int, int]) -> tuple[int, int]:
+    """h and w of the feature map of images of this shape, H, W and C'; nothing is computed."""
+    images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
+    made, _ = jax.eval_shape(
+        lambda key, read: system.init_with_output(key, read, method="feature_map"),
+        jax.random.key(0),
+        images,
+    )
+    return made.shape[1], made.shape[2]
+
+
+def mean_of(a: jax.Array, real: jax.Array) -> jax.Array:
+    """The mean [B,D] of the real ones of a [B,L,D]; zeros where there is none."""
+    count = jnp.maximum(real.sum(axis=1), 1).astype(a.dtype)
+    return jnp.where(real[..., None], a, 0).sum(axis=1) / count[:, None]
+
+
+def check_channels(a: jax.Array, features: int) -> None:
+    """`UserError` unless what is looked at, [B,L,D], is as wide as the config says."""
+    if a.shape[-1] != features:
+        raise UserError(
+            f"system.features={features}, but what is looked at has {a.shape[-1]} channels; set"
+            f" system.features={a.shape[-1]}"
+        )

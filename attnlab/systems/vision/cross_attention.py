@@ -1,0 +1,176 @@
+"""A Transformer over a question that looks at an image: the tokens, and one in front of them that
+reads out, see each other and the places of a feature map.
+
+    m_l      = f_l W_I + b_I, plus positions of places if asked for                     [L,d]
+    m        = encoder blocks over m, self-attention and feed-forward                   image_layers times
+    x_0      = s embedding + positions, of the beginning of a text and the question      [1+S,d]
+    x        = sub(x, self-attention);  x = sub(x, attention to m);  x = sub(x, feed-forward)    layers times
+    logits   = N(x)_0 W + b                                      N in the placements that leave x without one
+
+Source: the decoder block of A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017, without the
+causal mask, as the cross-modal layers of H. Tan, M. Bansal, "LXMERT: Learning Cross-Modality Encoder
+Representations from Transformers", EMNLP 2019, in one direction: words look at the image, the image
+not at words. From LXMERT it differs in that, in places of a grid for boxes of objects, and in that
+nothing is pre-trained.
+
+Axis letters: B batch, S tokens of the question, L = h w places, d model width, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.mixer import Mixer
+from attnlab.attention.needs import Need
+from attnlab.attention.positions import POSITIONS
+from attnlab.attention.positions.grid import OnGrid, on_grid
+from attnlab.attention.positions.protocol import PositionScheme
+from attnlab.attention.protocol import Attention
+from attnlab.attention.view import View
+from attnlab.config.registry import Part, made
+from attnlab.errors import UserError
+from attnlab.layers.block import Block
+from attnlab.layers.dense import Dense
+from attnlab.layers.initial import Embed
+from attnlab.layers.norms import told
+from attnlab.mixers import MIXERS
+from attnlab.systems.protocol import Card, Side, looked
+from attnlab.systems.transformers.stack import Stacked
+from attnlab.systems.vision.answering import Viewer
+
+
+class Reading(Block):
+    """Self-attention of the tokens, attention to the places, feed-forward: x [B,T,d] to [B,T,d].
+    The fields are those of `Block`.
+    """
+
+    def remember(self, places: jax.Array) -> Any:
+        """The memory of places [B,L,d]."""
+        return self.cross_attention.remember(places)
+
+    def read(self, x: jax.Array, memory: Any, view: View, valid: jax.Array | None) -> jax.Array:
+        """x [B,T,d] of tokens to x; `valid` as in `Block.__call__`."""
+        return self(
+            x,
+            lambda x: self.self_attention.mix(x, view)[0],
+            lambda x: looked(self, self.cross_attention.read(x, memory)),
+            valid=valid,
+        )
+
+
+class CrossAttention(Stacked, Viewer, kw_only=True):
+    """A Transformer over the question with attention to the image (Vaswani et al. 2017). The fields
+    not named here are those of `Stacked`, and `backbone` and `coordinates` of all that see places.
+
+    Attributes:
+      question_attention: factory of the self-attention of the tokens.
+      cross_attention: factory of the attention of the tokens to the places.
+      image_attention: factory of the self-attention of the places, with `image_layers`.
+      image_layers: blocks over the places, before a token looks at them.
+      image_positions: of places, counted row by row or as rows and columns, added to them.
+    """
+
+    question_attention: Callable[..., Mixer]
+    cross_attention: Callable[..., Attention]
+    image_attention: Callable[..., Mixer]
+    image_layers: int = 0
+    image_positions: Part = "none"
+
+    parts = {
+        **Stacked.parts,
+        **Viewer.parts,
+        "question_attention": MIXERS,
+        "cross_attention": MECHANISMS,
+        "image_attention": MIXERS,
+        "image_positions": POSITIONS,
+    }
+    needs = {
+        "question_attention": Need(role="self", maps=False, mixes=True),
+        "cross_attention": Need(role="cross", padding=False),
+        "image_attention": Need(role="self", maps=False, mixes=True, padding=False),
+    }
+    card = Card(
+        2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017; Tan and Bansal 2019"
+    )
+
+    @classmethod
+    def between(cls, name: str) -> tuple[Side, Side]:
+        """See `VisualAnswerer.between`; "joined" is the beginning of a text and the question."""
+        if name.startswith(("image", "backbone")):
+            return "image", "image"
+        return ("joined", "image") if name.endswith("cross_attention") else ("joined", "joined")
+
+    @property
+    def over_batch(self) -> bool:
+        """See `System.over_batch`."""
+        return self.normed_over_batch or self.seen_over_batch
+
+    def setup(self) -> None:
+        if self.image_layers < 0:
+            raise UserError(f"system.image_layers={self.image_layers}: expected 0 or more")
+        normal = nn.initializers.normal(self.width**-0.5)
+        self.embed = Embed(self.vocabulary, self.word_width, embedding_init=normal)
+        super().setup()
+        Viewer.setup(self)
+        self.of_place = Dense(self.width)
+        self.where: PositionScheme = made(POSITIONS, self.image_positions)(name="image_positions")
+        if self.where.hooks - {"embedding"}:
+            raise UserError(
+                f"system.image_positions={type(self.where).__name__} acts inside attention; set it"
+                " as the positions of system.image_attention"
+            )
+        own = (("self_attention", self.image_attention),)
+        self.image = self.blocks(own, count=self.image_layers) if self.image_layers else []
+        slots = own[0][0], self.question_attention
+        self.question = self.blocks((slots, ("cross_attention", self.cross_attention)), Reading)
+        if self.topped:
+            self.top = self.normaliser()
+        self.out = Dense(self.classes)
+
+    def __call__(self, images: jax.Array, questions: jax.Array) -> jax.Array:
+        """See `VisualAnswerer.__call__`.
+
+        Raises:
+          UserError: questions longer than the positions reach, or more places than that.
+        """
+        places = self.looked_at(images, questions)
+        begin = jnp.full((len(questions), 1), self.bos_id, questions.dtype)
+        tokens = jnp.concatenate([begin, questions], axis=1)
+        x = self.drop(self.embedded(self.embed(tokens), jnp.arange(tokens.shape[1])))
+        view, there = View(valid=self.real(tokens)), self.there(tokens)
+
+        def step(block: Reading, number: int, x: jax.Array, memory: Any) -> tuple[jax.Array, Any]:
+            return block.read(x, memory, view, there), None
+
+        x, _ = self.through(self.question, x, step, [one.remember(places) for one in self.question])
+        x = told(self.top, x, there) if self.topped else x
+        return self.out(self.drop(x[:, 0]))
+
+    def looked_at(self, images: jax.Array, questions: jax.Array) -> jax.Array:
+        """The places m [B,L,d] of images."""
+        m = self.of_place(self.places(images, questions))
+        longest = self.where.longest
+        if longest is not None and m.shape[1] > longest:
+            raise UserError(
+                f"images of {m.shape[1]} places, but system.image_positions end at {longest}; take"
+                " smaller images or longer positions"
+            )
+        at = np.arange(m.shape[1])
+        if isinstance(self.where, OnGrid):
+            height, width, channels = images.shape[1:]
+            at = on_grid(*self.grid((height, width, channels)))
+        m = self.drop(self.where.embed(m, jnp.asarray(at)))
+        real = self.real(questions).any(axis=1, keepdims=True)
+        there = jnp.broadcast_to(real, m.shape[:2]) if self.normed_over_batch else None
+
+        def step(block: Block, number: int, m: jax.Array, given: Any) -> tuple[jax.Array, Any]:
+            return block(m, lambda m: block.self_attention.mix(m, View())[0], valid=there), None
+
+        return self.through(self.image, m, step)[0] if self.image else m

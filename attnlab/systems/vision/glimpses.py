@@ -1,0 +1,172 @@
+"""A recurrent network that looks at a few small places of an image (Mnih et al. 2014), and so learns
+where to look.
+
+    sensor       rho_t = k patches of n x n around l_t; a pixel of patch j is the mean over a square
+                         of side 2^j, and the image is 0 outside
+    glimpse      g_t   = relu(W_1 relu(W_rho rho_t) + W_2 relu(W_l l_t))              biases left out here
+    core         h_t   = cell(h_{t-1}, g_t)
+    where next   mu_t  = tanh(W_mu sg(h_t)),  l_{t+1} ~ N(mu_t, sigma^2), clipped to [-1, 1];  l_1 = 0
+    baseline     b_t   = w sg(h_t)
+    answer       logits = W h_T
+
+sg stops gradients. A location is (row, column): -1 is the upper or left edge of the image, 1 the
+lower or right one. Locations are drawn where the caller passes the random stream "sample"; else
+l_{t+1} = mu_t. Nothing but REINFORCE trains where to look: log p(l_{t+1}) of what was drawn, before
+it was clipped, and b_t go to the collection "samples" (see `tasks.decisions`). Locations [B,T,2] go
+to the collection "glimpses" while that is mutable; `squares` makes rectangles of them, to be drawn
+on the image.
+
+Source: V. Mnih, N. Heess, A. Graves, K. Kavukcuoglu, "Recurrent Models of Visual Attention", NIPS
+2014, section 3. The paper cuts patches at whole pixels, draws the first location too, has a core
+h_t = relu(W h_{t-1} + W g_t) on images (an LSTM in its game), and in tests averages over several draws.
+
+Axis letters: B batch, H height, W width, C channels, T glimpses, k scales, n size of a patch.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.config.registry import Part, made
+from attnlab.errors import UserError
+from attnlab.layers import CELLS
+from attnlab.layers.dense import Dense
+from attnlab.layers.precision import inner_dtype
+from attnlab.systems.protocol import Card, ImageClassifier
+
+COLLECTION = "glimpses"
+"""The variable collection for "locations"; they are recorded exactly while that is mutable."""
+
+
+def covered(centre: jax.Array, size: int, side: int, length: int) -> jax.Array:
+    """How much of a pixel of a patch each pixel of the image is, along one axis: [B,size,length].
+
+    Pixel i of the patch is the stretch of `side` pixels that begins at centre + (i - size / 2) side;
+    shares are of its length, so they sum to 1 where all of it lies within the image.
+
+    Args:
+      centre: [B], in pixels from the edge of the image.
+      size: pixels of the patch.
+      side: how many pixels of the image are one of the patch.
+      length: pixels of the image.
+    """
+    begin = centre[:, None] + (np.arange(size) - size / 2) * side
+    edge = np.arange(length)
+    least, most = (
+        jnp.maximum(begin[..., None], edge),
+        jnp.minimum(begin[..., None] + side, edge + 1),
+    )
+    return jnp.maximum(most - least, 0.0) / side
+
+
+def patches(images: jax.Array, at: jax.Array, size: int, scales: int) -> jax.Array:
+    """What the sensor sees of images [B,H,W,C] at locations [B,2]: [B,k,n,n,C]."""
+    dtype, sizes = inner_dtype(images), images.shape[1:3]
+    centres = (at.astype(dtype) + 1) / 2 * jnp.asarray(sizes, dtype)
+    rows, columns = (
+        jnp.stack(
+            [covered(centres[:, axis], size, 2**scale, sizes[axis]) for scale in range(scales)], 1
+        )
+        for axis in (0, 1)
+    )
+    cut = jnp.einsum("bkih,bhwc->bkiwc", rows, images.astype(dtype))
+    return jnp.einsum("bkjw,bkiwc->bkijc", columns, cut)
+
+
+def squares(locations: np.ndarray, size: int, scales: int, height: int, width: int) -> np.ndarray:
+    """The patches around locations [...,2] as (top, left, bottom, right) in pixels of an image of
+    this size, [...,k,4]; they may reach beyond the image.
+    """
+    centre = (np.asarray(locations, np.float64) + 1) / 2 * (height, width)
+    reach = size * 2.0 ** np.arange(scales) / 2
+    corners = [centre[..., None, :] + sign * reach[:, None] for sign in (-1, 1)]
+    return np.concatenate(corners, axis=-1)
+
+
+class Glimpses(ImageClassifier):
+    """A recurrent network that looks at a few places of an image (Mnih et al. 2014).
+
+    Attributes:
+      glimpses: T.
+      size: n, pixels of a patch.
+      scales: k; each patch shows a square of twice the side of the one before.
+      hidden: numbers that stand for what is seen, and as many for where.
+      width: of the glimpse vector g and of the state h.
+      cell: the core.
+      deviation: sigma, in units of half an image.
+    """
+
+    glimpses: int = 6
+    size: int = 8
+    scales: int = 3
+    hidden: int = 128
+    width: int = 256
+    cell: Part = "lstm"
+    deviation: float = 0.1
+
+    parts = {"cell": CELLS}
+    card = Card(2014, "Mnih et al., Recurrent Models of Visual Attention, NIPS 2014")
+
+    def setup(self) -> None:
+        for field in ("glimpses", "size", "scales", "hidden", "width"):
+            if (value := getattr(self, field)) < 1:
+                raise UserError(f"glimpses: {field}={value}: expected at least 1")
+        if not 0 < self.deviation < math.inf:
+            raise UserError(f"glimpses: deviation={self.deviation}: expected a number above 0")
+        self.what, self.where = Dense(self.hidden), Dense(self.hidden)
+        self.of_what, self.of_where = Dense(self.width), Dense(self.width)
+        self.core = made(CELLS, self.cell)(self.width)
+        self.location, self.expected, self.out = Dense(2), Dense(1), Dense(self.classes)
+
+    def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
+        """See `ImageClassifier.__call__`."""
+        rows, dtype = len(images), inner_dtype(images)
+        begin = self.core.State.zeros(rows, self.width, dtype), jnp.zeros((rows, 2), dtype)
+
+        def glimpse(self: Glimpses, carried: tuple[Any, jax.Array], _: None) -> Any:
+            state, at = carried
+            state = self.core.step(state, self._seen(images, at))
+            following, log_prob = self._decided(jax.lax.stop_gradient(state.h))
+            baseline = self.expected(jax.lax.stop_gradient(state.h))[:, 0]
+            return (state, following), (at, log_prob, baseline)
+
+        scan = nn.scan(
+            glimpse,
+            variable_broadcast="params",
+            split_rngs={"params": False, "sample": True},
+            length=self.glimpses,
+            out_axes=1,
+        )
+        (state, _), (locations, log_prob, baseline) = scan(self, begin, None)
+        if not self.is_initializing():
+            # Nothing is looked at behind the last glimpse, so what is decided there counts for nothing.
+            self.sow(SAMPLES, "log_prob", log_prob[:, None, :-1])
+            self.sow(SAMPLES, "baseline", baseline[:, None, :-1])
+            self.sow(COLLECTION, "locations", locations)
+        return self.out(state.h)
+
+    def _seen(self, images: jax.Array, at: jax.Array) -> jax.Array:
+        """The glimpse vector [B,width] of images at locations [B,2]."""
+        seen = patches(images, at, self.size, self.scales).reshape(len(images), -1)
+        what, where = nn.relu(self.what(seen)), nn.relu(self.where(at))
+        return nn.relu(self.of_what(what) + self.of_where(where))
+
+    def _decided(self, h: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Where to look next, given the state [B,width]: [B,2], without a gradient, and log p of
+        it, [B].
+        """
+        mean = jnp.tanh(self.location(h))
+        drawn = mean
+        if self.has_rng("sample"):
+            noise = jax.random.normal(self.make_rng("sample"), mean.shape, mean.dtype)
+            drawn = mean + self.deviation * noise
+        drawn = jax.lax.stop_gradient(drawn)
+        away = jnp.square((drawn - mean) / self.deviation).sum(axis=-1) / 2
+        return jnp.clip(drawn, -1, 1), -away - math.log(2 * math.pi * self.deviation**2)

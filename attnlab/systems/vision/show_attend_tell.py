@@ -1,0 +1,168 @@
+"""Show, Attend and Tell (Xu et al. 2015): an LSTM writes a caption and looks at the feature map of the
+image before every word, softly or at one place.
+
+    c_0, h_0   = tanh(mean_i(a_i) W_c + b_c), tanh(mean_i(a_i) W_h + b_h)
+    zhat_t     = attention(h_{t-1}, a)                    any registered mechanism; additive in the paper
+    z_t        = beta_t zhat_t                            beta_t = sigmoid(h_{t-1} w_b + b_b), a number, or one for each channel
+    c_t, h_t   = LSTM(h_{t-1}, E y_{t-1} W + z_t W_z + b)
+    logits_t   = tanh(E y_{t-1} + h_t L_h + z_t L_z + b_o) L_o + b_l
+
+Soft attention is the alignment "softmax"; the hard one is "hard" (sampled, trained by REINFORCE with
+the node `reinforce`), "straight_through" or "gumbel". The penalty on places that are never looked at
+is `auxiliary.doubly_stochastic`.
+
+Source: K. Xu et al., "Show, Attend and Tell: Neural Image Caption Generation with Visual Attention",
+ICML 2015, sections 3.1 and 4, and the authors' code, which has the tanh before L_o that the paper
+leaves out, and one layer for c_0 and h_0. Otherwise than there: the backbone is trained with the
+rest, where theirs was a VGG network, trained for ImageNet and kept; the word before the first is an
+embedding of its own, where theirs is zero; the forget gate starts open. Weights start as in the paper
+with normal=0.01: N(0, 0.01^2), recurrent ones orthogonal; with normal=0 Glorot uniform.
+
+Axis letters: B batch, L places, D channels, T target length, V vocabulary, E embedding, H width.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Literal
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import Attention, asking
+from attnlab.attention.view import View
+from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.initial import Embed, Initial
+from attnlab.layers.lstm import GATES, GateInputs, LSTMCell, LSTMState
+from attnlab.mixers.steps import over_time
+from attnlab.systems.protocol import Card, looked
+from attnlab.systems.vision.captioner import Captioner, check_channels, mean_of
+
+
+@flax.struct.dataclass
+class Encoded:
+    """The attention's memory of the places, and the first state c_0, h_0 [B,H]."""
+
+    attended: Any
+    first: LSTMState
+
+
+@flax.struct.dataclass
+class Decoding:
+    """Words fed so far, [] int32; the state [B,H]; what the looks so far leave to the next
+    (`Attention.no_looks`).
+    """
+
+    fed: jax.Array
+    state: LSTMState
+    looks: Any
+
+
+class ShowAttendTell(Captioner, kw_only=True):
+    """Show, Attend and Tell (Xu et al. 2015): an LSTM looks at a feature map before every word. The
+    fields not named here are those of `Captioner`.
+
+    Attributes:
+      attention: factory of the mechanism; called with D.
+      features: D, the channels of the backbone's feature map.
+      embedding: E, of words and of the deep output.
+      width: H.
+      gate: beta: a number for each look ("scalar", the paper's), one for each channel ("vector"), or
+        1 ("none").
+      normal: weights but the recurrent ones and the mechanism's start N(0, normal^2), the paper's
+        being 0.01; 0 for Glorot's initializer.
+      dropout: rate on words, on h_t before the output and on the deep output; the paper's is 0.5.
+    """
+
+    attention: Callable[..., Attention]
+    features: int = 64
+    embedding: int = 64
+    width: int = 128
+    gate: Literal["scalar", "vector", "none"] = "scalar"
+    normal: float = 0.0
+    dropout: float = 0.0
+
+    parts = {**Captioner.parts, "attention": MECHANISMS}
+    needs = {"attention": Need(role="cross", stepwise=True, so_far=True)}
+    card = Card(2015, "Xu et al., Show, Attend and Tell, ICML 2015")
+
+    def setup(self) -> None:
+        super().setup()
+        initial = Initial(normal=self.normal)
+        dense = functools.partial(Dense, kernel_init=initial.kernel())
+        self.embed_target = Embed(
+            self.target_vocabulary,
+            self.embedding,
+            embedding_init=initial.embedding(self.embedding),
+        )
+        self.first_cell, self.first_state = dense(self.width), dense(self.width)
+        self.search = self.attention(width=self.features, name="attention")
+        if self.gate != "none":
+            self.selector = dense(1 if self.gate == "scalar" else self.features)
+        self.of_word = GateInputs(self.width, initial)
+        self.of_context = Dense(
+            GATES * self.width, use_bias=False, kernel_init=initial.kernel(GATES)
+        )
+        self.cell = LSTMCell(self.width, initial)
+        self.out_state = dense(self.embedding)
+        self.out_context = dense(self.embedding, use_bias=False)
+        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
+        self.drop = Dropout(self.dropout)
+
+    def encode(self, source: jax.Array, valid: jax.Array | None = None) -> Encoded:
+        """See `Captioner.encode`; `UserError` if D is another."""
+        a, real = self.annotations(source, valid)
+        check_channels(a, self.features)
+        mean = mean_of(a, real)
+        first = LSTMState(jnp.tanh(self.first_cell(mean)), jnp.tanh(self.first_state(mean)))
+        return Encoded(self.search.remember(a, real), first)
+
+    def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
+        """See `Writer.decode`; only the recurrence itself runs step by step."""
+        words = self.drop(self.embed_target(target_in))  # [B,T,E]
+
+        def step(
+            system: ShowAttendTell, state: Decoding, word: jax.Array, attended: Any
+        ) -> tuple[Decoding, tuple[jax.Array, jax.Array]]:
+            following, z = system._transition(state, word, attended)
+            return following, (following.state.h, z)
+
+        _, (states, contexts) = over_time(step)(
+            self, self.start(memory, target_in.shape[1]), self.of_word(words), memory.attended
+        )
+        return self._generate(words, states, contexts)
+
+    def start(self, memory: Encoded, length: int) -> Decoding:
+        """See `Writer.start`."""
+        looks = self.search.no_looks(memory.attended)
+        return Decoding(jnp.zeros((), jnp.int32), memory.first, looks)
+
+    def step(
+        self, state: Decoding, memory: Encoded, tokens: jax.Array
+    ) -> tuple[jax.Array, Decoding]:
+        """See `Writer.step`."""
+        word = self.embed_target(tokens)
+        following, z = self._transition(state, self.of_word(word), memory.attended)
+        return self._generate(word, following.state.h, z), following
+
+    def _transition(
+        self, before: Decoding, word: jax.Array, attended: Any
+    ) -> tuple[Decoding, jax.Array]:
+        """Step t, and z_t [B,D]; `word` [B,4H] is E y_{t-1} W + b."""
+        h = before.state.h
+        reading = self.search.read(
+            h[:, None], attended, View(positions=before.fed), **asking(False, before.looks)
+        )
+        z = looked(self, reading)[:, 0]
+        z = z if self.gate == "none" else jax.nn.sigmoid(self.selector(h)) * z
+        state = self.cell(before.state, word + self.of_context(z))
+        return Decoding(before.fed + 1, state, reading.so_far), z
+
+    def _generate(self, word: jax.Array, h: jax.Array, z: jax.Array) -> jax.Array:
+        """The deep output: words [...,E], states [...,H] and contexts [...,D] to logits [...,V]."""
+        deep = jnp.tanh(word + self.out_state(self.drop(h)) + self.out_context(z))
+        return self.out(self.drop(deep))

@@ -1,0 +1,362 @@
+"""Captioning: images to texts, scored token by token, as free-running text and, where the source
+knows what its words are about, by where the system looks (`localisation.py`).
+
+    x = (image / 255 - mean) / deviation        of each channel, over the training split
+
+Where a system looks is judged in the captions that are there, teacher-forced, by the look before a
+word is written; it needs a vocabulary of words, in which a caption has as many tokens as words.
+
+Axis letters: B batch, T target length, L places of the feature map (h w), N captions.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.attention.protocol import MAPS
+from attnlab.config import image_tasks, nodes
+from attnlab.config.registry import made
+from attnlab.data.columns import IDS, Declared, Examples
+from attnlab.data.corpus import VocabularySettings
+from attnlab.data.images import captioned
+from attnlab.data.images.augmentation import augmented
+from attnlab.data.images.captioned import CaptionData
+from attnlab.data.images.folder import read_images
+from attnlab.data.images.labelled import Shape
+from attnlab.data.vocabulary import Vocabulary
+from attnlab.decoding import Decoder, validate
+from attnlab.errors import UserError
+from attnlab.layers.backbones import BACKBONES
+from attnlab.layers.backbones.protocol import Backbone
+from attnlab.records.measures import Measure, share
+from attnlab.systems.vision.captioner import Captioner, grid_of
+from attnlab.tasks.auxiliary import Auxiliary, left_aside
+from attnlab.tasks.decoders import check_room, ending, translating
+from attnlab.tasks.localisation import SCORES, Named, named, sums
+from attnlab.tasks.looks import ImageExample
+from attnlab.tasks.models import check_output_bias, shapes_of, system_factory, with_output_bias
+from attnlab.tasks.protocol import (
+    Axis,
+    Batch,
+    Params,
+    Scores,
+    Smoothing,
+    Sums,
+    Tree,
+    Typed,
+)
+from attnlab.tasks.tokens import cross_entropy
+from attnlab.tasks.written import ScoredAsText
+
+_AUGMENTATION = 2  # what is folded into the key of a step; 1 is for samples
+
+
+def build_system(
+    config: ConfigDict, vocabulary: int, shape: Shape, pad_id: int = 0
+) -> tuple[Captioner, Auxiliary]:
+    """The system of a config for images of a shape, and what is added to its loss.
+
+    Raises:
+      UserError: as `attnlab.tasks.pairs.build_system`; images too small for the backbone, or a
+        backbone that samples, hands out a loss, or has statistics of a batch that is never there.
+    """
+    system: Captioner = system_factory(config, Captioner)(
+        target_vocabulary=vocabulary, pad_id=pad_id
+    )
+    if system.over_batch and config.training.accumulate > 1:
+        raise UserError(
+            f"config.training.accumulate={config.training.accumulate}: the statistics of norms in"
+            " the system are those of the whole batch, which is never there; set it to 1"
+        )
+    images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
+    ids = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)
+    handed_out = shapes_of(system, images, ids)
+    backbone: Backbone = made(BACKBONES, system.backbone)(parent=None)
+    inside = left_aside(backbone, handed_out["params"]["backbone"], images)
+    if any(inside.values()):
+        raise UserError(
+            "config.system.backbone: its attention samples what it looks at or hands out a loss,"
+            " which captioning does not train; choose another alignment there"
+        )
+    check_output_bias(config, handed_out["params"], vocabulary)
+    return system, Auxiliary(type(system), handed_out, config, config.batch.max_length)
+
+
+class Captioning(ScoredAsText[CaptionData, Captioner]):
+    """Images to texts; see `attnlab.tasks.base.Task`.
+
+    Attributes:
+      config: see `configs/captioning.py`.
+      data: the images and their captions.
+      system: the model.
+      grid: h and w of the feature map that it looks at.
+    """
+
+    systems: ClassVar[type[Captioner]] = Captioner
+    schema: ClassVar[type[nodes.AnyRun]] = image_tasks.Captioning
+    reads: ClassVar[str] = "captions"
+    loads = CaptionData
+    columns: ClassVar[Mapping[str, Declared]] = {
+        "source": Declared("uint8", ("H", "W", "C")),
+        "target": IDS,
+    }
+    inputs = ("source", "target")
+    measures: Mapping[str, Measure | str] = {
+        **ScoredAsText.measures,
+        "exact": share("captions"),
+        "named": Measure("max", low=0.0, high=1.0),
+        "localisation": Measure("max", low=0.0, high=1.0),
+        "pointing": share("words"),
+    }
+    units: ClassVar[Mapping[str, str]] = {
+        **ScoredAsText.units,
+        "exact": "share of captions right as a whole",
+        "named": "F1 of the words that name objects",
+        "localisation": "share of a word's attention on its object",
+        "localisation_chance": "share of the image that its object has",
+        "pointing": "words whose most looked-at place is on their object",
+        "pointing_chance": "share of places that are on it",
+    }
+    examples: ClassVar[str] = "captions"
+    outputs: ClassVar[str] = "captions.txt"
+
+    def __init__(self, config: ConfigDict, data: CaptionData) -> None:
+        self.special = data.vocabulary.special
+        sizes = data.vocabulary.size, data.learned.shape, self.special.pad
+        super().__init__(config, data, *build_system(config, *sizes))
+        self.grid = grid_of(self.system, data.learned.shape)
+        self.at_once = validate(config.decoding).batch
+
+    @property
+    def written_in(self) -> Vocabulary:
+        """That of captions."""
+        return self.data.vocabulary
+
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        """Build the system and the decoding settings with a stand-in vocabulary, for the size of
+        images where the source knows it, so that a bad config fails before data is read.
+        """
+        VocabularySettings.read(config.vocabulary)
+        shape = getattr(captioned.source(config.data), "shape", None)
+        if shape is None:
+            return
+        system, _ = build_system(config, 8, shape)
+        height, width = grid_of(system, shape)
+        read = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
+        check_room(system, config, read, height * width)
+
+    @classmethod
+    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> CaptionData:
+        """See `Task.read`; `UserError` for unreadable data, or what was learned of it is damaged."""
+        return captioned.load(config.data, config.vocabulary, workdir, splits)
+
+    # --- training ---
+
+    def init(self, key: jax.Array) -> Params:
+        """Fresh float32 parameters; for the output bias see `models.with_output_bias`."""
+        images, ids = jnp.zeros((1, *self.data.learned.shape)), jnp.ones((1, 2), jnp.int32)
+        params: Params = self.system.init(key, images, ids)["params"]
+        found = self.predicted()
+        return params if found is None else with_output_bias(self.config, params, *found)
+
+    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+        """Teacher forcing: the logits [B,T,V] of the caption of a batch, whose images are normalised
+        first.
+        """
+        images = self.data.learned.normalised(jnp.asarray(batch["source"]))
+        real = self.real(batch["target"]).any(axis=1)
+        target_in = self.target_in(batch["target"])
+        return self.system.apply({"params": params}, images, target_in, real, **how)
+
+    def loss(
+        self,
+        params: Params,
+        batch: Batch,
+        key: jax.Array,
+        carried: Tree = None,
+        smoothing: Smoothing | None = None,
+    ) -> tuple[jax.Array, Sums]:
+        """See `Task.loss`, of images changed as `config.augmentation` says."""
+        of_step, images = jax.random.fold_in(key, _AUGMENTATION), jnp.asarray(batch["source"])
+        images = augmented(of_step, images, **self.config.augmentation)
+        return super().loss(params, {**batch, "source": images}, key, carried, smoothing)
+
+    def looked(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
+        """See `Task.looked`; all places of an image are there."""
+        target = jnp.asarray(batch["target"])
+        real = self.real(target)
+        places = jnp.broadcast_to(real.any(axis=1)[:, None], (len(target), self.places))
+        log_likelihood = -cross_entropy(outputs.astype(jnp.float32), target, 0.0)
+        return {"source": places, "target": real, "log_likelihood": log_likelihood}
+
+    @property
+    def places(self) -> int:
+        """L, of the feature map."""
+        return self.grid[0] * self.grid[1]
+
+    # --- scores ---
+
+    def references(self, split: str) -> list[str]:
+        """See `ScoredAsText.references`."""
+        return [self.data.vocabulary.normalize(text) for text in self.data.captions[split]]
+
+    def counts(self, split: str) -> dict[str, int]:
+        """The number of tokens, and of the words by which localisation is judged."""
+        tokens = len(self.of_split(split).packed("target").ids)
+        known = self._told(split)
+        words = 0 if known is None else sum(map(len, known))
+        return {"tokens": tokens, "words": words}
+
+    def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
+        """Those of `ScoredAsText`; where the source knows what words are about, "named", and, of a
+        system that attends, "localisation" and "pointing", each with its chance.
+        """
+        scores, texts = super().score(params, split)
+        rows = {**self._named(split, texts), **self._localised(params, split)}
+        own = {name: np.sum(one, axis=0) for name, one in rows.items()}
+        return {**scores, **{name: float(a / max(b, 1)) for name, (a, b) in own.items()}}, texts
+
+    def counted(
+        self, params: Params, split: str, outputs: Sequence[str]
+    ) -> dict[str, tuple[str, Any]]:
+        """See `ScoredAsText.counted`."""
+        rows = {**self._named(split, outputs), **self._localised(params, split)}
+        found = {
+            name: ("ratio", one)
+            for name, one in rows.items()
+            if name in self.measures and np.sum(one)
+        }
+        return {**super().counted(params, split, outputs), **found}
+
+    def _named(self, split: str, texts: Sequence[str]) -> dict[str, np.ndarray]:
+        """Twice the words that name objects in both the caption and what was written, and their
+        number in the two together, [N,2]: F1, were they sets.
+        """
+        known = self.data.shown.get(split)
+        if known is None:
+            return {}
+        rows = []
+        for pair in zip(texts, self.references(split), strict=True):
+            one, other = (
+                Counter(word for word in text.split() if word in known.named) for text in pair
+            )
+            rows.append([2 * (one & other).total(), one.total() + other.total()])
+        return {"named": np.array(rows)}
+
+    def _told(self, split: str) -> list[Named] | None:
+        """The words of each caption of a split that name an object; None where that is not known, or
+        where tokens are no words.
+        """
+        known, captions = self.data.shown.get(split), self.data.captions[split]
+        lengths = self.of_split(split).packed("target").lengths
+        words = np.array([len(text.split()) + 1 for text in captions])
+        return None if known is None or (words != lengths).any() else named(captions, known)
+
+    def _localised(self, params: Params, split: str) -> dict[str, np.ndarray]:
+        """Sums of localisation and pointing and of their chances, each with the number of words,
+        [N,2]; {} where they are not known.
+        """
+        told = self._told(split)
+        if told is None or not self.system.needs:
+            return {}
+        weights = (
+            (row, np.asarray(of_row, np.float64))
+            for rows, batch in self.in_order(self.of_split(split))
+            for row, of_row in zip(rows, self._weights(params, batch), strict=True)
+            if row >= 0
+        )
+        found = sums(weights, told, self.data.shown[split].objects, self.grid)
+        return {name: found[:, [column, -1]] for column, name in enumerate(SCORES)}
+
+    @functools.cached_property
+    def _weights(self) -> Any:
+        """The program of the weights of each word, [B,T,L]."""
+
+        @jax.jit
+        def weights(params: Params, batch: Batch) -> jax.Array:
+            _, collected = self.apply(params, batch, mutable=[MAPS])
+            return self.system.alignment(self.system.maps(collected[MAPS]))
+
+        return weights
+
+    # --- text and maps ---
+
+    def typed(self, lines: Sequence[str]) -> Examples:
+        """Images from files, a name a line, resized to those of training, without captions;
+        `UserError` for a file that is no image.
+        """
+        images = read_images(lines, self.data.learned.shape)
+        return captioned.encoded(self.data.vocabulary, images, [""] * len(lines))
+
+    def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
+        """None: images have no length."""
+        return []
+
+    def streamed(self, params: Params, line: str, index: int) -> Iterator[str]:
+        """The caption of an image as far as it is written, after every token."""
+        image = self.typed([line]).batch(np.array([0]), 1)["source"][0]
+        for ids in self._decoder(False).stream(params, image, index):
+            yield self._settings.cut(self.spelt(ids))
+
+    def decoder(self, alignment: bool) -> Decoder:
+        """See `WritingTask.decoder`; every place of an image counts as one token."""
+        return translating(
+            self.system,
+            self._settings,
+            alignment=alignment,
+            special=self.special,
+            ended=ending(self._settings, self.spelt),
+            prepared=self.data.learned.normalised,
+            real=lambda images: np.ones((len(images), self.places), bool),
+        )
+
+    def pictured(self, split: str, number: int) -> list[ImageExample]:  # type: ignore[override]
+        """The first images of a split, named by their numbers."""
+        rows = np.arange(min(number, self.size(split)))
+        images = self.of_split(split).batch(rows, 1)["source"]
+        return [
+            ImageExample(f"{split} image {row + 1}", images[row], self.data.captions[split][row])
+            for row in rows
+        ]
+
+    def completed(  # type: ignore[override]
+        self, params: Params, typed: Sequence[Typed]
+    ) -> list[ImageExample]:
+        """Files of images, with captions of the system where there are none."""
+        names = [name for name, _ in typed]
+        images = read_images(names, self.data.learned.shape)
+        own = [name for name, caption in typed if caption is None]
+        written = iter(self.written(params, self.typed(own)) if own else [])
+        return [
+            ImageExample(name, image, self.text(next(written)[0]) if given is None else given)
+            for (name, given), image in zip(typed, images, strict=True)
+        ]
+
+    def laid_out(self, example: ImageExample) -> tuple[list[Any], dict[str, Axis]]:
+        """The normalised image and the ids of the caption, and what maps lie between: "image", the
+        places row by row, "target" (what a step predicts), "target_in" (what it reads).
+        """
+        target = self.data.vocabulary.packed([example.label])[0][None]
+        target_in = np.asarray(self.shifted(target))
+        height, width = self.grid
+        labels = [f"{row + 1},{column + 1}" for row in range(height) for column in range(width)]
+        axes = {
+            name: Axis(self.data.vocabulary.tokens(ids[0]))
+            for name, ids in (("target", target), ("target_in", target_in))
+        }
+        image = self.data.learned.normalised(example.image[None])
+        return [image, target_in], {**axes, "image": Axis(labels, "patches", self.grid)}
+
+    def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
+        """The words, and the places by row and column."""
+        return {"target_tokens": axes["target"].labels, "image_patches": axes["image"].labels}

@@ -1,0 +1,277 @@
+"""Detection: all objects of an image, each with a class and a box, as a set that is compared as one
+(Carion et al. 2020).
+
+    cost_{k,i}  = - w_c p_i(c_k) + w_1 |b_i - b_k|_1 - w_g GIoU(b_i, b_k)
+    a           = the assignment of objects to queries whose sum of costs is least
+    loss        = 1/M sum over layers, images and queries i of - w_c v_i log p_i(class of i)
+                  + 1/M sum over layers, images and objects k of
+                    w_1 |b_a(k) - b_k|_1 + w_g (1 - GIoU(b_a(k), b_k))
+
+A query that has no object has the class "no object" and v_i = `no_object`, the others v_i = 1. M is
+the number of objects of the batch. (The authors' code divides the first sum by sum_i v_i.)
+
+Axis letters: B batch, L layers, N queries, M objects, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.config import image_tasks, nodes
+from attnlab.data.columns import Declared, Examples
+from attnlab.data.images import boxed
+from attnlab.data.images.boxed import BoxedData
+from attnlab.errors import UserError
+from attnlab.records.measures import Measure
+from attnlab.systems.protocol import Detected, Detector
+from attnlab.tasks.boxes import THRESHOLDS, Answers, Truth, average_precisions, matched, overlaps
+from attnlab.tasks.images import ImageTask, build_system
+from attnlab.tasks.protocol import (
+    Batch,
+    Params,
+    Response,
+    Rngs,
+    Scores,
+    Smoothing,
+    Sums,
+    Totals,
+)
+from attnlab.tasks.tokens import cross_entropy
+
+_SHOWN = 0.5  # an answer with a lower score is not written
+
+
+class Detection(ImageTask[BoxedData, Detector]):
+    """Images to all of their objects; see `attnlab.tasks.base.Task`.
+
+    Attributes:
+      config: see `configs/detection.py`.
+      data: the images and their objects.
+      system: the model.
+    """
+
+    systems: ClassVar[type[Detector]] = Detector
+    schema: ClassVar[type[nodes.AnyRun]] = image_tasks.Detection
+    reads: ClassVar[str] = "objects"
+    loads = BoxedData
+    columns: ClassVar[Mapping[str, Declared]] = {
+        "image": Declared("uint8", ("H", "W", "C")),
+        "boxes": Declared("float32", ("M", 4)),
+        "labels": Declared("int32", ("M",)),
+        "real": Declared("int32"),
+    }
+    measures: Mapping[str, Measure | str] = {
+        "loss": Measure("min", low=0.0),
+        "ap": Measure("max", low=0.0, high=1.0),
+        "ap50": Measure("max", low=0.0, high=1.0),
+        "iou": Measure("max", low=0.0, high=1.0),
+    }
+    evaluated: ClassVar[Sequence[str]] = tuple(measures)
+    units: ClassVar[Mapping[str, str]] = {
+        "loss": "per object, of all layers",
+        "ap": "COCO: IoU 0.5 to 0.95",
+        "ap50": "IoU 0.5",
+        "iou": "of objects with their matched boxes",
+        "by_class": "class \\ measure",
+    }
+    outputs: ClassVar[str] = "boxes.tsv"
+
+    def __init__(self, config: ConfigDict, data: BoxedData) -> None:
+        learned = data.learned
+        system = build_system(config, Detector, len(learned.classes), learned.shape)
+        for split in data.splits:
+            if (most := data.most(split)) > system.queries:
+                raise UserError(
+                    f"config.system.queries={system.queries}: an image of the {split} split has"
+                    f" {most} objects; take as many queries or more"
+                )
+        super().__init__(config, data, system)
+        self._answers = jax.jit(lambda params, batch: _answered(self.apply(params, batch)))
+
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        """Build the system, for the size of images where the source knows it, so that a bad config
+        fails before data is read.
+        """
+        source = boxed.source(config.data)
+        build_system(config, Detector, 2, getattr(source, "shape", None))
+
+    @classmethod
+    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> BoxedData:
+        """See `Task.read`.
+
+        Raises:
+          UserError: unreadable data, or what was learned of it is damaged.
+        """
+        return boxed.load(config.data, workdir, splits)
+
+    # --- training ---
+
+    def real(self, batch: Batch) -> jax.Array:
+        """See `ImageTask.real`."""
+        return jnp.asarray(batch["real"]) > 0
+
+    def summed(self, outputs: Detected, batch: Batch, smoothing: Smoothing) -> Sums:
+        """Sums over the objects of a batch: "loss", of all layers; "objects", "iou" and "correct"
+        (matched queries whose class is the likeliest), of the last layer; and "rows" and "tokens",
+        the images.
+        """
+        labels, boxes = jnp.asarray(batch["labels"]), jnp.asarray(batch["boxes"])
+        layers = jax.vmap(self._of_layer, in_axes=(0, 0, None, None, None, None))
+        found = layers(*outputs, labels, boxes, self.real(batch), smoothing)
+        rows = self.real(batch).sum()
+        return {
+            "loss": found["loss"].sum(),
+            "tokens": rows,
+            "rows": rows,
+            "objects": (labels > 0).sum(),
+            "iou": found["iou"][-1],
+            "correct": found["correct"][-1],
+        }
+
+    def _of_layer(
+        self,
+        logits: jax.Array,
+        found: jax.Array,
+        labels: jax.Array,
+        boxes: jax.Array,
+        rows: jax.Array,
+        smoothing: Smoothing,
+    ) -> Sums:
+        """The sums of one layer, of logits [B,N,C+1] and boxes [B,N,4], with labels [B,M] and boxes
+        [B,M,4] of the objects.
+        """
+        weights, logits = self.config.objective, logits.astype(jnp.float32)
+        real, classes = labels > 0, logits.shape[-1] - 1
+        of, none = jnp.maximum(labels - 1, 0), jnp.full(logits.shape[:2], classes)
+        chances = jax.nn.softmax(logits)
+        wanted = jnp.take_along_axis(chances, of[:, None], axis=2).swapaxes(1, 2)  # [B,M,N]
+        apart = jnp.abs(found[:, None] - boxes[:, :, None]).sum(axis=-1)
+        giou = overlaps(found[:, None], boxes[:, :, None])[1]
+        cost = -weights.classes * wanted + weights.distance * apart - weights.overlap * giou
+        chosen = jax.vmap(matched)(cost, real)  # [B,M]
+        at = jnp.where(real, chosen, logits.shape[1])  # beyond the last: written nowhere
+        target = jax.vmap(lambda to, at, of: to.at[at].set(of, mode="drop"))(none, at, of)
+        share = jnp.where(target == classes, weights.no_object, 1.0) * rows[:, None]
+        mine = jnp.take_along_axis(found, chosen[..., None], axis=1)
+        iou, giou = overlaps(mine, boxes)
+        placed = weights.distance * jnp.abs(mine - boxes).sum(axis=-1)
+        placed = placed + weights.overlap * (1 - giou)
+        named = weights.classes * share * cross_entropy(logits, target, smoothing)
+        answered = jnp.take_along_axis(logits.argmax(axis=-1), chosen, axis=1)
+        return {
+            "loss": named.sum() + jnp.where(real, placed, 0.0).sum(),
+            "iou": jnp.where(real, iou, 0.0).sum(),
+            "correct": ((answered == of) & real).sum(),
+        }
+
+    def sums(
+        self, params: Params, batch: Batch, smoothing: Smoothing = 0.0, rngs: Rngs | None = None
+    ) -> Sums:
+        """The sums of `summed`, and what was found in each image: "boxes" [B,N,4], "classes" and
+        "scores" [B,N], which `totals` takes out.
+        """
+        outputs = self.apply(params, batch, rngs=rngs)
+        boxes, classes, scores = _answered(outputs)
+        found = {"boxes": boxes, "classes": classes, "scores": scores, "real": self.real(batch)}
+        return {**self.summed(outputs, batch, smoothing), "found": found}  # type: ignore[dict-item]
+
+    def weight(self, batch: Batch) -> jax.Array:
+        """The number of objects."""
+        return (jnp.asarray(batch["labels"]) > 0).sum().astype(jnp.float32)
+
+    # --- scores ---
+
+    def totals(self, sums: Sequence[Totals], split: str) -> Totals:
+        """See `Task.totals`; and "precisions", see `boxes.average_precisions`."""
+        parts = [one["found"] for one in sums]
+        real = np.concatenate([np.asarray(one["real"]) for one in parts]).astype(bool)
+        found = [
+            np.concatenate([np.asarray(one[name]) for one in parts])[real]
+            for name in ("boxes", "classes", "scores")
+        ]
+        numbers = [{name: one[name] for name in one if name != "found"} for one in sums]
+        precisions = self._precisions([Answers(*one) for one in zip(*found, strict=True)], split)
+        return {**super().totals(numbers, split), "precisions": precisions}
+
+    def averaged(self, totals: Totals) -> dict[str, float]:
+        """ "loss" (per object, no smoothing), "ap", "ap50" and "iou"."""
+        loss, iou = (float(totals[name] / totals["objects"]) for name in ("loss", "iou"))
+        precisions = totals["precisions"]
+        ap, ap50 = float(np.nanmean(precisions)), float(np.nanmean(precisions[:, 0]))
+        return {"loss": loss, "ap": ap, "ap50": ap50, "iou": iou}
+
+    def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
+        """ "by_class", AP and AP50 of each class that has objects, and the answers to every image,
+        as `answers` writes them.
+        """
+        found, names = self.found(params, self.of_split(split)), self.data.learned.classes
+        precisions = self._precisions(found, split)
+        table = {
+            name: {"ap": float(one.mean()), "ap50": float(one[0])}
+            for name, one in zip(names, precisions, strict=True)
+            if not np.isnan(one).any()
+        }
+        return {"by_class": table}, [self._written(one) for one in found]
+
+    def _precisions(self, found: Sequence[Answers], split: str) -> np.ndarray:
+        labels, boxes = self.data.labels(split), self.data.boxes(split)
+        truth = [
+            Truth(mine[of > 0].astype(np.float64), of[of > 0] - 1)
+            for mine, of in zip(boxes, labels, strict=True)
+        ]
+        return average_precisions(found, truth, len(self.data.learned.classes), THRESHOLDS)
+
+    # --- answers ---
+
+    def found(self, params: Params, asked: Examples) -> list[Answers]:
+        """What is found in each image: a box, a class and a score for every query, in any order."""
+        answers = []
+        for rows, batch in self.in_order(asked):
+            parts = [np.asarray(one)[rows >= 0] for one in self._answers(params, batch)]
+            answers += [Answers(*one) for one in zip(*parts, strict=True)]
+        return answers
+
+    def typed(self, lines: Sequence[str]) -> Examples:
+        """Images from files, see `ImageTask.files`."""
+        images, count = self.files(lines), len(lines)
+        return Examples(
+            image=images,
+            boxes=np.zeros((count, 1, 4), np.float32),
+            labels=np.zeros((count, 1), np.int32),
+            real=np.ones(count, np.int32),
+        )
+
+    def answers(
+        self, params: Params, asked: Examples, lines: Sequence[str]
+    ) -> list[list[Response]]:
+        """The objects of each image with a score of at least 0.5, the likeliest first: class, score,
+        first row, first column, height and width in pixels; sorted by nothing (0).
+        """
+        return [[Response(self._written(one), 0.0)] for one in self.found(params, asked)]
+
+    def _written(self, found: Answers) -> str:
+        sides, objects = np.tile(np.array(self.data.learned.shape[:2]), 2), []
+        for at in np.argsort(-found.scores, kind="stable"):
+            if found.scores[at] >= _SHOWN:
+                box = found.boxes[at].astype(np.float64)
+                box[:2] -= box[2:] / 2
+                places = " ".join(f"{one:.1f}" for one in box * sides)
+                name = self.data.learned.classes[found.classes[at]]
+                objects.append(f"{name} {found.scores[at]:.3f} {places}")
+        return ", ".join(objects) or "nothing"
+
+
+def _answered(outputs: Detected) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The boxes [B,N,4] of the last layer, the likeliest class of each that is one, [B,N], and its
+    probability.
+    """
+    chances = jax.nn.softmax(outputs.logits[-1].astype(jnp.float32))[..., :-1]
+    return outputs.boxes[-1].astype(jnp.float32), chances.argmax(axis=-1), chances.max(axis=-1)

@@ -1,0 +1,161 @@
+"""The base of the tasks that read images alone: what follows from an image being one array of a fixed
+size.
+
+Mean and deviation are computed once and kept with the run; systems get normalised images. A batch
+has the column "image", and another one that tells its rows from rows of padding (`real`).
+
+Axis letters: B batch, H height, W width, C channels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.data.batching import Batches, TrainBatches, evaluation_batches
+from attnlab.data.columns import Batch as HostBatch
+from attnlab.data.columns import Examples
+from attnlab.data.images.augmentation import augmented
+from attnlab.data.images.folder import read_images
+from attnlab.data.images.labelled import Pictures, Shape
+from attnlab.errors import UserError
+from attnlab.systems.protocol import System
+from attnlab.tasks.base import Model, Task
+from attnlab.tasks.looks import ImageExample, gates_of
+from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
+from attnlab.tasks.protocol import Axis, Batch, Maps, Params, Tree, Typed
+
+_AUGMENTATION = 2  # what is folded into the key of a step; 1 is for samples
+
+Built = TypeVar("Built", bound=System)
+
+
+def build_system(config: ConfigDict, base: type[Built], classes: int, shape: Shape | None) -> Built:
+    """The system of a config, of the kind `base`, for images of this shape where that is known.
+
+    Raises:
+      UserError: another kind of system, images too small for it, attention that samples or has a
+        loss, or statistics of batches with microbatches.
+    """
+    system: Built = system_factory(config, base)(classes=classes)
+    if shape is not None:
+        refuse_terms(config, shapes_of(system, jax.ShapeDtypeStruct((1, *shape), jnp.float32)))
+    if system.over_batch and config.training.accumulate > 1:
+        raise UserError(
+            f"config.training.accumulate={config.training.accumulate}: norms of"
+            f" system={config.system.name} have statistics of the whole batch, which is never there;"
+            " set it to 1"
+        )
+    return system
+
+
+OfImages = TypeVar("OfImages", bound=Pictures)
+
+
+class ImageTask(Task[OfImages, Model]):
+    """Base of the tasks that read images alone. Not a task by itself."""
+
+    inputs = ("image",)
+    examples: ClassVar[str] = "images"
+    item: ClassVar[str] = "images"
+
+    def real(self, batch: Batch) -> jax.Array:
+        """Which rows of a batch are images and not padding, [B] bool."""
+        raise NotImplementedError
+
+    # --- training ---
+
+    def init(self, key: jax.Array) -> Params:
+        """Fresh float32 parameters."""
+        images = jnp.zeros((1, *self.data.learned.shape))
+        params: Params = self.system.init(key, images)["params"]
+        return params
+
+    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+        """What the system makes of the images of a batch, which are normalised first."""
+        images = self.normalised(batch["image"])
+        return self.system.apply({"params": params}, images, self.real(batch), **how)
+
+    def normalised(self, images: jax.Array | np.ndarray) -> jax.Array:
+        """Images [B,H,W,C], uint8, as systems get them: float32, by mean and deviation."""
+        return self.data.learned.normalised(jnp.asarray(images))
+
+    def changed(self, key: jax.Array, images: jax.Array) -> jax.Array:
+        """Arrays [B,H,W,C] of images, changed as `config.augmentation` says by the key of a step."""
+        own = jax.random.fold_in(key, _AUGMENTATION)
+        return augmented(own, images, **self.config.augmentation)
+
+    def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
+        """See `Task.ordered`; all images have one size."""
+        return TrainBatches(
+            self.of_split("train"),
+            size=self.config.batch.size,
+            unit="sentences",
+            buckets=(),
+            max_length=1,
+            seed=seed,
+            things=self.data.things,
+            **shared,
+        )
+
+    # --- scores ---
+
+    def in_order(self, examples: Examples) -> list[tuple[np.ndarray, HostBatch]]:
+        """See `Task.in_order`."""
+        return evaluation_batches(examples, size=self.at_once, buckets=(1,))
+
+    # --- answers and maps ---
+
+    def files(self, lines: Sequence[str]) -> np.ndarray:
+        """Images from files, a name a line, resized to those of training.
+
+        Raises:
+          UserError: a file that is no image, or images of training that have another form than
+            files are resized to.
+        """
+        return read_images(lines, self.data.learned.shape)
+
+    def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
+        """None: images have no length."""
+        return []
+
+    def pictured(self, split: str, number: int) -> list[ImageExample]:
+        """The first images of a split, named by their numbers."""
+        rows = np.arange(min(number, self.size(split)))
+        images = self.of_split(split)["image"].block(rows, 1)
+        return [ImageExample(f"{split} image {row + 1}", images[row]) for row in rows]
+
+    def completed(self, params: Params, typed: Sequence[Typed]) -> list[ImageExample]:
+        """Images from files, each with what the system answers.
+
+        Raises:
+          UserError: a second text, or a file that is no image.
+        """
+        for name, second in typed:
+            if second is not None:
+                raise UserError(
+                    f"task={self.config.task} reads one image, not {second!r} beside {name!r}"
+                )
+        names = [name for name, _ in typed]
+        images, answers = self.files(names), self.respond(params, names)
+        return [
+            ImageExample(name, image, best[0].text)
+            for name, image, best in zip(names, images, answers, strict=True)
+        ]
+
+    def laid_out(self, example: ImageExample) -> tuple[list[Any], dict[str, Axis]]:
+        """The image, normalised; its places have numbers only."""
+        return [self.normalised(example.image[None])], {}
+
+    def maps(self, params: Params, example: Any) -> Maps:
+        """See `Task.maps`, with the gates."""
+        found = super().maps(params, example)
+        read, _ = self.laid_out(example)
+        looks, gates = gates_of(self.system, params, read, example.image)
+        return dataclasses.replace(found, looks={**found.looks, **looks}, gates=gates)

@@ -1,0 +1,263 @@
+"""Segmentation: the class of every pixel, cross-entropy, and how well the regions overlap.
+
+    loss = - 1/P sum over pixels of log softmax(system(image))_class
+
+`mask` is c + 1 at pixels of class c and 0 where nothing counts: pixels that are left open, rows of
+padding. Intersection over union of a class are counts over all pixels of a split; their mean is over
+the classes that are there or answered, the ground among them.
+
+Axis letters: B batch, H height, W width, C classes with the ground, P pixels that count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.config import image_tasks, nodes
+from attnlab.data.columns import Declared, Examples
+from attnlab.data.images import segmented
+from attnlab.data.images.segmented import SegmentedData
+from attnlab.records.items import Items
+from attnlab.records.measures import Measure, share
+from attnlab.systems.protocol import PixelClassifier
+from attnlab.tasks.images import ImageTask, build_system
+from attnlab.tasks.protocol import (
+    Batch,
+    Params,
+    Response,
+    Rngs,
+    Scores,
+    Smoothing,
+    Sums,
+    Totals,
+    Tree,
+)
+from attnlab.tasks.tokens import cross_entropy
+
+
+class Segmentation(ImageTask[SegmentedData, PixelClassifier]):
+    """Images to the class of every pixel; see `attnlab.tasks.base.Task`.
+
+    Attributes:
+      config: see `configs/segmentation.py`.
+      data: the images and their masks.
+      system: the model.
+    """
+
+    systems: ClassVar[type[PixelClassifier]] = PixelClassifier
+    schema: ClassVar[type[nodes.AnyRun]] = image_tasks.Segmentation
+    reads: ClassVar[str] = "masks"
+    loads = SegmentedData
+    columns: ClassVar[Mapping[str, Declared]] = {
+        "image": Declared("uint8", ("H", "W", "C")),
+        "mask": Declared("uint8", ("H", "W")),
+    }
+    measures: Mapping[str, Measure | str] = {
+        "loss": Measure("min", low=0.0),
+        "accuracy": share("pixels"),
+        "mean_iou": Measure("max", low=0.0, high=1.0),
+    }
+    evaluated: ClassVar[Sequence[str]] = tuple(measures)
+    units: ClassVar[Mapping[str, str]] = {
+        "loss": "nats per pixel",
+        "accuracy": "share of pixels right",
+        "mean_iou": "intersection over union, mean over classes",
+        "confusion": "class \\ answer, pixels",
+    }
+    outputs: ClassVar[str] = "overlaps.tsv"
+
+    def __init__(self, config: ConfigDict, data: SegmentedData) -> None:
+        learned = data.learned
+        system = build_system(config, PixelClassifier, len(learned.classes), learned.shape)
+        super().__init__(config, data, system)
+        self._rows = jax.jit(self._each)
+        self._answers = jax.jit(
+            lambda params, batch: self.apply(params, batch).argmax(axis=-1).astype(jnp.uint8)
+        )
+
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        """Build the system, for the size of images where the source knows it, so that a bad config
+        fails before data is read.
+        """
+        source = segmented.source(config.data)
+        build_system(config, PixelClassifier, 3, getattr(source, "shape", None))
+
+    @classmethod
+    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> SegmentedData:
+        """See `Task.read`.
+
+        Raises:
+          UserError: unreadable data, or what was learned of it is damaged.
+        """
+        return segmented.load(config.data, workdir, splits)
+
+    # --- training ---
+
+    def real(self, batch: Batch) -> jax.Array:
+        """See `ImageTask.real`; an image of which every pixel is left open is as good as none."""
+        return (jnp.asarray(batch["mask"]) > 0).any(axis=(1, 2))
+
+    def loss(
+        self,
+        params: Params,
+        batch: Batch,
+        key: jax.Array,
+        carried: Tree = None,
+        smoothing: Smoothing | None = None,
+    ) -> tuple[jax.Array, Sums]:
+        """See `Task.loss`, of images and masks changed alike, as `config.augmentation` says; pixels
+        from outside of the image count for nothing.
+        """
+        image, mask = jnp.asarray(batch["image"]), jnp.asarray(batch["mask"])[..., None]
+        both = self.changed(key, jnp.concatenate([image, mask], axis=-1))
+        batch = {**batch, "image": both[..., :-1], "mask": both[..., -1]}
+        return super().loss(params, batch, key, carried, smoothing)
+
+    def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
+        """Sums over the pixels of a batch, of logits [B,H,W,C]: "loss", "pixels", "correct"; and
+        "rows" and "tokens", the images.
+        """
+        mask, logits = jnp.asarray(batch["mask"]).astype(jnp.int32), outputs.astype(jnp.float32)
+        counted, rows = mask > 0, self.real(batch).sum()
+        losses = cross_entropy(logits, jnp.maximum(mask - 1, 0), smoothing)
+        return {
+            "loss": jnp.where(counted, losses, 0.0).sum(),
+            "tokens": rows,
+            "rows": rows,
+            "pixels": counted.sum(),
+            "correct": ((logits.argmax(axis=-1) == mask - 1) & counted).sum(),
+        }
+
+    def sums(
+        self, params: Params, batch: Batch, smoothing: Smoothing = 0.0, rngs: Rngs | None = None
+    ) -> Sums:
+        """The sums of `summed`, and how many pixels of each class got each answer, "confusion"
+        [C,C].
+        """
+        logits = self.apply(params, batch, rngs=rngs)
+        confusion = confusions(logits, jnp.asarray(batch["mask"])).sum(axis=0)
+        return {**self.summed(logits, batch, smoothing), "confusion": confusion}
+
+    def weight(self, batch: Batch) -> jax.Array:
+        """The number of pixels that count, before images are changed."""
+        return (jnp.asarray(batch["mask"]) > 0).sum().astype(jnp.float32)
+
+    # --- scores ---
+
+    def averaged(self, totals: Totals) -> dict[str, float]:
+        """ "loss" (nats per pixel, no smoothing), "accuracy" and "mean_iou"."""
+        loss, right = (float(totals[name] / totals["pixels"]) for name in ("loss", "correct"))
+        return {"loss": loss, "accuracy": right, "mean_iou": mean_iou(totals["confusion"])}
+
+    def counts(self, split: str) -> dict[str, int]:
+        """The pixels that count."""
+        batches = self.in_order(self.of_split(split))
+        return {"pixels": sum(int((batch["mask"] > 0).sum()) for _, batch in batches)}
+
+    def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
+        """ "confusion", how many pixels of each class (row) got each answer (column), and "mean IoU
+        TAB accuracy" of every image by itself.
+        """
+        each, names = self._found(params, split)["confusion"], self.data.learned.classes
+        whole = each.sum(axis=0)
+        table = {
+            row: {column: int(whole[i, j]) for j, column in enumerate(names)}
+            for i, row in enumerate(names)
+        }
+        right = np.trace(each, axis1=1, axis2=2) / np.maximum(each.sum(axis=(1, 2)), 1)
+        lines = [f"{mean_iou(one):.4f}\t{part:.4f}" for one, part in zip(each, right, strict=True)]
+        return {"confusion": table}, lines
+
+    def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
+        """A row for every image: its loss, its pixels that are right, and the overlaps of each
+        class; a mean over classes that are there is what the rule of macro F1 makes of them.
+        """
+        found = self._found(params, split)
+        each = found["confusion"]
+        pixels, hits = each.sum(axis=(1, 2)), np.diagonal(each, axis1=1, axis2=2)
+        either = each.sum(axis=1) + each.sum(axis=2) - hits
+        rows = {
+            "loss": ("ratio", np.stack([found["loss"], pixels], axis=1)),
+            "accuracy": ("ratio", np.stack([hits.sum(axis=1), pixels], axis=1)),
+            "mean_iou": ("macro_f1", np.concatenate([hits, either], axis=1)),
+        }
+        return Items.of(rows)
+
+    def _each(self, params: Params, batch: Batch) -> Sums:
+        """ "loss" [B] and "confusion" [B,C,C] of each image of a batch."""
+        logits = self.apply(params, batch).astype(jnp.float32)
+        mask = jnp.asarray(batch["mask"]).astype(jnp.int32)
+        losses = cross_entropy(logits, jnp.maximum(mask - 1, 0), 0.0)
+        return {
+            "loss": jnp.where(mask > 0, losses, 0.0).sum(axis=(1, 2)),
+            "confusion": confusions(logits, mask),
+        }
+
+    def _found(self, params: Params, split: str) -> dict[str, np.ndarray]:
+        """`_each` of all images of a split, in their order."""
+        parts = [
+            {name: np.asarray(one)[rows >= 0] for name, one in self._rows(params, batch).items()}
+            for rows, batch in self.in_order(self.of_split(split))
+        ]
+        return {
+            "loss": np.concatenate([one["loss"] for one in parts]).astype(np.float64),
+            "confusion": np.concatenate([one["confusion"] for one in parts]).astype(np.int64),
+        }
+
+    # --- answers ---
+
+    def masks(self, params: Params, asked: Examples) -> np.ndarray:
+        """The likeliest class of every pixel, numbers of `data.learned.classes`: uint8 [N,H,W]."""
+        found = [
+            np.asarray(self._answers(params, batch))[rows >= 0]
+            for rows, batch in self.in_order(asked)
+        ]
+        return np.concatenate(found)
+
+    def typed(self, lines: Sequence[str]) -> Examples:
+        """Images from files, see `ImageTask.files`."""
+        images = self.files(lines)
+        return Examples(image=images, mask=np.ones(images.shape[:3], np.uint8))
+
+    def answers(
+        self, params: Params, asked: Examples, lines: Sequence[str]
+    ) -> list[list[Response]]:
+        """The classes that each image shows, with their shares of its pixels, the largest first;
+        sorted by nothing (0). `masks` gives the pixels.
+        """
+        names, found = self.data.learned.classes, []
+        for mask in self.masks(params, asked):
+            counts = np.bincount(mask.ravel(), minlength=len(names))
+            order = [at for at in np.argsort(-counts, kind="stable") if counts[at]]
+            shares = [f"{names[at]} {counts[at] / mask.size:.3f}" for at in order]
+            found.append([Response(", ".join(shares), 0.0)])
+        return found
+
+
+def confusions(logits: jax.Array, mask: jax.Array) -> jax.Array:
+    """How many pixels of each class (row) got each answer (column): logits [B,H,W,C] and masks
+    [B,H,W], 0 where nothing counts, to int32 [B,C,C].
+    """
+    classes = logits.shape[-1]
+    wanted, given = mask.astype(jnp.int32) - 1, logits.argmax(axis=-1)
+    one_hot = [jax.nn.one_hot(one, classes, dtype=jnp.float32) for one in (wanted, given)]
+    # Exact: counts are below 2^24.
+    return jnp.einsum("bhwi,bhwj->bij", *one_hot).astype(jnp.int32)
+
+
+def mean_iou(confusion: Any) -> float:
+    """The mean over classes of hits / (label or answer), from counts [C,C]; a class that is neither
+    there nor answered is left out.
+    """
+    counts = np.asarray(confusion, np.float64)
+    hits = np.diagonal(counts)
+    either = counts.sum(axis=0) + counts.sum(axis=1) - hits
+    return float(np.mean(hits[either > 0] / either[either > 0])) if either.any() else 0.0

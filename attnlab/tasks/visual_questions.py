@@ -1,0 +1,383 @@
+"""Visual question answering: an image and a question to one of the answers of training.
+
+    x      = (image / 255 - mean) / deviation        of each channel, over the training images
+    loss   = mean over questions of -log softmax(system(x, question))_answer
+
+Beside the scores stand the accuracies of guesses that see no image: "chance", "majority", and
+"question_only", the most frequent answer of training to a question of the same words. A source with
+groups or kinds of questions has the accuracy split up by them. Vocabulary, answers, mean and deviation
+are computed once and kept with the run. `label` is k + 1 for answer k of C, 0 for a row of padding,
+and C + 1 for an answer that only a split other than training has: whatever is answered there is wrong,
+and the loss, which would be infinite, leaves it out.
+
+Axis letters: B batch, H height, W width, C answers, S tokens of the question.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.attention.protocol import MAPS
+from attnlab.config import image_tasks, nodes
+from attnlab.data.asked import CHANCE, MAJORITY
+from attnlab.data.columns import IDS, Declared, Examples, Shared
+from attnlab.data.images import labelled, questions
+from attnlab.data.images.folder import read_image
+from attnlab.data.images.questions import QUESTION_ONLY, Question, QuestionData
+from attnlab.data.vocabulary import OURS, Special
+from attnlab.errors import UserError
+from attnlab.records.files import expanded
+from attnlab.records.items import Items
+from attnlab.records.measures import Measure, share
+from attnlab.systems.protocol import VisualAnswerer
+from attnlab.tasks.base import Task
+from attnlab.tasks.looking import LOCALISATION, localised, of_questions
+from attnlab.tasks.looks import gates_of
+from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
+from attnlab.tasks.pretrained import begun_with
+from attnlab.tasks.protocol import (
+    Axis,
+    Batch,
+    Maps,
+    Params,
+    Response,
+    Scores,
+    Smoothing,
+    Sums,
+    Totals,
+    Tree,
+    Typed,
+)
+from attnlab.tasks.tokens import cross_entropy
+
+
+class VisualExample(NamedTuple):
+    """An image, uint8 [H,W,C], what it is called, and a question about it."""
+
+    image: np.ndarray
+    name: str
+    question: str
+    answer: str = ""
+
+    def shown(self) -> str:
+        """See `protocol.Example`."""
+        told = f"  ->  {self.answer}" if self.answer else ""
+        return f"{self.name}: {self.question}{told}"
+
+    def record(self) -> dict[str, Any]:
+        """See `protocol.Example`."""
+        return {"source": f"{self.name}: {self.question}", "target": self.answer or None}
+
+
+def build_system(
+    config: ConfigDict,
+    vocabulary: int,
+    answers: int,
+    shape: labelled.Shape | None,
+    special: Special = OURS,
+) -> VisualAnswerer:
+    """The system of a config, for images of this shape where that is known.
+
+    Raises:
+      UserError: another kind of system, a mechanism that cannot do what is asked of it, images too
+        small, attention that samples or has a loss.
+    """
+    factory = system_factory(config, VisualAnswerer)
+    system: VisualAnswerer = factory(
+        vocabulary=vocabulary, classes=answers, pad_id=special.pad, bos_id=special.bos
+    )
+    if shape is not None:
+        images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
+        ids = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)
+        refuse_terms(config, shapes_of(system, images, ids))
+    if system.over_batch and config.training.accumulate > 1:
+        raise UserError(
+            f"config.training.accumulate={config.training.accumulate}: norms of system.backbone have"
+            " the statistics of the whole batch, which is never there; set it to 1, or take another"
+            " system.backbone.normalisation"
+        )
+    return system
+
+
+class VisualQuestions(Task[QuestionData, VisualAnswerer]):
+    """Questions about images; see `attnlab.tasks.base.Task`.
+
+    Attributes:
+      config: see `configs/visual_questions.py`.
+      data: the images, the questions and their answers.
+      system: the model.
+    """
+
+    systems: ClassVar[type[VisualAnswerer]] = VisualAnswerer
+    schema: ClassVar[type[nodes.Run]] = image_tasks.VisualQuestions
+    reads: ClassVar[str] = "visual_questions"
+    loads = QuestionData
+    columns: ClassVar[Mapping[str, Declared]] = {
+        "image": Declared("uint8", ("H", "W", "C")),
+        "question": IDS,
+        "label": Declared("int32"),
+    }
+    inputs = ("image", "question")
+    measures: Mapping[str, Measure | str] = {
+        "loss": Measure("min", low=0.0),
+        "accuracy": share("questions"),
+    }
+    evaluated: ClassVar[Sequence[str]] = tuple(measures)
+    units: ClassVar[Mapping[str, str]] = {
+        "loss": "nats per question",
+        "accuracy": "share of answers right",
+        CHANCE: "accuracy of a guess among all answers",
+        MAJORITY: "accuracy of the most frequent answer",
+        QUESTION_ONLY: "accuracy of the most frequent answer to the same words",
+        LOCALISATION: "share of attention on what is asked about",
+        "confusion": "answer \\ said",
+    }
+    examples: ClassVar[str] = "questions"
+    outputs: ClassVar[str] = "answers.tsv"
+
+    def __init__(self, config: ConfigDict, data: QuestionData) -> None:
+        self.special = data.vocabulary.special
+        answers, shape = len(data.learned.classes), data.learned.shape
+        system = build_system(config, data.vocabulary.size, answers, shape, self.special)
+        super().__init__(config, data, system)
+        self._outputs = jax.jit(lambda params, batch: self.apply(params, batch).astype(jnp.float32))
+
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        """Build the system with a stand-in vocabulary, for the size of images where the source
+        knows it, so that a bad config fails before data is read.
+        """
+        source = questions.source(config.data)
+        build_system(config, 8, 2, getattr(source, "shape", None))
+
+    @classmethod
+    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> QuestionData:
+        """See `Task.read`.
+
+        Raises:
+          UserError: unreadable data, or what was learned of it is damaged.
+        """
+        return questions.load(config.data, config.vocabulary, workdir, splits, begun_with(config))
+
+    # --- training ---
+
+    def init(self, key: jax.Array) -> Params:
+        """Fresh float32 parameters."""
+        images, ids = jnp.zeros((1, *self.data.learned.shape)), jnp.ones((1, 2), jnp.int32)
+        params: Params = self.system.init(key, images, ids)["params"]
+        return params
+
+    def normalised(self, images: Any) -> jax.Array:
+        """Images [B,H,W,C] as the system reads them."""
+        learned = self.data.learned
+        mean, deviation = (np.asarray(one, np.float32) for one in (learned.mean, learned.deviation))
+        return (jnp.asarray(images).astype(jnp.float32) / 255 - mean) / deviation
+
+    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+        """Logits [B,C] of a batch, whose images are normalised first."""
+        images = self.normalised(batch["image"])
+        return self.system.apply({"params": params}, images, jnp.asarray(batch["question"]), **how)
+
+    def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
+        """Sums over the questions of a batch, of logits [B,C]: "loss", "known" (those with an answer
+        of training), "rows", "correct"; and "tokens", those that are read.
+        """
+        label, logits = jnp.asarray(batch["label"]), outputs.astype(jnp.float32)
+        real, known = label > 0, (label > 0) & (label <= outputs.shape[-1])
+        losses = cross_entropy(logits, jnp.where(known, label - 1, 0), smoothing)
+        return {
+            "loss": jnp.where(known, losses, 0.0).sum(),
+            "tokens": (jnp.asarray(batch["question"]) != self.special.pad).sum(),
+            "rows": real.sum(),
+            "known": known.sum(),
+            "correct": ((logits.argmax(axis=-1) == label - 1) & real).sum(),
+        }
+
+    def weight(self, batch: Batch) -> jax.Array:
+        """The number of questions."""
+        return (jnp.asarray(batch["label"]) > 0).sum().astype(jnp.float32)
+
+    # --- scores ---
+
+    def averaged(self, totals: Totals) -> dict[str, float]:
+        """ "loss" (nats per question with a known answer, no smoothing) and "accuracy"."""
+        return {
+            "loss": float(totals["loss"] / totals["known"]),
+            "accuracy": float(totals["correct"] / totals["rows"]),
+        }
+
+    def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
+        """The accuracies of guesses, the accuracy by group and by kind where the source has them,
+        with that of "question_only" beside it; "localisation" of each map over the image (see
+        `looking`), by kind, where the source knows the places; "confusion", how often each answer
+        (row) was said to be which (column); and "question TAB answer TAB what was said".
+        """
+        rows, names = self.data.rows[split], self.data.learned.classes
+        said = [names[one] for one in self._logits(params, self.of_split(split)).argmax(axis=1)]
+        counts = Counter((row.answer, one) for row, one in zip(rows, said, strict=True))
+        answers = (*names, *sorted({row.answer for row in rows} - {*names}))
+        scores: Scores = self.data.prior.scores(rows)
+        for by in ("group", "kind"):
+            if any(getattr(row, by) for row in rows):
+                scores[f"by_{by}"] = self._split_up(rows, said, by)
+        if self.system.needs and any(row.boxes for row in rows):
+            shape = self.data.learned.shape
+            looks = self._looks(params, self.of_split(split))
+            scores[LOCALISATION] = localised(looks, rows, self.system.grid(shape), shape)
+        scores["confusion"] = {
+            row: {column: counts[row, column] for column in names} for row in answers
+        }
+        lines = (f"{row.text}\t{row.answer}\t{one}" for row, one in zip(rows, said, strict=True))
+        return scores, list(lines)
+
+    def _looks(self, params: Params, examples: Examples) -> dict[str, np.ndarray]:
+        """Of every map over the image, where each of N questions looks, [N,L]."""
+
+        @jax.jit
+        def look(params: Params, batch: Batch) -> dict[str, jax.Array]:
+            _, left = self.apply(params, batch, mutable=[MAPS])
+            return of_questions(self.system.maps(left.get(MAPS, {})))
+
+        found: dict[str, np.ndarray] = {}
+        for rows, batch in self.in_order(examples):
+            for name, weights in jax.device_get(look(params, batch)).items():
+                whole = found.setdefault(name, np.zeros((len(examples), weights.shape[1])))
+                whole[rows[rows >= 0]] = weights[rows >= 0]
+        return found
+
+    def _split_up(self, rows: Sequence[Question], said: Sequence[str], by: str) -> Scores:
+        """Accuracies of the questions of each group, or kind."""
+        right, guessed, every = Counter[str](), Counter[str](), Counter[str]()
+        for row, one in zip(rows, said, strict=True):
+            name = getattr(row, by)
+            every[name] += 1
+            right[name] += row.answer == one
+            guessed[name] += row.answer == self.data.prior.guess(row.text)
+        return {
+            name: {
+                "accuracy": right[name] / count,
+                QUESTION_ONLY: guessed[name] / count,
+                "questions": count,
+            }
+            for name, count in sorted(every.items())
+        }
+
+    def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
+        """A row for every question: its loss (none for an answer not known), and whether it is
+        right.
+        """
+        logits = self._logits(params, self.of_split(split)).astype(np.float64)
+        label = self.data.labels(split)
+        known = label < logits.shape[1]
+        wanted = np.take_along_axis(logits, np.where(known, label, 0)[:, None], axis=1)[:, 0]
+        nats = np.where(known, np.logaddexp.reduce(logits, axis=1) - wanted, 0.0)
+        right = logits.argmax(axis=1) == label
+        return Items.of(
+            {
+                "loss": ("ratio", np.stack([nats, known], 1)),
+                "accuracy": ("ratio", np.stack([right, np.ones_like(known)], 1)),
+            }
+        )
+
+    def _logits(self, params: Params, examples: Examples) -> np.ndarray:
+        """[N,C] of N questions, float32."""
+        found = np.zeros((len(examples), len(self.data.learned.classes)), np.float32)
+        for rows, batch in self.in_order(examples):
+            found[rows[rows >= 0]] = np.asarray(self._outputs(params, batch))[rows >= 0]
+        return found
+
+    # --- answers and maps ---
+
+    def typed(self, lines: Sequence[str]) -> Examples:
+        """Lines of the name of an image file, a tab and a question; a file is read once and resized
+        to the images of training.
+
+        Raises:
+          UserError: a line in another form, a file that is no image, or images of training that have
+            another form than files are resized to.
+        """
+        asked = [self._of_line(line) for line in lines]
+        at = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in asked))}
+        images = np.stack([self._image(name) for name in at])
+        return Examples(
+            image=Shared(images, np.array([at[name] for name, _ in asked])),
+            question=self.data.vocabulary.packed(text for _, text in asked),
+            # 1 says that a row is a question; nothing reads which answer it would be.
+            label=np.ones(len(asked), np.int32),
+        )
+
+    def _of_line(self, line: str) -> tuple[str, str]:
+        name, _, text = (part.strip() for part in line.partition("\t"))
+        if not (name and text) or "\t" in text:
+            raise UserError(f"{line!r}: expected the name of an image file, a tab and a question")
+        return name, text
+
+    def _image(self, name: str) -> np.ndarray:
+        height, width, channels = self.data.learned.shape
+        if height != width or channels not in (1, 3):
+            raise UserError(
+                f"images of {height} x {width} x {channels} are not made of files; expected square"
+                " ones with 1 or 3 channels in training"
+            )
+        return read_image(expanded(name), height, channels == 1)
+
+    def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
+        """See `Task.longer_than`; no image is read."""
+        packed = self.data.vocabulary.packed(self._of_line(line)[1] for line in lines)
+        return np.flatnonzero(packed.lengths > limit).tolist() if lines else []
+
+    def answers(
+        self, params: Params, asked: Examples, lines: Sequence[str]
+    ) -> list[list[Response]]:
+        """The likeliest answer to each question, and its log probability."""
+        logits = self._logits(params, asked).astype(np.float64)
+        chances = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+        names = self.data.learned.classes
+        return [[Response(names[int(one.argmax())], float(one.max()))] for one in chances]
+
+    def pictured(self, split: str, number: int) -> list[VisualExample]:
+        """The first questions of a split, with their images."""
+        rows = self.data.rows[split][:number]
+        images = self.of_split(split)["image"].block(np.arange(len(rows)), 1)
+        return [
+            VisualExample(image, f"{split} image {row.image + 1}", row.text, row.answer)
+            for image, row in zip(images, rows, strict=True)
+        ]
+
+    def completed(self, params: Params, typed: Sequence[Typed]) -> list[VisualExample]:
+        """The name of an image file, and a question, as one word with a tab or as two."""
+        lines = [first if second is None else f"{first}\t{second}" for first, second in typed]
+        asked = map(self._of_line, lines)
+        return [VisualExample(self._image(name), name, text) for name, text in asked]
+
+    def laid_out(self, example: VisualExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+        """The image and the question; maps lie between the places of the image, row by row as the
+        `grid` of its axis says, and the question, alone or "joined", the beginning of a text before
+        it.
+        """
+        (ids,) = self.data.vocabulary.packed([example.question])
+        joined = np.concatenate([[self.special.bos], ids])
+        height, width = self.system.grid(self.data.learned.shape)
+        places = [f"{row},{column}" for row in range(height) for column in range(width)]
+        axes = {
+            "image": Axis(places, "places", (height, width)),
+            "question": Axis(self.data.vocabulary.tokens(ids)),
+            "joined": Axis(self.data.vocabulary.tokens(joined)),
+        }
+        return [np.asarray(self.normalised(example.image[None])), ids[None]], axes
+
+    def maps(self, params: Params, example: Any) -> Maps:
+        """See `Task.maps`, with the gates of the backbone."""
+        found = super().maps(params, example)
+        read, _ = self.laid_out(example)
+        looks, gates = gates_of(self.system, params, read, example.image)
+        return dataclasses.replace(found, looks={**found.looks, **looks}, gates=gates)

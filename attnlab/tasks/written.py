@@ -1,0 +1,195 @@
+"""The base of tasks whose system writes a text for what it reads: cross-entropy of the text that is
+there, decoding, and how texts are scored.
+
+`attnlab.tasks.pairs` has the tasks whose source is a text, `attnlab.tasks.captioning` is one whose
+source is an image.
+
+Axis letters: B batch, T target length, V target vocabulary, N examples.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnlab.data.columns import Examples
+from attnlab.data.vocabulary import Vocabulary
+from attnlab.decoding import Decoded, Decoder, Settings, corpus_scores, validate
+from attnlab.decoding.metrics import sentence_counts
+from attnlab.records.items import Items
+from attnlab.records.measures import Measure, share
+from attnlab.systems.protocol import Writer
+from attnlab.tasks.base import Data
+from attnlab.tasks.decoders import ending, translating
+from attnlab.tasks.protocol import Batch, Params, Response, Scores, Smoothing, Sums
+from attnlab.tasks.tokens import TEACHER_FORCED, TokenTask, cross_entropy, token_rows
+
+Writing = TypeVar("Writing", bound=Writer)
+
+
+class WritingTask(TokenTask[Data, Writing]):
+    """Base of the tasks whose system writes a text, scored token by token and as free-running text;
+    see `attnlab.tasks.base.Task`.
+    """
+
+    measures: Mapping[str, Measure | str] = TEACHER_FORCED
+
+    @property
+    def written_in(self) -> Vocabulary:
+        """The vocabulary of the target."""
+        raise NotImplementedError
+
+    # --- the loss and what follows from it ---
+
+    def predicted(self) -> tuple[np.ndarray, int] | None:
+        """The tokens of all targets."""
+        if "train" not in self.data.splits:
+            return None
+        return self.of_split("train").packed("target").ids, self.written_in.size
+
+    def shifted(self, target: jax.Array | np.ndarray) -> jax.Array:
+        """Decoder input: BOS, then all but the last of target [B,T]."""
+        bos = self.special.bos
+        return jnp.pad(jnp.asarray(target), ((0, 0), (1, 0)), constant_values=bos)[:, :-1]
+
+    def target_in(self, target: jax.Array | np.ndarray) -> jax.Array:
+        """Decoder input in a pass: `shifted`; for norms over a batch, what stands behind the end of
+        a text is padding here too.
+        """
+        shifted = self.shifted(target)
+        if not self.system.over_batch:
+            return shifted
+        return jnp.where(self.real(target), shifted, self.special.pad)
+
+    def summed(
+        self, outputs: jax.Array, batch: Batch, smoothing: Smoothing, axis: int | None = None
+    ) -> Sums:
+        """Sums over the target tokens of a batch, of logits [B,T,V]: "loss", "tokens", "correct";
+        with axis 1 of each row [B].
+        """
+        target = jnp.asarray(batch["target"])
+        real = self.real(target)
+        losses = cross_entropy(outputs.astype(jnp.float32), target, smoothing)
+        correct = (outputs.argmax(axis=-1) == target) & real
+        return {
+            "loss": jnp.where(real, losses, 0.0).sum(axis),
+            "tokens": real.sum(axis),
+            "correct": correct.sum(axis),
+        }
+
+    # --- text ---
+
+    def written(
+        self, params: Params, examples: Examples, *, alignment: bool = False
+    ) -> list[list[Decoded]]:
+        """The hypotheses for each example, best first, by the method of `config.decoding`;
+        `alignment`: with weights, if it attends.
+        """
+        return self._decoder(alignment)(params, self.in_order(examples))
+
+    def text(self, hypothesis: Decoded) -> str:
+        """A hypothesis as text."""
+        return self._settings.cut(self.spelt(hypothesis.tokens))
+
+    def spelt(self, ids: Iterable[int]) -> str:
+        """The text of target ids."""
+        return self.written_in.decode(ids)
+
+    def answers(
+        self, params: Params, asked: Examples, lines: Sequence[str]
+    ) -> list[list[Response]]:
+        """The texts for each line, as many as `decoding.n_best`."""
+        found = self.written(params, asked)
+        return [[Response(self.text(one), one.score) for one in best] for best in found]
+
+    def teacher_forced(self, params: Params, split: str) -> dict[str, tuple[str, np.ndarray]]:
+        """Rule and rows of the scores of `evaluate`, see `attnlab.records.items`: [N,2], a row for
+        every example.
+        """
+        return token_rows(self._by_row(params, self.of_split(split)))
+
+    def decoder(self, alignment: bool) -> Decoder:
+        """A new decoder by the settings, with weights if `alignment`."""
+        ended = ending(self._settings, self.spelt)
+        return translating(
+            self.system, self._settings, alignment=alignment, special=self.special, ended=ended
+        )
+
+    @functools.cache  # noqa: B019 - the task lives as long as the run; keeps one compiled program per batch shape
+    def _decoder(self, alignment: bool) -> Decoder:
+        return self.decoder(alignment)
+
+    @functools.cached_property
+    def _settings(self) -> Settings:
+        return validate(self.config.decoding, weights=bool(self.system.needs))
+
+    def _by_row(self, params: Params, examples: Examples) -> dict[str, np.ndarray]:
+        """The sums of `summed` for each of N examples, [N]."""
+        batches = self.in_order(examples)
+        if not batches:
+            return {"loss": np.zeros(0)}
+        places = np.concatenate([rows for rows, _ in batches])
+        sums = [jax.device_get(self._row_sums(params, batch)) for _, batch in batches]
+        order = np.argsort(places, kind="stable")[
+            (places < 0).sum() :
+        ]  # rows of padding stand at -1
+        return {name: np.concatenate([one[name] for one in sums])[order] for name in sums[0]}
+
+    @functools.cached_property
+    def _row_sums(self) -> Callable[[Params, Batch], Sums]:
+        """The program of the sums of each row. Apart from that of `evaluate`: sums in another order
+        would be other numbers.
+        """
+        return jax.jit(
+            lambda params, batch: self.summed(self.apply(params, batch), batch, 0.0, axis=1)
+        )
+
+
+class ScoredAsText(WritingTask[Data, Writing]):
+    """Base of the tasks that are scored by BLEU, chrF and exact matches against one reference each."""
+
+    measures: Mapping[str, Measure | str] = {
+        **TEACHER_FORCED,
+        **dict.fromkeys(("bleu", "chrf"), Measure("max", low=0.0, high=100.0)),
+        "exact": share("sentences"),
+    }
+    units: ClassVar[Mapping[str, str]] = {
+        "loss": "nats per target token",
+        "accuracy": "next token, teacher-forced",
+        "exact": "share of sentences right as a whole",
+    }
+
+    def references(self, split: str) -> list[str]:
+        """The targets of a split as the vocabulary sees them."""
+        raise NotImplementedError
+
+    def hypotheses(self, params: Params, split: str) -> list[str]:
+        """The best text for every example of a split."""
+        return [self.text(best[0]) for best in self.written(params, self.of_split(split))]
+
+    def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
+        """Free-running scores of a split, BLEU, chrF (with their signatures) and the share of exact
+        matches, and the texts.
+        """
+        found, lowercase = self.hypotheses(params, split), self._lowercase
+        return corpus_scores(found, self.references(split), lowercase=lowercase), found
+
+    def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
+        """A row for every example: its tokens, teacher-forced, and its n-grams."""
+        return Items.of(self.counted(params, split, outputs))
+
+    def counted(
+        self, params: Params, split: str, outputs: Sequence[str]
+    ) -> dict[str, tuple[str, Any]]:
+        """Rule and rows of every score, see `attnlab.records.items`."""
+        counts = sentence_counts(outputs, self.references(split), lowercase=self._lowercase)
+        return {**self.teacher_forced(params, split), **counts}
+
+    @property
+    def _lowercase(self) -> bool:
+        return bool(self.config.vocabulary.lowercase)

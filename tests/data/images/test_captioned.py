@@ -1,0 +1,111 @@
+"""Images with captions: what is learned of training and kept, and a folder of images with a file of
+captions: what it gives, and one line for what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from attnlab.data import SOURCES
+from attnlab.data.images.captioned import CaptionFolder, load
+from attnlab.errors import UserError
+
+WORDS = {"kind": "word", "min_frequency": 1}
+SCENES = {"name": "scenes", "examples": 12, "valid": 5, "test": 4, "side": 24, "grid": 2}
+SCENES |= {"small": 3, "large": 4, "most": 2, "jitter": 1}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Five images; the second of training has two captions."""
+    rng = np.random.default_rng(0)
+    for name in "abcde":
+        pixels = rng.integers(0, 256, (5, 6, 3), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{name}.png")
+    train = [("a.png", "one"), ("b.png", "two"), ("b.png", "a second"), ("c.png", "three words so")]
+    (tmp_path / "train.tsv").write_text("".join(f"{name}\t{text}\n" for name, text in train))
+    rows = [{"file": "d.png", "caption": "a  line\nend"}, {"file": "e.png", "caption": "e"}]
+    (tmp_path / "test.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n\n")
+    return tmp_path
+
+
+def made(folder: Path, **fields: Any) -> CaptionFolder:
+    kind: Any = SOURCES.resolve("caption_folder")
+    chosen = {"directory": str(folder), "test": "test.jsonl", "side": 4, "held_out": 0.34, **fields}
+    return kind(**chosen)  # type: ignore[no-any-return]
+
+
+@pytest.mark.quick
+def test_a_folder_gives_images_and_captions(folder: Path) -> None:
+    source = made(folder)
+    test = source.captions("test")
+    assert test.captions == ["a line end", "e"] and test.shown is None
+    with Image.open(folder / "d.png") as opened:
+        resized = np.asarray(opened.resize((4, 4), Image.Resampling.BILINEAR))
+    np.testing.assert_array_equal(test.images[0], resized)
+    train, valid = source.captions("train"), source.captions("valid")
+    assert len(train.images) == len(train.captions) and len(train.images) + len(valid.images) == 4
+    assert {*train.captions, *valid.captions} == {"one", "two", "a second", "three words so"}
+    assert ("two" in train.captions) == ("a second" in train.captions)  # of one image
+    assert made(folder, grey=True).captions("test").images.shape == (2, 4, 4, 1)
+    own = made(folder, valid="test.jsonl")
+    assert (
+        own.captions("valid").captions == test.captions and len(own.captions("train").images) == 4
+    )
+
+
+def test_what_is_wrong_with_a_folder_is_one_line(folder: Path) -> None:
+    def said(text: str, name: str = "test.tsv", **fields: Any) -> str:
+        (folder / name).write_text(text)
+        with pytest.raises(UserError) as error:
+            made(folder, test=name, **fields).captions("test")
+        assert "\n" not in str(error.value)
+        return str(error.value).replace(str(folder), "IN")
+
+    assert said("gone.png\twords\n").startswith("IN/test.tsv, line 1: cannot find IN/gone.png")
+    (folder / "bad.png").write_bytes((folder / "a.png").read_bytes()[:60])
+    assert "IN/test.tsv, line 2: IN/bad.png is damaged" in said("a.png\tx\nbad.png\ty\n")
+    (folder / "text.png").write_text("no image")
+    assert "text.png is damaged or no image" in said("text.png\tx\n")
+    for line in ("a.png", "a.png\t", "\twords"):
+        assert said(f"b.png\tx\n{line}\n").endswith(
+            "line 2: expected 'file TAB caption', both not empty"
+        )
+    assert "nothing but blank lines" in said("\n\n")
+    assert said('{"file": "a.png"}', "x.jsonl").startswith("IN/x.jsonl, line 1: no field 'caption'")
+    assert "expected a text" in said('{"file": "a.png", "caption": " "}', "x.jsonl")
+    assert "line 1: no JSON" in said("{", "x.jsonl")
+    with pytest.raises(UserError, match="cannot find .*train.tsvs"):
+        made(folder, train="train.tsvs").captions("train")
+    with pytest.raises(UserError, match=r"config.data.side=0 must be in 1 ... 4096"):
+        made(folder, side=0)
+    with pytest.raises(UserError, match="both splits need one"):
+        made(folder, held_out=0.01).captions("valid")
+
+
+def test_what_is_learned_is_kept_and_used_again(tmp_path: Path) -> None:
+    data = load(SCENES, WORDS, None, ("train", "valid"))
+    images = data.examples["train"].batch(np.arange(12), 20)["source"].astype(np.float64) / 255
+    np.testing.assert_allclose(data.learned.mean, images.mean(axis=(0, 1, 2)), rtol=1e-9)
+    np.testing.assert_allclose(data.learned.deviation, images.std(axis=(0, 1, 2)), rtol=1e-9)
+    one = data.examples["valid"].batch(np.array([3, -1]), 20)
+    assert data.vocabulary.decode(one["target"][0]) == data.captions["valid"][3]
+    assert (one["target"][1] == data.vocabulary.special.pad).all() and not one["source"][1].any()
+    assert not data.saved(tmp_path)
+    data.save(tmp_path)
+    again = load(SCENES, WORDS, tmp_path, ("test",))
+    assert again.learned == data.learned and again.splits == ("test",) and again.size("test") == 4
+    assert again.vocabulary.settings == data.vocabulary.settings
+    assert "4 images of 24 x 24 x 3" in again.about("test")
+    prints = {load({**SCENES, "noise": noise}, WORDS).fingerprints["valid"] for noise in (1, 2)}
+    assert len(prints | {data.fingerprints["valid"]}) == 3
+    with pytest.raises(UserError, match=r"made with other settings than config.vocabulary"):
+        load(SCENES, {**WORDS, "lowercase": True}, tmp_path)
+    with pytest.raises(UserError, match=r"needs a method captions\(split\)"):
+        load({"name": "shapes"}, WORDS)

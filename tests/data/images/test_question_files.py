@@ -1,0 +1,162 @@
+"""Questions from files: both forms of easy-VQA give the same, JSON lines name their images, and
+whatever is wrong is one line.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from attnlab.data import SOURCES
+from attnlab.data.images.question_files import EasyVqa, ImageQuestions
+from attnlab.errors import UserError
+
+COLOURS = {"red": (250, 0, 0), "blue": (0, 0, 250)}
+TRAIN = [("what colour is it?", ("red", "blue")[n % 2], n) for n in (0, 1, 2, 3)]
+TRAIN += [("is it red?", ("yes", "no")[n % 2], n) for n in (0, 1, 2, 3)]
+TEST = [("is it red?", "yes", 7)]
+
+
+def pixels(number: int, split: str) -> np.ndarray:
+    image = np.zeros((4, 6, 3), np.uint8)
+    image[:] = COLOURS["red" if split == "test" or number % 2 == 0 else "blue"]
+    image[0, 0] = number
+    return image
+
+
+def as_folder(root: Path) -> Path:
+    for split, rows in (("train", TRAIN), ("test", TEST)):
+        (root / split / "images").mkdir(parents=True)
+        (root / split / "questions.json").write_text(json.dumps(rows))
+        for number in {row[2] for row in rows}:
+            Image.fromarray(pixels(number, split)).save(root / split / f"images/{number}.png")
+    return root
+
+
+def as_tables(root: Path) -> Path:
+    for split, rows in (("train", TRAIN), ("test", TEST)):
+        lines = ["question\tanswer\timage_id", *("\t".join(map(str, row)) for row in rows)]
+        (root / f"{split}_questions.tsv.xz").write_bytes(
+            lzma.compress("\n".join(lines).encode() + b"\n")
+        )
+        ids = sorted({row[2] for row in rows})
+        images = np.stack([pixels(number, split) for number in ids])
+        np.savez(root / f"{split}_images.npz", images=images, ids=np.array(ids, np.int32))
+    return root
+
+
+def refused(of: Any, split: str, words: str, images: bool = False) -> None:
+    with pytest.raises(UserError, match=words) as caught:
+        asked = of.visual_questions(split)
+        if images:
+            asked.images()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.quick
+def test_both_forms_of_easy_vqa_give_the_same(tmp_path: Path) -> None:
+    """A quarter of the training images is held out, with all that is asked about them."""
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    fields = {"held_out": 0.25}
+    sources = [
+        SOURCES.resolve("easy_vqa")(directory=str(folder), **fields)
+        for folder in (as_folder(tmp_path / "a"), as_tables(tmp_path / "b"))
+    ]
+    seen = set()
+    for split, count in (("train", 6), ("valid", 2), ("test", 1)):
+        one, other = (source.visual_questions(split) for source in sources)
+        assert one.questions == other.questions and len(one.questions) == count
+        images = one.images()
+        np.testing.assert_array_equal(images, other.images())
+        for row in one.questions:
+            red = tuple(images[row.image, -1, -1]) == COLOURS["red"]
+            assert row.answer in (("red", "yes") if red else ("blue", "no"))
+        seen |= {(split, *image[0, 0]) for image in images}
+    assert len({one[1:] for one in seen if one[0] != "test"}) == 4
+    small = EasyVqa(directory=str(tmp_path / "b"), side=3)
+    assert small.visual_questions("test").images().shape == (1, 3, 3, 3) == (1, *small.shape)  # type: ignore[misc]
+
+
+def test_what_is_wrong_with_easy_vqa_is_one_line(tmp_path: Path) -> None:
+    source = EasyVqa(directory=str(as_folder(tmp_path)), held_out=0.25)
+    (tmp_path / "test/images/7.png").write_bytes(b"no image")
+    refused(source, "test", "7.png is damaged or no image", images=True)
+    (tmp_path / "test/images/7.png").rename(tmp_path / "test/images/8.png")
+    refused(source, "test", "cannot find .*7.png", images=True)
+    Image.fromarray(pixels(0, "train")[:3]).save(tmp_path / "train/images/1.png")
+    refused(source, "train", "1.png is 3 x 6 pixels, .*4 x 6; all must have one size", images=True)
+    path = tmp_path / "train/questions.json"
+    path.write_text('[["is it red?", "yes"]]')
+    refused(source, "train", r"questions.json: question 1 is .*expected \[question, answer")
+    path.write_text("{}")
+    refused(source, "train", "has a dict; expected a list")
+    path.write_text("[")
+    refused(source, "train", "is no JSON")
+    path.unlink()
+    refused(source, "train", "cannot find .*train_questions.tsv")
+    for one in ({"side": -1}, {"held_out": 1.0}):
+        with pytest.raises(UserError, match=f"config.data.{next(iter(one))}"):
+            EasyVqa(**one)  # type: ignore[arg-type]
+
+
+def test_what_is_wrong_with_tables_is_one_line(tmp_path: Path) -> None:
+    source = EasyVqa(directory=str(as_tables(tmp_path)), held_out=0.25)
+    path = tmp_path / "train_questions.tsv"
+
+    def write(*lines: str) -> None:
+        path.write_text("\n".join(lines) + "\n")
+
+    write("question\tanswer\tnumber", "a\tb\t1")
+    refused(source, "train", "has no column 'image_id'")
+    write("question\tanswer\timage_id", "a\tb")
+    refused(source, "train", "line 2: 2 columns, the first line has 3")
+    write("question\tanswer\timage_id", "a\tb\tone")
+    refused(source, "train", "line 2: image_id is 'one'; expected a number")
+    write("question\tanswer\timage_id", "a\tb\t9")
+    refused(source, "train", "question 1 is about image 9, which is not there")
+    np.savez(tmp_path / "train_images.npz", images=np.zeros((2, 4, 4, 3)), ids=np.arange(2))
+    refused(source, "train", r"images is float64 \[2, 4, 4, 3\], ids has 2 numbers")
+    np.savez(tmp_path / "train_images.npz", images=np.zeros((2, 4, 4, 3), np.uint8))
+    refused(source, "train", "has no array 'ids'")
+
+
+def test_json_lines_name_their_images(tmp_path: Path) -> None:
+    """An image that is asked about twice is read once."""
+    for number in (0, 1):
+        Image.fromarray(pixels(number, "train")).save(tmp_path / f"{number}.png")
+    rows = [
+        {"image": "1.png", "question": "which?", "answer": "blue", "sort": "colour"},
+        {"image": "0.png", "question": "which?", "answer": "red", "sort": "colour"},
+        {"image": "1.png", "question": "is it?", "answer": "yes", "sort": "other"},
+    ]
+    path = tmp_path / "train.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n\n" for row in rows))
+    source = SOURCES.resolve("image_questions")(directory=str(tmp_path), side=5, group="sort")
+    asked = source.visual_questions("train")
+    assert [(one.image, one.answer, one.group) for one in asked.questions] == [
+        *((0, "blue", "colour"), (1, "red", "colour"), (0, "yes", "other"))
+    ]
+    images = asked.images()
+    assert images.shape == (2, *source.shape) == (2, 5, 5, 3)
+    assert tuple(images[0, 4, 4]) == COLOURS["blue"]
+    grey = ImageQuestions(directory=str(tmp_path), side=0, grey=True)
+    assert grey.shape is None and grey.visual_questions("train").images().shape == (2, 4, 6, 1)
+
+    refused(
+        ImageQuestions(directory=str(tmp_path), answer="label"), "train", "line 1: no field 'label'"
+    )
+    path.write_text('{"image": "1.png", "question": "", "answer": "a"}\n')
+    refused(grey, "train", "line 1: field 'question' is ''; expected a text")
+    path.write_text("nothing\n")
+    refused(grey, "train", "line 1: no JSON")
+    path.write_text('{"image": "2.png", "question": "which?", "answer": "a"}\n')
+    refused(grey, "train", "cannot find .*2.png", images=True)
+    with pytest.raises(UserError, match="config.data.side=5000"):
+        ImageQuestions(side=5000)

@@ -1,0 +1,142 @@
+"""What a run learns of questions about images: answers, guesses, columns that share images, and what
+is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from attnlab.data.images import questions
+from attnlab.data.images.questions import Asked, Prior, Question, QuestionData, load
+from attnlab.errors import UserError
+
+WORDS = {"kind": "word", "size": 50, "min_frequency": 1}
+IMAGES = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4, 1)
+TRAIN = [
+    Question(0, "what is it", "cat"),
+    Question(1, "what is it", "dog"),
+    Question(1, "what is it", "dog"),
+    Question(0, "how many", "1"),
+]
+VALID = [Question(0, "how many", "1"), Question(0, "what is it", "cat"), Question(0, "why", "dog")]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a test says."""
+
+    splits: ClassVar[dict[str, Sequence[Question]]] = {}
+    images: ClassVar[np.ndarray] = IMAGES
+    read: ClassVar[list[str]] = []
+
+    def visual_questions(self, split: str) -> Asked:
+        """Of a split; which images were read is noted."""
+
+        def images() -> np.ndarray:
+            self.read.append(split)
+            return self.images
+
+        return Asked(self.splits[split], images)
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setattr(Given, "splits", {"train": TRAIN, "valid": VALID, "test": VALID})
+    monkeypatch.setattr(Given, "read", [])
+    return {"name": f"{__name__}:Given"}
+
+
+@pytest.mark.quick
+def test_what_is_learned_comes_from_training_alone(given: dict[str, Any], tmp_path: Path) -> None:
+    data = load(given, WORDS)
+    assert data.learned.classes == ("1", "cat", "dog") and data.learned.shape == (3, 4, 1)
+    assert data.learned.mean == (pytest.approx(IMAGES.mean() / 255),)
+    assert data.labels("valid").tolist() == [0, 1, 2] and data.size("train") == 4
+    batch = data.examples["train"].batch(np.array([2, 0, -1]), 5)
+    np.testing.assert_array_equal(batch["image"], [*IMAGES[[1, 0]], 0 * IMAGES[0]])
+    assert batch["question"].shape == (3, 5) and batch["label"].tolist() == [3, 2, 0]
+    assert data.vocabulary.decode(batch["question"][0][:3]) == "what is it"
+    assert data.vocabulary.special.unknown(data.examples["valid"].packed("question").ids) == 1
+    told = "3 questions about 1 images of 3 x 4 x 1, 9 tokens (1 unknown), 3 answers; accuracy of"
+    assert data.about("valid").startswith(told)
+    assert not QuestionData.saved(tmp_path)
+    data.save(tmp_path)
+    Given.read.clear()
+    again = load(given, WORDS, tmp_path, ("test",))
+    assert again.learned == data.learned and again.vocabulary.size == data.vocabulary.size
+    assert again.splits == ("test",) and Given.read == ["test"]
+    assert again.fingerprints["test"] == data.fingerprints["valid"] != data.fingerprints["train"]
+
+
+def test_guesses_see_no_image() -> None:
+    """Chance 1/3; "dog" for all; for each question what most images have, "dog" for one unheard of."""
+    prior = Prior(TRAIN)
+    assert [prior.guess(text) for text in ("what is it", "how many", "why")] == ["dog", "1", "dog"]
+    scores = prior.scores(VALID)
+    assert scores == {
+        "chance": pytest.approx(1 / 3),
+        "majority": pytest.approx(1 / 3),
+        "question_only": pytest.approx(2 / 3),
+    }
+
+
+def test_answers_that_training_does_not_have_are_told_of(
+    given: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    Given.splits["valid"] = [*VALID, Question(0, "why", "cow")]
+    with caplog.at_level(logging.WARNING):
+        data = load(given, WORDS)
+    assert (
+        "1 of 4 questions have an answer that the training split does not have (cow)" in caplog.text
+    )
+    assert data.labels("valid").tolist() == [0, 1, 2, 3]
+    Given.splits["valid"] = [Question(0, "why", "dogs")]
+    with pytest.raises(UserError, match="the answer 'dogs' and no other .* did you mean 'dog'"):
+        load(given, WORDS)
+
+
+REFUSED: dict[str, tuple[Sequence[Question], np.ndarray, str]] = {
+    "nothing": ([], IMAGES, "the train split has no question"),
+    "blank": ([Question(0, " ", "a")], IMAGES, "question 1 is ' ', its answer 'a'"),
+    "one answer": (TRAIN[1:3], IMAGES, "no label but 'dog'"),
+    "no such image": (
+        [*TRAIN, Question(2, "a", "b")],
+        IMAGES,
+        "2 images and a question about number 2",
+    ),
+    "floats": (TRAIN, IMAGES / 2, r"has float64 \[2, 3, 4, 1\]; expected uint8"),
+}
+
+
+@pytest.mark.parametrize(("rows", "images", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_is_wrong_is_one_line(
+    given: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    rows: Sequence[Question],
+    images: np.ndarray,
+    words: str,
+) -> None:
+    Given.splits["train"] = rows
+    monkeypatch.setattr(Given, "images", images)
+    with pytest.raises(UserError, match=words) as caught:
+        load(given, WORDS, splits=("train",))
+    assert "\n" not in str(caught.value)
+
+
+def test_other_sources_and_sizes_are_refused(given: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"needs a method visual_questions\(split\)"):
+        questions.source({"name": "shapes"})
+    load(given, WORDS).save(tmp_path)
+    Given.images = IMAGES[:, :2]
+    try:
+        with pytest.raises(UserError, match="images of 2 x 4 x 1, the training split of 3 x 4 x 1"):
+            load(given, WORDS, tmp_path, ("test",))
+    finally:
+        Given.images = IMAGES

@@ -1,0 +1,147 @@
+"""Images with the class of every pixel: folders of masks, and what is learned and checked of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from attnlab.data import SOURCES
+from attnlab.data.images import segmented
+from attnlab.data.images.annotated import Segmented
+from attnlab.data.images.segmented import MaskFolder
+from attnlab.errors import UserError
+
+CLASSES = ("road", "car")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Ten images of training and two of the test, whose first channel is 50 times their mask."""
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 10), ("test", 2)):
+        for below in ("images", "masks"):
+            (tmp_path / split / below).mkdir(parents=True)
+        for number in range(count):
+            mask = rng.integers(0, 3, size=(6, 6)).astype(np.uint8)
+            image = np.stack([50 * mask, mask, mask], axis=-1)
+            mask[0, 0] = 255
+            Image.fromarray(image).save(tmp_path / split / "images" / f"{number}.png")
+            Image.fromarray(mask).save(tmp_path / split / "masks" / f"{number}.png")
+    return tmp_path
+
+
+def made(folder: Path, **fields: Any) -> MaskFolder:
+    given = {"directory": str(folder), "classes": CLASSES, "side": 6, **fields}
+    return SOURCES.resolve("mask_folder")(**given)  # type: ignore[no-any-return]
+
+
+@pytest.mark.quick
+def test_masks_lie_on_their_images(folder: Path) -> None:
+    source = made(folder)
+    found = {split: source.masks(split) for split in ("train", "valid", "test")}
+    assert [len(one.images) for one in found.values()] == [9, 1, 2]
+    for images, masks, classes in found.values():
+        assert classes == CLASSES and (masks[:, 0, 0] == -1).all()
+        inside = masks >= 0
+        np.testing.assert_array_equal(images[..., 0][inside], 50 * masks[inside])
+    one = found["valid"].images[0]
+    assert not any((one == other).all() for other in found["train"].images)
+
+
+def test_a_mask_is_resized_without_new_numbers_and_may_have_a_palette(folder: Path) -> None:
+    large = np.kron(np.array([[0, 1], [2, 0]], np.uint8), np.ones((6, 6), np.uint8))
+    paletted = Image.fromarray(large, "L").convert("P")
+    paletted.putdata(large.ravel().tolist())
+    paletted.save(folder / "test" / "masks" / "0.png")
+    Image.fromarray(np.repeat(large[..., None], 3, -1)).save(folder / "test" / "images" / "0.png")
+    np.testing.assert_array_equal(made(folder).masks("test").masks[0], large[::2, ::2])
+
+
+def test_a_run_reads_masks_as_bytes_and_keeps_the_classes(folder: Path, tmp_path: Path) -> None:
+    node = {"name": "mask_folder", "directory": str(folder), "classes": CLASSES, "side": 6}
+    data = segmented.load(node)
+    assert data.learned.classes == ("ground", *CLASSES) and data.learned.shape == (6, 6, 3)
+    batch = data.examples["train"].batch(np.array([0, -1]), 1)
+    assert batch["mask"].dtype == np.uint8 and not batch["mask"][1].any()
+    np.testing.assert_array_equal(batch["mask"][0], made(folder).masks("train").masks[0] + 1)
+    assert data.about("valid") == "1 images of 6 x 6 x 3; 3 classes of pixels"
+    data.save(tmp_path)
+    again = segmented.load(node, tmp_path, ("test",))
+    assert again.learned == data.learned and again.splits == ("test",)
+    with pytest.raises(UserError, match="the test split has the classes car, road, training road"):
+        segmented.load({**node, "classes": CLASSES[::-1]}, tmp_path, ("test",))
+    with pytest.raises(UserError, match="images of 5 x 5 x 3, the training split of 6 x 6 x 3"):
+        segmented.load({**node, "side": 5}, tmp_path, ("test",))
+    Image.fromarray(np.full((6, 6), 1, np.uint8)).save(folder / "test" / "masks" / "0.png")
+    assert segmented.load(node, tmp_path, ("test",)).fingerprints != again.fingerprints
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("a number", r"0.png has the number 7; config.data.classes names 1 ... 2"),
+        ("no mask", r"cannot find .*0.png"),
+        ("another size", r"0.png is 5 x 7 pixels, its image 6 x 6"),
+        ("colours", r"0.png has the mode RGB; expected one channel or a palette"),
+        ("no picture", r"0.png is damaged or no image"),
+        ("no images", r"cannot find the folder"),
+    ],
+)
+def test_a_folder_that_is_not_as_agreed(folder: Path, what: str, words: str) -> None:
+    path = folder / "test" / "masks" / "0.png"
+    if what == "a number":
+        Image.fromarray(np.full((6, 6), 7, np.uint8)).save(path)
+    elif what == "no mask":
+        path.unlink()
+    elif what == "another size":
+        Image.fromarray(np.zeros((5, 7), np.uint8)).save(path)
+    elif what == "colours":
+        Image.fromarray(np.zeros((6, 6, 3), np.uint8)).save(path)
+    elif what == "no picture":
+        path.write_bytes(b"no picture")
+    else:
+        (folder / "test" / "images").rename(folder / "test" / "other")
+    with pytest.raises(UserError, match=words):
+        made(folder).masks("test")
+
+
+def test_classes_have_names_of_their_own(folder: Path) -> None:
+    for classes in (("road", "road"), ("ground",)):
+        with pytest.raises(UserError, match="names must differ, also from 'ground'"):
+            made(folder, classes=classes)
+
+
+class Wrong:
+    """A source of masks that are not as agreed."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields = {
+            "images": np.zeros((2, 4, 4, 3), np.uint8),
+            "masks": np.zeros((2, 4, 4), np.int32),
+            "classes": ("a",),
+            **fields,
+        }
+
+    def masks(self, split: str) -> Segmented:
+        return Segmented(**self.fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"images": np.zeros((2, 4, 4, 3))}, "has float64"),
+        ({"masks": np.zeros((2, 4, 5), np.int32)}, "expected one number for each pixel"),
+        ({"masks": np.full((2, 4, 4), 2)}, r"numbers 2 ... 2; expected -1 .* 1"),
+        ({"classes": ()}, "has 0 classes"),
+    ],
+)
+def test_a_source_that_is_not_as_agreed(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], words: str
+) -> None:
+    monkeypatch.setattr(segmented, "source", lambda data: Wrong(**fields))
+    with pytest.raises(UserError, match=words):
+        segmented.load({"name": "wrong"})

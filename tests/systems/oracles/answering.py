@@ -1,0 +1,212 @@
+"""Systems that answer questions about images, by their papers: one question, one place, one word at
+a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tests.attention.oracles import ORACLES as MECHANISMS
+from tests.attention.oracles import part
+from tests.layers.oracles import feed_forward
+from tests.systems.oracles.parts import (
+    Tree,
+    Vector,
+    additive,
+    inputs,
+    lstm,
+    lstm_start,
+    normalised,
+    placed,
+    sigmoid,
+    softmax,
+)
+from tests.systems.oracles.vision import cnn_features
+
+Answer = Callable[[Tree, dict[str, Any], list[Vector], np.ndarray], Vector]
+
+
+def _asked(
+    params: Tree, settings: dict[str, Any], images: np.ndarray, questions: np.ndarray, one: Answer
+) -> np.ndarray:
+    """Logits of every question that has a word, else zeros; `one` is given the places of the image
+    and the ids of the question.
+    """
+    found = []
+    for image, row in zip(images, questions, strict=True):
+        places = _places(params, settings, image)
+        found.append(one(params, settings, places, row[row != 0]) if row.any() else None)
+    nothing = np.zeros_like(next(logits for logits in found if logits is not None))
+    return np.array([nothing if logits is None else logits for logits in found])
+
+
+def _places(params: Tree, settings: dict[str, Any], image: np.ndarray) -> list[Vector]:
+    """Row by row, each with its column and its row from -1 to 1 if asked for."""
+    features = cnn_features(params["backbone"], settings["backbone"], image)
+    height, width, _ = features.shape
+    found = []
+    for i in range(height):
+        for j in range(width):
+            where = [2 * j / (width - 1) - 1, 2 * i / (height - 1) - 1]
+            more = where if settings.get("coordinates", True) else []
+            found.append(np.concatenate([features[i, j], more]))
+    return found
+
+
+def _states(params: Tree, words: list[Vector]) -> list[Vector]:
+    """Of a recurrent layer."""
+    layer = params["reader"]
+    state, found = lstm_start(layer), []
+    for word in words:
+        state = lstm(layer, state, inputs(layer, word))
+        found.append(state[1])
+    return found
+
+
+def _embedded(params: Tree, ids: np.ndarray) -> list[Vector]:
+    return [params["embed"]["embedding"][one] for one in ids]
+
+
+def _dense(layer: Tree, x: Vector) -> Vector:
+    return x @ layer["kernel"] + layer.get("bias", 0.0)
+
+
+def cnn_lstm(
+    params: Tree, settings: dict[str, Any], images: np.ndarray, questions: np.ndarray
+) -> np.ndarray:
+    """Santoro et al. 2017: W_2 relu(W_1 [v ; q])."""
+
+    def one(params: Tree, settings: Any, places: list[Vector], ids: np.ndarray) -> Vector:
+        flat = settings.get("pooling", "mean") == "flat"
+        seen = np.concatenate(places) if flat else sum(places) / len(places)
+        both = np.concatenate([seen, _states(params, _embedded(params, ids))[-1]])
+        return _dense(
+            params["verdict"]["last"], np.maximum(_dense(params["verdict"]["first"], both), 0)
+        )
+
+    return _asked(params, settings, images, questions, one)
+
+
+def stacked_attention(
+    params: Tree, settings: dict[str, Any], images: np.ndarray, questions: np.ndarray
+) -> np.ndarray:
+    """Yang et al. 2016, equations 15 to 22."""
+
+    def one(params: Tree, settings: Any, places: list[Vector], ids: np.ndarray) -> Vector:
+        seen = [np.tanh(_dense(params["of_place"], place)) for place in places]
+        u = _states(params, _embedded(params, ids))[-1]
+        for hop in range(settings["hops"]):
+            u = u + additive(params[f"attention_{hop}"], u, seen)
+        return _dense(params["out"], u)
+
+    return _asked(params, settings, images, questions, one)
+
+
+def bottom_up(
+    params: Tree, settings: dict[str, Any], images: np.ndarray, questions: np.ndarray
+) -> np.ndarray:
+    """Anderson et al. 2018, section 3.3, and the product of the best known implementation."""
+
+    def gt(layer: Tree, x: Vector) -> Vector:
+        if settings.get("activation") == "relu":
+            return np.maximum(_dense(layer["of_value"], x), 0)
+        return np.tanh(_dense(layer["of_value"], x)) * sigmoid(_dense(layer["of_gate"], x))
+
+    def joint(params: Tree, place: Vector, q: Vector) -> Vector:
+        if settings.get("joint") == "product":
+            of_place = np.maximum(_dense(params["joint_place"], place), 0)
+            return of_place * np.maximum(_dense(params["joint_question"], q), 0)
+        return gt(params["joint_layer"], np.concatenate([place, q]))
+
+    def one(params: Tree, settings: Any, places: list[Vector], ids: np.ndarray) -> Vector:
+        q = _states(params, _embedded(params, ids))[-1]
+        if settings.get("normalised", True):
+            places = [place / np.sqrt((place**2).sum()) for place in places]
+        scores = np.array([params["query"] @ joint(params, place, q) for place in places])
+        seen = sum(a * place for a, place in zip(softmax(scores), places, strict=True))
+        h = gt(params["of_question"], q) * gt(params["of_image"], seen)  # type: ignore[arg-type]
+        return _dense(params["out"], gt(params["hidden_layer"], h))
+
+    return _asked(params, settings, images, questions, one)
+
+
+def co_attention(
+    params: Tree, settings: dict[str, Any], images: np.ndarray, questions: np.ndarray
+) -> np.ndarray:
+    """Lu et al. 2016, equations 1 to 4 and 7, with columns of the paper as rows."""
+
+    def phrases(words: list[Vector]) -> list[Vector]:
+        found = []
+        for t in range(len(words)):
+            of_sizes = []
+            for size in (1, 2, 3):
+                window = [*words[t : t + size], *[np.zeros_like(words[0])] * size][:size]
+                layer = params["phrases"][f"of_{size}"]
+                of_sizes.append(np.tanh(_dense(layer, np.concatenate(window))))
+            found.append(np.max(of_sizes, axis=0))
+        return found
+
+    def looked(own: Tree, v: np.ndarray, q: np.ndarray) -> tuple[Vector, Vector]:
+        c = np.tanh(q @ own["affinity"]["kernel"] @ v.T)
+        of_v, of_q = v @ own["of_places"]["kernel"], q @ own["of_words"]["kernel"]
+        seen, said = np.tanh(of_v + c.T @ of_q), np.tanh(of_q + c @ of_v)
+        return softmax(seen @ own["image_query"]) @ v, softmax(said @ own["question_query"]) @ q
+
+    def one(params: Tree, settings: Any, places: list[Vector], ids: np.ndarray) -> Vector:
+        v = np.array([np.tanh(_dense(params["of_place"], place)) for place in places])
+        levels = {"word": _embedded(params, ids)}
+        levels["phrase"] = phrases(levels["word"]) if "phrases" in params else []
+        levels["sentence"] = _states(params, levels["phrase"]) if "reader" in params else []
+        before: list[Vector] = []
+        for level in settings.get("levels", ("word", "phrase", "sentence")):
+            seen, said = looked(params[level], v, np.array(levels[level]))
+            joined = np.concatenate([said + seen, *before])
+            before = [np.tanh(_dense(params[f"joined_{level}"], joined))]
+        return _dense(params["out"], before[0])
+
+    return _asked(params, settings, images, questions, one)
+
+
+def cross_attention(
+    params: Tree, settings: dict[str, Any], images: np.ndarray, questions: np.ndarray
+) -> np.ndarray:
+    """The decoder block of Vaswani et al. 2017 without a causal mask, over the beginning of a text
+    and a question, and encoder blocks over places.
+    """
+
+    def layer(own: Tree, x: np.ndarray, slots: dict[str, tuple[str, Any]]) -> np.ndarray:
+        def looking(slot: str, source: Any) -> Callable[[np.ndarray], np.ndarray]:
+            fields = part(settings, slot, "")[1]
+            name = "cross_attention" if slot.startswith("cross") else "self_attention"
+
+            def look(y: np.ndarray) -> np.ndarray:
+                keys = y if source is None else source
+                mask = np.ones((1, len(y), len(keys)), bool)
+                found = MECHANISMS["multihead"](own[name], fields, y[None], keys[None], mask)
+                return np.asarray(found[0][0])
+
+            return look
+
+        functions: dict[str, Any] = {
+            around: looking(slot, source) for around, (slot, source) in slots.items()
+        }
+        kind = part(settings, "feed_forward", "gelu_tanh")[0]
+        functions["feed_forward"] = lambda y: feed_forward(kind, own["feed_forward"], y)
+        return placed(own, settings, x, functions, "layer_norm")
+
+    def one(params: Tree, settings: Any, places: list[Vector], ids: np.ndarray) -> Vector:
+        m = np.array([_dense(params["of_place"], place) for place in places])
+        m = m + params["image_positions"]["table"][: len(m)]
+        for number in range(settings["image_layers"]):
+            m = layer(params[f"image_{number}"], m, {"self": ("image_attention", None)})
+        x = np.array(_embedded(params, np.concatenate([[1], ids])))
+        x = x + params["positions"]["table"][: len(x)]
+        for number in range(settings["layers"]):
+            slots = {"self": ("question_attention", None), "cross": ("cross_attention", m)}
+            x = layer(params[f"question_{number}"], x, slots)
+        return _dense(params["out"], normalised(params["top"], settings, x, "layer_norm")[0])
+
+    return _asked(params, settings, images, questions, one)

@@ -1,0 +1,87 @@
+"""The sensor of recurrent glimpses, where they look, and when it is drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.errors import UserError
+from attnlab.systems.vision.glimpses import COLLECTION, patches, squares
+from tests.systems.image_classifiers import SPECS, images, make, parameters
+from tests.systems.oracles.glimpses import sensed
+
+GLIMPSES, ASIDE = SPECS["glimpses"], [COLLECTION, SAMPLES]
+
+
+def test_a_patch_on_whole_pixels_is_a_cut_and_the_next_is_its_mean() -> None:
+    """In the middle of 8 x 10 pixels; what lies outside of the image is 0."""
+    read = np.random.default_rng(0).normal(size=(1, 8, 10, 2)).astype(np.float32)
+    small, large = np.asarray(patches(read, np.zeros((1, 2)), 4, 2))[0]
+    np.testing.assert_allclose(small, read[0, 2:6, 3:7], atol=1e-6)
+    middle = read[0, :, 1:9].reshape(4, 2, 4, 2, 2).mean(axis=(1, 3))
+    np.testing.assert_allclose(large, middle, atol=1e-6)
+    corner = np.asarray(patches(read, np.array([[-1.0, 1.0]]), 4, 1))[0, 0]
+    np.testing.assert_allclose(corner[2:, :2], read[0, :2, 8:], atol=1e-6)
+    assert not corner[:2].any() and not corner[:, 2:].any()
+
+
+def test_patches_between_pixels_are_areas() -> None:
+    at, read = np.array([[0.3, -0.71], [-0.97, 0.05]]), images()
+    found = np.asarray(patches(read, at, 3, 2))
+    for row in range(2):
+        for scale in range(2):
+            expected = sensed(read[row], at[row], 3, 2**scale)
+            np.testing.assert_allclose(found[row, scale], expected, atol=1e-5)
+
+
+def test_squares_are_where_patches_look() -> None:
+    found = squares(np.array([[0.0, 0.0], [-1.0, 0.5]]), 8, 2, 60, 40)
+    assert found.tolist() == [
+        [[26, 16, 34, 24], [22, 12, 38, 28]],
+        [[-4, 26, 4, 34], [-8, 22, 8, 38]],
+    ]
+
+
+def test_locations_are_drawn_by_the_stream_alone_and_around_the_mean() -> None:
+    """Without the stream every pass looks at the same places, the first of them the middle."""
+    system, read = make(GLIMPSES), images()
+    params = parameters(system, read)
+
+    def look(params: Any, key: Any) -> Any:
+        rngs = None if key is None else {"sample": key}
+        logits, aside = system.apply({"params": params}, read, rngs=rngs, mutable=ASIDE)
+        return logits, aside[COLLECTION]["locations"][0], aside[SAMPLES]["log_prob"][0]
+
+    plain = jax.jit(lambda params: look(params, None))
+    keys = jax.random.split(jax.random.key(0), 400)
+    logits, at, log_prob = plain(params)
+    drawn, places, chances = jax.jit(jax.vmap(look, (None, 0)))(params, keys)
+    number = GLIMPSES["glimpses"]
+    assert at.shape == (2, number, 2) and not at[:, 0].any() and (np.abs(at) <= 1).all()
+    assert log_prob.shape == (2, 1, number - 1)
+    np.testing.assert_allclose(log_prob, -np.log(2 * np.pi * GLIMPSES["deviation"] ** 2), rtol=1e-5)
+    away = np.asarray(places[:, :, 1] - at[:, 1])  # the second is drawn around the same mean
+    free = np.abs(at[:, 1]) < 1 - 4 * GLIMPSES["deviation"]
+    assert free.any()
+    np.testing.assert_allclose(away.std(axis=0)[free], GLIMPSES["deviation"], rtol=0.15)
+    expected = -np.square(away / GLIMPSES["deviation"]).sum(-1) / 2 + log_prob[0, 0, 0]
+    both = free.all(axis=-1)
+    np.testing.assert_allclose(chances[:, both, 0, 0], expected[:, both], rtol=1e-3, atol=1e-3)
+    assert np.abs(drawn - logits).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"glimpses": 0}, "glimpses: glimpses=0: expected at least 1"),
+        ({"scales": 0}, "glimpses: scales=0"),
+        ({"deviation": 0.0}, "glimpses: deviation=0.0: expected a number above 0"),
+    ],
+)
+def test_fields_out_of_range(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        jax.eval_shape(make({**GLIMPSES, **fields}).init, jax.random.key(0), images())

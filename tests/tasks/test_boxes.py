@@ -1,0 +1,124 @@
+"""Boxes: overlaps by hand, matching against scipy, average precision by hand and by its definition."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+from scipy.optimize import linear_sum_assignment
+
+from attnlab.tasks.boxes import THRESHOLDS, Answers, Truth, average_precisions, matched, overlaps
+
+
+def by_corners(top: float, left: float, bottom: float, right: float) -> list[float]:
+    return [(top + bottom) / 2, (left + right) / 2, bottom - top, right - left]
+
+
+def test_overlaps_by_hand() -> None:
+    one = np.array([by_corners(0, 0, 2, 2)] * 4)
+    other = np.array(
+        [
+            by_corners(0, 0, 2, 2),
+            by_corners(1, 1, 3, 3),  # 1 of 7; hull 9
+            by_corners(0, 3, 2, 5),  # apart: 0 of 8; hull 10
+            by_corners(0.5, 0.5, 1.5, 1.5),  # inside
+        ]
+    )
+    iou, giou = overlaps(one, other)
+    np.testing.assert_allclose(iou, [1, 1 / 7, 0, 1 / 4], rtol=1e-6)
+    np.testing.assert_allclose(giou, [1, 1 / 7 - 2 / 9, -2 / 10, 1 / 4], rtol=1e-6)
+    nothing = np.zeros((1, 4))
+    assert [float(found[0]) for found in overlaps(nothing, nothing)] == [0, -1]
+    assert np.isfinite(jax.grad(lambda box: overlaps(box, one)[1].sum())(nothing)).all()
+
+
+@pytest.mark.quick
+def test_a_match_costs_as_little_as_scipys() -> None:
+    """Also where some objects are not real, and costs are no numbers there."""
+    rng = np.random.default_rng(0)
+    cost = rng.normal(size=(60, 4, 7)).astype(np.float32)
+    real = np.arange(4) < rng.integers(0, 5, size=(60, 1))
+    cost[~real] = np.nan
+    found = np.asarray(jax.jit(jax.vmap(matched))(cost, real))
+    for one, mine, there in zip(cost, found, real, strict=True):
+        rows, columns = linear_sum_assignment(one[there])
+        assert one[there][rows, mine[there]].sum() == pytest.approx(one[there][rows, columns].sum())
+        assert len({*mine}) == 4 and (mine[there] == columns).all()
+
+
+def answers(*found: tuple[list[float], int, float]) -> Answers:
+    boxes, classes, scores = zip(*found, strict=True) if found else ((), (), ())
+    return Answers(np.array(boxes).reshape(-1, 4), np.array(classes, int), np.array(scores, float))
+
+
+A, B, FAR = by_corners(0, 0, 10, 10), by_corners(20, 20, 30, 30), by_corners(50, 50, 60, 60)
+SHIFTED = by_corners(0, 0, 10, 8)  # IoU 0.8 with A
+
+
+def test_average_precision_by_hand() -> None:
+    """Two objects: right, wrong, right: precision 1 up to a recall of 1/2 (51 of 101 points), then
+    2/3.
+    """
+    truth = [Truth(np.array([A, B]), np.array([0, 0]))]
+    found = [answers((A, 0, 0.9), (FAR, 0, 0.8), (B, 0, 0.7))]
+    ap = average_precisions(found, truth, 2, np.array([0.5]))
+    assert ap[0, 0] == pytest.approx((51 + 50 * 2 / 3) / 101) and np.isnan(ap[1, 0])
+    # Another class finds nothing of this one; one that is missed ends the curve.
+    only = [answers((A, 0, 0.9), (B, 1, 0.95))]
+    assert average_precisions(only, truth, 2, np.array([0.5]))[0, 0] == pytest.approx(51 / 101)
+    assert average_precisions([answers()], truth, 1, np.array([0.5]))[0, 0] == 0.0
+
+
+def test_an_object_is_found_once_and_by_the_better_answer() -> None:
+    truth = [Truth(np.array([A]), np.array([0]))]
+    twice = [answers((SHIFTED, 0, 0.9), (A, 0, 0.8))]
+    ap = average_precisions(twice, truth, 1, THRESHOLDS)[0]
+    # Up to 0.8 the first is right and the second too many; above, the second is right behind one
+    # that is wrong.
+    np.testing.assert_allclose(ap, [1.0] * 7 + [0.5] * 3)
+
+
+def test_answers_of_all_images_are_one_list() -> None:
+    """The wrong answer of the second image is surer than the right one of the first."""
+    truth = [Truth(np.array([A]), np.array([0])), Truth(np.array([B]), np.array([0]))]
+    found = [answers((A, 0, 0.6)), answers((FAR, 0, 0.9))]
+    ap = average_precisions(found, truth, 1, np.array([0.5]))[0, 0]
+    assert ap == pytest.approx(0.5 * 51 / 101)
+
+
+def test_average_precision_by_its_definition() -> None:
+    """The largest precision over all beginnings of the list whose recall is at least r."""
+    rng = np.random.default_rng(1)
+    truth = [Truth(rng.uniform(0.2, 0.8, (3, 4)), np.zeros(3, int)) for _ in range(6)]
+    found = [
+        Answers(
+            np.concatenate(
+                [one.boxes + rng.normal(0, 0.05, (3, 4)), rng.uniform(0.2, 0.8, (2, 4))]
+            ),
+            np.zeros(5, int),
+            rng.uniform(size=5),
+        )
+        for one in truth
+    ]
+    ap = average_precisions(found, truth, 1, np.array([0.5]))[0, 0]
+    listed = sorted(
+        (
+            (score, image, row)
+            for image, one in enumerate(found)
+            for row, score in enumerate(one[2])
+        ),
+        reverse=True,
+    )
+    taken: set[tuple[int, int]] = set()
+    points = []
+    for count, (_, image, row) in enumerate(listed, 1):
+        iou = np.asarray(overlaps(found[image].boxes[row], truth[image].boxes)[0])
+        free = [k for k in range(3) if (image, k) not in taken]
+        best = max(free, key=lambda k: iou[k], default=None)
+        if best is not None and iou[best] >= 0.5:
+            taken.add((image, best))
+        points.append((len(taken) / 18, len(taken) / count))
+    expected = [
+        max((p for r, p in points if r >= at / 100 - 1e-9), default=0.0) for at in range(101)
+    ]
+    assert 0.1 < ap < 0.9 and ap == pytest.approx(np.mean(expected))

@@ -1,0 +1,330 @@
+"""Captioning: scores against loops, where it looks, a step with batch norm, sampled places and the
+doubly stochastic penalty, answers to files, maps, and what is refused.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from PIL import Image
+
+from attnlab import config as configs
+from attnlab.attention.alignments import reinforce
+from attnlab.attention.alignments.doubly_stochastic import uncovered
+from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.errors import UserError
+from attnlab.systems.vision.captioner import Captioner
+from attnlab.tasks import TASKS
+from attnlab.tasks.captioning import Captioning
+from attnlab.tasks.localisation import named, sums
+from attnlab.training.step import first_state, make_step
+from tests.systems.captioners import SPECS, make, parameters, regions
+from tests.tasks.tiny import check_items
+
+SCENES = [
+    *("data.examples=40", "data.valid=9", "data.test=4", "data.side=24", "data.grid=2"),
+    *("data.small=3", "data.large=4", "data.most=2", "data.jitter=1"),
+]
+SHARED = [
+    *("system.backbone.widths=4,6", "system.backbone.layers=1", "batch.size=16"),
+    *("batch.buckets=10", "batch.max_length=10", "decoding.max_extra=6", "decoding.batch=8"),
+]
+TELL = [
+    *("system.features=6", "system.embedding=8", "system.width=10"),
+    *("system.attention.score.hidden=8", "system.image_positions.length=36"),
+]
+TINY = [*SCENES, *SHARED, *TELL]
+
+
+def load(*overrides: str, workdir: Path | None = None) -> Captioning:
+    config = configs.load("configs/captioning.py:show_attend_tell", [*TINY, *overrides])
+    Captioning.check(config)
+    return Captioning.load(config, workdir, ("train", "valid"))
+
+
+@pytest.fixture(scope="module")
+def task() -> Captioning:
+    assert TASKS.resolve("captioning") is Captioning
+    return load()
+
+
+@pytest.fixture(scope="module")
+def params(task: Captioning) -> Any:
+    """That tell images and words apart; variances are above 0."""
+    noise = np.random.default_rng(0)
+
+    def moved(path: Any, one: Any) -> Any:
+        by = 0.3 * noise.normal(size=one.shape).astype(np.float32)
+        return one + (np.abs(by) if path[-1].key == "variance" else by)
+
+    return jax.tree_util.tree_map_with_path(moved, jax.jit(task.init)(jax.random.key(0)))
+
+
+@pytest.mark.quick
+def test_losses_are_those_of_a_loop_over_captions(task: Captioning, params: Any) -> None:
+    examples, learned = task.of_split("valid"), task.data.learned
+    images = examples.batch(np.arange(9), 10)["source"]
+    normalised = (images / 255 - np.array(learned.mean)) / np.array(learned.deviation)
+    nats, right, count = 0.0, 0, 0
+    call = jax.jit(lambda image, ids: task.system.apply({"params": params}, image, ids)[0])
+    for row, target in enumerate(examples.packed("target")):
+        read = np.concatenate([[task.special.bos], target, np.full(10 - len(target), 5)])[None, :10]
+        logits = np.asarray(call(normalised[row : row + 1].astype(np.float32), read), np.float64)
+        wanted = logits[np.arange(len(target)), target]
+        nats += (np.logaddexp.reduce(logits, axis=1)[: len(target)] - wanted).sum()
+        right += (logits[: len(target)].argmax(axis=1) == target).sum()
+        count += len(target)
+    found = task.evaluate(params, "valid")
+    assert found["loss"] == pytest.approx(nats / count, rel=1e-5)
+    assert found["accuracy"] == right / count
+    assert task.counts("valid")["tokens"] == count
+
+
+def test_scores_and_what_they_are_made_of(
+    task: Captioning, params: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Localisation is that of the maps that are drawn; F1 of names is counted by hand."""
+    wanted = {*Captioning.measures} - {"exact"}
+    check_items(task, params, "valid", {*wanted, "exact"})
+    assert {*check_items(task, params, "valid", {*Captioning.measures}).rules} >= wanted
+    shown, captions = task.data.shown["valid"], task.data.captions["valid"]
+    weights = [
+        task.maps(params, example).weights["attention"].weights[0]
+        for example in task.pictured("valid", 9)
+    ]
+    assert all(one.shape[1] == 36 for one in weights)
+    rows = sums(enumerate(weights), named(captions, shown), shown.objects, (6, 6)).sum(axis=0)
+    scores, _ = task.score(params, "valid")
+    for column, name in enumerate(("localisation", "localisation_chance", "pointing")):
+        assert scores[name] == pytest.approx(rows[column] / rows[4], rel=1e-5)
+    answers = ["a red star and a red star", *captions[1:]]
+    monkeypatch.setattr(task, "hypotheses", lambda *_: answers)
+    before, names = captions[0].split(), shown.named
+    hits = sum(min(before.count(word), 2) for word in ("red", "star"))
+    size = sum(word in names for text in captions[1:] for word in text.split())
+    own = sum(word in names for word in before)
+    scores, _ = task.score(params, "valid")
+    assert scores["named"] == pytest.approx(2 * (hits + size) / (own + 4 + 2 * size))
+    assert scores["exact"] == pytest.approx(8 / 9)
+
+
+def test_a_step_learns_and_padding_counts_for_nothing(task: Captioning) -> None:
+    sgd = optax.adam(1e-2)
+    step, batches = jax.jit(make_step(task.loss, task.weight, sgd)), task.batches(1)
+    assert batches(0)["source"].shape == (16, 24, 24, 3)
+    full = batches(0)
+    half = {name: np.where(np.arange(16).reshape(-1, *[1] * (one.ndim - 1)) < 8, one, 0)
+            for name, one in full.items()}  # fmt: skip
+    short = {name: one[:8] for name, one in full.items()}
+    started = jax.jit(task.init)(jax.random.key(0))
+    loss = jax.jit(lambda batch: task.loss(started, batch, jax.random.key(0)))
+    (one, sums_one), (other, sums_other) = loss(half), loss(short)
+    assert float(one) == pytest.approx(float(other), rel=1e-5)
+    for mine, theirs in zip(
+        jax.tree.leaves(sums_one["statistics"]),
+        jax.tree.leaves(sums_other["statistics"]),
+        strict=True,
+    ):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-6)
+    state, losses = first_state(started, sgd, 0.0), []
+    for number in range(40):
+        state, metrics = step(state, batches(number))
+        losses.append(float(metrics["loss"]))
+    assert np.mean(losses[-4:]) < 0.75 * losses[0]
+    assert (np.abs(state.params["backbone"]["normalisation_0_0"]["mean"]) > 1e-3).all()
+
+
+def test_files_are_captioned_in_pieces_and_by_beams(
+    task: Captioning, params: Any, tmp_path: Path
+) -> None:
+    """A file with the pixels of an image of the split gets the caption of that image."""
+    examples = task.pictured("valid", 3)
+    names = [str(tmp_path / f"{number}.png") for number in range(3)]
+    for name, example in zip(names, examples, strict=True):
+        Image.fromarray(example.image).save(name)
+    answers = task.score(params, "valid")[1][:3]
+    assert [best.text for (best,) in task.respond(params, names)] == answers
+    assert [*task.streamed(params, names[1], 0)][-1] == answers[1]
+    assert task.longer_than(1, names) == []
+    (own, given) = task.completed(params, [(names[0], None), (names[1], "a red star")])
+    assert (own.label, given.label) == (answers[0], "a red star")
+    assert given.shown() == f"{names[1]}  ->  a red star"
+    np.testing.assert_array_equal(own.image, examples[0].image)
+    ((best,),) = task.written(params, task.typed(names[:1]))  # decoding and passes read the same
+    given = {"source": examples[0].image[None], "target": best.tokens[None]}
+    logits = np.asarray(task.apply(params, given)[0], np.float64)
+    logits[:, list(task.special.unsayable)] = -np.inf
+    words = logits[np.arange(len(best.tokens)), best.tokens]
+    expected = (words - np.logaddexp.reduce(logits, axis=1)).sum()
+    assert best.log_prob == pytest.approx(expected, rel=1e-4)
+    beams = load("decoding.method=beam", "decoding.beam=2", "decoding.coverage=0.2")
+    ((best, *_), *_) = beams.written(params, beams.typed(names), alignment=True)
+    assert best.alignment is not None and best.alignment.shape == (len(best.tokens), 36)
+    np.testing.assert_allclose(best.alignment.sum(axis=1), 1, rtol=1e-5)
+    with pytest.raises(UserError, match=r"cannot find .*gone.png"):
+        task.respond(params, [str(tmp_path / "gone.png")])
+
+
+def test_maps_lie_between_words_and_places(task: Captioning, params: Any) -> None:
+    (example,) = task.pictured("valid", 1)
+    found = task.maps(params, example)
+    rows, columns = found.rows("attention"), found.columns("attention")
+    assert (
+        " ".join(row.strip("\u2581") for row in rows[:-1]) == example.label and len(columns) == 36
+    )
+    assert (columns[0], columns[7]) == ("1,1", "2,2")
+    axis = found.axes["image"]
+    assert (axis.kind, axis.grid) == ("patches", (6, 6))
+    assert found.weights["attention"].weights.shape == (1, len(rows), 36)
+    look = found.looks["attention"]  # is drawn over the image, word by word
+    assert look.weights.shape == (len(rows), 6, 6) and list(look.rows) == list(rows)
+    np.testing.assert_array_equal(look.weights[1].ravel(), found.weights["attention"].weights[0, 1])
+    assert {*found.labels} == {"target_tokens", "image_patches"}
+
+
+def test_the_penalty_and_sampled_places_are_trained(params: Any) -> None:
+    soft = load("auxiliary.doubly_stochastic=0.5")
+    batch = soft.batches(1)(0)
+    loss, reported = jax.jit(soft.loss)(params, batch, jax.random.key(0))
+    added = float(reported["doubly_stochastic"])
+    assert float(loss) == pytest.approx(float(reported["cross_entropy"]) + 0.5 * added, rel=1e-6)
+    uniform = jnp.full((16, 1, 10, 36), 1 / 36)
+    steps = jnp.asarray(batch["target"]) != soft.special.pad
+    level = {**params, "attention": jax.tree.map(jnp.zeros_like, params["attention"])}
+    _, of_level = jax.jit(soft.loss)(level, batch, jax.random.key(0))
+    assert float(of_level["doubly_stochastic"]) == pytest.approx(
+        float(uncovered(uniform, steps)[steps.any(axis=1)].sum()), rel=1e-5
+    )
+    hard = load("system.attention.alignment=hard")
+    carried = hard.carried()
+    assert carried["baseline"].shape == (10,)
+
+    @jax.jit
+    def gradients(key: jax.Array) -> Any:
+        slopes, reported = jax.grad(hard.loss, has_aux=True)(params, batch, key, carried)
+        return slopes["attention"], reported
+
+    slopes, reported = gradients(jax.random.key(0))
+    assert all(np.abs(one).max() > 0 for one in jax.tree.leaves(slopes))
+    assert reported["choice_entropy"] > 0 and (reported["tracked"]["rewards"] <= 0).all()
+
+
+def test_the_hard_estimator_is_unbiased() -> None:
+    """Its mean over 10,000 samples is the gradient of the expected log-likelihood of a word, summed
+    over all places, within 3 standard errors.
+    """
+    system: Captioner = make({**SPECS["show_attend_tell-hard"], "gate": "none"})
+    read = regions()[:1, :3]
+    drawn = parameters(system, regions())
+    for name in ("first_cell", "first_state"):  # else the state knows what is at other places
+        drawn[name]["kernel"] = np.zeros_like(drawn[name]["kernel"])
+    ids, wanted = np.array([[1]]), 4
+
+    def with_v(v: jax.Array) -> Any:
+        score = {**drawn["attention"]["score"], "v": v}
+        return {**drawn, "attention": {**drawn["attention"], "score": score}}
+
+    @jax.jit
+    def alone(v: jax.Array) -> jax.Array:
+        """The log-likelihood of the word after a look at each place."""
+        found = [
+            system.apply({"params": with_v(v)}, read[:, place : place + 1], ids)[0, 0]  # type: ignore[index]
+            for place in range(3)
+        ]
+        return jax.nn.log_softmax(jnp.stack(found))[:, wanted]
+
+    def sampled(v: jax.Array, key: jax.Array) -> jax.Array:
+        logits, left = system.apply(
+            {"params": with_v(v)}, read, ids, rngs={"sample": key}, mutable=[SAMPLES]
+        )
+        log_likelihood = jax.nn.log_softmax(logits)[:, :, wanted]
+        chosen = reinforce.gathered(left[SAMPLES])
+        episode = reinforce.Episode(log_likelihood, *chosen, jnp.ones((1, 1), bool))
+        return reinforce.surrogate(episode, reinforce.to_go(episode), alone(v).mean())
+
+    def expected(v: jax.Array) -> jax.Array:
+        soft = make({**SPECS["show_attend_tell-none"]})
+        _, left = soft.apply({"params": with_v(v)}, read, ids, mutable=["maps"])
+        weights = soft.maps(left["maps"])["attention"].weights[0, 0, 0]
+        return -(weights * jax.lax.stop_gradient(alone(v))).sum()
+
+    v = jnp.asarray(drawn["attention"]["score"]["v"])
+    keys = jax.random.split(jax.random.key(1), 10_000)
+    found = np.asarray(jax.jit(jax.vmap(jax.grad(sampled), (None, 0)))(v, keys))
+    exact = np.asarray(jax.jit(jax.grad(expected))(v))
+    errors = found.std(axis=0) / 100
+    assert np.abs(exact).max() > 3 * errors.max()
+    assert (np.abs(found.mean(axis=0) - exact) < 3 * errors).all()
+
+
+def test_own_images_are_read_and_kept(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in range(6):
+        pixels = rng.integers(0, 256, (9, 9, 3), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{name}.jpg")
+    lines = [f"{name}.jpg\ta word and {name}\n" for name in range(6)]
+    (tmp_path / "train.tsv").write_text("".join(lines[:4]))
+    (tmp_path / "test.tsv").write_text("".join(lines[4:]))
+    own = ["data=caption_folder", f"data.directory={tmp_path}", "data.side=24", "data.held_out=0.3"]
+    config = configs.load(
+        "configs/captioning.py:show_attend_tell", [*own, *SHARED, *TELL, "batch.size=2"]
+    )
+    task = Captioning.load(config, None, ("train", "valid"))
+    started = jax.jit(task.init)(jax.random.key(0))
+    assert not {"named", "localisation"} & {*task.score(started, "valid")[0]}
+    with pytest.raises(UserError, match="has lost its vocabulary, mean and deviation"):
+        Captioning.load(config, tmp_path / "run", ("test",))
+    task.save(tmp_path / "run")
+    again = Captioning.load(config, tmp_path / "run", ("test",))
+    assert again.data.learned == task.data.learned and again.size("test") == 2
+
+
+REFUSED = {
+    "small images": (["system.backbone.widths=2,2,2,2,2"], "cnn halves images until 32 x 32"),
+    "channels": (["system.features=7"], "set system.features=6"),
+    "another kind of system": (["system=seq2seq"], "captioning_transformer"),
+    "texts": (["data=dates"], r"needs a method captions\(split\)"),
+    "microbatches": (["training.accumulate=2"], "statistics of norms in the system"),
+    "a loss of the backbone": (
+        [
+            "system.backbone.gate=non_local",
+            "system.backbone.gate.alignment=hard",
+        ],
+        "config.system.backbone: its attention samples",
+    ),
+    "an unknown setting": (["batch.sizes=5"], "sizes"),
+}
+
+
+@pytest.mark.parametrize(("overrides", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_does_not_fit_is_one_line(overrides: list[str], words: str) -> None:
+    base = [] if overrides[0].startswith(("data=", "system=")) else TINY
+    with pytest.raises(UserError, match=words):
+        Captioning.check(
+            configs.load("configs/captioning.py:show_attend_tell", [*base, *overrides])
+        )
+
+
+def test_translation_takes_no_captioner() -> None:
+    with pytest.raises(UserError, match="expected a class derived from .*Seq2Seq"):
+        config = configs.load(
+            "configs/translation.py:rnnsearch", ["system=top_down", "system.attention=single"]
+        )
+        TASKS.resolve("translation").check(config)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("show_attend_tell", "show_attend_tell_hard", "show_attend_tell_gumbel", "top_down"),
+        *("transformer", "show_attend_tell_paper", "top_down_paper"),
+    ],
+)
+def test_every_config_passes_its_checks(name: str) -> None:
+    Captioning.check(configs.load(f"configs/captioning.py:{name}"))

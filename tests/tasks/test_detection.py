@@ -1,0 +1,177 @@
+"""Detection: the loss against a loop with scipy's assignment, on one and on several devices; scores,
+answers, and what is refused.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+from PIL import Image
+from scipy.optimize import linear_sum_assignment
+
+from attnlab import config as configs
+from attnlab.errors import UserError
+from attnlab.tasks import TASKS
+from attnlab.tasks.boxes import overlaps
+from attnlab.tasks.detection import Detection
+from attnlab.training.parallel import backend
+from attnlab.training.step import first_state, make_step
+
+SMALL = [
+    *("data.examples=24", "data.valid=9", "data.test=3", "data.side=20", "data.grid=2"),
+    *("data.small=3", "data.large=3", "data.most=2", "data.jitter=1", "batch.size=8"),
+    *("system.backbone.widths=4,6", "system.width=8", "system.hidden=8", "system.queries=3"),
+    *(f"system.{slot}_attention.heads=2" for slot in ("encoder", "decoder", "cross")),
+]
+
+
+def load(*overrides: str, workdir: Path | None = None) -> Detection:
+    config = configs.load("configs/detection.py:detr", [*SMALL, *overrides])
+    Detection.check(config)
+    return Detection.load(config, workdir, ("train", "valid"))
+
+
+@pytest.fixture(scope="module")
+def task() -> Detection:
+    assert TASKS.resolve("detection") is Detection
+    return load()
+
+
+@pytest.fixture(scope="module")
+def params(task: Detection) -> Any:
+    started = jax.jit(task.init)(jax.random.key(0))
+    noise = np.random.default_rng(0)
+    return jax.tree.map(lambda one: one + 0.1 * noise.normal(size=one.shape), started)
+
+
+def expected(task: Detection, logits: np.ndarray, boxes: np.ndarray, batch: Any) -> float:
+    """Equations 1 and 2 of the paper over layers, images and objects, weights 1, 5, 2 and 0.1."""
+    total = 0.0
+    for layer in range(len(logits)):
+        for row in np.flatnonzero(batch["real"]):
+            chances = np.exp(logits[layer, row])
+            chances /= chances.sum(axis=-1, keepdims=True)
+            of = batch["labels"][row][batch["labels"][row] > 0] - 1
+            wanted = batch["boxes"][row][: len(of)]
+            giou = np.asarray(overlaps(boxes[layer, row][None], wanted[:, None])[1], np.float64)
+            apart = np.abs(boxes[layer, row][None] - wanted[:, None]).sum(axis=-1)
+            objects, chosen = linear_sum_assignment(-chances[:, of].T + 5 * apart - 2 * giou)
+            for query, p in enumerate(chances):
+                mine = objects[chosen == query]
+                total -= np.log(p[of[mine[0]]]) if len(mine) else 0.1 * np.log(p[-1])
+            total += (5 * apart + 2 * (1 - giou))[objects, chosen].sum()
+    return total
+
+
+@pytest.mark.quick
+def test_the_loss_is_that_of_the_best_assignment(task: Detection, params: Any) -> None:
+    batch = task.of_split("valid").batch(np.array([0, 1, 2, 3, 4, -1]), 1)
+    run = jax.jit(lambda params: (task.apply(params, batch), task.sums(params, batch)))
+    (logits, boxes), sums = run(params)
+    logits, boxes = (np.asarray(one, np.float64) for one in (logits, boxes))
+    assert float(sums["loss"]) == pytest.approx(expected(task, logits, boxes, batch), rel=1e-4)
+    assert int(sums["rows"]) == 5 and int(sums["objects"]) == (batch["labels"] > 0).sum()
+    assert float(task.weight(batch)) == (batch["labels"] > 0).sum()
+
+
+def test_evaluation_reads_every_image_once(task: Detection, params: Any) -> None:
+    """A system that answers with the truth has an AP of 1; rows of padding are no images."""
+    found = task.evaluate(params, "valid")
+    assert found.keys() == {"loss", "ap", "ap50", "iou"} and found["ap"] <= found["ap50"]
+    both = jax.tree.map(lambda one: np.stack([0 * one, one]), params)
+    assert task.evaluate_stacked(both, "valid")[1] == pytest.approx(found, abs=1e-5)
+    labels, boxes = task.data.labels("valid"), task.data.boxes("valid")
+    sums = [
+        {
+            **{"loss": 1.0, "iou": 1.0, "objects": 2.0},
+            "found": {
+                **{"boxes": boxes[begin:][:7], "classes": labels[begin:][:7] - 1},
+                **{
+                    "scores": (labels[begin:][:7] > 0) * 0.9,
+                    "real": np.ones(len(labels[begin:][:7])),
+                },
+            },
+        }
+        for begin in (0, 7)
+    ]
+    sums[1]["found"] = {
+        name: np.concatenate([one, np.zeros_like(one[:1])])
+        for name, one in sums[1]["found"].items()  # type: ignore[attr-defined]
+    }
+    perfect = task.averaged(task.totals(sums, "valid"))
+    assert (perfect["ap"], perfect["ap50"], perfect["loss"]) == (1.0, 1.0, 0.5)
+    scores, lines = task.score(params, "valid")
+    assert len(lines) == 9 and set(scores["by_class"]) <= set(task.data.learned.classes)
+    mean = np.mean([one["ap50"] for one in scores["by_class"].values()])
+    assert mean == pytest.approx(found["ap50"])
+
+
+@pytest.mark.parametrize("name", ["pmap", "mesh"])
+def test_several_devices_take_the_step_of_one(task: Detection, params: Any, name: str) -> None:
+    """The assignment is a part of the program, on whatever device an image is."""
+    sgd = optax.sgd(0.01)
+    state = first_state(params, sgd, 0.0)
+    step, batch = make_step(task.loss, task.weight, sgd), task.batches(4)(0)
+    alone, metrics = jax.jit(step)(state, batch)
+    on = backend(name, 4)
+    placed, fed = on.place(jax.device_get(state)), on.feed(batch)
+    after, told = on.compile(step, placed, fed)(placed, fed)
+    assert float(on.fetch(told)["loss"]) == pytest.approx(float(metrics["loss"]), rel=1e-4)
+    moved, wanted = on.fetch(after).params["queries"], alone.params["queries"]
+    np.testing.assert_allclose(moved, wanted, rtol=1e-3, atol=1e-6)
+
+
+def test_a_step_learns(task: Detection) -> None:
+    adam = optax.adam(0.01)
+    step, batches = jax.jit(make_step(task.loss, task.weight, adam)), task.batches(1)
+    state, losses = first_state(jax.jit(task.init)(jax.random.key(0)), adam, 0.0), []
+    for number in range(40):
+        state, metrics = step(state, batches(number))
+        losses.append(float(metrics["loss"]))
+    kept = {"loss", "tokens", "rows", "objects", "iou", "correct", "grad_norm"}
+    assert metrics.keys() == kept and np.mean(losses[-5:]) < 0.7 * losses[0]
+
+
+def test_files_are_answered_and_maps_drawn(task: Detection, params: Any, tmp_path: Path) -> None:
+    task.save(tmp_path)
+    assert Detection.load(task.config, tmp_path, ("test",)).data.learned == task.data.learned
+    name = tmp_path / "one.png"
+    Image.fromarray(task.of_split("valid").batch(np.arange(1), 1)["image"][0]).save(name)
+    ((best,),) = task.respond(params, [str(name)])
+    found = task.found(params, task.of_split("valid"))[0]
+    sure = found.scores >= 0.5
+    assert best.text == task.score(params, "valid")[1][0]
+    assert len(best.text.split(", ")) == sure.sum() if sure.any() else best.text == "nothing"
+    (first, _) = task.pictured("valid", 2)
+    maps = task.maps(params, first)
+    assert first.shown() == "valid image 1" and len(maps.rows("decoder_0/cross_attention")) == 3
+    assert len(maps.columns("decoder_0/cross_attention")) == 25
+
+
+REFUSED = {
+    "another kind of system": (["system=cnn"], "expected a class derived from .*detr"),
+    "labels alone": (["data=shapes"], r"needs a method objects\(split\), such as scenes"),
+    "microbatches": (["training.accumulate=2"], "accumulate=2: norms of system=detr"),
+    "a weight": (["objective.overlap=-1"], "config.objective.overlap=-1"),
+}
+
+
+@pytest.mark.parametrize(("overrides", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_does_not_fit_is_one_line(overrides: list[str], words: str) -> None:
+    base = [] if overrides[0].startswith(("data=", "system=")) else SMALL
+    with pytest.raises(UserError, match=words):
+        Detection.check(configs.load("configs/detection.py:detr", [*base, *overrides]))
+
+
+def test_fewer_queries_than_objects_are_refused() -> None:
+    with pytest.raises(UserError, match="queries=1: an image of the train split has 2 objects"):
+        load("system.queries=1")
+
+
+def test_the_config_passes_its_checks() -> None:
+    Detection.check(configs.load("configs/detection.py:detr"))

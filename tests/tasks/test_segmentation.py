@@ -1,0 +1,175 @@
+"""Segmentation: scores against loops over pixels, pixels that count for nothing, masks that are
+changed with their images, answers to files, and what is refused.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+from PIL import Image
+
+from attnlab import config as configs
+from attnlab.errors import UserError
+from attnlab.tasks import TASKS
+from attnlab.tasks.segmentation import Segmentation, mean_iou
+from attnlab.training.step import first_state, make_step
+from tests.tasks.tiny import check_items
+
+SMALL = [
+    *("data.examples=24", "data.valid=9", "data.test=3", "data.side=20", "data.grid=2"),
+    *("data.small=3", "data.large=3", "data.most=2", "data.jitter=1", "batch.size=8"),
+    *("system.backbone=cnn", "system.backbone.widths=4,6", "system.width=4"),
+]
+
+
+def load(*overrides: str, workdir: Path | None = None) -> Segmentation:
+    config = configs.load("configs/segmentation.py:segmenter", [*SMALL, *overrides])
+    Segmentation.check(config)
+    return Segmentation.load(config, workdir, ("train", "valid"))
+
+
+@pytest.fixture(scope="module")
+def task() -> Segmentation:
+    assert TASKS.resolve("segmentation") is Segmentation
+    return load()
+
+
+@pytest.fixture(scope="module")
+def params(task: Segmentation) -> Any:
+    started = jax.jit(task.init)(jax.random.key(0))
+    noise = np.random.default_rng(0)
+    return jax.tree.map(lambda one: one + 0.2 * noise.normal(size=one.shape), started)
+
+
+def test_mean_iou_by_hand() -> None:
+    """Class 2 is answered but not there: 0. Class 3 is neither: left out."""
+    confusion = np.array([[6, 1, 1, 0], [2, 4, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]])
+    assert mean_iou(confusion) == pytest.approx((6 / 10 + 4 / 7 + 0) / 3)
+    assert mean_iou(np.zeros((3, 3))) == 0.0
+
+
+@pytest.mark.quick
+def test_scores_are_those_of_a_loop_over_pixels(task: Segmentation, params: Any) -> None:
+    """Of whole splits, whose batches have rows of padding."""
+    learned, split = task.data.learned, task.of_split("valid").batch(np.arange(9), 1)
+    assert learned.classes == ("ground", "circle", "square", "triangle", "star")
+    images = (split["image"] / 255 - np.array(learned.mean)) / np.array(learned.deviation)
+    call = jax.jit(lambda x: task.system.apply({"params": params}, x))
+    logits = np.asarray(call(images.astype(np.float32)), np.float64)
+    wanted, given = split["mask"].astype(int) - 1, logits.argmax(axis=-1)
+    picked = np.take_along_axis(logits, wanted[..., None], -1)[..., 0]
+    nats = np.log(np.exp(logits).sum(-1)) - picked
+    found = task.evaluate(params, "valid")
+    assert found["loss"] == pytest.approx(nats.mean(), rel=1e-5)
+    assert found["accuracy"] == pytest.approx(np.mean(wanted == given))
+    parts = []
+    for k in range(5):
+        hits, either = ((wanted == k) & (given == k)).sum(), ((wanted == k) | (given == k)).sum()
+        parts += [hits / either] if either else []
+    assert found["mean_iou"] == pytest.approx(np.mean(parts))
+    scores, lines = task.score(params, "valid")
+    count = np.sum((wanted == 0) & (given == 2))
+    assert scores["confusion"]["ground"]["square"] == count and len(lines) == 9
+    assert float(lines[3].split("\t")[1]) == pytest.approx(np.mean(wanted[3] == given[3]), abs=1e-4)
+    assert task.counts("valid") == {"pixels": 9 * 400}
+    check_items(task, params, "valid", {"loss", "accuracy", "mean_iou"})
+    np.testing.assert_array_equal(task.masks(params, task.of_split("valid")), given)
+
+
+def test_pixels_that_are_left_open_count_for_nothing(task: Segmentation, params: Any) -> None:
+    batch = {
+        name: one.copy() for name, one in task.of_split("valid").batch(np.arange(4), 1).items()
+    }
+    batch["mask"][0, :10], batch["mask"][3] = 0, 0
+
+    def run(params: Any, mask: jax.Array) -> Any:
+        given = {**batch, "mask": mask}
+        return task.sums(params, given), task.apply(params, given), task.weight(given)
+
+    sums, logits, weight = jax.jit(run)(params, batch["mask"])
+    wanted, given = batch["mask"].astype(int) - 1, np.asarray(logits).argmax(-1)
+    real = wanted >= 0
+    assert int(sums["pixels"]) == float(weight) == real.sum() == 1000
+    assert int(sums["correct"]) == ((wanted == given) & real).sum()
+    assert int(sums["rows"]) == 3 and int(sums["confusion"].sum()) == 1000
+    expected = optax.softmax_cross_entropy_with_integer_labels(logits, np.maximum(wanted, 0))
+    assert float(sums["loss"]) == pytest.approx(float(expected[real].sum()), rel=1e-5)
+
+
+def test_a_mask_is_changed_with_its_image(task: Segmentation, params: Any) -> None:
+    """Channel 0 of images made of their own masks tells after the change which mask it was."""
+    changing = load("augmentation.crop=4", "augmentation.flip=true")
+    batch = task.of_split("train").batch(np.arange(8), 1)
+    image = np.repeat(batch["mask"][..., None], 3, axis=-1)
+    seen: list[Any] = []
+    inner = changing.summed
+
+    def watch(outputs: Any, given: Any, smoothing: Any) -> Any:
+        seen.append((given["image"], given["mask"]))
+        return inner(outputs, given, smoothing)
+
+    changing.summed = watch  # type: ignore[method-assign]
+    changing.loss(params, {**batch, "image": image}, jax.random.key(3))
+    ((changed, mask),) = seen
+    np.testing.assert_array_equal(changed[..., 0], mask)
+    assert (np.asarray(mask) != batch["mask"]).any() and (np.asarray(mask) == 0).any()
+
+
+def test_a_step_learns(task: Segmentation, params: Any) -> None:
+    adam = optax.adam(0.01)
+    step, batches = jax.jit(make_step(task.loss, task.weight, adam)), task.batches(1)
+    state, losses = first_state(jax.jit(task.init)(jax.random.key(0)), adam, 0.0), []
+    for number in range(40):
+        state, metrics = step(state, batches(number))
+        losses.append(float(metrics["loss"]))
+    assert metrics.keys() == {"loss", "tokens", "rows", "pixels", "correct", "grad_norm"}
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_files_are_answered_and_the_run_keeps_its_classes(
+    task: Segmentation, params: Any, tmp_path: Path
+) -> None:
+    task.save(tmp_path)
+    other = Segmentation.load(task.config, tmp_path, ("test",))
+    assert other.data.learned == task.data.learned and other.size("test") == 3
+    name = tmp_path / "one.png"
+    Image.fromarray(task.of_split("valid").batch(np.arange(1), 1)["image"][0]).save(name)
+    mask = task.masks(params, task.typed([str(name)]))[0]
+    ((best,),) = task.respond(params, [str(name)])
+    shares = dict(one.split() for one in best.text.split(", "))
+    counts = {task.data.learned.classes[k]: np.mean(mask == k) for k in np.unique(mask)}
+    assert shares.keys() == counts.keys()
+    for label, part in shares.items():
+        assert float(part) == pytest.approx(counts[label], abs=6e-4)
+    (example,) = task.completed(params, [(str(name), None)])
+    assert example.shown() == f"{name}  ->  {best.text}"
+
+
+REFUSED = {
+    "another kind of system": (["system=cnn"], "expected a class derived from .*segmenter"),
+    "labels alone": (["data=shapes"], r"needs a method masks\(split\), such as scenes"),
+    "microbatches": (["training.accumulate=2"], "accumulate=2: "),
+    "of the backbone": (
+        ["training.accumulate=2", "system.normalisation=layer_norm"],
+        "accumulate=2: norms of system=segmenter have statistics",
+    ),
+    "small images": (["system.backbone.widths=2,2,2,2,2"], "cnn halves images until 32 x 32"),
+    "no classes": (["data=mask_folder"], "config.data.classes is empty"),
+}
+
+
+@pytest.mark.parametrize(("overrides", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_does_not_fit_is_one_line(overrides: list[str], words: str) -> None:
+    base = [] if overrides[0].startswith(("data=", "system=")) else SMALL
+    with pytest.raises(UserError, match=words):
+        Segmentation.check(configs.load("configs/segmentation.py:segmenter", [*base, *overrides]))
+
+
+def test_the_config_passes_its_checks() -> None:
+    config = configs.load("configs/segmentation.py:segmenter")
+    Segmentation.check(config)

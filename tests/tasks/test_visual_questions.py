@@ -1,0 +1,225 @@
+"""Questions about images: scores against a loop, by group and kind, beside guesses; a step of
+training; answers to files; maps over the image; and what is refused.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from PIL import Image
+
+from attnlab import config as configs
+from attnlab.data.images.questions import Prior
+from attnlab.errors import UserError
+from attnlab.tasks import TASKS
+from attnlab.tasks.visual_questions import VisualQuestions
+from attnlab.training.step import first_state, make_step
+from tests.tasks.tiny import check_items
+
+SMALL = [
+    *("data.examples=12", "data.valid=3", "data.test=2", "data.side=20", "batch.size=16"),
+    *("data.relational=4", "data.non_relational=3", "system.backbone.widths=4,4"),
+    *("system.embedding=6", "system.width=6", "system.attention.score.hidden=6"),
+]
+
+
+def load(
+    *overrides: str, splits: tuple[str, ...] = ("train", "valid"), workdir: Path | None = None
+) -> VisualQuestions:
+    config = configs.load("configs/visual_questions.py:stacked_attention", [*SMALL, *overrides])
+    VisualQuestions.check(config)
+    return VisualQuestions.load(config, workdir, splits)
+
+
+@pytest.fixture(scope="module")
+def task() -> VisualQuestions:
+    assert TASKS.resolve("visual_questions") is VisualQuestions
+    return load()
+
+
+@pytest.fixture(scope="module")
+def params(task: VisualQuestions) -> Any:
+    """That tell images and questions apart."""
+    started = jax.jit(task.init)(jax.random.key(0))
+    noise = np.random.default_rng(0)
+    return jax.tree.map(lambda one: one + 0.5 * np.abs(noise.normal(size=one.shape)), started)
+
+
+@pytest.mark.quick
+def test_scores_are_those_of_a_loop_over_questions(task: VisualQuestions, params: Any) -> None:
+    learned, rows = task.data.learned, task.data.rows["valid"]
+    batch = task.of_split("valid").batch(np.arange(21), 14)
+    normalised = (batch["image"] / 255 - np.array(learned.mean)) / np.array(learned.deviation)
+    call = jax.jit(lambda x, ids: task.system.apply({"params": params}, x[None], ids[None])[0])
+    pairs = zip(normalised.astype(np.float32), batch["question"], strict=True)
+    logits = np.array([call(x, ids) for x, ids in pairs], np.float64)
+    label = np.array([learned.classes.index(row.answer) for row in rows])
+    nats = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(21), label]
+    right = logits.argmax(axis=1) == label
+    found = task.evaluate(params, "valid")
+    assert found["loss"] == pytest.approx(nats.mean(), rel=1e-5)
+    assert found["accuracy"] == right.mean()
+    scores, lines = task.score(params, "valid")
+    said = learned.classes[logits[4].argmax()]
+    assert lines[4] == f"{rows[4].text}\t{rows[4].answer}\t{said}"
+    assert scores["confusion"][rows[4].answer][said] >= 1
+    check_items(task, params, "valid", {"loss", "accuracy"})
+    both = jax.tree.map(lambda one: jnp.stack([0 * one, one]), params)
+    assert task.evaluate_stacked(both, "valid")[1] == pytest.approx(found)
+
+    prior = Prior(task.data.rows["train"])
+    for by in ("group", "kind"):
+        names = [getattr(row, by) for row in rows]
+        assert scores[f"by_{by}"].keys() == set(names)
+        for name, cells in scores[f"by_{by}"].items():
+            chosen = [number for number, one in enumerate(names) if one == name]
+            guessed = [rows[one].answer == prior.guess(rows[one].text) for one in chosen]
+            assert cells["questions"] == len(chosen)
+            assert cells["accuracy"] == pytest.approx(right[chosen].mean())
+            assert cells["question_only"] == pytest.approx(np.mean(guessed))
+    assert sum(one["questions"] for one in scores["by_kind"].values()) == 21
+    assert {"chance", "majority", "question_only"} <= scores.keys()
+    inside = scores["localisation"]
+    assert [*inside] == ["attention_0", "attention_1", "attention_2", "chance"]
+    assert all(cells.keys() == scores["by_kind"].keys() for cells in inside.values())
+    assert inside["chance"].get("shape", 25 / 400) == pytest.approx(25 / 400)
+    first = [number for number, row in enumerate(rows) if row.kind == rows[0].kind]
+    maps = [
+        task.maps(params, one).weights["attention_1"].weights[0, 0].reshape(5, 5)
+        for one in task.pictured("valid", 21)
+    ]
+    shares = []
+    for number in first:
+        pixels = np.kron(maps[number], np.ones((4, 4)) / 16)
+        lies = np.zeros((20, 20), bool)
+        for top, left, height, width in rows[number].boxes:
+            lies[top : top + height, left : left + width] = True
+        shares.append(pixels[lies].sum())
+    assert inside["attention_1"][rows[0].kind] == pytest.approx(np.mean(shares), rel=1e-5)
+
+
+def test_a_step_learns(task: VisualQuestions, params: Any) -> None:
+    """Padding rows of the last batch of an epoch count for nothing; running averages move."""
+    sgd = optax.adam(0.02)
+    step, batches = jax.jit(make_step(task.loss, task.weight, sgd)), task.batches(1)
+    first = batches(0)
+    assert first["image"].shape == (16, 20, 20, 3) and first["question"].shape == (16, 14)
+    assert sum((batches(number)["label"] > 0).sum() for number in range(6)) == 12 * 7
+    state = first_state(jax.jit(task.init)(jax.random.key(0)), sgd, 0.0)
+    losses = []
+    for number in range(60):
+        state, metrics = step(state, batches(number))
+        losses.append(float(metrics["loss"]))
+        assert np.isfinite(float(metrics["grad_norm"]))
+    assert np.median(losses[-6:]) < 0.7 * losses[0]
+    assert (state.params["backbone"]["normalisation_0_0"]["variance"] != 1).all()
+
+
+def test_an_answer_that_training_does_not_have_is_wrong(task: VisualQuestions) -> None:
+    """And is no part of the loss, which it would make infinite."""
+    batch = {key: np.array(one) for key, one in task.batches(1)(0).items()}
+    classes = len(task.data.learned.classes)
+    logits = jnp.zeros((16, classes)).at[:, 0].set(2.0)
+    batch["label"][:] = 1
+    batch["label"][:2] = classes + 1
+    batch["label"][2] = 0
+    sums = task.summed(logits, batch, 0.0)
+    counts = {name: int(sums[name]) for name in ("rows", "known", "correct")}
+    assert counts == {"rows": 15, "known": 13, "correct": 13}
+    each = np.log(np.exp(2) + classes - 1) - 2
+    assert float(sums["loss"]) == pytest.approx(13 * each, rel=1e-5)
+    scores = task.averaged({name: np.asarray(one) for name, one in sums.items()})
+    assert scores == {"loss": pytest.approx(each, rel=1e-5), "accuracy": pytest.approx(13 / 15)}
+
+
+def test_a_run_keeps_what_it_learned(task: VisualQuestions, params: Any, tmp_path: Path) -> None:
+    """Vocabulary, answers, mean and deviation; a folder that lost one of them is refused."""
+    with pytest.raises(UserError, match="has lost its vocabulary, answers, mean and deviation"):
+        load(workdir=tmp_path)
+    task.save(tmp_path)
+    again = load(splits=("test",), workdir=tmp_path)
+    assert again.data.learned == task.data.learned and again.data.splits == ("test",)
+    other = load(splits=("train", "test"))
+    assert again.evaluate(params, "test") == other.evaluate(params, "test")
+    (tmp_path / "vocabulary" / "images.json").unlink()
+    with pytest.raises(UserError, match="has lost its vocabulary"):
+        load(workdir=tmp_path)
+
+
+def test_files_are_asked_about(task: VisualQuestions, params: Any, tmp_path: Path) -> None:
+    """A file with the pixels of an image of the split gets the answers to that image."""
+    rows = task.data.rows["valid"]
+    images = task.of_split("valid")["image"].block(np.array([0, 20]), 1)
+    names = [str(tmp_path / f"{number}.png") for number in range(2)]
+    for name, image in zip(names, images, strict=True):
+        Image.fromarray(image).save(name)
+    lines = [f"{names[0]}\t{rows[0].text}", f"{names[1]}\t{rows[20].text}"]
+    lines += [f"{names[0]}\t{rows[1].text}"]
+    said = [line.split("\t")[2] for line in task.score(params, "valid")[1]]
+    found = task.respond(params, lines)
+    assert [best.text for (best,) in found] == [said[0], said[20], said[1]]
+    assert all(best.score <= 0 for (best,) in found)
+    assert task.longer_than(9, [*lines, f"a.png\t{'red ' * 20}"])[-1] == 3
+    for line in ("what", f"{names[0]}\t", "\twhat", f"{names[0]}\twhat\tis"):
+        with pytest.raises(UserError, match="expected the name of an image file, a tab and"):
+            task.respond(params, [line])
+    with pytest.raises(UserError, match=r"cannot find .*gone.png"):
+        task.respond(params, [f"{tmp_path / 'gone.png'}\twhat"])
+
+
+def test_maps_lie_on_the_grid_of_the_image(
+    task: VisualQuestions, params: Any, tmp_path: Path
+) -> None:
+    """20 x 20 pixels are 5 x 5 places; a file and an example of a split have the same maps."""
+    first, second = task.pictured("valid", 2)
+    assert first.shown().startswith("valid image 1: ") and first.answer in first.shown()
+    assert first.record()["target"] == first.answer
+    np.testing.assert_array_equal(first.image, second.image)
+    maps = task.maps(params, first)
+    assert maps.axes["image"].grid == (5, 5) and maps.axes["image"].labels[7] == "1,2"
+    assert set(maps.weights) == {f"attention_{hop}" for hop in range(3)}
+    for name, one in maps.weights.items():
+        assert one.weights.shape == (1, 1, 25) and len(maps.columns(name)) == 25
+        assert list(maps.rows(name)) == ["hop 1"]
+        over = maps.looks[name]
+        np.testing.assert_allclose(over.weights, one.weights.reshape(1, 5, 5), rtol=1e-6)
+        assert over.rows == ["hop 1"] and over.image is first.image
+    path = str(tmp_path / "a.png")
+    Image.fromarray(first.image).save(path)
+    (again,) = task.completed(params, [(path, first.question)])
+    assert again.shown() == f"{path}: {first.question}"
+    for name, one in task.maps(params, again).weights.items():
+        np.testing.assert_array_equal(one.weights, maps.weights[name].weights)
+
+
+REFUSED = {
+    "small images": (["system.backbone.widths=2,2,2,2,2,2"], "cnn halves images until 64 x 64"),
+    "another kind of system": (["system=cnn"], "expected a class derived from .*bottom_up"),
+    "labels": (["data=shapes"], r"needs a method visual_questions\(split\)"),
+    "microbatches": (["training.accumulate=2"], "accumulate=2: norms of system.backbone have"),
+    "no pairs": (
+        ["system=bottom_up", "system.attention=hops"],
+        "system.attention=hops: Hops does not support values apart from keys",
+    ),
+}
+
+
+@pytest.mark.parametrize(("overrides", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_does_not_fit_is_one_line(overrides: list[str], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        VisualQuestions.check(
+            configs.load("configs/visual_questions.py:stacked_attention", overrides)
+        )
+
+
+@pytest.mark.parametrize(
+    "name", ["cnn_lstm", "stacked_attention", "co_attention", "bottom_up", "cross_attention"]
+)
+def test_every_config_passes_its_checks(name: str) -> None:
+    VisualQuestions.check(configs.load(f"configs/visual_questions.py:{name}"))
