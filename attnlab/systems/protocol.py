@@ -44,6 +44,10 @@ class AttentionMap:
     key: Side = flax.struct.field(pytree_node=False, default="source")
 
 
+GLIMPSES = "glimpses"
+"""The variable collection for where a system has looked in an image."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Card:
     """The source of a system; the attribute `card` of every registered system.
@@ -101,6 +105,15 @@ class System(nn.Module, kw_only=True):
     def looks(self) -> bool:
         """Whether there is something to draw: attention, or gates of an image network."""
         return bool(self.needs)
+
+    @nn.nowrap
+    def seen(
+        self, collected: Mapping[str, Any], height: int, width: int
+    ) -> dict[str, tuple[Any, list[str]]]:
+        """What a pass over one image has left beside maps and gates, to be drawn over it: arrays
+        [R,h,w] and the names of their rows. All collections of the pass are in `collected`.
+        """
+        return {}
 
     @nn.nowrap
     def notes(self) -> list[str]:

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from attnlab.layers.gates.protocol import COLLECTION, handed_out
-from attnlab.systems.protocol import AttentionMap, System
+from attnlab.systems.protocol import GLIMPSES, AttentionMap, System
 from attnlab.tasks.protocol import Axis, Look, Params
 
 IMAGE = "image"
@@ -87,18 +87,23 @@ def gates_of(
     system: System, params: Params, read: Sequence[Any], image: np.ndarray
 ) -> tuple[dict[str, Look], dict[str, np.ndarray]]:
     """The gates of a pass over one image: those that differ from place to place, the mean over
-    channels; and all as arrays, [h,w,C] each with 1 for an axis that the gate does not depend on.
+    channels; with them what else the system has left to be drawn (`System.seen`); and all gates as
+    arrays, [h,w,C] each with 1 for an axis that the gate does not depend on.
     """
 
     @jax.jit
-    def look(params: Params, *read: Any) -> dict[str, jax.Array]:
-        _, collected = system.apply({"params": params}, *read, mutable=[COLLECTION])
-        return handed_out(dict(collected).get(COLLECTION, {}))
+    def look(params: Params, *read: Any) -> dict[str, Any]:
+        _, collected = system.apply({"params": params}, *read, mutable=[COLLECTION, GLIMPSES])
+        return dict(collected)
 
-    arrays = {name: np.asarray(g)[0] for name, g in jax.device_get(look(params, *read)).items()}
+    collected = jax.device_get(look(params, *read))
+    gates = handed_out(collected.get(COLLECTION, {}))
+    arrays = {name: np.asarray(g)[0] for name, g in gates.items()}
     looks = {
         name: Look(image, g.mean(axis=-1)[None], ["mean"])
         for name, g in sorted(arrays.items())
         if g.shape[0] * g.shape[1] > 1
     }
+    for name, (weights, rows) in system.seen(collected, *image.shape[:2]).items():
+        looks[name] = Look(image, np.asarray(weights, np.float32), rows)
     return looks, arrays

@@ -10,11 +10,12 @@ import pytest
 
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.errors import UserError
-from attnlab.systems.vision.glimpses import COLLECTION, patches, squares
+from attnlab.systems.protocol import GLIMPSES as LOOKED
+from attnlab.systems.vision.glimpses import patches, shown, squares
 from tests.systems.image_classifiers import SPECS, images, make, parameters
 from tests.systems.oracles.glimpses import sensed
 
-GLIMPSES, ASIDE = SPECS["glimpses"], [COLLECTION, SAMPLES]
+GLIMPSES, ASIDE = SPECS["glimpses"], [LOOKED, SAMPLES]
 
 
 def test_a_patch_on_whole_pixels_is_a_cut_and_the_next_is_its_mean() -> None:
@@ -44,6 +45,18 @@ def test_squares_are_where_patches_look() -> None:
         [[26, 16, 34, 24], [22, 12, 38, 28]],
         [[-4, 26, 4, 34], [-8, 22, 8, 38]],
     ]
+    share = shown(np.array([[0.0, 0.0], [-1.0, 0.5]]), 8, 2, 60, 40)
+    assert share.shape == (2, 60, 40) and share.sum() == (64 + 256) / 2 + (32 + 128) / 2
+    assert share[0, 30, 20] == share[1, 0, 30] == 1 and share[0, 22, 12] == 0.5
+    assert share[0, 21, 12] == share[0, 38, 20] == 0
+
+
+def test_glimpses_are_drawn_over_the_image() -> None:
+    system, read = make(GLIMPSES), images(rows=1)
+    _, left = system.apply({"params": parameters(system, read)}, read, mutable=[LOOKED])
+    weights, rows = system.seen(left, 8, 9)["glimpses"]
+    assert system.looks and weights.shape == (len(rows), 8, 9) == (system.glimpses, 8, 9)
+    assert weights[0, 4, 4] == 1  # the first in the middle
 
 
 def test_locations_are_drawn_by_the_stream_alone_and_around_the_mean() -> None:
@@ -54,7 +67,7 @@ def test_locations_are_drawn_by_the_stream_alone_and_around_the_mean() -> None:
     def look(params: Any, key: Any) -> Any:
         rngs = None if key is None else {"sample": key}
         logits, aside = system.apply({"params": params}, read, rngs=rngs, mutable=ASIDE)
-        return logits, aside[COLLECTION]["locations"][0], aside[SAMPLES]["log_prob"][0]
+        return logits, aside[LOOKED]["locations"][0], aside[SAMPLES]["log_prob"][0]
 
     plain = jax.jit(lambda params: look(params, None))
     keys = jax.random.split(jax.random.key(0), 400)

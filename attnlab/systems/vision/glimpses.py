@@ -13,8 +13,8 @@ sg stops gradients. A location is (row, column): -1 is the upper or left edge of
 lower or right one. Locations are drawn where the caller passes the random stream "sample"; else
 l_{t+1} = mu_t. Nothing but REINFORCE trains where to look: log p(l_{t+1}) of what was drawn, before
 it was clipped, and b_t go to the collection "samples" (see `tasks.decisions`). Locations [B,T,2] go
-to the collection "glimpses" while that is mutable; `squares` makes rectangles of them, to be drawn
-on the image.
+to the collection "glimpses" while that is mutable; `squares` makes rectangles of them, and `shown`
+what is drawn on the image.
 
 Source: V. Mnih, N. Heess, A. Graves, K. Kavukcuoglu, "Recurrent Models of Visual Attention", NIPS
 2014, section 3. The paper cuts patches at whole pixels, draws the first location too, has a core
@@ -26,6 +26,7 @@ Axis letters: B batch, H height, W width, C channels, T glimpses, k scales, n si
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -39,10 +40,7 @@ from attnlab.errors import UserError
 from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import inner_dtype
-from attnlab.systems.protocol import Card, ImageClassifier
-
-COLLECTION = "glimpses"
-"""The variable collection for "locations"; they are recorded exactly while that is mutable."""
+from attnlab.systems.protocol import GLIMPSES, Card, ImageClassifier
 
 
 def covered(centre: jax.Array, size: int, side: int, length: int) -> jax.Array:
@@ -90,6 +88,18 @@ def squares(locations: np.ndarray, size: int, scales: int, height: int, width: i
     return np.concatenate(corners, axis=-1)
 
 
+def shown(locations: np.ndarray, size: int, scales: int, height: int, width: int) -> np.ndarray:
+    """The share of the k patches around locations [T,2] in which each pixel lies by its middle,
+    [T,H,W]: 1 where the finest one is.
+    """
+    edges = squares(locations, size, scales, height, width)[:, :, :, None, None]
+    row, column = np.mgrid[:height, :width] + 0.5
+    inside = (edges[:, :, 0] <= row) & (row < edges[:, :, 2])
+    inside &= (edges[:, :, 1] <= column) & (column < edges[:, :, 3])
+    share: np.ndarray = inside.mean(axis=1)
+    return share
+
+
 class Glimpses(ImageClassifier):
     """A recurrent network that looks at a few places of an image (Mnih et al. 2014).
 
@@ -125,6 +135,20 @@ class Glimpses(ImageClassifier):
         self.core = made(CELLS, self.cell)(self.width)
         self.location, self.expected, self.out = Dense(2), Dense(1), Dense(self.classes)
 
+    @property
+    def looks(self) -> bool:
+        """See `System.looks`; its glimpses are drawn."""
+        return True
+
+    @nn.nowrap
+    def seen(
+        self, collected: Mapping[str, Any], height: int, width: int
+    ) -> dict[str, tuple[Any, list[str]]]:
+        """See `System.seen`: for each glimpse the share of its patches in which a pixel lies."""
+        (locations,) = collected[GLIMPSES]["locations"]
+        shares = shown(np.asarray(locations[0]), self.size, self.scales, height, width)
+        return {"glimpses": (shares, [f"glimpse {number}" for number in range(1, len(shares) + 1)])}
+
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
         """See `ImageClassifier.__call__`."""
         rows, dtype = len(images), inner_dtype(images)
@@ -149,7 +173,7 @@ class Glimpses(ImageClassifier):
             # Nothing is looked at behind the last glimpse, so what is decided there counts for nothing.
             self.sow(SAMPLES, "log_prob", log_prob[:, None, :-1])
             self.sow(SAMPLES, "baseline", baseline[:, None, :-1])
-            self.sow(COLLECTION, "locations", locations)
+            self.sow(GLIMPSES, "locations", locations)
         return self.out(state.h)
 
     def _seen(self, images: jax.Array, at: jax.Array) -> jax.Array:
