@@ -16,18 +16,14 @@ from attnlab.data import SOURCES
 from attnlab.errors import UserError
 from attnlab.records.measures import declared
 from attnlab.systems import SYSTEMS
-from attnlab.systems.protocol import (
-    Classifier,
+from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System, TokenClassifier
+from attnlab.systems.vision.captioner import Captioner
+from attnlab.systems.vision.protocol import (
     Detector,
     ImageClassifier,
-    LanguageModel,
     PixelClassifier,
-    Seq2Seq,
-    System,
-    TokenClassifier,
     VisualAnswerer,
 )
-from attnlab.systems.vision.captioner import Captioner
 from attnlab.tasks.base import Task
 
 GIVEN = {

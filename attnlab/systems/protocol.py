@@ -1,6 +1,5 @@
-"""The interfaces of systems for training and decoding: systems that write a text for another or for
-an image, language models, classifiers of texts, of tokens and of images, what finds objects in an
-image, and what answers questions about one.
+"""The interfaces of systems for training and decoding: systems that write a text, language models,
+classifiers of texts and of tokens. Those of systems that read images are in `vision/protocol.py`.
 
 Axis letters: B batch, S source length, T target length, V vocabulary of what is predicted, C
 classes, O outputs of a token. Ids are int32.
@@ -10,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import flax.struct
@@ -107,7 +106,7 @@ class System(nn.Module, kw_only=True):
         return bool(self.needs)
 
     @nn.nowrap
-    def seen(
+    def overlaid(
         self, collected: Mapping[str, Any], height: int, width: int
     ) -> dict[str, tuple[Any, list[str]]]:
         """What a pass over one image has left beside maps and gates, to be drawn over it: arrays
@@ -310,134 +309,6 @@ class Classifier(System):
     def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
         """Texts [B,S], and the second ones [B,T] of pairs, to logits [B,C]; a row may have only
         padding.
-        """
-        raise NotImplementedError
-
-
-class ImageClassifier(System):
-    """Base of the systems that classify an image into C classes.
-
-    Attributes:
-      classes: C.
-    """
-
-    classes: int
-
-    @classmethod
-    def between(cls, name: str) -> tuple[Side, Side]:
-        """See `System.between`; an image looks at itself."""
-        return "image", "image"
-
-    def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """Images [B,H,W,C'], normalised, to logits [B,C].
-
-        Args:
-          images: float, the channels last.
-          valid: [B] bool, which rows are images and not padding; None for all.
-
-        Raises:
-          UserError: images too small for what the system does with them.
-        """
-        raise NotImplementedError
-
-
-class PixelClassifier(System):
-    """Base of the systems that give every pixel of an image one of C classes.
-
-    Attributes:
-      classes: C, the ground counted.
-    """
-
-    classes: int
-
-    @classmethod
-    def between(cls, name: str) -> tuple[Side, Side]:
-        """See `System.between`; an image looks at itself."""
-        return "image", "image"
-
-    def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """Images [B,H,W,C'], normalised, to logits [B,H,W,C].
-
-        Args:
-          images: float, the channels last.
-          valid: [B] bool, which rows are images and not padding; None for all.
-
-        Raises:
-          UserError: images too small for what the system does with them.
-        """
-        raise NotImplementedError
-
-
-class Detected(NamedTuple):
-    """What a detector says of images, layer by layer.
-
-    Attributes:
-      logits: [L,B,N,C+1] of classes, the last for no object.
-      boxes: [L,B,N,4]: row and column of the middle, height and width, as shares of the image.
-    """
-
-    logits: jax.Array
-    boxes: jax.Array
-
-
-class Detector(System):
-    """Base of the systems that find the objects of an image, as N answers of a class and a box.
-
-    Attributes:
-      classes: C.
-      queries: N.
-    """
-
-    classes: int
-    queries: int
-
-    def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> Detected:
-        """Images [B,H,W,C'], normalised, to the answers of all L layers that give some; the last
-        ones count.
-
-        Args:
-          images: float, the channels last.
-          valid: [B] bool, which rows are images and not padding; None for all.
-
-        Raises:
-          UserError: images too small for what the system does with them.
-        """
-        raise NotImplementedError
-
-
-class VisualAnswerer(System):
-    """Base of the systems that answer a question about an image with one of C answers.
-
-    Attributes:
-      vocabulary: number of ids of questions.
-      classes: C.
-    """
-
-    vocabulary: int
-    classes: int
-
-    @classmethod
-    def between(cls, name: str) -> tuple[Side, Side]:
-        """See `System.between`; a question as a whole looks at the "image", whose places lie row by
-        row as `grid` says. What looks word by word calls the words "question".
-        """
-        return "hops", "image"
-
-    @nn.nowrap
-    def grid(self, shape: tuple[int, int, int]) -> tuple[int, int]:
-        """h and w, the rows and columns of places that an image H, W, C' has.
-
-        Raises:
-          UserError: images too small for what the system does with them.
-        """
-        raise NotImplementedError
-
-    def __call__(self, images: jax.Array, questions: jax.Array) -> jax.Array:
-        """Images [B,H,W,C'], normalised, and questions [B,S] to logits [B,C]; a row whose question
-        is nothing but padding is no example.
-
-        Raises:
-          UserError: images too small for what the system does with them.
         """
         raise NotImplementedError
 

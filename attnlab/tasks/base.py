@@ -2,9 +2,8 @@
 
 A task joins data, a system, a loss and its scores. It says which columns its batches have
 (`columns`), what is summed over a batch (`summed`, or `sums` as a whole) and which scores follow
-(`averaged`). Parameters, batches, evaluation of one model and of several, what is kept with a run,
-answers to lines and maps are written here. `tasks/texts.py` is the base of tasks of labelled texts,
-with more of it written.
+(`averaged`). Parameters, batches, evaluation, what is kept with a run, answers and maps are written
+here. `tasks/texts.py` is the base of tasks of labelled texts, `tasks/images.py` of those of images.
 
 Axis letters: B rows of a batch.
 """
@@ -70,16 +69,13 @@ class Task(Pretrained, Generic[Data, Model]):
         alone says which way. Read them by `attnlab.records.measures.declared`. What is known stands
         in `results.json` and `valid.json` under "measures", with the number of items of each share.
       evaluated: those of them that `evaluate` gives, which are known while a model is trained.
-      units: what stands beside a measure in a table; a measure without one may have its signature
-        in the scores, as "<measure>_signature".
+      units: what stands beside a measure in a table; without one, "<measure>_signature" of scores.
       examples: what the examples of a split are called in a table ("sentences").
-      outputs: the file for what `score` gives beside numbers ("translations.txt"), one line an
-        example.
+      outputs: the file for what `score` gives beside numbers, one line an example.
       item: what the sum "tokens" of a batch counts, for the progress of a run.
       at_once: rows of a batch that is not trained on.
       config: the whole config.
-      data: of the splits that were asked for; `kind(config, data)` is the same task for another
-        config of the same data.
+      data: of the splits that were asked for; `kind(config, data)` is a task of the same data.
       system: the model.
       auxiliary: what is added to the loss; None for nothing.
     """
@@ -384,15 +380,11 @@ class Task(Pretrained, Generic[Data, Model]):
         raise NotImplementedError
 
     def laid_out(self, example: Any) -> tuple[Sequence[Any], dict[str, Axis]]:
-        """What the system reads of an example, arrays with one row, and what its maps lie
-        between, by the names that the system gives them.
-        """
+        """What the system reads of an example, one row, and the sides of its maps by name."""
         raise NotImplementedError
 
     def maps(self, params: Params, example: Example) -> Maps:
-        """Every attention map of an example, those of hops with numbered rows; over its image, what
-        looks at it, if the example has one.
-        """
+        """Every attention map of an example, rows of hops numbered; what lies over its image."""
         read, axes = self.laid_out(example)
         found = maps_of(self.system, params, read)
         hops = (one.weights.shape[1] for one in found.values() if one.query == "hops")

@@ -30,7 +30,7 @@ from attnlab.data.images import boxed
 from attnlab.data.images.boxed import BoxedData
 from attnlab.errors import UserError
 from attnlab.records.measures import Measure
-from attnlab.systems.protocol import Detected, Detector
+from attnlab.systems.vision.protocol import Detected, Detector
 from attnlab.tasks.boxes import THRESHOLDS, Answers, Truth, average_precisions, matched, overlaps
 from attnlab.tasks.images import ImageTask, build_system
 from attnlab.tasks.protocol import (

@@ -32,7 +32,7 @@ from attnlab.data.images import labelled
 from attnlab.data.images.labelled import ImageData, Learned
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
-from attnlab.systems.protocol import ImageClassifier
+from attnlab.systems.vision.protocol import ImageClassifier
 from attnlab.tasks.decisions import Decisions
 from attnlab.tasks.images import ImageTask
 from attnlab.tasks.looks import ImageExample

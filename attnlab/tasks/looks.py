@@ -87,7 +87,7 @@ def gates_of(
     system: System, params: Params, read: Sequence[Any], image: np.ndarray
 ) -> tuple[dict[str, Look], dict[str, np.ndarray]]:
     """The gates of a pass over one image: those that differ from place to place, the mean over
-    channels; with them what else the system has left to be drawn (`System.seen`); and all gates as
+    channels; with them what else the system has left to be drawn (`System.overlaid`); and all gates as
     arrays, [h,w,C] each with 1 for an axis that the gate does not depend on.
     """
 
@@ -104,6 +104,6 @@ def gates_of(
         for name, g in sorted(arrays.items())
         if g.shape[0] * g.shape[1] > 1
     }
-    for name, (weights, rows) in system.seen(collected, *image.shape[:2]).items():
+    for name, (weights, rows) in system.overlaid(collected, *image.shape[:2]).items():
         looks[name] = Look(image, np.asarray(weights, np.float32), rows)
     return looks, arrays

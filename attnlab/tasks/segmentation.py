@@ -26,7 +26,7 @@ from attnlab.data.images import segmented
 from attnlab.data.images.segmented import SegmentedData
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
-from attnlab.systems.protocol import PixelClassifier
+from attnlab.systems.vision.protocol import PixelClassifier
 from attnlab.tasks.images import ImageTask, build_system
 from attnlab.tasks.protocol import (
     Batch,

@@ -38,7 +38,7 @@ from attnlab.errors import UserError
 from attnlab.records.files import expanded
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
-from attnlab.systems.protocol import VisualAnswerer
+from attnlab.systems.vision.protocol import VisualAnswerer
 from attnlab.tasks.base import Task
 from attnlab.tasks.looking import LOCALISATION, localised, of_questions
 from attnlab.tasks.looks import gates_of

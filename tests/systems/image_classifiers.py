@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 
 from attnlab.config.registry import build
 from attnlab.systems import SYSTEMS
-from attnlab.systems.protocol import ImageClassifier
+from attnlab.systems.vision.protocol import ImageClassifier
 from tests.systems.checks import alone, wide
 
 CLASSES = 3

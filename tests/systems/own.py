@@ -30,14 +30,8 @@ from attnlab.config.tree import Place, complete
 from attnlab.errors import UserError
 from attnlab.mixers import MIXERS
 from attnlab.systems import SYSTEMS
-from attnlab.systems.protocol import (
-    Classifier,
-    ImageClassifier,
-    LanguageModel,
-    Seq2Seq,
-    System,
-    TokenClassifier,
-)
+from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System, TokenClassifier
+from attnlab.systems.vision.protocol import ImageClassifier
 from tests.systems import (
     checks,
     classifiers,

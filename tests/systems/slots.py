@@ -17,15 +17,8 @@ from attnlab.attention.protocol import asking, at
 from attnlab.attention.view import EVERYTHING
 from attnlab.layers.by_layer import chosen, varies
 from attnlab.mixers import MIXERS
-from attnlab.systems.protocol import (
-    Classifier,
-    Detector,
-    ImageClassifier,
-    LanguageModel,
-    PixelClassifier,
-    Seq2Seq,
-    TokenClassifier,
-)
+from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, TokenClassifier
+from attnlab.systems.vision.protocol import Detector, ImageClassifier, PixelClassifier
 
 Note = Callable[[bool, str], None]
 ROWS = 3

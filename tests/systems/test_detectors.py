@@ -14,7 +14,7 @@ from attnlab.attention.protocol import MAPS
 from attnlab.config.registry import build
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
-from attnlab.systems.protocol import Detector
+from attnlab.systems.vision.protocol import Detector
 from tests.systems.checks import wide
 from tests.systems.image_classifiers import CLASSES, images, parameters
 from tests.systems.image_classifiers import SPECS as BACKBONES

@@ -54,7 +54,7 @@ def test_squares_are_where_patches_look() -> None:
 def test_glimpses_are_drawn_over_the_image() -> None:
     system, read = make(GLIMPSES), images(rows=1)
     _, left = system.apply({"params": parameters(system, read)}, read, mutable=[LOOKED])
-    weights, rows = system.seen(left, 8, 9)["glimpses"]
+    weights, rows = system.overlaid(left, 8, 9)["glimpses"]
     assert system.looks and weights.shape == (len(rows), 8, 9) == (system.glimpses, 8, 9)
     assert weights[0, 4, 4] == 1  # the first in the middle
 

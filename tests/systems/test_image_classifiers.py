@@ -17,7 +17,7 @@ from attnlab.config.registry import build
 from attnlab.errors import UserError
 from attnlab.layers.norms import STATISTICS
 from attnlab.systems import SYSTEMS
-from attnlab.systems.protocol import ImageClassifier
+from attnlab.systems.vision.protocol import ImageClassifier
 from tests.systems.checks import check_every_parameter_is_read
 from tests.systems.image_classifiers import SPECS, compared, images, make, parameters
 from tests.systems.oracles import ORACLES

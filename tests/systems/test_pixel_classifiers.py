@@ -16,7 +16,7 @@ from attnlab.config.registry import build
 from attnlab.errors import UserError
 from attnlab.layers.norms import STATISTICS
 from attnlab.systems import SYSTEMS
-from attnlab.systems.protocol import PixelClassifier
+from attnlab.systems.vision.protocol import PixelClassifier
 from tests.systems.checks import wide
 from tests.systems.image_classifiers import CLASSES, images, parameters
 from tests.systems.image_classifiers import SPECS as BACKBONES

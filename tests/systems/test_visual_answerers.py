@@ -14,7 +14,7 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
-from attnlab.systems.protocol import VisualAnswerer
+from attnlab.systems.vision.protocol import VisualAnswerer
 from tests.systems.checks import check_every_parameter_is_read, heard
 from tests.systems.oracles import ORACLES
 from tests.systems.visual_answerers import GRID, SHAPE, SPECS, batch, make, prepared

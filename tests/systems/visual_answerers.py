@@ -14,7 +14,8 @@ from ml_collections import ConfigDict
 from attnlab.attention.protocol import MAPS
 from attnlab.config.registry import build
 from attnlab.systems import SYSTEMS
-from attnlab.systems.protocol import AttentionMap, VisualAnswerer
+from attnlab.systems.protocol import AttentionMap
+from attnlab.systems.vision.protocol import VisualAnswerer
 from tests.systems.checks import alone, wide
 from tests.systems.classifiers import CLASSES, VOCABULARY
 from tests.systems.classifiers import batch as texts

@@ -159,7 +159,7 @@ REFUSED = {
         "accumulate=2: norms of system=segmenter have statistics",
     ),
     "small images": (["system.backbone.widths=2,2,2,2,2"], "cnn halves images until 32 x 32"),
-    "no classes": (["data=mask_folder"], "config.data.classes is empty"),
+    "no classes": (["data=mask_folder", "data.classes=()"], "config.data.classes is empty"),
 }
 
 

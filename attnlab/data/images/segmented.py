@@ -50,7 +50,7 @@ class MaskFolder(HeldOut):
     """
 
     directory: str = ""
-    classes: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ("object",)
     side: int = 64
     grey: bool = False
 

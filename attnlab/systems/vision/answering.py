@@ -32,7 +32,8 @@ from attnlab.layers.dense import Dropout
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.precision import widened
 from attnlab.layers.sentences import Read, Verdict
-from attnlab.systems.protocol import Card, Side, VisualAnswerer
+from attnlab.systems.protocol import Card, Side
+from attnlab.systems.vision.protocol import VisualAnswerer
 
 
 class Viewer(VisualAnswerer, kw_only=True):

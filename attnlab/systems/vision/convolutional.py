@@ -1,4 +1,5 @@
-"""Convolutional networks that classify images: a backbone, and logits from its last feature map.
+"""Convolutional networks that classify images (Simonyan and Zisserman 2015; He et al. 2016): a
+backbone, and logits from its last feature map.
 
     logits = mean over h and w of x, times W, plus b
 
@@ -16,7 +17,8 @@ import jax
 from attnlab.layers.backbones import cnn, resnet
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened
-from attnlab.systems.protocol import Card, ImageClassifier
+from attnlab.systems.protocol import Card
+from attnlab.systems.vision.protocol import ImageClassifier
 
 
 class Pooled(ImageClassifier):

@@ -40,8 +40,9 @@ from attnlab.layers.backbones.protocol import Backbone
 from attnlab.layers.block import Block
 from attnlab.layers.dense import Dense
 from attnlab.layers.norms import told
-from attnlab.systems.protocol import Card, Detected, Detector, Side, looked
+from attnlab.systems.protocol import Card, Side, looked
 from attnlab.systems.transformers.stack import Stacked
+from attnlab.systems.vision.protocol import Detected, Detector
 
 HIDDEN = 2  # hidden layers of the network of boxes
 

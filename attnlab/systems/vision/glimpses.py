@@ -40,7 +40,8 @@ from attnlab.errors import UserError
 from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import inner_dtype
-from attnlab.systems.protocol import GLIMPSES, Card, ImageClassifier
+from attnlab.systems.protocol import GLIMPSES, Card
+from attnlab.systems.vision.protocol import ImageClassifier
 
 
 def covered(centre: jax.Array, size: int, side: int, length: int) -> jax.Array:
@@ -141,10 +142,10 @@ class Glimpses(ImageClassifier):
         return True
 
     @nn.nowrap
-    def seen(
+    def overlaid(
         self, collected: Mapping[str, Any], height: int, width: int
     ) -> dict[str, tuple[Any, list[str]]]:
-        """See `System.seen`: for each glimpse the share of its patches in which a pixel lies."""
+        """See `System.overlaid`: for each glimpse the share of its patches in which a pixel lies."""
         (locations,) = collected[GLIMPSES]["locations"]
         shares = shown(np.asarray(locations[0]), self.size, self.scales, height, width)
         return {"glimpses": (shares, [f"glimpse {number}" for number in range(1, len(shares) + 1)])}

@@ -16,7 +16,8 @@ import jax
 
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
-from attnlab.systems.protocol import Card, ImageClassifier
+from attnlab.systems.protocol import Card
+from attnlab.systems.vision.protocol import ImageClassifier
 
 
 class Perceptron(ImageClassifier):

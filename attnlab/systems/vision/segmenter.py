@@ -25,7 +25,8 @@ from attnlab.layers.backbones import BACKBONES
 from attnlab.layers.backbones.protocol import Backbone
 from attnlab.layers.dense import Dense
 from attnlab.layers.images import Convolution, enlarged, normed
-from attnlab.systems.protocol import Card, PixelClassifier
+from attnlab.systems.protocol import Card
+from attnlab.systems.vision.protocol import PixelClassifier
 
 
 class Segmenter(PixelClassifier):

@@ -50,8 +50,9 @@ from attnlab.layers.initializers import Initializer
 from attnlab.layers.norms import told
 from attnlab.layers.precision import widened
 from attnlab.mixers import MIXERS
-from attnlab.systems.protocol import Card, ImageClassifier
+from attnlab.systems.protocol import Card
 from attnlab.systems.transformers.stack import Stacked, mixed, rule_of
+from attnlab.systems.vision.protocol import ImageClassifier
 
 
 class VisionTransformer(Stacked, Backbone, kw_only=True):

@@ -48,7 +48,7 @@ def test_idx_files_and_a_validation_split_cut_from_training(folder: Path) -> Non
     assert (other.rows("valid", 20) != held).any()
 
 
-def refused(source: Any, split: str, words: str) -> None:
+def check_refused(source: Any, split: str, words: str) -> None:
     with pytest.raises(UserError, match=words) as caught:
         source.images(split)
     assert "\n" not in str(caught.value)
@@ -67,12 +67,12 @@ def test_idx_files_that_are_none(folder: Path) -> None:
     }
     for content, words in cases.items():
         labels.write_bytes(content)
-        refused(source, "train", words)
+        check_refused(source, "train", words)
     (folder / "train-images-idx3-ubyte.gz").write_bytes(b"\x1f\x8bno")
-    refused(source, "train", re.escape("idx3-ubyte.gz is damaged or no .gz file"))
+    check_refused(source, "train", re.escape("idx3-ubyte.gz is damaged or no .gz file"))
     (folder / "t10k-images-idx3-ubyte").unlink()
-    refused(source, "test", "cannot find .*t10k-images-idx3-ubyte")
-    refused(Idx(directory=str(folder / "nowhere")), "train", "cannot find .*nowhere")
+    check_refused(source, "test", "cannot find .*t10k-images-idx3-ubyte")
+    check_refused(Idx(directory=str(folder / "nowhere")), "train", "cannot find .*nowhere")
 
 
 def npz(folder: Path, **arrays: Any) -> Npz:
@@ -92,13 +92,13 @@ def test_npz_files_with_and_without_a_validation_split(tmp_path: Path) -> None:
 
 
 def test_npz_files_that_are_none(tmp_path: Path) -> None:
-    refused(
+    check_refused(
         npz(tmp_path, x_train=IMAGES / 255), "train", "x_train is float64 .*expected uint8 .N,H,W."
     )
-    refused(npz(tmp_path, y_train=LABELS[:3]), "train", "x_train has 20 images, y_train 3 labels")
-    refused(npz(tmp_path, y_train=np.ones((20, 3), int)), "train", r"y_train is int64 \[20, 3\]")
-    refused(npz(tmp_path, y_train=np.array([{}] * 20)), "train", "no .npz file of plain arrays")
+    check_refused(npz(tmp_path, y_train=LABELS[:3]), "train", "x_train has 20 images, y_train 3 labels")
+    check_refused(npz(tmp_path, y_train=np.ones((20, 3), int)), "train", r"y_train is int64 \[20, 3\]")
+    check_refused(npz(tmp_path, y_train=np.array([{}] * 20)), "train", "no .npz file of plain arrays")
     np.savez(tmp_path / "images.npz", x_training=IMAGES, y_train=LABELS)
-    refused(Npz(directory=str(tmp_path)), "train", "no array 'x_train'; did you mean .*x_training")
+    check_refused(Npz(directory=str(tmp_path)), "train", "no array 'x_train'; did you mean .*x_training")
     (tmp_path / "images.npz").write_bytes(b"PK\x03\x04 and no more")
-    refused(Npz(directory=str(tmp_path)), "train", "images.npz is damaged or no .npz file")
+    check_refused(Npz(directory=str(tmp_path)), "train", "images.npz is damaged or no .npz file")

@@ -51,7 +51,7 @@ def as_tables(root: Path) -> Path:
     return root
 
 
-def refused(of: Any, split: str, words: str, images: bool = False) -> None:
+def check_refused(of: Any, split: str, words: str, images: bool = False) -> None:
     with pytest.raises(UserError, match=words) as caught:
         asked = of.visual_questions(split)
         if images:
@@ -87,20 +87,20 @@ def test_both_forms_of_easy_vqa_give_the_same(tmp_path: Path) -> None:
 def test_what_is_wrong_with_easy_vqa_is_one_line(tmp_path: Path) -> None:
     source = EasyVqa(directory=str(as_folder(tmp_path)), held_out=0.25)
     (tmp_path / "test/images/7.png").write_bytes(b"no image")
-    refused(source, "test", "7.png is damaged or no image", images=True)
+    check_refused(source, "test", "7.png is damaged or no image", images=True)
     (tmp_path / "test/images/7.png").rename(tmp_path / "test/images/8.png")
-    refused(source, "test", "cannot find .*7.png", images=True)
+    check_refused(source, "test", "cannot find .*7.png", images=True)
     Image.fromarray(pixels(0, "train")[:3]).save(tmp_path / "train/images/1.png")
-    refused(source, "train", "1.png is 3 x 6 pixels, .*4 x 6; all must have one size", images=True)
+    check_refused(source, "train", "1.png is 3 x 6 pixels, .*4 x 6; all must have one size", images=True)
     path = tmp_path / "train/questions.json"
     path.write_text('[["is it red?", "yes"]]')
-    refused(source, "train", r"questions.json: question 1 is .*expected \[question, answer")
+    check_refused(source, "train", r"questions.json: question 1 is .*expected \[question, answer")
     path.write_text("{}")
-    refused(source, "train", "has a dict; expected a list")
+    check_refused(source, "train", "has a dict; expected a list")
     path.write_text("[")
-    refused(source, "train", "is no JSON")
+    check_refused(source, "train", "is no JSON")
     path.unlink()
-    refused(source, "train", "cannot find .*train_questions.tsv")
+    check_refused(source, "train", "cannot find .*train_questions.tsv")
     for one in ({"side": -1}, {"held_out": 1.0}):
         with pytest.raises(UserError, match=f"config.data.{next(iter(one))}"):
             EasyVqa(**one)  # type: ignore[arg-type]
@@ -114,17 +114,17 @@ def test_what_is_wrong_with_tables_is_one_line(tmp_path: Path) -> None:
         path.write_text("\n".join(lines) + "\n")
 
     write("question\tanswer\tnumber", "a\tb\t1")
-    refused(source, "train", "has no column 'image_id'")
+    check_refused(source, "train", "has no column 'image_id'")
     write("question\tanswer\timage_id", "a\tb")
-    refused(source, "train", "line 2: 2 columns, the first line has 3")
+    check_refused(source, "train", "line 2: 2 columns, the first line has 3")
     write("question\tanswer\timage_id", "a\tb\tone")
-    refused(source, "train", "line 2: image_id is 'one'; expected a number")
+    check_refused(source, "train", "line 2: image_id is 'one'; expected a number")
     write("question\tanswer\timage_id", "a\tb\t9")
-    refused(source, "train", "question 1 is about image 9, which is not there")
+    check_refused(source, "train", "question 1 is about image 9, which is not there")
     np.savez(tmp_path / "train_images.npz", images=np.zeros((2, 4, 4, 3)), ids=np.arange(2))
-    refused(source, "train", r"images is float64 \[2, 4, 4, 3\], ids has 2 numbers")
+    check_refused(source, "train", r"images is float64 \[2, 4, 4, 3\], ids has 2 numbers")
     np.savez(tmp_path / "train_images.npz", images=np.zeros((2, 4, 4, 3), np.uint8))
-    refused(source, "train", "has no array 'ids'")
+    check_refused(source, "train", "has no array 'ids'")
 
 
 def test_json_lines_name_their_images(tmp_path: Path) -> None:
@@ -149,14 +149,14 @@ def test_json_lines_name_their_images(tmp_path: Path) -> None:
     grey = ImageQuestions(directory=str(tmp_path), side=0, grey=True)
     assert grey.shape is None and grey.visual_questions("train").images().shape == (2, 4, 6, 1)
 
-    refused(
+    check_refused(
         ImageQuestions(directory=str(tmp_path), answer="label"), "train", "line 1: no field 'label'"
     )
     path.write_text('{"image": "1.png", "question": "", "answer": "a"}\n')
-    refused(grey, "train", "line 1: field 'question' is ''; expected a text")
+    check_refused(grey, "train", "line 1: field 'question' is ''; expected a text")
     path.write_text("nothing\n")
-    refused(grey, "train", "line 1: no JSON")
+    check_refused(grey, "train", "line 1: no JSON")
     path.write_text('{"image": "2.png", "question": "which?", "answer": "a"}\n')
-    refused(grey, "train", "cannot find .*2.png", images=True)
+    check_refused(grey, "train", "cannot find .*2.png", images=True)
     with pytest.raises(UserError, match="config.data.side=5000"):
         ImageQuestions(side=5000)

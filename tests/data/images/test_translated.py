@@ -45,14 +45,15 @@ def test_clutter_are_pieces_of_the_split_below_the_image() -> None:
     inside = Shapes(**FIELDS).images("valid").images
     windows = np.lib.stride_tricks.sliding_window_view(inside, (3, 3), axis=(1, 2))
     pieces = {one.tobytes() for one in windows.reshape(-1, 3, 9).astype(np.uint8)}
-    whole = 0
+    whole = more = 0
     for image, small in zip(found.images, inside, strict=True):
         sums = np.lib.stride_tricks.sliding_window_view(image, (12, 12), axis=(0, 1))
         holds = (sums >= small.transpose(2, 0, 1)).all(axis=(2, 3, 4))
-        assert holds.any() and (image > 0).any(-1).sum() > 144
+        assert holds.any()
+        more += (image > 0).any(-1).sum() > 144  # unless all pieces lie within
         outside = np.lib.stride_tricks.sliding_window_view(image, (3, 3), axis=(0, 1))
         whole += any(one.tobytes() in pieces for one in outside.reshape(-1, 3, 9).astype(np.uint8))
-    assert whole > 4 and (found.images != plain.images).any()
+    assert whole > 4 and 2 * more > len(inside) and (found.images != plain.images).any()
 
 
 def test_what_cannot_be_put_anywhere_is_one_line(tmp_path: Path) -> None:
