@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.config.registry import build
-from attnlab.data import SOURCES, SPLITS
+from attnlab.data import SPLITS
 from attnlab.data.columns import Examples
 from attnlab.data.images.annotated import Boxed
-from attnlab.data.images.labelled import Learned, Pictures, fingerprint, moments
+from attnlab.data.images.labelled import Learned, Pictures, fingerprint, giving, moments
 from attnlab.errors import UserError, nearest
 
 
@@ -47,13 +46,7 @@ class BoxedData(Pictures):
 
 def source(data: Mapping[str, Any]) -> Any:
     """The source of a config node; `UserError` unless it has objects."""
-    found = build(SOURCES, data, "config.data")()
-    if not callable(getattr(found, "objects", None)):
-        raise UserError(
-            f"config.data={data['name']}: a data source for this task needs a method"
-            " objects(split), such as scenes"
-        )
-    return found
+    return giving(data, "objects", "scenes")
 
 
 def load(

@@ -11,14 +11,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnlab.config.registry import build
-from attnlab.data import SOURCES, SPLITS
+from attnlab.data import SPLITS
 from attnlab.data.columns import Examples
 from attnlab.data.corpus import VocabularySettings
 from attnlab.data.files import find_file, read_lines
 from attnlab.data.images.annotated import Captioned, Shown
 from attnlab.data.images.folder import read_image
-from attnlab.data.images.labelled import HeldOut, Learned, Shape, fingerprint
+from attnlab.data.images.labelled import HeldOut, Learned, Shape, fingerprint, giving
 from attnlab.data.json_lines import object_of, text_of
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
@@ -80,13 +79,7 @@ class CaptionData:
 
 def source(data: Mapping[str, Any]) -> Any:
     """The source of a config node; `UserError` unless its images have captions."""
-    found = build(SOURCES, data, "config.data")()
-    if not callable(getattr(found, "captions", None)):
-        raise UserError(
-            f"config.data={data['name']}: a data source for this task needs a method"
-            " captions(split), such as scenes or caption_folder"
-        )
-    return found
+    return giving(data, "captions", "scenes or caption_folder")
 
 
 def load(

@@ -216,15 +216,22 @@ class HeldOut:
         return np.flatnonzero(chosen == (split == "valid"))
 
 
-def source(data: Mapping[str, Any]) -> Any:
-    """The source of a config node; `UserError` unless it has images."""
+def giving(data: Mapping[str, Any], method: str, known: str) -> Any:
+    """The source of a config node; `UserError` unless it has this method. `known` names some that
+    have.
+    """
     found = build(SOURCES, data, "config.data")()
-    if not callable(getattr(found, "images", None)):
+    if not callable(getattr(found, method, None)):
         raise UserError(
-            f"config.data={data['name']}: a data source for this task needs a method images(split),"
-            " such as shapes, idx, npz or image_folder"
+            f"config.data={data['name']}: a data source for this task needs a method"
+            f" {method}(split), such as {known}"
         )
     return found
+
+
+def source(data: Mapping[str, Any]) -> Any:
+    """The source of a config node; `UserError` unless it has images."""
+    return giving(data, "images", "shapes, idx, npz or image_folder")
 
 
 def load(

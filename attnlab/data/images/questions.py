@@ -18,8 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from attnlab.config.registry import build
-from attnlab.data import SOURCES, SPLITS
+from attnlab.data import SPLITS
 from attnlab.data.asked import CHANCE, MAJORITY
 from attnlab.data.columns import Examples, Shared
 from attnlab.data.corpus import (
@@ -29,7 +28,7 @@ from attnlab.data.corpus import (
     load_vocabularies,
     save_vocabularies,
 )
-from attnlab.data.images.labelled import ImageData, Learned
+from attnlab.data.images.labelled import ImageData, Learned, giving
 from attnlab.data.images.labelled import fingerprint as fingerprint_of_images
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError, nearest
@@ -170,13 +169,7 @@ class QuestionData:
 
 def source(data: Mapping[str, Any]) -> Any:
     """The source of a config node; `UserError` unless it has questions about images."""
-    found = build(SOURCES, data, "config.data")()
-    if not callable(getattr(found, "visual_questions", None)):
-        raise UserError(
-            f"config.data={data['name']}: a data source for this task needs a method"
-            " visual_questions(split), such as sort_of_clevr, easy_vqa or image_questions"
-        )
-    return found
+    return giving(data, "visual_questions", "sort_of_clevr, easy_vqa or image_questions")
 
 
 def load(

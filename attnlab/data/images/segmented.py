@@ -15,13 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.config.registry import build
-from attnlab.data import SOURCES, SPLITS
+from attnlab.data import SPLITS
 from attnlab.data.columns import Examples
 from attnlab.data.files import alike
 from attnlab.data.images.annotated import Segmented
 from attnlab.data.images.folder import ENDINGS, read_image
-from attnlab.data.images.labelled import HeldOut, Learned, Pictures, Shape, fingerprint, moments
+from attnlab.data.images.labelled import (
+    HeldOut,
+    Learned,
+    Pictures,
+    Shape,
+    fingerprint,
+    giving,
+    moments,
+)
 from attnlab.errors import UserError
 from attnlab.records.files import expanded
 
@@ -128,13 +135,7 @@ class SegmentedData(Pictures):
 
 def source(data: Mapping[str, Any]) -> Any:
     """The source of a config node; `UserError` unless it has masks."""
-    found = build(SOURCES, data, "config.data")()
-    if not callable(getattr(found, "masks", None)):
-        raise UserError(
-            f"config.data={data['name']}: a data source for this task needs a method masks(split),"
-            " such as scenes or mask_folder"
-        )
-    return found
+    return giving(data, "masks", "scenes or mask_folder")
 
 
 def load(

@@ -95,10 +95,18 @@ def test_npz_files_that_are_none(tmp_path: Path) -> None:
     check_refused(
         npz(tmp_path, x_train=IMAGES / 255), "train", "x_train is float64 .*expected uint8 .N,H,W."
     )
-    check_refused(npz(tmp_path, y_train=LABELS[:3]), "train", "x_train has 20 images, y_train 3 labels")
-    check_refused(npz(tmp_path, y_train=np.ones((20, 3), int)), "train", r"y_train is int64 \[20, 3\]")
-    check_refused(npz(tmp_path, y_train=np.array([{}] * 20)), "train", "no .npz file of plain arrays")
+    check_refused(
+        npz(tmp_path, y_train=LABELS[:3]), "train", "x_train has 20 images, y_train 3 labels"
+    )
+    check_refused(
+        npz(tmp_path, y_train=np.ones((20, 3), int)), "train", r"y_train is int64 \[20, 3\]"
+    )
+    check_refused(
+        npz(tmp_path, y_train=np.array([{}] * 20)), "train", "no .npz file of plain arrays"
+    )
     np.savez(tmp_path / "images.npz", x_training=IMAGES, y_train=LABELS)
-    check_refused(Npz(directory=str(tmp_path)), "train", "no array 'x_train'; did you mean .*x_training")
+    check_refused(
+        Npz(directory=str(tmp_path)), "train", "no array 'x_train'; did you mean .*x_training"
+    )
     (tmp_path / "images.npz").write_bytes(b"PK\x03\x04 and no more")
     check_refused(Npz(directory=str(tmp_path)), "train", "images.npz is damaged or no .npz file")

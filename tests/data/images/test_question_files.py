@@ -91,7 +91,9 @@ def test_what_is_wrong_with_easy_vqa_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "test/images/7.png").rename(tmp_path / "test/images/8.png")
     check_refused(source, "test", "cannot find .*7.png", images=True)
     Image.fromarray(pixels(0, "train")[:3]).save(tmp_path / "train/images/1.png")
-    check_refused(source, "train", "1.png is 3 x 6 pixels, .*4 x 6; all must have one size", images=True)
+    check_refused(
+        source, "train", "1.png is 3 x 6 pixels, .*4 x 6; all must have one size", images=True
+    )
     path = tmp_path / "train/questions.json"
     path.write_text('[["is it red?", "yes"]]')
     check_refused(source, "train", r"questions.json: question 1 is .*expected \[question, answer")
