@@ -18,6 +18,8 @@ from tests.systems import (
     classifiers,
     image_classifiers,
     language_models,
+    test_detectors,
+    test_pixel_classifiers,
     token_classifiers,
     visual_answerers,
 )
@@ -27,7 +29,7 @@ KINDS = [
     (kind, kind.SPECS)
     for kind in (
         *(checks, classifiers, language_models, token_classifiers, image_classifiers),
-        *(captioners, visual_answerers),
+        *(captioners, visual_answerers, test_pixel_classifiers, test_detectors),
     )
 ] + [(classifiers, test_lstmn.CASES)]
 FIRST = {
@@ -53,8 +55,8 @@ def test_a_system_has_one_precision_where_float64_is_possible(name: str) -> None
     system: Any = kind.make(spec)  # type: ignore[attr-defined]
     ids = np.full((2, 4), 5, np.int32)
     texts: tuple[np.ndarray, ...] = (ids, ids) if kind is checks or name == "lstmn_pair" else (ids,)
-    if kind is image_classifiers:
-        texts = (image_classifiers.images(),)
+    if kind in (image_classifiers, test_pixel_classifiers, test_detectors):
+        texts = (image_classifiers.images_for(spec),)
     if kind is captioners:
         texts = (captioners.images(), captioners.words())
     if kind is visual_answerers:
@@ -65,7 +67,8 @@ def test_a_system_has_one_precision_where_float64_is_possible(name: str) -> None
 
     def slopes(params: Any) -> Any:
         def total(params: Any) -> tuple[jax.Array, jax.Array]:
-            logits = system.apply({"params": params}, *texts)
+            made = system.apply({"params": params}, *texts)
+            logits = made[0] if isinstance(made, tuple) else made
             return logits.astype(jnp.float32).sum(), logits
 
         return jax.grad(total, has_aux=True)(params)

@@ -56,8 +56,8 @@ def covered(centre: jax.Array, size: int, side: int, length: int) -> jax.Array:
       side: how many pixels of the image are one of the patch.
       length: pixels of the image.
     """
-    begin = centre[:, None] + (np.arange(size) - size / 2) * side
-    edge = np.arange(length)
+    begin = centre[:, None] + jnp.asarray((np.arange(size) - size / 2) * side, centre.dtype)
+    edge = jnp.arange(length, dtype=centre.dtype)
     least, most = (
         jnp.maximum(begin[..., None], edge),
         jnp.minimum(begin[..., None] + side, edge + 1),
@@ -152,7 +152,8 @@ class Glimpses(ImageClassifier):
 
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
         """See `ImageClassifier.__call__`."""
-        rows, dtype = len(images), inner_dtype(images)
+        rows = len(images)
+        dtype = self._seen(images, jnp.zeros((rows, 2), images.dtype)).dtype  # that of the parameters
         begin = self.core.State.zeros(rows, self.width, dtype), jnp.zeros((rows, 2), dtype)
 
         def glimpse(self: Glimpses, carried: tuple[Any, jax.Array], _: None) -> Any:
