@@ -48,9 +48,8 @@ class WritingTask(TokenTask[Data, Writing]):
 
     def predicted(self) -> tuple[np.ndarray, int] | None:
         """The tokens of all targets."""
-        if "train" not in self.data.splits:
-            return None
-        return self.of_split("train").packed("target").ids, self.written_in.size
+        train = self.data.examples.get("train")  # type: ignore[attr-defined]
+        return None if train is None else (train.packed("target").ids, self.written_in.size)
 
     def shifted(self, target: jax.Array | np.ndarray) -> jax.Array:
         """Decoder input: BOS, then all but the last of target [B,T]."""
