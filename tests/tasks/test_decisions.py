@@ -16,7 +16,8 @@ from attnlab import config as configs
 from attnlab.attention.alignments import reinforce
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.config.image_tasks import Decided
-from attnlab.systems.vision.glimpses import COLLECTION, Glimpses
+from attnlab.systems.protocol import GLIMPSES
+from attnlab.systems.vision.glimpses import Glimpses
 from attnlab.tasks.decisions import Decisions
 from attnlab.tasks.image_classification import ImageClassification
 
@@ -39,9 +40,7 @@ def test_the_estimate_is_the_gradient_of_the_expected_reward() -> None:
     terms = Decisions(Decided(reward="log_likelihood"))
 
     def reward(params: Any, **how: Any) -> Any:
-        logits, aside = system.apply(
-            {"params": params}, image, **how, mutable=[SAMPLES, COLLECTION]
-        )
+        logits, aside = system.apply({"params": params}, image, **how, mutable=[SAMPLES, GLIMPSES])
         return jax.nn.log_softmax(logits)[:, 0], aside
 
     def estimate(key: jax.Array) -> jax.Array:
@@ -61,7 +60,7 @@ def test_the_estimate_is_the_gradient_of_the_expected_reward() -> None:
     grid = np.arange(-2.6, 2.6, 0.05)
     places = np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1).reshape(-1, 2)
     rewards = np.asarray(jax.jit(jax.vmap(at))(places.astype(np.float32)), np.float64)
-    mean = np.asarray(reward(params)[1][COLLECTION]["locations"][0][0, 1], np.float64)
+    mean = np.asarray(reward(params)[1][GLIMPSES]["locations"][0][0, 1], np.float64)
     density = np.exp(-np.square((places - mean) / 0.3).sum(axis=1) / 2) / (2 * np.pi * 0.3**2)
     assert density.sum() * 0.05**2 == pytest.approx(1, abs=1e-3)
     slope = (rewards * density) @ ((places - mean) / 0.3**2) * 0.05**2  # for the mean

@@ -153,7 +153,9 @@ class Glimpses(ImageClassifier):
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
         """See `ImageClassifier.__call__`."""
         rows = len(images)
-        dtype = self._seen(images, jnp.zeros((rows, 2), images.dtype)).dtype  # that of the parameters
+        dtype = self._seen(
+            images, jnp.zeros((rows, 2), images.dtype)
+        ).dtype  # that of the parameters
         begin = self.core.State.zeros(rows, self.width, dtype), jnp.zeros((rows, 2), dtype)
 
         def glimpse(self: Glimpses, carried: tuple[Any, jax.Array], _: None) -> Any:
