@@ -13,13 +13,12 @@ Your own images:
     --config.data=idx --config.data.directory=FOLDER             MNIST, Fashion-MNIST and others in their form
     --config.data=npz --config.data.file=cifar10.npz             arrays x_train, y_train, x_test, y_test
     --config.data=image_folder --config.data.directory=FOLDER --config.data.side=32     train/CLASS/*.png, test/CLASS/*.png
-
     --config.data=translated --config.data.of=idx --config.data.of.directory=FOLDER     anywhere on 60 x 60 pixels
 
 A part of training (`data.held_out`) is for validation. `augmentation.crop=4` and
 `augmentation.flip=true` change images in training. For images of another size vit needs
-`system.positions.length` (patches and one) or `system.positions=sinusoidal_2d`. `generate` takes names of image files and gives
-their classes.
+`system.positions.length` (patches and one) or `system.positions=sinusoidal_2d`. `generate` takes
+names of image files and gives their classes.
 """
 
 from __future__ import annotations
