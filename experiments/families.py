@@ -5,11 +5,10 @@ family of states of one size.
     python launch.py sweep experiments/families.py:FOLDER --dir=runs/families-text
 
 Without an argument sentences of the grammar, word by word. With a folder (train.txt, valid.txt,
-test.txt; plain, .gz or .xz) its text character by character, in rows of 256 that begin anywhere. A
+test.txt; plain, .gz or .xz) its text character by character, in rows of 128 that begin anywhere. A
 decoder of two layers; what differs is the mixer, and the hidden width of its feed-forward layers, by
 which all get as many parameters. Softmax attention has rotary positions, the others none. The
-delta rules have their short convolutions. On a folder the learning rate of each is the better one
-of two on the validation split, found with the first seed (`pip install '.[search]'`).
+delta rules have their short convolutions. All have one learning rate.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from attnlab.data.files import find_file
-from attnlab.experiments import Budget, Claim, Contrast, Experiment, Search, choice, rows
+from attnlab.experiments import Budget, Claim, Contrast, Experiment, rows
 
 SLOT = "system.attention"
 DELTA = ("delta_net", "gated_delta_net", "kda", "delta_product", "rwkv7")
@@ -30,7 +29,7 @@ def get_experiment(argument: str = "") -> Experiment:
     Raises:
       UserError: no such folder of texts.
     """
-    width = 128 if argument else 32
+    width = 64 if argument else 32
     heads = 4 if argument else 2
     size = width // heads
     own: dict[str, dict[str, Any]] = {
@@ -73,11 +72,6 @@ def get_experiment(argument: str = "") -> Experiment:
                 ),
             ),
         ),
-        search=(
-            Search({"schedule.peak": choice(2e-3, 6e-3)}, sampler="grid", trials=2)
-            if argument
-            else None
-        ),
     )
 
 
@@ -90,8 +84,10 @@ def of_text(folder: str) -> dict[str, Any]:
         "vocabulary.kind": "char",
         "vocabulary.size": 1000,
         "batch.texts": "crops",
-        "batch.max_length": 256,
-        "batch.size": 8,
-        "training.steps": 2000,
+        "batch.max_length": 128,
+        "batch.size": 16,
+        "training.steps": 800,
+        "training.evaluate_every": 200,
+        "schedule.peak": 4e-3,
         "decoding.batch": 16,
     }
