@@ -3,7 +3,7 @@
     python -m benchmarks.states
     python -m benchmarks.states --parts speed growth --json=out.json
 
-Float32, all prints as one markdown table; about three minutes on an idle machine. The parts:
+Float32, all prints as one markdown table; about six minutes on an idle machine. The parts:
 
     speed     forward and backward of the recurrences at T = 8,192, one row, 8 heads of 64, in turns with exact blockwise attention
               (causal), and with the four products of chunked linear attention alone, without mask and state, in chunks of 64: a bound
@@ -27,7 +27,10 @@ from benchmarks.kernels import Row, attention, differentiated, turns
 
 HEADS, SIZE, CHUNK = 8, 64, 64
 KINDS = ("linear", "one gate", "gates", "delta", "gated delta")
-MIXERS = ("linear", "retention", "gated_linear", "hgrn", "mamba")
+MIXERS = (
+    *("linear", "retention", "gated_linear", "hgrn", "mamba", "mlstm", "delta_net"),
+    *("gated_delta_net", "kda", "delta_product", "rwkv7", "ttt_linear", "ttt_mlp", "recurrent"),
+)
 
 
 def main() -> None:

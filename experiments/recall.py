@@ -3,6 +3,7 @@ among recurrent ones, and over a distance.
 
     python launch.py sweep experiments/recall.py --dir=runs/recall
     python launch.py sweep experiments/recall.py:tuned --dir=runs/recall-tuned
+    python launch.py sweep experiments/recall.py:capacity --dir=runs/recall-capacity
     python launch.py sweep experiments/recall.py:hybrids --dir=runs/recall-hybrids
     python launch.py sweep experiments/recall.py:distance --dir=runs/recall-distance
     python -m benchmarks.groups runs/recall-tuned --png=recall.png          accuracy by number of pairs, or by distance
@@ -13,7 +14,9 @@ is compared. Matrices as states have 2 heads of 16 x 16 numbers (TTT-linear has 
 and the sums of a mini-batch); softmax attention keeps 64 numbers of each word. The LSTM has as many
 parameters as the others, and so a state of 64 numbers only. Narrow keys must be free to be
 negative, so the delta rules have no SiLU. "tuned": the learning rate of each
-row is the better one of two on the validation split, found with the first seed. "hybrids": four layers of
+row is the better one of two on the validation split, found with the first seed. "capacity": four
+heads, whose keys have as many numbers (8) as there are pairs; feed-forward layers twice as wide and
+twice the updates, for a run that stays at guessing says nothing about its state. "hybrids": four layers of
 such a state, against the same with softmax attention, of the whole text or of the last 8 words, in
 one of them. "distance": one of 12 pairs is asked for at the end; a recurrence, stacks of
 convolutions of two depths, attention.
@@ -35,12 +38,18 @@ SQUARE: dict[str, Any] = {"key_share": 1.0, "expansion": 1}  # keys as wide as v
 
 
 def get_experiment(argument: str = "") -> Experiment:
-    """One of the four experiments.
+    """One of the five experiments.
 
     Raises:
-      UserError: the argument is not "pairs", "tuned", "hybrids" or "distance".
+      UserError: the argument is not "pairs", "tuned", "capacity", "hybrids" or "distance".
     """
-    known = {"pairs": pairs, "tuned": tuned, "hybrids": hybrids, "distance": distance}
+    known = {
+        "pairs": pairs,
+        "tuned": tuned,
+        "capacity": capacity,
+        "hybrids": hybrids,
+        "distance": distance,
+    }
     argument = argument or "pairs"
     if argument not in known:
         raise UserError(
@@ -81,6 +90,31 @@ def tuned() -> Experiment:
     """The same with a rate for each row."""
     rates = Search({"schedule.peak": choice(2.5e-3, 5e-3)}, sampler="grid", trials=2)
     return dataclasses.replace(pairs(), search=rates)
+
+
+def capacity() -> Experiment:
+    """As many pairs as a key of the states has numbers."""
+    narrow: dict[str, Any] = {**DELTA, "heads": 4}
+    compared = {
+        "softmax": layer("multihead", heads=4),
+        "linear": layer("linear", heads=4),
+        "delta rule": layer("delta_net", **narrow),
+        "gated delta rule": layer("gated_delta_net", **narrow, **SQUARE),
+    }
+    return Experiment(
+        question="Who loses pairs when there are as many as a key has numbers?",
+        config="configs/diagnostics.py:multihead",
+        base={**many_pairs(2400), "schedule.peak": 5e-3, "system.hidden": 4 * WIDTH},
+        compare=rows(compared),
+        seeds=(0, 1, 2),
+        baseline="linear",
+        measure=("accuracy", "max"),
+        budget=SAME,
+        claim=Claim(
+            "Attention finds more than linear attention, and so does the delta rule",
+            (better("softmax", "linear"), better("delta rule", "linear")),
+        ),
+    )
 
 
 def hybrids() -> Experiment:
