@@ -3,12 +3,12 @@
     python launch.py sweep experiments/gates.py --dir=runs/gates
     python launch.py sweep experiments/gates.py:FOLDER --dir=runs/gates-clothes
 
-A residual network (He et al. 2016) of at most 300,000 parameters, and the same with a gate: for
-channels, for places, for both, a soft mask, a non-local block. Gates that have few parameters stand
-in every block, on its branch; the mask and the non-local block, which have more, in one block, behind
-it. All have as many parameters, within 2 %. Without an argument the built-in coloured shapes, whose
-classes are told by colour and form, and a smaller network. With a folder its images and labels in
-IDX files (MNIST, Fashion-MNIST), turned left to right in training, 10 passes over 16,000 images.
+A residual network of 8 layers (He et al. 2016), and the same with a gate: for channels, for places,
+for both, a soft mask, a non-local block; and a Vision Transformer. Gates that have few parameters
+stand in every block, on its branch; the mask and the non-local block, which have more, in one block,
+behind it. All have as many parameters, within 2 %. Without an argument the built-in coloured shapes,
+whose classes are told by colour and form. With a folder its images and labels in IDX files (MNIST,
+Fashion-MNIST), turned left to right in training.
 """
 
 from __future__ import annotations
@@ -35,32 +35,57 @@ def get_experiment(argument: str = "") -> Experiment:
         "coordinate": {
             "system.gate": "coordinate",
             "system.gate.reduction": 32,
-            "system.gate.least": 4,
+            "system.gate.least": 3,
         },
         "soft mask": {
             "system.gate": "residual_attention",
             "system.gate.depth": 1,
             "system.gate.bottleneck": 8,
             **once,
+            "system.gated": (0,),
         },
-        "non-local": {"system.gate": "non_local", **once},
+        "non-local": {"system.gate": "non_local", "system.gate.reduction": 4, **once},
     }
+    compared = {label: {"system.depth": 8, **settings} for label, settings in compared.items()}
+    compared["ViT"] = transformer()
     return Experiment(
         question="Which gate makes a network of convolutions see better?",
         config="configs/image_classification.py:resnet",
-        base={**(of_files(argument) if argument else small()), "training.evaluate_every": 100},
+        base={
+            **(of_files(argument) if argument else small()),
+            "system.width": 16,
+            "training.evaluate_every": 500 if argument else 100,
+        },
         compare=rows(compared),
         seeds=(0, 1, 2, 3, 4),
         baseline="plain",
         measure=("accuracy", "max"),
-        budget=Budget(match="parameters", knob="system.width", within=0.02),
+        budget=Budget(
+            match="parameters", knob="system.width", within=0.02, knobs={"ViT": "system.hidden"}
+        ),
         claim=Claim("Channel gates (SE) make fewer errors than none", (better("SE", "plain"),)),
     )
 
 
 def small() -> dict[str, Any]:
-    """Built-in shapes, a network for two cores."""
-    return {"system.depth": 14, "system.width": 16, "data.examples": 4000}
+    """Built-in shapes, few enough for two cores."""
+    return {"data.examples": 4000}
+
+
+def transformer() -> dict[str, Any]:
+    """A Vision Transformer (Dosovitskiy et al. 2021), and how it is trained."""
+    return {
+        "system": "vit",
+        "system.patch": 4,
+        "system.width": 48,
+        "system.hidden": 96,
+        "system.layers": 3,
+        "system.positions": "learned",
+        "system.attention": "multihead",
+        "system.attention.heads": 4,
+        "optimizer": "adamw",
+        "schedule.peak": 2e-3,
+    }
 
 
 def of_files(folder: str) -> dict[str, Any]:
@@ -69,10 +94,7 @@ def of_files(folder: str) -> dict[str, Any]:
     return {
         "data": "idx",
         "data.directory": folder,
-        "system.depth": 20,
-        "system.width": 16,
         "augmentation.flip": True,
-        "batch.size": 128,
         "schedule.peak": 0.1,
-        "training.steps": 1250,
+        "training.steps": 2000,
     }
