@@ -22,6 +22,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from attnlab.training.memory import keep_freed
 from benchmarks import rounds
 from benchmarks.kernels import Row, attention, differentiated, turns
 
@@ -42,6 +43,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=parts, default=list(parts))
     parser.add_argument("--json", metavar="FILE")
     chosen = parser.parse_args()
+    keep_freed()  # as in training; else large programs pay for their pages in every run
     about, rows = rounds.machine(), []
     for part in chosen.parts:
         print(f"measuring: {part}", file=sys.stderr, flush=True)
