@@ -59,6 +59,7 @@ SOURCES = Table(
         "image_questions": "attnlab.data.images.question_files:ImageQuestions",
         "idx": "attnlab.data.images.files:Idx",
         "npz": "attnlab.data.images.files:Npz",
+        "coco_boxes": "attnlab.data.images.coco:CocoBoxes",
         "caption_folder": "attnlab.data.images.captioned:CaptionFolder",
         "image_folder": "attnlab.data.images.folder:ImageFolder",
         "mask_folder": "attnlab.data.images.segmented:MaskFolder",

@@ -46,7 +46,7 @@ class Boxed(NamedTuple):
     Attributes:
       images: uint8 [N,H,W,C].
       labels: for each image the labels of its K objects.
-      boxes: for each image int32 [K,4], the box of each object in pixels: first row, first column,
+      boxes: for each image numbers [K,4], the box of each object in pixels: first row, first column,
         height, width.
       classes: all labels that there can be, in the order of their numbers.
     """

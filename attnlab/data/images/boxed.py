@@ -46,7 +46,7 @@ class BoxedData(Pictures):
 
 def source(data: Mapping[str, Any]) -> Any:
     """The source of a config node; `UserError` unless it has objects."""
-    return giving(data, "objects", "scenes")
+    return giving(data, "objects", "scenes or coco_boxes")
 
 
 def load(

@@ -1,0 +1,128 @@
+"""Boxes in the form of COCO: what is read, where it lies after resizing, and files that are not so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from attnlab.data import SOURCES
+from attnlab.data.images import boxed
+from attnlab.data.images.coco import CocoBoxes
+from attnlab.errors import UserError
+
+HEIGHT, WIDTH = 8, 16
+
+
+def write(folder: Path, name: str, count: int, **changed: Any) -> None:
+    """Images that are white within one box and black elsewhere; every third has another object, a
+    crowd and a box without an extent too.
+    """
+    (folder / name).mkdir(exist_ok=True)
+    images, annotations = [], []
+    for number in range(count):
+        left, top, wide, high = 2 * (number % 4), 2, 8, 4
+        pixels = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+        pixels[top : top + high, left : left + wide] = 255
+        Image.fromarray(pixels).save(folder / name / f"{number}.png")
+        images.append({"id": 10 + number, "file_name": f"{number}.png"})
+        mine = {"image_id": 10 + number, "category_id": 7}
+        annotations.append({**mine, "bbox": [left, top, wide, high], "iscrowd": 0})
+        if number % 3 == 0:
+            annotations.append({**mine, "category_id": 3, "bbox": [0, 0, 16.5, 8]})
+            annotations.append({**mine, "bbox": [0, 0, 1, 1], "iscrowd": 1})
+            annotations.append({**mine, "bbox": [3, 3, 0, 1]})
+    categories = [{"id": 7, "name": "cat"}, {"id": 3, "name": "dog"}, {"id": 5, "name": "owl"}]
+    content = {"images": images, "annotations": annotations, "categories": categories, **changed}
+    (folder / "annotations").mkdir(exist_ok=True)
+    (folder / "annotations" / f"instances_{name}.json").write_text(json.dumps(content))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(tmp_path, "some", 9)
+    write(tmp_path, "others", 2)
+    return tmp_path
+
+
+def node(folder: Path, **fields: Any) -> dict[str, Any]:
+    return {"directory": str(folder), "train": "some", "test": "others", "side": 8, **fields}
+
+
+def made(folder: Path, **fields: Any) -> CocoBoxes:
+    return SOURCES.resolve("coco_boxes")(**node(folder, **fields))  # type: ignore[no-any-return]
+
+
+@pytest.mark.quick
+def test_boxes_lie_on_their_objects(folder: Path) -> None:
+    """Half as wide as before, as high, in images and boxes; what lies half a pixel outside is cut."""
+    found = {split: made(folder).objects(split) for split in ("train", "valid", "test")}
+    assert [len(one.images) for one in found.values()] == [8, 1, 2]
+    for images, labels, boxes, classes in found.values():
+        assert classes == ("dog", "owl", "cat")
+        for image, names, mine in zip(images, labels, boxes, strict=True):
+            row, column, high, wide = mine[0].astype(int)
+            assert (image[row : row + high, column + 1 : column + wide - 1] == 255).all()
+            assert names[0] == "cat" and (high, wide) == (4, 4)
+            if len(names) > 1:
+                assert names[1:] == ["dog"]
+                np.testing.assert_array_equal(mine[1], [0, 0, 8, 8])
+    both = [labels for one in found.values() for labels in one.labels]
+    assert sum(len(labels) == 2 for labels in both) == 4
+
+
+def test_a_validation_split_of_its_own_leaves_training_whole(folder: Path) -> None:
+    source = made(folder, valid="others", grey=True)
+    assert [len(source.objects(split).images) for split in ("train", "valid")] == [9, 2]
+    assert source.objects("valid").images.shape == (2, *source.shape) == (2, 8, 8, 1)
+
+
+def test_a_run_reads_them(folder: Path) -> None:
+    data = boxed.load({"name": "coco_boxes", **node(folder)}, splits=("train", "valid", "test"))
+    assert data.learned.classes == ("dog", "owl", "cat") and data.most("train") == 2
+    np.testing.assert_allclose(data.boxes("test")[1, 0], [0.5, 6 / 16, 0.5, 0.5])
+
+
+BOX = {"image_id": 10, "category_id": 7, "bbox": [1, 1, 2, 2]}
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"annotations": [{**BOX, "bbox": [10, 2, 8, 4]}]}, "0.png: the box of 'cat' .*not within"),
+        ({"annotations": [{**BOX, "bbox": [-2, 2, 8, 4]}]}, r"column -2, .* not within 8 x 16"),
+        ({"annotations": [{**BOX, "bbox": [1, 1, -1, 4]}]}, "-1 wide, 4 high. is not within"),
+        ({"annotations": [{**BOX, "bbox": [1, 1, 2]}]}, r"annotation 1: bbox is \[1, 1, 2\]; exp"),
+        ({"annotations": [BOX, {**BOX, "image_id": 3}]}, "annotation 2 is of image 3, which the"),
+        ({"annotations": [{**BOX, "category_id": 9}]}, "is of category 9, which the file does not"),
+        ({"annotations": [3]}, "annotation 1 is 3; expected an object"),
+        ({"categories": None}, "has no list 'categories'; expected images, annotations and"),
+        ({"images": []}, "'images' is empty"),
+        ({"images": [{"id": 10}]}, "image 1 has no 'file_name'"),
+        (
+            {"images": [{"id": 10, "file_name": "no.png"}], "annotations": []},
+            "cannot find .*no.png",
+        ),
+    ],
+)
+def test_a_file_that_is_not_as_agreed(folder: Path, changed: dict[str, Any], words: str) -> None:
+    write(folder, "others", 2, **changed)
+    with pytest.raises(UserError, match=words):
+        made(folder).objects("test")
+
+
+def test_what_cannot_be_read_is_one_line(folder: Path) -> None:
+    (folder / "others" / "1.png").write_bytes(b"no picture")
+    with pytest.raises(UserError, match=r"1.png is damaged or no image"):
+        made(folder).objects("test")
+    (folder / "annotations" / "instances_others.json").write_text("{")
+    with pytest.raises(UserError, match=r"instances_others.json is damaged or no JSON"):
+        made(folder).objects("test")
+    with pytest.raises(UserError, match=r"cannot find .*instances_else.json"):
+        made(folder, test="else").objects("test")
+    with pytest.raises(UserError, match=r"config.data.side=0 must be in"):
+        made(folder, side=0)
