@@ -1,4 +1,6 @@
-"""Tiny systems that write a text for an image, and what they read."""
+"""Promises of every system that writes a text for an image, as functions that raise AssertionError;
+tiny ones, and what they read.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,23 @@ import json
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 from ml_collections import ConfigDict
 
+from attnlab.attention.protocol import MAPS
 from attnlab.config.registry import build
+from attnlab.decoding.steps import by_row
+from attnlab.layers.norms import STATISTICS
 from attnlab.systems import SYSTEMS
-from attnlab.systems.vision.captioner import Captioner
-from tests.systems.checks import alone
+from attnlab.systems.vision.captioner import Captioner, grid_of
+from tests.systems.checks import alone, heard, wide
+from tests.systems.learning import fitted
 
 VOCABULARY = 11
 FEATURES = 5
+SHAPE = (8, 12, 3)
 _CNN = {"name": "cnn", "widths": (4, FEATURES)}
 _ADDITIVE = {"name": "single", "score": {"name": "additive", "hidden": 6}}
 _HARD = {**_ADDITIVE, "alignment": {"name": "hard"}}
@@ -72,12 +81,12 @@ def make(spec: dict[str, Any]) -> Captioner:
 
 def images(seed: int = 1) -> np.ndarray:
     """[3,8,12,3], so that there are 2 x 3 places."""
-    return np.random.default_rng(seed).normal(size=(3, 8, 12, 3)).astype(np.float32)
+    return np.random.default_rng(seed).normal(size=(3, *SHAPE)).astype(np.float32)
 
 
-def regions(seed: int = 1) -> np.ndarray:
+def regions(seed: int = 1, channels: int = FEATURES) -> np.ndarray:
     """[3,6,D]; of the second and the third there are 4 and 1, then zeros."""
-    found = np.random.default_rng(seed).normal(size=(3, 6, FEATURES)).astype(np.float32)
+    found = np.random.default_rng(seed).normal(size=(3, 6, channels)).astype(np.float32)
     found[1, 4:], found[2, 1:] = 0, 0
     return found
 
@@ -132,3 +141,168 @@ def made(spec: dict[str, Any], of: str = "images") -> tuple[Any, Captioner, Any]
     parameters, those for "images" or for "regions".
     """
     return _made(json.dumps(spec, sort_keys=True), of)
+
+
+def check_places(spec: dict[str, Any]) -> None:
+    """Places of an image are the regions of its feature map."""
+    call, system, params = made(spec)
+    x = np.asarray(call(images(), method="feature_map"))
+    assert x.shape[1:3] == grid_of(system, SHAPE)
+    if system.bind({"params": params}).image_scheme.hooks:
+        return  # regions have no positions
+    x = x.reshape(3, x.shape[1] * x.shape[2], -1)
+    assert (x != 0).any(axis=-1).all()  # zeros would be padding
+    found = call(x, words())
+    np.testing.assert_allclose(found, call(images(), words()), atol=2e-6)
+
+
+def check_causality(spec: dict[str, Any]) -> None:
+    """Later words change no earlier logit."""
+    call, _, _ = made(spec)
+    before = call(images(), words())
+    for t in range(1, 5):
+        changed = words()
+        changed[:, t:] = (changed[:, t:] + 2) % 7 + 4
+        after = call(images(), changed)
+        np.testing.assert_allclose(after[:, :t], before[:, :t], atol=1e-6)
+        assert np.abs(after[:, t:] - before[:, t:]).max() > 1e-3
+
+
+def check_cached_decoding(spec: dict[str, Any]) -> None:
+    """Steps of decoding equal teacher forcing, in logits and, where there is attention, in maps."""
+    call, system, _ = made(spec)
+    full, collected = call(images(), words(), mutable=(MAPS,))
+    maps = system.maps(dict(collected).get(MAPS, {}))
+    of_image = [one for one in maps.values() if (one.query, one.key) == ("target", "image")]
+    height, width = grid_of(system, SHAPE)
+    assert all(one.weights.shape[2:] == (5, height * width) for one in of_image)
+    assert of_image or not system.needs
+    for one in maps.values():
+        np.testing.assert_allclose(one.weights.sum(-1), 1.0, atol=1e-6)
+    alignment = system.alignment(maps) if of_image else None
+    memory = call(images(), method="encode")
+    state = call(memory, 5, method="start")
+    for t in range(5):
+        arguments = (state, memory, words()[:, t])
+        (logits, state), seen = call(*arguments, method="step", mutable=(MAPS,))
+        np.testing.assert_allclose(logits, full[:, t], atol=5e-6)
+        if alignment is not None:
+            now = system.alignment(system.maps(seen[MAPS]))[:, 0]
+            np.testing.assert_allclose(now, alignment[:, t], atol=2e-6)
+
+
+def check_rows_apart(spec: dict[str, Any]) -> None:
+    """Rows at steps of their own decode as each alone."""
+    call, _, _ = made(spec)
+    full, memory = call(images(), words()), call(images(), method="encode")
+    states = [by_row(call(memory, 5, method="start"), 3)]
+    for t in range(3):
+        states.append(call(states[-1], memory, words()[:, t], method="step")[1])
+    at = np.array([2, 0, 3])
+    state = jax.tree.map(
+        lambda *steps: jnp.stack([steps[step][row] for row, step in enumerate(at)]), *states
+    )
+    logits, _ = call(state, memory, words()[np.arange(3), at], method="step")
+    np.testing.assert_allclose(logits, full[np.arange(3), at], atol=5e-6)
+
+
+def check_gradients(spec: dict[str, Any]) -> None:
+    """Also those of the backbone; the sampled place has none, so its scores have none."""
+    _, system, params = made(spec)
+    rngs = {"sample": jax.random.key(0)}
+
+    @jax.jit
+    @jax.grad
+    def slopes(params: Any) -> jax.Array:
+        logits: Any = system.apply({"params": params}, images(), words(), rngs=rngs)
+        return (logits**2).sum()
+
+    flat = jax.tree_util.tree_leaves_with_path(slopes(params))
+    assert all(np.isfinite(one).all() for _, one in flat)
+    silent = heard(
+        spec, [jax.tree_util.keystr(path) for path, one in flat if not np.abs(one).max() > 1e-9]
+    )
+    hard = spec["name"] == "show_attend_tell" and "alignment" in spec["attention"]
+    silent = [name for name in silent if not (hard and "attention/score" in name)]
+    assert not silent, f"no gradient for {', '.join(silent)}"
+
+
+def check_padding(spec: dict[str, Any]) -> None:
+    """In training rows that are no images change nothing; a batch has a row of them at its end."""
+    _, system, params = made(spec)
+
+    @jax.jit
+    def run(params: Any, read: jax.Array, target: jax.Array, valid: jax.Array) -> Any:
+        apply = functools.partial(system.apply, {"params": params}, mutable=[STATISTICS])
+        logits, seen = apply(read, target, valid)
+        return logits, dict(seen)
+
+    target = np.concatenate([words(), words()[:1]])
+    with jax.enable_x64(True):
+        found = [
+            run(
+                wide(params),
+                np.concatenate([wide(images()), np.full((1, *SHAPE), by)]),
+                target,
+                np.arange(4) < 3,
+            )
+            for by in (0.0, 9.0)
+        ]
+    (one, seen), (other, also) = found
+    np.testing.assert_allclose(one[:3], other[:3], rtol=1e-9, atol=1e-10)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-10), seen, also)
+    assert system.over_batch == bool(seen), "over_batch is not what a pass of training leaves"
+
+
+def check_dropout(spec: dict[str, Any]) -> None:
+    """The rate changes nothing without a random stream, and other keys drop other units."""
+    system, never = make({**spec, "dropout": 0.5}), make({**spec, "dropout": 0.0})
+    params = parameters(never, images())
+    apply = functools.partial(jax.jit(system.apply), {"params": params}, images(), words())
+    quiet = jax.jit(never.apply)({"params": params}, images(), words())
+    np.testing.assert_array_equal(apply(), quiet)
+    one, two = (apply(rngs={"dropout": jax.random.key(seed)}) for seed in (0, 1))
+    assert np.abs(one - two).max() > 1e-3
+
+
+def check_learning(spec: dict[str, Any]) -> None:
+    """Eight captions can be learnt by heart."""
+    rng = np.random.default_rng(0)
+    read = rng.normal(size=(8, *SHAPE)).astype(np.float32)
+    target = rng.integers(4, VOCABULARY, (8, 5)).astype(np.int32)
+    target_in = np.pad(target, ((0, 0), (1, 0)), constant_values=1)[:, :-1]
+
+    def cost(logits: jax.Array) -> jax.Array:
+        return optax.softmax_cross_entropy_with_integer_labels(logits, target).mean()
+
+    first, last = fitted(make(spec), (read, target_in), cost)
+    chance = np.log(VOCABULARY)  # about that at first: no target leaks in
+    assert -0.5 < first - chance < 1.5, f"the first loss is {first:.2f}, chance {chance:.2f}"
+    assert last < 0.1 * chance, f"the loss goes from {first:.3f} to {last:.3f}"
+
+
+def compared(
+    spec: dict[str, Any], oracle: Any, settings: dict[str, Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Logits of the system and of its oracle for regions, some of them padding, in float64."""
+    system = make(spec)
+    kept = jax.eval_shape(
+        lambda key, read: system.init_with_output(key, read, method="feature_map")[0],
+        jax.random.key(0),
+        images(),
+    )
+    read = regions(channels=kept.shape[-1])
+    params = wide(parameters(system, read))
+    with jax.enable_x64(True):
+        found = jax.jit(system.apply)({"params": params}, jnp.asarray(wide(read)), words())
+    return np.asarray(found), oracle(params, settings, wide(read), words())
+
+
+CHECKS = {
+    "places": check_places,
+    "causality": check_causality,
+    "padding": check_padding,
+    "cached decoding": check_cached_decoding,
+    "rows apart": check_rows_apart,
+    "gradients": check_gradients,
+}

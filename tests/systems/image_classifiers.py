@@ -75,6 +75,14 @@ SPECS: dict[str, dict[str, Any]] = {
     },
     "resnet-imagenet": {**_RESNET, "stem": "imagenet", "depth": 18, "shortcut": "project"},
 }
+SHAPES: dict[str, tuple[int, int, int]] = {"vit": (4, 6, 3)}
+"""H, W, C' of the images that a system reads, where it is not the usual one."""
+
+
+def shape_of(spec: dict[str, Any]) -> tuple[int, int, int]:
+    """H, W, C' as small as the network reads them; for patches, 2 x 3 of them."""
+    usual = (32, 33, 3) if spec.get("stem") == "imagenet" else (8, 9, 3)
+    return SHAPES.get(spec["name"], usual)
 
 
 def make(spec: dict[str, Any]) -> ImageClassifier:
@@ -90,10 +98,9 @@ def images(side: int = 8, rows: int = 2, seed: int = 1, wider: int = 1) -> np.nd
 
 
 def images_for(spec: dict[str, Any]) -> np.ndarray:
-    """As small as the network reads them; for patches, 2 x 3 of them."""
-    if spec["name"] == "vit":
-        return images(4, wider=2)
-    return images(32 if spec.get("stem") == "imagenet" else 8)
+    """Two of `shape_of`."""
+    height, width, _ = shape_of(spec)
+    return images(height, wider=width - height)
 
 
 def parameters(system: ImageClassifier, read: np.ndarray, seed: int = 0) -> Any:

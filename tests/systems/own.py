@@ -7,6 +7,8 @@ oracle:
     LARGER        fields with which eight texts or pairs can be learnt by heart; {} without, its own defaults
     TIED          True: the output reads the table of embeddings too
     SILENT        ends of the names of parameters that rightly get no gradient
+    IMAGE         height, width and channels of the images that classifiers of images and of pixels
+                  and detectors are given; (16, 16, 3) without
 """
 
 from __future__ import annotations
@@ -31,13 +33,22 @@ from attnlab.errors import UserError
 from attnlab.mixers import MIXERS
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System, TokenClassifier
-from attnlab.systems.vision.protocol import ImageClassifier
+from attnlab.systems.vision.captioner import Captioner
+from attnlab.systems.vision.protocol import (
+    Detector,
+    ImageClassifier,
+    PixelClassifier,
+    VisualAnswerer,
+)
 from tests.systems import (
+    captioners,
     checks,
     classifiers,
     image_classifiers,
+    image_systems,
     language_models,
     token_classifiers,
+    visual_answerers,
 )
 from tests.systems.slots import check_slots_and_shapes
 
@@ -50,6 +61,9 @@ KINDS: Mapping[type[System], Any] = {
     LanguageModel: language_models,
     Classifier: classifiers,
     TokenClassifier: token_classifiers,
+    **dict.fromkeys((ImageClassifier, PixelClassifier, Detector), image_systems),
+    Captioner: captioners,
+    VisualAnswerer: visual_answerers,
 }
 SIZES: Mapping[type[System], dict[str, int]] = {
     Seq2Seq: {"source_vocabulary": checks.VOCABULARY, "target_vocabulary": checks.VOCABULARY},
@@ -60,6 +74,10 @@ SIZES: Mapping[type[System], dict[str, int]] = {
         "outputs": token_classifiers.VOCABULARY,  # as a masked language model needs it
     },
     ImageClassifier: {"classes": image_classifiers.CLASSES},
+    PixelClassifier: {"classes": image_classifiers.CLASSES},
+    Detector: {"classes": image_classifiers.CLASSES},
+    Captioner: {"target_vocabulary": captioners.VOCABULARY},
+    VisualAnswerer: {"vocabulary": classifiers.VOCABULARY, "classes": classifiers.CLASSES},
 }
 Promise = Callable[[], None]
 PROMISES: list[tuple[str, Promise]] = []
@@ -84,18 +102,19 @@ def only(path: str, oracle: str | None = None) -> None:
     if kind is None:
         raise UserError(
             f"expected a class derived from {', '.join(one.__name__ for one in KINDS)} of"
-            f" {System.__module__}"
+            f" {System.__module__} and attnlab.systems.vision"
         )
     reference = _function(oracle) if oracle else None
     beside = [vars(importlib.import_module(one.partition(":")[0])) for one in (path, oracle) if one]
     reference = reference or beside[0].get("oracle")
     said = {
         name: next((one[name] for one in beside if name in one), None)
-        for name in ("SETTINGS", "LARGER", "TIED", "SILENT")
+        for name in ("SETTINGS", "LARGER", "TIED", "SILENT", "IMAGE")
     }
     if said["TIED"]:
         checks.TIED.add(path)
     checks.SILENT[path] = tuple(said["SILENT"] or ())
+    image_classifiers.SHAPES[path] = tuple(said["IMAGE"] or (16, 16, 3))
     specs = [
         {"name": path, **one}
         for chosen in said["SETTINGS"] or [{}]
@@ -192,7 +211,8 @@ def _checks(
 
 
 def _slots(spec: dict[str, Any], sizes: dict[str, int]) -> None:
-    check_slots_and_shapes(build(SYSTEMS, ConfigDict(spec), "system"), **sizes)
+    factory = build(SYSTEMS, ConfigDict(spec), "system")
+    check_slots_and_shapes(factory, image=image_classifiers.SHAPES.get(spec["name"]), **sizes)
 
 
 def _equal(room: Any, oracle: Any, spec: dict[str, Any], **of: int) -> None:

@@ -18,7 +18,13 @@ from attnlab.attention.view import EVERYTHING
 from attnlab.layers.by_layer import chosen, varies
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, TokenClassifier
-from attnlab.systems.vision.protocol import Detector, ImageClassifier, PixelClassifier
+from attnlab.systems.vision.captioner import Captioner
+from attnlab.systems.vision.protocol import (
+    Detector,
+    ImageClassifier,
+    PixelClassifier,
+    VisualAnswerer,
+)
 
 Note = Callable[[bool, str], None]
 ROWS = 3
@@ -129,12 +135,15 @@ def _left(inside: list[str], result: Any) -> Any:
     return result
 
 
-def check_slots_and_shapes(factory: Any, **sizes: int) -> None:
+def check_slots_and_shapes(
+    factory: Any, image: tuple[int, int, int] | None = None, **sizes: int
+) -> None:
     """Nothing but what is declared is asked for; results have the shapes that decoding rests on.
     Nothing is computed.
 
     Args:
       factory: of a system, its fields bound.
+      image: H, W, C' of the images to read, for what reads images alone; (16, 16, 3) without.
       sizes: the fields that a task supplies.
     """
     of_mechanisms = {
@@ -163,11 +172,16 @@ def check_slots_and_shapes(factory: Any, **sizes: int) -> None:
         LanguageModel: _continues,
         Classifier: _classifies,
         TokenClassifier: _labels,
-        ImageClassifier: _sees,
-        PixelClassifier: _sees_pixels,
-        Detector: _finds,
+        Captioner: _writes,
+        VisualAnswerer: _answers,
     }
-    next(check for kind, check in kinds.items() if isinstance(system, kind))(system, stepping)
+    of_images = {ImageClassifier: _sees, PixelClassifier: _sees_pixels, Detector: _finds}
+    for kind, seen in of_images.items():
+        if isinstance(system, kind):
+            seen(system, image or (16, 16, 3))
+    for kind, check in kinds.items():
+        if isinstance(system, kind):
+            check(system, stepping)
     assert not wrong, "; ".join(sorted(wrong))
     assert read == set(needs), f"slots that nothing asks: {sorted(set(needs) - read)}"
 
@@ -294,24 +308,57 @@ def _labels(system: Any, stepping: list[bool]) -> None:
     _logits(numbers, ROWS, 6, system.outputs)
 
 
-def _sees(system: Any, stepping: list[bool]) -> None:
+def _writes(system: Any, stepping: list[bool]) -> None:
+    """As `_translates`, for images in place of texts."""
+    shown = jax.ShapeDtypeStruct((ROWS, 8, 12, 3), jnp.float32)
+    variables = {"params": _parameters(system, shown, _ids(ROWS, 2))}
+
+    def run(variables: Any, images: jax.Array, target: jax.Array) -> Any:
+        memory = system.apply(variables, images, method="encode")
+        full = system.apply(variables, memory, target, method="decode")
+        stepping[0] = True
+        begun = system.apply(variables, memory, 5, method="start")
+        logits, after = system.apply(variables, begun, memory, target[:, 0], method="step")
+        stepping[0] = False
+        return memory, full, begun, logits, after
+
+    memory, full, begun, logits, after = jax.eval_shape(run, variables, shown, _ids(ROWS, 5))
+    _leads(memory, "memory")
+    _leads(begun, "state")
+    _same(begun, after)
+    _logits(full, ROWS, 5, system.target_vocabulary)
+    _logits(logits, ROWS, system.target_vocabulary)
+
+
+def _answers(system: Any, stepping: list[bool]) -> None:
+    """Images and questions to logits; places on a grid."""
+    shown = jax.ShapeDtypeStruct((ROWS, 6, 9, 3), jnp.float32)
+    variables = {"params": _parameters(system, shown, _ids(ROWS, 5))}
+    logits = jax.eval_shape(system.apply, variables, shown, _ids(ROWS, 5))
+    _logits(logits, ROWS, system.classes)
+    height, width = system.grid(shown.shape[1:])
+    assert height >= 1 and width >= 1, f"a grid of {height} x {width} places"
+
+
+def _shown(system: Any, image: tuple[int, int, int]) -> Any:
+    """What a system that reads images alone makes of `ROWS` of them, by shapes."""
+    images = jax.ShapeDtypeStruct((ROWS, *image), jnp.float32)
+    return jax.eval_shape(system.apply, {"params": _parameters(system, images)}, images)
+
+
+def _sees(system: Any, image: tuple[int, int, int]) -> None:
     """Images to logits."""
-    images = jax.ShapeDtypeStruct((ROWS, 4, 6, 3), jnp.float32)
-    variables = {"params": _parameters(system, images)}
-    _logits(jax.eval_shape(system.apply, variables, images), ROWS, system.classes)
+    _logits(_shown(system, image), ROWS, system.classes)
 
 
-def _sees_pixels(system: Any, stepping: list[bool]) -> None:
+def _sees_pixels(system: Any, image: tuple[int, int, int]) -> None:
     """Images to logits at every pixel."""
-    images = jax.ShapeDtypeStruct((ROWS, 16, 16, 3), jnp.float32)
-    variables = {"params": _parameters(system, images)}
-    _logits(jax.eval_shape(system.apply, variables, images), ROWS, 16, 16, system.classes)
+    _logits(_shown(system, image), ROWS, *image[:2], system.classes)
 
 
-def _finds(system: Any, stepping: list[bool]) -> None:
+def _finds(system: Any, image: tuple[int, int, int]) -> None:
     """Images to classes and boxes of all queries, layer by layer."""
-    images = jax.ShapeDtypeStruct((ROWS, 16, 16, 3), jnp.float32)
-    found = jax.eval_shape(system.apply, {"params": _parameters(system, images)}, images)
+    found = _shown(system, image)
     layers = found.logits.shape[0]
     _logits(found.logits, layers, ROWS, system.queries, system.classes + 1)
     _logits(found.boxes, layers, ROWS, system.queries, 4)

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from attnlab.attention.protocol import MAPS
-from attnlab.decoding.steps import by_row
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
-from attnlab.systems.vision.captioner import Captioner, grid_of
-from tests.systems.captioners import SPECS, images, made, make, parameters, regions, words
+from attnlab.systems.vision.captioner import Captioner
+from tests.systems.captioners import CHECKS, SPECS, images, made, make, parameters, regions, words
 from tests.systems.checks import check_every_parameter_is_read, wide
 from tests.systems.oracles import ORACLES
 
@@ -56,80 +55,10 @@ def test_the_oracle_reads_every_parameter(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize("check", CHECKS)
 @every
-def test_places_of_an_image_are_the_regions_of_its_feature_map(spec: dict[str, Any]) -> None:
-    call, system, _ = made(spec)
-    x = call(images(), method="feature_map")
-    assert x.shape[1:3] == grid_of(system, (8, 12, 3)) == (2, 3)
-    assert (np.asarray(x).reshape(3, 6, -1) != 0).any(axis=-1).all()  # zeros would be padding
-    found = call(np.asarray(x).reshape(3, 6, -1), words())
-    np.testing.assert_allclose(found, call(images(), words()), atol=2e-6)
-
-
-@every
-def test_later_words_change_no_earlier_logit(spec: dict[str, Any]) -> None:
-    call, _, _ = made(spec)
-    before = call(images(), words())
-    for t in range(1, 5):
-        changed = words()
-        changed[:, t:] = (changed[:, t:] + 2) % 7 + 4
-        after = call(images(), changed)
-        np.testing.assert_allclose(after[:, :t], before[:, :t], atol=1e-6)
-        assert np.abs(after[:, t:] - before[:, t:]).max() > 1e-3
-
-
-@every
-def test_steps_of_decoding_equal_teacher_forcing_in_logits_and_maps(spec: dict[str, Any]) -> None:
-    call, system, _ = made(spec)
-    full, collected = call(images(), words(), mutable=(MAPS,))
-    maps = system.maps(collected[MAPS])
-    of_image = [one for one in maps.values() if (one.query, one.key) == ("target", "image")]
-    assert of_image and all(one.weights.shape[2:] == (5, 6) for one in of_image)
-    for one in maps.values():
-        np.testing.assert_allclose(one.weights.sum(-1), 1.0, atol=1e-6)
-    alignment = system.alignment(maps)
-    memory = call(images(), method="encode")
-    state = call(memory, 5, method="start")
-    for t in range(5):
-        arguments = (state, memory, words()[:, t])
-        (logits, state), seen = call(*arguments, method="step", mutable=(MAPS,))
-        np.testing.assert_allclose(logits, full[:, t], atol=5e-6)
-        now = system.alignment(system.maps(seen[MAPS]))[:, 0]
-        np.testing.assert_allclose(now, alignment[:, t], atol=2e-6)
-
-
-@every
-def test_rows_at_steps_of_their_own_decode_as_each_alone(spec: dict[str, Any]) -> None:
-    call, _, _ = made(spec)
-    full, memory = call(images(), words()), call(images(), method="encode")
-    states = [by_row(call(memory, 5, method="start"), 3)]
-    for t in range(3):
-        states.append(call(states[-1], memory, words()[:, t], method="step")[1])
-    at = np.array([2, 0, 3])
-    state = jax.tree.map(
-        lambda *steps: jnp.stack([steps[step][row] for row, step in enumerate(at)]), *states
-    )
-    logits, _ = call(state, memory, words()[np.arange(3), at], method="step")
-    np.testing.assert_allclose(logits, full[np.arange(3), at], atol=5e-6)
-
-
-@every
-def test_every_parameter_gets_a_gradient(spec: dict[str, Any]) -> None:
-    """Also those of the backbone; the sampled place has none, so its scores have none."""
-    _, system, params = made(spec)
-    rngs = {"sample": jax.random.key(0)}
-
-    @jax.jit
-    @jax.grad
-    def slopes(params: Any) -> jax.Array:
-        logits: Any = system.apply({"params": params}, images(), words(), rngs=rngs)
-        return (logits**2).sum()
-
-    flat = jax.tree_util.tree_leaves_with_path(slopes(params))
-    assert all(np.isfinite(one).all() for _, one in flat)
-    silent = {jax.tree_util.keystr(path) for path, one in flat if not np.abs(one).max() > 1e-9}
-    hard = spec["name"] == "show_attend_tell" and "alignment" in spec["attention"]
-    assert all("attention']['score" in name for name in silent) if hard else not silent
+def test_promises(spec: dict[str, Any], check: str) -> None:
+    CHECKS[check](spec)
 
 
 def test_more_padding_changes_nothing_and_the_order_of_regions_neither() -> None:

@@ -8,34 +8,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 from attnlab.attention.protocol import MAPS
-from attnlab.config.registry import build
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
 from attnlab.systems.vision.protocol import Detector
 from tests.systems.checks import wide
 from tests.systems.image_classifiers import CLASSES, images, parameters
 from tests.systems.image_classifiers import SPECS as BACKBONES
+from tests.systems.image_systems import DETECTORS as SPECS
+from tests.systems.image_systems import make
 from tests.systems.oracles import ORACLES
 
-_HEADS = {"name": "multihead", "heads": 2, "bias": True}
-_DETR = {
-    "name": "detr",
-    **{"backbone": BACKBONES["cnn"], "positions": "sinusoidal_2d", "norm": "post"},
-    **{f"{slot}_attention": _HEADS for slot in ("encoder", "decoder", "cross")},
-    **{"width": 8, "hidden": 6, "layers": 1, "decoder_layers": 2, "queries": 3, "dropout": 0.0},
-}
-SPECS: dict[str, dict[str, Any]] = {
-    "detr": _DETR,
-    "detr-pre": {**_DETR, "norm": "pre", "layers": 2, "decoder_layers": 0},
-}
-
-
-def make(spec: dict[str, Any]) -> Detector:
-    system: Detector = build(SYSTEMS, ConfigDict(spec), "system")(classes=CLASSES)
-    return system
+_DETR = SPECS["detr"]
 
 
 def test_every_detector_has_an_oracle() -> None:
@@ -48,7 +33,7 @@ def test_every_detector_has_an_oracle() -> None:
 @pytest.mark.parametrize("name", SPECS)
 def test_answers_equal_the_papers(name: str) -> None:
     system, read = make(SPECS[name]), images(12)
-    params, read = wide(parameters(system, read)), wide(read)  # type: ignore[arg-type]
+    params, read = wide(parameters(system, read)), wide(read)
     with jax.enable_x64(True):
         found = jax.jit(system.apply)({"params": params}, jnp.asarray(read))
     expected = ORACLES["detr"](params, {**SPECS[name], "heads": 2}, read)
@@ -60,7 +45,7 @@ def test_answers_equal_the_papers(name: str) -> None:
 
 def test_maps_say_what_they_lie_between() -> None:
     system, read = make(_DETR), images(12)
-    params = parameters(system, read)  # type: ignore[arg-type]
+    params = parameters(system, read)
     _, aside = jax.jit(lambda p: system.apply({"params": p}, read, mutable=[MAPS]))(params)
     found = {name: (one.query, one.key) for name, one in system.maps(aside[MAPS]).items()}
     assert found == {

@@ -10,9 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
-from attnlab.config.registry import build
 from attnlab.errors import UserError
 from attnlab.layers.norms import STATISTICS
 from attnlab.systems import SYSTEMS
@@ -20,18 +18,9 @@ from attnlab.systems.vision.protocol import PixelClassifier
 from tests.systems.checks import wide
 from tests.systems.image_classifiers import CLASSES, images, parameters
 from tests.systems.image_classifiers import SPECS as BACKBONES
+from tests.systems.image_systems import OF_PIXELS as SPECS
+from tests.systems.image_systems import make
 from tests.systems.oracles import ORACLES
-
-SPECS: dict[str, dict[str, Any]] = {
-    "segmenter": {"name": "segmenter", "backbone": BACKBONES["resnet"], "width": 3},
-    "segmenter-gated": {"name": "segmenter", "backbone": BACKBONES["cnn-gated"], "width": 3},
-    "segmenter-coarse": {"name": "segmenter", "backbone": BACKBONES["cnn"], "width": 0},
-}
-
-
-def make(spec: dict[str, Any]) -> PixelClassifier:
-    system: PixelClassifier = build(SYSTEMS, ConfigDict(spec), "system")(classes=CLASSES)
-    return system
 
 
 def test_every_classifier_of_pixels_has_an_oracle() -> None:

@@ -19,12 +19,15 @@ from attnlab.systems.recurrent.lstm_lm import LSTMLanguageModel
 from attnlab.systems.recurrent.luong import Luong
 from attnlab.systems.transformers.transformer import Transformer
 from tests.systems import (
+    captioners,
     checks,
     classifiers,
-    image_classifiers,
+    image_systems,
     language_models,
     token_classifiers,
+    visual_answerers,
 )
+from tests.systems.image_classifiers import shape_of
 from tests.systems.own import SIZES
 from tests.systems.slots import check_slots_and_shapes
 
@@ -33,7 +36,9 @@ EVERY = {
     **token_classifiers.SPECS,
     **language_models.SPECS,
     **checks.SPECS,
-    **{name: one for name, one in image_classifiers.SPECS.items() if "attention" in one},
+    **image_systems.SPECS,
+    **captioners.SPECS,
+    **visual_answerers.SPECS,
 }
 FIRST = {
     spec["name"]: spec for spec in reversed(EVERY.values())
@@ -42,9 +47,8 @@ FIRST = {
 
 def check_held(spec: dict[str, Any]) -> None:
     factory: Any = build(SYSTEMS, ConfigDict(spec), "system")
-    check_slots_and_shapes(
-        factory, **next(sizes for kind, sizes in SIZES.items() if issubclass(factory.func, kind))
-    )
+    sizes = next(sizes for kind, sizes in SIZES.items() if issubclass(factory.func, kind))
+    check_slots_and_shapes(factory, shape_of(spec), **sizes)
 
 
 @pytest.mark.parametrize("name", FIRST)

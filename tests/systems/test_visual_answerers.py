@@ -15,9 +15,9 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
 from attnlab.systems.vision.protocol import VisualAnswerer
-from tests.systems.checks import check_every_parameter_is_read, heard
+from tests.systems.checks import check_every_parameter_is_read
 from tests.systems.oracles import ORACLES
-from tests.systems.visual_answerers import GRID, SHAPE, SPECS, batch, make, prepared
+from tests.systems.visual_answerers import CHECKS, GRID, SHAPE, SPECS, batch, make, prepared
 
 IMAGES, QUESTIONS = batch()
 LENGTHS = (QUESTIONS != 0).sum(axis=1)
@@ -52,28 +52,10 @@ def test_the_oracle_reads_every_parameter(name: str) -> None:
     check_every_parameter_is_read(small, params, by=0.1)
 
 
+@pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("name", SPECS)
-def test_image_and_question_count_for_their_row_alone(name: str) -> None:
-    """Another colour of a corner, or another word, gives other logits there, and nowhere else."""
-    call, params = prepared(SPECS[name])
-    before = call(params, IMAGES, QUESTIONS).logits
-    seen, asked = IMAGES.copy(), QUESTIONS.copy()
-    seen[0, :2, :2] += 1.0
-    asked[0, 1] = asked[0, 1] % 12 + 5
-    for after in (call(params, seen, QUESTIONS).logits, call(params, IMAGES, asked).logits):
-        assert np.abs(after[0] - before[0]).max() > 1e-5
-        np.testing.assert_allclose(after[1:], before[1:], rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", SPECS)
-def test_gradients_are_finite_and_reach_every_parameter(name: str) -> None:
-    """Running averages of norms get none; padding has no part in the table of embeddings."""
-    call, params = prepared(SPECS[name])
-    leaves = jax.tree_util.tree_leaves_with_path(call(params, IMAGES, QUESTIONS).gradients)
-    flat = {jax.tree_util.keystr(path): np.asarray(grad) for path, grad in leaves}
-    assert all(np.isfinite(grad).all() for grad in flat.values())
-    assert heard(SPECS[name], [one for one, grad in flat.items() if not grad.any()]) == []
-    assert (flat["['embed']['embedding']"][0] == 0).all()
+def test_promises(name: str, check: str) -> None:
+    CHECKS[check](SPECS[name])
 
 
 SIDES: dict[str, dict[str, tuple[str, str]]] = {
@@ -98,7 +80,7 @@ SIDES: dict[str, dict[str, tuple[str, str]]] = {
 
 @pytest.mark.parametrize("name", SIDES)
 def test_maps_lie_over_the_image_and_the_question(name: str) -> None:
-    """All are distributions; the keys of an image are its grid; no word of padding is looked at."""
+    """The keys of an image are its grid; no word of padding is looked at."""
     call, params = prepared(SPECS[name])
     maps = call(params, IMAGES, QUESTIONS).maps
     assert {key: (one.query, one.key) for key, one in maps.items()} == SIDES[name]
@@ -110,7 +92,6 @@ def test_maps_lie_over_the_image_and_the_question(name: str) -> None:
         heads = 1 if one.query == "hops" else 2
         rows = 1 if one.query == "hops" else lengths[one.query]
         assert one.weights.shape == (4, heads, rows, lengths[one.key])
-        np.testing.assert_allclose(one.weights[:3].sum(axis=-1), 1.0, atol=1e-12)
         if one.key in real:
             hidden = np.broadcast_to(~real[one.key][:, None, None], one.weights.shape)
             assert (one.weights[hidden] == 0).all()

@@ -1,4 +1,6 @@
-"""Tiny systems that answer questions about images, and what they read."""
+"""Promises of every system that answers questions about images, as functions that raise
+AssertionError; tiny ones, and what they read.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from ml_collections import ConfigDict
 
 from attnlab.attention.protocol import MAPS
@@ -16,9 +19,10 @@ from attnlab.config.registry import build
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import AttentionMap
 from attnlab.systems.vision.protocol import VisualAnswerer
-from tests.systems.checks import alone, wide
+from tests.systems.checks import alone, heard, wide
 from tests.systems.classifiers import CLASSES, VOCABULARY
 from tests.systems.classifiers import batch as texts
+from tests.systems.learning import fitted
 
 GRID, SHAPE = (3, 4), (6, 9, 3)  # places of the feature map of an image
 _BACKBONE = {"name": "cnn", "widths": (4,), "layers": 1, "kernel": 3, "pooling": "mean"}
@@ -119,3 +123,92 @@ def _compiled(spec: str) -> tuple[Any, Any]:
 def prepared(spec: dict[str, Any]) -> tuple[Any, Any]:
     """`call(params, images, questions)` to a `Pass` in float64, compiled once, and parameters."""
     return _compiled(json.dumps(spec, sort_keys=True))
+
+
+def check_rows(spec: dict[str, Any]) -> None:
+    """Another colour of a corner, or another word, gives other logits there, and nowhere else."""
+    call, params = prepared(spec)
+    images, questions = batch()
+    before = call(params, images, questions).logits
+    seen, asked = images.copy(), questions.copy()
+    seen[0, :2, :2] += 1.0
+    asked[0, 1] = asked[0, 1] % 12 + 5
+    for after in (call(params, seen, questions).logits, call(params, images, asked).logits):
+        assert np.abs(after[0] - before[0]).max() > 1e-5
+        np.testing.assert_allclose(after[1:], before[1:], rtol=1e-12, atol=1e-12)
+
+
+def check_padding(spec: dict[str, Any]) -> None:
+    """More padding behind the questions changes no logit; a question without a word is finite."""
+    call, params = prepared(spec)
+    images, questions = batch()
+    before = call(params, images, questions).logits
+    assert np.isfinite(before).all()
+    longer = np.pad(questions, ((0, 0), (0, 2)))
+    after = call(params, images, longer).logits
+    np.testing.assert_allclose(after[:3], before[:3], rtol=1e-9, atol=1e-10)
+
+
+def check_gradients(spec: dict[str, Any]) -> None:
+    """Finite, one for every parameter, and none for the embedding of padding."""
+    call, params = prepared(spec)
+    leaves = jax.tree_util.tree_leaves_with_path(call(params, *batch()).gradients)
+    flat = {jax.tree_util.keystr(path): np.asarray(grad) for path, grad in leaves}
+    assert all(np.isfinite(grad).all() for grad in flat.values())
+    silent = heard(spec, [one for one, grad in flat.items() if not grad.any()])
+    assert not silent, f"no gradient for {', '.join(silent)}"
+    tables = [grad for name, grad in flat.items() if "embed']['embedding" in name]
+    assert len(tables) == 1 or ":" in spec["name"]
+    assert all((table[0] == 0).all() for table in tables)
+
+
+def check_maps(spec: dict[str, Any]) -> None:
+    """All are distributions; the places of an image are those of `grid`."""
+    call, params = prepared(spec)
+    places = np.prod(make(spec).grid(SHAPE))
+    for name, one in call(params, *batch()).maps.items():
+        np.testing.assert_allclose(one.weights[:3].sum(axis=-1), 1.0, atol=1e-12, err_msg=name)
+        if one.key == "image" != one.query:
+            assert one.weights.shape[-1] == places, f"{name}: {one.weights.shape}, {places} places"
+
+
+def check_dropout(spec: dict[str, Any]) -> None:
+    """The rate changes nothing without a random stream, and other keys drop other units."""
+    call, params = prepared({**spec, "dropout": 0.0})
+    quiet, _ = prepared({**spec, "dropout": 0.5})
+    np.testing.assert_array_equal(quiet(params, *batch()).logits, call(params, *batch()).logits)
+    system = make({**spec, "dropout": 0.5})
+    apply = jax.jit(lambda key: system.apply({"params": params}, *batch(), rngs={"dropout": key}))
+    assert np.abs(apply(jax.random.key(0)) - apply(jax.random.key(1))).max() > 1e-3
+
+
+def check_learning(spec: dict[str, Any]) -> None:
+    """Eight answers can be learnt by heart, that of the same question depends on the image."""
+    rng = np.random.default_rng(0)
+    images = rng.normal(size=(8, *SHAPE)).astype(np.float32)
+    questions = np.tile(rng.integers(4, VOCABULARY, (4, 5)).astype(np.int32), (2, 1))
+    labels = (np.arange(8) + np.arange(8) // 4) % CLASSES
+
+    def cost(logits: jax.Array) -> jax.Array:
+        return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+
+    first, last = fitted(make(spec), (images, questions), cost)
+    assert last < 0.2 * np.log(CLASSES) < first, f"the loss goes from {first:.3f} to {last:.3f}"
+
+
+def compared(
+    spec: dict[str, Any], oracle: Any, settings: dict[str, Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Logits of the system and of its oracle, both in float64; not of the row without a word."""
+    call, params = prepared(spec)
+    images, questions = batch()
+    told = oracle(wide(params), settings, wide(images), questions)
+    return call(params, images, questions).logits[:3], told[:3]
+
+
+CHECKS = {
+    "rows": check_rows,
+    "padding": check_padding,
+    "gradients": check_gradients,
+    "maps": check_maps,
+}

@@ -1,0 +1,23 @@
+"""All registered systems that read images keep the promises of their kind, those that `--system`
+puts one of somebody's own through.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.systems import image_systems
+from tests.systems.image_systems import CHECKS, SPECS
+
+FIRST = {spec["name"]: spec for spec in reversed(SPECS.values())}
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("name", SPECS)
+def test_promises(name: str, check: str) -> None:
+    CHECKS[check](SPECS[name])
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_learning_by_heart(name: str) -> None:
+    image_systems.check_learning(FIRST[name])
