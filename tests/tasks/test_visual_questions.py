@@ -4,6 +4,7 @@ training; answers to files; maps over the image; and what is refused.
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from PIL import Image
 
 from attnlab import config as configs
+from attnlab.config import find_file
 from attnlab.data.images.questions import Prior
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
@@ -265,7 +267,7 @@ def test_what_does_not_fit_is_one_line(overrides: list[str], words: str) -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["cnn_lstm", "stacked_attention", "co_attention", "bottom_up", "cross_attention"]
+    "name", runpy.run_path(str(find_file("configs/visual_questions.py", "config file")))["_SYSTEMS"]
 )
 def test_every_config_passes_its_checks(name: str) -> None:
     VisualQuestions.check(configs.load(f"configs/visual_questions.py:{name}"))
