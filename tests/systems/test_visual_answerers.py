@@ -53,6 +53,16 @@ def test_the_oracle_reads_every_parameter(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SPECS)
+def test_an_image_is_given_once_for_all_questions_about_it(name: str) -> None:
+    """Logits are those of a batch that has it beside each of them."""
+    call, params = prepared(SPECS[name])
+    images = IMAGES[:2]
+    beside = call(params, np.repeat(images, 2, axis=0), QUESTIONS).logits
+    once = call(params, images, QUESTIONS).logits
+    np.testing.assert_allclose(once, beside, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", SPECS)
 def test_image_and_question_count_for_their_row_alone(name: str) -> None:
     """Another colour of a corner, or another word, gives other logits there, and nowhere else."""
     call, params = prepared(SPECS[name])
