@@ -3,17 +3,19 @@ otherwise.
 
     python launch.py train --config=configs/visual_questions.py:cross_attention --workdir=runs/asked
 
-Arguments: cnn_lstm (no attention), stacked_attention, co_attention, bottom_up, cross_attention (small,
-for two CPU cores).
-Six objects need more than these 3,000 steps: after them 0.70 of the relational and 0.60 of the other
-test questions were right with stacked_attention (seed 0, schedule.peak=2e-3; 0.41 and 0.50 are
-without the image), and what is asked about was not found yet: cnn_lstm of the same size had 0.70 and
-0.56 with system.pooling=mean system.hidden=254 schedule.peak=1.5e-3 (2,400 steps). Of easy-VQA's test questions
+Arguments: cnn_lstm (no attention), stacked_attention, co_attention, bottom_up, cross_attention,
+relations, relations_control (small, for two CPU cores).
+relations is cross_attention with sizes that have learned to find an object by its colour (an update is
+of 16 images with 20 questions each), relations_control its control without attention, which is larger.
+After 2,500 steps relations had 0.999 of the questions about one object right and 0.731 of the
+relational ones, the control 0.599 and 0.718 (seed 0; 0.495 and 0.399 are without the image;
+data.valid=50 data.test=100): relations need more. With 64 questions of 64 images a step nothing finds
+the object in 3,000 steps. Of easy-VQA's test questions
 cross_attention had 0.978 right after 1,200 steps (seed 0; 0.671 without the image), with data.side=32
 system.image_layers=0 system.backbone.widths=16,32,32 batch.max_length=12 batch.buckets=12
 schedule.warmup=100. The others: not measured here.
 Pooling by the mean: the gradient of the largest of a window takes several times as long on a CPU.
-Your own images:
+Your own images, where batch.questions should be no more than most images have:
 
     --config.data=easy_vqa --config.data.directory=FOLDER             the form of easy-VQA
     --config.data=image_questions --config.data.directory=FOLDER      train.jsonl and others, lines such as
@@ -87,11 +89,33 @@ def _cross_attention() -> dict[str, Any]:
     )
 
 
+def _relations() -> dict[str, Any]:
+    """`cross_attention` as it has learned Sort-of-CLEVR: objects see each other in two layers, with
+    sines of rows and columns, before one layer of tokens looks at them.
+    """
+    seeing = _cross_attention()["system"]
+    own = {"image_positions": "sinusoidal_2d", "image_layers": 2, "layers": 1}
+    return {**_ASKED, "system": {**seeing, **own, "width": 48, "hidden": 96}}
+
+
+def _relations_control() -> dict[str, Any]:
+    return {**_ASKED, **_cnn_lstm()}
+
+
+_ASKED = {
+    "batch": {"size": 16, "questions": 20},
+    "schedule": {"peak": 2e-3},
+    "training": {"steps": 2_500},
+}
+"""An image is read once for its 20 questions, so an update of 320 costs little more than one of 64."""
+
 _SYSTEMS = {
     "cnn_lstm": _cnn_lstm,
     "stacked_attention": _stacked_attention,
     "co_attention": _co_attention,
     "bottom_up": _bottom_up,
     "cross_attention": _cross_attention,
+    "relations": _relations,
+    "relations_control": _relations_control,
 }
 """Systems that answer questions about images."""

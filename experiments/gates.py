@@ -96,5 +96,5 @@ def of_files(folder: str) -> dict[str, Any]:
         "data.directory": folder,
         "augmentation.flip": True,
         "schedule.peak": 0.1,
-        "training.steps": 2000,
+        "training.steps": 1500,
     }

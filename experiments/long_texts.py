@@ -8,8 +8,8 @@ values to 32 rows (Wang et al. 2020); Performer with 64 positive random features
 2021); Longformer with a window of 32 and a global token (Beltagy et al. 2020); Nystromformer with 32
 landmarks (Xiong et al. 2021). All get as many parameters by their feed-forward layers. Without an
 argument the hidden numbers, 64 words, and a quarter of those sizes. With a folder (train.tsv,
-valid.tsv, test.tsv: text, label; plain, .gz or .xz) its texts character by character, in rows of
-256. `timing.jsonl` of each run has the seconds of a step.
+valid.tsv, test.tsv: text, label; plain, .gz or .xz) its texts character by character; none may have
+more than 255. `timing.jsonl` of each run has the seconds of a step.
 """
 
 from __future__ import annotations

@@ -29,6 +29,9 @@ class Augmentation(Node):
         within=whole(0, 2**10),
     )
     flip: bool = setting("whether every second image, on average, is turned left to right", False)
+    anywhere: bool = setting(
+        "whether all that is not 0 in an image is moved as one piece, to anywhere within it", False
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,7 +101,19 @@ class Captioning(AnyRun):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Asked(Buckets):
+    """Batches of questions about images."""
+
+    questions: int = setting(
+        "questions about one image that stand in a row, so that the image is read once for all of"
+        " them; the size then counts such rows",
+        1,
+        within=whole(1, 2**16),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class VisualQuestions(Run):
     """Images and questions to answers."""
 
-    batch: Buckets
+    batch: Asked

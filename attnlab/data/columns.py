@@ -3,8 +3,8 @@
 A column is what one array of a batch is cut from. `Packed` holds sequences of different lengths (ids,
 numbers beside them, the heads of a tree), padded on the right to the width of a batch; `Fixed` holds
 arrays of one shape (labels, boxes, images), `Shared` such arrays that several examples have in
-common. Another kind, one that reads images from files, say, is a class with `__len__`, `lengths` and
-`block`.
+common; `SideBySide` puts several examples of another column into a row. Another kind, one that reads
+images from files, say, is a class with `__len__`, `lengths` and `block`.
 
 Axis letters: N examples, b rows of a batch, L width of a batch.
 """
@@ -146,6 +146,37 @@ class Shared:
         block: np.ndarray = self.values[self.which[rows]]
         block[rows < 0] = 0
         return block
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SideBySide:
+    """Rows that each have one example of another column, or Q of them side by side.
+
+    Attributes:
+      column: the other one.
+      which: [N] or [N,Q], the examples of each row; -1 for padding.
+    """
+
+    column: Column
+    which: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.which)
+
+    @property
+    def lengths(self) -> np.ndarray | None:
+        """Of the longest of each row, [N]; None if that is no matter."""
+        if self.column.lengths is None:
+            return None
+        lengths = np.where(self.which < 0, 0, self.column.lengths[self.which])
+        longest: np.ndarray = lengths.reshape(len(self), -1).max(axis=1)
+        return longest
+
+    def block(self, rows: np.ndarray, width: int) -> np.ndarray:
+        """Rows [b] as [b,...] or [b,Q,...], each as the other column has it."""
+        which = np.where((rows < 0).reshape(-1, *[1] * (self.which.ndim - 1)), -1, self.which[rows])
+        flat = self.column.block(which.reshape(-1), width)
+        return flat.reshape(*which.shape, *flat.shape[1:])
 
 
 class Examples:

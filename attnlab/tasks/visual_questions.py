@@ -29,10 +29,11 @@ from ml_collections import ConfigDict
 from attnlab.attention.protocol import MAPS
 from attnlab.config import image_tasks, nodes
 from attnlab.data.asked import CHANCE, MAJORITY
-from attnlab.data.columns import IDS, Declared, Examples, Shared
+from attnlab.data.batching import Batches, TrainBatches
+from attnlab.data.columns import Declared, Examples, Shared
 from attnlab.data.images import labelled, questions
 from attnlab.data.images.folder import read_image
-from attnlab.data.images.questions import QUESTION_ONLY, Question, QuestionData
+from attnlab.data.images.questions import QUESTION_ONLY, Question, QuestionData, together
 from attnlab.data.vocabulary import OURS, Special
 from attnlab.errors import UserError
 from attnlab.records.files import expanded
@@ -123,8 +124,8 @@ class VisualQuestions(Task[QuestionData, VisualAnswerer]):
     loads = QuestionData
     columns: ClassVar[Mapping[str, Declared]] = {
         "image": Declared("uint8", ("H", "W", "C")),
-        "question": IDS,
-        "label": Declared("int32"),
+        "question": Declared("int32", None),  # [B,T], or [B,Q,T] of Q about an image
+        "label": Declared("int32", None),
     }
     inputs = ("image", "question")
     measures: Mapping[str, Measure | str] = {
@@ -183,15 +184,16 @@ class VisualQuestions(Task[QuestionData, VisualAnswerer]):
         return (jnp.asarray(images).astype(jnp.float32) / 255 - mean) / deviation
 
     def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
-        """Logits [B,C] of a batch, whose images are normalised first."""
-        images = self.normalised(batch["image"])
-        return self.system.apply({"params": params}, images, jnp.asarray(batch["question"]), **how)
+        """Logits [B,C] of the B questions of a batch, whose images are normalised first."""
+        images, questions = self.normalised(batch["image"]), jnp.asarray(batch["question"])
+        questions = questions.reshape(-1, questions.shape[-1])
+        return self.system.apply({"params": params}, images, questions, **how)
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
         """Sums over the questions of a batch, of logits [B,C]: "loss", "known" (those with an answer
         of training), "rows", "correct"; and "tokens", those that are read.
         """
-        label, logits = jnp.asarray(batch["label"]), outputs.astype(jnp.float32)
+        label, logits = jnp.asarray(batch["label"]).reshape(-1), outputs.astype(jnp.float32)
         real, known = label > 0, (label > 0) & (label <= outputs.shape[-1])
         losses = cross_entropy(logits, jnp.where(known, label - 1, 0), smoothing)
         return {
@@ -201,6 +203,16 @@ class VisualQuestions(Task[QuestionData, VisualAnswerer]):
             "known": known.sum(),
             "correct": ((logits.argmax(axis=-1) == label - 1) & real).sum(),
         }
+
+    def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
+        """See `Task.ordered`; with `batch.questions` Q above 1 a row is an image with Q questions."""
+        settings = dict(self.config.batch)
+        train, each = self.of_split("train"), settings.pop("questions")
+        things = self.data.things
+        if each > 1:
+            things = f"rows of {each} {things}"
+            train = together(train, np.array([one.image for one in self.data.rows["train"]]), each)
+        return TrainBatches(train, **settings, seed=seed, things=things, **shared)
 
     def weight(self, batch: Batch) -> jax.Array:
         """The number of questions."""

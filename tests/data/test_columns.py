@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from attnlab.data.columns import IDS, Declared, Examples, Fixed, Packed, Shared, check
+from attnlab.data.columns import IDS, Declared, Examples, Fixed, Packed, Shared, SideBySide, check
 from attnlab.errors import UserError
 
 ROWS = np.array([2, -1, 0])
@@ -124,3 +124,14 @@ def test_arrays_that_examples_share_are_kept_once() -> None:
         column.block(np.array([2, -1, 1]), 9), [[3, 4, 5], [0, 0, 0], [0, 1, 2]]
     )
     np.testing.assert_array_equal(values[1], [3, 4, 5])
+
+
+def test_several_examples_stand_side_by_side_in_a_row() -> None:
+    which = np.array([[1, 0], [2, -1], [2, 0]])
+    ids = SideBySide(Packed([[5], [6, 7], [8]]), which)
+    assert len(ids) == 3 and ids.lengths is not None and ids.lengths.tolist() == [2, 1, 1]
+    found = ids.block(ROWS, 2).tolist()
+    assert found == [[[8, 0], [5, 0]], [[0, 0], [0, 0]], [[6, 7], [5, 0]]]
+    pictures = SideBySide(Shared(np.arange(8).reshape(2, 2, 2), np.array([1, 1, 0])), which[:, 0])
+    assert pictures.lengths is None
+    assert pictures.block(ROWS, 2).tolist() == [[[0, 1], [2, 3]], [[0, 0]] * 2, [[4, 5], [6, 7]]]

@@ -87,6 +87,24 @@ def test_locations_are_drawn_by_the_stream_alone_and_around_the_mean() -> None:
     assert np.abs(drawn - logits).max() > 1e-3
 
 
+def test_decisions_train_the_layer_of_locations_alone() -> None:
+    """What is drawn is a constant, and the state behind it is left to the labels."""
+    system, read = make(GLIMPSES), images()
+    params = parameters(system, read)
+
+    @jax.jit
+    @jax.value_and_grad
+    def likely(params: Any) -> Any:
+        rngs = {"sample": jax.random.key(3)}
+        _, aside = system.apply({"params": params}, read, rngs=rngs, mutable=[SAMPLES])
+        return aside[SAMPLES]["log_prob"][0].sum()
+
+    _, gradient = likely(params)
+    of_locations = gradient.pop("location")
+    assert all(np.abs(one).max() > 1e-3 for one in jax.tree.leaves(of_locations))
+    assert not any(np.any(one) for one in jax.tree.leaves(gradient))
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [

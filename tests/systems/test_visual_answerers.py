@@ -58,6 +58,16 @@ def test_promises(name: str, check: str) -> None:
     CHECKS[check](SPECS[name])
 
 
+@pytest.mark.parametrize("name", SPECS)
+def test_an_image_is_given_once_for_all_questions_about_it(name: str) -> None:
+    """Logits are those of a batch that has it beside each of them."""
+    call, params = prepared(SPECS[name])
+    images = IMAGES[:2]
+    beside = call(params, np.repeat(images, 2, axis=0), QUESTIONS).logits
+    once = call(params, images, QUESTIONS).logits
+    np.testing.assert_allclose(once, beside, rtol=1e-9, atol=1e-11)
+
+
 SIDES: dict[str, dict[str, tuple[str, str]]] = {
     "cnn_lstm": {},
     "stacked_attention": {f"attention_{hop}": ("hops", "image") for hop in (0, 1)},

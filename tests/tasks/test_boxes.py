@@ -34,11 +34,11 @@ def test_overlaps_by_hand() -> None:
 
 @pytest.mark.quick
 def test_a_match_costs_as_little_as_scipys() -> None:
-    """Also where some objects are not real, and costs are no numbers there."""
+    """Also where some objects are not real, whatever their costs are, or if they are no numbers."""
     rng = np.random.default_rng(0)
     cost = rng.normal(size=(60, 4, 7)).astype(np.float32)
     real = np.arange(4) < rng.integers(0, 5, size=(60, 1))
-    cost[~real] = np.nan
+    cost[::2][~real[::2]] = np.nan
     found = np.asarray(jax.jit(jax.vmap(matched))(cost, real))
     for one, mine, there in zip(cost, found, real, strict=True):
         rows, columns = linear_sum_assignment(one[there])

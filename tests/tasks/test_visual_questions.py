@@ -4,6 +4,7 @@ training; answers to files; maps over the image; and what is refused.
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from PIL import Image
 
 from attnlab import config as configs
+from attnlab.config import find_file
 from attnlab.data.images.questions import Prior
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
@@ -121,6 +123,52 @@ def test_a_step_learns(task: VisualQuestions, params: Any) -> None:
     assert (state.params["backbone"]["normalisation_0_0"]["variance"] != 1).all()
 
 
+def test_a_row_may_be_an_image_with_several_questions(task: VisualQuestions, params: Any) -> None:
+    """All questions occur once an epoch, beside their image; loss and sums are those of single rows."""
+    rows = load("batch.questions=4", "batch.size=3")
+    batches = [rows.batches(1)(number) for number in range(8)]
+    assert batches[0]["image"].shape == (3, 20, 20, 3) and batches[0]["label"].shape == (3, 4)
+    train = task.of_split("train").batch(np.arange(12 * 7), 14)
+    known = {}
+    for image, question, label in zip(*train.values(), strict=True):
+        known[image.tobytes(), question.tobytes()] = label
+    seen = []
+    for batch in batches:
+        for image, questions, labels in zip(*batch.values(), strict=True):
+            for question, label in zip(questions, labels, strict=True):
+                key = image.tobytes(), question.tobytes()
+                if label:
+                    seen.append(key)
+                    assert known[key] == label
+                else:
+                    assert not question.any()
+    assert len(seen) == len(set(seen)) == 12 * 7
+    few = load("batch.questions=4", "batch.max_length=13").batches(1)
+    assert "rows of 4 questions longer than" in few.note
+
+
+def test_questions_side_by_side_train_as_those_of_single_rows(
+    task: VisualQuestions, params: Any
+) -> None:
+    """Loss, sums and gradients; norms over a batch see each image equally often in both."""
+    rows = load("batch.questions=7", "batch.size=3")
+    batch, key = rows.batches(1)(0), jax.random.key(0)
+    single = {
+        name: batch[name].reshape(21, *batch[name].shape[2:]) for name in ("question", "label")
+    }
+    single["image"] = np.repeat(batch["image"], 7, axis=0)
+    assert rows.weight(batch) == task.weight(single) == 21
+    found, wanted = (
+        jax.jit(jax.value_and_grad(one.loss, has_aux=True))(params, read, key)
+        for one, read in ((rows, batch), (task, single))
+    )
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(found)]
+    pairs = zip(paths, jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True)
+    for path, one, other in pairs:
+        if "variance" not in path:  # n / (n - 1) of it, and n counts an image once in one of them
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4, err_msg=path)
+
+
 def test_an_answer_that_training_does_not_have_is_wrong(task: VisualQuestions) -> None:
     """And is no part of the loss, which it would make infinite."""
     batch = {key: np.array(one) for key, one in task.batches(1)(0).items()}
@@ -219,7 +267,7 @@ def test_what_does_not_fit_is_one_line(overrides: list[str], words: str) -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["cnn_lstm", "stacked_attention", "co_attention", "bottom_up", "cross_attention"]
+    "name", runpy.run_path(str(find_file("configs/visual_questions.py", "config file")))["_SYSTEMS"]
 )
 def test_every_config_passes_its_checks(name: str) -> None:
     VisualQuestions.check(configs.load(f"configs/visual_questions.py:{name}"))

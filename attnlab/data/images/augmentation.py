@@ -1,5 +1,6 @@
-"""Changes of images in training: a random crop of the padded image, and a turn from left to right
-(He et al. 2016, section 4.2).
+"""Changes of images in training: a random crop of the padded image and a turn from left to right
+(He et al. 2016, section 4.2), and another place for what an image shows on an empty ground (Mnih et
+al. 2014, section 4.1, where such images are made anew for every update).
 
 Axis letters: B images, H height, W width, C channels.
 """
@@ -10,7 +11,9 @@ import jax
 import jax.numpy as jnp
 
 
-def augmented(key: jax.Array, images: jax.Array, crop: int, flip: bool) -> jax.Array:
+def augmented(
+    key: jax.Array, images: jax.Array, crop: int, flip: bool, anywhere: bool = False
+) -> jax.Array:
     """Images [B,H,W,C], each changed in its own way, all drawn from the key.
 
     Args:
@@ -19,6 +22,8 @@ def augmented(key: jax.Array, images: jax.Array, crop: int, flip: bool) -> jax.A
       crop: p: the image gets an edge of p zeros on each side, and one of H x W is cut out of it
         anywhere; 0 for none.
       flip: whether each image is turned left to right with probability 1/2.
+      anywhere: whether all that is not 0 is put as one piece anywhere within the image, every place
+        as likely; nothing of it is cut off.
     """
     of_crop, of_flip = jax.random.split(key)
     if crop:
@@ -33,4 +38,17 @@ def augmented(key: jax.Array, images: jax.Array, crop: int, flip: bool) -> jax.A
     if flip:
         turned = jax.random.bernoulli(of_flip, 0.5, (len(images), 1, 1, 1))
         images = jnp.where(turned, images[:, :, ::-1], images)
+    if anywhere:
+        for axis in (1, 2):
+            images = _along(jax.random.fold_in(key, axis), images, axis)
     return images
+
+
+def _along(key: jax.Array, images: jax.Array, axis: int) -> jax.Array:
+    """Images [B,H,W,C], each moved along an axis by as much as leaves within it what is not 0."""
+    length = images.shape[axis]
+    filled = (images != 0).any(axis=(3 - axis, 3))
+    first, behind = filled.argmax(axis=1), filled[:, ::-1].argmax(axis=1)
+    by = jax.random.randint(key, first.shape, -first, behind + 1)
+    from_ = (jnp.arange(length) - by[:, None]) % length
+    return jnp.take_along_axis(images, jnp.expand_dims(from_, (3 - axis, 3)), axis=axis)

@@ -20,7 +20,7 @@ import numpy as np
 
 from attnlab.data import SPLITS
 from attnlab.data.asked import CHANCE, MAJORITY
-from attnlab.data.columns import Examples, Shared
+from attnlab.data.columns import Examples, Shared, SideBySide
 from attnlab.data.corpus import (
     VocabularySettings,
     has_vocabularies,
@@ -253,6 +253,30 @@ def encode(
         question=vocabulary.packed(one.text for one in questions),
         label=np.array(label, np.int32),
     )
+
+
+def together(examples: Examples, which: np.ndarray, each: int) -> Examples:
+    """Questions about one image side by side: rows of up to Q of them, the image once, "question"
+    as [b,Q,width] and "label" as [b,Q]; an image with more has several rows, and what a row lacks
+    is padding.
+
+    Args:
+      examples: of questions, as `encode` gives them.
+      which: [N], the image of each question.
+      each: Q.
+    """
+    order = np.argsort(which, kind="stable")
+    _, first, counts = np.unique(which[order], return_index=True, return_counts=True)
+    starts = [
+        begin + at
+        for begin, count in zip(first, counts, strict=True)
+        for at in range(0, count, each)
+    ]
+    ends = np.repeat(first + counts, -(-counts // each))
+    places = np.array(starts)[:, None] + np.arange(each)
+    rows = np.where(places < ends[:, None], order[np.minimum(places, len(order) - 1)], -1)
+    sides = {name: SideBySide(examples[name], rows) for name in ("question", "label")}
+    return Examples(image=SideBySide(examples["image"], rows[:, 0]), **sides)
 
 
 def fingerprint(images: np.ndarray, questions: Sequence[Question]) -> str:

@@ -17,7 +17,7 @@ place, S tokens of the question, C classes.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import flax.linen as nn
 import jax
@@ -34,6 +34,8 @@ from attnlab.layers.precision import widened
 from attnlab.layers.sentences import Read, Verdict
 from attnlab.systems.protocol import Card, Side
 from attnlab.systems.vision.protocol import VisualAnswerer
+
+Tree = TypeVar("Tree")
 
 
 class Viewer(VisualAnswerer, kw_only=True):
@@ -83,8 +85,9 @@ class Viewer(VisualAnswerer, kw_only=True):
         return int(found.shape[1]), int(found.shape[2])
 
     def places(self, images: jax.Array, questions: jax.Array) -> jax.Array:
-        """Images [B,H,W,C'] to their places [B,L,D], row by row."""
-        features = self.see(images, self.real(questions).any(axis=1))
+        """Images [I,H,W,C'] to their places [I,L,D], row by row."""
+        asked = self.real(questions).reshape(len(images), -1).any(axis=1)
+        features = self.see(images, asked)
         rows, height, width, channels = features.shape
         flat = features.reshape(rows, height * width, channels)
         if not self.coordinates:
@@ -92,6 +95,16 @@ class Viewer(VisualAnswerer, kw_only=True):
         there = jnp.asarray(over(height, width), flat.dtype)
         where = jnp.broadcast_to(there, (rows, *there.shape))
         return jnp.concatenate([flat, where], axis=-1)
+
+
+def of_each(seen: Tree, images: jax.Array, questions: jax.Array) -> Tree:
+    """Arrays [I,...] of I images as [B,...], one for each of B questions, see
+    `VisualAnswerer.__call__`; what has no axis is left alone.
+    """
+    times = len(questions) // len(images)
+    if times == 1:
+        return seen
+    return jax.tree.map(lambda one: jnp.repeat(one, times, axis=0) if one.ndim else one, seen)
 
 
 class Answerer(Viewer, kw_only=True):
@@ -154,6 +167,7 @@ class CNNAndLSTM(Answerer, kw_only=True):
     def __call__(self, images: jax.Array, questions: jax.Array) -> jax.Array:
         """See `VisualAnswerer.__call__`."""
         seen = self._pooled(self.places(images, questions))
+        seen = of_each(seen, images, questions)
         return self.verdict(jnp.concatenate([seen, self.read(questions).last], axis=-1))
 
     def _pooled(self, places: jax.Array) -> jax.Array:

@@ -33,7 +33,7 @@ from attnlab.config.registry import Part
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened
 from attnlab.systems.protocol import Card, looked
-from attnlab.systems.vision.answering import Answerer
+from attnlab.systems.vision.answering import Answerer, of_each
 
 _LEAST = 1e-6  # the square of the least norm that is divided by
 
@@ -89,6 +89,7 @@ class BottomUp(Answerer, kw_only=True):
             squares = jnp.square(widened(places)).sum(axis=-1, keepdims=True)
             places = (places * jax.lax.rsqrt(jnp.maximum(squares, _LEAST))).astype(places.dtype)
         keys = self._keys(places, asks)
+        places = of_each(places, images, questions)
         query = self.param("query", nn.initializers.normal(self.hidden**-0.5), (self.hidden,))
         asked = jnp.broadcast_to(query, (len(keys), 1, self.hidden)).astype(keys.dtype)
         look = self.attention(width=places.shape[-1], name="attention")
@@ -98,13 +99,14 @@ class BottomUp(Answerer, kw_only=True):
 
     @nn.nowrap
     def _keys(self, places: jax.Array, asks: jax.Array) -> jax.Array:
-        """J [B,L,J]."""
+        """J [B,L,J] of places [I,L,D] and questions [B,H]."""
         if self.joint == "product":
             units = [
                 jax.nn.relu(Dense(self.hidden, name=f"joint_{name}")(x))
                 for name, x in (("place", places), ("question", asks[:, None]))
             ]
-            return units[0] * units[1]
+            return of_each(units[0], places, asks) * units[1]
+        places = of_each(places, places, asks)
         again = jnp.broadcast_to(asks[:, None], (*places.shape[:2], asks.shape[-1]))
         return self._layer("joint_layer")(jnp.concatenate([places, again], axis=-1))
 

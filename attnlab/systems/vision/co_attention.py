@@ -38,7 +38,7 @@ from attnlab.attention.protocol import Attention
 from attnlab.errors import UserError, nearest
 from attnlab.layers.dense import Dense
 from attnlab.systems.protocol import Card, Side, looked
-from attnlab.systems.vision.answering import Answerer
+from attnlab.systems.vision.answering import Answerer, of_each
 
 Factory = Callable[..., Attention]
 LEVELS = ("word", "phrase", "sentence")
@@ -172,7 +172,7 @@ class CoAttention(Answerer, kw_only=True):
     def __call__(self, images: jax.Array, questions: jax.Array) -> jax.Array:
         """See `VisualAnswerer.__call__`."""
         places = self.drop(jnp.tanh(self.of_place(self.places(images, questions))))
-        valid = self.real(questions)
+        places, valid = of_each(places, images, questions), self.real(questions)
         hidden: list[jax.Array] = []
         levels = self._levels(questions, valid)
         for level, together, join in zip(self.levels, self.together, self.joined, strict=True):

@@ -43,7 +43,7 @@ from attnlab.layers.norms import told
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, Side, looked
 from attnlab.systems.transformers.stack import Stacked
-from attnlab.systems.vision.answering import Viewer
+from attnlab.systems.vision.answering import Viewer, of_each
 
 
 class Reading(Block):
@@ -149,12 +149,13 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
         def step(block: Reading, number: int, x: jax.Array, memory: Any) -> tuple[jax.Array, Any]:
             return block.read(x, memory, view, there), None
 
-        x, _ = self.through(self.question, x, step, [one.remember(places) for one in self.question])
+        seen = [of_each(one.remember(places), images, questions) for one in self.question]
+        x, _ = self.through(self.question, x, step, seen)
         x = told(self.top, x, there) if self.topped else x
         return self.out(self.drop(x[:, 0]))
 
     def looked_at(self, images: jax.Array, questions: jax.Array) -> jax.Array:
-        """The places m [B,L,d] of images."""
+        """The places m [I,L,d] of images."""
         m = self.of_place(self.places(images, questions))
         longest = self.where.longest
         if longest is not None and m.shape[1] > longest:
@@ -167,7 +168,7 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
             height, width, channels = images.shape[1:]
             at = on_grid(*self.grid((height, width, channels)))
         m = self.drop(self.where.embed(m, jnp.asarray(at)))
-        real = self.real(questions).any(axis=1, keepdims=True)
+        real = self.real(questions).reshape(len(images), -1).any(axis=1, keepdims=True)
         there = jnp.broadcast_to(real, m.shape[:2]) if self.normed_over_batch else None
 
         def step(block: Block, number: int, m: jax.Array, given: Any) -> tuple[jax.Array, Any]:

@@ -134,8 +134,8 @@ class VisualAnswerer(System):
         raise NotImplementedError
 
     def __call__(self, images: jax.Array, questions: jax.Array) -> jax.Array:
-        """Images [B,H,W,C'], normalised, and questions [B,S] to logits [B,C]; a row whose question
-        is nothing but padding is no example.
+        """Images [B/Q,H,W,C'], normalised, and questions [B,S], Q about each image one after the
+        other, to logits [B,C]; a row whose question is nothing but padding is no example.
 
         Raises:
           UserError: images too small for what the system does with them.

@@ -27,7 +27,7 @@ from attnlab.attention.protocol import Attention
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.systems.protocol import Card, looked
-from attnlab.systems.vision.answering import Answerer
+from attnlab.systems.vision.answering import Answerer, of_each
 
 
 class StackedAttention(Answerer, kw_only=True):
@@ -62,5 +62,6 @@ class StackedAttention(Answerer, kw_only=True):
         places = jnp.tanh(self.of_place(self.places(images, questions)))
         asks = self.read(questions).last
         for look in self.look:
-            asks = asks + looked(self, look(asks[:, None], places))[:, 0]
+            memory = of_each(look.remember(places), images, questions)
+            asks = asks + looked(self, look.read(asks[:, None], memory))[:, 0]
         return self.out(self.drop(asks))

@@ -37,3 +37,22 @@ def test_the_same_key_gives_the_same_and_nothing_is_the_image_itself() -> None:
     np.testing.assert_array_equal(one, same)
     assert (one != other).any()
     np.testing.assert_array_equal(augmented(jax.random.key(0), IMAGES, 0, False), IMAGES)
+
+
+def test_what_is_shown_is_put_anywhere_as_a_whole() -> None:
+    """Every place within the image as often as another one; an image that is empty stays so."""
+    shown = np.array([[1, 0, 2], [0, 3, 0]], np.uint8)
+    image = np.zeros((5, 6, 2), np.uint8)
+    image[2:4, 3:6, 0] = shown
+    images = np.stack([*[image] * 1600, np.zeros_like(image)])
+    found = np.asarray(
+        jax.jit(lambda key: augmented(key, images, 0, False, anywhere=True))(jax.random.key(0))
+    )
+    assert not found[-1].any() and not found[..., 1].any()
+    counts = np.zeros((4, 4), int)
+    for one in found[:-1, :, :, 0]:
+        row, column = np.argwhere(one == 1)[0]
+        assert one[row : row + 2, column : column + 3].tolist() == shown.tolist()
+        assert np.count_nonzero(one) == 3
+        counts[row, column] += 1
+    assert (np.abs(counts - 100) < 40).all()  # four deviations
