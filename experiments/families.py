@@ -7,8 +7,8 @@ family of states of one size.
 Without an argument sentences of the grammar, word by word. With a folder (train.txt, valid.txt,
 test.txt; plain, .gz or .xz) its text character by character, in rows of 128 that begin anywhere. A
 decoder of two layers; what differs is the mixer, and the hidden width of its feed-forward layers, by
-which all get as many parameters. Softmax attention has rotary positions, the others none. The
-delta rules have their short convolutions. All have one learning rate.
+which all get as many parameters. Softmax attention has rotary positions, the others none.
+Mamba, TTT-linear and the delta rules but RWKV-7 have their short convolutions. All have one learning rate.
 """
 
 from __future__ import annotations
