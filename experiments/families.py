@@ -8,7 +8,8 @@ Without an argument sentences of the grammar, word by word. With a folder (train
 test.txt; plain, .gz or .xz) its text character by character, in rows of 128 that begin anywhere. A
 decoder of two layers; what differs is the mixer, and the hidden width of its feed-forward layers, by
 which all get as many parameters. Softmax attention has rotary positions, the others none.
-Mamba, TTT-linear and the delta rules but RWKV-7 have their short convolutions. All have one learning rate.
+Mamba, TTT-linear and the delta rules but RWKV-7 have their short convolutions. All have one
+learning rate.
 """
 
 from __future__ import annotations
