@@ -100,17 +100,20 @@ def _step(config: ConfigDict, task: Any) -> tuple[Callable[..., Any], Any, Any]:
 
 def mean_batch(batches: Any, multiple: int) -> dict[str, jax.ShapeDtypeStruct]:
     """The shapes of a batch of mean size, its rows a multiple of `multiple`; an array without
-    columns has the rows, and one of more than two axes, as images, keeps all but these.
+    columns has the rows. Axes that are not the width of a batch, as those of images or the labels
+    of several questions about one, stay as they are.
     """
     rows, widths = np.transpose(batches.shapes)
     width = np.average(widths, weights=batches.counts)
     positions = np.average(rows * widths, weights=batches.counts)
-    shape = (max(1, round(positions / width / multiple)) * multiple, round(width))
+    count = max(1, round(positions / width / multiple)) * multiple
+
+    def mean(array: np.ndarray) -> tuple[int, ...]:
+        wide = array.ndim == 2 and array.shape[1] in widths
+        return (count, round(width)) if wide else (count, *array.shape[1:])
+
     return {
-        name: jax.ShapeDtypeStruct(
-            shape[: array.ndim] if array.ndim < 3 else (shape[0], *array.shape[1:]), array.dtype
-        )
-        for name, array in batches(0).items()
+        name: jax.ShapeDtypeStruct(mean(array), array.dtype) for name, array in batches(0).items()
     }
 
 

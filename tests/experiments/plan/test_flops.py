@@ -137,6 +137,18 @@ def tiny(system: str, *overrides: str) -> tuple[Any, Any]:
     return config, TASKS.resolve(config.task).load(config, None, ("train", "valid"))
 
 
+def test_the_mean_batch_has_as_many_labels_as_questions() -> None:
+    """Q questions about each image: [B,Q,width] and [B,Q]."""
+    few = ["data.examples=32", "batch.questions=20", "batch.size=4"]
+    config = configs.load("configs/visual_questions.py:cnn_lstm", few)
+    batches = TASKS.resolve(config.task).load(config, None, ("train", "valid")).batches(1)
+    mean = mean_batch(batches, 1)
+    assert mean["question"].shape[:2] == mean["label"].shape == (4, 20)
+    assert {name: one.shape for name, one in mean.items()} == {
+        name: one.shape for name, one in batches(0).items()
+    }
+
+
 def test_a_step_without_loops_counts_like_the_compiled_one() -> None:
     from attnlab.training.optimizers import build_optimizer
     from attnlab.training.states import state_like
