@@ -10,8 +10,12 @@ are not measured at these settings.
 
 Your own images: --config.data=caption_folder --config.data.directory=FOLDER --config.data.side=64,
 with lines of "file TAB caption" in FOLDER/train.tsv and FOLDER/test.tsv, or the fields "file" and
-"caption" of JSON lines in files whose names end in .jsonl (`data.train`, `data.test`). `generate`
-takes names of image files and gives their captions.
+"caption" of JSON lines in files whose names end in .jsonl (`data.train`, `data.test`). Images and
+captions in the form of COCO, FOLDER/NAME/*.jpg and FOLDER/annotations/captions_NAME.json:
+
+    --config.data=coco_captions --config.data.directory=FOLDER --config.data.train=NAME --config.data.test=NAME --config.data.side=64
+
+`generate` takes names of image files and gives their captions.
 """
 
 from __future__ import annotations

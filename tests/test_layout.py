@@ -345,7 +345,7 @@ def test_tests_mirror_the_source() -> None:
         "attention/positions",
         "attention/visibility",  # one suite over all rules
         "attention/kernels",  # one suite, all kernels against plain: test_kernels*.py
-        "data/images/annotated.py",  # records
+        "data/images/annotated.py",  # records, and the base of boxed.py and segmented.py
         "tasks/images.py",  # the base of image_classification, segmentation and detection
         "mixers/recurrent.py",  # attention/test_mixer.py, one suite for all mixers
         "mixers/convolution.py",

@@ -60,6 +60,7 @@ SOURCES = Table(
         "idx": "attnlab.data.images.files:Idx",
         "npz": "attnlab.data.images.files:Npz",
         "coco_boxes": "attnlab.data.images.coco:CocoBoxes",
+        "coco_captions": "attnlab.data.images.coco:CocoCaptions",
         "caption_folder": "attnlab.data.images.captioned:CaptionFolder",
         "image_folder": "attnlab.data.images.folder:ImageFolder",
         "mask_folder": "attnlab.data.images.segmented:MaskFolder",

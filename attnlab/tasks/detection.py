@@ -16,7 +16,6 @@ Axis letters: B batch, L layers, N queries, M objects, C classes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import ClassVar
 
 import jax
@@ -26,13 +25,12 @@ from ml_collections import ConfigDict
 
 from attnlab.config import image_tasks, nodes
 from attnlab.data.columns import Declared, Examples
-from attnlab.data.images import boxed
 from attnlab.data.images.boxed import BoxedData
 from attnlab.errors import UserError
 from attnlab.records.measures import Measure
 from attnlab.systems.vision.protocol import Detected, Detector
 from attnlab.tasks.boxes import THRESHOLDS, Answers, Truth, average_precisions, matched, overlaps
-from attnlab.tasks.images import ImageTask, build_system
+from attnlab.tasks.images import ImageTask
 from attnlab.tasks.protocol import (
     Batch,
     Params,
@@ -84,33 +82,14 @@ class Detection(ImageTask[BoxedData, Detector]):
     outputs: ClassVar[str] = "boxes.tsv"
 
     def __init__(self, config: ConfigDict, data: BoxedData) -> None:
-        learned = data.learned
-        system = build_system(config, Detector, len(learned.classes), learned.shape)
+        super().__init__(config, data)
         for split in data.splits:
-            if (most := data.most(split)) > system.queries:
+            if (most := data.most(split)) > self.system.queries:
                 raise UserError(
-                    f"config.system.queries={system.queries}: an image of the {split} split has"
+                    f"config.system.queries={self.system.queries}: an image of the {split} split has"
                     f" {most} objects; take as many queries or more"
                 )
-        super().__init__(config, data, system)
         self._answers = jax.jit(lambda params, batch: _answered(self.apply(params, batch)))
-
-    @classmethod
-    def check(cls, config: ConfigDict) -> None:
-        """Build the system, for the size of images where the source knows it, so that a bad config
-        fails before data is read.
-        """
-        source = boxed.source(config.data)
-        build_system(config, Detector, 2, getattr(source, "shape", None))
-
-    @classmethod
-    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> BoxedData:
-        """See `Task.read`.
-
-        Raises:
-          UserError: unreadable data, or what was learned of it is damaged.
-        """
-        return boxed.load(config.data, workdir, splits)
 
     # --- training ---
 

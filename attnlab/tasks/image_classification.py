@@ -28,8 +28,7 @@ from attnlab import weights
 from attnlab.config import image_tasks, nodes, read
 from attnlab.config.image_tasks import Decided
 from attnlab.data.columns import Declared, Examples
-from attnlab.data.images import labelled
-from attnlab.data.images.labelled import ImageData, Learned
+from attnlab.data.images.labelled import ImageData, Learned, Shape
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.vision.protocol import ImageClassifier
@@ -65,26 +64,6 @@ def _told(config: ConfigDict) -> Learned | None:
     return None if read is None else Learned(read.classes, read.shape, read.mean, read.deviation)
 
 
-def build_system(
-    config: ConfigDict, classes: int, shape: labelled.Shape | None
-) -> tuple[ImageClassifier, Decisions | None]:
-    """The system of a config, for images of this shape where that is known, and what trains its
-    decisions if it takes any.
-
-    Raises:
-      UserError: another kind of system, images too small for it, attention that samples or has a
-        loss.
-    """
-    system: ImageClassifier = system_factory(config, ImageClassifier)(classes=classes)
-    if shape is None:
-        return system, None
-    found = shapes_of(system, jax.ShapeDtypeStruct((1, *shape), jnp.float32))
-    if Decisions.taken(found):
-        return system, Decisions(read(Decided, config.get("decisions", {}), "decisions"))
-    refuse_terms(config, found)
-    return system, None
-
-
 class ImageClassification(ImageTask[ImageData, ImageClassifier]):
     """Images to one of several classes; see `attnlab.tasks.base.Task`.
 
@@ -115,17 +94,28 @@ class ImageClassification(ImageTask[ImageData, ImageClassifier]):
     outputs: ClassVar[str] = "predictions.tsv"
 
     def __init__(self, config: ConfigDict, data: ImageData) -> None:
-        learned = data.learned
-        super().__init__(config, data, *build_system(config, len(learned.classes), learned.shape))
+        super().__init__(config, data)
         self._outputs = jax.jit(lambda params, batch: self.apply(params, batch).astype(jnp.float32))
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
-        """Build the system, for the size of images where the source knows it, so that a bad config
-        fails before data is read.
+    def built(
+        cls, config: ConfigDict, classes: int, shape: Shape | None
+    ) -> tuple[ImageClassifier, Decisions | None]:
+        """The system of a config, for images of this shape where that is known, and what trains its
+        decisions if it takes any.
+
+        Raises:
+          UserError: another kind of system, images too small for it, attention that samples or has
+            a loss.
         """
-        source = labelled.source(config.data)
-        build_system(config, 2, getattr(source, "shape", None))
+        system: ImageClassifier = system_factory(config, ImageClassifier)(classes=classes)
+        if shape is None:
+            return system, None
+        found = shapes_of(system, jax.ShapeDtypeStruct((1, *shape), jnp.float32))
+        if Decisions.taken(found):
+            return system, Decisions(read(Decided, config.get("decisions", {}), "decisions"))
+        refuse_terms(config, found)
+        return system, None
 
     @classmethod
     def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> ImageData:
@@ -138,8 +128,8 @@ class ImageClassification(ImageTask[ImageData, ImageClassifier]):
         """
         told = None if workdir is not None and ImageData.saved(workdir) else _told(config)
         if told is None or config.pretrained.get("take", "all") == "all":
-            return labelled.load(config.data, workdir, splits, told)
-        found = labelled.load(config.data, workdir, splits)
+            return ImageData.load(config.data, workdir, splits, told)
+        found = ImageData.load(config.data, workdir, splits)
         if len(told.mean) != found.learned.shape[2]:
             return found
         learned = dataclasses.replace(found.learned, mean=told.mean, deviation=told.deviation)

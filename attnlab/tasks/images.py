@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import jax
@@ -31,6 +32,7 @@ from attnlab.tasks.looks import ImageExample, gates_of
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
 from attnlab.tasks.protocol import Axis, Batch, Maps, Params, Tree, Typed
 
+_CLASSES = 2  # of a system that is built to be checked; any number does
 _AUGMENTATION = 2  # what is folded into the key of a step; 1 is for samples
 
 Built = TypeVar("Built", bound=System)
@@ -61,9 +63,35 @@ OfImages = TypeVar("OfImages", bound=Pictures)
 class ImageTask(Task[OfImages, Model]):
     """Base of the tasks that read images alone. Not a task by itself."""
 
+    loads: ClassVar[type[Pictures]]
     inputs = ("image",)
     examples: ClassVar[str] = "images"
     item: ClassVar[str] = "images"
+
+    def __init__(self, config: ConfigDict, data: OfImages) -> None:
+        learned = data.learned
+        super().__init__(config, data, *self.built(config, len(learned.classes), learned.shape))
+
+    @classmethod
+    def built(cls, config: ConfigDict, classes: int, shape: Shape | None) -> tuple[Any, Any]:
+        """The system of a config, and what is added to its loss; see `build_system`."""
+        return build_system(config, cls.systems, classes, shape), None
+
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        """Build the system, for the size of images where the source knows it, so that a bad config
+        fails before data is read.
+        """
+        cls.built(config, _CLASSES, getattr(cls.loads.source(config.data), "shape", None))
+
+    @classmethod
+    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Any:
+        """See `Task.read`.
+
+        Raises:
+          UserError: unreadable data, or what was learned of it is damaged.
+        """
+        return cls.loads.load(config.data, workdir, splits)
 
     def real(self, batch: Batch) -> jax.Array:
         """Which rows of a batch are images and not padding, [B] bool."""

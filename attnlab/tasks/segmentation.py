@@ -12,7 +12,6 @@ Axis letters: B batch, H height, W width, C classes with the ground, P pixels th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
@@ -22,12 +21,11 @@ from ml_collections import ConfigDict
 
 from attnlab.config import image_tasks, nodes
 from attnlab.data.columns import Declared, Examples
-from attnlab.data.images import segmented
 from attnlab.data.images.segmented import SegmentedData
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.vision.protocol import PixelClassifier
-from attnlab.tasks.images import ImageTask, build_system
+from attnlab.tasks.images import ImageTask
 from attnlab.tasks.protocol import (
     Batch,
     Params,
@@ -74,30 +72,11 @@ class Segmentation(ImageTask[SegmentedData, PixelClassifier]):
     outputs: ClassVar[str] = "overlaps.tsv"
 
     def __init__(self, config: ConfigDict, data: SegmentedData) -> None:
-        learned = data.learned
-        system = build_system(config, PixelClassifier, len(learned.classes), learned.shape)
-        super().__init__(config, data, system)
+        super().__init__(config, data)
         self._rows = jax.jit(self._each)
         self._answers = jax.jit(
             lambda params, batch: self.apply(params, batch).argmax(axis=-1).astype(jnp.uint8)
         )
-
-    @classmethod
-    def check(cls, config: ConfigDict) -> None:
-        """Build the system, for the size of images where the source knows it, so that a bad config
-        fails before data is read.
-        """
-        source = segmented.source(config.data)
-        build_system(config, PixelClassifier, 3, getattr(source, "shape", None))
-
-    @classmethod
-    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> SegmentedData:
-        """See `Task.read`.
-
-        Raises:
-          UserError: unreadable data, or what was learned of it is damaged.
-        """
-        return segmented.load(config.data, workdir, splits)
 
     # --- training ---
 

@@ -1,14 +1,21 @@
-"""What sources give of images beside a label: captions, objects with boxes, the class of every pixel.
+"""What sources give of images beside a label: captions, objects with boxes, the class of every pixel;
+and the base of the data of runs that read the last two.
 
 Axis letters: N images, H height, W width, C channels, K objects of an image.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
+
+from attnlab.data import SPLITS
+from attnlab.data.columns import Examples
+from attnlab.data.images.labelled import Learned, Pictures, fingerprint, moments
+from attnlab.errors import UserError
 
 
 class Shown(NamedTuple):
@@ -70,3 +77,84 @@ class Segmented(NamedTuple):
     images: np.ndarray
     masks: np.ndarray
     classes: Sequence[str]
+
+
+Given = TypeVar("Given", bound=Boxed | Segmented)
+
+
+class AnnotatedData(Pictures, Generic[Given]):
+    """Base of the data of runs that learn what is where in an image. Not the data of one by itself.
+
+    Attributes:
+      ground: classes that stand before those of the source.
+    """
+
+    ground: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def load(
+        cls,
+        data: Mapping[str, Any],
+        workdir: Path | None = None,
+        splits: Sequence[str] = ("train", "valid"),
+    ) -> Self:
+        """Read the splits of a source. Classes, mean and deviation of the images come from
+        `<workdir>/vocabulary/` if they are there. Else they are learned, on the training split and
+        nothing else; `save` keeps them.
+
+        Raises:
+          UserError: bad config, unreadable data, what `checked` refuses, other classes or sizes
+            than those of training, or what was saved is damaged.
+        """
+        of, where = cls.source(data), f"config.data={data['name']}"
+        known = workdir is not None and cls.saved(workdir)
+        found: dict[str, Given] = {
+            split: getattr(of, cls.asks)(split)
+            for split in SPLITS
+            if split in splits or (split == "train" and not known)
+        }
+        for split, one in found.items():
+            check_images(one.images, f"{where}: the {split} split")
+            cls.checked(one, f"{where}: the {split} split")
+        if known:
+            assert workdir is not None
+            learned = Learned.load(workdir)
+        else:
+            images, classes = found["train"].images, found["train"].classes
+            learned = Learned((*cls.ground, *classes), images.shape[1:], *moments(images))
+        for split, one in found.items():
+            learned.check(one.images, f"{where}: the {split} split")
+            if (*cls.ground, *one.classes) != learned.classes:
+                raise UserError(
+                    f"{where}: the {split} split has the classes {', '.join(one.classes)}, training"
+                    f" {', '.join(learned.classes[len(cls.ground) :])}"
+                )
+        chosen = {split: found[split] for split in splits}
+        return cls(
+            {split: cls.encoded(one) for split, one in chosen.items()},
+            learned,
+            {split: fingerprint(one.images, [cls.digest(one)]) for split, one in chosen.items()},
+        )
+
+    @classmethod
+    def checked(cls, given: Given, where: str) -> None:
+        """`UserError` unless what a source gave is as agreed; its images are."""
+        raise NotImplementedError
+
+    @classmethod
+    def encoded(cls, given: Given) -> Examples:
+        """The columns of a split."""
+        raise NotImplementedError
+
+    @classmethod
+    def digest(cls, given: Given) -> str:
+        """What is told of the images, for their fingerprint."""
+        raise NotImplementedError
+
+
+def check_images(images: np.ndarray, where: str) -> None:
+    """`UserError` unless these are images, and at least one."""
+    if images.dtype != np.uint8 or images.ndim != 4 or not images.size:
+        raise UserError(
+            f"{where} has {images.dtype} {list(images.shape)}; expected uint8 [N,H,W,C], N at least 1"
+        )

@@ -15,9 +15,9 @@ from attnlab.data import SPLITS
 from attnlab.data.columns import Examples
 from attnlab.data.corpus import VocabularySettings
 from attnlab.data.files import find_file, read_lines
-from attnlab.data.images.annotated import Captioned, Shown
-from attnlab.data.images.folder import read_image
-from attnlab.data.images.labelled import HeldOut, Learned, Shape, fingerprint, giving
+from attnlab.data.images.annotated import Captioned, Shown, check_images
+from attnlab.data.images.folder import ImageFiles
+from attnlab.data.images.labelled import Learned, fingerprint, giving
 from attnlab.data.json_lines import object_of, text_of
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
@@ -79,7 +79,7 @@ class CaptionData:
 
 def source(data: Mapping[str, Any]) -> Any:
     """The source of a config node; `UserError` unless its images have captions."""
-    return giving(data, "captions", "scenes or caption_folder")
+    return giving(data, "captions", "scenes, caption_folder or coco_captions")
 
 
 def load(
@@ -117,9 +117,7 @@ def load(
         learned = Learned.of_images(found["train"].images)
         words = Vocabulary.train(found["train"].captions, **settings)
     for split, one in found.items():
-        if one.images.shape[1:] != learned.shape:
-            mine, theirs = (" x ".join(map(str, x)) for x in (one.images.shape[1:], learned.shape))
-            raise UserError(f"{where}: the {split} split has images of {mine}, training {theirs}")
+        learned.check(one.images, f"{where}: the {split} split")
     chosen = {split: found[split] for split in splits}
     return CaptionData(
         {split: one.captions for split, one in chosen.items()},
@@ -138,20 +136,16 @@ def encoded(words: Vocabulary, images: np.ndarray, captions: Sequence[str]) -> E
 
 def _checked(given: Captioned, where: str) -> Captioned:
     """What a source gave; `UserError` for something else."""
-    images = given.images
-    if images.dtype != np.uint8 or images.ndim != 4:
+    check_images(given.images, where)
+    if len(given.images) != len(given.captions):
         raise UserError(
-            f"{where} has {images.dtype} {list(images.shape)}; expected uint8 [N,H,W,C]"
+            f"{where} has {len(given.images)} images and {len(given.captions)} captions"
         )
-    if len(images) != len(given.captions):
-        raise UserError(f"{where} has {len(images)} images and {len(given.captions)} captions")
-    if not images.size:
-        raise UserError(f"{where} has no image")
     return given
 
 
 @dataclasses.dataclass(frozen=True)
-class CaptionFolder(HeldOut):
+class CaptionFolder(ImageFiles):
     """A folder of PNG and JPEG files, and a file of captions for each split: JSON lines with the
     fields "file" and "caption" (a name that ends in .jsonl), or "file TAB caption" (any other).
 
@@ -162,29 +156,11 @@ class CaptionFolder(HeldOut):
       directory: where the images lie, and the files of captions; "" for the current folder.
       train, test: names of the files of captions.
       valid: that of validation; "" for a part of the images of training (`held_out`).
-      side: height and width to which every image is resized, in pixels.
-      grey: one channel instead of three.
-
-    Raises:
-      UserError: a number out of range.
     """
 
-    directory: str = ""
     train: str = "train.tsv"
     valid: str = ""
     test: str = "test.tsv"
-    side: int = 64
-    grey: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 1 <= self.side <= 4096:
-            raise UserError(f"config.data.side={self.side} must be in 1 ... 4096")
-
-    @property
-    def shape(self) -> Shape:
-        """H, W, C of every image."""
-        return self.side, self.side, 1 if self.grey else 3
 
     def captions(self, split: str) -> Captioned:
         """The images of `split`, each with a caption.
@@ -196,15 +172,13 @@ class CaptionFolder(HeldOut):
         own = bool(self.valid) or split == "test"
         path = find_file(self.directory, getattr(self, split if own else "train"))
         lines = _lines(path)
-        if not own:
-            names = list(dict.fromkeys(name for _, name, _ in lines))
-            kept = {names[row] for row in self.rows(split, len(names))}
-            lines = [line for line in lines if line[1] in kept]
+        kept = {*self.part(split, list(dict.fromkeys(name for _, name, _ in lines)), own)}
+        lines = [line for line in lines if line[1] in kept]
         images: dict[str, np.ndarray] = {}
         for number, name, _ in lines:
             if name not in images:
                 try:
-                    images[name] = read_image(path.parent / name, self.side, self.grey)
+                    images[name] = self.read(path.parent / name)
                 except UserError as error:
                     raise UserError(f"{path}, line {number}: {error}") from error
         return Captioned(

@@ -1,27 +1,28 @@
-"""Images with boxes in the form of COCO: FOLDER/NAME/*.jpg with FOLDER/annotations/instances_NAME.json.
+"""Images with boxes or captions in the form of COCO: FOLDER/NAME/*.jpg with
+FOLDER/annotations/instances_NAME.json or captions_NAME.json.
 
-The JSON file is an object with the lists `images` (id, file_name), `annotations` (image_id,
-category_id, bbox: first column, first row, width, height in pixels, iscrowd) and `categories` (id,
-name). Source of the form: T.-Y. Lin et al., "Microsoft COCO: Common Objects in Context", ECCV 2014, and
-its web page. As in the code of DETR (Carion et al. 2020), annotations of crowds and boxes without an
-extent are left out, and parts of a box beyond its image are cut off; a box that lies outside by more
-than a pixel is an error here.
+The JSON file is an object with the lists `images` (id, file_name) and `annotations` (image_id). With
+boxes an annotation has category_id, bbox (first column, first row, width, height in pixels) and
+iscrowd, and a list `categories` (id, name) stands beside them; with captions it has caption. Source
+of the form: T.-Y. Lin et al., "Microsoft COCO: Common Objects in Context", ECCV 2014, and its web
+page. As in the code of DETR (Carion et al. 2020), annotations of crowds and boxes without an extent
+are left out, and parts of a box beyond its image are cut off; a box that lies outside by more than a
+pixel is an error here.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from attnlab.data.files import contents, find_file
-from attnlab.data.images.annotated import Boxed
-from attnlab.data.images.folder import read_image, resized
-from attnlab.data.images.labelled import HeldOut, Shape
+from attnlab.data.images.annotated import Boxed, Captioned
+from attnlab.data.images.folder import ImageFiles, read_image, resized
 from attnlab.errors import UserError
 from attnlab.records.files import expanded
 
@@ -29,7 +30,28 @@ _SLACK = 1.0  # pixels that a box may lie outside: published ones are rounded
 
 
 @dataclass(frozen=True)
-class CocoBoxes(HeldOut):
+class _Coco(ImageFiles):
+    """Base of what COCO tells of images; without `valid` a part of training is for validation."""
+
+    kind: ClassVar[str]  # how the names of its files of annotations begin
+
+    train: str = "train2017"
+    valid: str = ""
+    test: str = "val2017"
+
+    def _told(self, split: str) -> tuple[Path, Path]:
+        """Of a split: the file of its annotations, and the folder of its images."""
+        name = {"train": self.train, "valid": self.valid or self.train, "test": self.test}[split]
+        path = find_file(self.directory, f"annotations/{self.kind}_{name}.json")
+        return path, expanded(self.directory) / name
+
+    def _ids(self, split: str, names: Mapping[Any, str]) -> list[Any]:
+        """The ids of its images, of all that the file has."""
+        return self.part(split, list(names), bool(self.valid))
+
+
+@dataclass(frozen=True)
+class CocoBoxes(_Coco):
     """Images with boxes as COCO has them, see above; without `valid` a part of training is for
     validation.
 
@@ -45,22 +67,7 @@ class CocoBoxes(HeldOut):
       UserError: a number out of range.
     """
 
-    directory: str = ""
-    train: str = "train2017"
-    valid: str = ""
-    test: str = "val2017"
-    side: int = 64
-    grey: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 1 <= self.side <= 4096:
-            raise UserError(f"config.data.side={self.side} must be in 1 ... 4096")
-
-    @property
-    def shape(self) -> Shape:
-        """H, W, C of every image."""
-        return self.side, self.side, 1 if self.grey else 3
+    kind = "instances"
 
     def objects(self, split: str) -> Boxed:
         """The images of `split` with their objects; the classes are all categories of its file, in the
@@ -70,21 +77,52 @@ class CocoBoxes(HeldOut):
           UserError: a file that is missing, damaged or of another form, an id that is not there, an
             image that cannot be read, or a box outside its image.
         """
-        name = {"train": self.train, "valid": self.valid or self.train, "test": self.test}[split]
-        path = find_file(self.directory, f"annotations/instances_{name}.json")
+        path, folder = self._told(split)
         names, found, classes = _annotated(path)
-        files = list(names)
-        if split != "test" and not self.valid:
-            files = [files[row] for row in self.rows(split, len(files))]
         images, labels, boxes = [], [], []
-        for one in files:
-            image = read_image(expanded(self.directory) / name / names[one], 0, self.grey)
+        for one in self._ids(split, names):
+            image = read_image(folder / names[one], 0, self.grey)
             mine = _fitted(found[one], image.shape[:2], self.side, f"{path}: {names[one]}")
             kept = np.flatnonzero(mine[:, 2:].min(axis=1) > 0)
             images.append(resized(image, self.side))
             labels.append([found[one][row][0] for row in kept])
             boxes.append(mine[kept])
         return Boxed(np.stack(images), labels, boxes, classes)
+
+
+@dataclass(frozen=True)
+class CocoCaptions(_Coco):
+    """Images with captions as COCO has them, see above, each caption an example; without `valid` a
+    part of the images of training is for validation.
+
+    Attributes:
+      directory: where the folders of images and `annotations` lie; "" for the current folder.
+      train: NAME of the training split.
+      valid: that of the validation split; "" for a part of training.
+      test: that of the test split, which must have captions, as COCO's own test has not.
+      side: height and width to which images are resized.
+      grey: one channel instead of three.
+
+    Raises:
+      UserError: a number out of range.
+    """
+
+    kind = "captions"
+
+    def captions(self, split: str) -> Captioned:
+        """The images of `split`, each with a caption, in the order of the images in its file; one
+        with several captions stands there as often.
+
+        Raises:
+          UserError: a file that is missing, damaged or of another form, an image without a caption,
+            a caption of no image, or an image that cannot be read.
+        """
+        path, folder = self._told(split)
+        names, found = _captions(path)
+        chosen = self._ids(split, names)
+        images = [self.read(folder / names[one]) for one in chosen]
+        rows = [row for row, one in enumerate(chosen) for _ in found[one]]
+        return Captioned(np.stack(images)[rows], [text for one in chosen for text in found[one]])
 
 
 Objects = list[tuple[str, list[float]]]
@@ -94,42 +132,71 @@ def _annotated(path: Path) -> tuple[dict[Any, str], dict[Any, Objects], tuple[st
     """Of a file: the name of each image, its objects (label; column, row, width, height), both by its
     id, and the labels.
     """
-    try:
-        content = json.loads(contents(path))
-    except ValueError as error:
-        raise UserError(f"{path} is damaged or no JSON: {error}") from error
-    lists = [_list(content, path, name) for name in ("images", "categories", "annotations")]
-    names = {
-        _field(one, "id", where): str(_field(one, "file_name", where))
-        for one, where in _told(lists[0], f"{path}: image")
-    }
-    labels = {
-        _field(one, "id", where): str(_field(one, "name", where))
-        for one, where in _told(lists[1], f"{path}: category")
-    }
-    if not names:
-        raise UserError(f"{path}: 'images' is empty")
+    images, annotations, categories = _lists(path, ("images", "annotations", "categories"))
+    names = _names(images, "file_name", f"{path}: image")
+    labels = _names(categories, "name", f"{path}: category")
     found: dict[Any, Objects] = {one: [] for one in names}
-    for one, where in _told(lists[2], f"{path}: annotation"):
+    for one, where in _entries(annotations, f"{path}: annotation"):
         if one.get("iscrowd"):
             continue
-        image, label = _field(one, "image_id", where), _field(one, "category_id", where)
-        for key, known, what in ((image, names, "image"), (label, labels, "category")):
-            if key not in known:
-                raise UserError(f"{where} is of {what} {key!r}, which the file does not have")
+        image = _known(one, "image", names, where)
+        label = _known(one, "category", labels, where)
         found[image].append((labels[label], _numbers(one, where)))
     return names, found, tuple(labels[one] for one in sorted(labels))
 
 
-def _list(content: Any, path: Path, name: str) -> list[Any]:
-    """A list of the file; `UserError` where there is none."""
-    found = content.get(name) if isinstance(content, Mapping) else None
-    if not isinstance(found, list):
-        raise UserError(f"{path} has no list {name!r}; expected images, annotations and categories")
-    return found
+def _captions(path: Path) -> tuple[dict[Any, str], dict[Any, list[str]]]:
+    """Of a file: the name of each image and its captions, both by its id."""
+    images, annotations = _lists(path, ("images", "annotations"))
+    names = _names(images, "file_name", f"{path}: image")
+    found: dict[Any, list[str]] = {one: [] for one in names}
+    for one, where in _entries(annotations, f"{path}: annotation"):
+        text = one.get("caption")
+        if not isinstance(text, str) or not text.strip():
+            raise UserError(f"{where}: caption is {text!r}; expected a text")
+        found[_known(one, "image", names, where)].append(" ".join(text.split()))
+    bare = [one for one in names if not found[one]]
+    if bare:
+        raise UserError(
+            f"{path}: {len(bare)} of {len(names)} images have no caption, {names[bare[0]]!r} (id"
+            f" {bare[0]!r}) the first; give them one, or remove them from the file"
+        )
+    return names, found
 
 
-def _told(entries: list[Any], what: str) -> list[tuple[Mapping[str, Any], str]]:
+def _lists(path: Path, names: Sequence[str]) -> list[list[Any]]:
+    """The lists of these names of a file, "images" not empty."""
+    try:
+        content = json.loads(contents(path))
+    except ValueError as error:
+        raise UserError(f"{path} is damaged or no JSON: {error}") from error
+    found = [content.get(name) if isinstance(content, Mapping) else None for name in names]
+    for name, one in zip(names, found, strict=True):
+        if not isinstance(one, list):
+            expected = f"{', '.join(names[:-1])} and {names[-1]}"
+            raise UserError(f"{path} has no list {name!r}; expected {expected}")
+        if name == "images" and not one:
+            raise UserError(f"{path}: 'images' is empty")
+    return [one for one in found if isinstance(one, list)]
+
+
+def _names(entries: list[Any], field: str, what: str) -> dict[Any, str]:
+    """A field of each entry of a list, by its id."""
+    return {
+        _field(one, "id", where): str(_field(one, field, where))
+        for one, where in _entries(entries, what)
+    }
+
+
+def _known(entry: Mapping[str, Any], what: str, known: Mapping[Any, str], where: str) -> Any:
+    """The id that an annotation has of an image or a category."""
+    key = _field(entry, f"{what}_id", where)
+    if key not in known:
+        raise UserError(f"{where} is of {what} {key!r}, which the file does not have")
+    return key
+
+
+def _entries(entries: list[Any], what: str) -> list[tuple[Mapping[str, Any], str]]:
     """Each entry with what to call it in an error; `UserError` for one that is no object."""
     for number, one in enumerate(entries, 1):
         if not isinstance(one, Mapping):

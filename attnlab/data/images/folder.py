@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, ClassVar
 
 import numpy as np
 
@@ -14,11 +16,56 @@ from attnlab.data.images.labelled import HeldOut, Labelled, Shape
 from attnlab.errors import UserError
 from attnlab.records.files import expanded
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 ENDINGS = (".png", ".jpg", ".jpeg")
 
 
 @dataclass(frozen=True)
-class ImageFolder(HeldOut):
+class ImageFiles(HeldOut):
+    """Base of the sources whose images are files of any size.
+
+    Attributes:
+      directory: where the files lie, or their folders; "" for the current folder.
+      side: height and width to which every image is resized, in pixels.
+      grey: one channel instead of three.
+
+    Raises:
+      UserError: a number out of range.
+    """
+
+    least: ClassVar[int] = 1  # of `side`
+
+    directory: str = ""
+    side: int = 64
+    grey: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.least <= self.side <= 4096:
+            raise UserError(f"config.data.side={self.side} must be in {self.least} ... 4096")
+
+    @property
+    def shape(self) -> Shape | None:
+        """H, W, C of every image; None where that is not known before they are read."""
+        return (self.side, self.side, 1 if self.grey else 3) if self.side else None
+
+    def read(self, path: Path) -> np.ndarray:
+        """See `read_image`."""
+        return read_image(path, self.side, self.grey)
+
+    def place(self, split: str) -> tuple[Path, bool]:
+        """The folder of a split, that of training if there is none for validation, and whether
+        there is one.
+        """
+        root = expanded(self.directory)
+        own = (root / "valid").is_dir()
+        return root / ("train" if split == "valid" and not own else split), own
+
+
+@dataclass(frozen=True)
+class ImageFolder(ImageFiles):
     """PNG and JPEG files below train/CLASS, test/CLASS and perhaps valid/CLASS; without the last a
     part of training is for validation. Other files are left out.
 
@@ -26,25 +73,11 @@ class ImageFolder(HeldOut):
       directory: where these folders lie; "" for the current folder.
       side: height and width to which every image is resized, in pixels; 0 leaves images as they
         are, which must then have one size.
-      grey: one channel instead of three.
-
-    Raises:
-      UserError: a number out of range.
     """
 
-    directory: str = ""
+    least = 0
+
     side: int = 32
-    grey: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.side <= 4096:
-            raise UserError(f"config.data.side={self.side} must be in 0 ... 4096")
-
-    @property
-    def shape(self) -> Shape | None:
-        """H, W, C of every image; None where that is not known before they are read."""
-        return (self.side, self.side, 1 if self.grey else 3) if self.side else None
 
     def images(self, split: str) -> Labelled:
         """The images of `split`, each with the name of its folder.
@@ -53,22 +86,44 @@ class ImageFolder(HeldOut):
           UserError: no folder for the split or no class in it, a class without an image, a file
             that cannot be read, or images of different sizes.
         """
-        root = expanded(self.directory)
-        own = (root / "valid").is_dir()
-        files = _files(root / ("train" if split == "valid" and not own else split))
-        if split != "test" and not own:
-            files = [files[row] for row in self.rows(split, len(files))]
-        found = [(path, read_image(path, self.side, self.grey)) for path in files]
-        first, image = found[0]
-        for path, other in found:
-            if other.shape != image.shape:
-                mine, theirs = (f"{one.shape[0]} x {one.shape[1]}" for one in (other, image))
-                raise UserError(
-                    f"{path} is {mine} pixels, {first} {theirs}; set config.data.side to resize all"
-                )
-        return Labelled(
-            np.stack([image for _, image in found]), [path.parent.name for path, _ in found]
-        )
+        folder, own = self.place(split)
+        files = self.part(split, _files(folder), own)
+        images = stacked([(str(path), self.read(path)) for path in files])
+        return Labelled(images, [path.parent.name for path in files])
+
+
+def stacked(found: Sequence[tuple[str, np.ndarray]]) -> np.ndarray:
+    """Images with their names as one array [N,H,W,C]; `UserError` where their sizes differ."""
+    first, image = found[0]
+    for name, other in found:
+        if other.shape != image.shape:
+            mine, theirs = (f"{one.shape[0]} x {one.shape[1]}" for one in (other, image))
+            raise UserError(
+                f"{name} is {mine} pixels, {first} {theirs}; set config.data.side to resize all"
+            )
+    return np.stack([image for _, image in found])
+
+
+@contextlib.contextmanager
+def opened(file: Path | BinaryIO, name: str) -> Iterator[Image]:
+    """An image file while it is read.
+
+    Args:
+      file: where it is, or its bytes.
+      name: what an error calls it.
+
+    Raises:
+      UserError: a file that is missing or damaged, or no image.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(file) as image:
+            yield image
+    except FileNotFoundError as error:
+        raise UserError(f"cannot find {name}; {alike(Path(name))}") from error
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise UserError(f"{name} is damaged or no image: {str(error).splitlines()[0]}") from error
 
 
 def read_image(path: Path, side: int, grey: bool) -> np.ndarray:
@@ -77,16 +132,14 @@ def read_image(path: Path, side: int, grey: bool) -> np.ndarray:
     Raises:
       UserError: a file that is missing or damaged, or no image.
     """
-    from PIL import Image
+    with opened(path, str(path)) as image:
+        return pixels(image, side, grey)
 
-    try:
-        with Image.open(path) as opened:
-            image = opened.convert("L" if grey else "RGB")
-    except FileNotFoundError as error:
-        raise UserError(f"cannot find {path}; {alike(path)}") from error
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise UserError(f"{path} is damaged or no image: {str(error).splitlines()[0]}") from error
-    return resized(np.asarray(image, np.uint8).reshape(image.height, image.width, -1), side)
+
+def pixels(image: Image, side: int, grey: bool) -> np.ndarray:
+    """What `read_image` gives of an open image."""
+    array = np.asarray(image.convert("L" if grey else "RGB"), np.uint8)
+    return resized(array.reshape(image.height, image.width, -1), side)
 
 
 def resized(image: np.ndarray, side: int) -> np.ndarray:
@@ -118,17 +171,30 @@ def read_images(names: Sequence[str], shape: Shape) -> np.ndarray:
     return np.stack([read_image(expanded(name.strip()), height, channels == 1) for name in names])
 
 
-def _files(folder: Path) -> list[Path]:
-    """The image files of all classes, in the order of their names."""
+def image_files(folder: Path) -> list[Path]:
+    """The image files that lie in a folder, in the order of their names; `UserError` where there is
+    no such folder.
+    """
+    check_folder(folder)
+    found = sorted(path for path in folder.iterdir() if path.suffix.lower() in ENDINGS)
+    return [path for path in found if path.name[0] != "."]
+
+
+def check_folder(folder: Path) -> None:
+    """`UserError` where there is no such folder."""
     if not folder.is_dir():
         raise UserError(f"cannot find the folder {folder}; {alike(folder)}")
+
+
+def _files(folder: Path) -> list[Path]:
+    """The image files of all classes, in the order of their names."""
+    check_folder(folder)
     classes = sorted(path for path in folder.iterdir() if path.is_dir() and path.name[0] != ".")
     if not classes:
         raise UserError(f"{folder} has no folder for a class; expected {folder}{os.sep}CLASS")
     found = []
     for one in classes:
-        files = sorted(path for path in one.iterdir() if path.suffix.lower() in ENDINGS)
-        files = [path for path in files if path.name[0] != "."]
+        files = image_files(one)
         if not files:
             raise UserError(f"{one} has no image ({', '.join(ENDINGS)}); fill it or remove it")
         found += files

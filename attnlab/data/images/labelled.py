@@ -13,7 +13,7 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypedDict
+from typing import Any, ClassVar, NamedTuple, Self, TypedDict, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ _FILE = Path("vocabulary") / "images.json"  # where a run keeps what it learned 
 PART = 1024  # images whose numbers are counted at a time
 
 Shape = tuple[int, int, int]
+Thing = TypeVar("Thing")
 
 
 class Labelled(NamedTuple):
@@ -82,6 +83,12 @@ class Learned:
         """From the images of a training split without labels."""
         return cls((), images.shape[1:], *moments(images))
 
+    def check(self, images: np.ndarray, where: str) -> None:
+        """`UserError` unless the images of a split have the size of those of training."""
+        if images.shape[1:] != self.shape:
+            mine, theirs = (" x ".join(map(str, one)) for one in (images.shape[1:], self.shape))
+            raise UserError(f"{where} has images of {mine}, the training split of {theirs}")
+
     def normalised(self, images: Any) -> Any:
         """Images [N,H,W,C], NumPy's or JAX's, as float32: (x / 255 - mean) / deviation."""
         mean, deviation = (np.asarray(one, np.float32) for one in (self.mean, self.deviation))
@@ -122,6 +129,8 @@ class Pictures:
     """The data of a run that reads images alone.
 
     Attributes:
+      asks: the method of a source that gives them.
+      such_as: names of sources that have it.
       examples: split to its columns, "image" among them.
       learned: classes, size, mean and deviation.
       fingerprints: split to the hash of its images and what is told of them, for the manifest.
@@ -129,10 +138,27 @@ class Pictures:
 
     kept: ClassVar[str] = "classes, mean and deviation"
     things: ClassVar[str] = "images"
+    asks: ClassVar[str]
+    such_as: ClassVar[str]
 
     examples: Mapping[str, Examples]
     learned: Learned
     fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def source(cls, data: Mapping[str, Any]) -> Any:
+        """The source of a config node; `UserError` unless it has what is asked for."""
+        return giving(data, cls.asks, cls.such_as)
+
+    @classmethod
+    def load(
+        cls,
+        data: Mapping[str, Any],
+        workdir: Path | None = None,
+        splits: Sequence[str] = ("train", "valid"),
+    ) -> Self:
+        """Read the splits of a source; `UserError`."""
+        raise NotImplementedError
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -163,6 +189,59 @@ class Pictures:
 
 class ImageData(Pictures):
     """The data of a run of classification; the columns are "image" and "label"."""
+
+    asks = "images"
+    such_as = "shapes, idx, npz, image_folder or tfds_images"
+
+    @classmethod
+    def load(
+        cls,
+        data: Mapping[str, Any],
+        workdir: Path | None = None,
+        splits: Sequence[str] = ("train", "valid"),
+        told: Learned | None = None,
+    ) -> Self:
+        """Read the splits of a source.
+
+        Classes, mean and deviation come from `<workdir>/vocabulary/` if they are there, else from
+        `told`, of whose size images need not be. Else they are learned, on the training split and
+        nothing else; `ImageData.save` keeps them.
+
+        Raises:
+          UserError: bad config, unreadable data, images of another size or a label that the training
+            split does not have, fewer than two classes, or what was saved is damaged.
+        """
+        of, where = cls.source(data), f"config.data={data['name']}"
+        known = workdir is not None and cls.saved(workdir)
+        found = {
+            split: _checked(of.images(split), f"{where}: the {split} split")
+            for split in SPLITS
+            if split in splits or (split == "train" and not known and told is None)
+        }
+        if known:
+            assert workdir is not None
+            learned = Learned.load(workdir)
+        elif told is not None:
+            shapes = [images.shape[1:] for images, _ in found.values()]
+            learned = dataclasses.replace(told, shape=shapes[0] if shapes else told.shape)
+        else:
+            learned = Learned.of(*found["train"])
+        origin = (
+            "the training split"
+            if told is None
+            else (
+                "the model of pretrained.folder (for classes of your own set pretrained.take=matching)"
+            )
+        )
+        chosen = {split: found[split] for split in splits}
+        return cls(
+            {
+                split: _encoded(learned, *one, f"{where}: the {split} split", origin)
+                for split, one in chosen.items()
+            },
+            learned,
+            {split: fingerprint(*one) for split, one in chosen.items()},
+        )
 
     def labels(self, split: str) -> np.ndarray:
         """The class of each image, [N] from 0."""
@@ -215,6 +294,16 @@ class HeldOut:
         chosen[random.Random(f"held out {self.seed}").sample(range(count), held)] = True
         return np.flatnonzero(chosen == (split == "valid"))
 
+    def part(self, split: str, given: Sequence[Thing], own: bool) -> list[Thing]:
+        """Those of a split, of all that its file or folder has: every one where validation has its
+        own (`own`), as the test has; else those of `rows`.
+        """
+        return (
+            list(given)
+            if own or split == "test"
+            else [given[row] for row in self.rows(split, len(given))]
+        )
+
 
 def giving(data: Mapping[str, Any], method: str, known: str) -> Any:
     """The source of a config node; `UserError` unless it has this method. `known` names some that
@@ -227,60 +316,6 @@ def giving(data: Mapping[str, Any], method: str, known: str) -> Any:
             f" {method}(split), such as {known}"
         )
     return found
-
-
-def source(data: Mapping[str, Any]) -> Any:
-    """The source of a config node; `UserError` unless it has images."""
-    return giving(data, "images", "shapes, idx, npz or image_folder")
-
-
-def load(
-    data: Mapping[str, Any],
-    workdir: Path | None = None,
-    splits: Sequence[str] = ("train", "valid"),
-    told: Learned | None = None,
-) -> ImageData:
-    """Read the splits of a source.
-
-    Classes, mean and deviation come from `<workdir>/vocabulary/` if they are there, else from
-    `told`, of whose size images need not be. Else they are learned, on the training split and
-    nothing else; `ImageData.save` keeps them.
-
-    Raises:
-      UserError: bad config, unreadable data, images of another size or a label that the training
-        split does not have, fewer than two classes, or what was saved is damaged.
-    """
-    of, where = source(data), f"config.data={data['name']}"
-    known = workdir is not None and ImageData.saved(workdir)
-    found = {
-        split: _checked(of.images(split), f"{where}: the {split} split")
-        for split in SPLITS
-        if split in splits or (split == "train" and not known and told is None)
-    }
-    if known:
-        assert workdir is not None
-        learned = Learned.load(workdir)
-    elif told is not None:
-        shapes = [images.shape[1:] for images, _ in found.values()]
-        learned = dataclasses.replace(told, shape=shapes[0] if shapes else told.shape)
-    else:
-        learned = Learned.of(*found["train"])
-    origin = (
-        "the training split"
-        if told is None
-        else (
-            "the model of pretrained.folder (for classes of your own set pretrained.take=matching)"
-        )
-    )
-    chosen = {split: found[split] for split in splits}
-    return ImageData(
-        {
-            split: _encoded(learned, *one, f"{where}: the {split} split", origin)
-            for split, one in chosen.items()
-        },
-        learned,
-        {split: fingerprint(*one) for split, one in chosen.items()},
-    )
 
 
 def fingerprint(images: np.ndarray, labels: Sequence[str]) -> str:
@@ -310,9 +345,7 @@ def _encoded(
     learned: Learned, images: np.ndarray, labels: Sequence[str], where: str, origin: str
 ) -> Examples:
     """The columns of a split; `origin`: what the classes are from."""
-    if images.shape[1:] != learned.shape:
-        mine, theirs = (" x ".join(map(str, one)) for one in (images.shape[1:], learned.shape))
-        raise UserError(f"{where} has images of {mine}, the training split of {theirs}")
+    learned.check(images, where)
     numbers = {name: number for number, name in enumerate(learned.classes, 1)}
     for label in labels:
         if label not in numbers:

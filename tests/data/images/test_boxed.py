@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlab.data.images import boxed
 from attnlab.data.images.annotated import Boxed
+from attnlab.data.images.boxed import BoxedData
 from attnlab.errors import UserError
 
 SCENES = {
@@ -21,8 +21,8 @@ SCENES = {
 @pytest.mark.quick
 def test_columns_are_what_the_source_says() -> None:
     """Boxes as shares of the image by their middles, padded to as many as an image has."""
-    data = boxed.load(SCENES)
-    given = boxed.source(SCENES).objects("train")
+    data = BoxedData.load(SCENES)
+    given = BoxedData.source(SCENES).objects("train")
     batch = data.examples["train"].batch(np.arange(-1, 12), 1)
     assert batch["image"].shape == (13, 20, 20, 3) and batch["real"].tolist() == [0] + [1] * 12
     assert not batch["labels"][0].any() and not batch["boxes"][0].any()
@@ -40,16 +40,16 @@ def test_columns_are_what_the_source_says() -> None:
 
 
 def test_a_run_keeps_what_it_learned(tmp_path: Path) -> None:
-    data = boxed.load(SCENES)
+    data = BoxedData.load(SCENES)
     data.save(tmp_path)
-    again = boxed.load(SCENES, tmp_path, ("test",))
+    again = BoxedData.load(SCENES, tmp_path, ("test",))
     assert again.learned == data.learned and again.splits == ("test",)
     with pytest.raises(UserError, match="images of 22 x 22 x 3, the training split of 20 x 20 x 3"):
-        boxed.load({**SCENES, "side": 22}, tmp_path, ("test",))
+        BoxedData.load({**SCENES, "side": 22}, tmp_path, ("test",))
     with pytest.raises(UserError, match="the test split has the classes red circle, .* training"):
-        boxed.load({**SCENES, "label": "colour_shape"}, tmp_path, ("test",))
+        BoxedData.load({**SCENES, "label": "colour_shape"}, tmp_path, ("test",))
     with pytest.raises(UserError, match=r"needs a method objects\(split\), such as scenes"):
-        boxed.source({"name": "shapes"})
+        BoxedData.source({"name": "shapes"})
 
 
 GIVEN: dict[str, Any] = {
@@ -71,8 +71,8 @@ class Given:
 
 
 def test_an_image_without_objects_is_an_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boxed, "source", lambda data: Given())
-    batch = boxed.load({"name": "given"}).examples["train"].batch(np.arange(2), 1)
+    monkeypatch.setattr(BoxedData, "source", lambda data: Given())
+    batch = BoxedData.load({"name": "given"}).examples["train"].batch(np.arange(2), 1)
     assert batch["real"].tolist() == [1, 1] and batch["labels"].tolist() == [[1], [0]]
     np.testing.assert_allclose(batch["boxes"][0, 0], [2.5 / 8, 4 / 10, 3 / 8, 4 / 10])
 
@@ -96,6 +96,6 @@ def test_an_image_without_objects_is_an_image(monkeypatch: pytest.MonkeyPatch) -
 def test_a_source_that_is_not_as_agreed(
     monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], words: str
 ) -> None:
-    monkeypatch.setattr(boxed, "source", lambda data: Given(**fields))
+    monkeypatch.setattr(BoxedData, "source", lambda data: Given(**fields))
     with pytest.raises(UserError, match=words):
-        boxed.load({"name": "given"})
+        BoxedData.load({"name": "given"})

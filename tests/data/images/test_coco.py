@@ -1,4 +1,6 @@
-"""Boxes in the form of COCO: what is read, where it lies after resizing, and files that are not so."""
+"""Boxes and captions in the form of COCO: what is read, where boxes lie after resizing, and files that
+are not so.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ import pytest
 from PIL import Image
 
 from attnlab.data import SOURCES
-from attnlab.data.images import boxed
-from attnlab.data.images.coco import CocoBoxes
+from attnlab.data.images.boxed import BoxedData
+from attnlab.data.images.coco import CocoBoxes, CocoCaptions
 from attnlab.errors import UserError
 
 HEIGHT, WIDTH = 8, 16
@@ -82,7 +84,7 @@ def test_a_validation_split_of_its_own_leaves_training_whole(folder: Path) -> No
 
 
 def test_a_run_reads_them(folder: Path) -> None:
-    data = boxed.load({"name": "coco_boxes", **node(folder)}, splits=("train", "valid", "test"))
+    data = BoxedData.load({"name": "coco_boxes", **node(folder)}, splits=("train", "valid", "test"))
     assert data.learned.classes == ("dog", "owl", "cat") and data.most("train") == 2
     np.testing.assert_allclose(data.boxes("test")[1, 0], [0.5, 6 / 16, 0.5, 0.5])
 
@@ -126,3 +128,87 @@ def test_what_cannot_be_read_is_one_line(folder: Path) -> None:
         made(folder, test="else").objects("test")
     with pytest.raises(UserError, match=r"config.data.side=0 must be in"):
         made(folder, side=0)
+
+
+def tell(folder: Path, name: str, count: int, **changed: Any) -> None:
+    """Captions of the images of `write`: image k has k mod 3 + 1 of them, in any order."""
+    write(folder, name, count)
+    images = [{"id": 10 + number, "file_name": f"{number}.png"} for number in range(count)]
+    annotations = [
+        {"id": 9, "image_id": 10 + number, "caption": f" Image {number},\n text {text} "}
+        for text in range(3)
+        for number in reversed(range(count))
+        if text <= number % 3
+    ]
+    content = {"images": images, "annotations": annotations, **changed}
+    (folder / "annotations" / f"captions_{name}.json").write_text(json.dumps(content))
+
+
+@pytest.fixture
+def captioned(tmp_path: Path) -> Path:
+    tell(tmp_path, "some", 9)
+    tell(tmp_path, "others", 2)
+    return tmp_path
+
+
+def told(folder: Path, **fields: Any) -> CocoCaptions:
+    return SOURCES.resolve("coco_captions")(**node(folder, **fields))  # type: ignore[no-any-return]
+
+
+def test_captions_stand_beside_their_images(captioned: Path) -> None:
+    """An image is there as often as it has captions, and all of them are in one split."""
+    source = told(captioned)
+    found = {split: source.captions(split) for split in ("train", "valid", "test")}
+    assert found["test"].captions == ["Image 0, text 0", "Image 1, text 0", "Image 1, text 1"]
+    assert found["test"].images.shape == (3, *source.shape) == (3, 8, 8, 3)
+    boxes = made(captioned)
+    for split, one in found.items():
+        images = boxes.objects(split).images
+        numbers = [int(text.split(",")[0].split()[1]) for text in one.captions]
+        kept = sorted({*numbers})
+        assert len(kept) == len(images) and numbers == [k for k in kept for _ in range(k % 3 + 1)]
+        for image, number in zip(one.images, numbers, strict=True):
+            np.testing.assert_array_equal(image, images[kept.index(number)])
+    assert sum(len(found[split].captions) for split in ("train", "valid")) == 18
+    own = told(captioned, valid="others", grey=True)
+    assert len(own.captions("train").captions) == 18
+    assert own.captions("valid").images.shape == (3, 8, 8, 1)
+
+
+TEXT = {"image_id": 10, "caption": "words"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (
+            {"annotations": [TEXT]},
+            r"others.json: 1 of 2 images have no caption, '1.png' .id 11. the first; give them one",
+        ),
+        ({"annotations": [TEXT, {**TEXT, "image_id": 3}]}, "annotation 2 is of image 3, which the"),
+        ({"annotations": [{"image_id": 10}]}, "annotation 1: caption is None; expected a text"),
+        ({"annotations": [{**TEXT, "caption": " "}]}, "annotation 1: caption is ' '; expected a"),
+        ({"annotations": [{"caption": "words"}]}, "annotation 1 has no 'image_id'"),
+        ({"annotations": {}}, "has no list 'annotations'; expected images and annotations"),
+        ({"images": []}, "'images' is empty"),
+    ],
+)
+def test_captions_that_are_not_as_agreed(
+    captioned: Path, changed: dict[str, Any], words: str
+) -> None:
+    tell(captioned, "others", 2, **changed)
+    with pytest.raises(UserError, match=words):
+        told(captioned).captions("test")
+
+
+def test_captions_that_cannot_be_read_are_one_line(captioned: Path) -> None:
+    pixels = (captioned / "others" / "1.png").read_bytes()
+    (captioned / "others" / "1.png").write_bytes(pixels[: len(pixels) // 2])
+    with pytest.raises(UserError, match=r"1.png is damaged or no image"):
+        told(captioned).captions("test")
+    path = captioned / "annotations" / "captions_others.json"
+    path.write_text(path.read_text()[:-9])
+    with pytest.raises(UserError, match=r"captions_others.json is damaged or no JSON"):
+        told(captioned).captions("test")
+    with pytest.raises(UserError, match=r"cannot find .*captions_else.json"):
+        told(captioned, test="else").captions("test")

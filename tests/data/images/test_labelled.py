@@ -37,7 +37,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Labelled]:
         "valid": Labelled(IMAGES[:3], [3, 10, 2]),
         "test": Labelled(IMAGES[3:7], ["4", "5", "6", "7"]),
     }
-    monkeypatch.setattr(labelled, "source", lambda data: Given(splits))
+    monkeypatch.setattr(ImageData, "source", lambda data: Given(splits))
     return splits
 
 
@@ -45,7 +45,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Labelled]:
 def test_classes_mean_and_deviation_are_those_of_training_and_kept(
     given: dict[str, Labelled], tmp_path: Path
 ) -> None:
-    data = labelled.load({"name": "given"})
+    data = ImageData.load({"name": "given"})
     assert data.learned.classes == tuple(map(str, range(11)))  # 10 after 9
     wide = IMAGES / 255
     np.testing.assert_allclose(data.learned.mean, wide.mean(axis=(0, 1, 2)), rtol=1e-12)
@@ -58,7 +58,7 @@ def test_classes_mean_and_deviation_are_those_of_training_and_kept(
     assert not ImageData.saved(tmp_path)
     data.save(tmp_path)
     del given["train"]  # what was kept is enough
-    again = labelled.load({"name": "given"}, tmp_path, ("valid", "test"))
+    again = ImageData.load({"name": "given"}, tmp_path, ("valid", "test"))
     assert again.learned == data.learned and again.splits == ("valid", "test")
     assert again.fingerprints["valid"] == data.fingerprints["valid"]
 
@@ -95,11 +95,11 @@ def test_splits_that_do_not_fit(
 ) -> None:
     given[split] = Labelled(images, labels)
     with pytest.raises(UserError, match=words):
-        labelled.load({"name": "given"})
+        ImageData.load({"name": "given"})
 
 
 def test_what_was_kept_and_is_damaged(given: dict[str, Labelled], tmp_path: Path) -> None:
-    labelled.load({"name": "given"}).save(tmp_path)
+    ImageData.load({"name": "given"}).save(tmp_path)
     path = tmp_path / "vocabulary" / "images.json"
     path.write_text(path.read_text().replace("0.", "1.", 1))
     with pytest.raises(UserError, match=r"images.json is damaged \(its checksum does not match\)"):
@@ -114,7 +114,7 @@ def test_what_was_kept_and_is_damaged(given: dict[str, Labelled], tmp_path: Path
 
 def test_a_source_without_images_and_a_share_that_is_none() -> None:
     with pytest.raises(UserError, match=r"config.data=dates: .*needs a method images\(split\)"):
-        labelled.source({"name": "dates"})
+        ImageData.source({"name": "dates"})
     with pytest.raises(UserError, match="config.data.held_out=1.0 must be above 0 and below 1"):
         HeldOut(1.0)
     with pytest.raises(UserError, match="config.data.seed=-1"):

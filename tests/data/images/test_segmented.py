@@ -10,9 +10,8 @@ import pytest
 from PIL import Image
 
 from attnlab.data import SOURCES
-from attnlab.data.images import segmented
 from attnlab.data.images.annotated import Segmented
-from attnlab.data.images.segmented import MaskFolder
+from attnlab.data.images.segmented import MaskFolder, SegmentedData
 from attnlab.errors import UserError
 
 CLASSES = ("road", "car")
@@ -63,21 +62,21 @@ def test_a_mask_is_resized_without_new_numbers_and_may_have_a_palette(folder: Pa
 
 def test_a_run_reads_masks_as_bytes_and_keeps_the_classes(folder: Path, tmp_path: Path) -> None:
     node = {"name": "mask_folder", "directory": str(folder), "classes": CLASSES, "side": 6}
-    data = segmented.load(node)
+    data = SegmentedData.load(node)
     assert data.learned.classes == ("ground", *CLASSES) and data.learned.shape == (6, 6, 3)
     batch = data.examples["train"].batch(np.array([0, -1]), 1)
     assert batch["mask"].dtype == np.uint8 and not batch["mask"][1].any()
     np.testing.assert_array_equal(batch["mask"][0], made(folder).masks("train").masks[0] + 1)
     assert data.about("valid") == "1 images of 6 x 6 x 3; 3 classes of pixels"
     data.save(tmp_path)
-    again = segmented.load(node, tmp_path, ("test",))
+    again = SegmentedData.load(node, tmp_path, ("test",))
     assert again.learned == data.learned and again.splits == ("test",)
     with pytest.raises(UserError, match="the test split has the classes car, road, training road"):
-        segmented.load({**node, "classes": CLASSES[::-1]}, tmp_path, ("test",))
+        SegmentedData.load({**node, "classes": CLASSES[::-1]}, tmp_path, ("test",))
     with pytest.raises(UserError, match="images of 5 x 5 x 3, the training split of 6 x 6 x 3"):
-        segmented.load({**node, "side": 5}, tmp_path, ("test",))
+        SegmentedData.load({**node, "side": 5}, tmp_path, ("test",))
     Image.fromarray(np.full((6, 6), 1, np.uint8)).save(folder / "test" / "masks" / "0.png")
-    assert segmented.load(node, tmp_path, ("test",)).fingerprints != again.fingerprints
+    assert SegmentedData.load(node, tmp_path, ("test",)).fingerprints != again.fingerprints
 
 
 @pytest.mark.parametrize(
@@ -142,6 +141,6 @@ class Wrong:
 def test_a_source_that_is_not_as_agreed(
     monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], words: str
 ) -> None:
-    monkeypatch.setattr(segmented, "source", lambda data: Wrong(**fields))
+    monkeypatch.setattr(SegmentedData, "source", lambda data: Wrong(**fields))
     with pytest.raises(UserError, match=words):
-        segmented.load({"name": "wrong"})
+        SegmentedData.load({"name": "wrong"})
