@@ -15,6 +15,9 @@ captions in the form of COCO, FOLDER/NAME/*.jpg and FOLDER/annotations/captions_
 
     --config.data=coco_captions --config.data.directory=FOLDER --config.data.train=NAME --config.data.test=NAME --config.data.side=64
 
+Those of a prepared TensorFlow Dataset: --config.data=tfds_images --config.data.dataset=coco_captions
+--config.data.test=val --config.data.side=64, see docs/extending/data.md.
+
 `generate` takes names of image files and gives their captions.
 """
 

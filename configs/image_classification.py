@@ -14,6 +14,7 @@ Your own images:
     --config.data=idx --config.data.directory=FOLDER             MNIST, Fashion-MNIST and others in their form
     --config.data=npz --config.data.file=cifar10.npz             arrays x_train, y_train, x_test, y_test
     --config.data=image_folder --config.data.directory=FOLDER --config.data.side=32     train/CLASS/*.png, test/CLASS/*.png
+    --config.data=tfds_images --config.data.dataset=cifar10      a prepared TensorFlow Dataset, see docs/extending/data.md
     --config.data=translated --config.data.of=idx --config.data.of.directory=FOLDER     anywhere on 60 x 60 pixels
 
 A part of training (`data.held_out`) is for validation. `augmentation.crop=4` and

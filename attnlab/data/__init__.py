@@ -63,6 +63,7 @@ SOURCES = Table(
         "coco_captions": "attnlab.data.images.coco:CocoCaptions",
         "caption_folder": "attnlab.data.images.captioned:CaptionFolder",
         "image_folder": "attnlab.data.images.folder:ImageFolder",
+        "tfds_images": "attnlab.data.images.tfds:TfdsImages",
         "mask_folder": "attnlab.data.images.segmented:MaskFolder",
         "translated": "attnlab.data.images.translated:Translated",
     },

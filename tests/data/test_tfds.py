@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlab.data import tfds as module
+from attnlab.data import prepared as module
 from attnlab.data.documents import Corpus, find, pieces
 from attnlab.data.tfds import Tfds, main
 from attnlab.errors import UserError
@@ -244,9 +244,9 @@ def test_damaged_files(prepared: Path, tmp_path: Path) -> None:
 
 
 def test_texts_are_utf8() -> None:
-    assert module._as_text(" Köln ".encode(), "de") == "Köln"
+    assert module.as_text(" Köln ".encode(), "de") == "Köln"
     with pytest.raises(UserError, match="feature 'de' holds a text that is not UTF-8"):
-        module._as_text(b"K\xf6ln", "de")
+        module.as_text(b"K\xf6ln", "de")
 
 
 def test_preparing_without_tensorflow_is_one_line(

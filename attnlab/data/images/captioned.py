@@ -79,7 +79,7 @@ class CaptionData:
 
 def source(data: Mapping[str, Any]) -> Any:
     """The source of a config node; `UserError` unless its images have captions."""
-    return giving(data, "captions", "scenes, caption_folder or coco_captions")
+    return giving(data, "captions", "scenes, caption_folder, coco_captions or tfds_images")
 
 
 def load(

@@ -1,0 +1,129 @@
+"""Images from TensorFlow Datasets, with labels or captions, read without TensorFlow; see
+`attnlab.data.tfds`.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attnlab.data.images.annotated import Captioned
+from attnlab.data.images.folder import ImageFiles, opened, pixels, stacked
+from attnlab.data.images.labelled import Labelled
+from attnlab.data.prepared import Prepared, as_text, features_of, open_builder
+from attnlab.errors import UserError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TfdsImages(Prepared, ImageFiles):
+    """Images of a prepared dataset, each with a label ("cifar10") or with captions
+    ("coco_captions"); without `valid` a part of training is for validation.
+
+    Images without a label, or without a caption, are skipped, and their number is logged.
+
+    Attributes:
+      train, valid, test: the split of each, also "train[:90%]"; `valid` is "" for a part of
+        training.
+      image: the feature of the images, of three channels, or of one where `grey` is true.
+      label: that of the labels, named classes, numbers or texts.
+      caption: that of the captions, a text or several.
+      side: height and width to which every image is resized, in pixels; 0 leaves images as they
+        are, which must then have one size.
+      grey: one channel instead of three.
+    """
+
+    least = 0
+
+    valid: str = ""
+    image: str = "image"
+    label: str = "label"
+    caption: str = "captions.text"
+    side: int = 32
+
+    def images(self, split: str) -> Labelled:
+        """The images of `split`, each with its label. Never downloads.
+
+        Raises:
+          UserError: unknown dataset, split or feature, a dataset that is not prepared or is
+            damaged, images of another kind or of different sizes, or none with a label.
+        """
+        return Labelled(*self._told(split, "label", self._labels))
+
+    def captions(self, split: str) -> Captioned:
+        """The images of `split`, each with a caption; one with several stands there as often.
+
+        Raises:
+          UserError: as for `images`; also a feature that is no text.
+        """
+        return Captioned(*self._told(split, "caption", self._texts))
+
+    def _labels(self, value: Any) -> list[str]:
+        """The label of an image as a name; "" for none."""
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        return [str(value) if whole else as_text(value, self.label)]
+
+    def _texts(self, value: Any) -> list[str]:
+        """The captions of an image."""
+        several = value if np.ndim(value) else [value]
+        return [" ".join(as_text(one, self.caption).split()) for one in several]
+
+    def _told(
+        self, split: str, field: str, of: Callable[[Any], list[str]]
+    ) -> tuple[np.ndarray, list[str]]:
+        """Images, and what is told of each: one of the texts that `of` makes of a feature."""
+        found, texts, skipped = [], [], 0
+        for name, image, value in self._each(split, field):
+            told = list(filter(None, of(value)))
+            found += [(name, image)] * len(told)
+            texts += told
+            skipped += not told
+        if not found:
+            raise UserError(
+                f"config.data.{split}={getattr(self, split)!r}: {self.title()} has no image with a"
+                f" {field} there"
+            )
+        if skipped:
+            _log.warning("skipped %d images of %s without a %s", skipped, self.title(), field)
+        return stacked(found), texts
+
+    def _each(self, split: str, field: str) -> Iterator[tuple[str, np.ndarray, Any]]:
+        """The images of `split`, each with what an error calls it and a feature."""
+        self._check()
+        own = bool(self.valid)
+        read = self.each(
+            "train" if split == "valid" and not own else split,
+            "image",
+            field,
+            rows=lambda count: self.part(split, range(count), own),
+        )
+        for number, (encoded, value) in enumerate(read, 1):
+            name = f"image {number} of the {split} split of {self.title()}"
+            with opened(io.BytesIO(encoded), name) as image:
+                array = pixels(image, self.side, self.grey)
+            yield name, array, value
+
+    def _check(self) -> None:
+        """`UserError` where the feature of the images is none, or has other channels."""
+        import tensorflow_datasets as tfds
+
+        feature = features_of(open_builder(self.dataset, self.directory)).get(self.image)
+        where = f"config.data.image={self.image!r} of {self.title()}"
+        if feature is None:  # whoever reads it says so, with near names
+            return
+        if not isinstance(feature, tfds.features.Image) or "." in self.image:
+            raise UserError(f"{where} is no feature of images, but {type(feature).__name__}")
+        channels = feature.shape[-1]
+        if feature.np_dtype != np.uint8 or channels not in (1, 3):
+            raise UserError(
+                f"{where} has images of {channels} channels, {np.dtype(feature.np_dtype)}; expected"
+                " 1 or 3 channels, uint8"
+            )
+        if channels == 1 and not self.grey:
+            raise UserError(f"{where} has images of one channel; set config.data.grey=true")

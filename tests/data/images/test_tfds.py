@@ -1,0 +1,230 @@
+"""Images of TensorFlow Datasets without TensorFlow: a set that is prepared here, with labels and with
+captions, and every complaint.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from attnlab.data import SOURCES
+from attnlab.data.images.captioned import load
+from attnlab.data.images.labelled import ImageData
+from attnlab.data.images.tfds import TfdsImages
+from attnlab.errors import UserError
+
+library: Any = pytest.importorskip("tensorflow_datasets")
+
+
+def encoded(pixels: np.ndarray, form: str = "png") -> bytes:
+    """The bytes of an image file."""
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, form)
+    return file.getvalue()
+
+
+def pixels(number: int, size: tuple[int, ...] = (4, 6)) -> np.ndarray:
+    return np.random.default_rng(number).integers(0, 256, (*size, 3), np.uint8)
+
+
+class AttnlabTinyImages(library.core.GeneratorBasedBuilder):  # type: ignore[misc]
+    """Ten images of training and three of the test; image k has k mod 3 captions and the class k
+    mod 2, but that of image 4 is not known.
+    """
+
+    VERSION = library.core.Version("1.0.0")
+
+    def _info(self) -> Any:
+        of = library.features
+        kinds = {
+            "image": of.Image(),
+            "grey": of.Image(shape=(4, 6, 1)),
+            "clear": of.Image(shape=(None, None, 4)),
+            "deep": of.Image(shape=(None, None, 1), dtype=np.uint16),
+            "sizes": of.Image(),
+            "broken": of.Image(),
+            "label": of.ClassLabel(names=["even", "odd"]),
+            "number": of.Scalar(dtype=np.int64),
+            "share": of.Scalar(dtype=np.float32),
+            "captions": of.Sequence({"text": of.Text(), "id": np.int64}),
+            "title": of.Text(),
+            "blank": of.Text(),
+        }
+        return library.core.DatasetInfo(builder=self, features=of.FeaturesDict(kinds))
+
+    def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
+        return {"train": self._generate_examples(0, 10), "test": self._generate_examples(10, 13)}
+
+    def _generate_examples(self, begin: int, end: int) -> Iterator[tuple[int, dict[str, Any]]]:
+        for k in range(begin, end):
+            texts = [{"text": f" Image {k},\n text {j} ", "id": j} for j in range(k % 3)]
+            image = encoded(pixels(k))
+            yield (
+                k,
+                {
+                    "image": image,
+                    "grey": encoded(pixels(k)[..., 0]),
+                    "clear": image,
+                    "deep": image,
+                    "sizes": encoded(pixels(k, (4, 6) if k != 7 else (5, 6))),
+                    "broken": image[: len(image) // 2] if k == 11 else image,
+                    "label": -1 if k == 4 else k % 2,
+                    "number": k,
+                    "share": 0.5,
+                    "captions": texts,
+                    "title": f"Title {k}",
+                    "blank": " ",
+                },
+            )
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the prepared set."""
+    folder = tmp_path_factory.mktemp("images")
+    AttnlabTinyImages(data_dir=folder, file_format="array_record").download_and_prepare()
+    return folder / "attnlab_tiny_images" / "1.0.0"
+
+
+def made(prepared: Path, **fields: Any) -> TfdsImages:
+    kind: Any = SOURCES.resolve("tfds_images")
+    given = {"directory": str(prepared), "side": 0, "held_out": 0.3, **fields}
+    return kind(**given)  # type: ignore[no-any-return]
+
+
+def numbered(images: np.ndarray, grey: bool = False) -> list[int]:
+    """Which images these are."""
+    known = {pixels(k)[..., : 1 if grey else 3].tobytes(): k for k in range(13)}
+    return [known[image.tobytes()] for image in images]
+
+
+@pytest.mark.quick
+def test_images_with_labels(prepared: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Bit for bit, with the names of their classes; one without a label is left out, and said."""
+    source = made(prepared)
+    found = {split: source.images(split) for split in ("train", "valid", "test")}
+    read = {split: numbered(one.images) for split, one in found.items()}
+    assert sorted(read["train"] + read["valid"]) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    assert sorted(read["test"]) == [10, 11, 12] and source.shape is None
+    for split, one in found.items():
+        assert list(one.labels) == [["even", "odd"][k % 2] for k in read[split]]
+    assert "skipped 1 images of the dataset in" in caplog.text and "a label" in caplog.text
+    assert numbered(source.images("train").images) == read["train"]
+    own = made(prepared, train="train[:60%]", valid="train[60%:]", label="number")
+    parts = [own.images(split) for split in ("train", "valid")]
+    assert [len(one.labels) for one in parts] == [6, 4]
+    for one in parts:
+        assert list(one.labels) == [str(k) for k in numbered(one.images)]
+    titles = made(prepared, label="title").images("test")
+    assert list(titles.labels) == [f"Title {k}" for k in numbered(titles.images)]
+    grey = made(prepared, image="grey", grey=True).images("test")
+    assert grey.images.shape == (3, 4, 6, 1) and sorted(numbered(grey.images, True)) == [10, 11, 12]
+
+
+def test_images_with_captions(prepared: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """An image stands there once for each of its captions, and none of them is in two splits."""
+    source = made(prepared)
+    found = {split: source.captions(split) for split in ("train", "valid", "test")}
+    for one in found.values():
+        numbers = numbered(one.images)
+        texts = [int(text.split()[-1]) for text in one.captions]
+        assert texts == [j for k in dict.fromkeys(numbers) for j in range(k % 3)]
+        assert one.captions == [f"Image {k}, text {j}" for k, j in zip(numbers, texts, strict=True)]
+    train, valid = ({*numbered(found[split].images)} for split in ("train", "valid"))
+    assert sorted(train | valid) == [1, 2, 4, 5, 7, 8] and not train & valid
+    assert re.search(r"skipped \d images of .* without a caption", caplog.text)
+    titles = made(prepared, caption="title").captions("test")
+    assert titles.captions == [f"Title {k}" for k in numbered(titles.images)]
+
+
+def test_images_are_resized_as_those_of_a_folder(prepared: Path) -> None:
+    source = made(prepared, side=3, image="sizes")
+    assert source.shape == (3, 3, 3) and source.images("train").images.shape[1:] == (3, 3, 3)
+    test = source.images("test")
+    whole = made(prepared, image="sizes").images("test")
+    for small, image in zip(test.images, whole.images, strict=True):
+        wanted = Image.fromarray(image).resize((3, 3), Image.Resampling.BILINEAR)
+        np.testing.assert_array_equal(small, wanted)
+    grey = made(prepared, side=3, grey=True).images("test").images
+    assert grey.shape == (3, 3, 3, 1)
+
+
+def test_runs_read_them(prepared: Path) -> None:
+    node = {"name": "tfds_images", "directory": str(prepared), "held_out": 0.3, "side": 4}
+    data = ImageData.load(node, splits=("train", "valid", "test"))
+    assert data.learned.classes == ("even", "odd") and data.learned.shape == (4, 4, 3)
+    captions = load(node, {"kind": "word", "min_frequency": 1}, splits=("train", "test"))
+    assert captions.size("test") == 3 and captions.learned.shape == (4, 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"image": "imag"}, "config.data.image='imag' is no feature of .*; did you mean 'image'"),
+        ({"label": "labl"}, "config.data.label='labl' is no feature of .*; did you mean 'label'"),
+        ({"image": "title"}, "config.data.image='title' of .* is no feature of images, but Text"),
+        ({"image": "grey"}, "images of one channel; set config.data.grey=true"),
+        ({"image": "clear"}, "images of 4 channels, uint8; expected 1 or 3 channels, uint8"),
+        ({"image": "deep"}, "images of 1 channels, uint16; expected 1 or 3"),
+        ({"label": "share"}, "feature 'share' is no text, but float"),
+        ({"label": "captions"}, "feature 'captions' is no text, but dict"),
+        ({"label": "blank"}, "has no image with a label there"),
+        ({"train": "trian"}, "config.data.train='trian' is no split of .*"),
+        (
+            {"image": "sizes"},
+            r"image . of the train split of .* is (4|5) x 6 pixels, image .* (4|5) x 6; set",
+        ),
+        ({"side": -1}, r"config.data.side=-1 must be in 0 ... 4096"),
+        ({"held_out": 0.01}, "both splits need one"),
+        ({"directory": "nowhere"}, "set config.data.dataset to a name of the TFDS catalogue"),
+    ],
+)
+def test_what_is_wrong_with_labelled_images(
+    prepared: Path, fields: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UserError, match=words) as caught:
+        made(prepared, **fields).images("train")
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_wrong_with_captions(prepared: Path, tmp_path: Path) -> None:
+    for caption, words in (
+        ("captions.txt", "'captions.txt' is no feature of .*; did you mean 'captions.text'"),
+        ("captions.id", "feature 'captions.id' is no text, but int64"),
+        ("blank", "has no image with a caption there"),
+    ):
+        with pytest.raises(UserError, match=words):
+            made(prepared, caption=caption).captions("test")
+    with pytest.raises(UserError, match=r"image . of the test split of .* is damaged or no image"):
+        made(prepared, image="broken").captions("test")
+    (records,) = Path(shutil.copytree(prepared, tmp_path / "copy")).glob("*test*")
+    records.write_bytes(records.read_bytes()[:1000])
+    with pytest.raises(UserError, match=f"the dataset prepared in {tmp_path / 'copy'} is damaged"):
+        made(tmp_path / "copy").captions("test")
+
+
+def test_tensorflow_stays_away(prepared: Path) -> None:
+    """The library warns of a decoder that it prefers; it does not decode here."""
+    code = (
+        "import sys\n"
+        "from attnlab.data.images.tfds import TfdsImages\n"
+        f"source = TfdsImages(directory={str(prepared)!r})\n"
+        "assert len(source.captions('test').captions) == 3 and len(source.images('test').labels)\n"
+        "assert 'tensorflow' not in sys.modules and 'torch' not in sys.modules\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0 and "OpenCV" not in done.stderr, done.stderr
