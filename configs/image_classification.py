@@ -17,7 +17,7 @@ Your own images:
     --config.data=tfds_images --config.data.dataset=cifar10      a prepared TensorFlow Dataset, see docs/extending/data.md
     --config.data=translated --config.data.of=idx --config.data.of.directory=FOLDER     anywhere on 60 x 60 pixels
 
-A part of training (`data.held_out`) is for validation. `augmentation.crop=4` and
+A part of training (`data.held_out`) is for validation; `data.examples` takes so many of the rest. `augmentation.crop=4` and
 `augmentation.flip=true` change images in training, and `augmentation.anywhere=true` moves what they
 show on an empty ground. For images of another size vit needs
 `system.positions.length` (patches and one) or `system.positions=sinusoidal_2d`. `generate` takes

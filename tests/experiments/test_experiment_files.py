@@ -114,6 +114,7 @@ def test_every_file_plans_and_its_variants_are_equally_large(file: str, tmp_path
         *(("blocks.py:norms", 18), ("blocks.py:ways", 12), ("blocks.py:mask", 6)),
         *(("blocks.py:rotary", 6), ("heads.py:scale", 18), ("positions.py:decoder", 18)),
         *(("positions.py:longer", 18), ("positions.py:beside", 12)),
+        *(("depth.py:images", 24), ("hard.py:captions", 12)),
     ],
 )
 def test_what_an_argument_asks_fits_two_cores(file: str, trials: int) -> None:
@@ -147,6 +148,9 @@ def test_bottleneck_on_text_compares_its_shortest_with_its_longest_third(
         ("quickstart.py:fast", "experiments/quickstart.py:fast: it takes no argument"),
         ("memory.py:ages", "experiments/memory.py:ages: 'ages'; did you mean 'age'?"),
         ("depth.py:step", "experiments/depth.py:step: 'step'; did you mean 'steps'?"),
+        ("hard.py:caption", "experiments/hard.py:caption: 'caption'; did you mean 'captions'?"),
+        ("asked.py:{folder}/none", "cannot find {folder}/none/train_images.npz"),
+        ("training_images.py:{folder}", "cannot find {folder}/train-images-idx3-ubyte"),
         ("order.py:window", "experiments/order.py:window: 'window'; did you mean 'windows'?"),
         (
             "bottleneck.py:{folder}:de",

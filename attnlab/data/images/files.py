@@ -56,7 +56,7 @@ class Idx(HeldOut):
                 f"{paths[0]} has {len(images):,} images, {paths[1]} {len(labels):,} labels; they"
                 " are not of one set"
             )
-        rows = np.arange(len(images)) if of == "test" else self.rows(split, len(images))
+        rows = self.part(split, range(len(images)), own=False)
         return Labelled(with_channels(images)[rows], labels[rows])
 
 
@@ -100,7 +100,7 @@ class Npz(HeldOut):
                 f"{path}: x_{of} has {len(images):,} images, y_{of} {len(labels):,} labels"
             )
         own = split != "valid" and "x_valid" in arrays
-        rows = np.arange(len(images)) if of != "train" or own else self.rows(split, len(images))
+        rows = self.part(split, range(len(images)), own or of == "valid")
         return Labelled(with_channels(images)[rows], labels[rows])
 
 

@@ -264,19 +264,23 @@ class HeldOut:
     Attributes:
       held_out: share of the training images that are for validation.
       seed: which these are.
+      examples: how many of the others to train on; 0 takes all. What is taken of few is also taken
+        of more.
 
     Raises:
-      UserError: no share, or a negative seed.
+      UserError: no share, or a negative seed or number.
     """
 
     held_out: float = 0.1
     seed: int = 0
+    examples: int = 0
 
     def __post_init__(self) -> None:
         if not 0.0 < self.held_out < 1.0:
             raise UserError(f"config.data.held_out={self.held_out} must be above 0 and below 1")
-        if self.seed < 0:
-            raise UserError(f"config.data.seed={self.seed} must be 0 or more")
+        for name in ("seed", "examples"):
+            if getattr(self, name) < 0:
+                raise UserError(f"config.data.{name}={getattr(self, name)} must be 0 or more")
 
     def rows(self, split: str, count: int) -> np.ndarray:
         """Which of the `count` training images belong to "train" or to "valid", in their order.
@@ -296,13 +300,24 @@ class HeldOut:
 
     def part(self, split: str, given: Sequence[Thing], own: bool) -> list[Thing]:
         """Those of a split, of all that its file or folder has: every one where validation has its
-        own (`own`), as the test has; else those of `rows`.
+        own (`own`), as the test has; else those of `rows`. Of training, `examples`.
+
+        Raises:
+          UserError: there are fewer.
         """
-        return (
-            list(given)
-            if own or split == "test"
-            else [given[row] for row in self.rows(split, len(given))]
-        )
+        kept = list(given)
+        if not own and split != "test":
+            kept = [given[row] for row in self.rows(split, len(given))]
+        if split != "train" or not self.examples:
+            return kept
+        if self.examples > len(kept):
+            raise UserError(
+                f"config.data.examples={self.examples}: there are {len(kept)} to train on; write at"
+                " most as many, or 0 for all"
+            )
+        order = list(range(len(kept)))
+        random.Random(f"examples {self.seed}").shuffle(order)
+        return [kept[number] for number in sorted(order[: self.examples])]
 
 
 def giving(data: Mapping[str, Any], method: str, known: str) -> Any:

@@ -78,7 +78,7 @@ class EasyVqa(HeldOut):
             images = lambda chosen: np.stack(  # noqa: E731
                 [resized(kept[row], self.side) for row in chosen]
             )
-        chosen = range(len(ids)) if of == "test" else self.rows(split, len(ids)).tolist()
+        chosen = self.part(split, range(len(ids)), own=False)
         at = {ids[row]: number for number, row in enumerate(chosen)}
         known, questions = {*ids}, []
         for number, (text, answer, image) in enumerate(rows, 1):

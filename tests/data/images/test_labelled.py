@@ -121,3 +121,22 @@ def test_a_source_without_images_and_a_share_that_is_none() -> None:
         HeldOut(seed=-1)
     with pytest.raises(UserError, match="of 3 training images, 0 would be for validation"):
         HeldOut(0.1).rows("train", 3)
+    with pytest.raises(UserError, match="config.data.examples=-1 must be 0 or more"):
+        HeldOut(examples=-1)
+
+
+@pytest.mark.quick
+def test_few_training_images_are_part_of_more_and_validation_stays() -> None:
+    given = range(40)
+    all_of_them, many, few = (
+        HeldOut(0.25, examples=count).part("train", given, False) for count in (0, 20, 5)
+    )
+    assert [len(one) for one in (all_of_them, many, few)] == [30, 20, 5]
+    assert {*few} < {*many} < {*all_of_them} and many == sorted(many)
+    held = [HeldOut(0.25, examples=count).part("valid", given, False) for count in (0, 5)]
+    assert held[0] == held[1] and not {*held[0]} & {*all_of_them}
+    assert HeldOut(0.25, seed=1, examples=5).part("train", given, False) != few
+    assert len(HeldOut(0.25, examples=5).part("train", given, True)) == 5
+    assert len(HeldOut(0.25, examples=5).part("test", given, True)) == 40
+    with pytest.raises(UserError, match="config.data.examples=31: there are 30 to train on"):
+        HeldOut(0.25, examples=31).part("train", given, False)
