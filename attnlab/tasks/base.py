@@ -29,9 +29,9 @@ from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure
 from attnlab.systems.protocol import System
+from attnlab.tasks import models
 from attnlab.tasks.auxiliary import Terms
 from attnlab.tasks.looks import over_image
-from attnlab.tasks.models import maps_of, stand_ins, watched_pass, with_output_bias
 from attnlab.tasks.pretrained import Pretrained
 from attnlab.tasks.protocol import (
     Axis,
@@ -162,15 +162,15 @@ class Task(Pretrained, Generic[Data, Model]):
         """The task with its data read, see `read`.
 
         Raises:
-          UserError: bad config, unreadable data, or a run that has lost what `save` kept. Learned
-            from whatever data is at hand, the ids would mean others.
+          UserError: bad config, unreadable data, examples longer than the system can score, or a run
+            that has lost what `save` kept: learned from whatever data is at hand, ids mean others.
         """
         if workdir is not None and not cls.saved(workdir):
-            raise UserError(
-                f"{workdir} has lost its {cls.loads.kept}; the 'train' command that made it learns that"
-                " again from the same data"
-            )
-        return cls(config, cls.read(config, workdir, splits))  # type: ignore[call-arg]
+            advice = "the 'train' command that made it learns that again from the same data"
+            raise UserError(f"{workdir} has lost its {cls.loads.kept}; {advice}")
+        task = cls(config, cls.read(config, workdir, splits))  # type: ignore[call-arg]
+        models.check_longest(task, splits)
+        return task
 
     def save(self, workdir: Path) -> None:
         """Keep with the run what its data alone would not give back."""
@@ -186,11 +186,11 @@ class Task(Pretrained, Generic[Data, Model]):
 
     def init(self, key: jax.Array) -> Params:
         """Fresh float32 parameters; for the output bias see `models.with_output_bias`."""
-        params = self.system.init(key, *stand_ins([self.columns[name] for name in self.inputs]))[
-            "params"
-        ]
+        params = self.system.init(
+            key, *models.stand_ins([self.columns[name] for name in self.inputs])
+        )["params"]
         found = self.predicted()
-        return params if found is None else with_output_bias(self.config, params, *found)
+        return params if found is None else models.with_output_bias(self.config, params, *found)
 
     def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
         """What the system makes of a batch; `how` goes to `linen.Module.apply`."""
@@ -218,7 +218,7 @@ class Task(Pretrained, Generic[Data, Model]):
         smoothing = self.config.training.label_smoothing if smoothing is None else smoothing
         watched = [] if self.auxiliary is None else self.auxiliary.collections
         apply = functools.partial(self.apply, params, batch, rngs=self.rngs(key))
-        outputs, collected, seen = watched_pass(self.system, watched, apply)
+        outputs, collected, seen = models.watched_pass(self.system, watched, apply)
         sums = self.summed(outputs, batch, smoothing) | seen
         if self.auxiliary is None or not watched:
             return sums.pop("loss"), sums
@@ -386,7 +386,7 @@ class Task(Pretrained, Generic[Data, Model]):
     def maps(self, params: Params, example: Example) -> Maps:
         """Every attention map of an example, rows of hops numbered; what lies over its image."""
         read, axes = self.laid_out(example)
-        found = maps_of(self.system, params, read)
+        found = models.maps_of(self.system, params, read)
         hops = (one.weights.shape[1] for one in found.values() if one.query == "hops")
         numbered = [f"hop {number}" for number in range(1, max(hops, default=0) + 1)]
         sides = {**axes, "hops": Axis(numbered, "hops")}

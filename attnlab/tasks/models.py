@@ -165,6 +165,28 @@ def refuse_terms(config: ConfigDict, made: Mapping[str, Tree]) -> None:
             )
 
 
+def check_longest(task: Any, splits: Sequence[str]) -> None:
+    """`UserError` where the system cannot score the longest example of a split. Training leaves out
+    what is longer than `batch.max_length`, scores do not: without this a run would end at its first
+    evaluation.
+    """
+    for split in splits:
+        examples = getattr(task.data, "examples", {}).get(split)
+        if split == "train" or examples is None or not len(examples):
+            continue
+        longest, limit = int(examples.lengths.max()), task.config.batch.get("max_length", math.inf)
+        if longest <= limit:
+            continue
+        try:
+            params = jax.eval_shape(task.init, jax.random.key(0))
+            jax.eval_shape(task.sums, params, task.in_order(examples)[-1][1])
+        except UserError as error:
+            raise UserError(
+                f"the {split} split has an example of {longest} tokens, beyond"
+                f" config.batch.max_length={limit}, and scores leave none out: {error}"
+            ) from error
+
+
 def check_bytes(shapes: Tree, what: str, times: int = 1) -> None:
     """Raise `UserError` where arrays of these shapes, so many times, are more than `BYTES`."""
     size = times * sum(

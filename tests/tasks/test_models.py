@@ -145,3 +145,26 @@ def test_a_slot_that_only_mixes_takes_a_mixer_that_is_no_attention() -> None:
     system: Any = system_factory(ConfigDict({"system": decoder}), LanguageModel)(vocabulary=7)
     shapes = jax.eval_shape(system.init, jax.random.key(0), jnp.ones((1, 2), jnp.int32))
     assert "cell" in str(jax.tree_util.tree_structure(shapes))
+
+
+def test_an_example_beyond_the_positions_is_named_before_training() -> None:
+    """Dates of up to 30 letters: training leaves out those of more than 20, scores do not."""
+    settings = ["data.examples=60", "data.valid=20", "batch.max_length=20", "batch.buckets=20"]
+    small = ["system.layers=1", "system.width=16", "system.hidden=16", "system.positions=learned"]
+    decoding = ["decoding.max_ratio=0.0", "decoding.max_extra=15"]
+
+    def read(*more: str) -> Translation:
+        given = [*settings, *small, *decoding, *more]
+        config = configs.load("configs/translation.py:transformer", given)
+        return Translation.load(config, None, ("train", "valid"))
+
+    longest = int(read("system.positions.length=40").data.examples["valid"].lengths.max())
+    assert 20 < longest < 40
+    with pytest.raises(UserError) as caught:
+        read("system.positions.length=21")
+    said = str(caught.value)
+    assert (
+        f"the valid split has an example of {longest} tokens, beyond config.batch.max_length=20"
+        in said
+    )
+    assert "rows of 40 tokens, but positions end at 21" in said and "\n" not in said

@@ -181,7 +181,7 @@ class Stacked(System, kw_only=True):
             raise UserError(
                 f"rows of {words.shape[1]} tokens, but positions end at {longest}; lower"
                 " config.batch.max_length (if decoding.full_passes writes them, decoding.max_extra"
-                " and decoding.max_ratio), or take positions without an end"
+                " and decoding.max_ratio), or take longer positions, or some without an end"
             )
         scaled = words * math.sqrt(self.word_width) if self.scaled_embedding else words
         if not self.position_width:
