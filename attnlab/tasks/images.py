@@ -22,7 +22,7 @@ from ml_collections import ConfigDict
 from attnlab.data.batching import Batches, TrainBatches, evaluation_batches
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Examples
-from attnlab.data.images.augmentation import augmented
+from attnlab.data.images.augmentation import augmented, check_anywhere
 from attnlab.data.images.folder import read_images
 from attnlab.data.images.labelled import Pictures, Shape
 from attnlab.errors import UserError
@@ -33,6 +33,7 @@ from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
 from attnlab.tasks.protocol import Axis, Batch, Maps, Params, Tree, Typed
 
 _CLASSES = 2  # of a system that is built to be checked; any number does
+_LOOKED_AT = 1000  # images, to know whether an augmentation does anything
 _AUGMENTATION = 2  # what is folded into the key of a step; 1 is for samples
 
 Built = TypeVar("Built", bound=System)
@@ -121,8 +122,11 @@ class ImageTask(Task[OfImages, Model]):
 
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
         """See `Task.ordered`; all images have one size."""
+        examples = self.of_split("train")
+        if self.config.get("augmentation", {}).get("anywhere", False):
+            check_anywhere(examples["image"].block(np.arange(min(len(examples), _LOOKED_AT)), 0))
         return TrainBatches(
-            self.of_split("train"),
+            examples,
             size=self.config.batch.size,
             unit="sentences",
             buckets=(),

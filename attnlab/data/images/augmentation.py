@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from attnlab.errors import UserError
 
 
 def augmented(
@@ -42,6 +45,17 @@ def augmented(
         for axis in (1, 2):
             images = _along(jax.random.fold_in(key, axis), images, axis)
     return images
+
+
+def check_anywhere(images: np.ndarray) -> None:
+    """`UserError` where `anywhere` would move none of these images [N,H,W,C]."""
+    filled = (images != 0).any(axis=3)
+    rows, columns = filled.any(axis=2), filled.any(axis=1)
+    if all((one[:, 0] & one[:, -1]).all() for one in (rows, columns)):
+        raise UserError(
+            "config.augmentation.anywhere=true moves what is not 0 in an image, but all images reach"
+            " to all of their edges; leave it false, or make the ground 0"
+        )
 
 
 def _along(key: jax.Array, images: jax.Array, axis: int) -> jax.Array:

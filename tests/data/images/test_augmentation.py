@@ -8,7 +8,8 @@ import jax
 import numpy as np
 import pytest
 
-from attnlab.data.images.augmentation import augmented
+from attnlab.data.images.augmentation import augmented, check_anywhere
+from attnlab.errors import UserError
 
 IMAGES = np.random.default_rng(0).integers(1, 256, (64, 4, 5, 2)).astype(np.uint8)
 
@@ -56,3 +57,14 @@ def test_what_is_shown_is_put_anywhere_as_a_whole() -> None:
         assert np.count_nonzero(one) == 3
         counts[row, column] += 1
     assert (np.abs(counts - 100) < 40).all()  # four deviations
+
+
+def test_images_that_reach_to_all_edges_cannot_be_put_anywhere() -> None:
+    with pytest.raises(UserError, match="config.augmentation.anywhere=true moves what is not 0"):
+        check_anywhere(IMAGES)
+    free = IMAGES.copy()
+    free[5, 0] = 0
+    check_anywhere(free)
+    free = IMAGES.copy()
+    free[5, :, -1] = 0
+    check_anywhere(free)
