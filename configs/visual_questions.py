@@ -21,6 +21,9 @@ Your own images, where batch.questions should be no more than most images have:
     --config.data=image_questions --config.data.directory=FOLDER      train.jsonl and others, lines such as
                                                                      {"image": "a.png", "question": "what is it ?", "answer": "a dog"}
 
+With data.boxes=where a line also says where the answer is to be seen, "where": [[first row, first column, height, width], ...]
+in pixels, and scores then say how much of each map lies there.
+
 `generate` takes lines of a file's name, a tab and a question.
 """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ import numpy as np
 
 from attnlab.data.files import contents, find_file, read_lines
 from attnlab.data.images.files import array_of, arrays_of
-from attnlab.data.images.folder import read_image, resized
+from attnlab.data.images.folder import opened, read_image, resized
 from attnlab.data.images.labelled import HeldOut, Shape
-from attnlab.data.images.questions import Asked, Question
+from attnlab.data.images.questions import Asked, Box, Question
 from attnlab.data.json_lines import object_of, text_of
 from attnlab.errors import UserError, nearest
 from attnlab.records.files import expanded
@@ -101,6 +101,8 @@ class ImageQuestions:
       train, valid, test: the file of each split, without .gz or .xz.
       image, question, answer: the fields that have these.
       group: a field with a name by which scores are split up; "" for none.
+      boxes: a field that says where the answer is to be seen, a list of boxes [first row, first
+        column, height, width] in pixels of the image file; "" for none.
       side: height and width to which every image is resized, in pixels; 0 leaves images as they
         are, which must then have one size.
       grey: one channel instead of three.
@@ -117,6 +119,7 @@ class ImageQuestions:
     question: str = "question"
     answer: str = "answer"
     group: str = ""
+    boxes: str = ""
     side: int = 64
     grey: bool = False
 
@@ -133,8 +136,9 @@ class ImageQuestions:
 
         Raises:
           UserError: as for `files.ParallelFiles`; a line that is no JSON object, lacks a field, or
-            has something else than a text in it; with file and line. Images that are missing or
-            damaged, or of different sizes, when they are read.
+            has something else than a text in it, or a box that is none or not within its image;
+            with file and line. Images that are missing or damaged, or of different sizes, when they
+            are read.
         """
         path = find_file(self.directory, getattr(self, split))
         at: dict[str, int] = {}
@@ -148,9 +152,39 @@ class ImageQuestions:
                 for field in (self.image, self.question, self.answer)
             )
             group = text_of(record, self.group, path, number) if self.group else ""
-            questions.append(Question(at.setdefault(name, len(at)), text, answer, group))
+            boxes = self._boxes(record, name, f"{path}, line {number}") if self.boxes else ()
+            row = at.setdefault(name, len(at))
+            questions.append(Question(row, text, answer, group, boxes=boxes))
         files = [expanded(self.directory) / name for name in at]
         return Asked(questions, lambda: stacked(files, self.side, self.grey))
+
+    def _boxes(self, record: Mapping[str, Any], name: str, where: str) -> tuple[Box, ...]:
+        """The boxes of a line, in pixels of the image as it is read."""
+        given = record.get(self.boxes)
+        if not isinstance(given, list) or not all(_is_box(one) for one in given):
+            raise UserError(
+                f"{where}: field {self.boxes!r} is {given!r}; expected a list of boxes, each [first"
+                " row, first column, height, width]"
+            )
+        with opened(expanded(self.directory) / name, name) as image:
+            sides = np.array([image.height, image.width])
+        boxes = np.array(given, float).reshape(-1, 2, 2)
+        for box in boxes:
+            if (box[0] < 0).any() or (box.sum(axis=0) > sides).any():
+                raise UserError(
+                    f"{where}: the box {box.ravel().tolist()} is not within the {sides[0]} x"
+                    f" {sides[1]} pixels of {name}"
+                )
+        scale = self.side / sides if self.side else np.ones(2)
+        first = np.floor(boxes[:, 0] * scale).astype(int)
+        last = np.ceil(boxes.sum(axis=1) * scale).astype(int)
+        return tuple(map(tuple, np.hstack([first, last - first]).tolist()))
+
+
+def _is_box(value: Any) -> bool:
+    """Whether this is a box: four numbers, the last two above 0."""
+    numbers = isinstance(value, list) and all(type(one) in (int, float) for one in value)
+    return numbers and len(value) == 4 and min(value[2:]) > 0
 
 
 def stacked(files: Sequence[Path], side: int, grey: bool) -> np.ndarray:

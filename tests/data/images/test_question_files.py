@@ -162,3 +162,33 @@ def test_json_lines_name_their_images(tmp_path: Path) -> None:
     check_refused(grey, "train", "cannot find .*2.png", images=True)
     with pytest.raises(UserError, match="config.data.side=5000"):
         ImageQuestions(side=5000)
+
+
+def test_boxes_of_json_lines_follow_the_size_of_the_image(tmp_path: Path) -> None:
+    """Images of 4 x 6 pixels, read as 8 x 8."""
+    Image.fromarray(pixels(0, "train")).save(tmp_path / "0.png")
+    path = tmp_path / "train.jsonl"
+
+    def write(where: Any) -> None:
+        row = {"image": "0.png", "question": "which?", "answer": "red", "where": where}
+        path.write_text(json.dumps(row) + "\n")
+
+    def found(side: int) -> tuple[Any, ...]:
+        source = ImageQuestions(directory=str(tmp_path), side=side, boxes="where")
+        return source.visual_questions("train").questions[0].boxes
+
+    write([[1, 3, 2, 3], [0, 0, 4, 6]])
+    assert found(0) == ((1, 3, 2, 3), (0, 0, 4, 6))
+    assert found(8) == ((2, 4, 4, 4), (0, 0, 8, 8))
+    write([])
+    assert found(8) == ()
+    wanted = ImageQuestions(directory=str(tmp_path), boxes="where")
+    for where, words in (
+        ([[1, 3, 2, 4]], r"the box \[1.0, 3.0, 2.0, 4.0\] is not within the 4 x 6 pixels of 0.png"),
+        ([[-1, 3, 2, 2]], "is not within the 4 x 6 pixels"),
+        ([[1, 3, 2, 0]], "line 1: field 'where' is .*; expected a list of boxes"),
+        ([[1, 3, 2]], "expected a list of boxes"),
+        (None, "field 'where' is None; expected a list of boxes"),
+    ):
+        write(where)
+        check_refused(wanted, "train", words)
