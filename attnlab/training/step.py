@@ -216,6 +216,16 @@ def _followed(params: Params, before: Params, statistics: Tree) -> Params:
     return flax.traverse_util.unflatten_dict(moved)  # type: ignore[no-any-return]
 
 
+def averages(statistics: Tree) -> set[tuple[str, ...]]:
+    """The paths of the parameters that are running averages and move as `statistics` says."""
+    return {
+        (*path[:-1], name)
+        for path, calls in flax.traverse_util.flatten_dict(statistics).items()
+        for _, seen in calls
+        for name in seen
+    }
+
+
 class _Whole(NamedTuple):
     """What the model computes with, made of the parameters that are trained."""
 

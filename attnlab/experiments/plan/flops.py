@@ -28,7 +28,7 @@ from ml_collections import ConfigDict
 from attnlab.training.gradients import idle
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.states import state_like
-from attnlab.training.step import make_step, seed_array
+from attnlab.training.step import averages, make_step, seed_array
 from attnlab.training.trained import Trained
 
 
@@ -42,7 +42,7 @@ class Work:
       loops: places in the program that repeat until a condition holds; each was counted once, so
         that both counts are too low.
       idle: of a training step, the paths of the parameters that get no gradient, see
-        `attnlab.training.gradients`.
+        `attnlab.training.gradients`, and are no running averages, which the step moves.
     """
 
     flops: float
@@ -69,14 +69,16 @@ def step_work(config: ConfigDict, task: Any) -> Work:
         if getattr(state, name) is not None
     }
     key, seen = jax.eval_shape(lambda: jax.random.key(0)), Trained.of(config).seen
-    unused = idle(
-        lambda params, batch, key, kept: task.loss(seen(params), batch, key, **kept)[0],
-        state.params,
-        batch,
-        key,
-        kept,
-    )
-    return dataclasses.replace(work(step, state, batch), idle=unused)
+    moved: set[str] = set()
+
+    def loss(params: Any, batch: Any, key: Any, kept: Any) -> Any:
+        value, sums = task.loss(seen(params), batch, key, **kept)
+        moved.update("/".join(path) for path in averages(sums.get("statistics", {})))
+        return value
+
+    unused = idle(loss, state.params, batch, key, kept)
+    still = tuple(path for path in unused if path not in moved)
+    return dataclasses.replace(work(step, state, batch), idle=still)
 
 
 def step_flops(config: ConfigDict, task: Any) -> float:

@@ -247,6 +247,17 @@ def test_the_work_of_a_step_names_exponentials_loops_and_what_gets_no_gradient(
     assert step_work(config, task).idle == ("out_word/kernel",)
 
 
+def test_running_averages_are_not_idle() -> None:
+    """The norms of a network of convolutions have means and variances, which the step moves."""
+    few = ["data.examples=300", "data.side=16", "batch.size=4", "system.widths=4"]
+    config = configs.load("configs/image_classification.py:cnn", few)
+    task = TASKS.resolve(config.task).load(config, None, ("train", "valid"))
+    params = jax.eval_shape(task.init, jax.random.key(0))
+    paths = {jax.tree_util.keystr(one) for one, _ in jax.tree_util.tree_leaves_with_path(params)}
+    assert any("variance" in path for path in paths)
+    assert step_work(config, task).idle == ()
+
+
 def test_parameters_are_counted_without_computing_any() -> None:
     """Other tests of plans take this count from shapes that were traced before."""
     task = load(*JOINED)
