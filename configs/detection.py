@@ -6,7 +6,7 @@ Arguments: detr (small, for two CPU cores). AP50 on the test was 0.990 and AP 0.
 (seed 0). Its backbone is a field of its own, with gates and non-local
 blocks (`list gates`). `system.queries` must be at least the number of objects of an image.
 `generate` takes names of image files and gives the objects: class, score, first row, first column,
-height and width in pixels. Your own images, FOLDER/NAME/*.jpg, with boxes in COCO's form,
+height and width in pixels; `inspect` draws them. Your own images, FOLDER/NAME/*.jpg, with boxes in COCO's form,
 FOLDER/annotations/instances_NAME.json:
 
     --config.data=coco_boxes --config.data.directory=FOLDER --config.data.train=NAME --config.data.test=NAME --config.data.side=128

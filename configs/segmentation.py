@@ -16,7 +16,8 @@ class, 255 a pixel that counts for nothing):
 
 A part of training (`data.held_out`) is for validation. `augmentation.crop=4` and
 `augmentation.flip=true` change images and masks alike in training. `generate` takes names of image
-files and gives the classes that they show, with their shares of the pixels.
+files and gives the classes that they show, with their shares of the pixels; `inspect` draws them
+over the image.
 """
 
 from __future__ import annotations

@@ -102,7 +102,9 @@ class System(nn.Module, kw_only=True):
 
     @property
     def looks(self) -> bool:
-        """Whether there is something to draw: attention, or gates of an image network."""
+        """Whether there is something to draw: attention, gates of an image network, or an answer
+        that lies over the image.
+        """
         return bool(self.needs)
 
     @nn.nowrap

@@ -15,7 +15,7 @@ Axis letters: B batch, L layers, N queries, M objects, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import jax
@@ -33,6 +33,7 @@ from attnlab.tasks.boxes import THRESHOLDS, Answers, Truth, average_precisions, 
 from attnlab.tasks.images import ImageTask
 from attnlab.tasks.protocol import (
     Batch,
+    Look,
     Params,
     Response,
     Rngs,
@@ -220,7 +221,11 @@ class Detection(ImageTask[BoxedData, Detector]):
 
     def typed(self, lines: Sequence[str]) -> Examples:
         """Images from files, see `ImageTask.files`."""
-        images, count = self.files(lines), len(lines)
+        return self._asked(self.files(lines))
+
+    @staticmethod
+    def _asked(images: np.ndarray) -> Examples:
+        count = len(images)
         return Examples(
             image=images,
             boxes=np.zeros((count, 1, 4), np.float32),
@@ -236,15 +241,33 @@ class Detection(ImageTask[BoxedData, Detector]):
         """
         return [[Response(self._written(one), 0.0)] for one in self.found(params, asked)]
 
-    def _written(self, found: Answers) -> str:
-        sides, objects = np.tile(np.array(self.data.learned.shape[:2]), 2), []
+    def seen(self, params: Params, image: np.ndarray) -> dict[str, Look]:
+        """The box of each object that `answers` names, with its score."""
+        (found,), (height, width) = self.found(params, self._asked(image[None])), image.shape[:2]
+        rows, columns, boxes, names = np.arange(height) + 0.5, np.arange(width) + 0.5, [], []
+        for name, score, (row, column, high, wide) in self._shown(found):
+            inside = (abs(rows - row - high / 2) < high / 2)[:, None]
+            inside = inside & (abs(columns - column - wide / 2) < wide / 2)
+            boxes.append(score * inside)
+            names.append(name)
+        return {"answer": Look(image, np.array(boxes, np.float32), names)} if boxes else {}
+
+    def _shown(self, found: Answers) -> Iterator[tuple[str, float, np.ndarray]]:
+        """Of the objects with a score of at least 0.5, the likeliest first: class, score, and first
+        row, first column, height and width in pixels.
+        """
+        sides = np.tile(np.array(self.data.learned.shape[:2]), 2)
         for at in np.argsort(-found.scores, kind="stable"):
             if found.scores[at] >= _SHOWN:
                 box = found.boxes[at].astype(np.float64)
                 box[:2] -= box[2:] / 2
-                places = " ".join(f"{one:.1f}" for one in box * sides)
-                name = self.data.learned.classes[found.classes[at]]
-                objects.append(f"{name} {found.scores[at]:.3f} {places}")
+                yield self.data.learned.classes[found.classes[at]], found.scores[at], box * sides
+
+    def _written(self, found: Answers) -> str:
+        objects = [
+            f"{name} {score:.3f} {' '.join(f'{one:.1f}' for one in box)}"
+            for name, score, box in self._shown(found)
+        ]
         return ", ".join(objects) or "nothing"
 
 

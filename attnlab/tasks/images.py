@@ -30,7 +30,7 @@ from attnlab.systems.protocol import System
 from attnlab.tasks.base import Model, Task
 from attnlab.tasks.looks import ImageExample, gates_of
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
-from attnlab.tasks.protocol import Axis, Batch, Maps, Params, Tree, Typed
+from attnlab.tasks.protocol import Axis, Batch, Look, Maps, Params, Tree, Typed
 
 _CLASSES = 2  # of a system that is built to be checked; any number does
 _LOOKED_AT = 1000  # images, to know whether an augmentation does anything
@@ -186,8 +186,13 @@ class ImageTask(Task[OfImages, Model]):
         return [self.normalised(example.image[None])], {}
 
     def maps(self, params: Params, example: Any) -> Maps:
-        """See `Task.maps`, with the gates."""
+        """See `Task.maps`, with the gates and what `seen` gives."""
         found = super().maps(params, example)
         read, _ = self.laid_out(example)
         looks, gates = gates_of(self.system, params, read, example.image)
-        return dataclasses.replace(found, looks={**found.looks, **looks}, gates=gates)
+        looks = {**found.looks, **looks, **self.seen(params, example.image)}
+        return dataclasses.replace(found, looks=looks, gates=gates)
+
+    def seen(self, params: Params, image: np.ndarray) -> dict[str, Look]:
+        """What the answer says of places of an image [H,W,C], by name; nothing by default."""
+        return {}

@@ -28,6 +28,7 @@ from attnlab.systems.vision.protocol import PixelClassifier
 from attnlab.tasks.images import ImageTask
 from attnlab.tasks.protocol import (
     Batch,
+    Look,
     Params,
     Response,
     Rngs,
@@ -203,8 +204,18 @@ class Segmentation(ImageTask[SegmentedData, PixelClassifier]):
 
     def typed(self, lines: Sequence[str]) -> Examples:
         """Images from files, see `ImageTask.files`."""
-        images = self.files(lines)
+        return self._asked(self.files(lines))
+
+    @staticmethod
+    def _asked(images: np.ndarray) -> Examples:
         return Examples(image=images, mask=np.ones(images.shape[:3], np.uint8))
+
+    def seen(self, params: Params, image: np.ndarray) -> dict[str, Look]:
+        """The pixels of each class that the image shows, the largest first."""
+        (mask,), names = self.masks(params, self._asked(image[None])), self.data.learned.classes
+        order = _by_size(mask, len(names))
+        pixels = np.stack([mask == at for at in order]).astype(np.float32)
+        return {"answer": Look(image, pixels, [names[at] for at in order])}
 
     def answers(
         self, params: Params, asked: Examples, lines: Sequence[str]
@@ -214,11 +225,15 @@ class Segmentation(ImageTask[SegmentedData, PixelClassifier]):
         """
         names, found = self.data.learned.classes, []
         for mask in self.masks(params, asked):
-            counts = np.bincount(mask.ravel(), minlength=len(names))
-            order = [at for at in np.argsort(-counts, kind="stable") if counts[at]]
-            shares = [f"{names[at]} {counts[at] / mask.size:.3f}" for at in order]
+            shares = [f"{names[at]} {(mask == at).mean():.3f}" for at in _by_size(mask, len(names))]
             found.append([Response(", ".join(shares), 0.0)])
         return found
+
+
+def _by_size(mask: np.ndarray, classes: int) -> list[int]:
+    """The classes that a mask [H,W] shows, those of the most pixels first."""
+    counts = np.bincount(mask.ravel(), minlength=classes)
+    return [int(at) for at in np.argsort(-counts, kind="stable") if counts[at]]
 
 
 def confusions(logits: jax.Array, mask: jax.Array) -> jax.Array:

@@ -17,7 +17,7 @@ from scipy.optimize import linear_sum_assignment
 from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
-from attnlab.tasks.boxes import overlaps
+from attnlab.tasks.boxes import Answers, overlaps
 from attnlab.tasks.detection import Detection
 from attnlab.training.parallel import backend
 from attnlab.training.step import first_state, make_step
@@ -151,6 +151,25 @@ def test_files_are_answered_and_maps_drawn(task: Detection, params: Any, tmp_pat
     maps = task.maps(params, first)
     assert first.shown() == "valid image 1" and len(maps.rows("decoder_0/cross_attention")) == 3
     assert len(maps.columns("decoder_0/cross_attention")) == 25
+
+
+def test_boxes_are_drawn_over_the_image(
+    task: Detection, params: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three boxes in the middle of an image, as shares of its sides, two have a score of 0.5."""
+    height, width = task.data.learned.shape[:2]
+    boxes = np.array([[0.5, 0.5, 4 / height, 2 / width]] * 2 + [[0.5, 0.5, 1.0, 1.0]], np.float32)
+    found = Answers(boxes, np.array([0, 1, 0]), np.array([0.6, 0.9, 0.4]))
+    monkeypatch.setattr(task, "found", lambda params, asked: [found] * len(asked))
+    image = task.pictured("valid", 1)[0].image
+    drawn = task.seen(params, image)["answer"]
+    assert drawn.rows == [task.data.learned.classes[at] for at in (1, 0)]
+    wanted = np.zeros((height, width), np.float32)
+    wanted[height // 2 - 2 : height // 2 + 2, width // 2 - 1 : width // 2 + 1] = 1.0
+    np.testing.assert_allclose(drawn.weights, [0.9 * wanted, 0.6 * wanted], rtol=1e-6)
+    none = found._replace(scores=np.zeros(3))
+    monkeypatch.setattr(task, "found", lambda params, asked: [none])
+    assert task.seen(params, image) == {}
 
 
 REFUSED = {

@@ -148,6 +148,11 @@ def test_files_are_answered_and_the_run_keeps_its_classes(
         assert float(part) == pytest.approx(counts[label], abs=6e-4)
     (example,) = task.completed(params, [(str(name), None)])
     assert example.shown() == f"{name}  ->  {best.text}"
+    look = task.maps(params, example).looks["answer"]
+    assert list(look.rows) == list(shares) and task.system.looks
+    for label, pixels in zip(look.rows, look.weights, strict=True):
+        wanted = mask == task.data.learned.classes.index(label)
+        np.testing.assert_array_equal(pixels, wanted.astype(np.float32))
 
 
 REFUSED = {

@@ -51,6 +51,11 @@ class PixelClassifier(System):
 
     classes: int
 
+    @property
+    def looks(self) -> bool:
+        """See `System.looks`; the classes of its pixels are drawn."""
+        return True
+
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:
         """See `System.between`; an image looks at itself."""
