@@ -52,15 +52,11 @@ def sums(
       objects: uint8 [N,H,W], k + 1 at the pixels of object k.
       grid: h and w.
     """
-    height, width = objects.shape[1:]
-    rows, columns = (np.arange(n) * of // n for n, of in ((height, grid[0]), (width, grid[1])))
-    place = (rows[:, None] * grid[1] + columns).ravel()  # of each pixel
-    size = np.bincount(place, minlength=grid[0] * grid[1])
     found = np.zeros((len(words), len(SCORES) + 1))
     for number, looks in weights:
         for at, about in words[number]:
-            pixels = (objects[number] == about + 1).ravel()
-            inside = np.bincount(place, pixels, len(size)) / np.maximum(size, 1)
+            pixels = objects[number] == about + 1
+            inside = shares(pixels, grid)
             hit = inside > 0
             found[number] += (
                 looks[at] @ inside,
@@ -70,3 +66,11 @@ def sums(
                 1,
             )
     return found
+
+
+def shares(pixels: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
+    """The share of the pixels of each place that are set, [L]; pixels [H,W] of 0 and 1, grid h and w."""
+    rows, columns = (np.arange(n) * of // n for n, of in zip(pixels.shape, grid, strict=True))
+    place = (rows[:, None] * grid[1] + columns).ravel()  # of each pixel
+    size = np.bincount(place, minlength=grid[0] * grid[1])
+    return np.bincount(place, pixels.ravel(), len(size)) / np.maximum(size, 1)

@@ -20,6 +20,7 @@ import numpy as np
 
 from attnlab.data.images.questions import Question
 from attnlab.systems.protocol import AttentionMap
+from attnlab.tasks.localisation import shares
 
 LOCALISATION, CHANCE = "localisation", "chance"
 
@@ -45,22 +46,6 @@ def covered(question: Question, shape: Sequence[int]) -> np.ndarray:
     return mask
 
 
-def inside(question: Question, grid: tuple[int, int], shape: Sequence[int]) -> np.ndarray:
-    """The share of the pixels of each place that are in the boxes of a question, [L].
-
-    Args:
-      question: with boxes.
-      grid: h and w.
-      shape: H and W of the image, and its channels.
-    """
-    mask = covered(question, shape)
-    row, column = (np.arange(of) * n // of for n, of in zip(grid, shape, strict=False))
-    place = (row[:, None] * grid[1] + column).ravel()
-    return np.bincount(place, mask.ravel(), grid[0] * grid[1]) / np.bincount(
-        place, minlength=grid[0] * grid[1]
-    )
-
-
 def localised(
     looks: Mapping[str, np.ndarray],
     questions: Sequence[Question],
@@ -72,17 +57,18 @@ def localised(
     Args:
       looks: by the name of the map, [N,L].
       questions: N.
-      grid, shape: see `inside`.
+      grid: h and w.
+      shape: H and W of the image, and its channels.
     """
     rows: dict[str, dict[str, list[float]]] = {name: {} for name in (*looks, CHANCE)}
     for number, question in enumerate(questions):
         if not question.boxes:
             continue
-        parts = inside(question, grid, shape)
+        pixels = covered(question, shape)
+        parts = shares(pixels, grid)
         for name, weights in looks.items():
             rows[name].setdefault(question.kind, []).append(float(weights[number] @ parts))
-        share = float(covered(question, shape).mean())
-        rows[CHANCE].setdefault(question.kind, []).append(share)
+        rows[CHANCE].setdefault(question.kind, []).append(float(pixels.mean()))
     if not rows[CHANCE]:
         return {}
     return {

@@ -7,18 +7,19 @@ import pytest
 
 from attnlab.data.images.questions import Question
 from attnlab.systems.protocol import AttentionMap
-from attnlab.tasks.looking import inside, localised, of_questions
+from attnlab.tasks.localisation import shares
+from attnlab.tasks.looking import covered, localised, of_questions
 
 ASKED = Question(0, "what", "a", kind="one", boxes=((0, 0, 2, 3),))
 """In an image of 4 x 6 pixels and 2 x 3 places of 2 x 2."""
 
 
 def test_a_place_stands_for_its_pixels() -> None:
-    np.testing.assert_allclose(inside(ASKED, (2, 3), (4, 6, 3)), [1, 0.5, 0, 0, 0, 0])
+    np.testing.assert_allclose(shares(covered(ASKED, (4, 6)), (2, 3)), [1, 0.5, 0, 0, 0, 0])
     both = ASKED._replace(boxes=(*ASKED.boxes, (0, 1, 3, 1)))
-    np.testing.assert_allclose(inside(both, (2, 3), (4, 6, 3)), [1, 0.5, 0, 0.25, 0, 0])
+    np.testing.assert_allclose(shares(covered(both, (4, 6)), (2, 3)), [1, 0.5, 0, 0.25, 0, 0])
     odd = ASKED._replace(boxes=((0, 0, 1, 1),))
-    np.testing.assert_allclose(inside(odd, (2, 2), (5, 5, 1)).sum(), 1 / 9)
+    np.testing.assert_allclose(shares(covered(odd, (5, 5)), (2, 2)).sum(), 1 / 9)
 
 
 @pytest.mark.quick
