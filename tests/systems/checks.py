@@ -403,8 +403,7 @@ def check_learning(spec: dict[str, Any]) -> None:
         optax.cosine_decay_schedule(1e-2, 250)
     )  # at a constant pace the last loss would be a matter of rounding
 
-    @jax.jit
-    def update(carry: Any, _: None = None) -> tuple[Any, jax.Array]:
+    def update(carry: Any, _: None) -> tuple[Any, jax.Array]:
         params, state = carry
 
         def loss(params: Any) -> jax.Array:
@@ -415,9 +414,11 @@ def check_learning(spec: dict[str, Any]) -> None:
         updates, state = optimizer.update(grads, state)
         return (optax.apply_updates(params, updates), state), value
 
-    _, losses = jax.jit(lambda carry: jax.lax.scan(update, carry, length=250))(
-        (params, optimizer.init(params))
-    )
+    @jax.jit
+    def losses_of(params: Any) -> jax.Array:
+        return jax.lax.scan(update, (params, optimizer.init(params)), length=250)[1]
+
+    losses = losses_of(params)
     chance = np.log(
         VOCABULARY
     )  # about that at first: no target leaks in (tied tables start above it)

@@ -341,9 +341,11 @@ def check_learning(spec: dict[str, Any]) -> None:
         updates, state = optimizer.update(grads, state)
         return (optax.apply_updates(params, updates), state), value
 
-    _, losses = jax.jit(lambda carry: jax.lax.scan(update, carry, length=200))(
-        (params, optimizer.init(params))
-    )
+    @jax.jit
+    def losses_of(params: Any) -> jax.Array:
+        return jax.lax.scan(update, (params, optimizer.init(params)), length=200)[1]
+
+    losses = losses_of(params)
     chance = np.log(VOCABULARY)  # about that at first: no target leaks in
     assert abs(float(losses[0]) - chance) < 0.5, (
         f"the first loss is {losses[0]:.2f}, chance {chance:.2f}"

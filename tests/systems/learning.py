@@ -36,8 +36,10 @@ def fitted(
         updates, state = optimizer.update(grads, state)
         return (optax.apply_updates(params, updates), state), value
 
-    keys = jax.random.split(jax.random.key(1), steps)
-    _, losses = jax.jit(lambda carry: jax.lax.scan(update, carry, keys))(
-        (params, optimizer.init(params))
-    )
+    @jax.jit
+    def losses_of(params: Any) -> jax.Array:
+        keys = jax.random.split(jax.random.key(1), steps)
+        return jax.lax.scan(update, (params, optimizer.init(params)), keys)[1]
+
+    losses = losses_of(params)
     return float(losses[0]), float(losses[-1])
