@@ -50,7 +50,9 @@ class Builder:
         self._data: dict[str, Any] = {}
         self._counts: dict[str, float] = {}
         self._work: dict[str, Work] = {}
-        self._last: tuple[str, Any] = ("", None)  # the task built last and its config, as text
+        # the task built last and its batches, each with its config as text
+        self._last: tuple[str, Any] = ("", None)
+        self._ordered: tuple[str, Any] = ("", None)
 
     def resolved(self, overrides: Mapping[str, Any]) -> ConfigDict:
         """The config with overrides, its models not yet built.
@@ -82,21 +84,32 @@ class Builder:
         Raises:
           UserError: data that cannot be read, or batches that the config does not allow.
         """
-        whole = _key(config)
-        if whole != self._last[0]:
-            self._last = whole, self._built(config)
-        return self._last[1]
+        self._batches(config)
+        return self._built(config)
 
     def _built(self, config: ConfigDict) -> Any:
+        """The task with its data. Parameters ask for no more, and a budget counts them at many
+        sizes: the batches of an epoch may take longer than the shapes.
+        """
+        whole = _key(config)
+        if whole != self._last[0]:
+            self._last = whole, self._made(config)
+        return self._last[1]
+
+    def _batches(self, config: ConfigDict) -> Any:
+        whole = _key(config)
+        if whole != self._ordered[0]:
+            self._ordered = whole, self._built(config).batches(config.training.accumulate)
+        return self._ordered[1]
+
+    def _made(self, config: ConfigDict) -> Any:
         kind = TASKS.resolve(config.task)
         key = _key(
             {name: config[name] for name in ("task", "data", "vocabulary") if name in config}
         )
         if key not in self._data:
             self._data[key] = kind.load(config, None, ("train", "valid")).data
-        task = kind(config, self._data[key])
-        task.batches(config.training.accumulate)
-        return task
+        return kind(config, self._data[key])
 
     def count(self, config: ConfigDict, what: str) -> float:
         """How many "parameters" there are, or "flops" in a training step.
@@ -106,7 +119,7 @@ class Builder:
         """
         key = what + _lasting(config)
         if key not in self._counts:
-            task = self.task(config)
+            task = self._built(config)
             self._counts[key] = step_flops(config, task) if what == "flops" else _parameters(task)
         return self._counts[key]
 
@@ -118,7 +131,7 @@ class Builder:
         """
         key = _lasting(config)
         if key not in self._work:
-            self._work[key] = step_work(config, self.task(config))
+            self._work[key] = step_work(config, self._built(config))
         return self._work[key]
 
     def examples(self, config: ConfigDict) -> float | None:
@@ -127,7 +140,7 @@ class Builder:
         Raises:
           UserError: see `task`.
         """
-        batches = self.task(config).batches(config.training.accumulate)
+        batches = self._batches(config)
         return (
             batches.examples / batches.batches_per_epoch
             if isinstance(batches, TrainBatches)

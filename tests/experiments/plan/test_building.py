@@ -12,6 +12,7 @@ from attnlab.data import corpus
 from attnlab.errors import UserError
 from attnlab.experiments.plan import building
 from attnlab.experiments.plan.building import Builder, naming
+from attnlab.tasks.base import Task
 from tests.experiments.plans import BASE
 
 
@@ -111,6 +112,18 @@ def test_examples_of_a_step_are_the_mean_over_an_epoch(builder: Builder) -> None
 def test_batches_that_cannot_be_cut_are_refused(builder: Builder) -> None:
     with pytest.raises(UserError, match=r"config.batch.size=16 is not divisible by 3"):
         builder.task(builder.config({**BASE, "training.accumulate": 3}))
+
+
+def test_parameters_are_counted_without_batches_which_are_made_once(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, made, batches = builder.config(BASE), [], Task.batches
+    monkeypatch.setattr(Task, "batches", lambda *a: made.append(1) or batches(*a))  # type: ignore[func-returns-value]
+    builder.count(config, "parameters")
+    assert not made
+    builder.task(config)
+    builder.examples(config)
+    assert len(made) == 1
 
 
 def test_an_error_names_its_candidate() -> None:
