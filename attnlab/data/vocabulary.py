@@ -171,31 +171,8 @@ class Vocabulary:
                 f"config.vocabulary.size={size} leaves no room beside the {len(SPECIAL)} special"
                 " pieces; it must be larger"
             )
-        tokenizer = _untrained(kind, lowercase)
-        trainer = trainers.BpeTrainer if kind == "bpe" else trainers.WordLevelTrainer
-        tokenizer.train_from_iterator(
-            (_spaced(text, kind) for text in texts),
-            trainer(
-                vocab_size=size,
-                min_frequency=min_frequency,
-                special_tokens=list(SPECIAL),
-                show_progress=False,
-            ),
-        )
-        found = tokenizer.get_vocab_size()
-        if found > size:  # byte-pair training keeps every character, also beyond the size asked for
-            characters = found - len(SPECIAL)
-            raise UserError(
-                f"config.vocabulary.size={size} cannot hold the {characters} characters of the"
-                f" texts; ask for {found} or more"
-            )
-        if found == len(SPECIAL):
-            raise UserError(
-                f"nothing in the texts occurs config.vocabulary.min_frequency={min_frequency}"
-                " times, so there is no vocabulary"
-            )
         return cls(
-            tokenizer,
+            _learned(texts, kind, size, min_frequency, lowercase),
             {
                 "kind": kind,
                 "size": size,
@@ -361,6 +338,33 @@ class Vocabulary:
             raise UserError(
                 f"the vocabulary {path} cannot be read by this version of tokenizers: {error}"
             ) from error
+
+
+def _learned(
+    texts: Iterable[str], kind: str, size: int, min_frequency: int, lowercase: bool
+) -> Tokenizer:
+    """A tokenizer with the pieces of the texts; `UserError` where they do not fit or are none."""
+    tokenizer = _untrained(kind, lowercase)
+    trainer = (trainers.BpeTrainer if kind == "bpe" else trainers.WordLevelTrainer)(
+        vocab_size=size,
+        min_frequency=min_frequency,
+        special_tokens=list(SPECIAL),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator((_spaced(text, kind) for text in texts), trainer)
+    found = tokenizer.get_vocab_size()
+    if found > size:  # byte-pair training keeps every character, also beyond the size asked for
+        characters = found - len(SPECIAL)
+        raise UserError(
+            f"config.vocabulary.size={size} cannot hold the {characters} characters of the texts;"
+            f" ask for {found} or more"
+        )
+    if found == len(SPECIAL):
+        raise UserError(
+            f"nothing in the texts occurs config.vocabulary.min_frequency={min_frequency} times, so"
+            " there is no vocabulary"
+        )
+    return tokenizer
 
 
 def _untrained(kind: str, lowercase: bool) -> Tokenizer:

@@ -168,12 +168,7 @@ def make_step(
         objective = functools.partial(_objective, carrying, compute, whole)
         part = (dict(batch), state.remembered)
         grads, metrics, (remembered, statistics) = _gradients(
-            jax.grad(objective, has_aux=True),
-            accumulate,
-            trained,
-            part,
-            key,
-            jnp.maximum(total, 1),
+            jax.grad(objective, has_aux=True), accumulate, trained, part, key, jnp.maximum(total, 1)
         )
         if axis_name is not None:
             grads, metrics = jax.lax.psum((grads, metrics), axis_name)
@@ -182,13 +177,9 @@ def make_step(
         if which is not None:
             updates = which.scaled(updates, state.params)
         params = _followed(optax.apply_updates(trained, updates), trained, statistics)
-        average, carried = state.ema, state.carried
-        if average is not None:
-            before = average if which is None else which.split(average)[0]
-            average = jax.tree.map(lambda a, p: ema * a + (1.0 - ema) * p, before, params)
+        average, carried = _averaged(state.ema, params, ema, which, fixed), state.carried
         if which is not None:
             params = which.joined(params, fixed)
-            average = None if average is None else which.joined(average, fixed)
         if follow is not None and carried is not None:
             carried = follow(carried, metrics.pop("tracked"))
         after = TrainState(
@@ -214,6 +205,21 @@ def _followed(params: Params, before: Params, statistics: Tree) -> Params:
                 if at in old:
                     old[at] = moved[at] = kept * old[at] + (1.0 - kept) * value
     return flax.traverse_util.unflatten_dict(moved)  # type: ignore[no-any-return]
+
+
+def _averaged(
+    average: Params | None,
+    trained: Params,
+    ema: float | jax.Array,
+    which: Parts | None,
+    fixed: Params,
+) -> Params | None:
+    """The moving average of all parameters after those that are trained have moved; None stays."""
+    if average is None:
+        return None
+    before = average if which is None else which.split(average)[0]
+    after = jax.tree.map(lambda a, p: ema * a + (1.0 - ema) * p, before, trained)
+    return after if which is None else which.joined(after, fixed)
 
 
 def averages(statistics: Tree) -> set[tuple[str, ...]]:
