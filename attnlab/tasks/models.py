@@ -177,13 +177,16 @@ def check_longest(task: Any, splits: Sequence[str]) -> None:
         longest, limit = int(examples.lengths.max()), task.config.batch.get("max_length", math.inf)
         if longest <= limit:
             continue
+        batch = task.in_order(examples)[-1][1]
         try:
             params = jax.eval_shape(task.init, jax.random.key(0))
-            jax.eval_shape(task.sums, params, task.in_order(examples)[-1][1])
+            jax.eval_shape(task.sums, params, batch)
         except UserError as error:
+            what, _, _ = str(error).partition(";")  # what it advises is for training
             raise UserError(
-                f"the {split} split has an example of {longest} tokens, beyond"
-                f" config.batch.max_length={limit}, and scores leave none out: {error}"
+                f"the {split} split has an example of {longest} tokens, and scores leave none out:"
+                f" {what}; let config.batch.buckets end at {longest} if that is within the positions,"
+                " else take longer ones, or leave the example out of the data"
             ) from error
 
 

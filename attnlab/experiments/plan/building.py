@@ -19,6 +19,7 @@ from attnlab.errors import UserError
 from attnlab.experiments.define import text
 from attnlab.experiments.plan.flops import Work, step_flops, step_work
 from attnlab.tasks import TASKS
+from attnlab.tasks.models import check_longest
 from attnlab.training.run import check
 
 _FREE = (
@@ -109,7 +110,9 @@ class Builder:
         )
         if key not in self._data:
             self._data[key] = kind.load(config, None, ("train", "valid")).data
-        return kind(config, self._data[key])
+        task = kind(config, self._data[key])
+        check_longest(task, ("train", "valid"))
+        return task
 
     def count(self, config: ConfigDict, what: str) -> float:
         """How many "parameters" there are, or "flops" in a training step.

@@ -101,22 +101,44 @@ def _step(config: ConfigDict, task: Any) -> tuple[Callable[..., Any], Any, Any]:
 
 
 def mean_batch(batches: Any, multiple: int) -> dict[str, jax.ShapeDtypeStruct]:
-    """The shapes of a batch of mean size, its rows a multiple of `multiple`; an array without
-    columns has the rows. Axes that are not the width of a batch, as those of images or the labels
-    of several questions about one, stay as they are.
+    """The shapes of a batch of mean size, its rows a multiple of `multiple`. Only the axes that are
+    as long as a batch is wide get the mean width: not those of images, or of the several questions
+    about one.
     """
     rows, widths = np.transpose(batches.shapes)
     width = np.average(widths, weights=batches.counts)
     positions = np.average(rows * widths, weights=batches.counts)
     count = max(1, round(positions / width / multiple)) * multiple
+    first, wide = batches(0), _wide(batches)
 
-    def mean(array: np.ndarray) -> tuple[int, ...]:
-        wide = array.ndim == 2 and array.shape[1] in widths
-        return (count, round(width)) if wide else (count, *array.shape[1:])
+    def mean(name: str, array: np.ndarray) -> tuple[int, ...]:
+        sizes = enumerate(array.shape[1:], 1)
+        return (count, *(round(width) if (name, axis) in wide else size for axis, size in sizes))
 
     return {
-        name: jax.ShapeDtypeStruct(mean(array), array.dtype) for name, array in batches(0).items()
+        name: jax.ShapeDtypeStruct(mean(name, array), array.dtype) for name, array in first.items()
     }
+
+
+def _wide(batches: Any) -> set[tuple[str, int]]:
+    """The axes, by column, that are as long as a batch is wide: those that are so in two batches of
+    different widths. None where there is one width.
+    """
+    used = [
+        width for (_, width), count in zip(batches.shapes, batches.counts, strict=True) if count
+    ]
+    first, widths = batches(0), {*used}
+    for step in range(1, sum(batches.counts) if len(widths) > 1 else 1):
+        other = batches(step)
+        found = {
+            (name, axis)
+            for name, array in first.items()
+            for axis, sizes in enumerate(zip(array.shape, other[name].shape, strict=True))
+            if axis and sizes[0] != sizes[1] and {*sizes} <= widths
+        }
+        if found:
+            return found
+    return set()
 
 
 def flops(function: Callable[..., Any], *arguments: Any) -> float:

@@ -137,16 +137,21 @@ def tiny(system: str, *overrides: str) -> tuple[Any, Any]:
     return config, TASKS.resolve(config.task).load(config, None, ("train", "valid"))
 
 
+class Questions:
+    """Batches of 2 images with 5 questions each, 5 and 9 tokens wide, the second twice as often."""
+
+    shapes, counts = ((2, 5), (2, 9)), (1, 2)
+
+    def __call__(self, step: int) -> dict[str, np.ndarray]:
+        width = 9 if step else 5
+        question, label = (np.zeros(shape, np.int32) for shape in ((2, 5, width), (2, 5)))
+        return {"image": np.zeros((2, 5, 9, 3), np.uint8), "question": question, "label": label}
+
+
 def test_the_mean_batch_has_as_many_labels_as_questions() -> None:
-    """Q questions about each image: [B,Q,width] and [B,Q]."""
-    few = ["data.examples=32", "batch.questions=20", "batch.size=4"]
-    config = configs.load("configs/visual_questions.py:cnn_lstm", few)
-    batches = TASKS.resolve(config.task).load(config, None, ("train", "valid")).batches(1)
-    mean = mean_batch(batches, 1)
-    assert mean["question"].shape[:2] == mean["label"].shape == (4, 20)
-    assert {name: one.shape for name, one in mean.items()} == {
-        name: one.shape for name, one in batches(0).items()
-    }
+    """Only tokens are as long as a batch is wide, whatever else has 5 or 9 of something."""
+    found = {name: one.shape for name, one in mean_batch(Questions(), 3).items()}
+    assert found == {"image": (3, 5, 9, 3), "question": (3, 5, 8), "label": (3, 5)}
 
 
 def test_a_step_without_loops_counts_like_the_compiled_one() -> None:
@@ -190,14 +195,13 @@ def test_accumulation_is_no_work() -> None:
 
 
 def test_the_mean_batch_is_weighted_by_use() -> None:
-    ids = np.zeros((8, 16), np.int32)
-
     class Batches(SimpleNamespace):
         def __call__(self, step: int) -> dict[str, np.ndarray]:
-            image = np.zeros((8, 5, 7, 3), np.int32)
+            ids = np.zeros(self.shapes[step == 2], np.int32)
+            image = np.zeros((len(ids), 5, 7, 3), np.int32)
             return {"source": ids, "target": ids, "label": ids[:, 0], "image": image}
 
-    batches = Batches(shapes=((8, 16), (4, 32)), counts=(3, 1))
+    batches = Batches(shapes=((8, 16), (4, 32), (2, 64)), counts=(3, 1, 0))
     found = mean_batch(batches, 1)
     shapes = {"source": (6, 20), "target": (6, 20), "label": (6,), "image": (6, 5, 7, 3)}
     assert {name: one.shape for name, one in found.items()} == shapes and {
@@ -205,6 +209,8 @@ def test_the_mean_batch_is_weighted_by_use() -> None:
     } == {np.dtype(np.int32)}
     assert 6 * 20 <= 128 < 7 * 20  # every batch has 128 positions
     assert mean_batch(batches, 4)["source"].shape == (8, 20)
+    one_width = Batches(shapes=((8, 16), (4, 32)), counts=(3, 0))
+    assert mean_batch(one_width, 1)["source"].shape == (8, 16)
 
 
 def test_a_language_model_counts_with_the_lanes_that_it_remembers() -> None:
