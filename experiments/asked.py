@@ -9,7 +9,8 @@ it the question looks at the places: stacked attention (Yang et al. 2016), a gat
 are places with the question (Anderson et al. 2018), co-attention (Lu et al. 2016), and tokens in a
 Transformer. All have as many parameters, within 2 %. Without an argument Sort-of-CLEVR: 20
 questions about each of 4,000 images of six objects, which are told apart by colour; half of the
-questions relate one to the others, so scores stand by kind of question. With a folder easy-VQA.
+questions relate one to the others, so scores stand by kind of question. With a folder its images and questions
+in the form of easy-VQA.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 from attnlab.data.files import find_file
 from attnlab.experiments import Budget, Claim, Experiment, better, rows
+from attnlab.records.files import expanded
 
 HEADS: dict[str, Any] = {"name": "multihead", "heads": 4}
 ADDITIVE: dict[str, Any] = {"name": "single", "score": {"name": "additive", "hidden": 64}}
@@ -94,7 +96,8 @@ def generated() -> dict[str, Any]:
 
 def of_files(folder: str) -> dict[str, Any]:
     """The images and questions of a folder, at half their size."""
-    find_file(folder, "train_images.npz")
+    if not (expanded(folder) / "train" / "questions.json").is_file():
+        find_file(folder, "train_questions.tsv")
     return {
         "data": "easy_vqa",
         "data.directory": folder,

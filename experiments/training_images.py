@@ -4,7 +4,7 @@
     python launch.py sweep experiments/training_images.py:FOLDER --dir=runs/images-clothes
 
 A residual network of 8 layers (He et al. 2016) and a Vision Transformer (Dosovitskiy et al. 2021)
-of as many parameters, within 2 %, trained on few images, more and all; as many updates for each, so
+of as many parameters, within 2 %, trained on few images, more and many; as many updates for each, so
 few images are seen more often. The claim is a difference of differences: the Transformer gains more
 from more images. Without an argument the built-in coloured shapes; with a folder its images and
 labels in IDX files (MNIST, Fashion-MNIST), turned left to right in training.
@@ -30,11 +30,11 @@ def get_experiment(argument: str = "") -> Experiment:
     counts = CLOTHES if argument else SHAPES
     images = rows({f"{count:,} images": {"data.examples": count} for count in counts})
     systems = rows({"ResNet": {"system.depth": 8}, "ViT": transformer()})
-    few, all_of_them = (f"{count:,} images" for count in (counts[0], counts[-1]))
+    few, many = (f"{count:,} images" for count in (counts[0], counts[-1]))
     gain = {
-        f"ViT, {all_of_them}": 1.0,
+        f"ViT, {many}": 1.0,
         f"ViT, {few}": -1.0,
-        f"ResNet, {all_of_them}": -1.0,
+        f"ResNet, {many}": -1.0,
         f"ResNet, {few}": 1.0,
     }
     return Experiment(
@@ -48,7 +48,7 @@ def get_experiment(argument: str = "") -> Experiment:
         },
         compare=cross(systems, images),
         seeds=(0, 1, 2),
-        baseline=f"ResNet, {all_of_them}",
+        baseline=f"ResNet, {many}",
         measure=("accuracy", "max"),
         budget=Budget(
             match="parameters",

@@ -97,6 +97,11 @@ class Prepared:
         except (ValueError, KeyError, AssertionError) as error:
             if not builder.info.splits:
                 raise self._unprepared(builder) from error
+            if "0 length" in str(error):  # what the library says of a part without a record
+                raise UserError(
+                    f"config.data.{split}={expression!r} of {self.title()} has no record; take a"
+                    " larger part"
+                ) from error
             hint = nearest(expression, builder.info.splits)
             raise UserError(
                 f"config.data.{split}={expression!r} is no split of {self.title()} ({error});"

@@ -5,7 +5,8 @@ seen.
     chance        = mean over questions of the share of the image that is in the boxes
 
 A place of the feature map stands for the pixels of its part of the image, each with the same share of
-its weight; so the same weight everywhere gives the chance. The look is that of the question as a
+its weight; so the same weight everywhere gives the chance, exactly so where the grid divides the
+image. The look is that of the question as a
 whole: the rows of hops, or of a Transformer the row of what reads out; mean over heads.
 
 Axis letters: B questions, H heads, L places of the feature map (h w).

@@ -149,7 +149,7 @@ def test_bottleneck_on_text_compares_its_shortest_with_its_longest_third(
         ("memory.py:ages", "experiments/memory.py:ages: 'ages'; did you mean 'age'?"),
         ("depth.py:step", "experiments/depth.py:step: 'step'; did you mean 'steps'?"),
         ("hard.py:caption", "experiments/hard.py:caption: 'caption'; did you mean 'captions'?"),
-        ("asked.py:{folder}/none", "cannot find {folder}/none/train_images.npz"),
+        ("asked.py:{folder}/none", "cannot find {folder}/none/train_questions.tsv"),
         ("training_images.py:{folder}", "cannot find {folder}/train-images-idx3-ubyte"),
         ("order.py:window", "experiments/order.py:window: 'window'; did you mean 'windows'?"),
         (

@@ -14,7 +14,7 @@ import numpy as np
 
 from attnlab.data import SPLITS
 from attnlab.data.columns import Examples
-from attnlab.data.images.labelled import Learned, Pictures, fingerprint, moments
+from attnlab.data.images.labelled import Learned, Pictures, check_images, fingerprint, moments
 from attnlab.errors import UserError
 
 
@@ -150,11 +150,3 @@ class AnnotatedData(Pictures, Generic[Given]):
     def digest(cls, given: Given) -> str:
         """What is told of the images, for their fingerprint."""
         raise NotImplementedError
-
-
-def check_images(images: np.ndarray, where: str) -> None:
-    """`UserError` unless these are images, and at least one."""
-    if images.dtype != np.uint8 or images.ndim != 4 or not images.size:
-        raise UserError(
-            f"{where} has {images.dtype} {list(images.shape)}; expected uint8 [N,H,W,C], N at least 1"
-        )

@@ -13,6 +13,7 @@ pixel is an error here.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,6 +136,9 @@ def _annotated(path: Path) -> tuple[dict[Any, str], dict[Any, Objects], tuple[st
     images, annotations, categories = _lists(path, ("images", "annotations", "categories"))
     names = _names(images, "file_name", f"{path}: image")
     labels = _names(categories, "name", f"{path}: category")
+    label, count = max(Counter(labels.values()).items(), key=lambda one: one[1], default=("", 0))
+    if count > 1:
+        raise UserError(f"{path}: {count} categories have the name {label!r}; give each its own")
     found: dict[Any, Objects] = {one: [] for one in names}
     for one, where in _entries(annotations, f"{path}: annotation"):
         if one.get("iscrowd"):
@@ -180,12 +184,17 @@ def _lists(path: Path, names: Sequence[str]) -> list[list[Any]]:
     return [one for one in found if isinstance(one, list)]
 
 
-def _names(entries: list[Any], field: str, what: str) -> dict[Any, str]:
-    """A field of each entry of a list, by its id."""
-    return {
-        _field(one, "id", where): str(_field(one, field, where))
-        for one, where in _entries(entries, what)
-    }
+def _names(entries: list[Any], field: str, what: str) -> dict[int, str]:
+    """A field of each entry of a list, by its id; no id may stand there twice."""
+    found: dict[int, str] = {}
+    for one, where in _entries(entries, what):
+        key, name = _field(one, "id", where), str(_field(one, field, where))
+        if type(key) is not int:
+            raise UserError(f"{where}: id is {key!r}; expected a whole number")
+        if key in found:
+            raise UserError(f"{where}: {name!r} has the id of {found[key]!r}, {key}")
+        found[key] = name
+    return found
 
 
 def _known(entry: Mapping[str, Any], what: str, known: Mapping[Any, str], where: str) -> Any:

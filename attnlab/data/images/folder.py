@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,9 +122,11 @@ def opened(file: Path | BinaryIO, name: str) -> Iterator[Image]:
         with Image.open(file) as image:
             yield image
     except FileNotFoundError as error:
-        raise UserError(f"cannot find {name}; {alike(Path(name))}") from error
+        hint = f"; {alike(file)}" if isinstance(file, Path) else ""
+        raise UserError(f"cannot find {name}{hint}") from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise UserError(f"{name} is damaged or no image: {str(error).splitlines()[0]}") from error
+        found = re.sub(r" '?<_io.*>'?| '.*'", "", str(error).splitlines()[0])
+        raise UserError(f"{name} is damaged or no image: {found}") from error
 
 
 def read_image(path: Path, side: int, grey: bool) -> np.ndarray:

@@ -341,18 +341,20 @@ def fingerprint(images: np.ndarray, labels: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
+def check_images(images: np.ndarray, where: str) -> None:
+    """`UserError` unless these are images, and at least one."""
+    if images.dtype != np.uint8 or images.ndim != 4 or not images.size:
+        raise UserError(
+            f"{where} has {images.dtype} {list(images.shape)}; expected uint8 [N,H,W,C], N at least 1"
+        )
+
+
 def _checked(given: Labelled, where: str) -> tuple[np.ndarray, list[str]]:
     """What a source gave, labels as names."""
     images, labels = given.images, [str(label) for label in given.labels]
-    if images.dtype != np.uint8 or images.ndim != 4:
-        raise UserError(
-            f"{where} has {images.dtype} {list(images.shape)}; expected uint8 [N,H,W,C] (or"
-            " [N,H,W] for grey)"
-        )
+    check_images(images, where)
     if len(images) != len(labels):
         raise UserError(f"{where} has {len(images)} images and {len(labels)} labels")
-    if not images.size:
-        raise UserError(f"{where} has no image")
     return images, labels
 
 

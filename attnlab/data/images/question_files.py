@@ -12,7 +12,7 @@ import numpy as np
 
 from attnlab.data.files import contents, find_file, read_lines
 from attnlab.data.images.files import array_of, arrays_of
-from attnlab.data.images.folder import opened, read_image, resized
+from attnlab.data.images.folder import opened, read_image, resized, stacked
 from attnlab.data.images.labelled import HeldOut, Shape
 from attnlab.data.images.questions import Asked, Box, Question
 from attnlab.data.json_lines import object_of, text_of
@@ -64,7 +64,7 @@ class EasyVqa(HeldOut):
             path, rows = root / of / "questions.json", _listed(root / of / "questions.json")
             ids = sorted({number for _, _, number in rows})
             files = [root / of / "images" / f"{number}.png" for number in ids]
-            images: Callable[[Sequence[int]], np.ndarray] = lambda chosen: stacked(  # noqa: E731
+            images: Callable[[Sequence[int]], np.ndarray] = lambda chosen: _read(  # noqa: E731
                 [files[row] for row in chosen], self.side, False
             )
         else:
@@ -142,7 +142,7 @@ class ImageQuestions:
         """
         path = find_file(self.directory, getattr(self, split))
         at: dict[str, int] = {}
-        questions = []
+        questions, sides = [], []
         for number, line in enumerate(read_lines(path), 1):
             if not line:
                 continue
@@ -152,32 +152,41 @@ class ImageQuestions:
                 for field in (self.image, self.question, self.answer)
             )
             group = text_of(record, self.group, path, number) if self.group else ""
-            boxes = self._boxes(record, name, f"{path}, line {number}") if self.boxes else ()
+            if self.boxes and name not in at:
+                sides.append(self._sides(name, f"{path}, line {number}"))
             row = at.setdefault(name, len(at))
+            where = f"{path}, line {number}"
+            boxes = self._boxes(record, sides[row], where) if self.boxes else ()
             questions.append(Question(row, text, answer, group, boxes=boxes))
         files = [expanded(self.directory) / name for name in at]
-        return Asked(questions, lambda: stacked(files, self.side, self.grey))
+        return Asked(questions, lambda: _read(files, self.side, self.grey))
 
-    def _boxes(self, record: Mapping[str, Any], name: str, where: str) -> tuple[Box, ...]:
-        """The boxes of a line, in pixels of the image as it is read."""
-        given = record.get(self.boxes)
+    def _sides(self, name: str, where: str) -> tuple[int, int]:
+        """Height and width of an image file."""
+        path = expanded(self.directory) / name
+        with opened(path, f"{path} ({where})") as image:
+            return image.height, image.width
+
+    def _boxes(
+        self, record: Mapping[str, Any], sides: tuple[int, int], where: str
+    ) -> tuple[Box, ...]:
+        """The boxes of a line, in pixels of the image as it is read: all that they touch."""
+        given, height_width = record.get(self.boxes), np.array(sides)
         if not isinstance(given, list) or not all(_is_box(one) for one in given):
             raise UserError(
                 f"{where}: field {self.boxes!r} is {given!r}; expected a list of boxes, each [first"
                 " row, first column, height, width]"
             )
-        with opened(expanded(self.directory) / name, name) as image:
-            sides = np.array([image.height, image.width])
         boxes = np.array(given, float).reshape(-1, 2, 2)
-        for box in boxes:
-            if (box[0] < 0).any() or (box.sum(axis=0) > sides).any():
-                raise UserError(
-                    f"{where}: the box {box.ravel().tolist()} is not within the {sides[0]} x"
-                    f" {sides[1]} pixels of {name}"
-                )
-        scale = self.side / sides if self.side else np.ones(2)
-        first = np.floor(boxes[:, 0] * scale).astype(int)
-        last = np.ceil(boxes.sum(axis=1) * scale).astype(int)
+        begin, end = boxes[:, 0], boxes.sum(axis=1)
+        for number in np.flatnonzero((begin < 0).any(axis=1) | (end > height_width).any(axis=1)):
+            raise UserError(
+                f"{where}: the box {boxes[number].ravel().tolist()} is not within the"
+                f" {sides[0]} x {sides[1]} pixels of its image"
+            )
+        if self.side:
+            begin, end = begin * self.side / height_width, end * self.side / height_width
+        first, last = np.floor(begin).astype(int), np.ceil(end).astype(int)
         return tuple(map(tuple, np.hstack([first, last - first]).tolist()))
 
 
@@ -187,18 +196,9 @@ def _is_box(value: Any) -> bool:
     return numbers and len(value) == 4 and min(value[2:]) > 0
 
 
-def stacked(files: Sequence[Path], side: int, grey: bool) -> np.ndarray:
-    """Image files as uint8 [N,H,W,C], see `folder.read_image`.
-
-    Raises:
-      UserError: a file that is missing, damaged or no image, or images of different sizes.
-    """
-    found = [read_image(path, side, grey) for path in files]
-    for path, image in zip(files, found, strict=True):
-        if image.shape != found[0].shape:
-            mine, first = (f"{one.shape[0]} x {one.shape[1]}" for one in (image, found[0]))
-            raise UserError(f"{path} is {mine} pixels, {files[0]} {first}; all must have one size")
-    return np.stack(found)
+def _read(files: Sequence[Path], side: int, grey: bool) -> np.ndarray:
+    """Image files as uint8 [N,H,W,C], see `folder.read_image` and `folder.stacked`."""
+    return stacked([(str(path), read_image(path, side, grey)) for path in files])
 
 
 def _check_side(side: int) -> None:
@@ -214,6 +214,8 @@ def _listed(path: Path) -> list[tuple[str, str, int]]:
         raise UserError(f"{path} is no JSON: {error}") from error
     if not isinstance(rows, list):
         raise UserError(f"{path} has a {type(rows).__name__}; expected a list")
+    if not rows:
+        raise UserError(f"{path} has no question")
     return [_row(one, f"{path}: question {number}") for number, one in enumerate(rows, 1)]
 
 

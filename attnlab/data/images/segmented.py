@@ -119,6 +119,8 @@ class SegmentedData(AnnotatedData[Segmented]):
                 f"{where} has masks of numbers {masks.min()} ... {masks.max()}; expected -1 (left"
                 f" open) ... {len(classes)}"
             )
+        if masks.max() < 0:
+            raise UserError(f"{where} has no pixel that counts: all are left open")
 
     @classmethod
     def encoded(cls, given: Segmented) -> Examples:

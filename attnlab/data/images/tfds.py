@@ -96,15 +96,15 @@ class TfdsImages(Prepared, ImageFiles):
     def _each(self, split: str, field: str) -> Iterator[tuple[str, np.ndarray, Any]]:
         """The images of `split`, each with what an error calls it and a feature."""
         self._check()
-        own = bool(self.valid)
-        read = self.each(
-            "train" if split == "valid" and not own else split,
-            "image",
-            field,
-            rows=lambda count: self.part(split, range(count), own),
-        )
-        for number, (encoded, value) in enumerate(read, 1):
-            name = f"image {number} of the {split} split of {self.title()}"
+        own, rows = bool(self.valid), []
+        of = "train" if split == "valid" and not own else split
+
+        def chosen(count: int) -> list[int]:
+            rows.extend(self.part(split, range(count), own))
+            return rows
+
+        for number, (encoded, value) in enumerate(self.each(of, "image", field, rows=chosen)):
+            name = f"image {rows[number] + 1} of the {of} split of {self.title()}"
             with opened(io.BytesIO(encoded), name) as image:
                 array = pixels(image, self.side, self.grey)
             yield name, array, value
@@ -117,8 +117,10 @@ class TfdsImages(Prepared, ImageFiles):
         where = f"config.data.image={self.image!r} of {self.title()}"
         if feature is None:  # whoever reads it says so, with near names
             return
-        if not isinstance(feature, tfds.features.Image) or "." in self.image:
+        if not isinstance(feature, tfds.features.Image):
             raise UserError(f"{where} is no feature of images, but {type(feature).__name__}")
+        if "." in self.image:
+            raise UserError(f"{where} is within another feature; such images are not read here")
         channels = feature.shape[-1]
         if feature.np_dtype != np.uint8 or channels not in (1, 3):
             raise UserError(

@@ -105,6 +105,15 @@ BOX = {"image_id": 10, "category_id": 7, "bbox": [1, 1, 2, 2]}
         ({"categories": None}, "has no list 'categories'; expected images, annotations and"),
         ({"images": []}, "'images' is empty"),
         ({"images": [{"id": 10}]}, "image 1 has no 'file_name'"),
+        ({"images": [{"id": "10", "file_name": "0.png"}]}, "image 1: id is '10'; expected a whole"),
+        (
+            {"images": [{"id": 10, "file_name": f"{one}.png"} for one in (0, 1)]},
+            "image 2: '1.png' has the id of '0.png', 10",
+        ),
+        (
+            {"categories": [{"id": one, "name": "cat"} for one in (1, 2)]},
+            "2 categories have the name 'cat'; give each its own",
+        ),
         (
             {"images": [{"id": 10, "file_name": "no.png"}], "annotations": []},
             "cannot find .*no.png",

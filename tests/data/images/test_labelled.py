@@ -79,7 +79,7 @@ def test_the_fingerprint_tells_images_labels_and_shapes_apart() -> None:
     [
         ("train", IMAGES, [1] * 11, "the train split has 12 images and 11 labels"),
         ("train", IMAGES, [1] * 12, "no label but '1'; there is nothing to tell apart"),
-        ("train", IMAGES[:0], [], "the train split has no image"),
+        ("train", IMAGES[:0], [], "the train split has uint8 .*N at least 1"),
         ("train", IMAGES / 255, [1] * 12, r"has float64 \[12, 2, 3, 2\]; expected uint8"),
         (
             "valid",

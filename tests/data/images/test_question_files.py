@@ -92,13 +92,18 @@ def test_what_is_wrong_with_easy_vqa_is_one_line(tmp_path: Path) -> None:
     check_refused(source, "test", "cannot find .*7.png", images=True)
     Image.fromarray(pixels(0, "train")[:3]).save(tmp_path / "train/images/1.png")
     check_refused(
-        source, "train", "1.png is 3 x 6 pixels, .*4 x 6; all must have one size", images=True
+        source,
+        "train",
+        "1.png is 3 x 6 pixels, .*4 x 6; set config.data.side to resize",
+        images=True,
     )
     path = tmp_path / "train/questions.json"
     path.write_text('[["is it red?", "yes"]]')
     check_refused(source, "train", r"questions.json: question 1 is .*expected \[question, answer")
     path.write_text("{}")
     check_refused(source, "train", "has a dict; expected a list")
+    path.write_text("[]")
+    check_refused(source, "train", "questions.json has no question")
     path.write_text("[")
     check_refused(source, "train", "is no JSON")
     path.unlink()
@@ -180,11 +185,15 @@ def test_boxes_of_json_lines_follow_the_size_of_the_image(tmp_path: Path) -> Non
     write([[1, 3, 2, 3], [0, 0, 4, 6]])
     assert found(0) == ((1, 3, 2, 3), (0, 0, 4, 6))
     assert found(8) == ((2, 4, 4, 4), (0, 0, 8, 8))
+    assert found(9) == ((2, 4, 5, 5), (0, 0, 9, 9))
     write([])
     assert found(8) == ()
     wanted = ImageQuestions(directory=str(tmp_path), boxes="where")
     for where, words in (
-        ([[1, 3, 2, 4]], r"the box \[1.0, 3.0, 2.0, 4.0\] is not within the 4 x 6 pixels of 0.png"),
+        (
+            [[1, 3, 2, 4]],
+            r"the box \[1.0, 3.0, 2.0, 4.0\] is not within the 4 x 6 pixels of its image",
+        ),
         ([[-1, 3, 2, 2]], "is not within the 4 x 6 pixels"),
         ([[1, 3, 2, 0]], "line 1: field 'where' is .*; expected a list of boxes"),
         ([[1, 3, 2]], "expected a list of boxes"),
@@ -192,3 +201,17 @@ def test_boxes_of_json_lines_follow_the_size_of_the_image(tmp_path: Path) -> Non
     ):
         write(where)
         check_refused(wanted, "train", words)
+    (tmp_path / "0.png").unlink()
+    write([[1, 3, 2, 3]])
+    Image.fromarray(pixels(0, "train")).save(tmp_path / "01.png")
+    check_refused(wanted, "train", r"cannot find .*0.png \(.*line 1\); did you mean '01.png'")
+
+
+@pytest.mark.parametrize("height", [147, 49, 61])
+def test_the_box_of_a_whole_image_is_the_whole_image(tmp_path: Path, height: int) -> None:
+    Image.fromarray(np.zeros((height, 50, 3), np.uint8)).save(tmp_path / "0.png")
+    row = {"image": "0.png", "question": "a", "answer": "b", "where": [[0, 0, height, 50]]}
+    (tmp_path / "train.jsonl").write_text(json.dumps(row) + "\n")
+    for side in (10, 23, 64):
+        source = ImageQuestions(directory=str(tmp_path), side=side, boxes="where")
+        assert source.visual_questions("train").questions[0].boxes == ((0, 0, side, side),)

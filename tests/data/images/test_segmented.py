@@ -136,6 +136,7 @@ class Wrong:
         ({"masks": np.zeros((2, 4, 5), np.int32)}, "expected one number for each pixel"),
         ({"masks": np.full((2, 4, 4), 2)}, r"numbers 2 ... 2; expected -1 .* 1"),
         ({"classes": ()}, "has 0 classes"),
+        ({"masks": np.full((2, 4, 4), -1)}, "has no pixel that counts: all are left open"),
     ],
 )
 def test_a_source_that_is_not_as_agreed(

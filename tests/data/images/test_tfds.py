@@ -181,6 +181,7 @@ def test_runs_read_them(prepared: Path) -> None:
         ({"label": "captions"}, "feature 'captions' is no text, but dict"),
         ({"label": "blank"}, "has no image with a label there"),
         ({"train": "trian"}, "config.data.train='trian' is no split of .*"),
+        ({"train": "train[:1%]"}, r"config.data.train='train\[:1%\]' of .* has no record; take a"),
         (
             {"image": "sizes"},
             r"image . of the train split of .* is (4|5) x 6 pixels, image .* (4|5) x 6; set",
