@@ -9,10 +9,9 @@ it the question looks at the places: stacked attention (Yang et al. 2016), a gat
 are places with the question (Anderson et al. 2018), co-attention (Lu et al. 2016), and tokens in a
 Transformer. As in those papers, only the Transformer is told where a place lies (`image_positions`);
 the others know of that what the edges of an image leave in its features. All have as many
-parameters, within 2 %. Without an argument Sort-of-CLEVR: 20
-questions about each of 4,000 images of six objects, which are told apart by colour; half of the
-questions relate one to the others, so scores stand by kind of question. With a folder its images and questions
-in the form of easy-VQA.
+parameters, within 2 %. Without an argument Sort-of-CLEVR: 20 questions about each of 4,000 images of
+six objects, which are told apart by colour; half of the questions relate one to the others, so
+scores stand by kind of question. With a folder its images and questions in the form of easy-VQA.
 """
 
 from __future__ import annotations
