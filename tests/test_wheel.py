@@ -67,7 +67,8 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]
     skipped = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "runs")
     sdist = built("sdist", shutil.copytree(ROOT, folder / "clone", ignore=skipped), folder)
     with tarfile.open(sdist) as archive:
-        archive.extractall(folder, filter="data")
+        # Python has the filter since 3.11.4, and asks for it since 3.12
+        archive.extractall(folder, **{"filter": "data"} if hasattr(tarfile, "data_filter") else {})
     source = folder / sdist.name.removesuffix(".tar.gz")
     return source, built("wheel", source, folder)
 

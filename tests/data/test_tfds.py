@@ -223,7 +223,10 @@ def test_wrong_splits_and_features(prepared: Path) -> None:
         " en, kind, number" in complaint(source(source="fr"))
     )
     assert "feature 'number' is no text, but" in complaint(source(target="number"))
-    assert "config.data.train='train[:0]' is no split" in complaint(source(train="train[:0]"))
+    assert (
+        "config.data.train='train[:0]' of dataset 'attnlab_tiny_pairs' has no record"
+        in complaint(source(train="train[:0]"))
+    )
     assert "has no sentence pair there" in complaint(source(train=f"train[{blank}:{blank + 1}]"))
 
 
