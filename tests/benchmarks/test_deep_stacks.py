@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import jax
 import numpy as np
+import pytest
 
+from benchmarks import deep_stacks
 from benchmarks.deep_stacks import WAYS, measured, programs
 
 
@@ -22,7 +24,9 @@ def test_every_way_takes_the_same_step_but_for_dropout() -> None:
                      found[0])  # fmt: skip
 
 
-def test_a_row_for_every_way() -> None:
+def test_a_row_for_every_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {name: WAYS[name] for name in ("written out", "scan")}
+    monkeypatch.setattr(deep_stacks, "WAYS", few)
     rows = measured(2, 32, 8, 2, 16, 1)
-    assert [row[0] for row in rows] == list(WAYS)
+    assert [row[0] for row in rows] == list(few)
     assert all(figure > 0 for row in rows for figure in row[1:])
