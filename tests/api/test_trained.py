@@ -24,7 +24,6 @@ def run(runs: Callable[[str], tuple[Path, Called]]) -> attnlab.Run:
     return attnlab.load(runs("rnnsearch")[0])
 
 
-@pytest.mark.quick
 def test_it_says_what_it_is_in_one_line(run: attnlab.Run, searched: Path) -> None:
     """Config, task, parameters and step of the best checkpoint; parameters are not printed."""
     assert (

@@ -262,7 +262,6 @@ def test_bfloat16_stays_close_also_far_out(case: int) -> None:
         assert jax.eval_shape(turned, {"params": params}, low[0], i).dtype == jnp.bfloat16
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("name", POSITIONS.names())
 def test_hooks_that_a_scheme_does_not_name_change_nothing(name: str) -> None:
     scheme = POSITIONS.resolve(name)()

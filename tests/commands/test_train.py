@@ -185,7 +185,6 @@ def test_a_mechanism_of_ones_own_by_its_dotted_path(
     assert not (tmp_path / "no").exists()
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("name", MECHANISMS.names())
 @pytest.mark.parametrize("system", ["rnnsearch", "transformer"])
 def test_any_registered_mechanism_by_config_alone(system: str, name: str) -> None:

@@ -45,7 +45,6 @@ def paths(name: str, attention: Any = HEADS, **changes: Any) -> set[str]:
     return set(flax.traverse_util.flatten_dict(params, sep="/"))
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("name", KINDS)
 def test_what_is_taken_out_is_gone(name: str) -> None:
     whole = paths(name)

@@ -31,7 +31,6 @@ every = pytest.mark.parametrize(("name", "config"), CASES, ids=("softmax", "relu
 
 
 @every
-@pytest.mark.quick
 def test_another_sequence_is_read_as_the_oracle_reads_it(
     name: str, config: dict[str, Any], float64: None
 ) -> None:

@@ -42,7 +42,6 @@ def test_what_does_not_fit_is_refused(name: str, fields: dict[str, Any], message
         jax.eval_shape(lambda: module.init(jax.random.key(0), jnp.asarray(X), method="mix"))
 
 
-@pytest.mark.quick
 def test_mamba_starts_in_its_ranges() -> None:
     module = MIXERS.resolve("mamba")(width=64, head_width=2, state=2)
     params = module.init(jax.random.key(0), jnp.zeros((1, 1, 64)), method="mix")["params"]

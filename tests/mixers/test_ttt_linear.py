@@ -36,7 +36,6 @@ def test_what_does_not_fit_is_refused(name: str, fields: dict[str, Any], message
         jax.eval_shape(lambda: module.init(jax.random.key(0), X, method="mix"))
 
 
-@pytest.mark.quick
 def test_it_starts_as_in_the_paper() -> None:
     """W from N(0, 0.02^2), the rest from 0, and each text from the weights that were learned."""
     module = MIXERS.resolve("ttt_mlp")(width=64, heads=2)

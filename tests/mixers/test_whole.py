@@ -109,7 +109,6 @@ def test_float64_equals_the_oracle_and_both_modes_of_differentiation_hold(
 
 
 @every
-@pytest.mark.quick
 def test_padding_and_other_rows_change_nothing(name: str, config: dict[str, Any]) -> None:
     _, params, mix, x, _ = prepared(name, config)
     counts = (LENGTH, 1, 4)

@@ -50,7 +50,6 @@ def ended(both: list[subprocess.Popen[str]]) -> tuple[list[int], str, str]:
     return [one.returncode for one in both], texts[0][0], "".join(error for _, error in texts)
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize(
     ("work", "codes", "out", "line"),
     [

@@ -73,7 +73,6 @@ def words_before(target: np.ndarray) -> np.ndarray:
     return np.pad(target, ((0, 0), (1, 0)), constant_values=BOS)[:, :-1]
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize(
     ("system", "slots"),
     [("rnnsearch", [f"system.attention{one}" for one in HOPS]), ("transformer", EVERYWHERE)],

@@ -66,7 +66,6 @@ def params(task: Captioning) -> Any:
     return jax.tree_util.tree_map_with_path(moved, jax.jit(task.init)(jax.random.key(0)))
 
 
-@pytest.mark.quick
 def test_losses_are_those_of_a_loop_over_captions(task: Captioning, params: Any) -> None:
     examples, learned = task.of_split("valid"), task.data.learned
     images = examples.batch(np.arange(9), 10)["source"]

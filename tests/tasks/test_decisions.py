@@ -99,7 +99,6 @@ def loaded(*overrides: str) -> ImageClassification:
     return ImageClassification.load(config, None, ("train", "valid"))
 
 
-@pytest.mark.quick
 def test_rewards_train_where_to_look_and_the_labels_all_else() -> None:
     task, plain = loaded(), loaded("decisions.weight=0", "decisions.baseline=0")
     liked = loaded("decisions.reward=log_likelihood")

@@ -68,7 +68,6 @@ def expected(task: Detection, logits: np.ndarray, boxes: np.ndarray, batch: Any)
     return total
 
 
-@pytest.mark.quick
 def test_the_loss_is_that_of_the_best_assignment(task: Detection, params: Any) -> None:
     batch = task.of_split("valid").batch(np.array([0, 1, 2, 3, 4, -1]), 1)
     run = jax.jit(lambda params: (task.apply(params, batch), task.sums(params, batch)))

@@ -43,7 +43,6 @@ def drawn(task: Diagnostics) -> Any:
     )
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("mixer", ["multihead", "recurrent"])
 def test_scores_are_those_of_a_loop_over_texts(mixer: str) -> None:
     task = load(mixer)

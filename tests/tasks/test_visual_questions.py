@@ -53,7 +53,6 @@ def params(task: VisualQuestions) -> Any:
     return jax.tree.map(lambda one: one + 0.5 * np.abs(noise.normal(size=one.shape)), started)
 
 
-@pytest.mark.quick
 def test_scores_are_those_of_a_loop_over_questions(task: VisualQuestions, params: Any) -> None:
     learned, rows = task.data.learned, task.data.rows["valid"]
     batch = task.of_split("valid").batch(np.arange(21), 14)

@@ -65,7 +65,6 @@ def assert_close(one: Any, other: Any) -> None:
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-6), one, other)
 
 
-@pytest.mark.quick
 def test_the_step_moves_running_averages_and_the_optimizer_does_not() -> None:
     """Of the first norm, whose input is the embeddings: m' = c m + (1 - c) m of the real tokens,
     even with an optimizer that decays everything; evaluation reads it and leaves it alone.

@@ -51,7 +51,6 @@ def answered(image: np.ndarray, text: str, radius: int) -> str:
     return away[max(away)] if "farthest" in words else shape
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("fields", [{"examples": 60}, {"examples": 40, "side": 75, "radius": 5}])
 def test_answers_follow_from_the_pixels(fields: dict[str, int]) -> None:
     """The middle of a pixel stands half a pixel from its edge, so of an odd number the middle column is

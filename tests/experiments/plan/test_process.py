@@ -26,7 +26,6 @@ from tests.experiments.plan.planning import SCORES, SEARCH, WIDER, WIDEST, plann
 from tests.experiments.plans import experiment_file
 
 
-@pytest.mark.quick
 def test_a_plan_holds_every_candidate_resolved_and_counted(tmp_path: Path) -> None:
     plan = planned(tmp_path, SCORES, "tune=grid({'schedule.peak': (1e-3, 3e-3)})", "seeds=(4, 7)")
     assert [(one.variant, dict(one.tuned)) for one in plan.candidates] == [

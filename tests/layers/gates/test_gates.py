@@ -27,7 +27,6 @@ def moved(tree: Any, direction: Any, by: float) -> Any:
 
 
 @every
-@pytest.mark.quick
 def test_gate_is_its_formula_and_so_are_its_slopes(name: str, number: int) -> None:
     """In float64; slopes along random directions of x and of the parameters, against differences of
     the oracle.

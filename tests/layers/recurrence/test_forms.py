@@ -92,7 +92,6 @@ def test_in_float32(case: Case) -> None:
     assert difference < 1e-5 and found[0].dtype == found[1].dtype == jnp.float32
 
 
-@pytest.mark.quick
 def test_padding_leaves_the_state_alone_and_pieces_give_what_the_whole_gives(
     float64: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
