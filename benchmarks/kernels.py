@@ -14,6 +14,7 @@ machine. The parts:
     overhead  the mechanism multihead with kernel='plain' against the same written by hand in jnp,
     in turns: seconds more, in percent
     kernels   the mechanism multihead with each kernel, in turns, over lengths: where "auto" should change over
+    half      the same in bfloat16, heads of 64, causal, on an NVIDIA GPU with cudnn too
     shapes    the mechanism multihead (`layer`) and its kernel alone (`core`) at four shapes, kernel='auto'; with --versus in turns with a
               command that prints the same lines, `layer_B_T_H_D X` and `core_B_T_H_D X` in seconds
 
@@ -28,14 +29,14 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attnlab.training.memory import keep_freed
 from benchmarks import rounds
 
 SHAPES = ((32, 64, 4, 16), (16, 128, 4, 32), (8, 256, 4, 64), (1, 2048, 8, 64))
-PARTS = ("long", "window", "overhead", "kernels", "shapes")
+PARTS = ("long", "window", "overhead", "kernels", "half", "shapes")
 Row = tuple[str, str, str, str]
 
 
@@ -62,11 +63,7 @@ def main() -> None:
     about, rows = rounds.machine(), []
     for part in chosen.parts:
         print(f"measuring: {part}", file=sys.stderr, flush=True)
-        rows += (
-            versus(chosen.versus, chosen.rounds)
-            if part == "shapes"
-            else {"long": long, "window": window, "overhead": overhead, "kernels": kernels}[part]()
-        )
+        rows += versus(chosen.versus, chosen.rounds) if part == "shapes" else ALONE[part]()
     print(f"{about['cores']} cores ({about['processor']}), load before {about['load_before']}\n")
     for row in (("what", "measured", "against", "result"), ("---",) * 4, *rows):
         print("| " + " | ".join(row) + " |")
@@ -170,11 +167,7 @@ def kernels() -> list[Row]:
         (2, 1024, 4, 32),
         (1, 2048, 4, 32),
     ):
-        programs = {}
-        for kernel in ("plain", "blockwise", "xla"):
-            function, params, x = layer(shape, kernel)
-            programs[kernel] = (compiled(function, params, x), (params, x))
-        found = turns(programs, least=7)
+        found = each(shape, ("plain", "blockwise", "xla"))
         others = ", ".join(f"{name} {1e3 * found[name]:.3g}" for name in ("plain", "xla"))
         rows.append(
             (
@@ -185,6 +178,47 @@ def kernels() -> list[Row]:
             )
         )
     return rows
+
+
+def half() -> list[Row]:
+    """Each kernel over lengths, in bfloat16."""
+    import jax
+
+    names = ["plain", "blockwise", "xla"] + (["cudnn"] if jax.default_backend() == "gpu" else [])
+    rows = []
+    for length in (256, 1024, 4096):
+        shape = (2**15 // length, length, 8, 64)
+        found = each(shape, names, halved=True)
+        others = ", ".join(f"{name} {1e3 * found[name]:.3g}" for name in names[1:])
+        best = min(found, key=lambda name: found[name])
+        rows.append(
+            (
+                f"multihead, causal, bfloat16, {shape}: ms",
+                f"plain {1e3 * found['plain']:.3g}",
+                others,
+                f"{best}: {found['plain'] / found[best]:.2f} times plain's speed",
+            )
+        )
+    return rows
+
+
+def each(
+    shape: tuple[int, int, int, int], names: Sequence[str], halved: bool = False
+) -> dict[str, float]:
+    """Median seconds of multihead with each kernel, in turns; `halved`: causal and in bfloat16."""
+    import jax
+    import jax.numpy as jnp
+
+    programs = {}
+    for kernel in names:
+        function, params, x = layer(shape, kernel, causal=halved)
+        if halved:
+            params, x = jax.tree.map(lambda one: one.astype(jnp.bfloat16), (params, x))
+        programs[kernel] = (compiled(function, params, x), (params, x))
+    return turns(programs, least=7)
+
+
+ALONE = {"long": long, "window": window, "overhead": overhead, "kernels": kernels, "half": half}
 
 
 def shapes() -> dict[str, float]:
@@ -306,17 +340,21 @@ def differentiated(function: Callable[..., Any], shape: tuple[int, ...]) -> tupl
     return jax.jit(both).lower(*given).compile(), given
 
 
-def layer(shape: tuple[int, int, int, int], kernel: str) -> tuple[Callable[..., Any], Any, Any]:
+def layer(
+    shape: tuple[int, int, int, int], kernel: str, causal: bool = False
+) -> tuple[Callable[..., Any], Any, Any]:
     """Multihead self-attention as a function of parameters and input, and those."""
     import jax
 
     from attnlab.attention import MECHANISMS
+    from attnlab.attention.view import CAUSAL, EVERYTHING
 
     batch, length, heads, size = shape
     module = MECHANISMS.resolve("multihead")(width=heads * size, heads=heads, kernel=kernel)
     x = jax.random.normal(jax.random.key(0), (batch, length, heads * size))
     params = module.init(jax.random.key(1), x[:, :2], x[:, :2])["params"]
-    return lambda params, x: module.apply({"params": params}, x, x).context, params, x
+    view = CAUSAL if causal else EVERYTHING
+    return lambda params, x: module.apply({"params": params}, x, x, view).context, params, x
 
 
 def by_hand(shape: tuple[int, int, int, int]) -> Callable[..., Any]:

@@ -156,6 +156,27 @@ def test_all_kernels_agree_and_maps_change_nothing() -> None:
         np.testing.assert_allclose(maps[kernel], maps["plain"], atol=TOLERANCE["float32"])
 
 
+@pytest.mark.skipif(jax.default_backend() != "gpu", reason="cuDNN's attention needs an NVIDIA GPU")
+@pytest.mark.parametrize("rule", ["everything", "causal", "segments"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_cudnn_equals_plain_up_to_half_precision(rule: str, padded: bool) -> None:
+    length = 64
+    two = View(Segments((jnp.arange(length) > 20)[None].astype(jnp.int32)))
+    view = {"everything": EVERYTHING, "causal": CAUSAL, "segments": two & CAUSAL}[rule]
+    valid = jnp.arange(length)[None] < jnp.array([[length], [0], [40]]) if padded else None
+    x = jax.random.normal(jax.random.key(0), (3, length, 64))
+    module = MECHANISMS.resolve("multihead")(width=64, heads=4, key_heads=2)
+    params = module.init(jax.random.key(1), x, x)
+    exact = jax.jit(sloped(module.clone(kernel="plain"), view, valid))(params["params"], x, x)
+    half = jax.tree.map(lambda one: one.astype(jnp.bfloat16), (params["params"], x, x))
+    found = jax.jit(sloped(module.clone(kernel="cudnn"), view, valid))(*half)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(exact), strict=True):
+        size = max(1.0, float(np.abs(other).max()))
+        np.testing.assert_allclose(np.asarray(one, np.float32) / size, other / size, atol=0.03)
+    if padded:  # who sees nothing gets nothing, and no gradient
+        assert (found[0][1][1] == 0).all() and all((g[1] == 0).all() for g in found[1][1:])
+
+
 def test_decoding_with_a_cache_and_a_traced_place() -> None:
     query, source, valid = inputs(queries=4, keys=5)
     module = make("multihead", {"heads": 3, "positions": "shaw"})

@@ -48,9 +48,10 @@ SPECS: dict[str, dict[str, Any]] = {
         **{"joint": "product", "activation": "relu", "normalised": False},
     },
     "cross_attention": {
-        **{"name": "cross_attention", "backbone": _BACKBONE, "width": 8, "hidden": 10},
+        **{"name": "cross_attention", "backbone": _BACKBONE, "width": 8, "hidden": 11},
         **{"layers": 2, "image_layers": 1, "dropout": 0.0, "feed_forward": "relu"},
-        **{"question_attention": _HEADS, "cross_attention": _HEADS, "image_attention": _HEADS},
+        **{"question_attention": _HEADS, "cross_attention": _HEADS},
+        **{"image_attention": {**_HEADS, "positions": "rope_2d"}},
         **{"positions": {"name": "learned", "length": 12}},
         **{"image_positions": {"name": "learned", "length": 14}},
     },

@@ -34,9 +34,10 @@ from attnlab.attention.positions.grid import OnGrid, on_grid
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.protocol import Attention
 from attnlab.attention.view import View
-from attnlab.config.registry import Part, made
+from attnlab.config.registry import Part, holds, made
 from attnlab.errors import UserError
 from attnlab.layers.block import Block
+from attnlab.layers.by_layer import of_layer
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Embed
 from attnlab.layers.norms import told
@@ -72,7 +73,8 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
     Attributes:
       question_attention: factory of the self-attention of the tokens.
       cross_attention: factory of the attention of the tokens to the places.
-      image_attention: factory of the self-attention of the places, with `image_layers`.
+      image_attention: factory of the self-attention of the places, with `image_layers`; its positions
+        may be of rows and columns ("rope_2d").
       image_layers: blocks over the places, before a token looks at them.
       image_positions: of places, counted row by row or as rows and columns, added to them.
     """
@@ -94,7 +96,7 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
     needs = {
         "question_attention": Need(role="self", maps=False, mixes=True),
         "cross_attention": Need(role="cross", padding=False),
-        "image_attention": Need(role="self", maps=False, mixes=True, padding=False),
+        "image_attention": Need(role="self", maps=False, mixes=True, padding=False, places="grid"),
     }
     card = Card(
         2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017; Tan and Bansal 2019"
@@ -163,15 +165,16 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
                 f"images of {m.shape[1]} places, but system.image_positions end at {longest}; take"
                 " smaller images or longer positions"
             )
-        at = np.arange(m.shape[1])
-        if isinstance(self.where, OnGrid):
-            height, width, channels = images.shape[1:]
-            at = on_grid(*self.grid((height, width, channels)))
+        height, width, channels = images.shape[1:]
+        places = on_grid(*self.grid((height, width, channels)))
+        at = places if isinstance(self.where, OnGrid) else np.arange(m.shape[1])
         m = self.drop(self.where.embed(m, jnp.asarray(at)))
         real = self.real(questions).reshape(len(images), -1).any(axis=1, keepdims=True)
         there = jnp.broadcast_to(real, m.shape[:2]) if self.normed_over_batch else None
 
         def step(block: Block, number: int, m: jax.Array, given: Any) -> tuple[jax.Array, Any]:
-            return block(m, lambda m: block.self_attention.mix(m, View())[0], valid=there), None
+            turned = holds(of_layer(self.image_attention, number), OnGrid)
+            view = View(positions=places[None]) if turned else View()
+            return block(m, lambda m: block.self_attention.mix(m, view)[0], valid=there), None
 
         return self.through(self.image, m, step)[0] if self.image else m

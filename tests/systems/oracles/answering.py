@@ -177,9 +177,13 @@ def cross_attention(
     and a question, and encoder blocks over places.
     """
 
-    def layer(own: Tree, x: np.ndarray, slots: dict[str, tuple[str, Any]]) -> np.ndarray:
+    def layer(
+        own: Tree, x: np.ndarray, slots: dict[str, tuple[str, Any]], grid: Any = None
+    ) -> np.ndarray:
         def looking(slot: str, source: Any) -> Callable[[np.ndarray], np.ndarray]:
-            fields = part(settings, slot, "")[1]
+            fields = dict(part(settings, slot, "")[1])
+            if fields.get("positions") == "rope_2d":
+                fields["positions"] = {"name": "rope_2d", "places": grid}
             name = "cross_attention" if slot.startswith("cross") else "self_attention"
 
             def look(y: np.ndarray) -> np.ndarray:
@@ -200,8 +204,10 @@ def cross_attention(
     def one(params: Tree, settings: Any, places: list[Vector], ids: np.ndarray) -> Vector:
         m = np.array([_dense(params["of_place"], place) for place in places])
         m = m + params["image_positions"]["table"][: len(m)]
+        wide = sum(place[-1] == places[0][-1] for place in places)  # places of one row
+        grid = [(number // wide, number % wide) for number in range(len(places))]
         for number in range(settings["image_layers"]):
-            m = layer(params[f"image_{number}"], m, {"self": ("image_attention", None)})
+            m = layer(params[f"image_{number}"], m, {"self": ("image_attention", None)}, grid)
         x = np.array(_embedded(params, np.concatenate([[1], ids])))
         x = x + params["positions"]["table"][: len(x)]
         for number in range(settings["layers"]):
