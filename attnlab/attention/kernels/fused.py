@@ -2,8 +2,8 @@
 
 Both take inner products, a plain softmax and values as wide as keys; other looks are refused. A
 query that sees nothing gets zeros here, with zero gradients; JAX leaves this case open. Cost: "xla"
-that of plain, with the same memory; "cudnn" never keeps the scores. "cudnn" was not tested when
-this was written, for lack of a GPU. Source: jax.nn.dot_product_attention of JAX; its arrays are
+that of plain, with the same memory; "cudnn" never keeps the scores, but reads the mask as an array of
+their size. Source: jax.nn.dot_product_attention of JAX; its arrays are
 [B,T,H,D], scores are softmaxed in float32.
 """
 
@@ -65,16 +65,14 @@ class Xla:
         bias = look.bias(look.queries, look.view.i, look.view.j) if look.bias else None
         allowed = look.view.allowed()
         shape = (query.shape[0], query.shape[2], query.shape[1], key.shape[1])
-        mask = None if allowed is None else jnp.broadcast_to(allowed, shape)
+        seeing = None if allowed is None else allowed.any(axis=-1, keepdims=True)
+        # who sees nothing sees all here, since a softmax over nothing is no number, and so is its gradient
+        mask = None if allowed is None else jnp.broadcast_to(allowed | ~seeing, shape)
         context = jax.nn.dot_product_attention(
             query, key, value, bias, mask, scale=1.0, implementation=self.implementation
         )
         context = context.swapaxes(1, 2)
-        return (
-            context
-            if allowed is None
-            else jnp.where(allowed.any(axis=-1, keepdims=True), context, 0)
-        )
+        return context if seeing is None else jnp.where(seeing, context, 0)
 
 
 class Cudnn(Xla):
