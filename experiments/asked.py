@@ -7,9 +7,9 @@ A network of convolutions gives 8 x 8 places. Without attention the answer comes
 from all side by side, and the last state of an LSTM over the question (Santoro et al. 2017). With
 it the question looks at the places: stacked attention (Yang et al. 2016), a gated look whose keys
 are places with the question (Anderson et al. 2018), co-attention (Lu et al. 2016), and tokens in a
-Transformer. As in those papers, only the Transformer is told where a place lies (`image_positions`);
-the others know of that what the edges of an image leave in its features. All have as many
-parameters, within 2 %. Without an argument Sort-of-CLEVR: 20 questions about each of 4,000 images of
+Transformer. All are told where a place lies: its row and column are two more of its channels
+(`coordinates`); the Transformer, whose places look at each other, has sines of them too. All have as
+many parameters, within 2 %. Without an argument Sort-of-CLEVR: 20 questions about each of 4,000 images of
 six objects, which are told apart by colour; half of the questions relate one to the others, so
 scores stand by kind of question. With a folder its images and questions in the form of easy-VQA.
 """
