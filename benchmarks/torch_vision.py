@@ -19,7 +19,6 @@ from torch import nn
 
 ROWS, SIDE, CLASSES = 128, 32, 10  # as in vision_step.py
 WIDTH, LAYERS, HEADS, PATCH = 64, 4, 4, 4
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 class Residual(nn.Module):
@@ -104,17 +103,18 @@ def main() -> None:
 
 def seconds(model: nn.Module, made: Callable[[Any], Any]) -> float:
     """The least time of a step of some, after three that do not count."""
-    model = model.to(DEVICE, memory_format=torch.channels_last)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = model.to(device, memory_format=torch.channels_last)
     optimizer = made(model.parameters())
-    images = torch.randn(ROWS, 3, SIDE, SIDE).to(DEVICE, memory_format=torch.channels_last)
-    labels = torch.randint(CLASSES, (ROWS,)).to(DEVICE)
+    images = torch.randn(ROWS, 3, SIDE, SIDE).to(device, memory_format=torch.channels_last)
+    labels = torch.randint(CLASSES, (ROWS,)).to(device)
     taken: list[float] = []
     while len(taken) < 8 or sum(taken[3:]) < 2.0:
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
         nn.functional.cross_entropy(model(images), labels).backward()
         optimizer.step()
-        if DEVICE == "cuda":
+        if device == "cuda":
             torch.cuda.synchronize()
         taken.append(time.perf_counter() - start)
     return min(taken[3:])
