@@ -3,7 +3,7 @@
     python launch.py sweep experiments/gates.py --dir=runs/gates
     python launch.py sweep experiments/gates.py:FOLDER --dir=runs/gates-clothes
 
-A residual network of 8 layers (He et al. 2016; 14 with a folder), and the same with a gate: for channels, for places,
+A residual network of 8 layers (He et al. 2016), and the same with a gate: for channels, for places,
 for both, a soft mask, a non-local block; and a Vision Transformer. Gates that have few parameters
 stand in every block, on its branch; the mask and the non-local block, which have more, in one block,
 behind it. All have as many parameters, within 2 %. Without an argument the built-in coloured shapes,
@@ -46,8 +46,7 @@ def get_experiment(argument: str = "") -> Experiment:
         },
         "non-local": {"system.gate": "non_local", "system.gate.reduction": 4, **once},
     }
-    depth = 14 if argument else 8
-    compared = {label: {"system.depth": depth, **settings} for label, settings in compared.items()}
+    compared = {label: {"system.depth": 8, **settings} for label, settings in compared.items()}
     compared["ViT"] = transformer()
     return Experiment(
         question="Which gate makes a network of convolutions see better?",
