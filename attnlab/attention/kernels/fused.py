@@ -9,6 +9,7 @@ their size. Source: jax.nn.dot_product_attention of JAX; its arrays are
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -65,14 +66,21 @@ class Xla:
         bias = look.bias(look.queries, look.view.i, look.view.j) if look.bias else None
         allowed = look.view.allowed()
         shape = (query.shape[0], query.shape[2], query.shape[1], key.shape[1])
-        seeing = None if allowed is None else allowed.any(axis=-1, keepdims=True)
-        # who sees nothing sees all here, since a softmax over nothing is no number, and so is its gradient
-        mask = None if allowed is None else jnp.broadcast_to(allowed | ~seeing, shape)
-        context = jax.nn.dot_product_attention(
-            query, key, value, bias, mask, scale=1.0, implementation=self.implementation
+        context_of = partial(
+            jax.nn.dot_product_attention,
+            query,
+            key,
+            value,
+            bias,
+            scale=1.0,
+            implementation=self.implementation,
         )
-        context = context.swapaxes(1, 2)
-        return context if seeing is None else jnp.where(seeing, context, 0)
+        if allowed is None:
+            return context_of(mask=None).swapaxes(1, 2)
+        seeing = allowed.any(axis=-1, keepdims=True)
+        # a softmax over nothing is no number, nor is its gradient: such a query sees all here
+        context = context_of(mask=jnp.broadcast_to(allowed | ~seeing, shape)).swapaxes(1, 2)
+        return jnp.where(seeing, context, 0)
 
 
 class Cudnn(Xla):
