@@ -21,6 +21,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.records.files import expanded
 
 _ENDINGS = ("", ".gz", ".xz")  # tried in this order
+HERE = " in the current folder, which an empty config.data.directory means"
 _log = logging.getLogger(__name__)
 
 
@@ -220,6 +221,7 @@ def find_file(directory: str, name: str) -> Path:
       UserError: there is none; says what was tried and what lies there under a similar name.
     """
     wanted = expanded(directory) / name
+    here = "" if directory or wanted.is_absolute() else HERE
     tried = [wanted.with_name(wanted.name + ending) for ending in _ENDINGS]
     for path in tried:
         if os.path.exists(path):
@@ -229,10 +231,9 @@ def find_file(directory: str, name: str) -> Path:
     except OSError as error:
         why = f"the folder {wanted.parent} cannot be read ({error.strerror})"
         hint = f"; {alike(wanted.parent)}" if isinstance(error, FileNotFoundError) else ""
-        raise UserError(f"cannot find {wanted}: {why}{hint}") from error
-    raise UserError(
-        f"cannot find {wanted} (tried {', '.join(path.name for path in tried)}); {alike(wanted)}"
-    )
+        raise UserError(f"cannot find {wanted}{here}: {why}{hint}") from error
+    names = ", ".join(path.name for path in tried)
+    raise UserError(f"cannot find {wanted}{here} (tried {names}); {alike(wanted)}")
 
 
 def alike(path: Path) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, ClassVar
 
 import numpy as np
 
-from attnlab.data.files import alike
+from attnlab.data.files import HERE, alike
 from attnlab.data.images.labelled import HeldOut, Labelled, Shape
 from attnlab.errors import UserError
 from attnlab.records.files import expanded
@@ -186,7 +186,8 @@ def image_files(folder: Path) -> list[Path]:
 def check_folder(folder: Path) -> None:
     """`UserError` where there is no such folder."""
     if not folder.is_dir():
-        raise UserError(f"cannot find the folder {folder}; {alike(folder)}")
+        here = HERE if folder.parent == Path() else ""
+        raise UserError(f"cannot find the folder {folder}{here}; {alike(folder)}")
 
 
 def _files(folder: Path) -> list[Path]:

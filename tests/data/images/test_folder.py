@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from attnlab.data import SOURCES
+from attnlab.data.files import find_file
 from attnlab.data.images.folder import ImageFolder, read_image
 from attnlab.errors import UserError
 
@@ -69,3 +70,16 @@ def test_what_is_wrong_is_one_line(folder: Path) -> None:
         ImageFolder(side=-1)
     with pytest.raises(UserError, match="cannot find .*nothing.png"):
         read_image(folder / "nothing.png", 4, False)
+
+
+def test_no_directory_is_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = "in the current folder, which an empty config.data.directory means"
+    with pytest.raises(UserError, match=f"cannot find the folder train {said}"):
+        ImageFolder().images("train")
+    with pytest.raises(UserError, match=f"cannot find train.tsv {said}"):
+        find_file("", "train.tsv")
+    with pytest.raises(UserError, match=r"cannot find /[^ ]*train.tsv \(tried"):
+        find_file("", str(tmp_path / "train.tsv"))
