@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 
 from attnlab.errors import UserError
 from attnlab.training.checkpoints import Checkpoints
+from attnlab.training.drawing import first_params
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.protocol import Beginning, Remembering, Task
 from attnlab.training.step import Params, TrainState, Tree, first_state, seed_array
@@ -20,24 +21,22 @@ from attnlab.training.trained import Trained
 
 
 def first_states(config: ConfigDict, task: Task) -> Callable[[int], TrainState]:
-    """A function from a seed to the state before the first step, on the host; one program, whatever
-    the seed.
+    """A function from a seed to the state before the first step, on the host; the same programs,
+    whatever the seed.
     """
     optimizer = _optimizer(config)
-    if not isinstance(task, Beginning) or task.pretrained is None:
-        start = jax.jit(lambda key: _first_state(config, task, optimizer, task.init(key), key))
-        return lambda seed: jax.device_get(start(jax.random.key(seed))).replace(
-            seed=seed_array(seed)
-        )
     after = jax.jit(lambda params, key: _first_state(config, task, optimizer, params, key))
 
-    def from_elsewhere(seed: int) -> TrainState:
+    def start(seed: int) -> TrainState:
         key = jax.random.key(seed)
-        return jax.device_get(after(task.begun(key, best_params), key)).replace(
-            seed=seed_array(seed)
+        params = (
+            task.begun(key, best_params)
+            if isinstance(task, Beginning) and task.pretrained is not None
+            else first_params(task.init, key)
         )
+        return jax.device_get(after(params, key)).replace(seed=seed_array(seed))
 
-    return from_elsewhere
+    return start
 
 
 def state_like(config: ConfigDict, task: Task) -> TrainState:

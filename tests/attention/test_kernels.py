@@ -20,6 +20,7 @@ from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.attention.visibility import PerHead, Segments, Stride, Window
 from attnlab.errors import UserError
+from attnlab.training.drawing import first_params
 from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters
 
 SEGMENTS = View(Segments(jnp.array([[0, 0, 0, 1, 1, 1, 2]])))
@@ -409,8 +410,11 @@ def test_parameters_are_made_whatever_the_kernel() -> None:
     """Those of a score are made where it is first called, which must not be inside a loop."""
     x = jnp.zeros((1, 7, WIDTH))
     made = [
-        jax.jit(make("multihead", {"heads": 3, "positions": T5, "kernel": kernel}).init)(
-            jax.random.key(0), x, x
+        first_params(
+            make("multihead", {"heads": 3, "positions": T5, "kernel": kernel}).init,
+            jax.random.key(0),
+            x,
+            x,
         )["params"]
         for kernel in ("blockwise", "plain")
     ]

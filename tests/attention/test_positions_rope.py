@@ -17,6 +17,7 @@ from attnlab.attention.positions.rope import Rope
 from attnlab.attention.positions.rope_scaling import Linear, Llama3, Ntk, Unscaled, Yarn
 from attnlab.attention.view import CAUSAL
 from attnlab.errors import UserError
+from attnlab.training.drawing import first_params
 from tests.attention.position_oracles import rope_frequency
 
 
@@ -214,7 +215,7 @@ def test_scaling_acts_on_queries_and_keys() -> None:
 def test_a_memory_keeps_turned_keys_and_no_turned_values() -> None:
     module = MultiHead(width=12, heads=3, key_heads=1, positions={"name": "rope", "layout": "half"})
     x = np.random.default_rng(1).normal(size=(2, 5, 12)).astype(np.float32)
-    call = functools.partial(module.apply, jax.jit(module.init)(jax.random.key(0), x, x))
+    call = functools.partial(module.apply, first_params(module.init, jax.random.key(0), x, x))
 
     @jax.jit
     def memories() -> tuple[Any, Any, jax.Array, jax.Array]:

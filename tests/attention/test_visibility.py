@@ -33,6 +33,7 @@ from attnlab.attention.visibility import (
     longformer,
 )
 from attnlab.errors import UserError
+from attnlab.training.drawing import first_params
 from tests.attention.visibility_oracles import DENSE, HEADS, IDS, MARKS, ROWS, T, cases, mask
 
 CASES = cases()
@@ -283,7 +284,7 @@ def test_cached_decoding_with_rules_equals_the_full_pass() -> None:
         & (PerHead((Window(2), Stride(3))) | Global((1,), MARKS))
         & Dense(DENSE | np.eye(T, dtype=bool))
     )
-    params = jax.jit(module.init)(jax.random.key(0), x, x)
+    params = first_params(module.init, jax.random.key(0), x, x)
     expected = jax.jit(lambda: module.apply(params, x, x, view).context)()
 
     @jax.jit

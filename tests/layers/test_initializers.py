@@ -16,6 +16,7 @@ from attnlab.errors import UserError
 from attnlab.layers import INITIALIZERS
 from attnlab.layers.initializers import Where
 from attnlab.systems import SYSTEMS
+from attnlab.training.drawing import first_params
 
 D, F, HEADS, L, V = 64, 96, 4, 3, 50
 T5 = {"name": "multihead", "heads": HEADS, "positions": {"name": "t5"}, "score": {"name": "dot"}}
@@ -39,7 +40,7 @@ def begun(name: str, initial: Any, seed: int = 0, **changes: Any) -> dict[str, n
     )
     ids = [jnp.ones((1, 2), jnp.int32)] * (1 if name == "decoder" else 2)
     system = build(SYSTEMS, node, "system")(**given)
-    params = jax.jit(system.init)(jax.random.key(seed), *ids)["params"]
+    params = first_params(system.init, jax.random.key(seed), *ids)["params"]
     return {path: np.asarray(leaf) for path, leaf in _flat(params).items()}
 
 

@@ -15,6 +15,7 @@ from jax.test_util import check_grads
 
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import LSTMCell, LSTMLayer, LSTMState, gated, recurrence
+from attnlab.training.drawing import first_params
 
 H, E, B, T = 4, 3, 3, 6
 LENGTHS = (6, 3, 0)
@@ -259,7 +260,7 @@ def test_weights_start_as_they_should() -> None:
     without.
     """
     x = np.zeros((1, 2, 16), np.float32)
-    params = jax.jit(LSTMLayer(16).init)(jax.random.key(0), x)["params"]
+    params = first_params(LSTMLayer(16).init, jax.random.key(0), x)["params"]
     blocks = np.split(np.asarray(params["cell"]["past"]), 4, axis=1)
     for block in blocks:
         np.testing.assert_allclose(block.T @ block, np.eye(16), atol=1e-5)
@@ -267,9 +268,9 @@ def test_weights_start_as_they_should() -> None:
     np.testing.assert_array_equal(params["of_input"]["bias"], np.repeat([0.0, 1.0, 0.0, 0.0], 16))
     for forget in (0.0, 1.0):
         params = jax.device_get(
-            jax.jit(LSTMLayer(16, Initial(uniform=0.08, forget=forget)).init)(jax.random.key(0), x)[
-                "params"
-            ]
+            first_params(
+                LSTMLayer(16, Initial(uniform=0.08, forget=forget)).init, jax.random.key(0), x
+            )["params"]
         )
         params["of_input"]["bias"] = params["of_input"]["bias"] - np.repeat(
             [0.0, forget, 0.0, 0.0], 16

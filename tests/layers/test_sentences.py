@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from attnlab.layers.sentences import SentenceReader, Verdict, compared
+from attnlab.training.drawing import first_params
 
 IDS = np.array([[5, 6, 7, 0, 0], [4, 0, 0, 0, 0], [0, 0, 0, 0, 0]], np.int32)
 OTHER = np.array([[8, 4, 0], [0, 0, 0], [6, 5, 4]], np.int32)
@@ -20,7 +21,7 @@ OTHER = np.array([[8, 4, 0], [0, 0, 0], [6, 5, 4]], np.int32)
 @pytest.mark.quick
 def test_two_texts_are_read_as_each_alone() -> None:
     reader = SentenceReader(9, 4, 3)
-    variables = jax.jit(reader.init)(jax.random.key(0), [IDS])
+    variables = first_params(reader.init, jax.random.key(0), [IDS])
     read: Any = jax.jit(reader.apply)
     both = read(variables, [IDS, OTHER])
     for one, ids in zip(both, (IDS, OTHER), strict=True):

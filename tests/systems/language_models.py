@@ -19,6 +19,7 @@ from attnlab.config.registry import build
 from attnlab.data.vocabulary import PAD
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import LanguageModel
+from attnlab.training.drawing import first_params
 from tests.systems.checks import TIED, alone, heard, wide
 
 VOCABULARY = 13
@@ -326,7 +327,7 @@ def check_learning(spec: dict[str, Any]) -> None:
     tokens = rng.integers(2, VOCABULARY, (8, 6))
     tokens[:, 0] = np.arange(8) + 2  # no two begin alike
     read, target = np.pad(tokens, ((0, 0), (1, 0)), constant_values=1)[:, :-1], tokens
-    params = jax.jit(system.init)(jax.random.key(0), read)["params"]
+    params = first_params(system.init, jax.random.key(0), read)["params"]
     optimizer = optax.adam(optax.cosine_decay_schedule(2e-2, 200))
 
     def update(carry: Any, _: None) -> tuple[Any, jax.Array]:

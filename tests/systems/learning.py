@@ -9,6 +9,7 @@ import jax
 import optax
 
 from attnlab.layers.norms import STATISTICS
+from attnlab.training.drawing import first_params
 
 STEPS = 250
 
@@ -20,7 +21,7 @@ def fitted(
 
     Norms see the batch, and what draws is given a random stream, as in training.
     """
-    params = jax.jit(system.init)(jax.random.key(0), *read)["params"]
+    params = first_params(system.init, jax.random.key(0), *read)["params"]
     optimizer = optax.adam(optax.cosine_decay_schedule(1e-2, steps))
 
     def update(carry: Any, key: Any) -> tuple[Any, jax.Array]:

@@ -24,6 +24,7 @@ from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import LanguageModel
 from attnlab.systems.recurrent import attention_lm, lstmn
 from attnlab.tasks.models import system_factory
+from attnlab.training.drawing import first_params
 from tests.systems.checks import check_equal, check_every_parameter_is_read
 from tests.systems.language_models import (
     CHECKS,
@@ -162,9 +163,9 @@ def test_published_starts() -> None:
     output where they are shared.
     """
     for name in ("lstm_lm-shared", "ngram_rnn"):
-        params = jax.jit(make({**SPECS[name], "uniform": 0.05}).init)(jax.random.key(0), batch())[
-            "params"
-        ]
+        params = first_params(
+            make({**SPECS[name], "uniform": 0.05}).init, jax.random.key(0), batch()
+        )["params"]
         assert not params["out"].pop("bias").any()
         forget_gate = params["reader"]["layer_0"]["of_input"].pop("bias")
         width = len(forget_gate) // 4

@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 
 from attnlab.config.registry import build
 from attnlab.systems import SYSTEMS
+from attnlab.training.drawing import first_params
 from tests.systems import language_models
 from tests.systems.checks import SPECS, batch, make, parameters
 
@@ -120,7 +121,7 @@ def start(name: str, **changes: float) -> dict[str, np.ndarray]:
             else {**GRUS, "readout" if name == "cgru" else "maxout": 36}
         ),
     }
-    params = jax.jit(make({**spec, **changes}).init)(jax.random.key(0), *batch())["params"]
+    params = first_params(make({**spec, **changes}).init, jax.random.key(0), *batch())["params"]
     leaves = jax.tree_util.tree_leaves_with_path(params)
     return {
         jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf)
@@ -177,7 +178,9 @@ def test_other_outputs_start_by_their_inputs_alone(name: str) -> None:
     spec = {**(SPECS[name] if name == "rctm" else language_models.SPECS[name]), "width": 36}
     system: Any = make(spec) if name == "rctm" else language_models.make(spec)
     read = batch()[: 2 if name == "rctm" else 1]
-    kernel = np.asarray(jax.jit(system.init)(jax.random.key(0), *read)["params"]["out"]["kernel"])
+    kernel = np.asarray(
+        first_params(system.init, jax.random.key(0), *read)["params"]["out"]["kernel"]
+    )
     bound = (3 / kernel.shape[0]) ** 0.5
     assert kernel.shape[0] >= 36 and 0.97 * bound < np.abs(kernel).max() <= bound
 
@@ -226,7 +229,7 @@ def test_how_wide_the_embeddings_of_an_lstmn_classifier_start() -> None:
         system = build(
             SYSTEMS, ConfigDict({**LSTMN, "embedding": 40, "deviation": deviation}), "system"
         )(vocabulary=50, classes=3)
-        table = jax.jit(system.init)(jax.random.key(0), np.ones((1, 2), np.int32))["params"][
+        table = first_params(system.init, jax.random.key(0), np.ones((1, 2), np.int32))["params"][
             "embed"
         ]["embedding"]
         assert table.std() == pytest.approx(expected, rel=0.05)

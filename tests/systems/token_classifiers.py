@@ -18,6 +18,7 @@ from attnlab.config.registry import build
 from attnlab.data.vocabulary import PAD
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import TokenClassifier
+from attnlab.training.drawing import first_params
 from tests.systems.checks import alone, heard, wide
 
 VOCABULARY, OUTPUTS = 11, 3
@@ -234,7 +235,7 @@ def check_learning(spec: dict[str, Any]) -> None:
     outputs = system.outputs
     ids = rng.integers(4, VOCABULARY, (8, 6))
     wanted = (np.roll(ids, 1, axis=1) + np.roll(ids, -1, axis=1))[:, 1:-1] % outputs
-    params = jax.jit(system.init)(jax.random.key(0), ids)["params"]
+    params = first_params(system.init, jax.random.key(0), ids)["params"]
     optimizer = optax.adam(optax.cosine_decay_schedule(1e-2, 200))
 
     def update(carry: Any, _: None) -> tuple[Any, jax.Array]:

@@ -22,6 +22,7 @@ from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.errors import UserError
 from attnlab.tasks.translation import Translation
 from attnlab.training.checkpoints import Checkpoints
+from attnlab.training.drawing import first_params
 from attnlab.training.states import state_like
 from attnlab.training.step import first_state, make_step
 from tests.tasks.tiny import SHARED, batch_of, load
@@ -46,7 +47,7 @@ def task_of(system: str, *overrides: str) -> Translation:
 
 def started(task: Translation, optimizer: optax.GradientTransformation = ADAM) -> tuple[Any, Any]:
     """The first state and the step."""
-    state = first_state(jax.jit(task.init)(jax.random.key(0)), optimizer, 0.0, task.carried())
+    state = first_state(first_params(task.init, jax.random.key(0)), optimizer, 0.0, task.carried())
     return state, make_step(task.loss, task.weight, optimizer, follow=task.follow)
 
 
@@ -82,7 +83,7 @@ def test_penalties_are_summed_over_real_queries_of_all_looks(system: str, slots:
     of every source word.
     """
     task = task_of(system, *slots, "auxiliary.hops=0.25", "auxiliary.doubly_stochastic=0.5")
-    params, batch = moved(jax.jit(task.init)(jax.random.key(0))), uneven(task, 3)
+    params, batch = moved(first_params(task.init, jax.random.key(0))), uneven(task, 3)
 
     def both(params: Any) -> Any:
         variables, ids = {"params": params}, (batch["source"], words_before(batch["target"]))
@@ -171,7 +172,7 @@ def test_the_term_of_sampled_choices(system: str, reward: str, slots: list[str])
         "reinforce.entropy=0.25",
     )
     batch, key = uneven(task, 5), jax.random.key(4)
-    params, width = moved(jax.jit(task.init)(key)), {"to_go": 8, "total": 1}[reward]
+    params, width = moved(first_params(task.init, key)), {"to_go": 8, "total": 1}[reward]
     carried = {"baseline": jnp.linspace(-9.0, -2.0, width)}
     assert jax.tree.map(jnp.shape, task.carried()) == {"baseline": (width,)}
 
@@ -216,7 +217,7 @@ def test_the_baseline_moves_and_survives_a_restart_to_the_last_bit(tmp_path: Pat
     task = task_of("rnnsearch", *HARD)
     told = {"rewards": jnp.zeros(8), "rows": jnp.zeros(8, jnp.int32)}
     state = first_state(
-        jax.jit(task.init)(jax.random.key(0)), ADAM, 0.0, {**task.carried(), "told": told}
+        first_params(task.init, jax.random.key(0)), ADAM, 0.0, {**task.carried(), "told": told}
     )
     noting = lambda carried, tracked: {
         **task.follow(carried, tracked),

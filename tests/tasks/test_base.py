@@ -26,6 +26,7 @@ from attnlab.systems.protocol import AttentionMap, System
 from attnlab.tasks.base import Task
 from attnlab.tasks.protocol import Axis
 from attnlab.tasks.translation import Translation
+from attnlab.training.drawing import first_params
 from tests.tasks import tiny
 
 SIDE = 4  # pixels
@@ -176,7 +177,7 @@ def test_a_task_of_images_trains_and_scores_and_says_where_it_looked(images: Bri
         "image": (6, SIDE, SIDE),
         "label": (6,),
     }
-    params = jax.jit(images.init)(jax.random.key(0))
+    params = first_params(images.init, jax.random.key(0))
     step = jax.jit(jax.value_and_grad(lambda p, batch: images.loss(p, batch, jax.random.key(0))[0]))
     before = images.evaluate(params, "valid")
     for number in range(60):
@@ -243,7 +244,7 @@ def test_special_ids_may_stand_anywhere(system: str) -> None:
     other, no_id = (under(task, two) for two in (one, Elsewhere(task.vocabularies[0], -1)))
     assert other.batches(1)(0)["target"].max() == other.system.pad_id == one.size - 1
     assert no_id.batches(1)(0)["target"].min() == no_id.system.pad_id == -1
-    params = jax.jit(task.init)(jax.random.key(1))
+    params = first_params(task.init, jax.random.key(1))
 
     def turned(path: Any, leaf: Any) -> Any:
         return leaf[tuple(slice(None, None, -1 if size == one.size else 1) for size in leaf.shape)]

@@ -23,6 +23,7 @@ from attnlab.systems.vision.captioner import Captioner
 from attnlab.tasks import TASKS
 from attnlab.tasks.captioning import Captioning
 from attnlab.tasks.localisation import named, sums
+from attnlab.training.drawing import first_params
 from attnlab.training.step import first_state, make_step
 from tests.systems.captioners import SPECS, make, parameters, regions
 from tests.tasks.tiny import check_items
@@ -63,7 +64,7 @@ def params(task: Captioning) -> Any:
         by = 0.3 * noise.normal(size=one.shape).astype(np.float32)
         return one + (np.abs(by) if path[-1].key == "variance" else by)
 
-    return jax.tree_util.tree_map_with_path(moved, jax.jit(task.init)(jax.random.key(0)))
+    return jax.tree_util.tree_map_with_path(moved, first_params(task.init, jax.random.key(0)))
 
 
 def test_losses_are_those_of_a_loop_over_captions(task: Captioning, params: Any) -> None:
@@ -121,7 +122,7 @@ def test_a_step_learns_and_padding_counts_for_nothing(task: Captioning) -> None:
     half = {name: np.where(np.arange(16).reshape(-1, *[1] * (one.ndim - 1)) < 8, one, 0)
             for name, one in full.items()}  # fmt: skip
     short = {name: one[:8] for name, one in full.items()}
-    started = jax.jit(task.init)(jax.random.key(0))
+    started = first_params(task.init, jax.random.key(0))
     loss = jax.jit(lambda batch: task.loss(started, batch, jax.random.key(0)))
     (one, sums_one), (other, sums_other) = loss(half), loss(short)
     assert float(one) == pytest.approx(float(other), rel=1e-5)
@@ -275,7 +276,7 @@ def test_own_images_are_read_and_kept(tmp_path: Path) -> None:
         "configs/captioning.py:show_attend_tell", [*own, *SHARED, *TELL, "batch.size=2"]
     )
     task = Captioning.load(config, None, ("train", "valid"))
-    started = jax.jit(task.init)(jax.random.key(0))
+    started = first_params(task.init, jax.random.key(0))
     assert not {"named", "localisation"} & {*task.score(started, "valid")[0]}
     with pytest.raises(UserError, match="has lost its vocabulary, mean and deviation"):
         Captioning.load(config, tmp_path / "run", ("test",))

@@ -20,6 +20,7 @@ from attnlab.data import labelled
 from attnlab.data.vocabulary import EOS, PAD
 from attnlab.errors import UserError
 from attnlab.tasks.classification import Classification, macro_f1
+from attnlab.training.drawing import first_params
 from tests.systems.oracles.self_attentive import penalties
 from tests.tasks.tiny import check_items, looked
 from tests.tasks.tiny_labelled import batch_of, load, rows, trained
@@ -136,7 +137,7 @@ def test_evaluation_is_that_of_single_examples(model: Model) -> None:
 
 def test_a_label_that_training_lacks_is_wrong_and_has_no_loss(plain: Classification) -> None:
     """The loss is the mean over the others; the accuracy and macro F1 know of it."""
-    data, params = plain.data, jax.jit(plain.init)(jax.random.key(0))
+    data, params = plain.data, first_params(plain.init, jax.random.key(0))
     more = [*data.rows["valid"], (("abc",), "ends in z")]
     examples = {"valid": labelled.encode(data.vocabulary, data.classes, more, "valid")}
     task = Classification(
@@ -233,7 +234,7 @@ def test_lines_that_it_cannot_read_are_named(model: Model) -> None:
 def test_rows_of_the_confusion_are_labels(model: Model) -> None:
     """Of an untrained system, which is mostly wrong."""
     data = model.task.data
-    scores, lines = model.task.score(jax.jit(model.task.init)(jax.random.key(0)), "test")
+    scores, lines = model.task.score(first_params(model.task.init, jax.random.key(0)), "test")
     pairs = [tuple(line.split("\t")) for line in lines]
     counts = {
         label: {answer: pairs.count((label, answer)) for answer in data.classes.names}
@@ -361,7 +362,7 @@ def test_choices_that_are_sampled_learn_from_the_label() -> None:
     baseline follows it.
     """
     task = load("attention_pooling", 2, "system.attention.alignment=hard")
-    params, batch = jax.jit(task.init)(jax.random.key(0)), batch_of(task)
+    params, batch = first_params(task.init, jax.random.key(0)), batch_of(task)
     total, sums = jax.jit(task.loss)(params, batch, jax.random.key(1), task.carried())
     assert task.carried()["baseline"].shape == (1,) and np.isfinite(float(total))  # type: ignore[index]
     rows_of = int((batch["label"] > 0).sum())
@@ -392,7 +393,7 @@ def test_steps_in_parts_and_in_half_precision_and_what_they_cost() -> None:
 
     task = load("self_attentive", 2)
     batch, optimizer = batch_of(task), optax.sgd(0.1)
-    state = first_state(jax.jit(task.init)(jax.random.key(0)), optimizer, 0.0)
+    state = first_state(first_params(task.init, jax.random.key(0)), optimizer, 0.0)
     found = {}
     for name, how in (
         ("whole", {}),

@@ -20,6 +20,7 @@ from attnlab.systems.protocol import GLIMPSES
 from attnlab.systems.vision.glimpses import Glimpses
 from attnlab.tasks.decisions import Decisions
 from attnlab.tasks.image_classification import ImageClassification
+from attnlab.training.drawing import first_params
 
 SIZES = {"glimpses": 2, "size": 2, "scales": 1, "hidden": 3, "width": 4, "cell": "tanh"}
 SMALL = [
@@ -102,7 +103,7 @@ def loaded(*overrides: str) -> ImageClassification:
 def test_rewards_train_where_to_look_and_the_labels_all_else() -> None:
     task, plain = loaded(), loaded("decisions.weight=0", "decisions.baseline=0")
     liked = loaded("decisions.reward=log_likelihood")
-    params = jax.jit(task.init)(jax.random.key(0))
+    params = first_params(task.init, jax.random.key(0))
     batch = {name: rows.copy() for name, rows in task.batches(1)(0).items()}
     batch["label"][6:] = 0
 

@@ -17,6 +17,7 @@ from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.decoding.settings import Settings
 from attnlab.systems import SYSTEMS
 from attnlab.tasks.decoders import continuing
+from attnlab.training.drawing import first_params
 from tests.tasks.tiny_language import APART, drawn, load, passed
 
 
@@ -69,7 +70,7 @@ def test_ragged_beginnings_pieces_and_beams_over_a_cache(mixer: dict[str, Any]) 
     node = {"name": "decoder", **mixer, "positions": {"name": "none"}, "dropout": 0.0}
     small = {"width": 12, "layers": 2, "hidden": 16}
     system: Any = build(SYSTEMS, ConfigDict({**node, **small}), "system")(vocabulary=9)
-    params = jax.jit(system.init)(jax.random.key(0), jnp.ones((1, 2), jnp.int32))["params"]
+    params = first_params(system.init, jax.random.key(0), jnp.ones((1, 2), jnp.int32))["params"]
     params = jax.tree.map(
         lambda x: x + 0.4 * jax.random.normal(jax.random.key(x.size), x.shape), params
     )

@@ -19,6 +19,7 @@ from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.boxes import Answers, overlaps
 from attnlab.tasks.detection import Detection
+from attnlab.training.drawing import first_params
 from attnlab.training.parallel import backend
 from attnlab.training.step import first_state, make_step
 
@@ -44,7 +45,7 @@ def task() -> Detection:
 
 @pytest.fixture(scope="module")
 def params(task: Detection) -> Any:
-    started = jax.jit(task.init)(jax.random.key(0))
+    started = first_params(task.init, jax.random.key(0))
     noise = np.random.default_rng(0)
     return jax.tree.map(lambda one: one + 0.1 * noise.normal(size=one.shape), started)
 
@@ -128,7 +129,7 @@ def test_several_devices_take_the_step_of_one(task: Detection, params: Any, name
 def test_a_step_learns(task: Detection) -> None:
     adam = optax.adam(0.01)
     step, batches = jax.jit(make_step(task.loss, task.weight, adam)), task.batches(1)
-    state, losses = first_state(jax.jit(task.init)(jax.random.key(0)), adam, 0.0), []
+    state, losses = first_state(first_params(task.init, jax.random.key(0)), adam, 0.0), []
     for number in range(40):
         state, metrics = step(state, batches(number))
         losses.append(float(metrics["loss"]))

@@ -12,6 +12,7 @@ import pytest
 from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.tasks.diagnostics import Diagnostics
+from attnlab.training.drawing import first_params
 from tests.tasks.tiny import check_items
 
 SMALL = [
@@ -39,7 +40,7 @@ def drawn(task: Diagnostics) -> Any:
     """Parameters that tell words apart."""
     return jax.tree.map(
         lambda leaf: leaf + 0.3 * jax.random.normal(jax.random.key(leaf.size), leaf.shape),
-        jax.jit(task.init)(jax.random.key(0)),
+        first_params(task.init, jax.random.key(0)),
     )
 
 

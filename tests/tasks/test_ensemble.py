@@ -16,6 +16,7 @@ from attnlab.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from attnlab.errors import UserError
 from attnlab.tasks.ensemble import together
 from attnlab.tasks.translation import Translation
+from attnlab.training.drawing import first_params
 from tests.tasks import test_pronunciation as pronunciation
 from tests.tasks.tiny import load
 
@@ -24,8 +25,8 @@ from tests.tasks.tiny import load
 def tasks() -> tuple[Translation, Any]:
     one, other = load("rnnsearch"), load("rnnsearch", "system.readout=previous")
     named = [
-        ("one", one, jax.jit(one.init)(jax.random.key(0))),
-        ("other", other, jax.jit(other.init)(jax.random.key(1))),
+        ("one", one, first_params(one.init, jax.random.key(0))),
+        ("other", other, first_params(other.init, jax.random.key(1))),
     ]
     return together(named)
 
@@ -65,7 +66,7 @@ def test_it_is_a_task_as_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
     task are none.
     """
     one = pronunciation.task()
-    params = jax.jit(one.init)(jax.random.key(0))
+    params = first_params(one.init, jax.random.key(0))
     joined, both = together([("one", one, params), ("other", one, params)])
     assert (
         type(joined) is type(one)

@@ -18,6 +18,7 @@ from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.image_classification import ImageClassification
+from attnlab.training.drawing import first_params
 from attnlab.training.step import first_state, make_step
 from tests.tasks.tiny import check_items
 
@@ -43,7 +44,7 @@ def task() -> ImageClassification:
 @pytest.fixture(scope="module")
 def params(task: ImageClassification) -> Any:
     """That tell images apart."""
-    started = jax.jit(task.init)(jax.random.key(0))
+    started = first_params(task.init, jax.random.key(0))
     noise = np.random.default_rng(0)
     return jax.tree.map(lambda one: one + 0.3 * np.abs(noise.normal(size=one.shape)), started)
 
@@ -77,7 +78,7 @@ def test_a_step_learns_and_moves_running_averages(task: ImageClassification, par
     assert batches(0)["image"].shape == (16, 12, 12, 3) and batches.batches_per_epoch == 4  # type: ignore[attr-defined]
     first = sum((batches(number)["label"] > 0).sum() for number in range(4))
     assert first == 50
-    state = first_state(jax.jit(task.init)(jax.random.key(0)), sgd, 0.0)
+    state = first_state(first_params(task.init, jax.random.key(0)), sgd, 0.0)
     losses = []
     for number in range(60):
         state, metrics = step(state, batches(number))
@@ -143,7 +144,7 @@ def test_files_are_answered_and_looked_at(
 def test_gates_and_maps_lie_over_the_image() -> None:
     task = load("system.gate=spatial")
     assert task.system.looks and not load().system.looks
-    params = jax.jit(task.init)(jax.random.key(0))
+    params = first_params(task.init, jax.random.key(0))
     (example,) = task.pictured("valid", 1)
     found = task.maps(params, example)
     assert {name: one.weights.shape for name, one in found.looks.items()} == {
@@ -159,7 +160,7 @@ def test_gates_and_maps_lie_over_the_image() -> None:
         rtol=1e-5,
     )
     block = load("system.gate=non_local", "system.gated=1", "system.gate.reduction=1")
-    found = block.maps(jax.jit(block.init)(jax.random.key(0)), example)
+    found = block.maps(first_params(block.init, jax.random.key(0)), example)
     assert found.looks["gate_1/attention"].weights.shape == (1, 6, 6) and not found.gates
 
 

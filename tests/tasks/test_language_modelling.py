@@ -22,6 +22,7 @@ from attnlab.data.columns import Packed
 from attnlab.data.vocabulary import BOS, EOS, PAD, UNK
 from attnlab.errors import UserError
 from attnlab.tasks.language_modelling import LanguageModelling
+from attnlab.training.drawing import first_params
 from attnlab.training.run import check_scores
 from attnlab.training.step import first_state, make_step
 from tests.tasks.tiny import check_items, looked
@@ -280,7 +281,7 @@ def test_texts_apart_remember_nothing_and_learn() -> None:
     task, _ = apart()
     assert task.remembered() is None and task.carried() is None
     optimizer = optax.adam(1e-2)
-    state = first_state(jax.jit(task.init)(jax.random.key(0)), optimizer, 0.0)
+    state = first_state(first_params(task.init, jax.random.key(0)), optimizer, 0.0)
     step, batches = jax.jit(make_step(task.loss, task.weight, optimizer)), task.batches(1)
     losses = []
     for number in range(120):
@@ -321,7 +322,7 @@ def test_label_smoothing_weight_and_a_batch_of_nothing() -> None:
 def test_the_output_bias_begins_at_the_frequencies() -> None:
     """log((count + 1) / (N + V)), ends of texts counted; switched off it is zero."""
     task, _ = joined()
-    params = jax.jit(task.init)(jax.random.key(0))
+    params = first_params(task.init, jax.random.key(0))
     ids = task.data.ids["train"].ids
     counts = np.array([(ids == one).sum() + 1 for one in range(task.data.vocabulary.size)])
     np.testing.assert_allclose(params["out"]["bias"], np.log(counts / counts.sum()), rtol=1e-6)
@@ -419,7 +420,7 @@ def test_the_map_of_a_text_onto_itself() -> None:
         "system.window=2",
     ]
     task = load(*APART, *settings)
-    maps, tokens = looked(task, jax.jit(task.init)(jax.random.key(0)), "abcde")
+    maps, tokens = looked(task, first_params(task.init, jax.random.key(0)), "abcde")
     ((name, one),) = maps.items()
     assert (
         one.weights.shape == (1, 6, 6)

@@ -20,6 +20,7 @@ from attnlab.data.masking import Masking
 from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.errors import UserError
 from attnlab.tasks.masked_language_modelling import MaskedLanguageModelling
+from attnlab.training.drawing import first_params
 from attnlab.training.step import first_state, make_step
 from tests.tasks.tiny import check_items
 from tests.tasks.tiny_language import SIZES
@@ -46,7 +47,7 @@ def drawn(task: MaskedLanguageModelling) -> Any:
     """Parameters that tell tokens apart."""
     return jax.tree.map(
         lambda leaf: leaf + 0.5 * jax.random.normal(jax.random.key(leaf.size), leaf.shape),
-        jax.jit(task.init)(jax.random.key(0)),
+        first_params(task.init, jax.random.key(0)),
     )
 
 
@@ -174,7 +175,7 @@ def test_every_id_is_an_output_and_the_mask_is_kept(tmp_path: Path) -> None:
     assert task.special.reserved[0] == task.data.vocabulary.size - 1
     params = jax.eval_shape(again.init, jax.random.key(0))
     assert params["out"]["bias"].shape == (again.data.vocabulary.size,)
-    counted = jax.jit(task.init)(jax.random.key(0))["out"]["bias"]  # log of how often each is
+    counted = first_params(task.init, jax.random.key(0))["out"]["bias"]  # log of how often each is
     assert float(jnp.exp(counted).sum()) == pytest.approx(1.0, rel=1e-5)
 
 
@@ -254,7 +255,7 @@ def test_what_follows_is_learned() -> None:
     optimizer = optax.adam(3e-3)
     step = jax.jit(make_step(task.loss, task.weight, optimizer), donate_argnums=0)
     state, batches = (
-        first_state(jax.jit(task.init)(jax.random.key(0)), optimizer, 0.0),
+        first_state(first_params(task.init, jax.random.key(0)), optimizer, 0.0),
         task.batches(1),
     )
     before = task.evaluate(state.params, "valid")["next_sentence"]

@@ -19,6 +19,7 @@ from attnlab.errors import UserError
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System
 from attnlab.tasks.models import check_output_bias, system_factory, with_output_bias
 from attnlab.tasks.translation import Translation
+from attnlab.training.drawing import first_params
 from tests.tasks.tiny import load
 
 
@@ -112,7 +113,7 @@ def test_the_output_bias_begins_at_the_frequencies_of_the_target() -> None:
     run without its data may draw it.
     """
     task = load("rnnsearch", "vocabulary.shared=false")
-    params = jax.jit(task.init)(jax.random.key(0))
+    params = first_params(task.init, jax.random.key(0))
     tokens = [EOS for _ in task.data.pairs["train"]]
     for _, target in task.data.pairs["train"]:
         tokens += task.vocabularies[1].encode_all([target])[0].tolist()

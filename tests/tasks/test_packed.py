@@ -12,6 +12,7 @@ from attnlab.data.blocks import Blocks
 from attnlab.errors import UserError
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks.language_modelling import LanguageModelling
+from attnlab.training.drawing import first_params
 from tests.tasks.tiny_language import SHARED, SIZES
 
 SMALL = [
@@ -43,7 +44,7 @@ def test_texts_of_a_row_are_scored_as_texts_apart(scheme: str) -> None:
     apart = load("batch.texts=apart", "batch.max_length=150", *SCHEMES[scheme])
     params = jax.tree.map(
         lambda leaf: leaf + 0.3 * jax.random.normal(jax.random.key(leaf.size), leaf.shape),
-        jax.jit(apart.init)(jax.random.key(0)),
+        first_params(apart.init, jax.random.key(0)),
     )
     assert len(packed.data.ids["valid"].ids) < 150
     for split in ("valid", "test"):
@@ -62,7 +63,7 @@ def test_training_reads_shuffled_rows_and_a_gradient_sees_one_text() -> None:
     assert task.remembered() is None
     batch = batches(0)
     assert batch["source"].shape == (8, 12) and batch["segments"].max() > 0
-    params = jax.jit(task.init)(jax.random.key(0))
+    params = first_params(task.init, jax.random.key(0))
     row = {name: values[:1] for name, values in batch.items()}
     inside = np.flatnonzero(row["segments"][0] == 0)
     assert len(inside) < 12
@@ -110,7 +111,7 @@ def test_crops_are_trained_on_anywhere_and_scored_in_turn_from_nothing() -> None
     for source, target in zip(batch["source"], batch["target"], strict=True):
         np.testing.assert_array_equal(source[1:], target[:-1])
         assert any((stream[at : at + 12] == target).all() for at in range(1, len(stream) - 11))
-    params = jax.jit(task.init)(jax.random.key(0))
+    params = first_params(task.init, jax.random.key(0))
     found = task.evaluate(params, "valid")
     assert task.totals(task.passed(params, "valid"), "valid")["tokens"] == len(
         task.data.ids["valid"].ids

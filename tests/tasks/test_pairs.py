@@ -21,6 +21,7 @@ from attnlab.decoding import Decoded
 from attnlab.errors import UserError
 from attnlab.tasks.pairs import build_system
 from attnlab.tasks.translation import Translation
+from attnlab.training.drawing import first_params
 from tests.tasks.tiny import load, looked
 
 
@@ -50,7 +51,7 @@ def test_notes_tell_what_is_left_out_and_unknown(plain: Translation) -> None:
 def test_each_side_has_its_vocabulary_and_the_run_keeps_both(tmp_path: Path) -> None:
     """Lower case to upper case, nothing shared: the same ids read otherwise on the two sides."""
     task = load("transformer", "vocabulary.shared=false", "system.share=output")
-    params = jax.jit(task.init)(jax.random.key(0))
+    params = first_params(task.init, jax.random.key(0))
     _, tokens = looked(task, params, "abc", "CBA")
     assert tokens == {
         "source": [*"abc", "</s>"],

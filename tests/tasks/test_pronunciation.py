@@ -17,6 +17,7 @@ from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.pronunciation import Pronunciation
+from attnlab.training.drawing import first_params
 from tests.tasks.tiny import check_items
 
 PAIRS = [("ab", "A B"), ("cab", "K A B"), ("ab", "A B B"), ("baba", "B A B A")]
@@ -80,7 +81,7 @@ def test_scores_are_made_of_their_words(monkeypatch: pytest.MonkeyPatch) -> None
     """A word with two pronunciations is one example."""
     answering({"ab": "A B B", "cab": "G A", "baba": "B A B A K"}, monkeypatch)
     one, names = task(), set(Pronunciation.measures)
-    items = check_items(one, jax.jit(one.init)(jax.random.key(0)), "test", names)
+    items = check_items(one, first_params(one.init, jax.random.key(0)), "test", names)
     assert items.rows["phoneme_error_rate"].tolist() == [[0, 3], [2, 3], [1, 4]] and items.rows[
         "word_error_rate"
     ][:, 0].tolist() == [

@@ -16,6 +16,7 @@ from attnlab import config as configs
 from attnlab.data import questions
 from attnlab.errors import UserError
 from attnlab.tasks.question_answering import QuestionAnswering, exact, f1
+from attnlab.training.drawing import first_params
 
 FILE = "configs/question_answering.py:transformer"
 SMALL = [
@@ -33,7 +34,7 @@ def task() -> QuestionAnswering:
 def params(task: QuestionAnswering) -> Any:
     return jax.tree.map(
         lambda leaf: leaf + 0.5 * jax.random.normal(jax.random.key(leaf.size), leaf.shape),
-        jax.jit(task.init)(jax.random.key(0)),
+        first_params(task.init, jax.random.key(0)),
     )
 
 
@@ -109,7 +110,7 @@ def test_the_best_of_all_windows_or_no_answer(params: Any) -> None:
     task = QuestionAnswering.load(config, None, ("train", "valid", "test"))
     params = jax.tree.map(
         lambda leaf: leaf + 0.5 * jax.random.normal(jax.random.key(leaf.size), leaf.shape),
-        jax.jit(task.init)(jax.random.key(0)),
+        first_params(task.init, jax.random.key(0)),
     )
     rows, windows = task.data.rows["valid"], len(task.of_split("valid"))
     assert task.counts("valid") == {"windows": windows} and windows > 2 * len(rows)

@@ -28,6 +28,7 @@ from attnlab.tasks.reading import (
     penalties,
     state_before,
 )
+from attnlab.training.drawing import first_params
 from tests.tasks.tiny_language import apart, passed
 
 
@@ -79,7 +80,7 @@ def test_logits_in_pieces_give_the_same_losses_and_gradients(at_once: int) -> No
     source = rng.integers(4, 9, (2, 7)).astype(np.int32)
     source[1, 5:] = PAD
     batch = {"source": source, "target": np.roll(source, -1, axis=1)}
-    params = jax.jit(system.init)(jax.random.key(0), source)["params"]
+    params = first_params(system.init, jax.random.key(0), source)["params"]
     params = jax.tree.map(lambda one: 20.0 * one, params)
 
     def loss(params: Any, at_once: int) -> Any:
@@ -137,7 +138,7 @@ def test_losses_of_attention_are_added_by_their_weights_at_real_tokens(scan: boo
     source = np.array([[1, 4, 5, 6, 7], [1, 5, 4, PAD, PAD]], np.int32)
     target = np.array([[4, 5, 6, 7, 2], [5, 4, 2, PAD, PAD]], np.int32)
     batch = {"source": source, "target": target}
-    params = jax.jit(system.init)(jax.random.key(0), source)["params"]
+    params = first_params(system.init, jax.random.key(0), source)["params"]
 
     def loss(params: Any, weight: float) -> Any:
         each, _ = of_tokens(system, params, batch, None, losses=("indexer",) if weight else ())

@@ -17,6 +17,7 @@ from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.segmentation import Segmentation, mean_iou
+from attnlab.training.drawing import first_params
 from attnlab.training.step import first_state, make_step
 from tests.tasks.tiny import check_items
 
@@ -41,7 +42,7 @@ def task() -> Segmentation:
 
 @pytest.fixture(scope="module")
 def params(task: Segmentation) -> Any:
-    started = jax.jit(task.init)(jax.random.key(0))
+    started = first_params(task.init, jax.random.key(0))
     noise = np.random.default_rng(0)
     return jax.tree.map(lambda one: one + 0.2 * noise.normal(size=one.shape), started)
 
@@ -123,7 +124,7 @@ def test_a_mask_is_changed_with_its_image(task: Segmentation, params: Any) -> No
 def test_a_step_learns(task: Segmentation, params: Any) -> None:
     adam = optax.adam(0.01)
     step, batches = jax.jit(make_step(task.loss, task.weight, adam)), task.batches(1)
-    state, losses = first_state(jax.jit(task.init)(jax.random.key(0)), adam, 0.0), []
+    state, losses = first_state(first_params(task.init, jax.random.key(0)), adam, 0.0), []
     for number in range(40):
         state, metrics = step(state, batches(number))
         losses.append(float(metrics["loss"]))

@@ -14,6 +14,7 @@ from attnlab.commands import main
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.span_corruption import SpanCorruption
+from attnlab.training.drawing import first_params
 from tests.tasks.tiny import check_items
 
 SMALL = [
@@ -61,7 +62,7 @@ def test_rows_are_scored_one_by_one_and_shown_with_sentinels() -> None:
     import jax
 
     one = task()
-    params = jax.jit(one.init)(jax.random.key(0))
+    params = first_params(one.init, jax.random.key(0))
     check_items(one, params, "valid", {"loss", "perplexity", "accuracy"})
     (example,) = one.pictured("valid", 1)
     assert example.source.count("<extra_id_0>") == example.target.count("<extra_id_0>") == 1

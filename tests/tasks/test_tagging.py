@@ -18,6 +18,7 @@ from attnlab.data.tagged import Sentence
 from attnlab.errors import UserError
 from attnlab.tasks.spans import counts, scores
 from attnlab.tasks.tagging import TaggedExample, Tagging, reads_trees
+from attnlab.training.drawing import first_params
 from tests.tasks.tiny import check_items
 
 SMALL = ["data.examples=40", "data.valid=9", "data.test=5", "batch.size=8"]
@@ -58,7 +59,7 @@ def drawn(task: Tagging) -> Any:
     """Parameters that tell words apart."""
     return jax.tree.map(
         lambda leaf: leaf + 0.2 * jax.random.normal(jax.random.key(leaf.size), leaf.shape),
-        jax.jit(task.init)(jax.random.key(0)),
+        first_params(task.init, jax.random.key(0)),
     )
 
 

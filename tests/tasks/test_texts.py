@@ -18,6 +18,7 @@ from attnlab.data.columns import Examples
 from attnlab.errors import UserError
 from attnlab.records.measures import Measure, declared, share
 from attnlab.tasks.texts import TextTask
+from attnlab.training.drawing import first_params
 from attnlab.training.run import check, check_scores
 from tests.tasks.tiny import check_items
 
@@ -70,7 +71,7 @@ def test_scores_are_those_of_numpy(folder: Path) -> None:
     weighed by its examples.
     """
     task = load(folder)
-    params = jax.jit(task.init)(jax.random.key(0))
+    params = first_params(task.init, jax.random.key(0))
     _, lines = task.score(params, "valid")
     truth, guess = np.array([line.split("\t") for line in lines], np.float64).T
     scores = task.evaluate(params, "valid")
@@ -96,7 +97,7 @@ def test_scores_are_those_of_numpy(folder: Path) -> None:
 def test_a_task_of_ones_own_says_what_its_scores_are_made_of(folder: Path) -> None:
     task = load(folder)
     items = check_items(
-        task, jax.jit(task.init)(jax.random.key(0)), "test", {"loss", "absolute_error"}
+        task, first_params(task.init, jax.random.key(0)), "test", {"loss", "absolute_error"}
     )
     assert len(items) == 7 and declared(task)["correlation"] == Measure("max")
     assert task.counts("test") == {}
@@ -105,7 +106,7 @@ def test_a_task_of_ones_own_says_what_its_scores_are_made_of(folder: Path) -> No
         "absolute_error": float(totals["absolute_error"]) ** 0.5,
     }
     assert (
-        task.items(jax.jit(task.init)(jax.random.key(0)), "test", []) is None
+        task.items(first_params(task.init, jax.random.key(0)), "test", []) is None
     )  # sums, roots: no means
 
 
@@ -135,7 +136,7 @@ def test_a_run_is_kept_and_lines_are_answered(folder: Path, tmp_path: Path) -> N
     task = load(folder)
     task.save(tmp_path / "run")
     again = load(folder, workdir=tmp_path / "run")
-    params = jax.jit(again.init)(jax.random.key(0))
+    params = first_params(again.init, jax.random.key(0))
     (one,), (other,) = again.respond(params, ["1 2 3", "9"])
     assert float(one.text) != float(other.text) and again.size("valid") == 9
     assert (

@@ -17,6 +17,7 @@ from attnlab.data.corpus import Corpus, encode
 from attnlab.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from attnlab.decoding import Decoded, corpus_scores
 from attnlab.tasks.translation import Translation
+from attnlab.training.drawing import first_params
 from tests.tasks.tiny import batch_of, check_items, load, looked, trained
 
 
@@ -110,7 +111,7 @@ def test_evaluation_is_never_smoothed(plain: Translation) -> None:
     """Alone, and of several models at once."""
     config = ConfigDict(plain.config.to_dict())
     config.training.label_smoothing = 0.4
-    smoothed, params = Translation(config, plain.data), jax.jit(plain.init)(jax.random.key(0))
+    smoothed, params = Translation(config, plain.data), first_params(plain.init, jax.random.key(0))
     hard = plain.evaluate(params, "valid")
     stacked = jax.tree.map(lambda leaf: leaf[None], params)
     assert smoothed.evaluate(params, "valid") == hard
@@ -119,7 +120,7 @@ def test_evaluation_is_never_smoothed(plain: Translation) -> None:
 
 def test_the_key_decides_the_dropout() -> None:
     task = load("rnnsearch", "system.dropout=0.5")
-    params, batch = jax.jit(task.init)(jax.random.key(0)), batch_of(task)
+    params, batch = first_params(task.init, jax.random.key(0)), batch_of(task)
     loss = jax.jit(lambda key: task.loss(params, batch, key)[0])
     one, again, other = (float(loss(jax.random.key(seed))) for seed in (0, 0, 1))
     assert one == again != other

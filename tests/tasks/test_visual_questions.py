@@ -21,6 +21,7 @@ from attnlab.data.images.questions import Prior
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.visual_questions import VisualQuestions
+from attnlab.training.drawing import first_params
 from attnlab.training.step import first_state, make_step
 from tests.tasks.tiny import check_items
 
@@ -48,7 +49,7 @@ def task() -> VisualQuestions:
 @pytest.fixture(scope="module")
 def params(task: VisualQuestions) -> Any:
     """That tell images and questions apart."""
-    started = jax.jit(task.init)(jax.random.key(0))
+    started = first_params(task.init, jax.random.key(0))
     noise = np.random.default_rng(0)
     return jax.tree.map(lambda one: one + 0.5 * np.abs(noise.normal(size=one.shape)), started)
 
@@ -112,7 +113,7 @@ def test_a_step_learns(task: VisualQuestions, params: Any) -> None:
     first = batches(0)
     assert first["image"].shape == (16, 20, 20, 3) and first["question"].shape == (16, 14)
     assert sum((batches(number)["label"] > 0).sum() for number in range(6)) == 12 * 7
-    state = first_state(jax.jit(task.init)(jax.random.key(0)), sgd, 0.0)
+    state = first_state(first_params(task.init, jax.random.key(0)), sgd, 0.0)
     losses = []
     for number in range(60):
         state, metrics = step(state, batches(number))

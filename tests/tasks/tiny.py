@@ -20,6 +20,7 @@ from attnlab.records.items import Items
 from attnlab.records.measures import counted, declared
 from attnlab.tasks.protocol import TextExample
 from attnlab.tasks.translation import Translation
+from attnlab.training.drawing import first_params
 from attnlab.training.step import first_state, make_step
 
 SIZES = {"train": 64, "valid": 11, "test": 9}
@@ -132,7 +133,7 @@ def trained(task: Translation, steps: int = 150) -> Any:
     optimizer = optax.adam(1e-2)
     step = jax.jit(make_step(task.loss, task.weight, optimizer), donate_argnums=0)
     state, batches = (
-        first_state(jax.jit(task.init)(jax.random.key(3)), optimizer, 0.0),
+        first_state(first_params(task.init, jax.random.key(3)), optimizer, 0.0),
         task.batches(1),
     )
     for number in range(steps):

@@ -15,6 +15,7 @@ from attnlab.data import labelled
 from attnlab.data.columns import Batch
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.tasks.classification import Classification
+from attnlab.training.drawing import first_params
 from attnlab.training.step import first_state, make_step
 
 SIZES = {"train": 64, "valid": 11, "test": 9}
@@ -77,7 +78,7 @@ def trained(task: Classification, steps: int = 60) -> Any:
         make_step(task.loss, task.weight, optimizer, follow=task.follow), donate_argnums=0
     )
     state, batches = (
-        first_state(jax.jit(task.init)(jax.random.key(3)), optimizer, 0.0, task.carried()),
+        first_state(first_params(task.init, jax.random.key(3)), optimizer, 0.0, task.carried()),
         task.batches(1),
     )
     for number in range(steps):

@@ -14,6 +14,7 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.training.checkpoints import Checkpoints
+from attnlab.training.drawing import first_params
 from attnlab.training.parallel import AXIS, PmapBackend, backend, spread
 from attnlab.training.states import remembered
 from attnlab.training.step import TrainState, first_state, make_step
@@ -33,7 +34,7 @@ def trace(
     place = backend(name, devices)
     step = make_step(task.loss, task.weight, ADAM, accumulate=accumulate, follow=task.follow)
     first = first_state(
-        jax.jit(task.init)(jax.random.key(0)),
+        first_params(task.init, jax.random.key(0)),
         ADAM,
         0.0,
         task.carried(),

@@ -18,6 +18,7 @@ from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from attnlab.tasks.classification import Classification
 from attnlab.tasks.language_modelling import LanguageModelling
+from attnlab.training.drawing import first_params
 from attnlab.training.parallel import backend
 from attnlab.training.step import TrainState, first_state, make_step
 from attnlab.training.trained import Trained
@@ -51,7 +52,7 @@ def translation() -> Any:
 
 
 def begun(task: Any) -> TrainState:
-    return first_state(jax.jit(task.init)(jax.random.key(0)), SGD, 0.9)
+    return first_state(first_params(task.init, jax.random.key(0)), SGD, 0.9)
 
 
 def statistics(params: Any) -> dict[str, np.ndarray]:
@@ -71,7 +72,7 @@ def test_the_step_moves_running_averages_and_the_optimizer_does_not() -> None:
     """
     task = classification()
     decaying = optax.chain(optax.add_decayed_weights(0.5), SGD)
-    state = first_state(jax.jit(task.init)(jax.random.key(0)), decaying, 0.5)
+    state = first_state(first_params(task.init, jax.random.key(0)), decaying, 0.5)
     batch = tiny_labelled.batch_of(task)
     step = jax.jit(make_step(task.loss, task.weight, decaying, ema=0.5))
     after, metrics = step(state, batch)
@@ -171,7 +172,9 @@ def test_stacked_models_have_averages_of_their_own() -> None:
     task = classification()
     batch = tiny_labelled.batch_of(task)
     step = make_step(task.loss, task.weight, SGD, ema=0.9)
-    states = [first_state(jax.jit(task.init)(jax.random.key(seed)), SGD, 0.9) for seed in (0, 1)]
+    states = [
+        first_state(first_params(task.init, jax.random.key(seed)), SGD, 0.9) for seed in (0, 1)
+    ]
     stack = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
     together = jax.jit(jax.vmap(step, in_axes=(0, None)))(stack, batch)[0].params
     for number, state in enumerate(states):
@@ -182,7 +185,7 @@ def test_stacked_models_have_averages_of_their_own() -> None:
 def test_frozen_averages_stay() -> None:
     task = classification()
     which = Trained(freeze=("around_attention",))
-    state = first_state(jax.jit(task.init)(jax.random.key(0)), SGD, 0.0, which=which)
+    state = first_state(first_params(task.init, jax.random.key(0)), SGD, 0.0, which=which)
     step = jax.jit(make_step(task.loss, task.weight, SGD, which=which))
     after, _ = step(state, tiny_labelled.batch_of(task))
     for path, leaf in statistics(after.params).items():

@@ -12,6 +12,7 @@ import numpy as np
 import optax
 import pytest
 
+from attnlab.training.drawing import first_params
 from attnlab.training.step import TrainState, first_state, make_step, seed_array
 from tests.tasks.tiny import batch_of, load
 from tests.training.toy import ROWS, Line, Noisy, points
@@ -145,7 +146,7 @@ def test_systems_in_bfloat16_and_a_batch_of_nothing(system: str) -> None:
     """
     task, optimizer = load(system), optax.adam(1e-2)
     batch = batch_of(task)
-    start = first_state(jax.jit(task.init)(jax.random.key(0)), optimizer, 0.0)
+    start = first_state(first_params(task.init, jax.random.key(0)), optimizer, 0.0)
     steps = [
         jax.jit(make_step(task.loss, task.weight, optimizer, compute="bfloat16")),
         jax.jit(make_step(task.loss, task.weight, optimizer)),

@@ -11,6 +11,7 @@ import pytest
 
 import attnlab
 from attnlab.errors import UserError
+from attnlab.training.drawing import first_params
 from attnlab.weights.fitting import Heads, Model, fit, fitted, pooled, together
 from attnlab.weights.names import flat
 from tests.api.test_pretrained import with_tokenizer
@@ -159,7 +160,7 @@ def test_what_is_not_given_is_drawn_as_without_weights(tmp_path: Path) -> None:
     changes = {**MATCHING, "system.attention": {**mixed, "pattern": ("other", "one", "other")}}
     run = attnlab.load_pretrained(folder, changes)
     old, new = flat(before.params), flat(run.params)
-    fresh = flat(jax.jit(run.task.init)(jax.random.key(run.config.seed)))
+    fresh = flat(first_params(run.task.init, jax.random.key(run.config.seed)))
     drawn = {f"layer_{n}/attention/w_gate/kernel" for n in (0, 2)}
     assert set(new) - set(old) == drawn == set(run.task.drawn_anew())
     for path, one in new.items():

@@ -13,6 +13,7 @@ import numpy as np
 from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.protocol import Attention, Reading
 from attnlab.systems.recurrent.rnnsearch import RNNsearch
+from attnlab.training.drawing import first_params
 from tests.systems.checks import SPECS, VOCABULARY, batch, make, parameters
 from tests.systems.oracles.parts import sigmoid
 
@@ -83,7 +84,7 @@ def test_published_start() -> None:
     v at zero, so that it is uniform.
     """
     system = RNNsearch(40, 40, Single, embedding=32, encoder=32, decoder=32, maxout=32, normal=0.01)
-    params = jax.device_get(jax.jit(system.init)(jax.random.key(0), *batch())["params"])
+    params = jax.device_get(first_params(system.init, jax.random.key(0), *batch())["params"])
     fit = params["attention"]["score"]
     assert (fit["v"] == 0.0).all() and all(
         0.0008 < fit[name]["kernel"].std() < 0.0012 for name in ("w_query", "w_key")

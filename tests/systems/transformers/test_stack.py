@@ -15,6 +15,7 @@ from attnlab.attention.protocol import MAPS
 from attnlab.config.registry import build
 from attnlab.systems import SYSTEMS
 from attnlab.systems.transformers import loops
+from attnlab.training.drawing import first_params
 from tests.systems.checks import SPECS, batch, make, parameters
 
 DECODER: dict[str, Any] = {
@@ -74,7 +75,7 @@ LOOPS: dict[str, dict[str, Any]] = {
 def test_loops_compute_the_same_and_keep_parameters(case: str, run: dict[str, bool]) -> None:
     params, one, slope = _plain(case)
     other = decoder(**LOOPS[case], **run)
-    again = jax.jit(other.init)(jax.random.key(0), TOKENS)
+    again = first_params(other.init, jax.random.key(0), TOKENS)
     jax.tree.map(np.testing.assert_array_equal, params, again)
     two, slope_two = _slope(other, params)
     np.testing.assert_allclose(one, two, rtol=1e-6)
@@ -87,7 +88,7 @@ def test_loops_compute_the_same_and_keep_parameters(case: str, run: dict[str, bo
 def _plain(case: str) -> Any:
     """Parameters, value and slope of a stack that is written out; one for all ways to run it."""
     system = decoder(**LOOPS[case])
-    params = jax.jit(system.init)(jax.random.key(0), TOKENS)
+    params = first_params(system.init, jax.random.key(0), TOKENS)
     return params, *_slope(system, params)
 
 
@@ -100,7 +101,7 @@ def _slope(system: Any, params: Any) -> Any:
 def test_a_loop_is_a_loop_and_drops_by_layer() -> None:
     """The program has one loop, remat computes again, and each layer has a key of its own."""
     system = decoder(scan=True, hidden_dropout=0.5, layers=6)
-    params = jax.jit(system.init)(jax.random.key(0), TOKENS)
+    params = first_params(system.init, jax.random.key(0), TOKENS)
     text = str(jax.make_jaxpr(lambda params: system.apply(params, TOKENS))(params))
     assert text.count("scan[") == 1
     plain = decoder(layers=6)
@@ -119,7 +120,7 @@ def test_a_loop_is_a_loop_and_drops_by_layer() -> None:
 
 def test_maps_losses_and_pieces_are_not_lost_in_loops() -> None:
     system = decoder(scan=True)
-    params = jax.jit(system.init)(jax.random.key(0), TOKENS)
+    params = first_params(system.init, jax.random.key(0), TOKENS)
 
     @jax.jit
     def run(params: Any) -> Any:
