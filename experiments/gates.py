@@ -54,7 +54,7 @@ def get_experiment(argument: str = "") -> Experiment:
         base={
             **(of_files(argument) if argument else small()),
             "system.width": 16,
-            "training.evaluate_every": 500 if argument else 100,
+            "training.evaluate_every": 550 if argument else 100,
         },
         compare=rows(compared),
         seeds=(0, 1, 2, 3, 4),
@@ -96,5 +96,5 @@ def of_files(folder: str) -> dict[str, Any]:
         "data.directory": folder,
         "augmentation.flip": True,
         "schedule.peak": 0.1,
-        "training.steps": 1500,
+        "training.steps": 2200,
     }
