@@ -1,5 +1,5 @@
 """What we measure, as scripts anyone can run again: `python -m benchmarks.NAME --help`. The figures
-are in docs/results.md.
+are in docs/results/.
 
 vision_step      a training step of a ResNet and a ViT against torch's
 throughput       target tokens a second in training, alone or in alternation with another toolkit's command

@@ -8,7 +8,7 @@ mostly empty, glimpses (looks at a few places) and perceptron, its control.
 With resnet, 0.82 of the test labels were right after 400 steps (seed 0; chance is 0.04); 40 s of
 processor time. With vit, all 1,000 of them after 1,000 steps (of those for validation 0.90 after 250;
 seed 0); 160 s of processor time. With glimpses, 0.966 of MNIST on 60 x 60 pixels after 20,000, with
-perceptron 0.917 (docs/results.md). cnn: not measured here.
+perceptron 0.917 (docs/results/images.md). cnn: not measured here.
 Your own images:
 
     --config.data=idx --config.data.directory=FOLDER             MNIST, Fashion-MNIST and others in their form

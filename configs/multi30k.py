@@ -5,7 +5,7 @@ batch 64, six epochs.
     python launch.py train --config=configs/multi30k.py:transformer --config.data.directory=FOLDER --workdir=runs/multi30k-transformer
 
 FOLDER holds train.de.gz, train.en.gz, val.de.gz ... test_2016_flickr.en.gz (Elliott et al. 2016;
-29,000 pairs). Time on two CPU cores and the BLEU to expect: docs/results.md.
+29,000 pairs). Time on two CPU cores and the BLEU to expect: docs/results/translation.md.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ each pair twice, in another run each time: on sentences of six words alone atten
 exact. RNNsearch is the one its authors released (`readout`), whose attention knows the word before
 the one it looks for. There is no split of its own for the test: its scores are those of the
 validation split, which also picks the checkpoint. Argument: rnnsearch or transformer. Time on two
-CPU cores, BLEU and alignment error rate: docs/results.md.
+CPU cores, BLEU and alignment error rate: docs/results/translation.md.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class DeltaNet(Stateful):
       kernel: k, taps of the short convolutions; 1 for none but a weight.
       activation: a; "none" for x itself, which the paper does not have. silu leaves hardly any
         number below 0, so that narrow keys are much alike: with 16 channels, runs with it did not
-        learn to find pairs, and one without it did (`docs/results.md`, "Recall, first runs").
+        learn to find pairs, and one without it did (`docs/results/states.md`).
       largest: c, above 0 and at most 2.
     """
 

@@ -3,7 +3,7 @@
 XLA's CPU backend takes the arrays of a step as one block and frees it after the step. The C library
 of Linux gives a block of more than 32 MiB back to the system at once and smaller ones soon after;
 in the next step the system clears every page again before it is written. Measured on two cores that
-was a third of the processor time of a step of a small Transformer (docs/results.md).
+was a third of the processor time of a step of a small Transformer (docs/results/speed.md).
 """
 
 from __future__ import annotations
