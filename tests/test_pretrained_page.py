@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from safetensors.numpy import load_file, save_file
 
 import attnlab
 from attnlab.weights.names import flat
 from tests.commands.tiny import Called, called
 from tests.data.test_tokenizer import byte_level
-from tests.weights import rule
+from tests.weights import models, rule
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "pretrained.md"
 BLOCKS = re.findall(r"^```bash\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
@@ -53,6 +54,17 @@ def gpt2(folder: Path) -> None:
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
+def animals(folder: Path) -> None:
+    """Dark cats and light dogs, of the size that the tiny ViT reads."""
+    drawn = np.random.default_rng(0)
+    for split, count in (("train", 40), ("test", 10)):
+        for animal, least in (("cat", 0), ("dog", 155)):
+            (folder / split / animal).mkdir(parents=True)
+            for number in range(count):
+                pixels = drawn.integers(least, least + 100, (6, 9, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(folder / split / animal / f"{number}.png")
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Called]]:
     """A folder in which all commands have run, and how each ended."""
@@ -62,6 +74,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Called]]:
     (folder / "texts").mkdir()
     for split in ("train", "valid", "test"):
         (folder / "texts" / f"{split}.txt").write_text(TEXT)
+    models.folder("images/vit", folder / "vit")
+    animals(folder / "images")
     with pytest.MonkeyPatch.context() as moved:
         moved.chdir(folder)
         for line in "".join(BLOCKS).splitlines():
@@ -76,7 +90,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Called]]:
 
 def test_every_command_runs_and_says_what_the_page_says(page: tuple[Path, list[Called]]) -> None:
     _, ended = page
-    assert len(ended) == 6 and ended[1].out.startswith("A dog")
+    assert len(ended) == 9 and ended[1].out.startswith("A dog")
     told = [line for line in PAGE.read_text().splitlines() if line.startswith("pretrained: ")]
     assert len(told) == 3 and all(line in ended[2].err.splitlines() for line in told)
     ((trained, every),) = re.findall(r"^(\S+) of (\S+) parameters are trained", ended[4].err, re.M)
@@ -112,3 +126,15 @@ def test_low_rank_products_leave_all_other_weights_as_they_were(
     assert before.keys() == after.keys()
     changed = {name for name in before if not np.array_equal(before[name], after[name])}
     assert changed == {f"transformer.h.{i}.attn.c_attn.weight" for i in range(LAYERS)}
+
+
+def test_a_model_of_images_learns_other_classes(page: tuple[Path, list[Called]]) -> None:
+    """It tells dark from light, and what is written has the new classes."""
+    folder, _ = page
+    run = folder / "runs" / "animals"
+    scores = json.loads((run / "results.json").read_text())
+    assert scores["accuracy"] >= 0.9, scores
+    back = attnlab.load_pretrained(run / "exports" / "transformers")
+    assert back.task.data.learned.classes == ("cat", "dog")
+    source = str(folder / "images" / "test" / "dog" / "0.png")
+    assert back.respond([source])[0][0].text == "dog"

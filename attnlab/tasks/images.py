@@ -148,8 +148,8 @@ class ImageTask(Task[OfImages, Model]):
         """Images from files, a name a line, resized to those of training.
 
         Raises:
-          UserError: a file that is no image, or images of training that have another form than
-            files are resized to.
+          UserError: a file that is no image, or images of training that have neither 1 nor 3
+            channels.
         """
         return read_images(lines, self.data.learned.shape)
 

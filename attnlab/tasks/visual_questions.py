@@ -32,11 +32,10 @@ from attnlab.data.asked import CHANCE, MAJORITY
 from attnlab.data.batching import Batches, TrainBatches
 from attnlab.data.columns import Declared, Examples, Shared
 from attnlab.data.images import labelled, questions
-from attnlab.data.images.folder import read_image
+from attnlab.data.images.folder import read_images
 from attnlab.data.images.questions import QUESTION_ONLY, Question, QuestionData, together
 from attnlab.data.vocabulary import OURS, Special
 from attnlab.errors import UserError
-from attnlab.records.files import expanded
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.vision.protocol import VisualAnswerer
@@ -315,11 +314,11 @@ class VisualQuestions(Task[QuestionData, VisualAnswerer]):
 
         Raises:
           UserError: a line in another form, a file that is no image, or images of training that have
-            another form than files are resized to.
+            neither 1 nor 3 channels.
         """
         asked = [self._of_line(line) for line in lines]
         at = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in asked))}
-        images = np.stack([self._image(name) for name in at])
+        images = read_images(at, self.data.learned.shape)
         return Examples(
             image=Shared(images, np.array([at[name] for name, _ in asked])),
             question=self.data.vocabulary.packed(text for _, text in asked),
@@ -332,15 +331,6 @@ class VisualQuestions(Task[QuestionData, VisualAnswerer]):
         if not (name and text) or "\t" in text:
             raise UserError(f"{line!r}: expected the name of an image file, a tab and a question")
         return name, text
-
-    def _image(self, name: str) -> np.ndarray:
-        height, width, channels = self.data.learned.shape
-        if height != width or channels not in (1, 3):
-            raise UserError(
-                f"images of {height} x {width} x {channels} are not made of files; expected square"
-                " ones with 1 or 3 channels in training"
-            )
-        return read_image(expanded(name), height, channels == 1)
 
     def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
         """See `Task.longer_than`; no image is read."""
@@ -368,8 +358,12 @@ class VisualQuestions(Task[QuestionData, VisualAnswerer]):
     def completed(self, params: Params, typed: Sequence[Typed]) -> list[VisualExample]:
         """The name of an image file, and a question, as one word with a tab or as two."""
         lines = [first if second is None else f"{first}\t{second}" for first, second in typed]
-        asked = map(self._of_line, lines)
-        return [VisualExample(self._image(name), name, text) for name, text in asked]
+        asked = [self._of_line(line) for line in lines]
+        images = read_images([name for name, _ in asked], self.data.learned.shape)
+        return [
+            VisualExample(image, name, text)
+            for image, (name, text) in zip(images, asked, strict=True)
+        ]
 
     def laid_out(self, example: VisualExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
         """The image and the question; maps lie between the places of the image, row by row as the

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, ClassVar
@@ -145,33 +145,34 @@ def pixels(image: Image, side: int, grey: bool) -> np.ndarray:
     return resized(array.reshape(image.height, image.width, -1), side)
 
 
-def resized(image: np.ndarray, side: int) -> np.ndarray:
-    """An image, uint8 [H,W,C] with 1 or 3 channels, as side x side pixels, bilinear; as it is if
-    `side` is 0.
+def resized(image: np.ndarray, side: int | tuple[int, int]) -> np.ndarray:
+    """An image, uint8 [H,W,C] with 1 or 3 channels, as side x side pixels or height x width ones,
+    bilinear; as it is if `side` is 0.
     """
     from PIL import Image
 
     if not side:
         return image
+    height, width = (side, side) if isinstance(side, int) else side
     whole = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
-    small = np.asarray(whole.resize((side, side), Image.Resampling.BILINEAR), np.uint8)
-    return small.reshape(side, side, -1)
+    small = np.asarray(whole.resize((width, height), Image.Resampling.BILINEAR), np.uint8)
+    return small.reshape(height, width, -1)
 
 
-def read_images(names: Sequence[str], shape: Shape) -> np.ndarray:
+def read_images(names: Iterable[str], shape: Shape) -> np.ndarray:
     """Image files by name, resized to images of training of this shape, uint8 [N,H,W,C].
 
     Raises:
-      UserError: a file that is no image, or images of training that have another form than files
-        are resized to.
+      UserError: a file that is no image, or images of training that have neither 1 nor 3 channels.
     """
-    height, width, channels = shape
-    if height != width or channels not in (1, 3):
+    *size, channels = shape
+    if channels not in (1, 3):
         raise UserError(
-            f"images of {height} x {width} x {channels} are not made of files; expected square"
-            " ones with 1 or 3 channels in training"
+            f"images of training have {channels} channels, a file has 1 or 3; maps of images of the"
+            " test split are in the folder maps of the run"
         )
-    return np.stack([read_image(expanded(name.strip()), height, channels == 1) for name in names])
+    whole = [read_image(expanded(name.strip()), 0, channels == 1) for name in names]
+    return np.stack([resized(image, (size[0], size[1])) for image in whole])
 
 
 def image_files(folder: Path) -> list[Path]:

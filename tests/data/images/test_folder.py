@@ -10,7 +10,7 @@ from PIL import Image
 
 from attnlab.data import SOURCES
 from attnlab.data.files import find_file
-from attnlab.data.images.folder import ImageFolder, read_image
+from attnlab.data.images.folder import ImageFolder, read_image, read_images
 from attnlab.errors import UserError
 
 
@@ -83,3 +83,18 @@ def test_no_directory_is_the_current_folder(
         find_file("", "train.tsv")
     with pytest.raises(UserError, match=r"cannot find /[^ ]*train.tsv \(tried"):
         find_file("", str(tmp_path / "train.tsv"))
+
+
+def test_files_become_images_of_the_shape_of_training(tmp_path: Path) -> None:
+    """One of that size is taken as it is, others are resized; PIL says width before height."""
+    drawn = np.random.default_rng(0).integers(0, 256, (4, 6, 3), dtype=np.uint8)
+    Image.fromarray(drawn).save(tmp_path / "same.png")
+    flat = np.full((8, 3, 3), 9, np.uint8)
+    Image.fromarray(flat).save(tmp_path / "other.png")
+    names = [str(tmp_path / name) for name in ("same.png", "other.png")]
+    same, other = read_images(names, (4, 6, 3))
+    np.testing.assert_array_equal(same, drawn)
+    np.testing.assert_array_equal(other, np.full((4, 6, 3), 9))
+    assert read_images(names, (4, 6, 1)).shape == (2, 4, 6, 1)
+    with pytest.raises(UserError, match="images of training have 2 channels, a file has 1 or 3"):
+        read_images(names, (4, 6, 2))
