@@ -87,8 +87,13 @@ def test_outputs_loss_and_gradients(name: str, tmp_path: Path) -> None:
         if key.endswith("key.bias"):  # shifts all scores of a row alike: 0 but for rounding
             assert max(norm, np.sqrt((g**2).sum())) < 1e-6
             continue
-        worst = max(worst, abs(np.sqrt((g**2).sum()) - norm) / norm)
-        worst = max(worst, abs((g * rule.uniform(f"along {key}", g.shape)).sum() - along) / norm)
+        size = norm
+        if key == "cls.seq_relationship.bias":  # two rows' terms cancel to a 70th of either
+            terms = jax.nn.softmax(golden["related"]) - np.eye(2)
+            size = np.linalg.norm(terms[0] / 2)
+            assert size > 50 * norm, (size, norm)
+        worst = max(worst, abs(np.sqrt((g**2).sum()) - norm) / size)
+        worst = max(worst, abs((g * rule.uniform(f"along {key}", g.shape)).sum() - along) / size)
     print(f"{name}: gradients {worst:.1e}")
     assert worst <= 1e-4, worst
 
