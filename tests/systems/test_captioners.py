@@ -55,10 +55,11 @@ def test_the_oracle_reads_every_parameter(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("promise", CHECKS)
 @every
-def test_promises(spec: dict[str, Any], check: str) -> None:
-    CHECKS[check](spec)
+def test_promises(spec: dict[str, Any], promise: str) -> None:
+    check_promise = CHECKS[promise]
+    check_promise(spec)
 
 
 def test_more_padding_changes_nothing_and_the_order_of_regions_neither() -> None:

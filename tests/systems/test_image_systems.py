@@ -12,10 +12,11 @@ from tests.systems.image_systems import CHECKS, SPECS
 FIRST = {spec["name"]: spec for spec in reversed(SPECS.values())}
 
 
-@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("promise", CHECKS)
 @pytest.mark.parametrize("name", SPECS)
-def test_promises(name: str, check: str) -> None:
-    CHECKS[check](SPECS[name])
+def test_promises(name: str, promise: str) -> None:
+    check_promise = CHECKS[promise]
+    check_promise(SPECS[name])
 
 
 @pytest.mark.parametrize("name", FIRST)

@@ -52,10 +52,11 @@ def test_the_oracle_reads_every_parameter(name: str) -> None:
     check_every_parameter_is_read(small, params, by=0.1)
 
 
-@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("promise", CHECKS)
 @pytest.mark.parametrize("name", SPECS)
-def test_promises(name: str, check: str) -> None:
-    CHECKS[check](SPECS[name])
+def test_promises(name: str, promise: str) -> None:
+    check_promise = CHECKS[promise]
+    check_promise(SPECS[name])
 
 
 @pytest.mark.parametrize("name", SPECS)
