@@ -132,7 +132,7 @@ def programs(
         forward,
         gradient,
         update,
-        (params, optimizer.init(params), tokens, jax.random.key(2)),
+        (params, jax.jit(optimizer.init)(params), tokens, jax.random.key(2)),
     )
 
 

@@ -62,8 +62,8 @@ def main() -> None:
     )
 
 
-def measure(rows: int, steps: int, width: int) -> tuple[Any, ...]:
-    """One row of the table."""
+def measure(rows: int, steps: int, width: int, enough: float = 5.0) -> tuple[Any, ...]:
+    """One row of the table; `enough` seconds for the first of the three."""
     x, valid = (
         jax.random.normal(jax.random.key(0), (rows, steps, width)),
         jnp.ones((rows, steps), bool),
@@ -92,7 +92,7 @@ def measure(rows: int, steps: int, width: int) -> tuple[Any, ...]:
         programs[name] = (gradient, (params, x))
         used: Any = gradient.memory_analysis()
         memory[name] = round(used.temp_size_in_bytes / 2**20, 1)
-    seconds = turns(programs, least=5, enough=5.0)
+    seconds = turns(programs, least=5, enough=enough)
     every_, once, lstm = (round(1e3 * seconds[name], 1) for name in passes)
     return (steps, every_, once, round(every_ / once, 2), lstm, *(memory[name] for name in passes))
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from attnlab.data.vocabulary import EOS
 from benchmarks import shards
@@ -20,7 +21,8 @@ def test_what_is_read(tmp_path: Path) -> None:
     assert shards._rate(counted.append, 0.05) > 0 and counted[:3] == [0, 1, 2]
 
 
-def test_text_and_memory(tmp_path: Path) -> None:
+def test_text_and_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "KINDS", 2_000)
     shards._written(tmp_path / "a.txt", 100_000)
     text = (tmp_path / "a.txt").read_text()
     assert 100_000 <= len(text) < 3_000_000 and len(text.split("\n")[0].split()) == 20
