@@ -206,22 +206,25 @@ def has_vocabularies(workdir: str | Path) -> bool:
 
 
 def lent(begun: Path | None, settings: VocabularySettings) -> Vocabulary | None:
-    """The vocabulary of a run whose weights another begins with, so that ids mean the same; None
-    without such a run, or where the settings ask for another one, which is logged.
+    """A vocabulary that no text is needed for: that of the run whose weights another begins with,
+    so that ids mean the same, or the tokenizer in a file. None where one has to be learned; it is
+    logged where the settings ask for another one than that of the run.
+
+    Raises:
+      UserError: a tokenizer that cannot be read.
     """
-    if begun is None or not has_vocabularies(begun):
-        return None
-    found = load_vocabularies(begun)[0]
-    if found.settings == settings.of_one:
-        return found
-    flags = " ".join(f"--config.vocabulary.{key}={one}" for key, one in found.settings.items())
-    _log.warning(
-        "%s has another vocabulary than config.vocabulary asks for, so its embeddings cannot be"
-        " taken; %s would take it",
-        begun,
-        flags,
-    )
-    return None
+    if begun is not None and has_vocabularies(begun):
+        found = load_vocabularies(begun)[0]
+        if found.settings == settings.of_one:
+            return found
+        flags = " ".join(f"--config.vocabulary.{key}={one}" for key, one in found.settings.items())
+        _log.warning(
+            "%s has another vocabulary than config.vocabulary asks for, so its embeddings cannot be"
+            " taken; %s would take it",
+            begun,
+            flags,
+        )
+    return Vocabulary.train((), **settings.of_one) if settings.kind == TOKENIZER else None
 
 
 def load_vocabularies(

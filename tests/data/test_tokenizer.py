@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from attnlab.data import corpus
+from attnlab.data.text import load as load_texts
 from attnlab.data.tokenizer import Adopted
 from attnlab.data.vocabulary import Special, Vocabulary
 from attnlab.errors import UserError
@@ -100,6 +102,20 @@ def test_a_saved_one_is_the_same_and_its_tokenizer_unchanged(tmp_path: Path) -> 
     assert again.content == json.loads((folder / "tokenizer.json").read_text())
     for one, other in zip(first.encode_all(TEXTS), again.encode_all(TEXTS), strict=True):
         assert one.tolist() == other.tolist()
+
+
+def test_no_text_is_read_for_its_sake(tmp_path: Path) -> None:
+    """Where no split is asked for, the data need not be there."""
+    vocabulary = {"kind": "tokenizer", "file": str(byte_level(tmp_path / "in"))}
+    nowhere = {"name": "text", "directory": str(tmp_path / "nowhere")}
+    found = load_texts(nowhere, vocabulary, splits=())
+    mine, theirs = (one.packed(["A dog"]) for one in (found.vocabulary, adopted(tmp_path / "in")))
+    assert found.splits == () and mine.ids[:].tolist() == theirs.ids[:].tolist() != []
+    with pytest.raises(UserError, match="nowhere"):
+        load_texts(nowhere, {"kind": "bpe"}, splits=())
+    pairs = {"name": "files", "directory": str(tmp_path / "nowhere")}
+    both = corpus.load(pairs, {**vocabulary, "shared": True}, splits=())
+    assert both.source_vocabulary is both.target_vocabulary
 
 
 def test_a_text_goes_on_without_a_blank_of_ours(tmp_path: Path) -> None:
