@@ -19,7 +19,7 @@ from attnlab.errors import UserError
 from attnlab.experiments.define import text
 from attnlab.experiments.plan.flops import Work, step_flops, step_work
 from attnlab.tasks import TASKS
-from attnlab.tasks.models import check_longest, known_shapes
+from attnlab.tasks.models import check_longest
 from attnlab.training.run import check
 
 _FREE = (
@@ -164,11 +164,8 @@ def _lasting(config: ConfigDict) -> str:
 
 
 def _parameters(task: Any) -> int:
-    """By shapes alone, those that were found when the task was built."""
-    shapes = known_shapes(task.system)
-    if shapes is None:
-        shapes = jax.eval_shape(task.init, jax.random.key(0))
-    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes))
+    """By shapes alone."""
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(task.shapes))
 
 
 def _key(values: Mapping[str, Any]) -> str:
