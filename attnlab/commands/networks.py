@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 
@@ -64,6 +65,7 @@ def cells(name: str, system: type[System]) -> dict[str, str]:
     }
 
 
+@functools.cache
 def parameters(name: str, files: tuple[str, ...]) -> str:
     """How many a system has in the small setting of its config file, for the vocabularies of
     `GIVEN` and images of the shape `IMAGE`; blank where it is in none.

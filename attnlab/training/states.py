@@ -4,6 +4,7 @@ of a trained run.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,15 +42,15 @@ def first_states(config: ConfigDict, task: Task) -> Callable[[int], TrainState]:
 
 def state_like(config: ConfigDict, task: Task) -> TrainState:
     """Shapes and dtypes of the training state, without computing anything."""
-    optimizer, key = _optimizer(config), jax.random.key(0)
-    return jax.eval_shape(lambda: _first_state(config, task, optimizer, task.init(key), key))
+    begin = functools.partial(_first_state, config, task, _optimizer(config))
+    return jax.eval_shape(begin, _shapes(task), jax.random.key(0))
 
 
 def check_trained(config: ConfigDict, task: Task) -> None:
     """`UserError` where the config freezes, paces or adapts what the model of a task does not have."""
     which = Trained.of(config)
     if which != Trained():
-        which.check(jax.eval_shape(task.init, jax.random.key(0)))
+        which.check(_shapes(task))
 
 
 def told_trained(config: ConfigDict, task: Task) -> list[str]:
@@ -60,13 +61,19 @@ def told_trained(config: ConfigDict, task: Task) -> list[str]:
     if which.all:
         return []
     drawn = task.drawn_anew() if isinstance(task, Beginning) else ()
-    params = jax.eval_shape(task.init, jax.random.key(0))
+    params = _shapes(task)
     return [which.note(params), *which.warnings(params, drawn)]
 
 
 def remembered(task: Task) -> Tree:
     """What the model of a task remembers of the rows before the first step; None for most tasks."""
     return task.remembered() if isinstance(task, Remembering) else None
+
+
+def _shapes(task: Task) -> Params:
+    """Those of first parameters; a task may know them."""
+    known = getattr(task, "shapes", None)
+    return jax.eval_shape(task.init, jax.random.key(0)) if known is None else known
 
 
 def _optimizer(config: ConfigDict) -> optax.GradientTransformation:

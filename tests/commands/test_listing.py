@@ -16,6 +16,7 @@ from attnlab.commands.catalogue import page
 from attnlab.config import find_file
 from attnlab.config.registry import Table
 from attnlab.errors import UserError
+from attnlab.systems import SYSTEMS
 
 
 @dataclasses.dataclass
@@ -79,6 +80,16 @@ def test_every_kind_is_there(kind: str, capsys: pytest.CaptureFixture[str]) -> N
         assert all(re.search(r"  (19|20)\d\d  \S", line) for line in lines) and len(lines) == len(
             entries
         )
+
+
+def test_every_system_has_a_small_setting_in_the_config_file_of_its_task() -> None:
+    """Else nothing is said of its size."""
+    rows = {row[0]: row[1:] for row in listing.component_rows(SYSTEMS, ("task", "parameters"))}
+    assert {
+        name
+        for name, (task, count) in rows.items()
+        if not task or int(count.replace(",", "") or 0) < 1000
+    } == set()
 
 
 def test_mechanisms_say_where_they_come_from_what_they_can_and_what_they_cost(

@@ -44,13 +44,3 @@ def test_systems_say_where_they_come_from_what_they_are_for_and_how_large_they_a
     )
     assert int(cells["parameters"].replace(",", "")) == normed + 2 * (v + places) * f
     assert networks.cells("mine", int) == {"task": "", "parameters": ""}
-
-
-def test_every_system_has_a_small_setting_in_the_config_file_of_its_task() -> None:
-    """Else nothing is said of its size."""
-    rows = {row[0]: row[1:] for row in listing.component_rows(SYSTEMS, ("task", "parameters"))}
-    assert {
-        name
-        for name, (task, count) in rows.items()
-        if not task or int(count.replace(",", "") or 0) < 1000
-    } == set()

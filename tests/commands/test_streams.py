@@ -23,7 +23,7 @@ LAUNCH = pathlib.Path(__file__).parents[2] / "launch.py"
         ("{launch} list --no <&-", 2, "error: list: unknown flag --no"),
         ("{launch} list > /dev/null <&- 2>&-", 0, ""),
         ("{launch} list | true", None, ""),
-        ("PYTHONIOENCODING=ascii {launch} list systems | grep . > /dev/null", 0, ""),
+        ("PYTHONIOENCODING=ascii {launch} list systems ngram_rnn | grep . > /dev/null", 0, ""),
         (
             "mkdir gone && cd gone && rmdir ../gone && {launch} list",
             2,

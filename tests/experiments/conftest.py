@@ -47,7 +47,8 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not ended.exists():
             (cwd / "broken_for_a_test.py").write_text(real.BROKEN)
-            real.experiment(file, COMPARED, "seeds=(0, 1)", 'measure=("exact", "max")')
+            lines = (COMPARED, "seeds=(0, 1)", 'measure=("exact", "max")')
+            real.experiment(file, *lines, data__test="2")
             done = real.launch(
                 "sweep", file, f"--dir={cwd / 'sweep'}", "--slots=2", "--accept-failed", cwd=cwd
             )

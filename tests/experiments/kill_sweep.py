@@ -28,32 +28,34 @@ from typing import Any
 from attnlab.records.attempts import last_word, read
 from tests.experiments import real
 
-SCORES = ("additive", "general", "dot", "location")
+WIDTHS = (4, 5, 6, 7)
 STEPS = 24
+BASE = {
+    **{"system.embedding": 4, "data.examples": 60, "data.valid": 8, "data.test": 8},
+    **{"batch.texts": "joined", "batch.max_length": 8, "batch.size": 4, "decoding.batch": 4},
+    **{"training.steps": STEPS, "training.log_every": 1, "training.evaluate_every": 12},
+    **{"checkpoint.every": 3, "schedule.warmup": 2, "parallel.devices": 1},
+}
+"""A language model, whose state after the rows so far is part of what is saved."""
 
 
 def experiment(folder: Path, variants: int, seeds: int, search: int) -> str:
     """The file of a sweep of tiny trials that save often, so that many kills fall into a save."""
-    rows = {name: {"system.attention.score": name} for name in SCORES[:variants]}
-    settings: dict[str, Any] = {
-        "training__steps": str(STEPS),
-        "checkpoint__every": "3",
-        "training__log_every": "1",
-        "data__test": "2",
-    }
-    settings |= {
-        "training__evaluate_every": "12",
-        "system__decoder": "8",
-        "system__encoder": "4",
-    }  # "dot" needs equal widths
-    lines = [f"compare=rows({rows!r})", f"seeds={tuple(range(seeds))}"]
+    base, lines = BASE, ""
     if search:
-        settings["training__evaluate_every"] = "4"  # a round is cut at step 8
-        lines.append(
-            f"search=Search({{'schedule.peak': log_uniform(1e-3, 1e-1)}}, trials={search},"
+        base = {**BASE, "training.evaluate_every": 4}  # a round is cut at step 8
+        lines = (
+            f", search=Search({{'schedule.peak': log_uniform(1e-3, 1e-1)}}, trials={search},"
             " pruner='halving')"
         )
-    return real.experiment(folder / "killed.py", *lines, **settings)
+    rows = {f"width {width}": {"system.width": width} for width in WIDTHS[:variants]}
+    file = folder / "killed.py"
+    file.write_text(
+        "from attnlab.experiments import *\n\n\ndef get_experiment(argument=''):\n"
+        "    return Experiment(question='Which?', config='configs/language_modelling.py:lstm',"
+        f" base={base!r}, compare=rows({rows!r}), seeds={tuple(range(seeds))}{lines})\n"
+    )
+    return str(file)
 
 
 def start(file: str, directory: Path) -> subprocess.Popen[bytes]:

@@ -8,22 +8,32 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from attnlab.errors import UserError
 from attnlab.experiments.define.loading import load_experiment
-from attnlab.experiments.plan import building
+from attnlab.experiments.plan import building, process
+from attnlab.experiments.plan.building import Builder
 from attnlab.experiments.plan.flops import Work
 from attnlab.experiments.plan.process import made
 from attnlab.tasks import auxiliary, models
-from tests.experiments.plan.planning import count_once
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "experiments").glob("*.py"))
 BOTTLENECK = "experiments/bottleneck.py"
 WORDS = ["ein", "haus", "und", "noch", "ein", "garten", "mit", "rosen", "hinter", "dem", "zaun"]
+
+
+class Sharing(Builder):
+    """A builder that has the data which others have drawn."""
+
+    drawn: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, file: str, seed: int) -> None:
+        super().__init__(file, seed)
+        self._data = self.drawn
 
 
 @pytest.fixture
@@ -37,11 +47,11 @@ def uncounted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def sizes_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a budget is solved a system is built at a dozen sizes, and traced once at each: what
+    """Where a budget is solved a system is built at several sizes, and traced once at each: what
     does not depend on them, whether the config is sound and what a pass leaves aside, is found at
-    the first.
+    the first. Data that two files name is drawn once.
     """
-    count_once(monkeypatch)
+    monkeypatch.setattr(process, "Builder", Sharing)
     checked, aside = set(), {}
 
     def check(kind: Any, config: Any) -> None:

@@ -350,11 +350,13 @@ def main() -> int:
 
 def preload() -> None:
     """Import what training imports, without starting a jax backend: forked children begin at
-    once.
+    once. Maps of test examples, which nobody compares, are not drawn.
     """
+    from attnlab.analysis import results
     from attnlab.training.orbax_steps import _import_orbax
 
     _import_orbax()
+    results.PICTURED = 0
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ def test_sigterm_to_a_real_run_saves_and_the_same_command_finishes_it(
     equals an undisturbed run.
     """
     cut, whole = tmp_path / "cut", tmp_path / "whole"
-    launch = [sys.executable, str(ROOT / "launch.py"), *command("rnnsearch", "mesh", 1, cut)]
+    launch = [sys.executable, str(ROOT / "launch.py"), *command("lstm_lm", "mesh", 1, cut)]
     child = subprocess.Popen(
         launch,
         stdout=subprocess.PIPE,
@@ -122,8 +122,8 @@ def test_sigterm_to_a_real_run_saves_and_the_same_command_finishes_it(
     assert 0 < step < STEPS and f"interrupted at step {step}: saved in {cut}" in out
     assert (cut / "checkpoints" / str(step)).is_dir() and not (cut / "results.json").exists()
 
-    assert main(command("rnnsearch", "mesh", 1, cut)) == 0
+    assert main(command("lstm_lm", "mesh", 1, cut)) == 0
     assert attempts.last_word(attempts.read(cut))[0] == "done" and (cut / "results.json").exists()
-    assert main(command("rnnsearch", "mesh", 1, whole)) == 0
+    assert main(command("lstm_lm", "mesh", 1, whole)) == 0
     assert differences(whole, cut) == []
     capsys.readouterr()

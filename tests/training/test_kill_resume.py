@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
     ("system", "backend", "devices", "kills", "processes"),
     [
         ("transformer", "pmap", 4, 2, 1),
-        ("rnnsearch", "mesh", 2, 1, 2),
+        ("lstm_lm", "mesh", 2, 1, 2),
     ],
 )
 def test_kill_minus_nine_changes_nothing(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from pathlib import Path
 from typing import Any
@@ -167,30 +166,18 @@ def test_auxiliary_terms_are_the_same_everywhere() -> None:
     )
 
 
-@functools.cache
-def alone(system: str) -> tuple[Any, list[Any], list[Any]]:
-    """A tiny system, one batch several times (13 sentences and 3 rows of padding), and its trace on
-    one device.
-    """
-    task = load(system)
-    batches = [batch_of(task)] * STEPS
-    return task, batches, trace(task, batches, "mesh", 1)
-
-
 @pytest.mark.parametrize(
     ("system", "name", "devices", "accumulate"),
-    [
-        ("rnnsearch", "pmap", 4, 1),
-        ("rnnsearch", "mesh", 4, 2),
-        ("transformer", "pmap", 2, 2),
-        ("transformer", "mesh", 2, 1),
-    ],
+    [("rnnsearch", "mesh", 4, 2), ("transformer", "pmap", 2, 2)],
 )  # a line is fitted in all other ways too
 def test_systems_learn_the_same_everywhere(
     system: str, name: str, devices: int, accumulate: int
 ) -> None:
-    task, batches, expected = alone(system)
-    assert_close(trace(task, batches, name, devices, accumulate), expected)
+    """As on one device; one batch several times, of 13 sentences and 3 rows of padding."""
+    task = load(system)
+    batches = [batch_of(task)] * STEPS
+    found = trace(task, batches, name, devices, accumulate)
+    assert_close(found, trace(task, batches, "mesh", 1))
 
 
 @pytest.mark.parametrize("task", [Line(), Noisy()], ids=["line", "noise"])

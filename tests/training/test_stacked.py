@@ -4,6 +4,7 @@ and going on in either way.
 
 from __future__ import annotations
 
+import functools
 import io
 import itertools
 import os
@@ -385,13 +386,15 @@ def test_a_system_with_dropout_and_two_widths(tmp_path: Path) -> None:
         "schedule.warmup=2",
         "optimizer.eps=1e-3",
     ]  # Adam divides by the size of a gradient, also where the true one is zero
-    tasks = [load("transformer", *shared, f"seed={seed}") for seed in range(2)]
-    configs = [task.config for task in tasks]
-    assert len({task.batches(1)(step)["source"].shape for task in tasks for step in range(4)}) == 2
-    together(tmp_path / "stacked", configs, tasks[0], lambda seed: tasks[0].batches(1, seed))
-    for number, task in enumerate(tasks):
-        toy.run(tmp_path / "alone" / str(number), task.config, task, batches=task.batches(1))
-    assert_alike(tmp_path / "stacked", tmp_path / "alone", configs, tasks[0], close=2e-5)
+    task = load("rnn_encoder_decoder", *shared)
+    configs = [task.config.copy_and_resolve_references() for _ in range(2)]
+    for seed, config in enumerate(configs):
+        config.seed = seed
+    assert len({task.batches(1, i)(j)["source"].shape for i in range(2) for j in range(4)}) == 2
+    of_seed = functools.partial(task.batches, 1)
+    together(tmp_path / "stacked", configs, task, of_seed)
+    alone(tmp_path / "alone", configs, task, of_seed)
+    assert_alike(tmp_path / "stacked", tmp_path / "alone", configs, task, close=2e-5)
 
 
 def test_every_trial_has_an_equal_share_of_the_step_and_its_own_tokens(

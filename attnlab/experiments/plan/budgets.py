@@ -1,15 +1,19 @@
 """Equal budgets: the value of a whole-number setting at which a model has as many parameters, or
 FLOPs, as another.
 
-The count grows with the setting, so this is root finding among integers: secants inside a bracket,
-about five counts.
+The count grows with the setting, so this is root finding among integers. Parameters are a line or a
+parabola in nearly every setting: where one goes through all counts so far, and through one more than
+any would, the nearest value is read off it and counted, three or four counts in all. Otherwise
+secants inside a bracket.
 """
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 
 from ml_collections import ConfigDict
 
@@ -23,6 +27,7 @@ from attnlab.experiments.plan.plan import Plan
 Count = Callable[[int], float]
 
 _MOST = 40  # counts; a secant search of sizes takes about five
+_FAR = 8  # times the largest value counted so far: no guess is larger
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +55,8 @@ def solve(count: Count, start: int, wanted: float) -> Solution:
       wanted: the count to match.
     """
     seen = {start: count(start)}
+    if seen[start] == wanted:
+        return Solution(start, wanted)
     step = _granule(count, start, seen)
     if step is None:
         return Solution(start, seen[start], f"no other value than {start} was accepted nearby")
@@ -61,7 +68,7 @@ def solve(count: Count, start: int, wanted: float) -> Solution:
             note = str(error)
             break
     value = min(seen, key=lambda one: (abs(seen[one] - wanted), one))
-    if len(set(seen.values())) == 1 and seen[start] != wanted:
+    if len(set(seen.values())) == 1:
         note = "it makes no difference"
     return Solution(value, seen[value], note)
 
@@ -80,8 +87,8 @@ def _granule(count: Count, start: int, seen: dict[int, float]) -> int | None:
 
 
 def _next(seen: dict[int, float], step: int, wanted: float) -> int | None:
-    """The next value to count, a multiple of `step`; None when the two neighbours of `wanted` are
-    known.
+    """The next value to count, a multiple of `step`; None when the nearest is known: by the two
+    neighbours of `wanted`, or by a line or a parabola through all counts.
     """
     below = max((value for value, reached in seen.items() if reached <= wanted), default=0)
     above = min((value for value, reached in seen.items() if reached >= wanted), default=None)
@@ -93,11 +100,44 @@ def _next(seen: dict[int, float], step: int, wanted: float) -> int | None:
     slope = (seen[second] - seen[first]) / (second - first)
     if slope <= 0:
         return None
-    guess = first + (wanted - seen[first]) / slope
+    points = sorted(seen.items())
+    values = range(step, _FAR * points[-1][0] + step, step)
+    for degree in (1, 2):
+        guess = _nearest(points[: degree + 1], values, wanted)
+        if len(points) == degree + 1 and guess not in seen:
+            return guess
+        if len(points) > degree + 1 and _on_one(points, degree):
+            return None if guess in seen else guess
+    secant = first + (wanted - seen[first]) / slope
     if above is None:  # outside the bracket, where a secant may lead far away
-        return max(below + step, math.ceil(min(guess, 8 * below) / step) * step)
-    nearest = min(max(round(guess / step) * step, below + step), above - step)
+        return max(below + step, math.ceil(min(secant, _FAR * below) / step) * step)
+    nearest = min(max(round(secant / step) * step, below + step), above - step)
     return nearest if len(seen) % 3 else (below + above) // (2 * step) * step
+
+
+Points = Sequence[tuple[int, float]]
+
+
+def _at(points: Points, value: int) -> Fraction:
+    """What the polynomial through the points has at a value."""
+    total = Fraction(0)
+    for one, reached in points:
+        shares = (Fraction(value - x, one - x) for x, _ in points if x != one)
+        total += math.prod(shares, start=Fraction(reached))
+    return total
+
+
+def _on_one(points: Points, degree: int) -> bool:
+    """Whether one polynomial of a degree goes through all points, exactly."""
+    return all(_at(points[: degree + 1], value) == reached for value, reached in points)
+
+
+def _nearest(points: Points, values: range, wanted: float) -> int:
+    """The one of the values at which the polynomial through the points is nearest to `wanted`."""
+    goal = Fraction(wanted)
+    place = bisect.bisect_left(values, goal, key=lambda value: _at(points, value))
+    around = values[max(place - 1, 0) : place + 1]
+    return min(around, key=lambda value: (abs(_at(points, value) - goal), value))
 
 
 def matched(plan: Plan, wanted: Wanted, builder: Builder) -> Met:

@@ -165,10 +165,7 @@ def _lasting(config: ConfigDict) -> str:
 
 def _parameters(task: Any) -> int:
     """By shapes alone."""
-    return sum(
-        math.prod(leaf.shape)
-        for leaf in jax.tree.leaves(jax.eval_shape(task.init, jax.random.key(0)))
-    )
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(task.shapes))
 
 
 def _key(values: Mapping[str, Any]) -> str:

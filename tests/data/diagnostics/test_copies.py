@@ -54,4 +54,4 @@ def test_impossible_settings_are_refused() -> None:
     with pytest.raises(UserError, match="length=1 must be at least 2"):
         Induction(length=1)
     with pytest.raises(UserError, match="too few different texts"):
-        Induction(length=2, symbols=2, test=9).asked("test")
+        Induction(length=2, symbols=2, test=1).asked("test")

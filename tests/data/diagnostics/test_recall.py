@@ -129,7 +129,7 @@ def test_splits_are_apart_and_equal_fields_give_equal_texts(kind: Any) -> None:
         (lambda: SingleQueryRecall(pairs=5, distance=5), r"distance=5 must be in -1 \.\.\. 4"),
         (lambda: Needle(length=40, hay="pairs", keys=19), "keys=19 must be at least 20"),
         (
-            lambda: SingleQueryRecall(pairs=1, keys=2, values=2, valid=9).asked("valid"),
+            lambda: SingleQueryRecall(pairs=1, keys=2, values=2, valid=1).asked("valid"),
             "too few different texts",
         ),
     ],

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import functools
-import sys
 from pathlib import Path
-from typing import Any
 
-import jax
 import pytest
 
 from attnlab.errors import UserError
@@ -17,7 +14,6 @@ from attnlab.experiments.plan.building import Builder
 from attnlab.experiments.plan.flops import Work
 from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.plan.process import made
-from attnlab.tasks import TASKS, models
 from tests.experiments.plans import experiment_file
 
 SCORES = "compare=rows({'additive': {}, 'general': {'system.attention.score': 'general'}})"
@@ -35,37 +31,11 @@ SEARCH = "from attnlab.experiments.define.search import Search, choice, log_unif
 shared_builder = functools.cache(Builder)
 
 
-def count_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parameters are counted by the shapes that building a system has found, and not traced for
-    that again.
-    """
-    found: dict[str, Any] = {}
-    counted = building._parameters
-
-    def shapes_of(system: Any, *inputs: Any) -> Any:
-        made = models.shapes_of(system, *inputs)
-        found[repr(system)] = made["params"]
-        return made
-
-    def parameters(task: Any) -> int:
-        known = found.get(repr(task.system))
-        return counted(task) if known is None else sum(one.size for one in jax.tree.leaves(known))
-
-    monkeypatch.setattr(building, "_parameters", parameters)
-    for name in TASKS.names():
-        TASKS.resolve(name)  # is imported
-    for name, module in list(sys.modules.items()):
-        uses = name.startswith("attnlab.tasks.") and hasattr(module, "shapes_of")
-        if uses and module is not models:
-            monkeypatch.setattr(module, "shapes_of", shapes_of)
-
-
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """FLOPs without lowering anything (`test_flops` has them), and builders that the tests
     share.
     """
-    count_once(monkeypatch)
     flops = lambda config, task: 1000.0 * config.system.decoder + 50.0 * config.system.encoder
     monkeypatch.setattr(building, "step_flops", flops)
     monkeypatch.setattr(

@@ -38,7 +38,7 @@ def test_an_experiment_is_planned_once_by_a_process_of_its_own(
 
 
 def test_what_the_command_line_changes_is_part_of_the_experiment(tmp_path: Path) -> None:
-    file = experiment_file(tmp_path / "which.py", SCORES)
+    file = experiment_file(tmp_path / "which.py", "compare=rows({'additive': {}})")
     changes = Changes(("training.steps=7",), (4, 2))
     made = planned.ensure(file, tmp_path / "sweep", changes)
     assert made.seeds == (4, 2) and {
