@@ -194,8 +194,11 @@ class Task(Pretrained, Generic[Data, Model]):
 
     @functools.cached_property
     def shapes(self) -> Params:
-        """The shapes of `init`, which is traced for them at most once."""
-        known = models.known_shapes(self.system)
+        """The shapes of `init`, which is traced for them at most once; not at all where building the
+        system has found them.
+        """
+        own = type(self).init is not Task.init
+        known = None if own else models.known_shapes(self.system)
         return jax.eval_shape(self.init, jax.random.key(0)) if known is None else known
 
     def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:

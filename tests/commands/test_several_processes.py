@@ -66,7 +66,7 @@ def test_sigterm_to_one_saves_and_any_number_of_processes_goes_on(
     same end within rounding; two score it as one does.
     """
     cut, whole = tmp_path / "cut", tmp_path / "whole"
-    both = started(command("lstm_lm", "auto", 2, cut))
+    both = started(command("transformer", "auto", 2, cut))
     deadline = time.monotonic() + 300
     while (
         not read_records(cut / "metrics.jsonl")
@@ -87,7 +87,7 @@ def test_sigterm_to_one_saves_and_any_number_of_processes_goes_on(
     assert manifest["devices"]["processes"] == 2 and manifest["devices"]["count"] == 2
 
     for workdir in (cut, whole):
-        assert main(command("lstm_lm", "pmap", 2, workdir)) == 0
+        assert main(command("transformer", "pmap", 2, workdir)) == 0
     check_alike(whole, cut)
     capsys.readouterr()
     arguments = ["evaluate", f"--workdir={whole}", "--split=valid", "--json"]
