@@ -11,7 +11,7 @@ import optax
 from attnlab.layers.norms import STATISTICS
 from attnlab.training.drawing import first_params
 
-STEPS = 250
+STEPS = 120
 
 
 def fitted(
@@ -22,7 +22,7 @@ def fitted(
     Norms see the batch, and what draws is given a random stream, as in training.
     """
     params = first_params(system.init, jax.random.key(0), *read)["params"]
-    optimizer = optax.adam(optax.cosine_decay_schedule(1e-2, steps))
+    optimizer = optax.adam(optax.cosine_decay_schedule(2e-2, steps))
 
     def update(carry: Any, key: Any) -> tuple[Any, jax.Array]:
         params, state = carry

@@ -123,7 +123,7 @@ def test_maps_are_of_the_words_that_were_read(name: str) -> None:
     """
     spec = {**SPECS[name], "layers": 1}
     call, system = prepared(spec)
-    tokens, start = np.tile(batch()[:1], (4, 1)), begun(system, 4)
+    tokens, start = np.tile(batch()[:1], (4, 1)), begun(spec)
     reach = spec.get("window", spec.get("span"))
     (logits, _), collected = call(start, tokens, method="read", mutable=[MAPS])
     np.testing.assert_allclose(logits, call(tokens), atol=1e-6)

@@ -24,6 +24,8 @@ from tests.systems.checks import (
 )
 from tests.systems.oracles import ORACLES
 
+ONE_LAYER = {**SPECS["transformer"], "layers": 1}
+
 
 def _luong(
     score: dict[str, Any], alignment: dict[str, Any] | None = None, **fields: Any
@@ -84,12 +86,15 @@ CASES: dict[str, dict[str, Any]] = {
         # tests/systems/recurrent/test_lstmn.py
     ],
     **{
-        f"transformer-{norm}-{share}": {**SPECS["transformer"], "norm": norm, "share": share}
+        f"transformer-{norm}-{share}": {
+            **SPECS["transformer"],
+            **{"norm": norm, "share": share, "layers": 2 if share == "all" else 1},
+        }
         for norm, share in itertools.product(("pre", "post"), ("all", "output", "none"))
     },
     **{
         f"transformer-{norm}-{normalisation}-{feed_forward}": {
-            **SPECS["transformer"],
+            **ONE_LAYER,
             "norm": norm,
             "normalisation": normalisation,
             "feed_forward": feed_forward,
@@ -105,10 +110,10 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "transformer-t5": SPECS["transformer-t5"],
     "transformer-by-layer": SPECS["transformer-by-layer"],
-    "transformer-concatenated": {**SPECS["transformer"], "position_width": 4},
-    "transformer-leaking": {**SPECS["transformer"], "leaking": True},
+    "transformer-concatenated": {**ONE_LAYER, "position_width": 4},
+    "transformer-leaking": {**ONE_LAYER, "leaking": True},
     "transformer-no-feed-forward-no-norm": {
-        **SPECS["transformer"],
+        **ONE_LAYER,
         "norm": "post",
         "normalisation": "none",
         "feed_forward": "none",
@@ -121,7 +126,10 @@ CASES: dict[str, dict[str, Any]] = {
         "share": "input",
     },
     "transformer-bart": SPECS["transformer-bart"],
-    "transformer-bart-untied": {**SPECS["transformer-bart"], "share": "none", "decoder_layers": 0},
+    "transformer-bart-untied": {
+        **SPECS["transformer-bart"],
+        **{"share": "none", "layers": 1, "decoder_layers": 0},
+    },
 }
 
 

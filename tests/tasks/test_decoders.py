@@ -48,6 +48,15 @@ def test_prompts_of_any_length_and_rows_of_padding() -> None:
         assert best.tokens[-1] == EOS or len(best.tokens) == 4
 
 
+def away(params: Any) -> Any:
+    """Parameters that make some tokens far more probable than others."""
+    rng = np.random.default_rng(1)
+    return jax.tree.map(
+        lambda x: x + np.float32(0.4) * rng.normal(size=x.shape).astype(np.float32),
+        jax.device_get(params),
+    )
+
+
 HEADS = {"name": "multihead", "heads": 2, "positions": "rope"}
 NEAR = {"name": "window", "width": 3}
 MIXERS: dict[str, dict[str, Any]] = {
@@ -68,12 +77,10 @@ def test_ragged_beginnings_pieces_and_beams_over_a_cache(mixer: dict[str, Any]) 
     full passes over the whole text give, and greedy search takes their most probable token.
     """
     node = {"name": "decoder", **mixer, "positions": {"name": "none"}, "dropout": 0.0}
-    small = {"width": 12, "layers": 2, "hidden": 16}
+    small = {"width": 12, "layers": 2 if "visibility" in mixer else 1, "hidden": 16}
     system: Any = build(SYSTEMS, ConfigDict({**node, **small}), "system")(vocabulary=9)
     params = first_params(system.init, jax.random.key(0), jnp.ones((1, 2), jnp.int32))["params"]
-    params = jax.tree.map(
-        lambda x: x + 0.4 * jax.random.normal(jax.random.key(x.size), x.shape), params
-    )
+    params = away(params)
     prompts = [[BOS], [BOS, 5, 6], [BOS, 4, 5, 6, 7, 8, 3, 4]]
     source = np.array([[*one, *[PAD] * (8 - len(one))] for one in prompts], np.int32)
     run = jax.jit(lambda tokens: system.apply({"params": params}, tokens))

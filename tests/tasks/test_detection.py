@@ -111,13 +111,19 @@ def test_evaluation_reads_every_image_once(task: Detection, params: Any) -> None
     assert mean == pytest.approx(found["ap50"])
 
 
-@pytest.mark.parametrize("name", ["pmap", "mesh"])
-def test_several_devices_take_the_step_of_one(task: Detection, params: Any, name: str) -> None:
-    """The assignment is a part of the program, on whatever device an image is."""
+@pytest.fixture(scope="module")
+def on_one(task: Detection, params: Any) -> tuple[Any, ...]:
+    """A step, the state and the batch that it takes, and what one device makes of them."""
     sgd = optax.sgd(0.01)
-    state = first_state(params, sgd, 0.0)
-    step, batch = make_step(task.loss, task.weight, sgd), task.batches(4)(0)
-    alone, metrics = jax.jit(step)(state, batch)
+    state, batch = first_state(params, sgd, 0.0), task.batches(4)(0)
+    step = make_step(task.loss, task.weight, sgd)
+    return step, state, batch, *jax.jit(step)(state, batch)
+
+
+@pytest.mark.parametrize("name", ["pmap", "mesh"])
+def test_several_devices_take_the_step_of_one(on_one: tuple[Any, ...], name: str) -> None:
+    """The assignment is a part of the program, on whatever device an image is."""
+    step, state, batch, alone, metrics = on_one
     on = backend(name, 4)
     placed, fed = on.place(jax.device_get(state)), on.feed(batch)
     after, told = on.compile(step, placed, fed)(placed, fed)

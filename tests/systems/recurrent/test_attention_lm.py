@@ -135,13 +135,13 @@ def test_the_windows_beginning_is_no_state_of_the_text_before() -> None:
     """A row that begins anew gets the first state; then what another text left in the window is not
     looked at.
     """
-    call, system = prepared(SINGLE)
+    call, _ = prepared(SINGLE)
     tokens = batch()
-    _, state = call(begun(system, 4), tokens, method="read")
+    _, state = call(begun(SINGLE), tokens, method="read")
     begins = jnp.asarray([True, False, False, False])
     fresh = jax.tree.map(
         lambda new, old: jnp.where(begins.reshape(4, *[1] * (old.ndim - 1)), new, old),
-        begun(system, 4),
+        begun(SINGLE),
         state,
     )
     found, _ = call(fresh, tokens, method="read")
@@ -156,7 +156,7 @@ def test_carrying_the_state_alone_cuts_windows_where_pieces_begin() -> None:
         jax.jit(functools.partial(make(one).apply, {"params": params}, method="read"))
         for one in (SINGLE, spec)
     )
-    start = begun(make(spec), 1)
+    start = begun(spec, 1)
     np.testing.assert_allclose(cut(start, tokens)[0], carried(start, tokens)[0], atol=2e-6)
     state = cut(start, tokens[:, :3])[1]
     found, whole = cut(state, tokens[:, 3:])[0], carried(start, tokens)[0][:, 3:]
