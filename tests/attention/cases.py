@@ -199,21 +199,25 @@ def reads(name: str) -> bool:
     return issubclass(MECHANISMS.resolve(name), Attention)
 
 
-def over_all(quick: bool = False) -> pytest.MarkDecorator:
-    """A test over every case; with `quick` the first setting of each mechanism is among those of
-    `-m quick`.
+def over(cases: list[tuple[str, dict[str, Any]]], quick: bool = False) -> pytest.MarkDecorator:
+    """A test over some of `CASES`; with `quick` the first setting of each mechanism is among those
+    of `-m quick`.
     """
-    marked = [pytest.mark.quick] if quick else []
-    firsts = [NAMES[CASES.index(case)] for case in first_settings()]
-    cases = zip(CASES, NAMES, strict=True)
+    marks = [pytest.mark.quick] if quick else []
     return pytest.mark.parametrize(
         ("name", "config"),
         [
-            pytest.param(*case, id=label, marks=marked if label in firsts else [])
-            for case, label in cases
+            pytest.param(*case, id=label, marks=marks if case in first_settings() else [])
+            for case, label in zip(CASES, NAMES, strict=True)
+            if case in cases
         ],
         scope="module",  # so that the tests of a case come together
     )
+
+
+def over_all(quick: bool = False) -> pytest.MarkDecorator:
+    """A test over every case, see `over`."""
+    return over(CASES, quick)
 
 
 def first_settings() -> list[tuple[str, dict[str, Any]]]:

@@ -9,12 +9,15 @@ import json
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from attnlab.attention.needs import hands_out_weights
-from attnlab.attention.protocol import MAPS
+from attnlab.attention.protocol import LOSSES, MAPS
 from attnlab.attention.view import EVERYTHING, View
 from tests.attention.cases import causally, inputs, make, parameters, wide
+
+PLACED = View(positions=2)  # queries stay where they are when the source grows or shrinks
 
 
 class Found(NamedTuple):
@@ -44,6 +47,17 @@ def drawn(shape: tuple[int, ...], seed: int = 5) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
+class Forward(NamedTuple):
+    """Looks without gradients, of one program."""
+
+    plain: Any  # a `Reading`
+    recorded: Any  # while maps are recorded: a `Reading` and its collections
+    asked: Any  # as well; weights asked for, if they are handed out
+    longer: Any  # contexts [3,5,d] where four keys more are padding
+    rows: Any  # as well, of rows alone, vmapped, with four keys; causal where that is declared
+    low: Any  # as well, in bfloat16, of rounded numbers
+
+
 class Looks:
     """A mechanism of a case, its parameters, and programs, each compiled when first asked for."""
 
@@ -52,7 +66,7 @@ class Looks:
         self.params = parameters(self.module)
         self.weighs = hands_out_weights(type(self.module))
         # of this object, so that the programs go with it
-        self.attend = functools.cache(self._attend)
+        self.forward = functools.cache(self._forward)
         self.program = functools.cache(self._program)
         self.exact = functools.cache(self._exact)
 
@@ -60,13 +74,29 @@ class Looks:
         """A `Reading`, or what `apply` makes of one."""
         return self.module.apply({"params": params}, query, source, *seen, **how)
 
-    def _attend(self, view: View = EVERYTHING) -> Any:
-        """(params, query, source, valid) to contexts, a program."""
+    def _forward(self) -> Forward:
+        query, source, valid = inputs()
+        longer = np.pad(source, ((0, 0), (0, 4), (0, 0)), constant_values=1e4)
+        more = np.pad(valid, ((0, 0), (0, 4)))
+        alone = View(causally(self.module).rule, positions=2)
+        weights = {"weights": True} if self.weighs else {}
 
-        def context(params: Any, query: Any, source: Any, valid: Any = None) -> jax.Array:
-            return self.look(params, query, source, view, valid).context
+        @jax.jit
+        def program(params: Any, query: Any, source: Any, valid: Any, more: Any) -> Forward:
+            look = functools.partial(self.look, params, query, source, EVERYTHING, valid)
+            row = lambda *row: self.look(params, *(one[None] for one in row), alone).context[0]
+            low = jax.tree.map(lambda one: one.astype(jnp.bfloat16), (params, query, source))
+            return Forward(
+                look(),
+                look(mutable=[MAPS]),
+                look(**weights, mutable=[LOSSES]),
+                self.look(params, query, longer, PLACED, more).context,
+                jax.vmap(row)(query, source[:, :4]),
+                self.look(*low, EVERYTHING, valid).context,
+            )
 
-        return jax.jit(context)
+        found = program(self.params, query, source, valid, more)
+        return jax.tree.map(np.asarray, found)  # type: ignore[no-any-return]
 
     def _program(self, view: View) -> Any:
         """(params, query, source, valid, who [Tq]) to `Found`. Its slopes are those of context *
@@ -106,14 +136,15 @@ class Looks:
         tangents = jax.tree.map(lambda one: rng.normal(size=one.shape), given)
         cotangent = rng.normal(size=(*query.shape[:2], self.module.width))
         with jax.enable_x64(True):
-            context = lambda *given: self.look(*given, causally(self.module), valid).context
+            look = lambda *given: self.look(*given, causally(self.module), valid).context
+            context = jax.jit(look)  # traced once
 
             @jax.jit
             def program(given: Any, tangents: Any) -> Any:
-                value, forward = jax.jvp(context, given, tangents)
-                ways = (context, jax.checkpoint(context))
-                backward, remat = (jax.vjp(way, *given)[1](cotangent) for way in ways)
-                return value, forward, backward, remat
+                value, forward = jax.linearize(context, *given)
+                backward = jax.linear_transpose(forward, *given)(cotangent)
+                remat = jax.vjp(jax.checkpoint(context), *given)[1](cotangent)
+                return value, forward(*tangents), backward, remat
 
             value, forward, backward, remat = program(given, tangents)
             moved = lambda by: jax.tree.map(lambda x, t: x + by * t, given, tangents)

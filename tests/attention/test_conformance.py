@@ -17,21 +17,22 @@ import pytest
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import LOSSES, MAPS
+from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.errors import UserError
 from tests.attention.cases import (
+    CASES,
     ESTIMATORS,
     JUMPS,
     NOT_LINEAR,
     TOLERANCE,
-    WIDTH,
     causally,
     first_settings,
     inputs,
     looks_at_positions,
     looks_back,
     make,
+    over,
     over_all,
     reference,
     wide,
@@ -40,7 +41,8 @@ from tests.attention.looks import Looks, drawn, looks
 from tests.attention.oracles import ORACLES, part
 
 every, essential = over_all(), over_all(quick=True)
-PLACED = View(positions=2)  # queries stay where they are when the source grows or shrinks
+FIRST = first_settings()
+EAGER = ("single", "multihead", "linear")
 
 
 def dense_mask(view: View, valid: np.ndarray, queries: int) -> np.ndarray:
@@ -170,16 +172,14 @@ def test_causal_sees_no_future(name: str, config: dict[str, Any]) -> None:
 def test_padding_is_inert(name: str, config: dict[str, Any]) -> None:
     """Whatever is in it, and however much of it there is."""
     case = looks(name, config)
-    query, source, valid = inputs()
+    _, source, valid = inputs()
     clean = case.found()
     for garbage in (1.0, 1e4):
         dirty = np.where(valid[..., None], source, np.float32(garbage))
         found = case.found(source=dirty)
         np.testing.assert_allclose(found.context, clean.context, atol=TOLERANCE["float32"])
         assert (found.slopes[2][~valid] == 0.0).all()
-    longer = np.concatenate([source, np.full((3, 4, WIDTH), 1e4, np.float32)], axis=1)
-    padded = case.attend(PLACED)(case.params, query, longer, np.pad(valid, ((0, 0), (0, 4))))
-    np.testing.assert_allclose(padded, clean.context, atol=TOLERANCE["float32"])
+    np.testing.assert_allclose(case.forward().longer, clean.context, atol=TOLERANCE["float32"])
 
 
 @every
@@ -187,7 +187,6 @@ def test_batch_rows_do_not_mix(name: str, config: dict[str, Any]) -> None:
     """The other rows are other ones; and a row is alone, without its padding or any word of it."""
     case = looks(name, config)
     query, source, _ = inputs()
-    causal = "causal" in case.module.capabilities.directions
     together, others = case.found().context, inputs(seed=4)
     for row in range(3):
         mine = (np.arange(3) == row)[:, None, None]
@@ -195,10 +194,8 @@ def test_batch_rows_do_not_mix(name: str, config: dict[str, Any]) -> None:
             query=np.where(mine, query, others[0]), source=np.where(mine, source, others[1])
         )
         np.testing.assert_allclose(found.context[row], together[row], atol=TOLERANCE["float32"])
-    view = View(CAUSAL.rule, positions=2) if causal else PLACED
-    alone = case.attend(view)(case.params, query[2:], source[2:, :4])[0]
-    expected = case.found(CAUSAL).context if causal else together
-    np.testing.assert_allclose(alone, expected[2], atol=TOLERANCE["float32"])
+    short = case.found(causally(case.module), valid=np.tile(np.arange(7) < 4, (3, 1)))
+    np.testing.assert_allclose(case.forward().rows, short.context, atol=TOLERANCE["float32"])
 
 
 @every
@@ -214,9 +211,10 @@ def test_order_matters_exactly_where_positions_are_looked_at(
     of_source = np.abs(
         case.found(source=source[:, order], valid=valid[:, order]).context - case.found().context
     )
-    itself = functools.partial(case.attend(EVERYTHING), case.params)
-    moved = itself(source[:, order], source[:, order], valid[:, order])
-    of_itself = np.abs(moved - np.asarray(itself(source, source, valid))[:, order])
+    first, turned = source[:, :5], np.array([2, 0, 4, 1, 3, 6, 5])  # the first five stay first
+    moved = case.found(query=first[:, turned[:5]], source=source[:, turned], valid=valid[:, turned])
+    itself = case.found(query=first, source=source, valid=valid)
+    of_itself = np.abs(moved.context - itself.context[:, turned[:5]])
     places = looks_at_positions(name, config)
     for off, matters in ((of_source, places), (of_itself, places or looks_back(config))):
         assert off.max() > 1e-3 if matters else off.max() <= TOLERANCE["reordered"]
@@ -240,11 +238,11 @@ def test_dead_rows_give_zeros_and_zero_gradients(name: str, config: dict[str, An
 @every
 def test_bfloat16_stays_close(name: str, config: dict[str, Any]) -> None:
     case = looks(name, config)
-    query, source, valid = inputs()
-    low = jax.tree.map(lambda one: one.astype(jnp.bfloat16), (case.params, query, source))
-    context = case.attend(EVERYTHING)(*low, valid)
+    context = case.forward().low
     assert context.dtype == jnp.bfloat16
-    params, query, source = jax.tree.map(lambda one: one.astype(np.float32), low)
+    given = case.params, *inputs()[:2]
+    rounded = lambda one: one.astype(jnp.bfloat16).astype(np.float32)
+    params, query, source = jax.tree.map(rounded, given)
     exact = case.found(params=params, query=query, source=source).context  # of rounded numbers
     off = np.abs(np.asarray(context, np.float32) - exact).max(axis=-1) > TOLERANCE[
         "bfloat16"
@@ -252,18 +250,15 @@ def test_bfloat16_stays_close(name: str, config: dict[str, Any]) -> None:
     assert off.mean() <= (0.2 if {aligned(config), name} & set(JUMPS) else 0.0)
 
 
-@every
-def test_jit_and_vmap_agree_with_plain(name: str, config: dict[str, Any]) -> None:
-    """Operation by operation for one setting of every mechanism: each would be a program."""
+@over([case for case in FIRST if case[0] in EAGER or ":" in case[0]])
+def test_jit_agrees_with_plain(name: str, config: dict[str, Any]) -> None:
+    """Operation by operation, each a program, where numbers are looked at if they are known; and of
+    a mechanism of one's own.
+    """
     case = looks(name, config)
     query, source, valid = inputs()
-    plain = case.found().context
-    if (name, config) in first_settings():
-        as_written = case.look(case.params, query, source, valid=valid).context
-        np.testing.assert_allclose(plain, as_written, atol=TOLERANCE["float32"])
-    row = lambda *row: case.look(case.params, *(one[None] for one in row[:2]), valid=row[2][None])
-    rows = jax.jit(jax.vmap(lambda *one: row(*one).context[0]))(query, source, valid)
-    np.testing.assert_allclose(rows, plain, atol=TOLERANCE["float32"])
+    as_written = case.look(case.params, query, source, valid=valid).context
+    np.testing.assert_allclose(case.found().context, as_written, atol=TOLERANCE["float32"])
 
 
 @every
@@ -280,26 +275,17 @@ def test_remat_agrees_with_plain(name: str, config: dict[str, Any]) -> None:
 @every
 def test_maps_sum_to_one_and_leave_the_output_alone(name: str, config: dict[str, Any]) -> None:
     case = looks(name, config)
-    query, source, valid = inputs()
-
-    @jax.jit
-    def found_by(*given: Any) -> Any:
-        """As it is; while maps are recorded; and asked for weights."""
-        look = functools.partial(case.look, *given[:3], EVERYTHING, given[3])
-        asked = look(weights=True, mutable=[LOSSES]) if case.weighs else None
-        return look(), look(mutable=[MAPS]), asked
-
-    found = found_by(case.params, query, source, valid)
-    plain, (reading, collected), asked = jax.tree.map(np.asarray, found)
+    found, valid = case.forward(), inputs()[2]
+    plain, (reading, collected), (handed, left) = found.plain, found.recorded, found.asked
     assert plain.weights is None  # off unless asked for
     np.testing.assert_array_equal(reading.context, plain.context)
     (weights,) = collected[MAPS]["weights"]
     np.testing.assert_array_equal(weights, reading.weights)
-    if asked:  # as a result they are the same ones, and nothing else is another
-        handed, left = asked
-        assert handed.weights.dtype == np.float32 and jax.tree.leaves(left) == []
+    np.testing.assert_array_equal(handed.context, plain.context)
+    assert jax.tree.leaves(left) == []
+    if case.weighs:  # as a result they are the same ones
+        assert handed.weights.dtype == np.float32
         np.testing.assert_array_equal(handed.weights, weights)
-        np.testing.assert_array_equal(handed.context, plain.context)
     rows = case.module.rows()
     if rows == "one":
         np.testing.assert_allclose(weights.sum(-1), 1.0, atol=TOLERANCE["float32"])
@@ -308,28 +294,29 @@ def test_maps_sum_to_one_and_leave_the_output_alone(name: str, config: dict[str,
     assert (weights[np.broadcast_to(~valid[:, None, None], weights.shape)] == 0.0).all()
 
 
-@every
+@over([case for case in CASES if case in FIRST or "positions" in case[1] or looks_back(case[1])])
 def test_dropout_as_declared(name: str, config: dict[str, Any]) -> None:
+    """Weights are dropped where they are used, whatever score and alignment they are of."""
     if not make(name, config).capabilities.dropout:
         assert "dropout" not in make(name, config).__dataclass_fields__
         return
     plain, case = looks(name, config), Looks(name, config | {"dropout": 0.5})
     query, source, _ = inputs(batch=1, queries=2, keys=4)
-    given, keys = (case.params, query, source), jax.random.split(jax.random.key(0), 10_000)
+    given = (case.params, query, source)
 
     @jax.jit
-    def program(keys: Any) -> Any:
+    def program() -> Any:
         draw = lambda key: case.look(*given, rngs={"dropout": key}).context
-        return plain.look(*given).context, case.look(*given).context, jax.vmap(draw)(keys)
+        drops = jax.vmap(draw)(jax.random.split(jax.random.key(0), 10_000))
+        return plain.look(*given).context, case.look(*given).context, drops
 
-    without, off, drops = map(np.asarray, program(keys))
+    without, off, drops = map(np.asarray, program())
     np.testing.assert_array_equal(off, without)
     assert drops.std(0).max() > 1e-3
     if name not in NOT_LINEAR:
         np.testing.assert_allclose(
             drops.mean(0), off, atol=5 * drops.std(0).max() / 100
         )  # five standard errors
-    np.testing.assert_array_equal(drops[0], np.asarray(program(keys)[2])[0])
 
 
 @essential
