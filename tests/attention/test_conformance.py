@@ -42,7 +42,7 @@ from tests.attention.oracles import ORACLES, part
 
 every, essential = over_all(), over_all(quick=True)
 FIRST = first_settings()
-EAGER = ("single", "multihead", "linear")
+EAGER = ("single", "multihead", "linear", "native_sparse")
 
 
 def dense_mask(view: View, valid: np.ndarray, queries: int) -> np.ndarray:

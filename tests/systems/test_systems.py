@@ -23,6 +23,8 @@ from tests.systems.checks import (
     check_learning,
     check_maps,
     make,
+    passed,
+    prepared,
 )
 from tests.systems.oracles.parts import in_layer
 
@@ -70,6 +72,14 @@ PROMISES = [
 @pytest.mark.parametrize(("spec", "check"), PROMISES)
 def test_promise(spec: dict[str, Any], check: Any) -> None:
     check(spec)
+
+
+@pytest.mark.parametrize("name", {spec["name"]: None for spec in SPECS.values()})
+def test_a_source_of_one_word_is_read_as_beside_longer_ones(name: str) -> None:
+    spec = next(spec for spec in SPECS.values() if spec["name"] == name)
+    source, target = batch()
+    alone = prepared(spec)[0](source[2:3, :1], target[2:3])
+    np.testing.assert_allclose(alone[0], passed(spec, target)[1][2], atol=2e-6)
 
 
 def _attentions(spec: dict[str, Any]) -> int:
