@@ -16,7 +16,7 @@ from attnlab.tasks.protocol import Axis, Maps, Response, TextExample
 METHODS = {
     name: method
     for name, method in vars(Task).items()
-    if inspect.isroutine(getattr(Task, name)) and not name.startswith("_")
+    if callable(getattr(Task, name)) and not name.startswith("_")
 }
 READS = ("pairs", "texts", "labelled", "tagged", "questions", "asked", "images", "masks", "objects")
 READS += ("captions", "visual_questions")
