@@ -192,15 +192,6 @@ class Task(Pretrained, Generic[Data, Model]):
         found = self.predicted()
         return params if found is None else models.with_output_bias(self.config, params, *found)
 
-    @functools.cached_property
-    def shapes(self) -> Params:
-        """The shapes of `init`, which is traced for them at most once; not at all where building the
-        system has found them.
-        """
-        own = type(self).init is not Task.init
-        known = None if own else models.known_shapes(self.system)
-        return jax.eval_shape(self.init, jax.random.key(0)) if known is None else known
-
     def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
         """What the system makes of a batch; `how` goes to `linen.Module.apply`."""
         read = (jnp.asarray(batch[name]) for name in self.inputs)

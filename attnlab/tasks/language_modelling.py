@@ -381,7 +381,7 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
         """A state of so many rows where there are lanes."""
         if self.config.batch.texts in ("apart", "packed", "crops") or not self.system.carries:
             return None
-        return state_before(self.system, jax.eval_shape(self.init, jax.random.key(0)), rows)
+        return state_before(self.system, self.shapes, rows)
 
     def _read(
         self, params: Params, batch: Batch, remembered: Tree, **how: Any

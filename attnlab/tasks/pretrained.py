@@ -40,6 +40,11 @@ class Pretrained:
         """Fresh float32 parameters."""
         raise NotImplementedError
 
+    @functools.cached_property
+    def shapes(self) -> Params:
+        """The shapes of `init`, which is traced for them once."""
+        return jax.eval_shape(self.init, jax.random.key(0))
+
     @property
     def pretrained(self) -> Path | None:
         """The folder of weights that training begins with; None if they are drawn. Configs of
@@ -61,7 +66,7 @@ class Pretrained:
             return {}
         if self._as_it_is(folder):
             try:
-                weights.check(folder, jax.eval_shape(self.init, jax.random.key(0)))
+                weights.check(folder, self.shapes)
             except UserError as error:
                 raise UserError(f"{error}{self._other_system(folder)}") from error
             return {"pretrained": weights.fingerprint(folder)}
@@ -93,12 +98,12 @@ class Pretrained:
         if folder is None:
             return jax.device_get(self.init(key))  # type: ignore[no-any-return]
         if self._as_it_is(folder):
-            return weights.parameters(folder, jax.eval_shape(self.init, key))
+            return weights.parameters(folder, self.shapes)
         source = self._source
         if is_run(folder):
             found, _ = read(source.config, source, folder)
         else:
-            found = weights.parameters(folder, jax.eval_shape(source.init, jax.random.key(0)))
+            found = weights.parameters(folder, source.shapes)
         found = flat(jax.device_get(found))
         drawn = jax.device_get(self._drawn(key)) if self._fit.drawn else {}
         return nested(fitted(found, drawn, model_of(source), model_of(self)))
