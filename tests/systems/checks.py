@@ -255,14 +255,12 @@ def prepared(spec: dict[str, Any]) -> tuple[Any, Any]:
     return made(json.dumps(spec, sort_keys=True))[:2]
 
 
-def passed(
-    spec: dict[str, Any], target: np.ndarray, until: int = 5, source: np.ndarray | None = None
-) -> tuple[Any, np.ndarray]:
+def passed(spec: dict[str, Any], target: np.ndarray, until: int = 5) -> tuple[Any, np.ndarray]:
     """Of one program: gradients with respect to all parameters of the squared logits at the first
-    `until` words of `target`, and all logits; at the source of `batch` without another.
+    `until` words of `target`, and all logits; at the source of `batch`.
     """
     slope = made(json.dumps(spec, sort_keys=True))[2]
-    grads, logits = slope(batch()[0] if source is None else source, target, until)
+    grads, logits = slope(batch()[0], target, until)
     return grads, np.asarray(logits)
 
 
