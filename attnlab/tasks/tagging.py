@@ -311,7 +311,7 @@ class Tagging(Task[TaggedTexts, TokenClassifier]):
         if self._trees:
             (heads,) = self._encoded([example]).packed("heads")
             none = np.zeros_like(ids[None])
-            read += [none, none, np.asarray(structural_distance(jnp.asarray(heads[None])))]
+            read += [none, none, np.asarray(jax.jit(structural_distance)(heads[None]))]
         return read, {"source": Axis(self.data.vocabulary.tokens(ids))}
 
     def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:

@@ -129,10 +129,6 @@ def _made(spec: str, of: str) -> tuple[Any, Any, Any]:
         )
 
     def call(*arguments: Any, method: str = "__call__", mutable: tuple[str, ...] = ()) -> Any:
-        if method == "start":  # its length is no array
-            memory, room = arguments
-            start = functools.partial(system.apply, {"params": params}, method="start")
-            return jax.device_get(jax.jit(start, static_argnums=1)(memory, room))
         found = compiled(params, *arguments, method=method, mutable=mutable)
         return jax.device_get(found)  # what a test takes of it needs no program
 
@@ -146,27 +142,64 @@ def made(spec: dict[str, Any], of: str = "images") -> tuple[Any, Captioner, Any]
     return _made(json.dumps(spec, sort_keys=True), of)
 
 
+@functools.cache
+def _programs(spec: str) -> tuple[Any, Any]:
+    _, system, params = _made(spec, "images")
+
+    @functools.partial(jax.jit, static_argnames="drawing")
+    @functools.partial(jax.grad, has_aux=True)
+    def slopes(params: Any, read: jax.Array, target: jax.Array, drawing: bool) -> Any:
+        rngs = {"sample": jax.random.key(0)} if drawing else {}
+        found = system.apply({"params": params}, read, target, mutable=[MAPS], rngs=rngs)
+        return (found[0] ** 2).sum(), found
+
+    @jax.jit
+    def begin(params: Any, read: jax.Array) -> Any:
+        of = functools.partial(system.apply, {"params": params})
+        memory = of(read, method="encode")
+        state = of(memory, 5, method="start")
+        return of(read, method="feature_map"), memory, state, by_row(state, 3)
+
+    return slopes, lambda: jax.device_get(begin(params, images()))
+
+
+def passed(spec: dict[str, Any], target: np.ndarray, drawing: bool = False) -> Any:
+    """Gradients of the squared logits of `images`, the logits, and what is collected of maps, of
+    one program; `drawing`: with a random stream, as in training.
+    """
+    text = json.dumps(spec, sort_keys=True)
+    params = _made(text, "images")[2]
+    grads, found = _programs(text)[0](params, images(), target, drawing=drawing)
+    return jax.device_get((grads, *found))
+
+
+def begun(spec: dict[str, Any]) -> Any:
+    """Of `images`: the feature map, the memory, and a state with room for 5 words whose rows stand
+    at one step, and one whose rows stand at steps of their own.
+    """
+    return _programs(json.dumps(spec, sort_keys=True))[1]()
+
+
 def check_places(spec: dict[str, Any]) -> None:
     """Places of an image are the regions of its feature map."""
     call, system, params = made(spec)
-    x = np.asarray(call(images(), method="feature_map"))
+    x = np.asarray(begun(spec)[0])
     assert x.shape[1:3] == grid_of(system, SHAPE)
     if system.bind({"params": params}).image_scheme.hooks:
         return  # regions have no positions
     x = x.reshape(3, x.shape[1] * x.shape[2], -1)
     assert (x != 0).any(axis=-1).all()  # zeros would be padding
     found = call(x, words())
-    np.testing.assert_allclose(found, call(images(), words()), atol=2e-6)
+    np.testing.assert_allclose(found, passed(spec, words())[1], atol=2e-6)
 
 
 def check_causality(spec: dict[str, Any]) -> None:
     """Later words change no earlier logit."""
-    call, _, _ = made(spec)
-    before = call(images(), words())
+    before = passed(spec, words())[1]
     for t in range(1, 5):
         changed = words()
         changed[:, t:] = (changed[:, t:] + 2) % 7 + 4
-        after = call(images(), changed)
+        after = passed(spec, changed)[1]
         np.testing.assert_allclose(after[:, :t], before[:, :t], atol=1e-6)
         assert np.abs(after[:, t:] - before[:, t:]).max() > 1e-3
 
@@ -174,7 +207,7 @@ def check_causality(spec: dict[str, Any]) -> None:
 def check_cached_decoding(spec: dict[str, Any]) -> None:
     """Steps of decoding equal teacher forcing, in logits and, where there is attention, in maps."""
     call, system, _ = made(spec)
-    full, collected = call(images(), words(), mutable=(MAPS,))
+    _, full, collected = passed(spec, words())
     maps = system.maps(dict(collected).get(MAPS, {}))
     of_image = [one for one in maps.values() if (one.query, one.key) == ("target", "image")]
     height, width = grid_of(system, SHAPE)
@@ -183,8 +216,7 @@ def check_cached_decoding(spec: dict[str, Any]) -> None:
     for one in maps.values():
         np.testing.assert_allclose(one.weights.sum(-1), 1.0, atol=1e-6)
     alignment = system.alignment(maps) if of_image else None
-    memory = call(images(), method="encode")
-    state = call(memory, 5, method="start")
+    _, memory, state, _ = begun(spec)
     for t in range(5):
         arguments = (state, memory, words()[:, t])
         (logits, state), seen = call(*arguments, method="step", mutable=(MAPS,))
@@ -197,8 +229,9 @@ def check_cached_decoding(spec: dict[str, Any]) -> None:
 def check_rows_apart(spec: dict[str, Any]) -> None:
     """Rows at steps of their own decode as each alone."""
     call, _, _ = made(spec)
-    full, memory = call(images(), words()), call(images(), method="encode")
-    states = [by_row(call(memory, 5, method="start"), 3)]
+    full = passed(spec, words())[1]
+    _, memory, _, state = begun(spec)
+    states = [state]
     for t in range(3):
         states.append(call(states[-1], memory, words()[:, t], method="step")[1])
     at = np.array([2, 0, 3])
@@ -212,21 +245,13 @@ def check_rows_apart(spec: dict[str, Any]) -> None:
 
 def check_gradients(spec: dict[str, Any]) -> None:
     """Also those of the backbone; the sampled place has none, so its scores have none."""
-    _, system, params = made(spec)
-    rngs = {"sample": jax.random.key(0)}
-
-    @jax.jit
-    @jax.grad
-    def slopes(params: Any) -> jax.Array:
-        logits: Any = system.apply({"params": params}, images(), words(), rngs=rngs)
-        return (logits**2).sum()
-
-    flat = jax.tree_util.tree_leaves_with_path(slopes(params))
+    hard = spec["name"] == "show_attend_tell" and "alignment" in spec["attention"]
+    grads = passed(spec, words(), drawing=hard or ":" in spec["name"])[0]
+    flat = jax.tree_util.tree_leaves_with_path(grads)
     assert all(np.isfinite(one).all() for _, one in flat)
     silent = heard(
         spec, [jax.tree_util.keystr(path) for path, one in flat if not np.abs(one).max() > 1e-9]
     )
-    hard = spec["name"] == "show_attend_tell" and "alignment" in spec["attention"]
     silent = [name for name in silent if not (hard and "attention/score" in name)]
     assert not silent, f"no gradient for {', '.join(silent)}"
 

@@ -255,14 +255,12 @@ def prepared(spec: dict[str, Any]) -> tuple[Any, Any]:
     return made(json.dumps(spec, sort_keys=True))[:2]
 
 
-def passed(
-    spec: dict[str, Any], target: np.ndarray, until: int = 5, source: np.ndarray | None = None
-) -> tuple[Any, np.ndarray]:
+def passed(spec: dict[str, Any], target: np.ndarray, until: int = 5) -> tuple[Any, np.ndarray]:
     """Of one program: gradients with respect to all parameters of the squared logits at the first
-    `until` words of `target`, and all logits; at the source of `batch` without another.
+    `until` words of `target`, and all logits; at the source of `batch`.
     """
     slope = made(json.dumps(spec, sort_keys=True))[2]
-    grads, logits = slope(batch()[0] if source is None else source, target, until)
+    grads, logits = slope(batch()[0], target, until)
     return grads, np.asarray(logits)
 
 
@@ -307,14 +305,20 @@ def check_causality(spec: dict[str, Any]) -> None:
         assert t == 1 or np.abs(found[:t]).max() > 0.0  # row 0 is that of padding
 
 
-def check_padding(spec: dict[str, Any]) -> None:
-    """Padding on either side changes no logit of a real position, and other rows change none."""
+def check_padding(spec: dict[str, Any], slopes: bool = True) -> None:
+    """Padding on either side changes no logit of a real position, and other rows change none;
+    `slopes`: other checks of this spec ask for its gradients.
+    """
+    call, _ = prepared(spec)
     source, target = batch()
-    before = passed(spec, target)[1]
-    ended = target.copy()
+
+    def logits(target: np.ndarray) -> np.ndarray:
+        return passed(spec, target)[1] if slopes else np.asarray(call(source, target))
+
+    before, ended = logits(target), target.copy()
     ended[:, 3:] = PAD
-    np.testing.assert_allclose(passed(spec, ended)[1][:, :3], before[:, :3], atol=2e-6)
-    shorter = passed(spec, target, source=source[:, :3])[1]  # the first is another sentence now
+    np.testing.assert_allclose(logits(ended)[:, :3], before[:, :3], atol=2e-6)
+    shorter = np.asarray(call(source[:, :3], target))  # the first is another sentence now
     np.testing.assert_allclose(shorter[1:], before[1:], atol=2e-6)
     assert np.abs(shorter[0] - before[0]).max() > 1e-3
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -70,45 +70,60 @@ def joined(found: Any) -> jax.Array:
     return jnp.concatenate([one.reshape(len(one), -1) for one in parts], axis=1)
 
 
+class Pass(NamedTuple):
+    """Of one batch: what is `joined`, boxes of a detector, and gradients of the sum of squares."""
+
+    told: np.ndarray
+    boxes: Any
+    gradients: Any
+
+
 @functools.cache
 def _made(spec: str) -> tuple[Any, Any, Any]:
     chosen = json.loads(spec)
     system = make(chosen)
-    call = jax.jit(lambda params, read: joined(system.apply({"params": params}, read)))
 
-    def in_float64(params: Any, read: np.ndarray) -> np.ndarray:
+    @jax.jit
+    @functools.partial(jax.grad, has_aux=True)
+    def slopes(params: Any, read: jax.Array) -> Any:
+        found = system.apply({"params": params}, read)
+        told = joined(found)
+        return (told**2).sum(), (told, found.boxes if isinstance(found, Detected) else None)
+
+    def run(params: Any, read: np.ndarray) -> Pass:
         with jax.enable_x64(True):
-            return np.asarray(call(wide(params), jnp.asarray(wide(read))))
+            gradients, (told, boxes) = slopes(wide(params), jnp.asarray(wide(read)))
+        return Pass(np.asarray(told), boxes, gradients)
 
-    return in_float64, parameters(system, shown(chosen)), system
+    return run, parameters(system, shown(chosen)), system
 
 
 def prepared(spec: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """`call(params, images)` to `joined` answers in float64, compiled; parameters; and the system."""
+    """`run(params, images)` to a `Pass` in float64, compiled once; parameters; and the system."""
     return _made(json.dumps(spec, sort_keys=True))
 
 
 def check_answers(spec: dict[str, Any]) -> None:
     """They are finite and differ from image to image; boxes are shares of the image."""
-    call, params, system = prepared(spec)
-    found = call(params, shown(spec))
-    assert np.isfinite(found).all()
-    assert np.abs(found[0] - found[1]).max() > 1e-5, "two images get the same answer"
+    run, params, system = prepared(spec)
+    found = run(params, shown(spec))
+    assert np.isfinite(found.told).all()
+    assert np.abs(found.told[0] - found.told[1]).max() > 1e-5, "two images get the same answer"
     if isinstance(system, Detector):
-        boxes = np.asarray(jax.jit(system.apply)({"params": params}, shown(spec)).boxes)
+        boxes = np.asarray(found.boxes)
         assert boxes.min() >= 0 and boxes.max() <= 1, "a box is no share of the image"
 
 
 def check_rows(spec: dict[str, Any]) -> None:
     """An answer is of its own image: the others change nothing."""
-    call, params, _ = prepared(spec)
+    run, params, _ = prepared(spec)
     read = shown(spec)
-    before = call(params, read)
+    before = run(params, read).told
     read[0] += np.random.default_rng(2).normal(size=read[0].shape)
-    after = call(params, read)
+    after = run(params, read).told
     assert np.abs(after[0] - before[0]).max() > 1e-5, "another image gets the same answer"
     np.testing.assert_allclose(after[1:], before[1:], rtol=1e-9, atol=1e-10)
-    alone = call(params, np.repeat(read[2:], ROWS, axis=0))
+    alone = run(params, np.repeat(read[2:], ROWS, axis=0)).told
     np.testing.assert_allclose(alone[0], before[2], rtol=1e-9, atol=1e-10)
 
 
@@ -134,35 +149,27 @@ def check_gradients(spec: dict[str, Any]) -> None:
     """Finite, and there is one for every parameter, for one of two draws of them at least: a unit
     may be dead.
     """
-    _, _, system = prepared(spec)
-
-    @jax.jit
-    @jax.grad
-    def slopes(params: Any, read: jax.Array) -> jax.Array:
-        return (joined(system.apply({"params": params}, read)) ** 2).sum()
-
+    run, _, system = prepared(spec)
     largest: dict[str, float] = {}
-    with jax.enable_x64(True):
-        for seed in (0, 1):
-            params = wide(parameters(system, shown(spec), seed))
-            found = slopes(params, jnp.asarray(wide(shown(spec))))
-            for path, one in jax.tree_util.tree_leaves_with_path(found):
-                assert np.isfinite(one).all()
-                name = jax.tree_util.keystr(path)
-                largest[name] = max(largest.get(name, 0.0), float(np.abs(one).max()))
+    for seed in (0, 1):
+        found = run(parameters(system, shown(spec), seed), shown(spec)).gradients
+        for path, one in jax.tree_util.tree_leaves_with_path(found):
+            assert np.isfinite(one).all()
+            name = jax.tree_util.keystr(path)
+            largest[name] = max(largest.get(name, 0.0), float(np.abs(one).max()))
     silent = heard(spec, [name for name, one in largest.items() if not one > 1e-12])
     assert not silent, f"no gradient for {', '.join(silent)}"
 
 
 def check_dropout(spec: dict[str, Any]) -> None:
     """The rate changes nothing without a random stream, and other keys drop other units."""
-    call, params, _ = prepared({**spec, "dropout": 0.0})
+    run, params, _ = prepared({**spec, "dropout": 0.0})
     system, read = make({**spec, "dropout": 0.5}), shown(spec)
     apply = jax.jit(
         lambda key: joined(system.apply({"params": params}, read, rngs={"dropout": key}))
     )
-    quiet = prepared({**spec, "dropout": 0.5})[0](params, read)
-    np.testing.assert_array_equal(quiet, call(params, read))
+    quiet = prepared({**spec, "dropout": 0.5})[0](params, read).told
+    np.testing.assert_array_equal(quiet, run(params, read).told)
     assert np.abs(apply(jax.random.key(0)) - apply(jax.random.key(1))).max() > 1e-3
 
 
@@ -203,12 +210,12 @@ def compared(
     spec: dict[str, Any], oracle: Any, settings: dict[str, Any]
 ) -> tuple[np.ndarray, np.ndarray]:
     """What the system says and what the oracle says of images, both in float64, see `joined`."""
-    call, params, system = prepared(spec)
+    run, params, system = prepared(spec)
     read = shown(spec)
     told = oracle(wide(params), settings, wide(read))
     told = Detected(*map(jnp.asarray, told)) if isinstance(system, Detector) else told
     with jax.enable_x64(True):
-        return call(params, read), np.asarray(joined(jax.tree.map(np.asarray, told)))
+        return run(params, read).told, np.asarray(joined(jax.tree.map(np.asarray, told)))
 
 
 CHECKS = {

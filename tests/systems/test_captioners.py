@@ -4,6 +4,7 @@ promises of every decoder, and facts of the papers.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -122,25 +123,24 @@ def test_sharp_soft_attention_is_hard_attention_at_the_best_place() -> None:
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
+def weights_of(system: Captioner, params: Any, read: Any) -> jax.Array:
+    """What the words look at of regions, but for the row of one region."""
+    found: Any = system.apply({"params": params}, regions(), read, mutable=[MAPS])
+    return system.maps(found[1][MAPS])["attention"].weights[:2]
+
+
 def test_the_attention_of_top_down_asks_with_the_current_state() -> None:
     """Without a query it does not depend on words; with one the word read last counts at once."""
     _, system, params = made(SPECS["top_down"], "regions")
-    weights = jax.jit(
-        lambda params, words: system.maps(
-            system.apply({"params": params}, regions(), words, mutable=[MAPS])[1][MAPS]
-        )["attention"].weights[:2]
-    )
+    weights = jax.jit(functools.partial(weights_of, system))
     other = words()
     other[:, 0] += 3
     assert np.abs(weights(params, other) - weights(params, words()))[:, 0, 0].max() > 1e-4
     blind = changed(params, "attention", "score", "w_query", "kernel", to=np.zeros_like)
     np.testing.assert_allclose(weights(blind, other), weights(blind, words()), atol=1e-7)
     _, late, late_params = made(SOFT, "regions")  # here h_{t-1} asks
-    found = [
-        late.apply({"params": late_params}, regions(), read, mutable=[MAPS])[1][MAPS]
-        for read in (words(), other)
-    ]
-    first = [late.maps(one)["attention"].weights[:2, 0, 0] for one in found]
+    asked = jax.jit(functools.partial(weights_of, late))
+    first = [np.asarray(asked(late_params, read))[:, 0, 0] for read in (words(), other)]
     np.testing.assert_array_equal(*first)
 
 

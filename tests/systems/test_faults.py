@@ -139,7 +139,7 @@ def test_fault_is_caught(
 ) -> None:
     fault(monkeypatch)
     small = {"layers": 1} if spec.startswith("transformer") else {}
-    how = {"slopes": False} if check == "cached decoding" else {}
+    how = {} if check == "causality" else {"slopes": False}
     with pytest.raises(AssertionError):
         CHECKS[check]({**SPECS[spec], **small}, **how)
 

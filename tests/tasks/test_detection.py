@@ -26,7 +26,8 @@ from attnlab.training.step import first_state, make_step
 SMALL = [
     *("data.examples=24", "data.valid=9", "data.test=3", "data.side=20", "data.grid=2"),
     *("data.small=3", "data.large=3", "data.most=2", "data.jitter=1", "batch.size=8"),
-    *("system.backbone.widths=4,6", "system.width=8", "system.hidden=8", "system.queries=3"),
+    *("system.backbone.widths=4,6", "system.backbone.layers=1"),
+    *("system.width=8", "system.hidden=8", "system.queries=3"),
     *(f"system.{slot}_attention.heads=2" for slot in ("encoder", "decoder", "cross")),
 ]
 

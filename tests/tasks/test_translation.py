@@ -91,20 +91,22 @@ def test_loss_smooths_in_training_only_and_counts_real_tokens(model: Model) -> N
         target = target[target != PAD]
         every = model.log_probs(source[source != PAD], target)
         hard, soft = hard - picked(every, target).sum(), soft - every.mean(axis=1).sum()
-    for smoothing, expected in ((0.0, hard), (0.2, 0.8 * hard + 0.2 * soft)):
+
+    def smoothed(smoothing: float) -> Translation:
         config = ConfigDict(model.task.config.to_dict())
         config.training.label_smoothing = smoothing
-        total, sums = jax.jit(Translation(config, model.task.data).loss)(
-            model.params, batch, jax.random.key(1)
-        )
+        return Translation(config, model.task.data)
+
+    plain, soft_task = smoothed(0.0), smoothed(0.2)
+
+    @jax.jit
+    def losses(*of: Any) -> Any:  # the rate that is given replaces the config's
+        return plain.loss(*of), soft_task.loss(*of), soft_task.loss(*of, None, 0.0)
+
+    found = losses(model.params, batch, jax.random.key(1))
+    for (total, sums), expected in zip(found, (hard, 0.8 * hard + 0.2 * soft, hard), strict=True):
         assert float(total) == pytest.approx(expected, rel=1e-5)
         assert int(sums["tokens"]) == (batch["target"] != PAD).sum()
-    given, _ = jax.jit(Translation(config, model.task.data).loss)(
-        model.params, batch, jax.random.key(1), None, 0.0
-    )
-    assert float(given) == pytest.approx(
-        hard, rel=1e-5
-    )  # the rate that is given replaces the config's
 
 
 def test_evaluation_is_never_smoothed(plain: Translation) -> None:

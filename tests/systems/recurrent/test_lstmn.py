@@ -268,8 +268,8 @@ def test_mechanisms_that_cannot_are_named(change: dict[str, Any], words: str) ->
 # --- language model ---
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_long_text_is_read_in_pieces_as_in_one(dtype: str) -> None:
+@pytest.mark.parametrize(("dtype", "layers"), [("float32", 2), ("bfloat16", 1)])
+def test_a_long_text_is_read_in_pieces_as_in_one(dtype: str, layers: int) -> None:
     """Who watches gets one piece; logits, states and gradients are the same, padding in a row or
     not.
     """
@@ -278,7 +278,7 @@ def test_a_long_text_is_read_in_pieces_as_in_one(dtype: str) -> None:
         "attention": _SINGLE,
         "embedding": E,
         "width": H,
-        "layers": 2,
+        "layers": layers,
         "span": 3,
     }
     system: Any = build(SYSTEMS, ConfigDict(spec), "system")(vocabulary=11)
@@ -294,14 +294,12 @@ def test_a_long_text_is_read_in_pieces_as_in_one(dtype: str) -> None:
         logits, after = found[0] if watched else found
         return (np.asarray(tokens != PAD)[..., None] * logits**2).sum(), (logits[:2, :13], after)
 
-    found, expected = (
-        jax.jit(jax.value_and_grad(lambda p, w=w: both(p, w), has_aux=True))(params)
-        for w in (False, True)
-    )
-    pieces = [
-        "length=3" in str(jax.make_jaxpr(lambda p, w=w: both(p, w)[0])(params))
+    traced = [
+        jax.jit(jax.value_and_grad(functools.partial(both, watched=w), has_aux=True)).trace(params)
         for w in (False, True)
     ]
+    found, expected = (one.lower().compile()(params) for one in traced)
+    pieces = ["length=3" in str(one.jaxpr) for one in traced]
     assert pieces == [True, False] and found[0][1][0].dtype == dtype
     bound = 1e-5 if dtype == "float32" else 0.1
     jax.tree.map(

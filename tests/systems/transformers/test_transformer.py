@@ -52,16 +52,9 @@ def t5(width: int, layers: int, hidden: int, heads: int, head_width: int = 0) ->
     }
 
 
-@pytest.mark.parametrize(
-    ("spec", "parameters"),
-    [
-        (t5(512, 6, 2048, 8), 60_506_624),
-        (t5(1024, 24, 16384, 32, head_width=128), 2_851_598_336),  # 32 x 128 is not its width
-    ],
-    ids=["t5-small", "t5-3b"],
-)
-def test_t5_has_the_published_number_of_parameters(spec: dict[str, Any], parameters: int) -> None:
-    assert count(shapes(spec, 32128)) == parameters
+def test_t5_has_the_published_number_of_parameters() -> None:
+    """T5-3B, where 32 heads of 128 are not its width; for T5-small see the next."""
+    assert count(shapes(t5(1024, 24, 16384, 32, head_width=128), 32128)) == 2_851_598_336
 
 
 def test_t5_and_bart_of_the_file_have_the_published_numbers_of_parameters() -> None:
@@ -112,7 +105,8 @@ def test_a_mixer_that_is_no_attention_in_the_decoder(mixer: dict[str, Any], chec
     """All that is promised of the Transformer holds: no look ahead, inert padding, stepwise
     decoding, rows of different lengths, ...
     """
-    check({**SPECS["transformer"], "decoder_attention": mixer})
+    small = {"layers": 1, "share": "none"}  # untied: causality is told by the same program
+    check({**SPECS["transformer"], **small, "decoder_attention": mixer})
 
 
 @pytest.mark.parametrize("mixer", ["recurrent", "convolution"])
@@ -129,7 +123,8 @@ def test_a_config_may_name_such_a_mixer_and_its_parts(mixer: str) -> None:
         TASKS.resolve(wrong.task).check(wrong)
 
 
-LEAKING = {**SPECS["transformer"], "leaking": True}
+CAUSAL = {**SPECS["transformer"], "layers": 1}
+LEAKING = {**CAUSAL, "leaking": True}
 
 
 def test_a_leaking_decoder_sees_later_words_but_no_padding() -> None:
@@ -147,7 +142,7 @@ def test_a_leaking_decoder_sees_later_words_but_no_padding() -> None:
 
 def test_a_leaking_decoder_writes_as_a_causal_one_with_its_parameters() -> None:
     """Since nothing that is yet to be written can be seen."""
-    (leaking, _), (causal, plain) = prepared(LEAKING), prepared(SPECS["transformer"])
+    (leaking, _), (causal, plain) = prepared(LEAKING), prepared(CAUSAL)
     assert plain.notes() == []
     source, target = batch()
     memory = leaking(source, method="encode")
