@@ -48,7 +48,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
         if not ended.exists():
             (cwd / "broken_for_a_test.py").write_text(real.BROKEN)
             lines = (COMPARED, "seeds=(0, 1)", 'measure=("exact", "max")')
-            real.experiment(file, *lines, data__test="2")
+            real.experiment(file, *lines, data__test="1")
             done = real.launch(
                 "sweep", file, f"--dir={cwd / 'sweep'}", "--slots=2", "--accept-failed", cwd=cwd
             )

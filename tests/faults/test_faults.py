@@ -19,7 +19,10 @@ from tests.faults.fault import LISTS, ROOT, SOURCES, TESTS, Fault, Stale, parsed
 from tests.faults.listed import DOCS, FAULTS, figures_of, score, table, with_table
 from tests.faults.runner import Result, Session
 
-DROPPED = next(fault for fault in FAULTS if fault.name == "layers/dense.py: bias dropped")
+MINUTES = next(
+    fault for fault in FAULTS if fault.name == "progress.py: hours without their minutes"
+)
+"""A fault whose tests compute nothing, so that judging it is quick."""
 
 
 @pytest.mark.quick
@@ -145,49 +148,42 @@ def test_words_select_whole_words() -> None:
 
 
 def test_the_runner_tells_what_became_of_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Real processes on the tests of dense layers alone."""
-    monkeypatch.setitem(faults_of.WHOLE, "layers/dense.py", ())
+    """Real processes on one test."""
+    monkeypatch.setitem(faults_of.WHOLE, MINUTES.room, ())
     session = Session()
 
     def become(session: Session = session, **changes: object) -> tuple[str, str]:
-        result = session.judge(dataclasses.replace(DROPPED, **changes))  # type: ignore[arg-type]
+        result = session.judge(dataclasses.replace(MINUTES, **changes))  # type: ignore[arg-type]
         return result.status, result.detail
 
     assert become() == ("caught", "") and len(session.sound) == 1 and not session.spoilt
-    text = "computed in the dtype of its"
-    assert become(
-        old=text, new=f"{text}, as before", tests=("layers/test_dense.py: test_matmul",)
-    ) == ("survived", "")
-    assert become(old="no such text")[0] == "stale" == become(new="return (")[0]
+    assert become(old="import sys", new="import sys, sys") == ("survived", "")
+    assert become(old="no such text")[0] == "stale" == become(old="import sys", new="(")[0]
     assert (
-        become(old="import math", new="import mathematics")[0] == "broken"
+        become(old="import sys", new="import system")[0] == "broken"
     )  # nothing is tested by code that cannot be imported
-    assert "ended with 5" in become(tests=("layers/test_dense.py: no_such_test",))[1]
+    assert "ended with 5" in become(tests=("test_progress.py: no_such_test",))[1]
     assert become(Session(limit=0.01))[0] == "out of time"
     spoilt = Session()
     spoilt.spoilt = set(session.sound)
     assert become(spoilt)[0] == "broken"  # a test that fails anyway proves nothing
-    with pytest.raises(Stale, match="stands 0 times in layers/dense.py"):
-        dataclasses.replace(DROPPED, old="no such text").digest()
+    with pytest.raises(Stale, match="stands 0 times in progress.py"):
+        dataclasses.replace(MINUTES, old="no such text").digest()
 
 
 def test_the_command_goes_on_from_its_results(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "results.json"
-    given = ["--only", DROPPED.name, "--results", str(file)]
+    given = ["--only", MINUTES.name, "--results", str(file)]
     assert main(given) == 0
     (row,) = json.loads(file.read_text())
-    assert (
-        row["name"] == DROPPED.name
-        and row["status"] == "caught"
-        and "test_dense_is_affine" in row["test"]
-    )
+    assert row["name"] == MINUTES.name and row["status"] == "caught" and "test_clock" in row["test"]
     assert "1 of 1 caught" in capsys.readouterr().out
     assert main(given) == 0
     again = capsys.readouterr()
     assert "faults to judge" not in again.err and "1 of 1 caught" in again.out
     for status in ("survived", "broken", "stale", "out of time"):
-        assert report([DROPPED], {DROPPED.name: Result(DROPPED.name, status)}) == 1
+        assert report([MINUTES], {MINUTES.name: Result(MINUTES.name, status)}) == 1
         assert "Not as the list says" in capsys.readouterr().out
     assert main(["--only", "no such fault"]) == 2

@@ -4,9 +4,12 @@ passed on.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +18,26 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.experiments.define.loading import Changes
 from attnlab.experiments.plan import client as planned
+from attnlab.experiments.plan import process
 from attnlab.experiments.plan.plan import Plan
 from attnlab.records import provenance
 from attnlab.records.manifest import Manifest
 from tests.experiments.plans import experiment_file, plan
 
 SCORES = "compare=rows({'additive': {}, 'general': {'system.attention.score': 'general'}})"
+
+
+@pytest.fixture
+def inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the planning process does is done in this one, which has imported all of it."""
+
+    def run(command: list[str], **how: Any) -> subprocess.CompletedProcess[str]:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = process.main(command[command.index(process.__name__) + 1 :])
+        return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
+
+    monkeypatch.setattr(planned, "subprocess", types.SimpleNamespace(run=run))
 
 
 def test_an_experiment_is_planned_once_by_a_process_of_its_own(
@@ -37,6 +54,7 @@ def test_an_experiment_is_planned_once_by_a_process_of_its_own(
     assert planned.grow(tmp_path / "sweep", points) == [made.candidates[1], made.candidates[0]]
 
 
+@pytest.mark.usefixtures("inside")
 def test_what_the_command_line_changes_is_part_of_the_experiment(tmp_path: Path) -> None:
     file = experiment_file(tmp_path / "which.py", "compare=rows({'additive': {}})")
     changes = Changes(("training.steps=7",), (4, 2))
@@ -96,6 +114,7 @@ def test_that_changed_code_is_accepted_is_passed_on(
     )
 
 
+@pytest.mark.usefixtures("inside")
 def test_what_the_process_complains_of_is_one_line(tmp_path: Path) -> None:
     file = experiment_file(
         tmp_path / "which.py", "compare=rows({'a': {}, 'b': {'system.attention.score': 'genral'}})"
