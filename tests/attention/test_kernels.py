@@ -200,16 +200,16 @@ def test_decoding_with_a_cache_and_a_traced_place() -> None:
 
 
 @pytest.mark.parametrize(
-    "config",
+    ("of", "config"),
     [
-        {"heads": 3, "positions": "shaw"},
-        {"heads": 2, "positions": "alibi", "alignment": "sigmoid"},
-        {"heads": 2, "positions": "transformer_xl"},
+        ("row", {"heads": 3, "positions": "shaw"}),
+        ("token", {"heads": 3, "positions": "shaw"}),
+        ("token", {"heads": 2, "positions": "alibi", "alignment": "sigmoid"}),
+        ("row", {"heads": 2, "positions": "transformer_xl"}),
     ],
-    ids=["shaw", "alibi-sigmoid", "transformer_xl"],
+    ids=["row-shaw", "token-shaw", "token-alibi-sigmoid", "row-transformer_xl"],
 )
-@pytest.mark.parametrize("of", ["row", "token"])
-def test_rows_that_stand_elsewhere(config: dict[str, Any], of: str) -> None:
+def test_rows_that_stand_elsewhere(of: str, config: dict[str, Any]) -> None:
     """Queries and keys of each row begin somewhere else, or each has a position of its own."""
     query, source, valid = inputs(queries=7)
     module, rng = make("multihead", config), np.random.default_rng(3)

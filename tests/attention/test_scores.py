@@ -173,20 +173,19 @@ def test_blocks_of_queries_and_keys_give_the_numbers_of_the_whole(name: str, fie
     assert_same = functools.partial(
         np.testing.assert_allclose, rtol=TOLERANCE["float32"], atol=TOLERANCE["float32"]
     )
-    of_query, of_key = (
-        jax.jit(lambda q: bound.of_query(q, D) * bound.scale(D)),
-        jax.jit(bound.of_key),
-    )
-    pairs = jax.jit(bound.pairs)
-    raised, kept = np.asarray(of_query(q)), np.asarray(of_key(k))
-    full = np.asarray(pairs(raised, kept, J))
+
+    @jax.jit
+    def sides_and_scores(q: Any, k: Any, j: Any) -> Any:
+        raised, kept = bound.of_query(q, D) * bound.scale(D), bound.of_key(k)
+        return raised, kept, bound.pairs(raised, kept, j)
+
+    raised, kept, full = map(np.asarray, sides_and_scores(q, k, J))
     for b, i, j in [(0, 0, 0), (1, 1, 2), (1, 0, 3)]:
         row, queries, keys = slice(b, b + 1), slice(i, i + 2), slice(j, j + 2)
-        assert_same(of_query(q[row, :, queries]), raised[row, :, queries])
-        assert_same(of_key(k[row, :, keys]), kept[row, :, keys])
-        assert_same(
-            pairs(raised[row, :, queries], kept[row, :, keys], J[keys]), full[row, :, queries, keys]
-        )
+        found = sides_and_scores(q[row, :, queries], k[row, :, keys], J[keys])
+        assert_same(found[0], raised[row, :, queries])
+        assert_same(found[1], kept[row, :, keys])
+        assert_same(found[2], full[row, :, queries, keys])
 
 
 @every

@@ -275,12 +275,13 @@ ADDITIVE, GENERAL = (
 )
 TAPES: dict[str, tuple[Any, dict[str, Any]]] = {
     "additive": (ADDITIVE, {}),
-    "a span": (ADDITIVE, {"span": 2, "origin": "none"}),
-    "the word asks": (ADDITIVE, {"question": "word"}),
+    "the word asks in a span": (ADDITIVE, {"question": "word", "span": 2, "origin": "none"}),
     "turned keys": (functools.partial(MultiHead, heads=2, positions=Rope), {"origin": "none"}),
-    "distances": (functools.partial(MultiHead, heads=2, positions=Shaw), {"origin": "none"}),
+    "distances and sigmoid": (
+        functools.partial(MultiHead, heads=2, positions=Shaw, alignment=Sigmoid),
+        {"origin": "none"},
+    ),
     "entmax": (functools.partial(GENERAL, alignment=Entmax), {}),
-    "sigmoid": (functools.partial(GENERAL, alignment=Sigmoid), {}),
     "deep fusion": (ADDITIVE, {"inter": GENERAL}),
 }
 

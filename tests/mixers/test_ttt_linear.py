@@ -39,7 +39,8 @@ def test_what_does_not_fit_is_refused(name: str, fields: dict[str, Any], message
 def test_it_starts_as_in_the_paper() -> None:
     """W from N(0, 0.02^2), the rest from 0, and each text from the weights that were learned."""
     module = MIXERS.resolve("ttt_mlp")(width=64, heads=2)
-    params = module.init(jax.random.key(0), jnp.zeros((1, 1, 64)), method="mix")["params"]
+    made = jax.jit(lambda x: module.init(jax.random.key(0), x, method="mix"))
+    params = made(np.zeros((1, 1, 64), np.float32))["params"]
     assert params["kernel_0"].shape == (2, 32, 128) and params["kernel_1"].shape == (2, 128, 32)
     for number in (0, 1):
         assert abs(params[f"kernel_{number}"].std() - 0.02) < 1e-3

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.test_util import check_grads
 
 from attnlab.attention.cards import Card
 from attnlab.attention.mechanisms.multihead import MultiHead
@@ -36,7 +35,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("nystrom", {"heads": 3, "landmarks": 3, "steps": 4, "taps": 3}),
     ("nystrom", {"heads": 2, "landmarks": 6, "steps": 6, "taps": 0}),
     ("reformer", {"heads": 3, "buckets": 4, "chunk": 2, "rounds": 2}),
-    ("reformer", {"heads": 2, "buckets": 6, "chunk": 3, "rounds": 3, "seed": 5}),
+    ("reformer", {"heads": 2, "buckets": 6, "chunk": 3, "rounds": 1, "seed": 5}),
     ("performer", {"heads": 3, "features": 7}),
     ("performer", {"heads": 2, "features": 5, "map": "relu", "orthogonal": False, "seed": 3}),
 ]
@@ -72,6 +71,13 @@ def _prepared(name: str, text: str) -> tuple[Any, Any, Any, np.ndarray, np.ndarr
     return module, parameters(module), mix, x, valid
 
 
+@functools.lru_cache(maxsize=1)
+def slope_of(mix: Any) -> Any:
+    """Compiled (params, x, valid) to the slope of the sum of squares of y, for x."""
+    loss = lambda params, x, valid: (mix(params, x, valid) ** 2).sum()
+    return jax.jit(jax.grad(loss, argnums=1))
+
+
 def assert_near(found: Any, expected: Any, bound: float) -> None:
     """Equal within a bound, which is relative where the largest entry is above 1."""
     size = max(1.0, float(np.abs(expected).max(initial=0)))
@@ -96,16 +102,21 @@ def test_float64_equals_the_oracle_and_both_modes_of_differentiation_hold(
     params, x = wide(params), wide(x)
     expected = WHOLE_ORACLES[name](params, config, x, valid)
     assert_near(mix(params, x, valid), expected, TOLERANCE["float64"])
-    bound = TOLERANCE["gradient"]
-    check_grads(
-        lambda *given: mix(*given, valid),
-        (params, x),
-        order=1,
-        modes=("fwd", "rev"),
-        eps=1e-6,
-        atol=bound,
-        rtol=bound,
-    )
+    rng, small, bound = np.random.default_rng(0), 1e-6, TOLERANCE["gradient"]
+    given, weights = (params, x), rng.normal(size=x.shape)
+    toward = jax.tree.map(lambda one: rng.normal(size=one.shape), given)
+
+    @jax.jit
+    def both(given: Any, toward: Any, weights: Any) -> Any:
+        run = lambda *given: mix(*given, valid)
+        return jax.jvp(run, given, toward)[1], jax.vjp(run, *given)[1](weights)
+
+    forward, back = both(given, toward, weights)
+    moved = lambda by: jax.tree.map(lambda one, way: one + by * way, given, toward)
+    expected = (mix(*moved(small), valid) - mix(*moved(-small), valid)) / (2 * small)
+    np.testing.assert_allclose(forward, expected, rtol=bound, atol=bound)
+    along = sum(jax.tree.leaves(jax.tree.map(lambda a, b: (a * b).sum(), back, toward)))
+    np.testing.assert_allclose(along, (weights * expected).sum(), rtol=bound, atol=bound)
 
 
 @every
@@ -119,11 +130,9 @@ def test_padding_and_other_rows_change_nothing(name: str, config: dict[str, Any]
     longer = np.concatenate([dirty, np.full((3, 4, WIDTH), 1e4, np.float32)], axis=1)
     padded = mix(params, longer, np.pad(valid, ((0, 0), (0, 4))))
     assert_near(padded[:, :LENGTH], together, TOLERANCE["float32"])
-    for row, n in enumerate(counts):
-        alone = mix(params, x[row : row + 1, :n])[0]
-        assert_near(together[row, :n], alone, TOLERANCE["float32"])
-        assert (np.asarray(together[row, n:]) == 0).all()
-    slope = jax.jit(jax.grad(lambda x: (mix(params, x, valid) ** 2).sum()))(dirty)
+    assert_near(together[2:, :4], mix(params, x[2:, :4]), TOLERANCE["float32"])
+    assert (np.asarray(together)[~valid] == 0).all()
+    slope = slope_of(mix)(params, dirty, valid)
     assert (np.asarray(slope)[~valid] == 0.0).all() and np.isfinite(slope).all()
 
 
@@ -131,7 +140,7 @@ def test_padding_and_other_rows_change_nothing(name: str, config: dict[str, Any]
 def test_without_tokens_it_is_zeros(name: str, config: dict[str, Any]) -> None:
     _, params, mix, x, _ = prepared(name, config)
     dead = np.zeros((3, LENGTH), bool)
-    slope = jax.jit(jax.grad(lambda x: (mix(params, x, dead) ** 2).sum()))(x)
+    slope = slope_of(mix)(params, x, dead)
     assert (np.asarray(mix(params, x, dead)) == 0).all() and (np.asarray(slope) == 0).all()
     for rows, tokens in ((2, 0), (0, 3)):
         none = jnp.zeros((rows, tokens, WIDTH))
@@ -142,9 +151,9 @@ def test_without_tokens_it_is_zeros(name: str, config: dict[str, Any]) -> None:
 @every
 def test_bfloat16_stays_close(name: str, config: dict[str, Any]) -> None:
     _, params, mix, x, valid = prepared(name, config)
-    low = jax.tree.map(lambda one: jnp.asarray(one, jnp.bfloat16), (params, x))
+    low = jax.tree.map(lambda one: one.astype(jnp.bfloat16), (params, x))
     found = mix(*low, valid)
-    exact = mix(*jax.tree.map(lambda one: jnp.asarray(one, jnp.float32), low), valid)
+    exact = mix(*jax.tree.map(lambda one: one.astype(np.float32), low), valid)
     assert found.dtype == jnp.bfloat16
     if name != "reformer":  # a rounded query may fall into another bucket
         assert_near(np.asarray(found, np.float32), exact, TOLERANCE["bfloat16"])
@@ -289,8 +298,8 @@ def test_one_bucket_and_one_chunk_are_attention_to_all_others(float64: None) -> 
         return found.swapaxes(1, 2).reshape(x.shape) @ params["out"]["kernel"]
 
     assert_near(mix(params, x), others(False), 1e-10)
-    causal = module.apply({"params": params}, x, CAUSAL, method="mix")[0]
-    assert_near(causal, others(True), 1e-10)
+    causal = jax.jit(lambda params: module.apply({"params": params}, x, CAUSAL, method="mix")[0])
+    assert_near(causal(params), others(True), 1e-10)
 
 
 def test_more_rounds_are_nearer_to_all_others() -> None:
@@ -298,10 +307,12 @@ def test_more_rounds_are_nearer_to_all_others() -> None:
     x = np.random.default_rng(0).normal(size=(2, 96, WIDTH)).astype(np.float32)
     whole = make("reformer", {"heads": 3, "buckets": 1, "chunk": 96, "rounds": 1})
     params = parameters(whole)
-    expected = whole.apply({"params": params}, x, EVERYTHING, method="mix")[0]
-    off = []
-    for rounds in (1, 4, 16):
+
+    def run(module: Any) -> Any:
+        return jax.jit(lambda: module.apply({"params": params}, x, EVERYTHING, method="mix")[0])()
+
+    expected, off = run(whole), []
+    for rounds in (1, 3, 9):
         one = make("reformer", {"heads": 3, "buckets": 8, "chunk": 16, "rounds": rounds})
-        found = one.apply({"params": params}, x, EVERYTHING, method="mix")[0]
-        off.append(float(np.abs(found - expected).mean()))
+        off.append(float(np.abs(run(one) - expected).mean()))
     assert off[0] > 1.3 * off[1] > 1.3 * 1.3 * off[2]
