@@ -1,10 +1,10 @@
 """Equal budgets: the value of a whole-number setting at which a model has as many parameters, or
 FLOPs, as another.
 
-The count grows with the setting, so this is root finding among integers. Parameters are a line or a
-parabola in nearly every setting: where one goes through all counts so far, and through one more than
-any would, the nearest value is read off it and counted, three or four counts in all. Otherwise
-secants inside a bracket.
+The count grows with the setting, so this is root finding among integers. In nearly every setting the
+number of parameters is a line or a parabola. Two counts fix a line and three a parabola; where one
+more count lies on it too, the nearest value is calculated from it, and counted. That takes three or
+four counts in all. Otherwise the search goes on by secants inside a bracket.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from attnlab.experiments.plan.plan import Plan
 
 Count = Callable[[int], float]
 
-_MOST = 40  # counts; a secant search of sizes takes about five
+_MOST = 40  # counts; a search by secants takes about five
 _FAR = 8  # times the largest value counted so far: no guess is larger
 
 
