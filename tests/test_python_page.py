@@ -22,6 +22,7 @@ from attnlab.attention.visibility import Window, longformer
 from attnlab.layers.lstm import LSTMLayer
 from attnlab.layers.recurrent import ContextGRUCell
 from tests.commands.tiny import Called
+from tests.rounding import assert_close
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "python.md"
 BLOCKS = re.findall(
@@ -97,7 +98,7 @@ def test_torchs_multihead_attention_with_its_masks(page: dict[str, Any]) -> None
     )
     module = attnlab.mechanism("multihead", heads=2, bias=True)(width=8)
     found = module.apply({"params": page["multihead_of_torch"](state)}, x, x, CAUSAL, ~hidden)
-    np.testing.assert_allclose(found.context, expected, atol=1e-5)  # type: ignore[union-attr]
+    assert_close(found.context, expected, eps=8)  # type: ignore[union-attr]
 
 
 def test_key_heads_are_read_by_neighbours_as_repeat_kv_gives_them() -> None:
@@ -120,7 +121,7 @@ def test_key_heads_are_read_by_neighbours_as_repeat_kv_gives_them() -> None:
     found = attnlab.mechanism("multihead", heads=4, key_heads=2)(width=8).apply(
         {"params": params}, x, x
     )
-    np.testing.assert_allclose(found.context, expected, atol=1e-5)  # type: ignore[union-attr]
+    assert_close(found.context, expected, eps=8)  # type: ignore[union-attr]
 
 
 def test_rope_in_halves_is_that_of_transformers() -> None:

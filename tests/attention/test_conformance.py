@@ -39,6 +39,7 @@ from tests.attention.cases import (
 )
 from tests.attention.looks import Looks, drawn, looks
 from tests.attention.oracles import ORACLES, part
+from tests.rounding import assert_close
 
 every, essential = over_all(), over_all(quick=True)
 FIRST = first_settings()
@@ -80,8 +81,8 @@ def test_values_and_gradients_equal_the_oracle(
     given = wide((case.params, query, source))
     context, weights = oracle(given[0], query=given[1], source=given[2])
     found = case.found(view)
-    np.testing.assert_allclose(found.context, context, atol=TOLERANCE["float32"])
-    np.testing.assert_allclose(found.weights, weights, atol=TOLERANCE["float32"])
+    assert_close(found.context, context, eps=8)
+    assert_close(found.weights, weights, eps=8)
     if aligned(config) in ESTIMATORS:
         return
 
@@ -159,7 +160,7 @@ def test_causal_sees_no_future(name: str, config: dict[str, Any]) -> None:
             "source": np.concatenate([source[:, : t + 2], other[1][:, t + 2 :]], axis=1),
         }
         found = case.found(CAUSAL, valid=everyone, who=who, **changed)
-        np.testing.assert_allclose(found.context[:, :t], before[:, :t], atol=TOLERANCE["float32"])
+        assert_close(found.context[:, :t], before[:, :t], eps=8)
         assert abs(found.context[:, t:] - before[:, t:]).max() > 1e-3  # the present is seen
         present = case.found(CAUSAL, valid=everyone, source=changed["source"]).context
         of_source.append(abs(present[:, t:] - before[:, t:]).max())
@@ -177,9 +178,9 @@ def test_padding_is_inert(name: str, config: dict[str, Any]) -> None:
     for garbage in (1.0, 1e4):
         dirty = np.where(valid[..., None], source, np.float32(garbage))
         found = case.found(source=dirty)
-        np.testing.assert_allclose(found.context, clean.context, atol=TOLERANCE["float32"])
+        assert_close(found.context, clean.context, eps=8)
         assert (found.slopes[2][~valid] == 0.0).all()
-    np.testing.assert_allclose(case.forward().longer, clean.context, atol=TOLERANCE["float32"])
+    assert_close(case.forward().longer, clean.context, eps=8)
 
 
 @every
@@ -193,9 +194,9 @@ def test_batch_rows_do_not_mix(name: str, config: dict[str, Any]) -> None:
         found = case.found(
             query=np.where(mine, query, others[0]), source=np.where(mine, source, others[1])
         )
-        np.testing.assert_allclose(found.context[row], together[row], atol=TOLERANCE["float32"])
+        assert_close(found.context[row], together[row], eps=8)
     short = case.found(causally(case.module), valid=np.tile(np.arange(7) < 4, (3, 1)))
-    np.testing.assert_allclose(case.forward().rows, short.context, atol=TOLERANCE["float32"])
+    assert_close(case.forward().rows, short.context, eps=8)
 
 
 @every
@@ -258,7 +259,7 @@ def test_jit_agrees_with_plain(name: str, config: dict[str, Any]) -> None:
     case = looks(name, config)
     query, source, valid = inputs()
     as_written = case.look(case.params, query, source, valid=valid).context
-    np.testing.assert_allclose(case.found().context, as_written, atol=TOLERANCE["float32"])
+    assert_close(case.found().context, as_written, eps=8)
 
 
 @every
@@ -288,7 +289,7 @@ def test_maps_sum_to_one_and_leave_the_output_alone(name: str, config: dict[str,
         np.testing.assert_array_equal(handed.weights, weights)
     rows = case.module.rows()
     if rows == "one":
-        np.testing.assert_allclose(weights.sum(-1), 1.0, atol=TOLERANCE["float32"])
+        assert_close(weights.sum(-1), 1.0, eps=8)
     elif rows == "at most one":
         assert (weights >= 0).all() and (weights.sum(-1) <= 1.0 + TOLERANCE["float32"]).all()
     assert (weights[np.broadcast_to(~valid[:, None, None], weights.shape)] == 0.0).all()

@@ -21,6 +21,7 @@ from attnlab.attention.scores.products import inner
 from attnlab.attention.view import CAUSAL, View
 from attnlab.layers.dense import Dropout
 from tests.attention.cases import TOLERANCE, inputs, make, parameters
+from tests.rounding import assert_close
 
 
 def attend(name: str, config: dict[str, Any], params: Any, *rest: Any) -> np.ndarray:
@@ -44,7 +45,7 @@ def test_the_penalty_of_hops_is_the_distance_of_their_overlap_from_the_identity(
         for b, i in np.ndindex(len(query), query.shape[1])
     ]
     wanted = np.reshape([(one**2).sum() for one in apart], (len(query), query.shape[1]))
-    np.testing.assert_allclose(reading.losses["hops"], wanted, atol=TOLERANCE["float32"])
+    assert_close(reading.losses["hops"], wanted, eps=8)
 
 
 def test_talking_heads_start_as_multihead_attention() -> None:
@@ -72,7 +73,7 @@ def test_single_applies_the_scale_of_its_score() -> None:
         CAUSAL,
         valid,
     )
-    np.testing.assert_allclose(found, same, atol=TOLERANCE["float32"])
+    assert_close(found, same, eps=8)
 
 
 @pytest.mark.parametrize("name", ["multihead", "single", "hops", "latent"])
@@ -91,7 +92,7 @@ def test_padding_that_comes_with_new_tokens_is_inert(name: str) -> None:
         return module.apply({"params": params}, query, memory, method="read").context
 
     short = attend(name, {}, params, query[:1], source[:1, :4])
-    np.testing.assert_allclose(read(1e4)[0], short[0], atol=TOLERANCE["reordered"])
+    assert_close(read(1e4)[0], short[0], eps=8)
     np.testing.assert_allclose(
         read(1e4)[1],
         attend(name, {}, params, query[1:], source[1:])[0],

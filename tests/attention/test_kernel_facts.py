@@ -15,6 +15,7 @@ from attnlab.attention.kernels import blocks
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.attention.visibility import Window
 from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters
+from tests.rounding import assert_close
 
 DRAWS = 1000
 
@@ -55,10 +56,8 @@ def test_garbage_in_padding_changes_nothing(kernel: str, alignment: str) -> None
     query, source, valid = inputs(queries=8)
     dirty = np.where(valid[..., None], source, np.float32(1e4))
     found = read({"alignment": alignment}, kernel, query, dirty, EVERYTHING, valid)
-    np.testing.assert_allclose(
-        found,
-        read({"alignment": alignment}, "plain", query, source, EVERYTHING, valid),
-        atol=TOLERANCE["float32"],
+    assert_close(
+        found, read({"alignment": alignment}, "plain", query, source, EVERYTHING, valid), eps=8
     )
 
 
@@ -74,7 +73,7 @@ def test_a_memory_with_room_to_spare_is_read_to_its_length(kernel: str, view: Vi
         module.clone(kernel=name).apply(params, query, memory, view, method="read").context
         for name in (kernel, "plain")
     )
-    np.testing.assert_allclose(found, expected, atol=TOLERANCE["float32"])
+    assert_close(found, expected, eps=8)
 
 
 @pytest.mark.parametrize("kernel", ["blockwise", "xla"])
@@ -84,9 +83,7 @@ def test_queries_that_see_nothing_get_exactly_nothing(kernel: str) -> None:
     found = read(
         {}, kernel, query, source, CAUSAL, valid
     )  # of eight queries on five keys the first three stand before the first key
-    np.testing.assert_allclose(
-        found, read({}, "plain", query, source, CAUSAL, valid), atol=TOLERANCE["float32"]
-    )
+    assert_close(found, read({}, "plain", query, source, CAUSAL, valid), eps=8)
     assert (found[1] == 0.0).all() and (found[:, :3] == 0.0).all() and (found[2, :6] == 0.0).all()
 
 

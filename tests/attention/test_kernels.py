@@ -22,6 +22,7 @@ from attnlab.attention.visibility import PerHead, Segments, Stride, Window
 from attnlab.errors import UserError
 from attnlab.training.drawing import first_params
 from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters
+from tests.rounding import assert_close
 
 SEGMENTS = View(Segments(jnp.array([[0, 0, 0, 1, 1, 1, 2]])))
 T5 = {"name": "t5", "buckets": 8, "max_distance": 6}
@@ -97,7 +98,7 @@ def agree(one: Any, other: Any) -> None:
     """Two results of `sloped` are one up to rounding."""
     (_, context), grads = one
     (_, expected), slopes = other
-    np.testing.assert_allclose(context, expected, atol=TOLERANCE["float32"])
+    assert_close(context, expected, eps=8)
     for (path, grad), slope in zip(
         jax.tree_util.tree_leaves_with_path(grads), jax.tree.leaves(slopes), strict=True
     ):
@@ -196,7 +197,7 @@ def test_decoding_with_a_cache_and_a_traced_place() -> None:
         jnp.asarray, module.apply({"params": params}, memory, source[:, :2], method="extend")
     )  # seven written of eight
     for found, expected in zip(run("blockwise", memory, 3), run("plain", memory, 3), strict=True):
-        np.testing.assert_allclose(found, expected, atol=TOLERANCE["float32"])
+        assert_close(found, expected, eps=8)
 
 
 @pytest.mark.parametrize(

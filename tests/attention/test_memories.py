@@ -36,6 +36,7 @@ from tests.attention.cases import (
     stepwise,
 )
 from tests.attention.oracles import part
+from tests.rounding import assert_close
 
 every, essential = over_all(), over_all(quick=True)
 FIRST = first_settings()
@@ -119,7 +120,7 @@ def test_cached_decoding_and_prefill_equal_the_full_pass(name: str, config: dict
         for t in range(cut, LENGTH):
             here = slice(t, t + 1)
             memory, so_far, context = run.step(memory, so_far, x[:, here], valid[:, here])
-            np.testing.assert_allclose(context, full[:, here], atol=TOLERANCE["reordered"])
+            assert_close(context, full[:, here], eps=16)
     with pytest.raises(ValueError, match="capacity"):
         small = functools.partial(calls(name, config), capacity=LENGTH - 1, method="remember")
         jax.eval_shape(small, x)
@@ -141,7 +142,7 @@ def test_pieces_with_padding_a_pause_on_disk_and_garbage_in_the_spare_room_equal
         for piece in pieces:
             memory, here = littered(stored(memory), first), slice(first, first + piece)
             memory, so_far, context = run.step(memory, so_far, x[:, here], valid[:, here])
-            np.testing.assert_allclose(context, full[:, here], atol=TOLERANCE["reordered"])
+            assert_close(context, full[:, here], eps=16)
             first += piece
         littered(memory, first)
 
@@ -179,7 +180,7 @@ def test_rows_of_different_lengths_decode_together_each_as_alone(
     pieces = *given[:2], given[2][:1]  # the last one does not say that all of it is real
     expected, found = jax.tree.map(np.asarray, looks(x, *zip(pieces, views, strict=True)))
     for (context, length), (valid, at, fed) in zip(found, places, strict=True):
-        np.testing.assert_allclose(context[valid], expected[at][valid], atol=TOLERANCE["reordered"])
+        assert_close(context[valid], expected[at][valid], eps=16)
         np.testing.assert_array_equal(length, fed)
 
 
@@ -248,7 +249,7 @@ def test_under_a_window_the_last_keys_in_a_ring_are_enough(
         rows, columns = np.nonzero(view.valid)
         wanted = full[rows, np.asarray(view.positions)[rows] + columns]
         found = np.asarray(found)[rows, columns]
-        np.testing.assert_allclose(found, wanted, atol=TOLERANCE["reordered"])
+        assert_close(found, wanted, eps=8)
     np.testing.assert_allclose(
         np.asarray(even(state, x))[hole],
         np.asarray(whole(x, hole))[hole],
@@ -306,7 +307,7 @@ def test_a_part_of_a_sequence_says_where_it_stands(name: str, config: dict[str, 
 
     expected, *others = looks(x)
     for found in others:
-        np.testing.assert_allclose(found, expected, atol=TOLERANCE["reordered"])
+        assert_close(found, expected, eps=8)
 
 
 @every
@@ -398,5 +399,5 @@ def test_reading_inside_a_scan_equals_reading_at_once(name: str, config: dict[st
         return Scanned(module).apply(within, query, source, valid, first=2), at_once.context
 
     found, expected = both(query, source, valid)
-    np.testing.assert_allclose(found, expected, atol=TOLERANCE["reordered"])
+    assert_close(found, expected, eps=8)
     assert found.shape == (2, 5, WIDTH)

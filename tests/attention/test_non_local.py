@@ -11,6 +11,7 @@ import pytest
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.protocol import MAPS
 from tests.layers.gates.cases import SHAPE, drawn, make, maps
+from tests.rounding import assert_close
 
 FORMS = ["non_local", "non_local_gaussian", "non_local_dot", "non_local_concat"]
 PLACES = SHAPE[1] * SHAPE[2]
@@ -100,4 +101,4 @@ def test_kernels_do_not_change_the_result(name: str) -> None:
         loss = lambda params, gate=gate: (gate.apply({"params": params}, x) ** 2).sum()
         found.append(jax.jit(jax.value_and_grad(loss))(params))
     for one, other in zip(*map(jax.tree.leaves, found), strict=True):
-        np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
+        assert_close(one, other, eps=8)

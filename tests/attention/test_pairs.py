@@ -30,6 +30,7 @@ from tests.attention.oracles import ORACLES
 from tests.attention.oracles.heads import heads_scores, heads_values
 from tests.attention.oracles.rows import weights_of
 from tests.attention.test_conformance import dense_mask
+from tests.rounding import assert_close
 
 FIRST = [
     (name, settings[0])
@@ -100,7 +101,7 @@ def test_pairs_one_by_one_equal_all_at_once(name: str, config: dict[str, Any]) -
         return whole[:, 2:], jnp.concatenate(found, axis=1)
 
     whole, found = looks(x, other(x))
-    np.testing.assert_allclose(found, whole, atol=TOLERANCE["reordered"])
+    assert_close(found, whole, eps=8)
 
 
 @every
@@ -157,7 +158,7 @@ def test_sums_are_those_of_the_oracles() -> None:
             scores = heads_scores(params, config, query, source, True)
             weights = weights_of(params, config, config["heads"], scores, query, mask)
             expected = heads_values(params, config, values, weights) @ params["out"]["kernel"]
-        np.testing.assert_allclose(found, expected, atol=TOLERANCE["float32"])
+        assert_close(found, expected, eps=8)
 
 
 def test_in_one_head_only_the_values_have_the_width_of_the_context() -> None:

@@ -22,6 +22,7 @@ from attnlab.errors import UserError
 from attnlab.layers.precision import inner_dtype
 from tests.attention import position_oracles as oracles
 from tests.attention.cases import TOLERANCE
+from tests.rounding import assert_close
 
 BATCH, HEADS, WIDTH, VALUE, QUERIES, KEYS = 2, 3, 4, 5, 5, 6
 SCALE = WIDTH**-0.5
@@ -137,7 +138,7 @@ def test_scores_values_and_gradients_equal_the_oracle(case: int) -> None:
         params, q, k, weights
     )
     for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, atol=TOLERANCE["float32"])
+        assert_close(one, other, eps=8)
     for which, gradient in enumerate(gradients):
         slope = jax.tree.map(
             lambda a: np.random.default_rng(7).normal(size=np.shape(a)), wide[which]
@@ -186,7 +187,7 @@ def test_any_block_equals_the_whole(case: int) -> None:
                 i[of_queries],
                 j[of_keys],
             )
-            np.testing.assert_allclose(part[0], scores[:, :, of_queries][..., of_keys], atol=2e-6)
+            assert_close(part[0], scores[:, :, of_queries][..., of_keys], eps=8)
 
     def step(total: jax.Array, at: jax.Array) -> tuple[jax.Array, jax.Array]:
         slices = (
@@ -201,7 +202,7 @@ def test_any_block_equals_the_whole(case: int) -> None:
         lambda: jax.lax.scan(step, jnp.zeros((BATCH, HEADS, QUERIES, VALUE)), jnp.arange(KEYS // 2))
     )()
     np.testing.assert_allclose(total, more, atol=2e-6)  # what values gain is a sum over keys
-    np.testing.assert_allclose(np.concatenate(list(parts), axis=-1), scores, atol=2e-6)
+    assert_close(np.concatenate(list(parts), axis=-1), scores, eps=8)
 
 
 @every
@@ -325,11 +326,7 @@ def test_embeddings_equal_the_oracle(name: str) -> None:
     embed = jax.jit(functools.partial(scheme.apply, {"params": params}, method="embed"))
     found = embed(x, positions)
     for row in range(2):
-        np.testing.assert_allclose(
-            found[row],
-            oracles.EMBEDDINGS[name](params, x[row], positions[row]),
-            atol=TOLERANCE["float32"],
-        )
+        assert_close(found[row], oracles.EMBEDDINGS[name](params, x[row], positions[row]), eps=8)
     low = embed(jnp.asarray(x, jnp.bfloat16), positions)
     assert low.dtype == jnp.bfloat16
     np.testing.assert_allclose(

@@ -19,6 +19,7 @@ from attnlab.attention.view import CAUSAL
 from attnlab.errors import UserError
 from attnlab.training.drawing import first_params
 from tests.attention.position_oracles import rope_frequency
+from tests.rounding import assert_close
 
 
 def turned(x: Any, positions: Any, **fields: Any) -> np.ndarray:
@@ -37,9 +38,7 @@ def test_position_zero_is_the_identity_and_norms_stay(layout: Any) -> None:
     x = heads(8)
     np.testing.assert_array_equal(turned(x, np.zeros(6, np.int32), layout=layout), x)
     found = turned(x, np.arange(100, 106), layout=layout)
-    np.testing.assert_allclose(
-        np.linalg.norm(found, axis=-1), np.linalg.norm(x, axis=-1), atol=2e-6
-    )
+    assert_close(np.linalg.norm(found, axis=-1), np.linalg.norm(x, axis=-1), eps=8)
     assert np.abs(found - x).max() > 0.1
 
 
@@ -73,7 +72,7 @@ def test_a_share_leaves_the_other_channels_alone() -> None:
 def test_equal_positions_are_no_positions() -> None:
     q, k = heads(8), heads(8)[:, :, ::-1]
     scores = np.einsum("bhqd,bhkd->bhqk", turned(q, np.full(6, 23)), turned(k, np.full(6, 23)))
-    np.testing.assert_allclose(scores, np.einsum("bhqd,bhkd->bhqk", q, k), atol=1e-5)
+    assert_close(scores, np.einsum("bhqd,bhkd->bhqk", q, k), eps=8)
 
 
 def test_angles_are_float32_under_bfloat16() -> None:
@@ -203,7 +202,7 @@ def test_published_numbers() -> None:
 def test_scaling_acts_on_queries_and_keys() -> None:
     x = heads(8)
     stretched = turned(x, 3 * np.arange(6), scaling={"name": "linear", "factor": 3.0})
-    np.testing.assert_allclose(stretched, turned(x, np.arange(6)), atol=1e-6)
+    assert_close(stretched, turned(x, np.arange(6)), eps=8)
     warm = Rope(scaling={"name": "yarn", "factor": 4.0})
     for method in ("of_query", "of_key"):  # sines and cosines times t: a score by t squared
         found = warm.apply({}, x, jnp.zeros(6, jnp.int32), method=method)
@@ -226,11 +225,9 @@ def test_a_memory_keeps_turned_keys_and_no_turned_values() -> None:
         return grown, call(x, method="remember"), last, call(x, x, CAUSAL).context[:, 4]
 
     grown, whole, last, expected = memories()
-    np.testing.assert_allclose(grown.keys, whole.keys, atol=1e-6)
+    assert_close(grown.keys, whole.keys, eps=8)
     np.testing.assert_allclose(last, expected, atol=2e-6)
     params = call.args[0]["params"]
     bare, values = (x @ np.asarray(params[name]["kernel"]) for name in ("w_key", "w_value"))
-    np.testing.assert_allclose(whole.values[:, 0], values, atol=2e-6)
-    np.testing.assert_allclose(
-        whole.keys, turned(bare[:, None], np.arange(5), layout="half"), atol=2e-6
-    )
+    assert_close(whole.values[:, 0], values, eps=8)
+    assert_close(whole.keys, turned(bare[:, None], np.arange(5), layout="half"), eps=8)

@@ -13,7 +13,7 @@ import pytest
 from attnlab.attention.mechanisms.latent import Latent
 from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import CAUSAL
-from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters
+from tests.attention.cases import WIDTH, inputs, make, parameters
 
 EYE = {"kernel": np.eye(WIDTH, dtype=np.float32)}
 
@@ -35,7 +35,7 @@ def of(name: str, config: dict[str, Any]) -> Any:
 
 def assert_close(one: Any, other: Any) -> None:
     """Equal to the tolerance of two orders of summation."""
-    np.testing.assert_allclose(one, other, rtol=0, atol=TOLERANCE["reordered"])
+    assert_close(one, other, eps=8)
 
 
 def repeated(kernel: np.ndarray, key_heads: int, heads: int) -> np.ndarray:

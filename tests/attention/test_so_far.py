@@ -15,7 +15,8 @@ from attnlab.attention.needs import Need
 from attnlab.attention.protocol import asking
 from attnlab.attention.view import View
 from attnlab.errors import UserError
-from tests.attention.cases import CASES, NAMES, TOLERANCE, inputs, looks_back, make, parameters
+from tests.attention.cases import CASES, NAMES, inputs, looks_back, make, parameters
+from tests.rounding import assert_close
 
 MONOTONIC = {"heads": 3, "alignment": "monotonic"}
 BACK = [
@@ -55,7 +56,7 @@ def test_looks_one_by_one_equal_a_look_at_once(name: str, config: dict[str, Any]
 
     for i in range(query.shape[1]):
         so_far, context = step(so_far, query[:, i : i + 1], i + 2)
-        np.testing.assert_allclose(context, full.context[:, i], atol=TOLERANCE["reordered"])
+        assert_close(context, full.context[:, i], eps=16)
     kinds = [
         jax.tree.map(lambda x: (x.shape, str(x.dtype)), one) for one in (first, so_far, full.so_far)
     ]
@@ -82,7 +83,7 @@ def test_a_piece_of_queries_goes_on_from_the_piece_before(
 
     full, pieces = both()
     found = np.concatenate(pieces, axis=1)
-    np.testing.assert_allclose(found, full, atol=TOLERANCE["reordered"])
+    assert_close(found, full, eps=8)
 
 
 class Scanned(nn.Module):

@@ -12,6 +12,7 @@ import pytest
 from attnlab.layers import FEED_FORWARDS
 from attnlab.layers.feedforward import FeedForward, Gated, Relu
 from tests.layers.oracles import GATED, PLAIN, feed_forward
+from tests.rounding import assert_close
 
 NAMES = FEED_FORWARDS.names()
 WITH = [name for name in NAMES if name != "none"]
@@ -34,7 +35,7 @@ def test_feed_forward_is_the_formula_at_each_position_alone(name: str) -> None:
         [[feed_forward(name, params, x[b, t]) for t in range(x.shape[1])] for b in range(len(x))]
     )
     single = module.apply({"params": params}, x.astype(np.float32))
-    np.testing.assert_allclose(single, expected, atol=2e-5)
+    assert_close(single, expected, eps=16)
     with jax.enable_x64(True):
         double = module.apply({"params": params}, x)
     assert double.dtype == np.float64
@@ -60,10 +61,10 @@ def test_biases_are_the_papers_unless_the_field_says_otherwise(name: str) -> Non
         module, params, x = drawn(name, **fields)
         assert all(("bias" in layer) == expected for layer in params.values())
         assert set(params) == {"inner", "outer"} | ({"gate"} if name in GATED else set())
-        np.testing.assert_allclose(
+        assert_close(
             module.apply({"params": params}, x.astype(np.float32)),
             feed_forward(name, params, x),
-            atol=2e-5,
+            eps=16,
         )
 
 

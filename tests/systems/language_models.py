@@ -20,9 +20,11 @@ from attnlab.data.vocabulary import PAD
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import LanguageModel
 from attnlab.training.drawing import first_params
+from tests.rounding import assert_close
 from tests.systems.checks import TIED, alone, heard, wide
 
 VOCABULARY = 13
+ROUNDING = 16  # machine epsilons of the largest number by which two forms of one sum may differ
 ROOM = 7  # tokens that a state has room for
 LENGTHS = (6, 3, 1, 0)  # of the texts of `batch`; the last one is nothing but padding
 _SCORE = {"name": "additive", "hidden": 4}
@@ -227,7 +229,7 @@ def _begun(spec: str, rows: int) -> Any:
 def same_states(found: Any, expected: Any) -> None:
     """Two states hold the same numbers."""
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(one, other, atol=2e-6)
+        assert_close(one, other, eps=ROUNDING)
 
 
 def check_causality(spec: dict[str, Any]) -> None:
@@ -241,7 +243,7 @@ def check_causality(spec: dict[str, Any]) -> None:
         changed = tokens.copy()
         changed[:, t:] = changed[:, t:] % (VOCABULARY - 1) + 1
         after = call(begun(spec), changed, method="read")[0]
-        np.testing.assert_allclose(after[:, :t], before[:, :t], atol=1e-6)
+        assert_close(after[:, :t], before[:, :t], eps=ROUNDING)
         assert np.abs(after[:, t:] - before[:, t:]).max() > 1e-3
     untied = (
         spec.get("share", "none") == "none" and spec["name"] not in TIED
@@ -315,16 +317,15 @@ def check_rows_apart(spec: dict[str, Any]) -> None:
         read = read + counts
     for row in range(4):
         alone, ended = call(begun(spec), np.tile(tokens[row], (4, 1)), method="read")
-        np.testing.assert_allclose(np.concatenate(found[row]), alone[0, :4], atol=5e-6)
+        assert_close(np.concatenate(found[row]), alone[0, :4], eps=ROUNDING)
         same_states(jax.tree.map(lambda one, row=row: one[row : row + 1], state),
                     jax.tree.map(lambda one: one[:1], ended))  # fmt: skip
 
 
 def close_where_real(found: Any, expected: Any, tokens: np.ndarray) -> None:
     """Logits agree wherever a token was read."""
-    np.testing.assert_allclose(
-        np.asarray(found)[tokens != PAD], np.asarray(expected)[tokens != PAD], atol=5e-6
-    )
+    real = tokens != PAD
+    assert_close(np.asarray(found)[real], np.asarray(expected)[real], eps=ROUNDING)
 
 
 def check_gradients(spec: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from attnlab.data.vocabulary import PAD
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import TokenClassifier
 from attnlab.training.drawing import first_params
+from tests.rounding import assert_close
 from tests.systems.checks import alone, heard, wide
 
 VOCABULARY, OUTPUTS = 11, 3
@@ -206,7 +207,7 @@ def check_what_it_reads(spec: dict[str, Any]) -> None:
     for row, start, end in ((0, 0, 2), (0, 2, 6), (1, 0, 1), (1, 1, 3)):
         alone = np.pad(ids[row : row + 1, start:end], ((0, 3), (0, 6 - end + start)))
         found = call(params, alone)[0, : end - start]
-        np.testing.assert_allclose(packed[row, start:end], found, atol=5e-6)
+        assert_close(packed[row, start:end], found, eps=16)
 
 
 def check_gradients(spec: dict[str, Any]) -> None:
