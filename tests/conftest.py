@@ -3,9 +3,14 @@ than half of the time), and a compile cache, so that equal programs compile once
 """
 
 import ctypes
+import dataclasses
+import fcntl
+import functools
 import gc
+import json
 import os
 import pathlib
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,35 +30,24 @@ import jax
 import pytest
 
 from attnlab.analysis import results
-from tests import shapes
+from tests import sampling, shapes
 from tests.commands.tiny import Called, arguments, called
 
 jax.config.update("jax_compilation_cache_dir", os.path.join(os.environ["ATTNLAB_CACHE"], "jax"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 shapes.remember()
+MakeOnce = Callable[[str, Callable[[Path], None]], Path]
 PICTURED, results.PICTURED = results.PICTURED, 0
 """Test examples whose maps are drawn after training: pictures are half of a small run, so they are
 drawn only where they are what is tested.
 """
 
 
-TRAINED = (
-    "tests/commands/test_changed_code.py",
-    "tests/commands/test_train.py",
-    "tests/commands/test_ensemble.py",
-    "tests/commands/test_evaluate.py",
-    "tests/commands/test_generate.py",
-    "tests/commands/test_inspect_maps.py",
-    "tests/commands/test_verify.py",
-    "tests/api/test_trained.py",
-    "tests/test_python_page.py",
-)
-"""Files that look at the runs of the fixture `runs`: they belong to one worker, which trains them."""
-
 LONG = (
     "tests/attention/test_conformance.py",
-    *TRAINED,
+    "tests/commands/test_train.py",
+    "tests/commands/test_changed_code.py",
     "tests/test_bad_input.py",
     "tests/experiments/run/test_kill_sweep.py",
     "tests/training/test_kill_resume.py",
@@ -78,17 +72,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from xdist.scheduler import LoadFileScheduling
 
-    class Files(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file: str = super()._split_scope(nodeid)
-            return "trained" if file in TRAINED else file
-
     config.option.loadscopereorder = False  # by `LONG`, not by the number of tests
-    return Files(config, log)
+    return LoadFileScheduling(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take longest come first."""
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Says which cases this run draws, in quiet runs too."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        reporter.write_line(f"attnlab {sampling.describe()}")
+
+
+@pytest.hookimpl(trylast=True)  # after -k and -m
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Draws the sample, and puts the files that take longest first."""
+    if not (config.getoption("mechanism") or config.getoption("system")):
+        items[:], left_out = sampling.sample(items)
+        if left_out:
+            config.hook.pytest_deselected(items=left_out)
     place = {name: number for number, name in enumerate(LONG)}
     items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(LONG)))
 
@@ -136,22 +137,52 @@ def programs_forgotten() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Called]]:
-    """`runs(system)`: the workdir of a finished run and how its command ended; trained on first
-    use.
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> MakeOnce:
+    """`made_once(name, make)`: a folder that `make(folder)` filled, once for all workers; it is only
+    to be read.
     """
-    finished: dict[str, tuple[Path, Called]] = {}
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
-    def trained(system: str) -> tuple[Path, Called]:
-        if system not in finished:
-            workdir = tmp_path_factory.mktemp(system) / "run"
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(results, "PICTURED", PICTURED if system == "rnnsearch" else 1)
-                finished[system] = workdir, called(arguments(system, workdir))
-            assert finished[system][1].code == 0, finished[system][1].err
-        return finished[system]
+    def make_once(name: str, make: Callable[[Path], None]) -> Path:
+        folder = shared / f"made-{name}"
+        finished = folder.with_suffix(".finished")
+        with open(folder.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not finished.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                make(folder)
+                finished.touch()
+        return folder
 
-    return trained
+    return make_once
+
+
+@pytest.fixture(scope="session")
+def runs(
+    made_once: MakeOnce, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], tuple[Path, Called]]:
+    """`runs(system)`: the workdir of a finished run and how its command ended; trained once for all
+    workers, and each has a copy of its own.
+    """
+
+    @functools.cache
+    def run(system: str) -> tuple[Path, Called]:
+        folder = made_once(system, functools.partial(_train, system))
+        workdir = Path(shutil.copytree(folder / "run", tmp_path_factory.mktemp(system) / "run"))
+        return workdir, Called(**json.loads((folder / "ended.json").read_text()))
+
+    return run
+
+
+def _train(system: str, folder: Path) -> None:
+    """Trains a tiny model of a system in `folder/run`, and stores how the command ended."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(results, "PICTURED", PICTURED if system == "rnnsearch" else 1)
+        ended = called(arguments(system, folder / "run"))
+    assert ended.code == 0, ended.err
+    (folder / "ended.json").write_text(json.dumps(dataclasses.asdict(ended)))
 
 
 @pytest.fixture(params=["rnnsearch", "transformer"])

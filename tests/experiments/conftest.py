@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,25 +34,24 @@ class Swept(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
+def swept(made_once: Callable[[str, Callable[[Path], None]], Path]) -> Swept:
     """Two variants that train, one that fails and one that diverges, two seeds each, in two slots;
-    run once for all test processes.
+    run once for all workers.
     """
-    base = tmp_path_factory.getbasetemp()
-    cwd = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "swept"
-    cwd.mkdir(exist_ok=True)
-    file, ended = cwd / "which.py", cwd / "ended.json"
-    with open(cwd / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not ended.exists():
-            (cwd / "broken_for_a_test.py").write_text(real.BROKEN)
-            lines = (COMPARED, "seeds=(0, 1)", 'measure=("exact", "max")')
-            real.experiment(file, *lines, data__test="1")
-            done = real.launch(
-                "sweep", file, f"--dir={cwd / 'sweep'}", "--slots=2", "--accept-failed", cwd=cwd
-            )
-            ended.write_text(json.dumps([done.returncode, done.stdout, done.stderr]))
-    return Swept(cwd, cwd / "sweep", str(file), *json.loads(ended.read_text()))
+    folder = made_once("swept", _sweep)
+    ended = json.loads((folder / "ended.json").read_text())
+    return Swept(folder, folder / "sweep", str(folder / "which.py"), *ended)
+
+
+def _sweep(folder: Path) -> None:
+    """Runs that sweep in `folder/sweep`, and stores how its command ended."""
+    (folder / "broken_for_a_test.py").write_text(real.BROKEN)
+    lines = (COMPARED, "seeds=(0, 1)", 'measure=("exact", "max")')
+    real.experiment(folder / "which.py", *lines, data__test="1")
+    flags = (f"--dir={folder / 'sweep'}", "--slots=2", "--accept-failed")
+    done = real.launch("sweep", folder / "which.py", *flags, cwd=folder)
+    ended = [done.returncode, done.stdout, done.stderr]
+    (folder / "ended.json").write_text(json.dumps(ended))
 
 
 @pytest.fixture

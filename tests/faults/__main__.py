@@ -36,9 +36,11 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
         help="time for each fault (default 300)",
     )
     parser.add_argument(
-        "--named",
-        action="store_true",
-        help="only the tests that a fault names, not all of its part of the package",
+        "--reach",
+        choices=("named", "part", "everything"),
+        default="part",
+        help="the tests to run until one fails: those that a fault names, all of its part of the"
+        " package (default), or the whole default run (with ATTNLAB_CASES=all the full mode)",
     )
     parser.add_argument(
         "--results",
@@ -57,7 +59,9 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 
 def kept(file: Path | None, fresh: bool) -> dict[str, Result]:
-    """Results stored before, by the name of the fault."""
+    """Results stored before, by the name of the fault. What a sample of tests catches is caught by
+    all of them; what it lets pass is judged again in the full mode.
+    """
     if file is None or fresh or not file.is_file():
         return {}
     return {row["name"]: Result(**row) for row in json.loads(file.read_text())}
@@ -89,7 +93,7 @@ def work(faults: list[Fault], options: argparse.Namespace) -> dict[str, Result]:
     results = kept(options.results, options.fresh)
     rest = [fault for fault in faults if not unchanged(fault, results)]
     with Progress(len(faults), len(faults) - len(rest), every=10) as progress:
-        session = Session(options.limit, options.named)
+        session = Session(options.limit, options.reach)
         if rest:
             progress.note(f"{len(rest)} faults to judge")
         for done, (fault, result) in enumerate(
@@ -152,12 +156,7 @@ def main(given: Sequence[str] | None = None) -> int:
     options = arguments(given)
     faults = [fault for fault in FAULTS if options.only in fault.name]
     if options.docs:
-        DOCS.write_text(
-            with_table(
-                DOCS.read_text(),
-                {name: result.status for name, result in kept(options.results, False).items()},
-            )
-        )
+        DOCS.write_text(with_table(DOCS.read_text(), kept(options.results, False)))
         return 0
     if not faults:
         print(f"no fault has {options.only!r} in its name; --list shows them", file=sys.stderr)

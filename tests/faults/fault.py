@@ -138,14 +138,18 @@ class Fault:
             raise Stale(f"with the new text {self.file} is no Python: {error}") from error
         return changed
 
-    def stages(self) -> tuple[str, ...]:
-        """The tests to run, one after the other until one fails."""
+    def stages(self, everything: bool = False) -> tuple[str, ...]:
+        """The tests to run, one choice after the other until one fails; with `everything` the tests
+        of the whole folder and of all folders come last.
+        """
         folder, _, name = self.file.rpartition("/")
         mirror = Path(
             folder, f"test_{'init' if name == '__init__.py' else name.removesuffix('.py')}.py"
         )
         rest = WHOLE.get(self.room, (str(mirror),) if (ROOT / TESTS / mirror).is_file() else ())
-        return (*self.tests, *(one for one in rest if one not in self.tests))
+        if everything:
+            rest = (*rest, *([folder.partition("/")[0]] if folder else []), ".")
+        return (*self.tests, *(tests for tests in rest if tests not in self.tests))
 
     def digest(self) -> str:
         """Changes whenever the fault, the file it is in, or its tests' names do."""

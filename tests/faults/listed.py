@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tests.faults.fault import LISTS, ROOT, Fault, read
+from tests.faults.runner import Result
 
 FAULTS: list[Fault] = [fault for path in sorted(LISTS.glob("**/*.txt")) for fault in read(path)]
 
@@ -13,55 +14,68 @@ DOCS = ROOT / "docs" / "faults.md"
 BEGIN, END = "<!-- generated: python -m tests.faults --results FILE --docs -->", "<!-- end -->"
 
 
-def score(status: Mapping[str, str]) -> list[tuple[str, int, int, int]]:
-    """(part of the package, faults, judged, caught), and all together; what became of faults by
-    their names.
+Figures = tuple[int, int, int, int]  # faults, judged, caught by the sample, caught in the full mode
+
+
+def score(results: Mapping[str, Result]) -> dict[str, Figures]:
+    """The figures of each part of the package, and of all together under "all"; results by the
+    names of faults.
     """
-    rows = []
-    for room in [*dict.fromkeys(fault.room for fault in FAULTS), "all"]:
-        became = [status.get(fault.name, "") for fault in FAULTS if room in (fault.room, "all")]
-        rows.append(
-            (
-                room,
-                len(became),
-                sum(map(became.count, ("caught", "survived"))),
-                became.count("caught"),
-            )
-        )
-    return rows
+    rooms = {fault.room: [*map(results.get, _names(fault.room))] for fault in FAULTS}
+    rooms["all"] = [results.get(fault.name) for fault in FAULTS]
+    return {room: _figures(of_room) for room, of_room in rooms.items()}
 
 
-def table(
-    status: Mapping[str, str], before: Mapping[str, tuple[int, int, int]] | None = None
-) -> str:
-    """The generated part of docs/faults.md: the score, what was not judged, and the survivors with
-    their reasons.
+def _names(room: str) -> list[str]:
+    return [fault.name for fault in FAULTS if fault.room == room]
+
+
+def _figures(results: Sequence[Result | None]) -> Figures:
+    judged = [one for one in results if one is not None and one.status in ("caught", "survived")]
+    caught = [result for result in judged if result.status == "caught"]
+    return len(results), len(judged), sum(result.sampled for result in caught), len(caught)
+
+
+def table(results: Mapping[str, Result], before: Mapping[str, Figures] | None = None) -> str:
+    """The generated part of docs/faults.md: the score, what the sample misses with the test that
+    catches it in the full mode, and the survivors with their reasons.
 
     Args:
-      status: see `score`.
-      before: (faults, judged, caught) of parts as the page has them. A part of which nothing was
-        judged now keeps them, if it has as many faults as then.
+      results: see `score`.
+      before: the figures of parts as the page has them. A part of which nothing was judged now
+        keeps them, if it has as many faults as then.
     """
-    parts = {room: tuple(figures) for room, *figures in score(status)[:-1]}
+    parts = score(results)
+    del parts["all"]
     for room, figures in (before or {}).items():
         if room in parts and parts[room][:2] == (figures[0], 0):
             parts[room] = figures
-    seeded, judged, caught = map(sum, zip(*parts.values(), strict=True))
-    lines = ["| part | faults | judged | caught |", "|---|---:|---:|---:|"]
+    seeded, judged, sampled, caught = map(sum, zip(*parts.values(), strict=True))
+    lines = [
+        "| part | faults | judged | caught by the default run | caught in the full mode |",
+        "|---|---:|---:|---:|---:|",
+    ]
     lines += [
         f"| {room} | {' | '.join(map(str, figures))} |"
-        for room, figures in {**parts, "all": (seeded, judged, caught)}.items()
+        for room, figures in {**parts, "all": (seeded, judged, sampled, caught)}.items()
     ]
+    share = {name: 100 * count / max(judged, 1) for name, count in (("s", sampled), ("c", caught))}
     lines += [
         "",
-        (
-            f"{caught} of {judged} caught, {100 * caught / max(judged, 1):.1f} %; {seeded - judged}"
-            f" of {seeded} not judged."
-        ),
+        f"{sampled} of {judged} caught by the default run, {share['s']:.1f} %; {caught} in the full"
+        f" mode, {share['c']:.1f} %; {seeded - judged} of {seeded} not judged.",
         "",
     ]
+    judgements = [(fault, results.get(fault.name)) for fault in FAULTS]
+    lines += [
+        f"* missed by the default run: {fault.name}: caught by `{result.test}`"
+        for fault, result in judgements
+        if result is not None and result.status == "caught" and not result.sampled
+    ]
     survivors = [
-        fault for fault in FAULTS if fault.survives or status.get(fault.name) == "survived"
+        fault
+        for fault, result in judgements
+        if fault.survives or (result is not None and result.status == "survived")
     ]
     lines += [
         f"* survived: {fault.name} (`{fault.old}` becomes `{fault.new}`):"
@@ -71,13 +85,13 @@ def table(
     return "\n".join([*lines, *([] if survivors else ["No survivors."])])
 
 
-def figures_of(page: str) -> dict[str, tuple[int, int, int]]:
-    """Part of the package to (faults, judged, caught), as a page has them."""
-    rows = re.findall(r"^\| (\S+) \| (\d+) \| (\d+) \| (\d+) \|$", page, re.MULTILINE)
-    return {room: (int(seeded), int(judged), int(caught)) for room, seeded, judged, caught in rows}
+def figures_of(page: str) -> dict[str, Figures]:
+    """The figures of the parts of the package, as a page has them."""
+    rows = re.findall(r"^\| (\S+) \|((?: \d+ \|){4})$", page, re.MULTILINE)
+    return {room: tuple(map(int, re.findall(r"\d+", figures))) for room, figures in rows}  # type: ignore[misc]
 
 
-def with_table(page: str, status: Mapping[str, str]) -> str:
+def with_table(page: str, results: Mapping[str, Result]) -> str:
     """The page with its generated part made anew."""
     before, _, rest = page.partition(BEGIN)
-    return f"{before}{BEGIN}\n\n{table(status, figures_of(page))}\n\n{END}{rest.partition(END)[2]}"
+    return f"{before}{BEGIN}\n\n{table(results, figures_of(page))}\n\n{END}{rest.partition(END)[2]}"

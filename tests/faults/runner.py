@@ -19,14 +19,18 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+import pytest
+
+from tests import sampling
 from tests.faults.fault import ROOT, SOURCES, Fault, Stale, parsed, selects
 
+NOTHING_COLLECTED = int(pytest.ExitCode.NO_TESTS_COLLECTED)  # the sample may lack what is named
 LOADED_ONCE = [
     "jax",
     "jax.numpy",
@@ -69,6 +73,7 @@ class Result:
       detail: why nothing can be said.
       seconds: it took.
       digest: of fault, code and tests.
+      sampled: judged by the sample of a default run, not by all tests.
     """
 
     name: str
@@ -77,6 +82,7 @@ class Result:
     detail: str = ""
     seconds: float = 0.0
     digest: str = ""
+    sampled: bool = False
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
@@ -106,8 +112,8 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Watch:
-    """A plugin of pytest: keeps the tests whose ids have the words asked for, and notes what passes
-    and what fails.
+    """A plugin of pytest: keeps the tests whose ids have the words asked for, of those that this
+    kind of run draws, and notes what passes and what fails.
     """
 
     def __init__(self, keep: Callable[[str], bool]) -> None:
@@ -115,7 +121,9 @@ class _Watch:
         self.failed: list[str] = []
         self.passed: list[str] = []
 
-    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection_modifyitems(self, items: list[Any]) -> Iterator[None]:
+        yield  # the sample is drawn from whole files
         items[:] = [item for item in items if self.keep(item.nodeid)]
 
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -138,14 +146,11 @@ def _in_child(fault: Fault | None, asked: str, folder: str) -> None:
         False,
         BYTECODE,
     )  # compiled once for all runs, and not beside the sources
-    for name in [
-        name for name in sys.modules if name.partition(".")[0] == "attnlab"
-    ]:  # what the command itself needs of it
-        del sys.modules[name]
+    for name in list(sys.modules):  # what the command itself needs of the package
+        if name.partition(".")[0] in ("attnlab", "tests"):
+            del sys.modules[name]
     if fault is not None:
         sys.meta_path.insert(0, _Finder(fault))
-    import pytest
-
     tests, chosen = _choice(asked)
     watch = _Watch(chosen)
     quiet = [
@@ -172,6 +177,8 @@ def _choice(one: str) -> tuple[str, Callable[[str], bool]]:
     if "::" in one:
         return one.partition("::")[0], lambda test: test == one
     file, words = parsed(one)
+    if (ROOT / file).is_dir():
+        return file, lambda _: True
     return file, lambda test: test.startswith(f"{file}::") and selects(words, test)
 
 
@@ -200,13 +207,14 @@ class Session:
 
     Attributes:
       limit: seconds for each fault.
-      named: only the tests that a fault names are asked.
+      reach: the tests that are asked: "named" by a fault, those and the ones of its "part" of the
+        package, or "everything".
       sound: ids of tests that pass without a fault; spoilt: of tests that do not.
     """
 
-    def __init__(self, limit: float = 300.0, named: bool = False) -> None:
+    def __init__(self, limit: float = 300.0, reach: str = "part") -> None:
         self.limit = limit
-        self.named = named
+        self.reach = reach
         self.sound: set[str] = set()
         self.spoilt: set[str] = set()
         self._lock = threading.Lock()
@@ -218,14 +226,15 @@ class Session:
             digest = fault.digest()
         except Stale as error:
             return Result(fault.name, "stale", detail=str(error))
-        result = Result(fault.name, "survived", digest=digest)
-        for asked in fault.tests if self.named else fault.stages():
+        result = Result(fault.name, "survived", digest=digest, sampled=not sampling.full_mode())
+        stages = fault.stages(self.reach == "everything")
+        for asked in fault.tests if self.reach == "named" else stages:
             run = ran(fault, asked, self.limit - (time.monotonic() - begun))
             if run.code is None:
                 result.status, result.detail = "out of time", f"in {asked}"
             elif run.code == 1 and run.failed:
                 self._decide(result, run.failed[0])
-            elif run.code != 0:
+            elif run.code != 0 and not (run.code == NOTHING_COLLECTED and not sampling.full_mode()):
                 result.status, result.detail = (
                     "broken",
                     f"pytest ended with {run.code} on {asked}: {run.said.strip()[-300:]}",
