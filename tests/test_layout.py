@@ -391,20 +391,17 @@ def test_tests_mirror_the_source() -> None:
 
 
 def test_the_files_around_the_package_say_what_is_so() -> None:
-    """The workflow runs `.ci/run` on the oldest Python that is promised and a newer one; hooks call
-    tools of the dev extra; one version.
+    """The workflow runs `.ci/run` on the oldest Python that is promised and a newer one, and
+    `.ci/full` every night; hooks call tools of the dev extra; one version.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    (job,) = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())[
-        "jobs"
-    ].values()
-    assert (
-        f">={job['strategy']['matrix']['python'][0]}" == project["requires-python"]
-        and "3.13" in job["strategy"]["matrix"]["python"]
-    )
-    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"] and (
-        ROOT / ".ci" / "run"
-    ).stat().st_mode & 0o100
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    pythons = workflow["jobs"]["run"]["strategy"]["matrix"]["python"]
+    assert f">={pythons[0]}" == project["requires-python"] and "3.13" in pythons
+    for job in ("run", "full"):
+        steps = workflow["jobs"][job]["steps"]
+        assert [step["run"] for step in steps if "run" in step] == [f".ci/{job}"]
+        assert (ROOT / ".ci" / job).stat().st_mode & 0o100
 
     (local,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     hooks = {hook["entry"]: hook for hook in local["hooks"]}
