@@ -14,9 +14,7 @@ from pathlib import Path
 from attnlab.progress import Progress, clock, table
 from tests.faults.fault import Fault, Stale
 from tests.faults.listed import DOCS, FAULTS, with_table
-from tests.faults.runner import Result, Session, judged
-
-DECIDED = ("caught", "survived")
+from tests.faults.runner import DECIDED, Result, Session, judge_all
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
@@ -58,7 +56,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(given)
 
 
-def kept(file: Path | None, fresh: bool) -> dict[str, Result]:
+def read_results(file: Path | None, fresh: bool) -> dict[str, Result]:
     """Results stored before, by the name of the fault. What a sample of tests catches is caught by
     all of them; what it lets pass is judged again in the full mode.
     """
@@ -67,7 +65,7 @@ def kept(file: Path | None, fresh: bool) -> dict[str, Result]:
     return {row["name"]: Result(**row) for row in json.loads(file.read_text())}
 
 
-def unchanged(fault: Fault, results: dict[str, Result]) -> bool:
+def is_settled(fault: Fault, results: dict[str, Result]) -> bool:
     """Whether a fault was caught, and neither it nor the code around it has changed since; what
     survived is judged again.
     """
@@ -88,16 +86,16 @@ def store(file: Path | None, results: dict[str, Result]) -> None:
         draft.replace(file)
 
 
-def work(faults: list[Fault], options: argparse.Namespace) -> dict[str, Result]:
+def judge_missing(faults: list[Fault], options: argparse.Namespace) -> dict[str, Result]:
     """Judges what was not caught yet; results of all the faults asked for."""
-    results = kept(options.results, options.fresh)
-    rest = [fault for fault in faults if not unchanged(fault, results)]
+    results = read_results(options.results, options.fresh)
+    rest = [fault for fault in faults if not is_settled(fault, results)]
     with Progress(len(faults), len(faults) - len(rest), every=10) as progress:
         session = Session(options.limit, options.reach)
         if rest:
             progress.note(f"{len(rest)} faults to judge")
         for done, (fault, result) in enumerate(
-            judged(session, rest, options.jobs), len(faults) - len(rest) + 1
+            judge_all(session, rest, options.jobs), len(faults) - len(rest) + 1
         ):
             results[fault.name] = result
             store(options.results, results)
@@ -114,14 +112,14 @@ def report(faults: list[Fault], results: dict[str, Result]) -> int:
     rooms = [*dict.fromkeys(fault.room for fault in faults), "all"]
     rows = []
     for room in rooms:
-        found = [results[fault.name].status for fault in faults if room in (fault.room, "all")]
+        statuses = [results[fault.name].status for fault in faults if room in (fault.room, "all")]
         rows.append(
             (
                 room,
-                len(found),
-                found.count("caught"),
-                found.count("survived"),
-                len(found) - sum(map(found.count, DECIDED)),
+                len(statuses),
+                statuses.count("caught"),
+                statuses.count("survived"),
+                len(statuses) - sum(map(statuses.count, DECIDED)),
             )
         )
     table("Seeded faults", ("part", "faults", "caught", "survived", "undecided"), rows)
@@ -156,7 +154,7 @@ def main(given: Sequence[str] | None = None) -> int:
     options = arguments(given)
     faults = [fault for fault in FAULTS if options.only in fault.name]
     if options.docs:
-        DOCS.write_text(with_table(DOCS.read_text(), kept(options.results, False)))
+        DOCS.write_text(with_table(DOCS.read_text(), read_results(options.results, False)))
         return 0
     if not faults:
         print(f"no fault has {options.only!r} in its name; --list shows them", file=sys.stderr)
@@ -168,7 +166,7 @@ def main(given: Sequence[str] | None = None) -> int:
             [(fault.name, " | ".join(fault.tests)) for fault in faults],
         )
         return 0
-    return report(faults, work(faults, options))
+    return report(faults, judge_missing(faults, options))
 
 
 if __name__ == "__main__":

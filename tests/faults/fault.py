@@ -178,7 +178,7 @@ def read(path: Path) -> list[Fault]:
             case "@":
                 faults.append(Fault(file, text, "", "", ()))
             case "-" | "+" | "?" | "!":
-                faults[-1] = _grown(faults[-1], sign, text, words, below)
+                faults[-1] = _with_line(faults[-1], sign, text, words, below)
             case _:
                 raise ValueError(
                     f"{path}:{number}: a line begins with {sign!r}; see tests/faults/fault.py for"
@@ -192,7 +192,7 @@ def read(path: Path) -> list[Fault]:
     ]
 
 
-def _grown(fault: Fault, sign: str, text: str, words: dict[str, str], below: str) -> Fault:
+def _with_line(fault: Fault, sign: str, text: str, words: dict[str, str], below: str) -> Fault:
     """A fault with one more line."""
     if sign == "-":
         return dataclasses.replace(fault, old=f"{fault.old}{text}\n")
@@ -200,14 +200,16 @@ def _grown(fault: Fault, sign: str, text: str, words: dict[str, str], below: str
         return dataclasses.replace(fault, new=f"{fault.new}{text}\n")
     if sign == "!":
         return dataclasses.replace(fault, survives=text)
-    spelt = (one.strip().partition(" ") for one in text.split(" | "))
+    choices = (choice.strip().partition(" ") for choice in text.split(" | "))
     return dataclasses.replace(
         fault,
-        tests=tuple(f"{below}{words.get(first, first)} {rest}".strip() for first, _, rest in spelt),
+        tests=tuple(
+            f"{below}{words.get(first, first)} {rest}".strip() for first, _, rest in choices
+        ),
     )
 
 
-def parsed(tests: str) -> tuple[str, tuple[str, ...]]:
+def parse_choice(tests: str) -> tuple[str, tuple[str, ...]]:
     """ "file: words" to the path from the root, and the words."""
     file, _, words = tests.partition(":")
     return str(TESTS / file.strip()), tuple(words.split())

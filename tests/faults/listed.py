@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from tests.faults.fault import LISTS, ROOT, Fault, read
-from tests.faults.runner import Result
+from tests.faults.runner import DECIDED, Result
 
 FAULTS: list[Fault] = [fault for path in sorted(LISTS.glob("**/*.txt")) for fault in read(path)]
 
@@ -31,7 +31,7 @@ def _names(room: str) -> list[str]:
 
 
 def _figures(results: Sequence[Result | None]) -> Figures:
-    judged = [one for one in results if one is not None and one.status in ("caught", "survived")]
+    judged = [result for result in results if result is not None and result.status in DECIDED]
     caught = [result for result in judged if result.status == "caught"]
     return len(results), len(judged), sum(result.sampled for result in caught), len(caught)
 
@@ -59,11 +59,11 @@ def table(results: Mapping[str, Result], before: Mapping[str, Figures] | None = 
         f"| {room} | {' | '.join(map(str, figures))} |"
         for room, figures in {**parts, "all": (seeded, judged, sampled, caught)}.items()
     ]
-    share = {name: 100 * count / max(judged, 1) for name, count in (("s", sampled), ("c", caught))}
+    of_sample, of_all = (100 * count / max(judged, 1) for count in (sampled, caught))
     lines += [
         "",
-        f"{sampled} of {judged} caught by the default run, {share['s']:.1f} %; {caught} in the full"
-        f" mode, {share['c']:.1f} %; {seeded - judged} of {seeded} not judged.",
+        f"{sampled} of {judged} caught by the default run, {of_sample:.1f} %; {caught} in the full"
+        f" mode, {of_all:.1f} %; {seeded - judged} of {seeded} not judged.",
         "",
     ]
     judgements = [(fault, results.get(fault.name)) for fault in FAULTS]

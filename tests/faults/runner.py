@@ -28,9 +28,10 @@ from typing import Any
 import pytest
 
 from tests import sampling
-from tests.faults.fault import ROOT, SOURCES, Fault, Stale, parsed, selects
+from tests.faults.fault import ROOT, SOURCES, Fault, Stale, parse_choice, selects
 
 NOTHING_COLLECTED = int(pytest.ExitCode.NO_TESTS_COLLECTED)  # the sample may lack what is named
+DECIDED = ("caught", "survived")
 LOADED_ONCE = [
     "jax",
     "jax.numpy",
@@ -51,13 +52,13 @@ class Run:
     Attributes:
       code: its exit status; None where it ran out of time or died.
       failed: ids of the tests that failed; passed: of those that passed.
-      said: the end of what it printed.
+      output: the end of what it printed.
     """
 
     code: int | None
     failed: list[str]
     passed: list[str]
-    said: str
+    output: str
 
 
 @dataclasses.dataclass
@@ -111,7 +112,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_file_location(fullname, loader.path, loader=loader)
 
 
-class _Watch:
+class _Recorder:
     """A plugin of pytest: keeps the tests whose ids have the words asked for, of those that this
     kind of run draws, and notes what passes and what fails.
     """
@@ -133,13 +134,13 @@ class _Watch:
             self.passed.append(report.nodeid)
 
 
-def _in_child(fault: Fault | None, asked: str, folder: str) -> None:
+def _run_in_child(fault: Fault | None, choice: str, folder: str) -> None:
     """In a forked process: pytest on the tests asked for until one fails, the outcome as JSON in a
     folder.
     """
-    with open(os.path.join(folder, "said"), "w") as said:
-        os.dup2(said.fileno(), 1)
-        os.dup2(said.fileno(), 2)
+    with open(os.path.join(folder, "output"), "w") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT))
     sys.dont_write_bytecode, sys.pycache_prefix = (
@@ -151,8 +152,8 @@ def _in_child(fault: Fault | None, asked: str, folder: str) -> None:
             del sys.modules[name]
     if fault is not None:
         sys.meta_path.insert(0, _Finder(fault))
-    tests, chosen = _choice(asked)
-    watch = _Watch(chosen)
+    tests, chosen = _selection(choice)
+    recorder = _Recorder(chosen)
     quiet = [
         "-q",
         "-x",
@@ -165,24 +166,24 @@ def _in_child(fault: Fault | None, asked: str, folder: str) -> None:
         "--rootdir",
         str(ROOT),
     ]
-    code = pytest.main([*quiet, tests], plugins=[watch])
+    code = pytest.main([*quiet, tests], plugins=[recorder])
     with open(os.path.join(folder, "outcome"), "w") as file:
-        json.dump({"code": int(code), "failed": watch.failed, "passed": watch.passed}, file)
+        json.dump({"code": int(code), "failed": recorder.failed, "passed": recorder.passed}, file)
 
 
-def _choice(one: str) -> tuple[str, Callable[[str], bool]]:
+def _selection(choice: str) -> tuple[str, Callable[[str], bool]]:
     """The file of a choice of tests, one test's id or as in a list of faults, and whether it takes
     a test.
     """
-    if "::" in one:
-        return one.partition("::")[0], lambda test: test == one
-    file, words = parsed(one)
+    if "::" in choice:
+        return choice.partition("::")[0], lambda test: test == choice
+    file, words = parse_choice(choice)
     if (ROOT / file).is_dir():
         return file, lambda _: True
     return file, lambda test: test.startswith(f"{file}::") and selects(words, test)
 
 
-def ran(fault: Fault | None, asked: str, limit: float) -> Run:
+def run_choice(fault: Fault | None, choice: str, limit: float) -> Run:
     """Runs tests with a fault in the code, or with none, until one fails or `limit` seconds are
     over.
     """
@@ -190,16 +191,17 @@ def ran(fault: Fault | None, asked: str, limit: float) -> Run:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(LOADED_ONCE)
     with tempfile.TemporaryDirectory() as folder:
-        process = context.Process(target=_in_child, args=(fault, asked, folder), daemon=True)
+        process = context.Process(target=_run_in_child, args=(fault, choice, folder), daemon=True)
         process.start()
         process.join(max(limit, 0.0))
         if process.is_alive():
             process.kill()
             process.join()
-        said = Path(folder, "said").read_text()[-2000:] if Path(folder, "said").is_file() else ""
+        written = Path(folder, "output")
+        output = written.read_text()[-2000:] if written.is_file() else ""
         with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
-            return Run(**json.loads(Path(folder, "outcome").read_text()), said=said)
-        return Run(None, [], [], said)
+            return Run(**json.loads(Path(folder, "outcome").read_text()), output=output)
+        return Run(None, [], [], output)
 
 
 class Session:
@@ -228,16 +230,16 @@ class Session:
             return Result(fault.name, "stale", detail=str(error))
         result = Result(fault.name, "survived", digest=digest, sampled=not sampling.full_mode())
         stages = fault.stages(self.reach == "everything")
-        for asked in fault.tests if self.reach == "named" else stages:
-            run = ran(fault, asked, self.limit - (time.monotonic() - begun))
+        for choice in fault.tests if self.reach == "named" else stages:
+            run = run_choice(fault, choice, self.limit - (time.monotonic() - begun))
             if run.code is None:
-                result.status, result.detail = "out of time", f"in {asked}"
+                result.status, result.detail = "out of time", f"in {choice}"
             elif run.code == 1 and run.failed:
                 self._decide(result, run.failed[0])
             elif run.code != 0 and not (run.code == NOTHING_COLLECTED and not sampling.full_mode()):
                 result.status, result.detail = (
                     "broken",
-                    f"pytest ended with {run.code} on {asked}: {run.said.strip()[-300:]}",
+                    f"pytest ended with {run.code} on {choice}: {run.output.strip()[-300:]}",
                 )
             if result.status != "survived":
                 break
@@ -247,7 +249,7 @@ class Session:
     def _decide(self, result: Result, test: str) -> None:
         """Caught, if the test passes without the fault."""
         if test not in self.sound | self.spoilt:
-            run = ran(None, test, self.limit)
+            run = run_choice(None, test, self.limit)
             with self._lock:
                 (self.sound if test in run.passed else self.spoilt).add(test)
         result.test = test
@@ -255,7 +257,9 @@ class Session:
         result.detail = "" if test in self.sound else f"{test} fails without the fault too"
 
 
-def judged(session: Session, faults: Sequence[Fault], jobs: int) -> Iterable[tuple[Fault, Result]]:
+def judge_all(
+    session: Session, faults: Sequence[Fault], jobs: int
+) -> Iterable[tuple[Fault, Result]]:
     """The faults and what became of them, as they are done."""
     with ThreadPoolExecutor(jobs) as pool:
         running = {pool.submit(session.judge, fault): fault for fault in faults}

@@ -16,7 +16,17 @@ import pytest
 
 from tests.faults import fault as faults_of
 from tests.faults.__main__ import main, report
-from tests.faults.fault import LISTS, ROOT, SOURCES, TESTS, Fault, Stale, parsed, read, selects
+from tests.faults.fault import (
+    LISTS,
+    ROOT,
+    SOURCES,
+    TESTS,
+    Fault,
+    Stale,
+    parse_choice,
+    read,
+    selects,
+)
 from tests.faults.listed import DOCS, FAULTS, figures_of, score, table, with_table
 from tests.faults.runner import Result, Session
 
@@ -34,14 +44,14 @@ def test_every_fault_fits_the_code() -> None:
     assert (
         len(FAULTS)
         == len({fault.name for fault in FAULTS})
-        == len({(one.file, one.old, one.new) for one in FAULTS})
+        == len({(fault.file, fault.old, fault.new) for fault in FAULTS})
         >= 120
     )
     for fault in FAULTS:
         assert fault.source() != (SOURCES / fault.file).read_text(), fault.name
         assert fault.what and fault.tests, fault.name
         assert [
-            file for file in map(parsed, fault.stages()) if not (ROOT / file[0]).is_file()
+            file for file in map(parse_choice, fault.stages()) if not (ROOT / file[0]).is_file()
         ] == [], fault.name
 
 
@@ -77,18 +87,18 @@ def test_the_page_says_what_the_list_says() -> None:
 
 def test_every_choice_of_tests_selects_some() -> None:
     """A test that was renamed would no longer be asked first."""
-    chosen = sorted({one for fault in FAULTS for one in fault.tests})
-    files = sorted({parsed(one)[0] for one in chosen})
+    choices = sorted({choice for fault in FAULTS for choice in fault.tests})
+    files = sorted({parse_choice(choice)[0] for choice in choices})
     flags = ["--collect-only", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     environment = os.environ | {"ATTNLAB_CASES": "all"}
-    said = subprocess.run(
+    collected = subprocess.run(
         [sys.executable, "-m", "pytest", *flags, *files],
         cwd=ROOT, env=environment, capture_output=True, text=True, check=True,
     ).stdout.splitlines()  # fmt: skip
-    for one in chosen:
-        file, words = parsed(one)
-        assert any(test.startswith(f"{file}::") and selects(words, test) for test in said), (
-            f"no test is {one!r}"
+    for choice in choices:
+        file, words = parse_choice(choice)
+        assert any(test.startswith(f"{file}::") and selects(words, test) for test in collected), (
+            f"no test is {choice!r}"
         )
 
 
@@ -108,7 +118,7 @@ def test_lists_are_read_line_by_line(tmp_path: Path) -> None:
     assert first.module == "attnlab.x.y" and first.name == "x/y.py: wrong" and first.room == "x"
     below = read(LISTS / "attention" / "core.txt")[0]  # a list in a folder is about that folder
     assert below.file.startswith("attention/") and all(
-        one.startswith("attention/test_") for one in below.tests
+        choice.startswith("attention/test_") for choice in below.tests
     )
     of_file = Fault("training/loop.py", "wrong", "old", "new", ("training/test_step.py",))
     assert of_file.room == "training" and of_file.stages() == (
@@ -123,9 +133,10 @@ def test_lists_are_read_line_by_line(tmp_path: Path) -> None:
 
 @pytest.mark.quick
 def test_words_select_whole_words() -> None:
-    assert parsed("test_a.py: one two") == (str(TESTS / "test_a.py"), ("one", "two")) and parsed(
-        "test_a.py"
-    ) == (
+    assert parse_choice("test_a.py: one two") == (
+        str(TESTS / "test_a.py"),
+        ("one", "two"),
+    ) and parse_choice("test_a.py") == (
         str(TESTS / "test_a.py"),
         (),
     )
