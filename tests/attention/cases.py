@@ -1,5 +1,5 @@
-"""What the conformance suite runs over: every registered mechanism, in the settings worth a case,
-and the one table of tolerances.
+"""Every registered mechanism is tested: here are the settings worth a case, their parameters and
+inputs, and the one table of tolerances.
 """
 
 from __future__ import annotations
@@ -128,6 +128,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"heads": 3, "features": "identity", "normalise": "norm", "chunk": 1},
     ],
 }
+PLAINEST = ("multihead", {"heads": 3})
 CASES = [(name, config) for name in MECHANISMS.names() for config in SETTINGS.get(name, [{}])]
 NAMES = [f"{name}-{json.dumps(config)}" for name, config in CASES]
 
@@ -199,25 +200,38 @@ def reads(name: str) -> bool:
     return issubclass(MECHANISMS.resolve(name), Attention)
 
 
-def over(cases: list[tuple[str, dict[str, Any]]], quick: bool = False) -> pytest.MarkDecorator:
-    """A test over some of `CASES`; with `quick` the first setting of each mechanism is among those
-    of `-m quick`.
+def over(
+    cases: list[tuple[str, dict[str, Any]]],
+    product: str = "",
+    quick: bool = False,
+    drawn: list[tuple[str, dict[str, Any]]] | None = None,
+) -> pytest.MarkDecorator:
+    """A test over some of `CASES`, in a product of a file (`tests/sampling.py`); the plainest case is
+    a product of its own, so that a default run has all its tests.
+
+    Args:
+      cases, product: which, and the name of the product.
+      quick: the first setting of each mechanism is among those of `-m quick`.
+      drawn: those that a default run draws from, by default all.
     """
-    marks = [pytest.mark.quick] if quick else []
+
+    def marks(case: tuple[str, dict[str, Any]]) -> list[pytest.MarkDecorator]:
+        found = [pytest.mark.quick] if quick and case in first_settings() else []
+        if product:
+            found.append(pytest.mark.product("plainest" if case == PLAINEST else product))
+        return found + ([] if drawn is None or case in drawn else [pytest.mark.full])
+
+    labelled = [pair for pair in zip(CASES, NAMES, strict=True) if pair[0] in cases]
     return pytest.mark.parametrize(
         ("name", "config"),
-        [
-            pytest.param(*case, id=label, marks=marks if case in first_settings() else [])
-            for case, label in zip(CASES, NAMES, strict=True)
-            if case in cases
-        ],
+        [pytest.param(*case, id=label, marks=marks(case)) for case, label in labelled],
         scope="module",  # so that the tests of a case come together
     )
 
 
-def over_all(quick: bool = False) -> pytest.MarkDecorator:
+def over_all(product: str = "", quick: bool = False) -> pytest.MarkDecorator:
     """A test over every case, see `over`."""
-    return over(CASES, quick)
+    return over(CASES, product, quick)
 
 
 def first_settings() -> list[tuple[str, dict[str, Any]]]:

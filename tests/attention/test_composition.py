@@ -1,4 +1,4 @@
-"""Every part in every slot: a config either builds, or is refused by name when it is checked. Every
+"""A config with any part in any slot either builds, or is refused by name when it is checked. Every
 mechanism is asked for every part, multi-head attention for every pair; there every part is built, of
 pairs and elsewhere one of those that declare the same. Nothing is compiled.
 """
@@ -9,6 +9,7 @@ import functools
 import itertools
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -76,14 +77,13 @@ REFUSED = {  # (field, part, slot): what the message says
         if (name, slot) != ("selective", "cross")
     },
 }
-CASES = [
-    (field, part, slot)
-    for field, table in (("score", SCORES), ("alignment", ALIGNMENTS), ("positions", POSITIONS))
-    for part, slot in itertools.product(table.names(), SLOTS)
-]
-
-
 TABLES = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
+PARTS = [(field, part) for field, table in TABLES.items() for part in table.names()]
+PAIRS = [
+    (field, part, other)
+    for field, other in itertools.combinations(TABLES, 2)
+    for part in TABLES[field].names()
+]
 
 
 def builds(name: str, chosen: dict[str, Any], slot: str, visibility: View = EVERYTHING) -> None:
@@ -114,33 +114,28 @@ def takes(name: str, chosen: dict[str, Any], slot: str) -> bool:
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(("field", "part", "slot"), CASES, ids=["-".join(case) for case in CASES])
-def test_multihead_takes_a_part_or_refuses_it_by_name(field: str, part: str, slot: str) -> None:
-    mechanism, need = MECHANISMS.resolve("multihead"), SLOTS[slot]
-    reason = REFUSED.get((field, part, slot))
-    if reason is not None:
-        with pytest.raises(UserError, match=rf"slot\.{field}: .*{reason}"):
-            need.check(mechanism, "slot", {field: part})
-        return
-    need.check(mechanism, "slot", {field: part})
-    builds("multihead", {"heads": 3, field: part}, slot)
-
-
-TURNED = list(itertools.product(SCORES.names(), ("rope", "transformer_xl")))
+@pytest.mark.parametrize(("field", "part"), PARTS, ids=["-".join(case) for case in PARTS])
+def test_multihead_takes_a_part_or_refuses_it_by_name(field: str, part: str) -> None:
+    mechanism = MECHANISMS.resolve("multihead")
+    for slot, need in SLOTS.items():
+        reason = REFUSED.get((field, part, slot))
+        if reason is not None:
+            with pytest.raises(UserError, match=rf"slot\.{field}: .*{reason}"):
+                need.check(mechanism, "slot", {field: part})
+            continue
+        need.check(mechanism, "slot", {field: part})
+        builds("multihead", {"heads": 3, field: part}, slot)
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(("score", "scheme"), TURNED, ids=["-".join(case) for case in TURNED])
-def test_schemes_that_turn_go_with_scores_that_allow_it(score: str, scheme: str) -> None:
-    mechanism = MECHANISMS.resolve("multihead")
-    chosen = {"score": score, "positions": scheme}
-    if SCORES.resolve(score)(parent=None).rotary:
-        SLOTS["encoder"].check(mechanism, "slot", chosen)
-    else:
-        with pytest.raises(
-            UserError, match=r"slot\.positions: .* turns queries and keys, .* does not allow it"
-        ):
-            SLOTS["encoder"].check(mechanism, "slot", chosen)
+@pytest.mark.parametrize("score", SCORES.names())
+def test_schemes_that_turn_go_with_scores_that_allow_it(score: str) -> None:
+    words = r"slot\.positions: .* turns queries and keys, .* does not allow it"
+    for scheme in ("rope", "transformer_xl"):
+        chosen = {"score": score, "positions": scheme}
+        turns = SCORES.resolve(score)(parent=None).rotary
+        with nullcontext() if turns else pytest.raises(UserError, match=words):
+            SLOTS["encoder"].check(MECHANISMS.resolve("multihead"), "slot", chosen)
 
 
 def test_a_score_that_wraps_another_turns_as_that_one_does() -> None:
@@ -176,13 +171,6 @@ def declared(field: str, part: str) -> tuple[Any, ...]:
     }
     component = TABLES[field].resolve(part)(parent=None)
     return tuple(getattr(component, one) for one in says[field])
-
-
-PAIRS = [
-    (one, part, other)
-    for one, other in itertools.combinations(TABLES, 2)
-    for part in TABLES[one].names()
-]
 
 
 def alike(field: str, part: str) -> str:
@@ -250,6 +238,7 @@ def fitting(name: str) -> list[str]:
     ]
 
 
+@pytest.mark.product("mechanisms")
 @pytest.mark.parametrize("name", [name for name in MECHANISMS.names() if name != "multihead"])
 def test_every_mechanism_takes_a_part_or_refuses_it_by_name(name: str) -> None:
     mechanism = MECHANISMS.resolve(name)
@@ -266,6 +255,7 @@ def test_every_mechanism_takes_a_part_or_refuses_it_by_name(name: str) -> None:
         builds(name, fixed | chosen, slot)
 
 
+@pytest.mark.product("mechanisms")
 @pytest.mark.parametrize("name", MECHANISMS.names())
 def test_every_mechanism_takes_a_rule_or_refuses_it_by_its_heads(name: str) -> None:
     """All of the rules are built in multi-head attention; elsewhere one of those whose masks have
@@ -280,17 +270,11 @@ def test_every_mechanism_takes_a_rule_or_refuses_it_by_its_heads(name: str) -> N
         try:
             need.check(mechanism, "slot", chosen)
         except UserError as error:
-            if not mechanism.capabilities.dense:
-                assert re.match(
-                    rf"slot: {mechanism.__name__} does not support (the dir|a vis)", str(error)
-                )
-                continue
-            assert need.heads > 1, (label, error)
-            assert re.match(
-                f"slot: {mechanism.__name__} does not support a visibility of {need.heads} heads;"
-                " it has",
-                str(error),
-            )
+            words = "(the dir|a vis)"
+            if mechanism.capabilities.dense:
+                assert need.heads > 1, (label, error)
+                words = f"a visibility of {need.heads} heads; it has"
+            assert re.match(f"slot: {mechanism.__name__} does not support {words}", str(error))
             continue
         axes = jax.eval_shape(rule.allows, np.arange(5), np.arange(5)).shape
         if name == "multihead" or axes not in built:

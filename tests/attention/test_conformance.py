@@ -1,4 +1,6 @@
-"""Promises every registered mechanism keeps; a new one is tested here the moment it is registered.
+"""Every registered mechanism keeps the promises of all; a new one is tested here the moment it is
+registered. A default run compares every value of a setting with the oracle, and spreads the other
+promises over the cases.
 
 Oracles are float64 NumPy loops (`oracles.py`), settings and tolerances stand in `cases.py`; what
 memories promise is tested in `test_memories.py`. For a mechanism of your own: `python -m pytest
@@ -8,6 +10,7 @@ tests/attention --mechanism=my_file:MyAttention`.
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 import jax
@@ -39,10 +42,15 @@ from tests.attention.cases import (
 )
 from tests.attention.looks import Looks, drawn, looks
 from tests.attention.oracles import ORACLES, part
+from tests.attention.slopes import assert_slopes, inner
 from tests.rounding import assert_close
 
-every, essential = over_all(), over_all(quick=True)
+every, essential = over_all("promises"), over_all("promises", quick=True)
+VIEWS = {"all": EVERYTHING, "causal": CAUSAL}
 FIRST = first_settings()
+DROPPING = [
+    case for case in CASES if case in FIRST or "positions" in case[1] or looks_back(case[1])
+]
 EAGER = ("single", "multihead", "linear", "native_sparse")
 
 
@@ -65,55 +73,37 @@ def test_every_mechanism_has_an_oracle() -> None:
     assert set(MECHANISMS.names()) <= set(ORACLES)
 
 
-@essential
-@pytest.mark.parametrize("view", [EVERYTHING, CAUSAL], ids=["all", "causal"])
+@over_all("oracle", quick=True)
+@pytest.mark.parametrize("view", VIEWS)
 def test_values_and_gradients_equal_the_oracle(
-    name: str, config: dict[str, Any], view: View
+    name: str, config: dict[str, Any], view: str
 ) -> None:
+    """A mechanism that refuses a causal view is compared under the other one."""
     query, source, valid = inputs()
-    case = looks(name, config)
-    if view.is_causal and causally(case.module) is EVERYTHING:
+    case, visibility = looks(name, config), VIEWS[view]
+    if view == "causal" and causally(case.module) is EVERYTHING:
         with pytest.raises(UserError, match=type(case.module).__name__):
-            case.look(case.params, query, source, view, valid)
-        return
-    mask = dense_mask(view, valid, query.shape[1])
-    oracle = functools.partial(reference(name), config=config, mask=mask, causal=view.is_causal)
+            case.look(case.params, query, source, visibility, valid)
+        visibility = EVERYTHING
+    mask = dense_mask(visibility, valid, query.shape[1])
+    oracle = functools.partial(
+        reference(name), config=config, mask=mask, causal=visibility.is_causal
+    )
     given = wide((case.params, query, source))
     context, weights = oracle(given[0], query=given[1], source=given[2])
-    found = case.found(view)
+    found = case.found(visibility)
     assert_close(found.context, context, eps=8)
     assert_close(found.weights, weights, eps=8)
-    if aligned(config) in ESTIMATORS:
-        return
 
-    def total(context: np.ndarray, weights: np.ndarray) -> float:
+    def total(params: Any, query: Any, source: Any) -> float:
         """One number of a look, with the weights in it where they are handed out."""
-        sums = [(one * drawn(one.shape)).sum() for one in (context, weights)]
-        return sum(sums) if case.weighs else sums[0]
-
-    for which, gradient in enumerate(found.slopes):
-        slope = jax.tree.map(
-            lambda a: np.random.default_rng(7).normal(size=np.shape(a)), given[which]
-        )
-        ends = []
-        for sign in (1, -1):  # central difference of the oracle along one random direction
-            moved = list(given)
-            moved[which] = jax.tree.map(
-                lambda a, s, sign=sign: a + sign * 1e-6 * s, given[which], slope
-            )
-            ends.append(total(*oracle(moved[0], query=moved[1], source=moved[2])))
-        expected = (ends[0] - ends[1]) / 2e-6
-        assert abs(inner(gradient, slope) - expected) <= TOLERANCE["gradient"] * max(
-            1.0, inner(jax.tree.map(np.abs, gradient), jax.tree.map(np.abs, slope))
+        context, weights = oracle(params, query=query, source=source)
+        return inner(context, drawn(context.shape)) + (
+            inner(weights, drawn(weights.shape)) if case.weighs else 0.0
         )
 
-
-def inner(one: Any, other: Any) -> float:
-    """The sum of the products of two trees of arrays, in float64."""
-    return sum(
-        float((np.asarray(a, np.float64) * b).sum())
-        for a, b in zip(*map(jax.tree.leaves, (one, other)), strict=True)
-    )
+    if aligned(config) not in ESTIMATORS:
+        assert_slopes(found.slopes, given, total)
 
 
 @every
@@ -251,7 +241,7 @@ def test_bfloat16_stays_close(name: str, config: dict[str, Any]) -> None:
     assert off.mean() <= (0.2 if {aligned(config), name} & set(JUMPS) else 0.0)
 
 
-@over([case for case in FIRST if case[0] in EAGER or ":" in case[0]])
+@over([case for case in FIRST if case[0] in EAGER or ":" in case[0]], "promises")
 def test_jit_agrees_with_plain(name: str, config: dict[str, Any]) -> None:
     """Operation by operation, each a program, where numbers are looked at if they are known; and of
     a mechanism of one's own.
@@ -295,7 +285,7 @@ def test_maps_sum_to_one_and_leave_the_output_alone(name: str, config: dict[str,
     assert (weights[np.broadcast_to(~valid[:, None, None], weights.shape)] == 0.0).all()
 
 
-@over([case for case in CASES if case in FIRST or "positions" in case[1] or looks_back(case[1])])
+@over(DROPPING, "promises")
 def test_dropout_as_declared(name: str, config: dict[str, Any]) -> None:
     """Weights are dropped where they are used, whatever score and alignment they are of."""
     if not make(name, config).capabilities.dropout:
@@ -320,19 +310,16 @@ def test_dropout_as_declared(name: str, config: dict[str, Any]) -> None:
         )  # five standard errors
 
 
-@essential
+@over(FIRST, quick=True)
 def test_undeclared_requests_are_refused_by_name(name: str, config: dict[str, Any]) -> None:
     mechanism = MECHANISMS.resolve(name)
-    for role in ("self", "cross"):
-        for direction in ("causal", "bidirectional"):
-            need = Need(role=role, direction=direction, cache=mechanism.capabilities.cache)  # type: ignore[arg-type]
-            if (
-                role in mechanism.capabilities.roles
-                and direction in mechanism.capabilities.directions
-            ):
-                need.check(mechanism, "slot")
-            else:
-                with pytest.raises(UserError, match=mechanism.__name__):
-                    need.check(mechanism, "slot")
+    can = mechanism.capabilities
+    for role, direction in itertools.product(("self", "cross"), ("causal", "bidirectional")):
+        need = Need(role=role, direction=direction, cache=can.cache)  # type: ignore[arg-type]
+        if role in can.roles and direction in can.directions:
+            need.check(mechanism, "slot")
+            continue
+        with pytest.raises(UserError, match=mechanism.__name__):
+            need.check(mechanism, "slot")
     with pytest.raises(UserError, match="slot.*does not support.*'graph'"):
         Need(role="graph").check(mechanism, "slot")  # type: ignore[arg-type]

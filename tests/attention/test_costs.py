@@ -1,5 +1,5 @@
-"""Declared parameters, state bytes and FLOPs against the initialised tree, the memory itself, and
-XLA's own count of the program.
+"""Declared parameters, state bytes and FLOPs are those of the initialised tree, of the memory itself,
+and of XLA's own count of the program.
 
 XLA counts two for a multiply-add, one for each element-wise operation, and functions like exp
 apart; both are added up here. It also counts what the declaration leaves out
@@ -204,6 +204,7 @@ every = pytest.mark.parametrize(
 
 
 @every
+@pytest.mark.product("mechanisms")
 @pytest.mark.quick
 def test_parameters_and_state_are_those_of_the_tree_and_the_memory(
     name: str, config: dict[str, Any]
@@ -232,12 +233,14 @@ def test_parameters_and_state_are_those_of_the_tree_and_the_memory(
 
 
 @every
+@pytest.mark.product("mechanisms")
 @pytest.mark.usefixtures("countable")
 def test_flops_are_what_the_program_has(name: str, config: dict[str, Any]) -> None:
     check_flops(name, config, bound(name, config))
 
 
 @every
+@pytest.mark.product("mechanisms")
 def test_without_queries_it_is_what_remembering_costs(name: str, config: dict[str, Any]) -> None:
     module, width, params = prepared(name, config)
     program = jax.jit(lambda p, s: module.apply({"params": p}, s, method="remember")).lower(
@@ -249,6 +252,7 @@ def test_without_queries_it_is_what_remembering_costs(name: str, config: dict[st
     )
 
 
+@pytest.mark.full  # a second count of the same programs
 @pytest.mark.usefixtures("countable")
 @pytest.mark.parametrize("name", list(dict(CASES)))
 def test_flops_are_what_the_compiled_program_has(name: str) -> None:
@@ -265,11 +269,13 @@ def test_heads_share_parameters_as_declared(field: str, part_name: str) -> None:
 
 @pytest.mark.usefixtures("countable")
 @pytest.mark.parametrize("name", SCORES.names())
+@pytest.mark.product("scores")
 def test_scores_where_no_projection_outweighs_them(name: str) -> None:
     check_flops("single", {"score": name}, 0.02)
 
 
 @pytest.mark.parametrize("name", SCORES.names())
+@pytest.mark.product("scores")
 def test_what_a_score_does_for_narrow_queries_and_keys(name: str) -> None:
     score, heads, width, (queries, keys) = SCORES.resolve(name)(), 2, 8, SHORT
 

@@ -1,5 +1,5 @@
-"""Looks with nothing in them: no keys give zeros, no queries or no rows give empty arrays; nobody
-fails, nothing is NaN.
+"""No keys give zeros, no queries or no rows give empty arrays: of every mechanism, alignment, score,
+position scheme and kernel; nobody fails, nothing is NaN.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from tests.attention import score_cases, test_alignments, test_positions, test_scores
-from tests.attention.cases import WIDTH, first_settings, make, over_all, parameters
+from tests.attention.cases import WIDTH, first_settings, make, over, over_all, parameters
 
-every = over_all()
 EMPTY = [(2, 3, 0), (2, 0, 4), (2, 0, 0), (0, 3, 4)]  # rows, queries, keys
 FIRST = first_settings()
 
@@ -81,7 +80,7 @@ def all_zeros(module: Any) -> bool:
     )
 
 
-@every
+@over_all("nothing")
 def test_shapes_of_looks_at_nothing(name: str, config: dict[str, Any]) -> None:
     """All of them in the first setting of a mechanism; in others, where parts differ, whose looks at
     nothing are tested below, no keys and no queries.
@@ -90,7 +89,7 @@ def test_shapes_of_looks_at_nothing(name: str, config: dict[str, Any]) -> None:
     assert shapes(make(name, config), looks=looks) == looks
 
 
-@pytest.mark.parametrize(("name", "config"), FIRST, ids=[name for name, _ in FIRST])
+@over(FIRST, "nothing")
 def test_nothing_seen_is_zeros(name: str, config: dict[str, Any]) -> None:
     assert all_zeros(make(name, config))
 
@@ -138,7 +137,7 @@ def test_alignments_of_nothing(name: str, fields: str) -> None:
         )
         valid = jnp.ones((batch, keys), bool)
         at = View(query=query, valid=valid).among(jnp.arange(queries), jnp.arange(keys))
-        for mask in (None, jnp.ones(scores.shape, bool)):
+        for mask in (jnp.ones(scores.shape, bool), *([] if keys else [None])):
             run = functools.partial(module.apply, {"params": params}, mask=mask, view=at)
             weights, slope = jax.eval_shape(functools.partial(_both_ways, run), scores)
             assert weights.shape == slope.shape == scores.shape
@@ -180,9 +179,7 @@ def test_positions_of_nothing(case: int) -> None:
 )
 def test_embeddings_of_nothing(name: str) -> None:
     scheme = POSITIONS.resolve(name)()
+    embed = functools.partial(scheme.init_with_output, jax.random.key(0), method="embed")
     for batch, length in ((2, 0), (0, 3)):
         x, positions = jnp.zeros((batch, length, 6)), jnp.zeros((batch, length), jnp.int32)
-        assert (
-            scheme.init_with_output(jax.random.key(0), x, positions, method="embed")[0].shape
-            == x.shape
-        )
+        assert jax.eval_shape(embed, x, positions)[0].shape == x.shape

@@ -1,5 +1,5 @@
-"""Position schemes: what all promise, and the two plain ones; `test_positions_*.py` hold what is
-particular to the others.
+"""Every position scheme adds what its oracle says, wherever it is asked; with what is particular to
+the two plain ones. `test_positions_*.py` hold what is particular to the others.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from attnlab.errors import UserError
 from attnlab.layers.precision import inner_dtype
 from tests.attention import position_oracles as oracles
 from tests.attention.cases import TOLERANCE
+from tests.attention.slopes import assert_slopes, inner
 from tests.rounding import assert_close
 
 BATCH, HEADS, WIDTH, VALUE, QUERIES, KEYS = 2, 3, 4, 5, 5, 6
@@ -139,36 +140,11 @@ def test_scores_values_and_gradients_equal_the_oracle(case: int) -> None:
     )
     for one, other in zip(found, expected, strict=True):
         assert_close(one, other, eps=8)
-    for which, gradient in enumerate(gradients):
-        slope = jax.tree.map(
-            lambda a: np.random.default_rng(7).normal(size=np.shape(a)), wide[which]
-        )
-        ends = []
-        for sign in (1, -1):  # central difference of the oracle along one random direction
-            moved = list(wide)
-            moved[which] = jax.tree.map(
-                lambda a, s, sign=sign: a + sign * 1e-6 * s, wide[which], slope
-            )
-            ends.append(
-                sum(
-                    (one * way).sum()
-                    for one, way in zip(oracle(case, *moved), directions, strict=True)
-                )
-            )
-        terms = [
-            np.asarray(g, np.float64) * s
-            for g, s in zip(*map(jax.tree.leaves, (gradient, slope)), strict=True)
-        ]
-        found_slope, size = (
-            sum(term.sum() for term in terms),
-            sum(np.abs(term).sum() for term in terms),
-        )
-        assert abs(found_slope - (ends[0] - ends[1]) / 2e-6) <= TOLERANCE["gradient"] * max(
-            1.0, size
-        )
+    assert_slopes(gradients, wide, lambda *to: sum(map(inner, oracle(case, *to), directions)))
 
 
 @every
+@pytest.mark.product("promises")
 def test_any_block_equals_the_whole(case: int) -> None:
     """Positions are values of the compiled program here; blocks need not be neighbours, nor be in
     order; also inside a scan.
@@ -219,6 +195,7 @@ def test_only_the_distance_counts(case: int) -> None:
 
 
 @every
+@pytest.mark.product("promises")
 def test_vmap_and_remat_agree_with_plain(case: int) -> None:
     """Every row of a batch may stand at places of its own."""
     look, params = prepared(case)
@@ -307,7 +284,7 @@ def test_none_is_the_base_of_all_and_every_scheme_has_an_oracle() -> None:
         assert (name in oracles.POSITIONS) == ("embedding" not in scheme.hooks)
     rows = {name for name in oracles.POSITIONS if "row" in POSITIONS.resolve(name).hooks}
     assert {name for name, _, _ in PAIRS} == set(oracles.POSITIONS) - rows
-    assert rows == {"cope"}  # test_positions_contextual.py
+    assert rows == {"cope"}  # test_selected.py
 
 
 @pytest.mark.quick

@@ -1,5 +1,5 @@
-"""Promises every registered score keeps; a new one is tested here the moment it is registered. What
-is special to one: test_score_facts.py.
+"""Every registered score keeps the promises of all; a new one is tested here the moment it is
+registered. What is special to one: test_score_facts.py.
 
 Oracles are float64 NumPy loops (`score_oracles.py`), settings stand in `score_cases.py`, tolerances
 in `cases.py`.
@@ -41,9 +41,11 @@ from tests.attention.score_cases import (
     whole,
 )
 from tests.attention.score_oracles import SCORES as ORACLES
+from tests.attention.slopes import assert_slopes
 from tests.rounding import assert_close
 
 every = pytest.mark.parametrize(("name", "fields"), CASES, ids=NAMES)
+promises = pytest.mark.product("promises")
 
 
 @functools.cache
@@ -112,26 +114,8 @@ def test_values_and_gradients_equal_the_oracle(name: str, fields: str) -> None:
     assert scores.dtype == jnp.float32
     agree(scores, oracle, TOLERANCE["float32"])
 
-    arguments = jax.tree.map(lambda a: np.asarray(a, np.float64), [variables, q, k])
-    for which, gradient in enumerate(grads):
-        slope = jax.tree.map(
-            lambda a: np.random.default_rng(7).normal(size=a.shape), arguments[which]
-        )
-        ends = []
-        for sign in (1, -1):  # central difference of the oracle along one random direction
-            moved = list(arguments)
-            moved[which] = jax.tree.map(
-                lambda a, s, sign=sign: a + sign * 1e-6 * s, arguments[which], slope
-            )
-            ends.append((expected(name, fields, *moved) * direction).sum())
-        products = [
-            np.asarray(g, np.float64) * s
-            for g, s in zip(*map(jax.tree.leaves, (gradient, slope)), strict=True)
-        ]
-        size = sum(float(np.abs(one).sum()) for one in products)
-        assert abs(
-            sum(float(one.sum()) for one in products) - (ends[0] - ends[1]) / 2e-6
-        ) <= TOLERANCE["gradient"] * max(1.0, size)
+    given = jax.tree.map(lambda a: np.asarray(a, np.float64), [variables, q, k])
+    assert_slopes(grads, given, lambda *to: (expected(name, fields, *to) * direction).sum())
 
 
 @every
@@ -167,6 +151,7 @@ def test_zero_vectors_ties_and_large_numbers_give_finite_gradients(name: str, fi
 
 
 @every
+@promises
 def test_blocks_of_queries_and_keys_give_the_numbers_of_the_whole(name: str, fields: str) -> None:
     """Of batch rows too."""
     score, (q, k) = make(name, fields), inputs()
@@ -190,6 +175,7 @@ def test_blocks_of_queries_and_keys_give_the_numbers_of_the_whole(name: str, fie
 
 
 @every
+@promises
 def test_bfloat16_inputs(name: str, fields: str) -> None:
     """Both sides and all gradients keep their dtype, scores are float32 and near the oracle of the
     rounded numbers.
@@ -215,6 +201,7 @@ def test_bfloat16_inputs(name: str, fields: str) -> None:
 
 
 @every
+@promises
 def test_vmap_and_remat_agree_with_plain(name: str, fields: str) -> None:
     """Rows one by one with traced positions, their gradients through a rematerialised function."""
     score, (q, k) = make(name, fields), inputs()
@@ -235,6 +222,7 @@ def test_vmap_and_remat_agree_with_plain(name: str, fields: str) -> None:
 
 
 @every
+@promises
 @pytest.mark.quick
 def test_product_and_rotary_are_declared_as_they_are(name: str, fields: str) -> None:
     """product: `pairs` is the inner product. rotary: the width stays, and turning both sides alike
@@ -275,6 +263,7 @@ def test_unequal_widths_are_right_or_refused(name: str, fields: str) -> None:
     )
 
 
+@promises
 @pytest.mark.parametrize("name", SCORES.names())
 def test_in_a_mechanism_no_future_no_padding_and_a_cache(name: str) -> None:
     """Multi-head attention with two heads on one key head; the last of the three tokens is also
