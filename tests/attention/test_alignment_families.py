@@ -203,12 +203,9 @@ def test_derivative_in_alpha_is_that_of_the_paper(excess: float, scores: np.ndar
     too.
     """
     _, found = jax.jvp(lambda e: bisect(scores, e), (jnp.float32(excess),), (jnp.float32(1.0),))
-    row = lambda z: alignment_oracles.entmax(
-        {}, {"alpha": 1 + excess}, z.astype(np.float64), np.ones(6, bool), z, 0
-    )
-    p = np.stack(
-        [row(z) for z in scores]
-    )  # in float64: the paper's form loses digits by the square of alpha - 1
+    row = lambda z: alignment_oracles.Row({}, {}, z.astype(np.float64), np.ones(6, bool), z, 0)
+    # in float64: the paper's form loses digits by the square of alpha - 1
+    p = np.stack([alignment_oracles.tsallis(row(z), 1 + excess) for z in scores])
     logs = np.log(np.where(p > 0, p, 1.0))
     if excess < 1e-3:
         wanted = p * ((p * logs**2).sum(-1, keepdims=True) - logs**2) / 2

@@ -139,23 +139,24 @@ def run(name: str, fields: str, at: Scene, direction: Any = 1.0) -> tuple[np.nda
 
 def oracle(name: str, fields: Any, params: Any, at: Scene) -> np.ndarray:
     """The reference over all rows."""
-    weights = np.zeros(at.scores.shape)
+    weights, raw = np.zeros(at.scores.shape), at.scores.astype(np.float64)
     for b, h, q in np.ndindex(B, H, TQ):
-        row, allowed, length = (
-            at.scores[b, h, q].astype(np.float64),
+        row = alignment_oracles.Row(
+            params,
+            fields,
+            raw[b, h, q],
             at.mask[b, h, q],
-            int(at.lengths[b]),
+            at.query[b, q],
+            TK - TQ + q,
+            head=h,
+            length=int(at.lengths[b]),
+            before=weights[b, h, :q],
+            scores_before=raw[b, h, :q],
+            allowed_before=at.mask[b, h, :q],
+            first_before=np.where(at.mask[b, 0, :q], raw[b, 0, :q], -np.inf),
+            real_before=TK - TQ + np.arange(q) < at.lengths[b],
         )
-        how: Any = {"head": h, "before": weights[b, h, :q], "length": length}
-        how |= {
-            "scores_before": at.scores[b, h, :q].astype(np.float64),
-            "allowed_before": at.mask[b, h, :q],
-            "first_before": np.where(at.mask[b, 0, :q], at.scores[b, 0, :q].astype(float), -np.inf),
-            "real_before": TK - TQ + np.arange(q) < length,
-        }
-        weights[b, h, q] = alignment_oracles.ALIGNMENTS[name](
-            params, fields, row, allowed, at.query[b, q], TK - TQ + q, **how
-        )
+        weights[b, h, q] = alignment_oracles.ALIGNMENTS[name](row)
     return weights
 
 
