@@ -1,5 +1,5 @@
-"""What is particular to each family of alignments: reference values, exact reductions, limits.
-Promises of all: `test_alignments.py`.
+"""Each family of alignments has its reference values, exact reductions and limits. Promises of all:
+`test_alignments.py`.
 """
 
 from __future__ import annotations
@@ -46,21 +46,24 @@ def weigh(
     query: Any = None,
     first: int = 0,
     lengths: Any = None,
-    **how: Any,
+    key: Any = None,
 ) -> jax.Array:
     """Weights of scores [B,H,Tq,Tk] whose first query stands at `first`; every key may be seen, or
-    those before `lengths`.
+    those before `lengths`; with a key, sampled.
     """
     batch, _, queries, keys = np.shape(scores)
-    lengths = np.full(batch, keys) if lengths is None else np.asarray(lengths)
-    mask = (np.arange(keys) < lengths[:, None])[:, None, None]
-    query = jnp.zeros((batch, queries, 1)) if query is None else query
-    valid = jnp.arange(keys) < jnp.asarray(lengths)[:, None]
-    view = View(query=query, valid=valid)
-    view = view.among(first + jnp.arange(queries), jnp.arange(keys))
-    return ALIGNMENTS.resolve(name)(**fields).apply(
-        {"params": params}, jnp.asarray(scores), mask, view, **how
-    )
+    valid = np.arange(keys) < np.reshape(keys if lengths is None else lengths, (-1, 1))
+    valid = np.broadcast_to(valid, (batch, keys))
+    module = ALIGNMENTS.resolve(name)(**fields)
+
+    @jax.jit
+    def run(params: Any, scores: Any, query: Any) -> jax.Array:
+        view = View(query=query, valid=jnp.asarray(valid))
+        view = view.among(first + jnp.arange(queries), jnp.arange(keys))
+        rngs = {} if key is None else {"sample": key}
+        return module.apply({"params": params}, scores, valid[:, None, None], view, rngs=rngs)
+
+    return run(params, scores, np.zeros((batch, queries, 1)) if query is None else query)
 
 
 @pytest.mark.quick
@@ -374,9 +377,10 @@ def test_monotonic_alone_starts_again_saturates_and_is_noisy_on_demand() -> None
         path[0, 0], [*np.eye(5)[[1, 3]].tolist(), [0.0] * 5]
     )  # stops, goes on, runs off
     assert np.isfinite(pull(path)[0]).all()
-    still, how = weigh("monotonic", {}, params, scores), {"rngs": {"sample": jax.random.key(0)}}
-    assert abs(weigh("monotonic", {}, params, scores, **how) - still).max() > 1e-2
-    np.testing.assert_array_equal(weigh("monotonic", {"noise": 0.0}, params, scores, **how), still)
+    still, key = weigh("monotonic", {}, params, scores), jax.random.key(0)
+    assert abs(weigh("monotonic", {}, params, scores, key=key) - still).max() > 1e-2
+    quiet = weigh("monotonic", {"noise": 0.0}, params, scores, key=key)
+    np.testing.assert_array_equal(quiet, still)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,4 @@
-"""Every kernel equals plain, in values and gradients, whatever is asked of it; and the blocks
-themselves.
-"""
+"""Every kernel equals plain, in values and gradients, whatever is asked of it."""
 
 from __future__ import annotations
 
@@ -24,56 +22,48 @@ from attnlab.training.drawing import first_params
 from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters
 from tests.rounding import assert_close
 
-SEGMENTS = View(Segments(jnp.array([[0, 0, 0, 1, 1, 1, 2]])))
+VIEWS = {
+    "everything": EVERYTHING,
+    "causal": CAUSAL,
+    "segments": View(Segments(jnp.array([[0, 0, 0, 1, 1, 1, 2]]))),
+    "heads": CAUSAL & PerHead((Window(3), Stride(2))),
+    "window": CAUSAL & Window(2),
+}
 T5 = {"name": "t5", "buckets": 8, "max_distance": 6}
 CAPPED = {"name": "soft_capped", "cap": 2.0, "score": {"name": "cosine", "strength": "emitted"}}
 SCALED = {"name": "scalable_softmax", "length": 3, "bias": True}
-CASES: list[
-    tuple[str, dict[str, Any], View]
-] = [  # scores, alignments, positions, head layouts and visibilities, each of them twice
-    ("multihead", {"heads": 6, "key_heads": 2, "positions": "transformer_xl"}, CAUSAL),
+SHAW = {"name": "shaw", "clip": 2}
+BIASED = {"heads": 2, "positions": "alibi"}
+GROUPED = {"heads": 2, "key_heads": 1, "positions": "shaw"}
+CASES: list[tuple[str, dict[str, Any], str, bool]] = [
+    # scores, alignments, positions, head layouts and views, each of them twice; whether there is
+    # padding, without which blocks off the diagonal need no mask
+    ("multihead", {"heads": 6, "key_heads": 2, "positions": "transformer_xl"}, "causal", False),
     (
         "multihead",
-        {
-            "heads": 4,
-            "key_heads": 2,
-            "positions": {"name": "shaw", "clip": 2},
-            "alignment": "sink",
-        },
-        EVERYTHING,
-    ),
-    ("multihead", {"heads": 3, "positions": T5, "alignment": "softmax_plus_one"}, SEGMENTS),
-    ("multihead", {"heads": 2, "positions": "rope"}, CAUSAL & PerHead((Window(3), Stride(2)))),
-    ("multihead", {"heads": 2, "positions": "alibi", "alignment": "sigmoid"}, CAUSAL),
-    (
-        "multihead",
-        {
-            "heads": 2,
-            "key_heads": 1,
-            "score": CAPPED,
-            "positions": "shaw",
-            "alignment": "sigmoid",
-        },
-        SEGMENTS,
+        {"heads": 4, "key_heads": 2, "positions": SHAW, "alignment": "sink"},
+        "everything",
+        True,
     ),
     (
         "multihead",
-        {"heads": 2, "score": "gaussian", "positions": "alibi", "alignment": "sink"},
-        CAUSAL & Window(2),
+        {"heads": 3, "positions": T5, "alignment": "softmax_plus_one"},
+        "segments",
+        True,
     ),
-    ("single", {"score": {"name": "additive", "hidden": 5}}, EVERYTHING),
-    ("latent", {"heads": 3, "latent": 5, "rotary": 4, "positions": "rope"}, CAUSAL),
-    ("synthesizer", {"heads": 3, "length": 9, "hidden": 4}, CAUSAL),
-    (
-        "multihead",
-        {"heads": 2, "key_heads": 1, "positions": "shaw", "alignment": SCALED},
-        CAUSAL & PerHead((Window(3), Stride(2))),
-    ),
-    ("multihead", {"heads": 2, "score": CAPPED, "alignment": SCALED}, SEGMENTS),
-    ("multihead", {"heads": 3, "alignment": SCALED}, CAUSAL),
+    ("multihead", {"heads": 2, "positions": "rope"}, "heads", True),
+    ("multihead", BIASED | {"alignment": "sigmoid"}, "causal", False),
+    ("multihead", GROUPED | {"score": CAPPED, "alignment": "sigmoid"}, "segments", True),
+    ("multihead", BIASED | {"score": "gaussian", "alignment": "sink"}, "window", True),
+    ("single", {"score": {"name": "additive", "hidden": 5}}, "everything", False),
+    ("latent", {"heads": 3, "latent": 5, "rotary": 4, "positions": "rope"}, "causal", True),
+    ("synthesizer", {"heads": 3, "length": 9, "hidden": 4}, "causal", True),
+    ("multihead", GROUPED | {"alignment": SCALED}, "heads", True),
+    ("multihead", {"heads": 2, "score": CAPPED, "alignment": SCALED}, "segments", True),
+    ("multihead", {"heads": 3, "alignment": SCALED}, "causal", False),
 ]
+DRAWS = 4000
 DEAD = np.array([[True] * 7, [False] * 7, [True] * 4 + [False] * 3])
-NO_PADDING = (0, 4, 7, 12)  # of these cases, whose blocks off the diagonal need no mask
 
 
 @pytest.fixture(autouse=True)
@@ -112,28 +102,28 @@ def agree(one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "number", range(len(CASES)), ids=[f"{i}-{name}" for i, (name, _, _) in enumerate(CASES)]
+    ("name", "config", "view", "padded"),
+    CASES,
+    ids=[f"{number}-{case[0]}" for number, case in enumerate(CASES)],
 )
-def test_blockwise_equals_plain_in_values_and_all_gradients(number: int) -> None:
-    name, config, view = CASES[number]
+def test_blockwise_equals_plain_in_values_and_all_gradients(
+    name: str, config: dict[str, Any], view: str, padded: bool
+) -> None:
     query, source, _ = inputs(queries=7)
-    module, valid = make(name, config), None if number in NO_PADDING else DEAD
+    module, valid = make(name, config), DEAD if padded else None
     params = parameters(module)
     found, expected = (
-        jax.jit(sloped(module.clone(kernel=kernel), view, valid))(params, query, source)
+        jax.jit(sloped(module.clone(kernel=kernel), VIEWS[view], valid))(params, query, source)
         for kernel in ("blockwise", "plain")
     )
     agree(found, expected)
-    if valid is not None:  # the dead row, exactly
-        assert (found[0][1][1] == expected[0][1][1]).all() and all(
-            (g[1] == 0.0).all() for g in found[1][1:]
-        )
-    silent = {
-        jax.tree_util.keystr(path)
-        for path, g in jax.tree_util.tree_leaves_with_path(expected[1])
-        if not np.abs(g).max() > 1e-4
-    }
-    assert silent == set()  # a gradient that is zero anyway would prove nothing
+    if padded:  # the dead row, exactly
+        assert (found[0][1][1] == expected[0][1][1]).all()
+        assert all((slope[1] == 0.0).all() for slope in found[1][1:])
+    for path, slope in jax.tree_util.tree_leaves_with_path(
+        expected[1]
+    ):  # zeros would prove nothing
+        assert np.abs(slope).max() > 1e-4, jax.tree_util.keystr(path)
 
 
 @pytest.mark.quick
@@ -205,7 +195,7 @@ def test_decoding_with_a_cache_and_a_traced_place() -> None:
     [
         ("row", {"heads": 3, "positions": "shaw"}),
         ("token", {"heads": 3, "positions": "shaw"}),
-        ("token", {"heads": 2, "positions": "alibi", "alignment": "sigmoid"}),
+        ("token", BIASED | {"alignment": "sigmoid"}),
         ("row", {"heads": 2, "positions": "transformer_xl"}),
     ],
     ids=["row-shaw", "token-shaw", "token-alibi-sigmoid", "row-transformer_xl"],
@@ -292,45 +282,27 @@ def test_dropout_is_unbiased_and_the_same_on_the_way_back() -> None:
     )
     params, plain = parameters(module), module.clone(kernel="plain")
     off = plain.apply({"params": params}, query, source, valid=valid).context
-    draw = jax.jit(
-        jax.vmap(
-            lambda key: (
-                module.apply(
-                    {"params": params}, query, source, valid=valid, rngs={"dropout": key}
-                ).context
-            )
-        )
-    )
-    drawn = np.asarray(draw(jax.random.split(jax.random.key(0), 4000)))
-    np.testing.assert_allclose(
-        drawn.mean(0), off, atol=5 * drawn.std(0).max() / 4000**0.5
-    )  # five standard errors
-    usual = jax.jit(
-        jax.vmap(
-            lambda key: (
-                plain.apply(
-                    {"params": params}, query, source, valid=valid, rngs={"dropout": key}
-                ).context
-            )
-        )
-    )
-    spread = np.asarray(usual(jax.random.split(jax.random.key(1), 4000))).std(0)
-    np.testing.assert_allclose(
-        drawn.std(0), spread, atol=0.1 * spread.max()
-    )  # as many are dropped, and each on its own
+
+    def drawn(module: Any, key: int) -> np.ndarray:
+        attend = functools.partial(module.apply, {"params": params}, query, source, valid=valid)
+        draw = jax.vmap(lambda key: attend(rngs={"dropout": key}).context)
+        return np.asarray(jax.jit(draw)(jax.random.split(jax.random.key(key), DRAWS)))
+
+    found, usual = drawn(module, 0), drawn(plain, 1)
+    errors = 5 * found.std(0).max() / DRAWS**0.5  # five standard errors
+    np.testing.assert_allclose(found.mean(0), off, atol=errors)
+    # as many are dropped, and each on its own
+    np.testing.assert_allclose(found.std(0), usual.std(0), atol=0.1 * usual.std(0).max())
 
     run = jax.jit(sloped(module, EVERYTHING, valid, {"dropout": jax.random.key(3)}))
     grads = run(params, query, source)[1]
-    for which in range(3):  # central difference along the gradient itself
-        given, grad = (params, query, source)[which], grads[which]
+    given = (params, query, source)
+    for number, grad in enumerate(grads):  # central difference along the gradient itself
         norm = sum(float((np.asarray(g) ** 2).sum()) for g in jax.tree.leaves(grad)) ** 0.5
         ends = []
-        for sign in (1, -1):
-            moved: list[Any] = [params, query, source]
-            moved[which] = jax.tree.map(
-                lambda a, g, step=sign * 1e-2 / norm: a + step * g, given, grad
-            )
-            ends.append(float(run(*moved)[0][0]))
+        for step in (1e-2 / norm, -1e-2 / norm):
+            moved = jax.tree.map(lambda a, g, step=step: a + step * g, given[number], grad)
+            ends.append(float(run(*given[:number], moved, *given[number + 1 :])[0][0]))
         assert abs((ends[0] - ends[1]) / 2e-2 - norm) < 3e-3 * norm
 
 

@@ -59,14 +59,13 @@ def test_layouts_agree_under_a_permutation_of_channels(share: float) -> None:
     )
 
 
-def test_a_share_leaves_the_other_channels_alone() -> None:
+def test_a_share_turns_as_a_head_of_that_width_would_and_leaves_the_other_channels() -> None:
+    """From the second pair on the frequencies tell which width they are of."""
     x = heads(8)
     for layout in ("interleaved", "half"):
-        found = turned(x, np.arange(6), share=0.25, layout=layout)
-        np.testing.assert_array_equal(found[..., 2:], x[..., 2:])
-        np.testing.assert_allclose(
-            found[..., :2], turned(x[..., :2], np.arange(6)), atol=1e-6
-        )  # frequencies of the share's own width
+        found = turned(x, np.arange(6), share=0.5, layout=layout)
+        np.testing.assert_array_equal(found[..., 4:], x[..., 4:])
+        assert_close(found[..., :4], turned(x[..., :4], np.arange(6), layout=layout), eps=8)
 
 
 def test_equal_positions_are_no_positions() -> None:

@@ -1,5 +1,5 @@
-"""Sampled alignments and the losses that train them: frequencies, exact unbiasedness, variance,
-entropy, coverage.
+"""Sampled alignments draw as often as softmax says, and the losses that train them are unbiased; with
+their variance, entropy and coverage.
 """
 
 from __future__ import annotations
@@ -35,11 +35,16 @@ def weigh(
 ) -> Any:
     """Weights of scores [B,H,Tq,Tk], with a key sampled; with `samples` also what was put aside."""
     batch, _, queries, keys = scores.shape
-    view = View(valid=jnp.ones((batch, keys), bool)).over(queries, keys)
     how: dict[str, Any] = {"mutable": [SAMPLES]} if samples else {}
-    return ALIGNMENTS.resolve(name)(**fields).apply(
-        {}, scores, mask, view, rngs={} if key is None else {"sample": key}, **how
-    )
+    module = ALIGNMENTS.resolve(name)(**fields)
+
+    @jax.jit
+    def run(scores: Any, mask: Any, key: Any) -> Any:
+        view = View(valid=jnp.ones((batch, keys), bool)).over(queries, keys)
+        rngs = {} if key is None else {"sample": key}
+        return module.apply({}, scores, mask, view, rngs=rngs, **how)
+
+    return run(scores, mask, key)
 
 
 @pytest.mark.quick
