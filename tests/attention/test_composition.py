@@ -187,18 +187,11 @@ def test_two_parts_go_together_unless_one_is_refused_alone_or_a_turn_is(
     for second in TABLES[other].names():
         chosen = {field: part, other: second}
         built = not first or alike(other, second) != second
-        hooks = POSITIONS.resolve(second).hooks if other == "positions" else frozenset()
-        turned = (
-            field == "score"
-            and "query_key" in hooks
-            and not SCORES.resolve(part)(parent=None).rotary
-        )
+        turned = other == "positions" and "query_key" in POSITIONS.resolve(second).hooks
+        turned = turned and field == "score" and not SCORES.resolve(part)(parent=None).rotary
         for slot in SLOTS:
-            expected = (
-                takes("multihead", {field: part}, slot)
-                and takes("multihead", {other: second}, slot)
-                and not turned
-            )
+            alone = [takes("multihead", {kind: chosen[kind]}, slot) for kind in chosen]
+            expected = all(alone) and not turned
             assert takes("multihead", chosen, slot) == expected, (chosen, slot)
             if expected and not built:
                 builds("multihead", {"heads": 3, **chosen}, slot)
@@ -209,12 +202,9 @@ def together(name: str, granted: dict[str, dict[str, str]]) -> Iterator[tuple[di
     """Every way in which a part is used, once, with a slot that takes it: parts that declare the
     same are used in the same way. Of each kind one at a time, where they go together.
     """
-    granted = {
-        field: {
-            part: parts[part] for part in {declared(field, part): part for part in parts}.values()
-        }
-        for field, parts in granted.items()
-    }
+    for field, parts in granted.items():
+        kinds = {declared(field, part): part for part in parts}
+        granted = granted | {field: {part: parts[part] for part in kinds.values()}}
     while any(granted.values()):
         chosen: dict[str, Any] = {}
         slot = None
@@ -231,11 +221,8 @@ def together(name: str, granted: dict[str, dict[str, str]]) -> Iterator[tuple[di
 def fitting(name: str) -> list[str]:
     """The slots for whose role and direction a mechanism is."""
     can = MECHANISMS.resolve(name).capabilities
-    return [
-        slot
-        for slot, need in SLOTS.items()
-        if need.role in can.roles and need.direction in can.directions
-    ]
+    fits = lambda need: need.role in can.roles and need.direction in can.directions
+    return [slot for slot, need in SLOTS.items() if fits(need)]
 
 
 @pytest.mark.product("mechanisms")

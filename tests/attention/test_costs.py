@@ -43,12 +43,8 @@ SHORT, LONG = (48, 64), (96, 128)  # queries and keys; the kernel "auto" is the 
 # what is chosen, in each pass of a softmax).
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_disable_hlo_passes": "fusion"}
 COMPARING = ("sparsemax", "entmax", "t5", "hard", "straight_through", "gumbel")
-COMPARING += (
-    "stick_breaking",
-    "temporal",
-    "location_aware",
-    "coverage",
-)  # of logaddexp; of slots; a mask per query
+# of logaddexp; of slots; a mask per query
+COMPARING += ("stick_breaking", "temporal", "location_aware", "coverage")
 PROJECTING = ("multihead", "talking_heads", "differential", "gated", "latent", "hops", "multi_step")
 PROJECTING += ("linear",)
 PROJECTING += ("forgetting", "tensor_product", "path", "lightning_indexer", "native_sparse")
@@ -64,33 +60,11 @@ PARTS = [
 # softmax), comparisons, counting keys and positions, the largest as an index, a log(1 + exp); of a sort log2 of all
 # entries in place of one row's.
 BESIDE = {
-    **{
-        "softmax": 2,
-        "softmax_plus_one": 2,
-        "sink": 2,
-        "sparsemax": 14,
-        "entmax": 19,
-        "learned_entmax": 6.6,
-        "sigmoid": 4,
-        "scalable_softmax": 3,
-        "softpick": 7,
-        "selective": 7,
-        "stick_breaking": 28,
-        "top_k": 9.8,
-        "moba": 21,
-    },
-    **{
-        "local_m": 4,
-        "uniform": 2,
-        "diagonal": 4,
-        "local_p": 6.2,
-        "local_p_renormalised": 4.2,
-        "monotonic": 5,
-        "temporal": 15.5,
-        "hard": 15,
-        "straight_through": 14,
-        "gumbel": 13,
-    },
+    **{"softmax": 2, "softmax_plus_one": 2, "sink": 2, "sparsemax": 14, "entmax": 19},
+    **{"learned_entmax": 6.6, "sigmoid": 4, "scalable_softmax": 3, "softpick": 7, "selective": 7},
+    **{"stick_breaking": 28, "top_k": 9.8, "moba": 21, "local_m": 4, "uniform": 2, "diagonal": 4},
+    **{"local_p": 6.2, "local_p_renormalised": 4.2, "monotonic": 5, "temporal": 15.5},
+    **{"hard": 15, "straight_through": 14, "gumbel": 13},
 }
 
 
@@ -121,18 +95,12 @@ def prepared(name: str, config: dict[str, Any]) -> tuple[Attention, int, Any]:
     module = MECHANISMS.resolve(name)(width=WIDTH, **config)
     if type(module).cost is Attention.cost:
         pytest.skip("declares no cost")
-    free = name in PROJECTING or (
-        name in UNPROJECTED
-        and part(config, "score", "additive")[0] in ("additive", "general", "location")
-    )
+    of_both = part(config, "score", "additive")[0] in ("additive", "general", "location")
+    free = name in PROJECTING or (name in UNPROJECTED and of_both)
     width = WIDTH + 24 if free else WIDTH
-    return (
-        module,
-        width,
-        jax.eval_shape(
-            module.init, jax.random.key(0), shaped(1, 4, width), shaped(1, 4, WIDTH)
-        ).get("params", {}),
-    )
+    init = functools.partial(module.init, jax.random.key(0))
+    params = jax.eval_shape(init, shaped(1, 4, width), shaped(1, 4, WIDTH)).get("params", {})
+    return module, width, params
 
 
 def operations(program: Any) -> float:
@@ -178,23 +146,14 @@ def check_flops(name: str, config: dict[str, Any], within: float, compiled: bool
         assert declared == pytest.approx(found, rel=within)
 
 
+SINKING = {"heads": 3, "positions": "transformer_xl", "alignment": "sink"}
+SINKING |= {"name": "multihead"}
 MORE: list[tuple[str, dict[str, Any]]] = [  # where a term is large, or two parts meet
     ("multihead", {"heads": 3, "score": {"name": "additive", "hidden": 7}}),
     ("talking_heads", {"heads": 12}),
     ("differential", {"heads": 4, "positions": "shaw"}),
     ("hops", {"hops": 24, "hidden": 5}),
-    (
-        "multi_step",
-        {
-            "steps": 3,
-            "looks": {
-                "name": "multihead",
-                "heads": 3,
-                "positions": "transformer_xl",
-                "alignment": "sink",
-            },
-        },
-    ),
+    ("multi_step", {"steps": 3, "looks": SINKING}),
 ]
 every = pytest.mark.parametrize(
     ("name", "config"),
@@ -355,11 +314,8 @@ def test_schemes_on_embeddings_declare_theirs(name: str) -> None:
     counted = operations(
         jax.jit(lambda v, x, at: scheme.apply(v, x, at, method="embed")).lower(variables, x, at)
     )
-    assert (
-        cost.flops
-        <= counted
-        <= {"sinusoidal_2d": 1.2, "learned": 4, "sinusoidal": 1.2, "syntax": 1.1}[name] * cost.flops
-    )
+    most = {"sinusoidal_2d": 1.2, "learned": 4, "sinusoidal": 1.2, "syntax": 1.1}[name]
+    assert cost.flops <= counted <= most * cost.flops
 
 
 def test_a_step_of_decoding_is_a_difference() -> None:

@@ -16,16 +16,18 @@ from tests.rounding import assert_close
 
 KEYS = 23
 M, P = ({"name": name, "reach": 2} for name in ("local_m", "local_p"))
-CASES: list[tuple[str, dict[str, Any], View]] = [
-    ("single", {"score": {"name": "additive", "hidden": 5}, "alignment": P}, EVERYTHING),
-    ("single", {"score": "dot", "alignment": {**P, "name": "local_p_renormalised"}}, EVERYTHING),
-    ("single", {"score": {"name": "location", "limit": 9}, "alignment": M}, View(positions=3)),
-    ("multihead", {"heads": 3, "alignment": M, "positions": "alibi"}, CAUSAL),
-    (
-        "multihead",
-        {"heads": 2, "key_heads": 1, "alignment": M},
-        View(Causal() & Stride(2), positions=np.array([3, 0, 11])),
-    ),
+VIEWS = {
+    "everything": EVERYTHING,
+    "causal": CAUSAL,
+    "placed": View(positions=3),
+    "placed by row": View(Causal() & Stride(2), positions=np.array([3, 0, 11])),
+}
+CASES: list[tuple[str, dict[str, Any], str]] = [
+    ("single", {"score": {"name": "additive", "hidden": 5}, "alignment": P}, "everything"),
+    ("single", {"score": "dot", "alignment": {**P, "name": "local_p_renormalised"}}, "everything"),
+    ("single", {"score": {"name": "location", "limit": 9}, "alignment": M}, "placed"),
+    ("multihead", {"heads": 3, "alignment": M, "positions": "alibi"}, "causal"),
+    ("multihead", {"heads": 2, "key_heads": 1, "alignment": M}, "placed by row"),
 ]
 
 
@@ -39,14 +41,15 @@ def sloped(module: Any, view: View, valid: Any) -> Any:
     return jax.jit(jax.grad(total, argnums=(0, 1, 2), has_aux=True))
 
 
-@pytest.mark.parametrize("number", range(len(CASES)))
-def test_windows_equal_plain_in_values_and_gradients(number: int) -> None:
-    name, config, view = CASES[number]
+@pytest.mark.parametrize(("name", "config", "view"), CASES)
+def test_windows_equal_plain_in_values_and_gradients(
+    name: str, config: dict[str, Any], view: str
+) -> None:
     query, source, _ = inputs(keys=KEYS)
     valid = np.arange(KEYS)[None] < np.array([KEYS, 0, 6])[:, None]
     module, params = make(name, config), parameters(make(name, config))
     (grads, context), (slopes, expected) = (
-        sloped(module.clone(kernel=kernel), view, valid)(params, query, source)
+        sloped(module.clone(kernel=kernel), VIEWS[view], valid)(params, query, source)
         for kernel in ("auto", "plain")
     )
     assert_close(context, expected, eps=8)

@@ -25,7 +25,6 @@ from attnlab.decoding.steps import by_row
 from tests.attention.cases import (
     CASES,
     PLAINEST,
-    TOLERANCE,
     WIDTH,
     causally,
     first_settings,
@@ -239,9 +238,7 @@ def test_under_a_window_the_last_keys_in_a_ring_are_enough(
         here = slice(first, last)
         context, even = mix(x[:, here], View(rule, valid=hole[:, here]), even)
         expected = full[:, here][hole[:, here]]
-        np.testing.assert_allclose(
-            np.asarray(context)[hole[:, here]], expected, atol=TOLERANCE["reordered"]
-        )
+        assert_close(np.asarray(context)[hole[:, here]], expected, eps=16)
 
 
 def begin(call: Any, room: int) -> Any:

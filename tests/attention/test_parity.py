@@ -1,5 +1,5 @@
-"""Multi-head attention beside torch's: with the numbers of `golden.npz` always, with torch itself
-where it is installed.
+"""Multi-head attention equals torch's: the numbers of `golden.npz` always, torch itself where it is
+installed.
 """
 
 from __future__ import annotations
@@ -71,11 +71,13 @@ def assert_parity(case: dict[str, Any], dtype: Any, forward: float, gradient: fl
 
 
 @pytest.mark.quick
+@pytest.mark.product("golden")
 @pytest.mark.parametrize("case", committed())
 def test_golden_values_in_float32(case: str) -> None:
     assert_parity(committed()[case], np.float32, TOLERANCE["float32"], TOLERANCE["gradient"])
 
 
+@pytest.mark.product("golden")
 @pytest.mark.parametrize("case", committed())
 def test_golden_values_in_float64(case: str, float64: None) -> None:
     assert_parity(committed()[case], np.float64, TOLERANCE["float64"], TOLERANCE["float64"])

@@ -26,6 +26,7 @@ from attnlab.attention.alignments.reinforce import (
 from attnlab.attention.alignments.softmax import log_softmax, softmax
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.view import View
+from tests.rounding import assert_close
 
 DRAWS = 10_000
 
@@ -73,10 +74,8 @@ def test_samples_come_as_often_as_softmax_says_and_never_where_masked(name: str)
 @pytest.mark.quick
 def test_no_gradient_flows_through_a_sample_and_half_the_rows_may_be_soft() -> None:
     rng = np.random.default_rng(0)
-    scores, direction = (
-        jnp.asarray(rng.normal(size=(200, 2, 1, 4)), jnp.float32),
-        rng.normal(size=4).astype(np.float32),
-    )
+    scores = jnp.asarray(rng.normal(size=(200, 2, 1, 4)), jnp.float32)
+    direction = rng.normal(size=4).astype(np.float32)
     slope = jax.grad(
         lambda s, **how: (weigh("hard", s, key=jax.random.key(0), **how) * direction).sum()
     )
@@ -102,15 +101,11 @@ def test_a_sample_reports_its_log_probability_and_the_entropy() -> None:
     drawn, put = weigh("hard", scores, mask, jax.random.key(0), samples=True)
     p = np.asarray(softmax(scores, mask), np.float64)
     logs = np.log(np.where(p > 0, p, 1.0))
-    np.testing.assert_allclose(
-        put[SAMPLES]["log_prob"][0], (np.asarray(drawn) * logs).sum(-1), atol=1e-6
-    )
+    assert_close(put[SAMPLES]["log_prob"][0], (np.asarray(drawn) * logs).sum(-1), eps=8)
     np.testing.assert_allclose(put[SAMPLES]["entropy"][0], -(p * logs).sum(-1), atol=1e-6)
     assert put[SAMPLES]["entropy"][0][1, 1, 2] == put[SAMPLES]["log_prob"][0][1, 1, 2] == 0.0
-    module, x = (
-        MultiHead(width=6, heads=2, alignment="hard"),
-        scores[:, 0, :, :1] * np.ones(6, np.float32),
-    )
+    module = MultiHead(width=6, heads=2, alignment="hard")
+    x = scores[:, 0, :, :1] * np.ones(6, np.float32)
     params = {"params": module.init(jax.random.key(0), x, x)["params"]}
     _, put = module.apply(params, x, x, rngs={"sample": jax.random.key(0)}, mutable=[SAMPLES])
     log_prob, entropy = gathered(put[SAMPLES])
@@ -119,9 +114,7 @@ def test_a_sample_reports_its_log_probability_and_the_entropy() -> None:
     stacked = jax.tree.map(
         lambda a: a[..., None], put[SAMPLES]
     )  # looks of one query, stacked along axis 2 by a scan over time
-    np.testing.assert_allclose(
-        gathered({"left": stacked, "right": stacked})[1], 2 * entropy, atol=1e-6
-    )
+    assert_close(gathered({"left": stacked, "right": stacked})[1], 2 * entropy, eps=8)
 
 
 FACTS = np.random.default_rng(4).normal(size=(3, 3, 3)).astype(np.float32)
@@ -132,19 +125,12 @@ def told(params: Any, path: tuple[int, int]) -> Episode:
     was looked at first.
     """
     (first, second), facts = path, jnp.asarray(FACTS)
-    logs = jnp.stack(
-        [
-            log_softmax(params["first"], None)[first],
-            log_softmax(params["second"][first], None)[second],
-        ]
-    )
+    ways = (params["first"], first), (params["second"][first], second)
+    logs = jnp.stack([log_softmax(logits, None)[chosen] for logits, chosen in ways])
     odds = jnp.stack([params["second"][first], params["first"]])
-    words = jnp.stack(
-        [
-            -jnp.sum((params["word"] - facts[0, first]) ** 2),
-            -jnp.sum((params["word"] * facts[1, second] + facts[2, first]) ** 2),
-        ]
-    )
+    word = params["word"]
+    off = word - facts[0, first], word * facts[1, second] + facts[2, first]
+    words = jnp.stack([-jnp.sum(one**2) for one in off])
     entropy = -(softmax(odds, None) * log_softmax(odds, None)).sum(-1)
     return Episode(words[None], logs[None], entropy[None], jnp.ones((1, 2), bool))
 
@@ -190,29 +176,17 @@ def test_a_baseline_reduces_the_variance() -> None:
     logits = jnp.array([0.2, -0.1, 0.4])
     rng = np.random.default_rng(0)
     likelihood = jnp.asarray(rng.normal(-5.0, 1.0, size=(DRAWS, 1)), jnp.float32)
-    chosen = jnp.asarray(
-        rng.choice(
-            3,
-            size=DRAWS,
-            p=np.asarray(softmax(logits, None), np.float64)
-            / np.asarray(softmax(logits, None), np.float64).sum(),
-        )
-    )
+    p = np.asarray(softmax(logits, None), np.float64)
+    chosen = jnp.asarray(rng.choice(3, size=DRAWS, p=p / p.sum()))
 
     def one(logits: Any, likelihood: Any, at: Any, baseline: Any) -> jax.Array:
-        episode = Episode(
-            likelihood[None],
-            log_softmax(logits, None)[at][None, None],
-            jnp.zeros((1, 1)),
-            jnp.ones((1, 1), bool),
-        )
+        log_prob, none = log_softmax(logits, None)[at][None, None], jnp.zeros((1, 1))
+        episode = Episode(likelihood[None], log_prob, none, none == 0)
         return surrogate(episode, total(episode), baseline)
 
     slopes = jax.jit(jax.vmap(jax.grad(one), in_axes=(None, 0, 0, None)))
-    spread = [
-        np.asarray(slopes(logits, likelihood, chosen, baseline)).var(0).sum()
-        for baseline in (0.0, -5.0)
-    ]
+    drawn = [slopes(logits, likelihood, chosen, baseline) for baseline in (0.0, -5.0)]
+    spread = [np.asarray(slope).var(0).sum() for slope in drawn]
     assert spread[1] < spread[0] / 10
 
 
@@ -237,21 +211,15 @@ def test_the_entropy_term_raises_entropy_and_padding_counts_nowhere() -> None:
 
 def test_rewards_and_their_moving_baseline() -> None:
     valid = np.array([[True, True, True], [True, False, False]])
-    episode = Episode(
-        jnp.array([[-1.0, -2.0, -4.0], [-3.0, 50.0, 50.0]]),
-        jnp.zeros((2, 3)),
-        jnp.zeros((2, 3)),
-        jnp.asarray(valid),
-    )
+    likelihood, none = jnp.array([[-1.0, -2.0, -4.0], [-3.0, 50.0, 50.0]]), jnp.zeros((2, 3))
+    episode = Episode(likelihood, none, none, jnp.asarray(valid))
     np.testing.assert_allclose(total(episode), [[-7.0], [-3.0]])
     np.testing.assert_allclose(to_go(episode), [[-7.0, -6.0, -4.0], [-3.0, 0.0, 0.0]])
-    np.testing.assert_allclose(
-        followed(jnp.array([-2.0]), total(episode), valid), [0.9 * -2.0 + 0.1 * -5.0], atol=1e-6
+    assert_close(
+        followed(jnp.array([-2.0]), total(episode), valid), [0.9 * -2.0 + 0.1 * -5.0], eps=8
     )
     moved = followed(jnp.array([-2.0, -1.0, 0.0]), jnp.where(valid, to_go(episode), 1e4), valid)
-    np.testing.assert_allclose(
-        moved, [-2.3, -0.9 - 0.6, -0.4], atol=1e-6
-    )  # later steps: only the row that has them
+    assert_close(moved, [-2.3, -0.9 - 0.6, -0.4], eps=8)  # later steps: only the row that has them
     np.testing.assert_allclose(followed(moved, to_go(episode), np.zeros_like(valid)), moved)
     assert reinforce.DECAY == 0.9
 
@@ -266,15 +234,8 @@ def test_doubly_stochastic_values() -> None:
     assert doubly_stochastic(shuffled, jnp.ones((1, 5), bool), tau=1.5) == pytest.approx(5 * 0.25)
     weights = jnp.asarray(np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 3, 5)))
     steps = jnp.array([[True] * 5, [True] * 3 + [False] * 2])
-    wanted = np.mean(
-        [
-            [
-                (1 - weights[b, h, : (5, 3)[b]].sum(0)) @ (1 - weights[b, h, : (5, 3)[b]].sum(0))
-                for h in range(3)
-            ]
-            for b in range(2)
-        ]
-    )
+    real = np.asarray(weights) * np.asarray(steps)[:, None, :, None]
+    wanted = ((1 - real.sum(axis=2)) ** 2).sum(axis=-1).mean()
     assert doubly_stochastic(weights, steps) == pytest.approx(wanted, rel=1e-6)
     wider = jnp.pad(
         weights, ((0, 0), (0, 0), (0, 2), (0, 3))

@@ -1,9 +1,10 @@
-"""What is special to single scores: which equals which and when, bounds, zero gradients, starts,
-and refusals.
+"""Single scores equal one another where they should, have bounds, zero gradients and starts, and
+refuse impossible fields.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -24,11 +25,13 @@ from tests.attention.score_cases import TK, TQ, B, D, H, J, drawn, inputs, whole
 
 def scores_of(name: str, params: Any, q: Any, k: Any, **fields: Any) -> np.ndarray:
     """Scores [B,H,Tq,Tk] of a registered score with these parameters and fields."""
-    return np.asarray(
-        made(SCORES, {"name": name, **fields})().apply(
+    score = made(SCORES, {"name": name, **fields})()
+    run = jax.jit(
+        lambda params, q, k: score.apply(
             {"params": params}, q, k, np.arange(k.shape[2]), method=whole
         )
     )
+    return np.asarray(run(params, q, k))
 
 
 def variables_of(name: str, **fields: Any) -> Any:
@@ -126,15 +129,11 @@ def test_normalised_inputs_and_unit_scales_give_scaled_dot(name: str) -> None:
     q, k = inputs()
     if name == "qk_layernorm":
         q, k = q - q.mean(-1, keepdims=True), k - k.mean(-1, keepdims=True)
-    ones = {
-        "query_norm": {"scale": np.ones(D, np.float32)},
-        "key_norm": {"scale": np.ones(D, np.float32)},
-    }
-    plain = scores_of("scaled_dot", {}, math.sqrt(D) * units(q), math.sqrt(D) * units(k))
-    assert_close(
-        scores_of(name, ones, math.sqrt(D) * units(q), math.sqrt(D) * units(k), epsilon=1e-9), plain
-    )
-    assert_close(scores_of(name, ones, units(q), units(k), epsilon=1e-9), plain)
+    ones = {f"{side}_norm": {"scale": np.ones(D, np.float32)} for side in ("query", "key")}
+    of_one, normal = [units(q), units(k)], [math.sqrt(D) * units(x) for x in (q, k)]
+    plain = scores_of("scaled_dot", {}, *normal)
+    for given in (normal, of_one):
+        assert_close(scores_of(name, ones, *given, epsilon=1e-9), plain)
     assert jax.tree.all(jax.tree.map(lambda a: (a == 1.0).all(), started(name)))
 
 
@@ -154,30 +153,20 @@ def test_bounds() -> None:
     """
     q, k = (100.0 * x for x in inputs())
     q[0, 0], k[0, 0] = q[0, 0, :1], q[0, 0, :1]  # equal vectors reach the bounds of the first two
-    params = {
-        name: variables_of(name, **fields)
-        for name, fields in {"qk_norm": {}, "additive": {"hidden": 7}}.items()
-    }
-    g = abs(params["qk_norm"]["g"][0])
-    assert np.abs(scores_of("qk_norm", params["qk_norm"], q, k)).max() == pytest.approx(g, rel=1e-6)
-    assert np.abs(scores_of("cosine", {}, q, k, strength="fixed", beta=2.5)).max() == pytest.approx(
-        2.5, rel=1e-6
-    )
+
+    def largest(name: str, params: Any, **fields: Any) -> float:
+        return float(np.abs(scores_of(name, params, q, k, **fields)).max())
+
+    norm, add = variables_of("qk_norm"), variables_of("additive", hidden=7)
+    assert largest("qk_norm", norm) == pytest.approx(abs(norm["g"][0]), rel=1e-6)
+    assert largest("cosine", {}, strength="fixed", beta=2.5) == pytest.approx(2.5, rel=1e-6)
     for name in ("qk_layernorm", "qk_rmsnorm"):
         scales = variables_of(name)
-        bound = (
-            math.sqrt(D)
-            * np.abs(scales["query_norm"]["scale"]).max()
-            * np.abs(scales["key_norm"]["scale"]).max()
-        )
-        assert np.abs(scores_of(name, scales, q, k)).max() <= bound * (1 + 1e-6)
-    assert np.abs(scores_of("soft_capped", {}, q, k, cap=2.0)).max() <= 2.0
-    assert (
-        np.abs(scores_of("activated_general", variables_of("activated_general"), q, k)).max() <= 1.0
-    )
-    assert np.abs(scores_of("additive", params["additive"], q, k, hidden=7)).max() <= np.abs(
-        params["additive"]["v"]
-    ).sum() * (1 + 1e-6)
+        sides = [np.abs(scales[f"{side}_norm"]["scale"]).max() for side in ("query", "key")]
+        assert largest(name, scales) <= math.sqrt(D) * sides[0] * sides[1] * (1 + 1e-6)
+    assert largest("soft_capped", {}, cap=2.0) <= 2.0
+    assert largest("activated_general", variables_of("activated_general")) <= 1.0
+    assert largest("additive", add, hidden=7) <= np.abs(add["v"]).sum() * (1 + 1e-6)
 
 
 def test_a_tanh_score_cannot_be_sharp() -> None:
@@ -187,14 +176,10 @@ def test_a_tanh_score_cannot_be_sharp() -> None:
     k = np.full((1, 1, 20, 1), -50.0, np.float32)
     k[0, 0, 7] = 50.0
     params = {"w": {"kernel": np.ones((1, 1), np.float32)}, "b": np.zeros(1, np.float32)}
-    weights = softmax(
-        scores_of("activated_general", params, np.ones((1, 1, 1, 1), np.float32), k), None
-    )
-    assert (
-        float(weights.max())
-        == pytest.approx(math.e / (math.e + 19 / math.e), rel=1e-5)
-        == pytest.approx(0.28, abs=0.005)
-    )
+    query = np.ones((1, 1, 1, 1), np.float32)
+    largest = float(softmax(scores_of("activated_general", params, query, k), None).max())
+    assert largest == pytest.approx(math.e / (math.e + 19 / math.e), rel=1e-5)
+    assert largest == pytest.approx(0.28, abs=0.005)
 
 
 def test_the_root_takes_the_variance_to_one() -> None:
@@ -340,12 +325,9 @@ def test_starts() -> None:
     """beta 5 and tau 1 as softplus gives them, g = log2(n^2 - n), b zero, v of concat not zero: it
     would leave W_a without gradient.
     """
-    assert math.log(1 + math.exp(started("cosine")["positive"]["raw"][0])) == pytest.approx(
-        5.0, abs=1e-5
-    )
-    assert math.log(
-        1 + math.exp(started("gaussian", tau=0.01)["positive"]["raw"][0])
-    ) == pytest.approx(0.01, abs=1e-6)
+    softplus = lambda params: math.log(1 + math.exp(params["positive"]["raw"][0]))
+    assert softplus(started("cosine")) == pytest.approx(5.0, abs=1e-5)
+    assert softplus(started("gaussian", tau=0.01)) == pytest.approx(0.01, abs=1e-6)
     assert started("qk_norm", length=10)["g"][0] == pytest.approx(math.log2(90))
     assert (started("activated_general")["b"] == 0.0).all()
     assert np.abs(started("concat", hidden=9)["v"]).max() > 0.05
@@ -356,80 +338,40 @@ def test_starts() -> None:
 
 @pytest.mark.quick
 @pytest.mark.parametrize(
-    ("node", "words"),
+    ("name", "fields", "words"),
     [
-        ({"name": "additive", "hidden": 0}, "score additive: hidden=0, must be at least 1"),
-        ({"name": "concat", "hidden": 0}, "score concat: hidden=0, must be at least 1"),
-        ({"name": "location", "limit": 0}, "score location: limit=0, must be at least 1"),
-        ({"name": "cosine", "beta": 0.0}, "score cosine: beta=0.0, must be a number above 0"),
-        (
-            {"name": "cosine", "epsilon": -1e-6},
-            "score cosine: epsilon=-1e-06, must be a number above 0",
-        ),
-        (
-            {"name": "cosine", "strength": "learnt"},
-            "score.strength='learnt'; did you mean 'learned'?",
-        ),
-        (
-            {"name": "gaussian", "tau": math.inf},
-            "score gaussian: tau=inf, must be a number above 0",
-        ),
-        (
-            {"name": "gaussian", "spread": "emitted"},
-            "score.spread='emitted'; choose from: fixed, learned",
-        ),
-        ({"name": "qk_norm", "length": 1}, "score qk_norm: length=1, must be at least 2"),
-        (
-            {"name": "qk_norm", "epsilon": math.nan},
-            "score qk_norm: epsilon=nan, must be a number above 0",
-        ),
-        (
-            {"name": "qk_layernorm", "epsilon": 0.0},
-            "score qk_layernorm: epsilon=0.0, must be a number above 0",
-        ),
-        (
-            {"name": "qk_rmsnorm", "epsilon": 0.0},
-            "score qk_rmsnorm: epsilon=0.0, must be a number above 0",
-        ),
-        (
-            {"name": "scaled_dot", "over": -1.0},
-            "score scaled_dot: over=-1.0, must be a number of at least 0",
-        ),
-        (
-            {"name": "soft_capped", "cap": 0.0},
-            "score soft_capped: cap=0.0, must be a number above 0",
-        ),
-        (
-            {"name": "soft_capped", "score": {"name": "dott"}},
-            "unknown score 'dott'; did you mean 'dot'",
-        ),
-        ({"name": "activated_general", "act": "tan"}, "score.act='tan'; did you mean 'tanh'?"),
-        ({"name": "general", "hidden": 3}, "score: general has no field 'hidden' to set"),
+        ("additive", {"hidden": 0}, "score additive: hidden=0, must be at least 1"),
+        ("concat", {"hidden": 0}, "score concat: hidden=0, must be at least 1"),
+        ("location", {"limit": 0}, "score location: limit=0, must be at least 1"),
+        ("cosine", {"beta": 0.0}, "score cosine: beta=0.0, must be a number above 0"),
+        ("cosine", {"epsilon": -1e-6}, "cosine: epsilon=-1e-06, must be a number above 0"),
+        ("cosine", {"strength": "learnt"}, "score.strength='learnt'; did you mean 'learned'?"),
+        ("gaussian", {"tau": math.inf}, "score gaussian: tau=inf, must be a number above 0"),
+        ("gaussian", {"spread": "emitted"}, "score.spread='emitted'; choose from: fixed, learned"),
+        ("qk_norm", {"length": 1}, "score qk_norm: length=1, must be at least 2"),
+        ("qk_norm", {"epsilon": math.nan}, "qk_norm: epsilon=nan, must be a number above 0"),
+        ("qk_layernorm", {"epsilon": 0.0}, "qk_layernorm: epsilon=0.0, must be a number above 0"),
+        ("qk_rmsnorm", {"epsilon": 0.0}, "qk_rmsnorm: epsilon=0.0, must be a number above 0"),
+        ("scaled_dot", {"over": -1.0}, "scaled_dot: over=-1.0, must be a number of at least 0"),
+        ("soft_capped", {"cap": 0.0}, "score soft_capped: cap=0.0, must be a number above 0"),
+        ("soft_capped", {"score": "dott"}, "unknown score 'dott'; did you mean 'dot'"),
+        ("activated_general", {"act": "tan"}, "score.act='tan'; did you mean 'tanh'?"),
+        ("general", {"hidden": 3}, "score: general has no field 'hidden' to set"),
     ],
 )
-def test_impossible_values_are_refused(node: dict[str, Any], words: str) -> None:
+def test_impossible_values_are_refused(name: str, fields: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError) as caught:
-        drawn(made(SCORES, node)())
+        drawn(made(SCORES, {"name": name, **fields})())
     assert words in str(caught.value)
 
 
 def test_which_scores_take_unequal_widths() -> None:
     """Those with a matrix between the two sides, and the one that does not look at keys."""
-    takes = set()
+    taken = set()
     for name in SCORES.names():
-        try:
+        with contextlib.suppress(UserError):
             drawn(made(SCORES, name)(), 6, 4)
-        except UserError:
-            continue
-        takes.add(name)
-    assert takes == {
-        "general",
-        "biased_general",
-        "activated_general",
-        "additive",
-        "concat_identity",
-        "coverage",
-        "location",
-        "location_aware",
-        "source_only",
-    }
+            taken.add(name)
+    general = {"general", "biased_general", "activated_general"}
+    additive = {"additive", "concat_identity", "coverage", "location_aware", "source_only"}
+    assert taken == general | additive | {"location"}

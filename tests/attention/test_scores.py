@@ -18,10 +18,8 @@ import numpy as np
 import pytest
 
 from attnlab.attention.alignments.softmax import softmax
-from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.scores import SCORES
 from attnlab.attention.scores.protocol import NEVER, Score
-from attnlab.attention.view import CAUSAL
 from attnlab.errors import UserError
 from tests.attention.cases import TOLERANCE
 from tests.attention.score_cases import (
@@ -37,12 +35,10 @@ from tests.attention.score_cases import (
     drawn,
     inputs,
     make,
-    randomised,
     whole,
 )
 from tests.attention.score_oracles import SCORES as ORACLES
 from tests.attention.slopes import assert_slopes
-from tests.rounding import assert_close
 
 every = pytest.mark.parametrize(("name", "fields"), CASES, ids=NAMES)
 promises = pytest.mark.product("promises")
@@ -260,42 +256,6 @@ def test_unequal_widths_are_right_or_refused(name: str, fields: str) -> None:
         score.apply(variables, q, k, method=whole),
         expected(name, fields, variables, q, k),
         TOLERANCE["float32"],
-    )
-
-
-@promises
-@pytest.mark.parametrize("name", SCORES.names())
-def test_in_a_mechanism_no_future_no_padding_and_a_cache(name: str) -> None:
-    """Multi-head attention with two heads on one key head; the last of the three tokens is also
-    decoded with a cache.
-    """
-    module = MultiHead(
-        width=8, heads=2, key_heads=1, score={"name": name, **FIELDS.get(name, [{}])[0]}
-    )
-    x = np.random.default_rng(0).normal(size=(2, 3, 8)).astype(np.float32)
-    valid = np.array([[True, True, True], [False, True, True]])
-    params = randomised(
-        jax.eval_shape(lambda: module.init(jax.random.key(0), x, x)["params"]), seed=1
-    )
-    call = functools.partial(module.apply, {"params": params})
-
-    @jax.jit
-    def run(x: Any) -> Any:
-        before = call(x[:, :2], valid[:, :2], 4, method="remember")
-        so_far = call(x[:, :2], before, CAUSAL, method="read").so_far
-        memory = call(before, x[:, 2:], valid[:, 2:], method="extend")
-        return (
-            call(x, x, CAUSAL, valid).context,
-            call(x[:, 2:], memory, CAUSAL, so_far=so_far, method="read").context,
-        )
-
-    full, step = run(x)
-    assert_close(step[:, 0], full[:, 2], eps=8)
-    assert (full[1, 0] == 0.0).all()  # it sees nothing but padding
-    changed = np.where(valid[..., None], x, 1e4).astype(np.float32)
-    changed[:, 2] *= -1.0
-    np.testing.assert_allclose(
-        run(changed)[0][:, :2][valid[:, :2]], full[:, :2][valid[:, :2]], atol=TOLERANCE["float32"]
     )
 
 

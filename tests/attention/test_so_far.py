@@ -1,4 +1,4 @@
-"""Looks that depend on the looks before: one query after the other gives what all at once give."""
+"""Looks that depend on the looks before give the same one after the other as all at once."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ BACK = [
     if looks_back(case[1])
 ]
 back = pytest.mark.parametrize(("name", "config"), BACK)
+pieces = pytest.mark.product("pieces")
 
 
 def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
@@ -34,6 +35,7 @@ def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
 
 
 @back
+@pieces
 def test_looks_one_by_one_equal_a_look_at_once(name: str, config: dict[str, Any]) -> None:
     call, (query, source, valid) = prepared(name, config)
 
@@ -68,6 +70,7 @@ def test_looks_one_by_one_equal_a_look_at_once(name: str, config: dict[str, Any]
 
 
 @back
+@pieces
 def test_a_piece_of_queries_goes_on_from_the_piece_before(
     name: str, config: dict[str, Any]
 ) -> None:
