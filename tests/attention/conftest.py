@@ -15,7 +15,7 @@ from tests.attention import cases
 from tests.sampling import rounds
 
 settings.register_profile(
-    "attnlab", derandomize=True, deadline=None, database=None, max_examples=rounds(8, 20)
+    "attnlab", derandomize=True, deadline=None, database=None, max_examples=rounds(4, 20)
 )
 settings.load_profile("attnlab")
 

@@ -29,6 +29,8 @@ from attnlab.errors import UserError
 from tests.attention import alignment_oracles
 from tests.rounding import assert_close
 
+derived = pytest.mark.full  # follows from the oracles, which a default run asks
+
 sparsemax = jax.jit(lambda z, mask=None: entmax(z, mask, 1.0, sorted_linear))
 entmax15 = jax.jit(lambda z, mask=None: entmax(z, mask, 0.5, sorted_square))
 bisect = jax.jit(lambda z, excess, mask=None: entmax(z, mask, excess, bisected))
@@ -87,6 +89,7 @@ def test_softmax_is_the_formula_and_a_constant_changes_nothing(scores: np.ndarra
     )  # where the weight itself is 0
 
 
+@derived
 def test_softmax_gradients(scores: np.ndarray) -> None:
     mask = np.array([True, True, False, True, True, False])
     off = {"atol": 2e-3, "rtol": 2e-3}
@@ -113,6 +116,7 @@ def test_a_sink_takes_the_share_of_one_more_key(scores: np.ndarray) -> None:
         ).all()
 
 
+@derived
 @pytest.mark.quick
 def test_reference_values_of_the_sparse_family() -> None:
     z = np.array([1.0, 0.8, 0.1, -1.0], np.float32)
@@ -142,6 +146,7 @@ def test_entmax_runs_from_softmax_to_sparsemax(scores: np.ndarray) -> None:
     assert_close(bisect(many, 0.3, np.arange(506) < 6)[:, :6], bisect(scores, 0.3), eps=8)
 
 
+@derived
 @pytest.mark.parametrize("excess", [0.01, 0.3, 0.5, 0.9, 1.0, 2.0])
 def test_entmax_is_the_best_distribution_and_keeps_the_order(
     excess: float, scores: np.ndarray
@@ -160,6 +165,7 @@ def test_entmax_is_the_best_distribution_and_keeps_the_order(
     assert (np.diff(np.take_along_axis(found, order, axis=-1), axis=-1) >= 0.0).all()
 
 
+@derived
 def test_sparsemax_projects() -> None:
     rng = np.random.default_rng(0)
     z = rng.normal(size=(50, 2)).astype(np.float32)
@@ -168,6 +174,7 @@ def test_sparsemax_projects() -> None:
     assert_close(sparsemax(inside), inside, eps=8)  # what is a distribution already stays
 
 
+@derived
 @pytest.mark.parametrize(
     "find", [lambda z: softmax(z, None), sparsemax, entmax15, functools.partial(bisect, excess=0.3)]
 )
@@ -184,7 +191,10 @@ def test_constant_scores_average_and_one_large_score_wins(find: Any) -> None:
     np.testing.assert_allclose(jacobian, jacobian.T, atol=1e-6)
 
 
-@pytest.mark.parametrize("excess", [1e-5, 0.01, 0.5, 0.99, 1.5])
+@pytest.mark.parametrize(
+    "excess",
+    [1e-5, 0.5, *(pytest.param(excess, marks=pytest.mark.full) for excess in (0.01, 0.99, 1.5))],
+)
 def test_derivative_in_alpha_is_that_of_the_paper(excess: float, scores: np.ndarray) -> None:
     """Proposition 1 of Correia et al. 2019 in float64, and its limit at alpha = 1; forward mode
     too.
@@ -282,6 +292,7 @@ def test_local_windows_stand_where_the_paper_puts_them() -> None:
     ).tolist() == [4]  # one step of a decoder
 
 
+@derived
 def test_a_wide_window_is_global_and_only_the_gaussian_teaches_the_place() -> None:
     rng = np.random.default_rng(0)
     sizes = (2, 3, 4, 6), (2, 4, 5)
@@ -302,6 +313,7 @@ def test_a_wide_window_is_global_and_only_the_gaussian_teaches_the_place() -> No
     assert all(abs(leaf).max() < 1e-9 for leaf in jax.tree.leaves(slope(params, 2_000_000)))
 
 
+@derived
 @pytest.mark.quick
 def test_monotonic_is_the_expectation_of_the_walk() -> None:
     """Every outcome of every coin, with its probability: the reader starts at the first key and

@@ -47,6 +47,8 @@ every = pytest.mark.parametrize(
     ("name", "fields"), CASES, ids=[f"{name}-{fields}" for name, fields in CASES]
 )
 
+SEVERAL = ("softmax", "monotonic", "selective", "local_p", "moba")  # that differ in what they read
+
 # where the gradient is on purpose not that of the weights: (oracle whose gradient it is, fields to
 # the factor on the scores)
 SURROGATES: dict[str, tuple[str, Callable[[Any], float]]] = {
@@ -263,7 +265,6 @@ def test_weights_depend_on_the_scores_that_the_form_names(name: str, fields: str
 
 
 @every
-@pytest.mark.product("promises")
 def test_the_place_matters_where_it_is_declared(name: str, fields: str) -> None:
     at, looks_at = scene("none"), prepared(name, fields)[0].looks_at
     assert looks_at <= {"positions", "lengths"}
@@ -279,8 +280,10 @@ def test_the_place_matters_where_it_is_declared(name: str, fields: str) -> None:
     assert (changed.max() > 1e-3) == ("lengths" in looks_at)
 
 
-@every
-@pytest.mark.product("promises")
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [pytest.param(*case, marks=[] if case[0] in SEVERAL else [pytest.mark.full]) for case in CASES],
+)
 def test_rows_do_not_mix_under_vmap_scan_remat_and_alone(name: str, fields: str) -> None:
     module, params, _ = prepared(name, fields)
     at, n = scene("padding"), TK - 3

@@ -17,7 +17,7 @@ from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from tests.attention import score_cases, test_alignments, test_positions, test_scores
-from tests.attention.cases import WIDTH, first_settings, make, over, over_all, parameters
+from tests.attention.cases import CASES, WIDTH, first_settings, make, over, parameters
 
 EMPTY = [(2, 3, 0), (2, 0, 4), (2, 0, 0), (0, 3, 4)]  # rows, queries, keys
 FIRST = first_settings()
@@ -80,7 +80,7 @@ def all_zeros(module: Any) -> bool:
     )
 
 
-@over_all("nothing")
+@over(CASES, drawn=FIRST)
 def test_shapes_of_looks_at_nothing(name: str, config: dict[str, Any]) -> None:
     """All of them in the first setting of a mechanism; in others, where parts differ, whose looks at
     nothing are tested below, no keys and no queries.
@@ -89,7 +89,7 @@ def test_shapes_of_looks_at_nothing(name: str, config: dict[str, Any]) -> None:
     assert shapes(make(name, config), looks=looks) == looks
 
 
-@over(FIRST, "nothing")
+@over(FIRST)
 def test_nothing_seen_is_zeros(name: str, config: dict[str, Any]) -> None:
     assert all_zeros(make(name, config))
 

@@ -19,6 +19,8 @@ from attnlab.errors import UserError
 from tests.attention.position_oracles import t5_bucket
 from tests.rounding import assert_close
 
+derived = pytest.mark.full  # follows from the oracles, which a default run asks
+
 WIDTH = 12
 
 
@@ -35,6 +37,7 @@ def layer(positions: Any) -> tuple[MultiHead, Any, np.ndarray]:
     return module, {name: jax.tree.map(draw, leaf) for name, leaf in shapes.items()}, x
 
 
+@derived
 @pytest.mark.parametrize(
     "positions",
     [
@@ -59,6 +62,7 @@ def test_zero_tables_are_no_positions(positions: dict[str, Any]) -> None:
         assert np.abs(attend(params) - expected).max() > 1e-2
 
 
+@derived
 def test_one_distance_of_shaw_is_a_constant_on_every_value() -> None:
     """Clip 0: the key table shifts all scores of a query alike, which softmax does not see; every
     value gains the same vector.

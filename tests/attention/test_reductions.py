@@ -17,6 +17,8 @@ from attnlab.attention.view import CAUSAL
 from tests.attention.cases import WIDTH, inputs, make, parameters
 from tests.rounding import assert_close
 
+derived = pytest.mark.full  # follows from the oracles, which a default run asks
+
 EYE = {"kernel": np.eye(WIDTH, dtype=np.float32)}
 
 
@@ -54,6 +56,7 @@ def repeated(kernel: np.ndarray, key_heads: int, heads: int) -> np.ndarray:
     )
 
 
+@derived
 @pytest.mark.quick
 @pytest.mark.parametrize("key_heads", [1, 2, 6])
 def test_grouped_queries_are_multihead_attention_with_keys_and_values_repeated(
@@ -76,6 +79,7 @@ def test_one_head_without_projections_is_single_attention() -> None:
         assert_same(heads, read("single", {"score": score}, {}, query, source, valid))
 
 
+@derived
 def test_constant_scores_give_the_mean_of_what_may_be_seen() -> None:
     query, source, valid = inputs()
     seen = np.tri(5, 7, 2, dtype=bool) & valid[:, None]
@@ -93,6 +97,7 @@ def test_constant_scores_give_the_mean_of_what_may_be_seen() -> None:
     )
 
 
+@derived
 def test_one_hop_is_additive_attention_with_a_silent_query() -> None:
     query, source, valid = inputs()
     params = of("hops", {"hops": 1, "hidden": 5})
@@ -108,6 +113,7 @@ def test_one_hop_is_additive_attention_with_a_silent_query() -> None:
     assert_same(found, (context @ params["out"]["kernel"], weights))
 
 
+@derived
 @pytest.mark.quick
 def test_refinements_at_rest_are_multihead_attention() -> None:
     """Talking heads that mix nothing, gates wide open, and the first of each pair of a difference
@@ -132,6 +138,7 @@ def test_refinements_at_rest_are_multihead_attention() -> None:
     assert_close(found[1], weights[:, 0::2], eps=8)
 
 
+@derived
 def test_latent_attention_is_multihead_attention_to_its_latents() -> None:
     """Keys and values out of a latent as wide as the source or narrower; both of its forms, and
     with the query's own latent.
@@ -167,6 +174,7 @@ def test_both_forms_of_latent_attention_are_one(
     assert_same(*found)
 
 
+@derived
 def test_one_step_is_the_mechanism_itself() -> None:
     query, source, valid = inputs()
     inner = of("multihead", {"heads": 2})
@@ -179,6 +187,7 @@ def test_one_step_is_the_mechanism_itself() -> None:
     assert_same(found, read("multihead", {"heads": 2}, inner, moved, source, valid))
 
 
+@derived
 def test_a_predictor_that_is_the_value_makes_key_value_predict_key_value() -> None:
     """Thirds (k, v, v) against halves (k, v): as wide for both, so that the parameters are the
     same.

@@ -22,6 +22,8 @@ from attnlab.errors import UserError
 from tests.attention.cases import TOLERANCE
 from tests.attention.score_cases import TK, TQ, B, D, H, J, drawn, inputs, whole
 
+derived = pytest.mark.full  # follows from the oracles, which a default run asks
+
 
 def scores_of(name: str, params: Any, q: Any, k: Any, **fields: Any) -> np.ndarray:
     """Scores [B,H,Tq,Tk] of a registered score with these parameters and fields."""
@@ -57,6 +59,7 @@ def units(x: np.ndarray) -> np.ndarray:
     return x / np.sqrt((x**2).sum(-1, keepdims=True))
 
 
+@derived
 @pytest.mark.quick
 def test_the_family_of_general_reduces_to_dot() -> None:
     q, k = inputs()
@@ -78,6 +81,7 @@ def test_the_family_of_general_reduces_to_dot() -> None:
     )
 
 
+@derived
 @pytest.mark.quick
 def test_concat_is_the_additive_score_with_its_matrices_stacked() -> None:
     q, k = inputs()
@@ -90,6 +94,7 @@ def test_concat_is_the_additive_score_with_its_matrices_stacked() -> None:
     )
 
 
+@derived
 def test_concat_identity_is_additive_with_the_identity_at_the_source() -> None:
     q, k = inputs()
     params = variables_of("concat_identity")
@@ -103,6 +108,7 @@ def test_concat_identity_is_additive_with_the_identity_at_the_source() -> None:
     )
 
 
+@derived
 @pytest.mark.quick
 def test_cosine_and_qk_norm_on_unit_vectors() -> None:
     q, k = map(units, inputs())
@@ -121,6 +127,7 @@ def test_cosine_and_qk_norm_on_unit_vectors() -> None:
     assert_close(scores_of("cosine", silent, 3 * q, 0.2 * k, strength="emitted"), learned)
 
 
+@derived
 @pytest.mark.parametrize("name", ["qk_layernorm", "qk_rmsnorm"])
 def test_normalised_inputs_and_unit_scales_give_scaled_dot(name: str) -> None:
     """Of mean square 1, and mean 0 for LayerNorm: nothing is left to normalise. On unit vectors
@@ -137,6 +144,7 @@ def test_normalised_inputs_and_unit_scales_give_scaled_dot(name: str) -> None:
     assert jax.tree.all(jax.tree.map(lambda a: (a == 1.0).all(), started(name)))
 
 
+@derived
 @pytest.mark.parametrize("name", ["cosine", "qk_norm", "qk_layernorm", "qk_rmsnorm"])
 def test_normalised_scores_ignore_the_size_of_their_inputs(name: str) -> None:
     q, k = inputs()
@@ -147,6 +155,7 @@ def test_normalised_scores_ignore_the_size_of_their_inputs(name: str) -> None:
     )
 
 
+@derived
 def test_bounds() -> None:
     """Whatever the inputs: |g|, beta, sqrt(D) max|s_q| max|s_k|, the cap, 1 for a tanh, |v|_1 for
     additive scores.
@@ -169,6 +178,7 @@ def test_bounds() -> None:
     assert largest("additive", add, hidden=7) <= np.abs(add["v"]).sum() * (1 + 1e-6)
 
 
+@derived
 def test_a_tanh_score_cannot_be_sharp() -> None:
     """With N = 20 keys, one at 1 and the others at -1, the largest weight is e / (e + 19 / e) =
     0.28; nothing exceeds it.
@@ -182,6 +192,7 @@ def test_a_tanh_score_cannot_be_sharp() -> None:
     assert largest == pytest.approx(0.28, abs=0.005)
 
 
+@derived
 def test_the_root_takes_the_variance_to_one() -> None:
     """Unit-variance components: Var(q . k) = D, and 1 after the scale."""
     q, k = np.random.default_rng(0).normal(size=(2, 10_000, 1, 1, 12)).astype(np.float32)
@@ -189,6 +200,7 @@ def test_the_root_takes_the_variance_to_one() -> None:
     assert 0.9 < scores_of("scaled_dot", {}, q, k).var() < 1.1
 
 
+@derived
 @pytest.mark.quick
 def test_gaussian_weights_are_those_of_dot_products_less_half_the_length_of_keys() -> None:
     q, k = inputs()

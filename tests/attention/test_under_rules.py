@@ -24,17 +24,8 @@ RULED: list[tuple[str, dict[str, Any]]] = [
     ("latent", {"heads": 2, "latent": 5}),
     ("hops", {"hops": 2, "hidden": 5}),
 ]
-RULES = (
-    "sliding",
-    "dilated",
-    "prefix-LM by row",
-    "packed",
-    "longformer",
-    "bigbird",
-    "strided",
-    "factorised",
-    "nested",
-)
+OTHERS = "sliding", "dilated", "prefix-LM by row", "packed", "longformer", "strided", "nested"
+RULES = ["bigbird", "factorised", *(pytest.param(rule, marks=pytest.mark.full) for rule in OTHERS)]
 
 
 @pytest.mark.parametrize(("name", "config"), RULED)

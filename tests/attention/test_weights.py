@@ -81,7 +81,7 @@ def test_weights_come_in_a_scan_and_in_cached_decoding(name: str, config: dict[s
     assert (found[..., LENGTH:] == 0.0).all()
 
 
-@pytest.mark.parametrize("name", ["multihead", "single"])
+@pytest.mark.parametrize("name", ["multihead", pytest.param("single", marks=pytest.mark.full)])
 def test_weights_that_are_asked_for_have_the_slots_to_spare_that_maps_leave_out(name: str) -> None:
     """So that their shape does not depend on whether the length is known; the slots that nothing
     was written to have weight 0.
