@@ -27,6 +27,8 @@ from tests.attention.oracles import ORACLES, Oracle, part
 
 WIDTH = 12
 PARTS = (("score", "dot"), ("alignment", "softmax"), ("positions", "none"))
+CAPPED = {"name": "soft_capped", "cap": 2.0, "score": {"name": "cosine", "strength": "emitted"}}
+SPARSE = {"compress": 4, "stride": 2, "block": 2, "blocks": 3, "window": 2}
 SETTINGS: dict[str, list[dict[str, Any]]] = {
     "single": [
         {"score": {"name": "additive", "hidden": 7}},
@@ -54,15 +56,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"heads": 3, "key_heads": 1, "positions": {"name": "rope", "layout": "half", "share": 0.5}},
         {"heads": 3, "score": {"name": "qk_rmsnorm"}, "positions": {"name": "rope"}},
         {"heads": 2, "score": {"name": "gaussian", "spread": "fixed", "tau": 3.0}},
-        {
-            "heads": 3,
-            "key_heads": 1,
-            "score": {
-                "name": "soft_capped",
-                "cap": 2.0,
-                "score": {"name": "cosine", "strength": "emitted"},
-            },
-        },
+        {"heads": 3, "key_heads": 1, "score": CAPPED},
         {"heads": 3, "alignment": {"name": "sparsemax"}},
         {"heads": 3, "alignment": {"name": "entmax"}},
         {"heads": 3, "alignment": {"name": "sink"}},
@@ -85,18 +79,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "tensor_product": [{"heads": 3, "query_rank": 3, "score": "qk_rmsnorm", "positions": "rope"}],
     "path": [{"heads": 6, "key_heads": 2, "block": 4}],
     "lightning_indexer": [{"heads": 3, "keep": 2, "index_heads": 8, "index_width": 4}],
-    "native_sparse": [
-        {
-            "heads": 2,
-            "key_heads": 1,
-            "compress": 4,
-            "stride": 2,
-            "block": 2,
-            "blocks": 3,
-            "window": 2,
-            "positions": "rope",
-        }
-    ],
+    "native_sparse": [{"heads": 2, "key_heads": 1, **SPARSE, "positions": "rope"}],
     "latent": [
         {"heads": 3, "latent": 5},
         {"heads": 2, "head_width": 5, "latent": 4},
@@ -236,11 +219,8 @@ def over_all(product: str = "", quick: bool = False) -> pytest.MarkDecorator:
 
 def first_settings() -> list[tuple[str, dict[str, Any]]]:
     """One case of each mechanism."""
-    return [
-        case
-        for number, case in enumerate(CASES)
-        if case[0] not in [name for name, _ in CASES[:number]]
-    ]
+    first = dict(reversed(CASES))
+    return [(name, first[name]) for name in dict(CASES)]
 
 
 def reference(name: str) -> Oracle:
@@ -257,13 +237,9 @@ def looks_at_positions(name: str, config: dict[str, Any]) -> bool:
     """Whether a mechanism or any part of it does."""
     score, alignment, scheme = (part(config, field, default)[0] for field, default in PARTS)
     features = FEATURES.resolve(part(config, "features", "elu")[0])
-    of_parts = (
-        score in ("location", "location_aware")
-        or bool(ALIGNMENTS.resolve(alignment).looks_at)
-        or bool(POSITIONS.resolve(scheme).hooks)
-        or bool(features.places)
-    )
-    return of_parts or name in LOOKS_AT_POSITIONS
+    hooks, looks_at = POSITIONS.resolve(scheme).hooks, ALIGNMENTS.resolve(alignment).looks_at
+    of_score = score in ("location", "location_aware")
+    return bool(of_score or looks_at or hooks or features.places or name in LOOKS_AT_POSITIONS)
 
 
 def looks_back(config: dict[str, Any]) -> bool:
@@ -320,10 +296,9 @@ def parameters(module: Mixer, seed: int = 0) -> Any:
     leaves, tree = jax.tree.flatten(shapes)
     rng = np.random.default_rng(seed)
     drawn = [
-        (rng.normal(size=leaf.shape).astype(np.float32) / np.sqrt(leaf.shape[0])).astype(np.float32)
-        for leaf in leaves
+        rng.normal(size=leaf.shape).astype(np.float32) / np.sqrt(leaf.shape[0]) for leaf in leaves
     ]
-    return jax.tree.unflatten(tree, drawn)
+    return jax.tree.unflatten(tree, [leaf.astype(np.float32) for leaf in drawn])
 
 
 def inputs(
@@ -333,9 +308,8 @@ def inputs(
     one real token.
     """
     rng = np.random.default_rng(seed)
-    query, source = (
-        rng.normal(size=(batch, length, WIDTH)).astype(np.float32) for length in (queries, keys)
-    )
+    sizes = (batch, queries, WIDTH), (batch, keys, WIDTH)
+    query, source = (rng.normal(size=size).astype(np.float32) for size in sizes)
     lengths = np.array([keys, 1, max(1, keys - 3)] + [keys] * batch)[:batch]
     return query, source, np.arange(keys)[None] < lengths[:, None]
 
@@ -343,3 +317,10 @@ def inputs(
 def wide(tree: Any) -> Any:
     """Its arrays in float64."""
     return jax.tree.map(lambda a: np.asarray(a, np.float64), tree)
+
+
+def without_biases(params: Any) -> Any:
+    """The parameters with biases of 0."""
+    is_bias = lambda path: "bias" in jax.tree_util.keystr(path)
+    silent = lambda path, leaf: 0 * leaf if is_bias(path) else leaf
+    return jax.tree_util.tree_map_with_path(silent, params)

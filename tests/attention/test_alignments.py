@@ -22,7 +22,7 @@ from attnlab.attention.alignments.protocol import Alignment
 from attnlab.attention.alignments.softmax import softmax
 from attnlab.attention.view import View
 from tests.attention import alignment_oracles
-from tests.attention.cases import TOLERANCE
+from tests.attention.cases import TOLERANCE, wide
 from tests.attention.slopes import assert_slopes
 
 B, H, TQ, TK, DQ = 3, 2, 4, 7, 5
@@ -142,10 +142,6 @@ def oracle(name: str, fields: Any, params: Any, at: Scene) -> np.ndarray:
         )
         weights[b, h, q] = alignment_oracles.ALIGNMENTS[name](row)
     return weights
-
-
-def wide(tree: Any) -> Any:
-    return jax.tree.map(lambda a: np.asarray(a, np.float64), tree)
 
 
 def test_every_alignment_has_an_oracle() -> None:

@@ -87,12 +87,9 @@ def growth(text: str, letters: dict[str, float], doubled: str) -> float:
 def cost_growth(of: Callable[[int, int], Any], letter: str) -> tuple[Any, Any, dict[str, float]]:
     """What a function of length and width gives before and after letters double, and the letters."""
     length, width = FAR[letter]
-    once, twice = (of(length * (1 + t), width * (1 + d)) for t, d in ((0, 0), _doubled(letter)))
+    once = of(length, width)
+    twice = of(length * (1 + ("T" in letter)), width * (1 + ("d" in letter)))
     return once, twice, {"T": float(length), "d": float(width), "D": float(width)}
-
-
-def _doubled(letter: str) -> tuple[bool, bool]:
-    return "T" in letter, "d" in letter
 
 
 @every

@@ -39,6 +39,7 @@ from tests.attention.cases import (
     over_all,
     reference,
     wide,
+    without_biases,
 )
 from tests.attention.looks import Looks, drawn, looks
 from tests.attention.oracles import ORACLES, part
@@ -98,9 +99,8 @@ def test_values_and_gradients_equal_the_oracle(
     def total(params: Any, query: Any, source: Any) -> float:
         """One number of a look, with the weights in it where they are handed out."""
         context, weights = oracle(params, query=query, source=source)
-        return inner(context, drawn(context.shape)) + (
-            inner(weights, drawn(weights.shape)) if case.weighs else 0.0
-        )
+        of_weights = inner(weights, drawn(weights.shape)) if case.weighs else 0.0
+        return inner(context, drawn(context.shape)) + of_weights
 
     if aligned(config) not in ESTIMATORS:
         assert_slopes(found.slopes, given, total)
@@ -119,14 +119,8 @@ def test_float64_equals_the_oracle_and_both_modes_of_differentiation_hold(
         params, query, source = wide((case.params, query, source))
         view = causally(case.module)
         mask = dense_mask(view, valid, 3)
-        expected, _ = ORACLES[name](
-            params,
-            config=config,
-            query=query,
-            source=source,
-            mask=mask,
-            causal=view.is_causal,
-        )
+        look = {"query": query, "source": source, "mask": mask, "causal": view.is_causal}
+        expected, _ = ORACLES[name](params, config=config, **look)
         np.testing.assert_allclose(exact.context, expected, rtol=0, atol=TOLERANCE["float64"])
     if aligned(config) not in ESTIMATORS:
         within = {"rtol": TOLERANCE["gradient"], "atol": TOLERANCE["gradient"]}
@@ -181,9 +175,8 @@ def test_batch_rows_do_not_mix(name: str, config: dict[str, Any]) -> None:
     together, others = case.found().context, inputs(seed=4)
     for row in range(3):
         mine = (np.arange(3) == row)[:, None, None]
-        found = case.found(
-            query=np.where(mine, query, others[0]), source=np.where(mine, source, others[1])
-        )
+        given = {"query": np.where(mine, query, others[0])}
+        found = case.found(source=np.where(mine, source, others[1]), **given)
         assert_close(found.context[row], together[row], eps=8)
     short = case.found(causally(case.module), valid=np.tile(np.arange(7) < 4, (3, 1)))
     assert_close(case.forward().rows, short.context, eps=8)
@@ -199,9 +192,8 @@ def test_order_matters_exactly_where_positions_are_looked_at(
     case = looks(name, config)
     _, source, valid = inputs()
     order = np.random.default_rng(3).permutation(7)
-    of_source = np.abs(
-        case.found(source=source[:, order], valid=valid[:, order]).context - case.found().context
-    )
+    reordered = case.found(source=source[:, order], valid=valid[:, order])
+    of_source = np.abs(reordered.context - case.found().context)
     first, turned = source[:, :5], np.array([2, 0, 4, 1, 3, 6, 5])  # the first five stay first
     moved = case.found(query=first[:, turned[:5]], source=source[:, turned], valid=valid[:, turned])
     itself = case.found(query=first, source=source, valid=valid)
@@ -214,9 +206,7 @@ def test_order_matters_exactly_where_positions_are_looked_at(
 @every
 def test_dead_rows_give_zeros_and_zero_gradients(name: str, config: dict[str, Any]) -> None:
     case = looks(name, config)
-    params = jax.tree_util.tree_map_with_path(
-        lambda path, leaf: 0 * leaf if "bias" in jax.tree_util.keystr(path) else leaf, case.params
-    )
+    params = without_biases(case.params)
     dead = np.zeros((3, 7), bool)
     dead[1] = True
     found = case.found(params=params, valid=dead)
@@ -235,9 +225,8 @@ def test_bfloat16_stays_close(name: str, config: dict[str, Any]) -> None:
     rounded = lambda one: one.astype(jnp.bfloat16).astype(np.float32)
     params, query, source = jax.tree.map(rounded, given)
     exact = case.found(params=params, query=query, source=source).context  # of rounded numbers
-    off = np.abs(np.asarray(context, np.float32) - exact).max(axis=-1) > TOLERANCE[
-        "bfloat16"
-    ] * max(1.0, np.abs(exact).max())
+    off = np.abs(np.asarray(context, np.float32) - exact).max(axis=-1)
+    off = off > TOLERANCE["bfloat16"] * max(1.0, np.abs(exact).max())
     assert off.mean() <= (0.2 if {aligned(config), name} & set(JUMPS) else 0.0)
 
 
@@ -305,9 +294,8 @@ def test_dropout_as_declared(name: str, config: dict[str, Any]) -> None:
     np.testing.assert_array_equal(off, without)
     assert drops.std(0).max() > 1e-3
     if name not in NOT_LINEAR:
-        np.testing.assert_allclose(
-            drops.mean(0), off, atol=5 * drops.std(0).max() / 100
-        )  # five standard errors
+        errors = 5 * drops.std(0).max() / 100  # five standard errors
+        np.testing.assert_allclose(drops.mean(0), off, atol=errors)
 
 
 @over(FIRST, quick=True)

@@ -58,12 +58,8 @@ def test_talking_heads_start_as_multihead_attention() -> None:
 
 def test_every_entry_is_dropped_on_its_own() -> None:
     """No two rows, columns or leading axes share their draw."""
-    kept = (
-        np.asarray(
-            Dropout(0.5).apply({}, jnp.ones((4, 3, 16, 16)), rngs={"dropout": jax.random.key(0)})
-        )
-        > 0
-    )
+    rngs = {"dropout": jax.random.key(0)}
+    kept = np.asarray(Dropout(0.5).apply({}, jnp.ones((4, 3, 16, 16)), rngs=rngs)) > 0
     for axis in range(4):
         lines = np.moveaxis(kept, axis, 0).reshape(kept.shape[axis], -1)
         assert len(np.unique(lines, axis=0)) == kept.shape[axis]
@@ -77,9 +73,8 @@ def test_products_of_bfloat16_are_summed_and_kept_in_float32() -> None:
         for seed in (0, 1)
     )
     wide = [np.asarray(x, np.float64) for x in (q, k)]
-    np.testing.assert_allclose(
-        inner(q, k), np.einsum("bhqa,bhka->bhqk", *wide), atol=20 * TOLERANCE["float32"]
-    )  # scores of size 20
+    expected = np.einsum("bhqa,bhka->bhqk", *wide)  # scores of size 20
+    np.testing.assert_allclose(inner(q, k), expected, atol=20 * TOLERANCE["float32"])
 
 
 @pytest.mark.quick
@@ -91,29 +86,20 @@ def test_short_vectors_are_normalised_too(name: str) -> None:
 
     def scores(size: float) -> Any:
         q_, k_ = np.float32(size) * q, np.float32(size) * k
-        return score.apply(
-            variables,
-            q_,
-            k_,
-            method=lambda score, q, k: score.pairs(
-                score.of_query(q, 6), score.of_key(k), jnp.arange(3)
-            ),
-        )
+        pairs = lambda of, q, k: of.pairs(of.of_query(q, 6), of.of_key(k), jnp.arange(3))
+        return score.apply(variables, q_, k_, method=pairs)
 
     variables = score.init(jax.random.key(0), q, 6, method="of_query")
-    np.testing.assert_allclose(
-        scores(1e-4), scores(1.0), atol=20 * TOLERANCE["float32"]
-    )  # scores of size 12
+    off = 20 * TOLERANCE["float32"]  # scores of size 12
+    np.testing.assert_allclose(scores(1e-4), scores(1.0), atol=off)
 
 
 def test_a_row_of_very_low_scores_is_a_distribution() -> None:
     """What is masked must be lower than anything a score can be, or a row of low scores would lose
     its weights to it.
     """
-    scores, mask = (
-        np.array([[-3e4, -3e4, 0.0, -3e4]], np.float32),
-        np.array([[True, True, False, True]]),
-    )
+    mask = np.array([[True, True, False, True]])
+    scores = np.where(mask, -3e4, 0.0).astype(np.float32)
     third = mask.astype(np.float32) / 3
 
     @jax.jit
@@ -133,10 +119,7 @@ def test_a_bias_is_on_all_four_projections_or_on_none() -> None:
     """An oracle that reads biases where it finds them does not miss one."""
     x = jnp.zeros((1, 2, 12))
     for bias in (True, False):
-        shapes = jax.eval_shape(
-            make("multihead", {"heads": 3, "bias": bias}).init, jax.random.key(0), x, x
-        )["params"]
-        assert {name for name, leaf in shapes.items() if "bias" in leaf} == (
-            set(shapes) if bias else set()
-        )
+        init = make("multihead", {"heads": 3, "bias": bias}).init
+        shapes = jax.eval_shape(init, jax.random.key(0), x, x)["params"]
+        assert all(("bias" in leaf) == bias for leaf in shapes.values())
         assert set(shapes) == {"w_query", "w_key", "w_value", "out"}

@@ -19,12 +19,7 @@ from tests.rounding import assert_close
 
 DRAWS = 1000
 ALIGNMENTS = ("softmax", "sigmoid", "scalable_softmax")
-VIEWS = {
-    "all": EVERYTHING,
-    "causal": CAUSAL,
-    "window": View(Window(6)),
-    "near": CAUSAL & Window(2),
-}
+VIEWS = {"all": EVERYTHING, "causal": CAUSAL, "window": View(Window(6)), "near": CAUSAL & Window(2)}
 
 
 @pytest.fixture(autouse=True)

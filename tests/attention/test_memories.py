@@ -358,17 +358,16 @@ class Scanned(nn.Module):
         """Contexts [B,Tq,d] of queries [B,Tq,dq], the first of which stands at position `first`."""
         memory = self.mechanism.remember(source, valid)
 
-        def step(
-            mechanism: Attention, i: jax.Array, token: jax.Array
-        ) -> tuple[jax.Array, jax.Array]:
+        def step(mechanism: Attention, carry: Any, token: Any) -> tuple[Any, jax.Array]:
+            i, so_far = carry
             view = View(causally(mechanism).rule, positions=i)
-            context = mechanism.read(token[:, None], memory, view).context
-            return i + 1, context[:, 0]
+            reading = mechanism.read(token[:, None], memory, view, **asking(False, so_far))
+            return (i + 1, reading.so_far), reading.context[:, 0]
 
-        scan = nn.scan(
-            step, variable_broadcast="params", split_rngs={"params": False}, in_axes=1, out_axes=1
-        )
-        return scan(self.mechanism, np.int32(first), query)[1]
+        how = {"variable_broadcast": "params", "split_rngs": {"params": False}}
+        scan = nn.scan(step, **how, in_axes=1, out_axes=1)
+        begun = np.int32(first), self.mechanism.no_looks(memory)
+        return scan(self.mechanism, begun, query)[1]
 
 
 @over(FIRST, "decoding")
@@ -380,9 +379,8 @@ def test_reading_inside_a_scan_equals_reading_at_once(name: str, config: dict[st
     @jax.jit
     def both(query: Any, source: Any, valid: Any) -> Any:
         within = {"params": {"mechanism": params}}
-        at_once = module.apply(
-            {"params": params}, query, source, View(causally(module).rule, positions=2), valid
-        )
+        view = View(causally(module).rule, positions=2)
+        at_once = module.apply({"params": params}, query, source, view, valid)
         return Scanned(module).apply(within, query, source, valid, first=2), at_once.context
 
     found, expected = both(query, source, valid)

@@ -1,4 +1,4 @@
-"""Shaw, Transformer-XL, T5 and ALiBi: what is particular to each."""
+"""Shaw, Transformer-XL, T5 and ALiBi are what their papers say, each in its own points."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ def layer(positions: Any) -> tuple[MultiHead, Any, np.ndarray]:
     rng = np.random.default_rng(1)
     x = rng.normal(size=(2, 5, WIDTH)).astype(np.float32)
     shapes = jax.eval_shape(module.init, jax.random.key(0), x, x)["params"]
-    shapes = {
-        name: shapes[name] for name in sorted(shapes, key=lambda name: name == "positions")
-    }  # the scheme's are drawn last
+    # the scheme's are drawn last
+    shapes = dict(sorted(shapes.items(), key=lambda item: item[0] == "positions"))
     draw = lambda leaf: rng.normal(size=leaf.shape).astype(np.float32) / 3
     return module, {name: jax.tree.map(draw, leaf) for name, leaf in shapes.items()}, x
 
@@ -53,11 +52,8 @@ def test_zero_tables_are_no_positions(positions: dict[str, Any]) -> None:
     bare, without, _ = layer("none")
     expected = jax.jit(lambda params: bare.apply({"params": params}, x, x, CAUSAL).context)(without)
     attend = jax.jit(lambda params: module.apply({"params": params}, x, x, CAUSAL).context)
-    assert_close(
-        attend(params | {"positions": jax.tree.map(np.zeros_like, params.get("positions", {}))}),
-        expected,
-        eps=8,
-    )
+    silent = {"positions": jax.tree.map(np.zeros_like, params.get("positions", {}))}
+    assert_close(attend(params | silent), expected, eps=8)
     if "positions" in params:
         assert np.abs(attend(params) - expected).max() > 1e-2
 
@@ -77,10 +73,8 @@ def test_one_distance_of_shaw_is_a_constant_on_every_value() -> None:
 
 
 def test_shaw_names_the_hooks_it_uses() -> None:
-    assert Shaw.hooks == Shaw(sides="both").hooks == {"score", "value"} and Shaw(
-        sides="key"
-    ).hooks == {"score"}
-    assert Shaw(sides="key").clone().hooks == {"score"}
+    assert Shaw.hooks == Shaw(sides="both").hooks == {"score", "value"}
+    assert Shaw(sides="key").hooks == Shaw(sides="key").clone().hooks == {"score"}
     _, params, _ = layer({"name": "shaw", "clip": 3, "sides": "key"})
     assert jax.tree.map(jnp.shape, params["positions"]) == {"keys": (7, 4)}
     with pytest.raises(UserError, match="shaw: clip=-1, must be at least 0"):
@@ -125,10 +119,8 @@ def test_relative_shift_reads_along_diagonals() -> None:
 @pytest.mark.parametrize("width", [4, 3])  # an odd product of heads and width has one cosine fewer
 def test_both_forms_of_transformer_xl_agree(width: int) -> None:
     rng = np.random.default_rng(0)
-    asked, projection = (
-        rng.normal(size=(2, 3, 4, width)),
-        rng.normal(size=(3 * width, 3, width)) / 3,
-    )
+    asked = rng.normal(size=(2, 3, 4, width))
+    projection = rng.normal(size=(3 * width, 3, width)) / 3
     frequency = 100.0 ** -(np.arange(0, 3 * width, 2) / (3 * width))
     arguments = [x.astype(np.float32) for x in (asked, projection, frequency)]
     both = jax.jit(
@@ -142,11 +134,8 @@ def test_both_forms_of_transformer_xl_agree(width: int) -> None:
 def test_transformer_xl_takes_the_cheap_form_where_positions_are_consecutive(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        transformer_xl,
-        "by_pairs",
-        lambda asked, projection, frequency, i, j: jnp.full((2, 3, len(i), len(j)), jnp.nan),
-    )
+    nothing = lambda *given: jnp.full((2, 3, *map(len, given[-2:])), jnp.nan)
+    monkeypatch.setattr(transformer_xl, "by_pairs", nothing)
     scheme = transformer_xl.TransformerXL()
     q = np.ones((2, 3, 4, 4), np.float32)
     params = {"u": np.ones((3, 4)), "w": np.ones((3, 4)), "w_distance": np.ones((12, 12))}
@@ -181,9 +170,8 @@ def test_t5_buckets_start_where_the_paper_says() -> None:
 def test_t5_buckets_equal_the_formula(buckets: int, longest: int, causal: bool) -> None:
     distance = np.arange(-2 * longest, 2 * longest)
     expected = [t5_bucket(int(rel), causal, buckets, longest) for rel in distance]
-    np.testing.assert_array_equal(
-        jax.jit(lambda d: bucket(d, causal, buckets, longest))(distance), expected
-    )
+    found = jax.jit(lambda d: bucket(d, causal, buckets, longest))(distance)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_t5_fields() -> None:
@@ -195,9 +183,8 @@ def test_t5_fields() -> None:
         with pytest.raises(UserError, match=words):
             layer({"name": "t5", **fields})
     q, here = np.zeros((1, 100, 1, 25)), EVERYTHING.among(jnp.arange(1), jnp.arange(1))
-    table = T5(buckets=4, max_distance=3).init(jax.random.key(0), q, here, method="bias")["params"][
-        "table"
-    ]
+    scheme = T5(buckets=4, max_distance=3)
+    table = scheme.init(jax.random.key(0), q, here, method="bias")["params"]["table"]
     assert table.shape == (4, 100) and float(np.std(table)) == pytest.approx(1 / 50, rel=0.2)
 
 
@@ -216,8 +203,7 @@ def test_alibi_slopes() -> None:
 def test_alibi_is_exact_far_out() -> None:
     """Whole numbers above 256 are not in bfloat16: 0.5 * 8191 and 0.5 * 8190 must stay apart."""
     q = jnp.zeros((1, 8, 1, 4), jnp.bfloat16)
-    found = Alibi().apply(
-        {}, q, EVERYTHING.among(jnp.array([8191]), jnp.arange(8192)), method="bias"
-    )
+    view = EVERYTHING.among(jnp.array([8191]), jnp.arange(8192))
+    found = Alibi().apply({}, q, view, method="bias")
     assert found.dtype == jnp.float32
     np.testing.assert_array_equal(found[0, 0, 0], -0.5 * np.arange(8191, -1, -1.0))

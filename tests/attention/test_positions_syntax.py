@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from typing import Any
 
 import jax
@@ -70,23 +69,6 @@ def test_relations_equal_the_oracle(length: int) -> None:
         np.testing.assert_array_equal(every, rows)
     for signed in found[3:]:  # the sign changes with the order
         np.testing.assert_array_equal(signed, -signed.mT)
-
-
-@pytest.mark.quick
-def test_a_chain_is_the_sequence_and_a_star_is_flat() -> None:
-    chain = np.arange(-1, 8, dtype=np.int32)[None]
-    i, j = np.arange(9)[:, None], np.arange(9)
-    deep, _, between, signed, _ = relations(chain, None)
-    np.testing.assert_array_equal(deep[0], np.arange(9))
-    np.testing.assert_array_equal(signed[0], i - j)
-    np.testing.assert_array_equal(between[0], abs(i - j))
-    deep, _, between, signed, _ = (
-        x.tolist()[0] for x in relations(np.array([[2, 2, -1, 2, 2]], np.int32), None)
-    )
-    assert deep == [1, 1, 0, 1, 1]
-    for n, m in itertools.product(range(5), range(5)):
-        assert between[n][m] == (0 if n == m else 1 if 2 in (n, m) else 2)
-    assert signed[0] == [0, -2, 1, -2, -2] and signed[4] == [2, 2, 1, 2, 0]
 
 
 @pytest.mark.parametrize("garbage", [-1, 0, 3, 10_000, -10_000])

@@ -49,11 +49,8 @@ def assert_same(found: tuple[Any, Any], expected: tuple[Any, Any]) -> None:
 
 def repeated(kernel: np.ndarray, key_heads: int, heads: int) -> np.ndarray:
     """A kernel [d,K*D] whose heads stand as often as query heads read them, [d,H*D]."""
-    return (
-        kernel.reshape(len(kernel), key_heads, -1)
-        .repeat(heads // key_heads, axis=1)
-        .reshape(len(kernel), -1)
-    )
+    of_heads = kernel.reshape(len(kernel), key_heads, -1)
+    return of_heads.repeat(heads // key_heads, axis=1).reshape(len(kernel), -1)
 
 
 @derived
@@ -131,9 +128,8 @@ def test_refinements_at_rest_are_multihead_attention() -> None:
         opened = params | {"w_gate": {"kernel": kernel}}
         found = read("gated", {"heads": 6, "gate": gate}, opened, query, source, valid)
         assert_close(found[0], context, eps=8)
-    nothing = {name: np.zeros(2, np.float32) for name in ("a1", "b1", "a2", "b2")} | {
-        "gain": np.ones(4, np.float32)
-    }
+    nothing = {name: np.zeros(2, np.float32) for name in ("a1", "b1", "a2", "b2")}
+    nothing |= {"gain": np.ones(4, np.float32)}
     found = read("differential", {"heads": 6, "start": 0.0}, params | nothing, query, source, valid)
     assert_close(found[1], weights[:, 0::2], eps=8)
 
@@ -147,9 +143,8 @@ def test_latent_attention_is_multihead_attention_to_its_latents() -> None:
     for latent in (5, WIDTH):
         params = of("latent", {"heads": 3, "latent": latent})
         raw = source @ params["w_latent"]["kernel"]
-        latents = (
-            raw / np.sqrt((raw**2).mean(-1, keepdims=True) + 1e-6) * params["norm_latent"]["scale"]
-        )
+        raw /= np.sqrt((raw**2).mean(-1, keepdims=True) + 1e-6)
+        latents = raw * params["norm_latent"]["scale"]
         grown = {
             f"w_{side}": {"kernel": params[f"up_{side}"].reshape(latent, WIDTH)}
             for side in ("key", "value")
@@ -167,9 +162,7 @@ def test_both_forms_of_latent_attention_are_one(
     config = {"heads": 3, "latent": 5, "rotary": rotary, "positions": "rope" if rotary else "none"}
     found = []
     for absorbed in (True, False):
-        monkeypatch.setattr(
-            Latent, "absorbs", lambda self, queries, keys, absorbed=absorbed: absorbed
-        )
+        monkeypatch.setattr(Latent, "absorbs", lambda *_, absorbed=absorbed: absorbed)
         found.append(read("latent", config, of("latent", config), *inputs()))
     assert_same(*found)
 
@@ -178,9 +171,8 @@ def test_both_forms_of_latent_attention_are_one(
 def test_one_step_is_the_mechanism_itself() -> None:
     query, source, valid = inputs()
     inner = of("multihead", {"heads": 2})
-    w_query = {
-        "kernel": np.random.default_rng(4).normal(size=(WIDTH, WIDTH)).astype(np.float32) / 4
-    }
+    kernel = np.random.default_rng(4).normal(size=(WIDTH, WIDTH)).astype(np.float32) / 4
+    w_query = {"kernel": kernel}
     config = {"steps": 1, "looks": {"name": "multihead", "heads": 2}}
     found = read("multi_step", config, {"w_query": w_query, "looks": inner}, query, source, valid)
     moved = query @ w_query["kernel"]

@@ -5,6 +5,7 @@ refuse impossible fields.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from typing import Any
 
@@ -28,12 +29,8 @@ derived = pytest.mark.full  # follows from the oracles, which a default run asks
 def scores_of(name: str, params: Any, q: Any, k: Any, **fields: Any) -> np.ndarray:
     """Scores [B,H,Tq,Tk] of a registered score with these parameters and fields."""
     score = made(SCORES, {"name": name, **fields})()
-    run = jax.jit(
-        lambda params, q, k: score.apply(
-            {"params": params}, q, k, np.arange(k.shape[2]), method=whole
-        )
-    )
-    return np.asarray(run(params, q, k))
+    run = jax.jit(functools.partial(score.apply, method=whole))
+    return np.asarray(run({"params": params}, q, k, np.arange(k.shape[2])))
 
 
 def variables_of(name: str, **fields: Any) -> Any:
@@ -44,9 +41,8 @@ def variables_of(name: str, **fields: Any) -> Any:
 def started(name: str, **fields: Any) -> Any:
     """Its parameters as they are initialised."""
     q = jnp.ones((1, 1, 1, D))
-    return made(SCORES, {"name": name, **fields})().init(
-        jax.random.key(0), q, q, np.arange(1), method=whole
-    )["params"]
+    score = made(SCORES, {"name": name, **fields})()
+    return score.init(jax.random.key(0), q, q, np.arange(1), method=whole)["params"]
 
 
 def assert_close(one: Any, other: Any, tolerance: float = TOLERANCE["float32"]) -> None:
@@ -68,17 +64,13 @@ def test_the_family_of_general_reduces_to_dot() -> None:
     assert_close(scores_of("scaled_dot", {}, q, k), scores_of("dot", {}, q, k) / math.sqrt(D))
     params = variables_of("general")
     plain = scores_of("general", params, q, k)
-    assert_close(
-        scores_of("biased_general", {"w": {**params["w"], "bias": np.zeros(D, np.float32)}}, q, k),
-        plain,
-    )
+    biased = {"w": {**params["w"], "bias": np.zeros(D, np.float32)}}
+    assert_close(scores_of("biased_general", biased, q, k), plain)
     b = np.zeros(1, np.float32)
     assert_close(scores_of("activated_general", {**params, "b": b}, q, k, act="identity"), plain)
     assert_close(scores_of("activated_general", {**params, "b": b}, q, k), np.tanh(plain))
-    assert_close(
-        scores_of("activated_general", {**params, "b": b + 1}, q, k, act="sigmoid"),
-        1 / (1 + np.exp(-plain - 1)),
-    )
+    found = scores_of("activated_general", {**params, "b": b + 1}, q, k, act="sigmoid")
+    assert_close(found, 1 / (1 + np.exp(-plain - 1)))
 
 
 @derived
@@ -89,9 +81,8 @@ def test_concat_is_the_additive_score_with_its_matrices_stacked() -> None:
     kernel = params["w_a"]["kernel"]
     assert kernel.shape == (2 * D, 7)
     split = {"w_query": {"kernel": kernel[:D]}, "w_key": {"kernel": kernel[D:]}, "v": params["v"]}
-    np.testing.assert_array_equal(
-        scores_of("concat", params, q, k, hidden=7), scores_of("additive", split, q, k, hidden=7)
-    )
+    found = scores_of("concat", params, q, k, hidden=7)
+    assert_close(found, scores_of("additive", split, q, k, hidden=7))
 
 
 @derived
@@ -103,26 +94,21 @@ def test_concat_identity_is_additive_with_the_identity_at_the_source() -> None:
         "w_key": {"kernel": np.eye(D, dtype=np.float32)},
         "v": params["v"]["kernel"][:, 0],
     }
-    assert_close(
-        scores_of("concat_identity", params, q, k), scores_of("additive", split, q, k, hidden=D)
-    )
+    found = scores_of("concat_identity", params, q, k)
+    assert_close(found, scores_of("additive", split, q, k, hidden=D))
 
 
 @derived
 @pytest.mark.quick
 def test_cosine_and_qk_norm_on_unit_vectors() -> None:
     q, k = map(units, inputs())
-    assert_close(
-        scores_of("cosine", {}, q, k, strength="fixed", beta=1.0), scores_of("dot", {}, q, k)
-    )
+    plain = scores_of("dot", {}, q, k)
+    assert_close(scores_of("cosine", {}, q, k, strength="fixed", beta=1.0), plain)
     for g in (3.0, -0.5):  # g may be negative, beta not
-        assert_close(
-            scores_of("qk_norm", {"g": np.array([g], np.float32)}, q, k),
-            g * math.sqrt(D) * scores_of("scaled_dot", {}, q, k),
-        )
+        assert_close(scores_of("qk_norm", {"g": np.array([g], np.float32)}, q, k), g * plain)
     raw = np.array([0.3], np.float32)
     learned = scores_of("cosine", {"positive": {"raw": raw}}, 3 * q, 0.2 * k)
-    assert_close(learned, math.log(1 + math.exp(0.3)) * scores_of("dot", {}, q, k))
+    assert_close(learned, math.log(1 + math.exp(0.3)) * plain)
     silent = {"positive": {"raw": raw}, "emit": {"kernel": np.zeros((D, 1), np.float32)}}
     assert_close(scores_of("cosine", silent, 3 * q, 0.2 * k, strength="emitted"), learned)
 
@@ -149,10 +135,8 @@ def test_normalised_inputs_and_unit_scales_give_scaled_dot(name: str) -> None:
 def test_normalised_scores_ignore_the_size_of_their_inputs(name: str) -> None:
     q, k = inputs()
     params = variables_of(name, epsilon=1e-9)
-    assert_close(
-        scores_of(name, params, 10 * q, 10 * k, epsilon=1e-9),
-        scores_of(name, params, q, k, epsilon=1e-9),
-    )
+    small, large = (scores_of(name, params, n * q, n * k, epsilon=1e-9) for n in (1, 10))
+    assert_close(large, small)
 
 
 @derived
@@ -205,18 +189,15 @@ def test_the_root_takes_the_variance_to_one() -> None:
 def test_gaussian_weights_are_those_of_dot_products_less_half_the_length_of_keys() -> None:
     q, k = inputs()
     found = softmax(scores_of("gaussian", {}, q, k, spread="fixed", tau=1.0), None)
-    assert_close(
-        found, softmax(scores_of("dot", {}, q, k) - ((k**2).sum(-1) / 2)[:, :, None], None)
-    )
+    halves = ((k**2).sum(-1) / 2)[:, :, None]
+    assert_close(found, softmax(scores_of("dot", {}, q, k) - halves, None))
     raised = np.exp(-((q[:, :, :, None] - k[:, :, None]) ** 2).sum(-1).astype(np.float64) / 2)
     assert_close(found, raised / raised.sum(-1, keepdims=True))  # kernel regression
     same = 2.0 * units(k)
     narrow = softmax(scores_of("gaussian", {}, q, same, spread="fixed", tau=3.0), None)
     assert_close(narrow, softmax(scores_of("dot", {}, q, same) / 3.0, None))
-    assert_close(
-        scores_of("euclidean", {}, q, k) ** 2 / -2.0,
-        scores_of("gaussian", {}, q, k, spread="fixed"),
-    )
+    squares = scores_of("euclidean", {}, q, k) ** 2
+    assert_close(squares / -2.0, scores_of("gaussian", {}, q, k, spread="fixed"))
 
 
 def test_where_query_and_key_are_equal_distances_are_zero_and_flat() -> None:
@@ -227,22 +208,16 @@ def test_where_query_and_key_are_equal_distances_are_zero_and_flat() -> None:
     for name in ("euclidean", "gaussian"):
         score = made(SCORES, {"name": name})()
         variables = drawn(score)
-        scores, pull = jax.vjp(
-            lambda k, score=score, variables=variables: score.apply(
-                variables, q, k, method=whole, j=J[:1]
-            ),
-            q,
-        )
+        of_key = functools.partial(score.apply, variables, q, j=J[:1], method=whole)
+        scores, pull = jax.vjp(of_key, q)
         assert (scores == 0.0).all() and (pull(jnp.ones_like(scores))[0] == 0.0).all()
     by = q + np.float32(2.0**-8)
-    assert scores_of("euclidean", {}, q, by).item() == pytest.approx(
-        -np.linalg.norm(by.astype(np.float64) - q), rel=1e-6
-    )
+    apart = np.linalg.norm(by.astype(np.float64) - q)
+    assert scores_of("euclidean", {}, q, by).item() == pytest.approx(-apart, rel=1e-6)
     near = np.zeros((1, 1, 1, D), np.float32)
     near[..., 2] = 1e-15
-    slope = jax.grad(
-        lambda k: made(SCORES, "euclidean")().apply({}, 0 * near, k, J[:1], method=whole).sum()
-    )(near)
+    score = made(SCORES, "euclidean")()
+    slope = jax.grad(lambda k: score.apply({}, 0 * near, k, J[:1], method=whole).sum())(near)
     np.testing.assert_allclose(slope[0, 0, 0], -np.eye(D)[2], atol=1e-6)
 
 
@@ -250,12 +225,9 @@ def test_cosine_at_the_zero_vector() -> None:
     """Similarity 0 to everything, and a gradient of at most beta / epsilon."""
     q, k = inputs()
     for zero in (np.zeros_like(q), np.full_like(q, 1e-30)):
-        scores, pull = jax.vjp(
-            lambda q: made(SCORES, {"name": "cosine", "strength": "fixed"})().apply(
-                {}, q, k, J, method=whole
-            ),
-            zero,
-        )
+        score = made(SCORES, {"name": "cosine", "strength": "fixed"})()
+        of_query = lambda q, score=score: score.apply({}, q, k, J, method=whole)
+        scores, pull = jax.vjp(of_query, zero)
         assert np.abs(scores).max() < 1e-20
         slope = np.asarray(pull(np.ones_like(scores))[0])
         assert np.isfinite(slope).all() and 0.0 < np.abs(slope).max() <= 5.0 / 1e-6 * TK
@@ -285,9 +257,8 @@ def test_location_looks_at_the_query_and_at_nothing_else() -> None:
     assert (np.asarray(slope(source)) == 0.0).all()
     moved = source.copy()
     moved[:, 3:] = 1e4
-    np.testing.assert_array_equal(
-        single.apply(seen, query, moved).context, single.apply(seen, query, source).context
-    )
+    before, after = (single.apply(seen, query, given).context for given in (source, moved))
+    np.testing.assert_array_equal(after, before)
 
 
 def test_location_with_nothing_below_its_limit_is_even_and_finite() -> None:
@@ -323,14 +294,10 @@ def test_a_soft_cap_may_be_turned_where_the_score_inside_may() -> None:
     for name in SCORES.names():
         capped = SCORES.resolve("soft_capped")(score=name)
         assert capped.rotary == SCORES.resolve(name)().rotary and capped.product is False
-    twice = SCORES.resolve("soft_capped")(
-        score={"name": "soft_capped", "score": {"name": "location"}}
-    )
-    assert twice.rotary is False
-    other = SCORES.resolve("soft_capped")(
-        score="attnlab.attention.scores.protocol:Score"
-    )  # by dotted path, as a user's own
-    assert other.rotary is False
+    twice = {"name": "soft_capped", "score": {"name": "location"}}
+    own = "attnlab.attention.scores.protocol:Score"  # by dotted path, as a user's
+    for score in (twice, own):
+        assert SCORES.resolve("soft_capped")(score=score).rotary is False
 
 
 def test_starts() -> None:

@@ -63,10 +63,8 @@ def test_weights_come_in_a_scan_and_in_cached_decoding(name: str, config: dict[s
 
     def step(memory: Any, token: Any) -> tuple[Any, Any]:
         memory = call(memory, token[:, None], method="extend")
-        return (
-            memory,
-            call(token[:, None], memory, CAUSAL, weights=True, method="read").weights[:, :, 0],
-        )
+        reading = call(token[:, None], memory, CAUSAL, weights=True, method="read")
+        return memory, reading.weights[:, :, 0]
 
     @jax.jit
     def looks(x: Any) -> Any:
@@ -90,10 +88,8 @@ def test_weights_that_are_asked_for_have_the_slots_to_spare_that_maps_leave_out(
     x, _, _ = inputs(queries=LENGTH)
     memory = call(x, capacity=CAPACITY, method="remember")
     look, collected = call(x, memory, CAUSAL, weights=True, method="read", mutable=[MAPS])
-    assert (
-        look.weights.shape[-1] == CAPACITY > LENGTH
-        and not np.asarray(look.weights[..., LENGTH:]).any()
-    )
+    assert look.weights.shape[-1] == CAPACITY > LENGTH
+    assert not np.asarray(look.weights[..., LENGTH:]).any()
     (shown,) = jax.tree.leaves(collected[MAPS])
     np.testing.assert_array_equal(shown, look.weights[..., :LENGTH])
 
@@ -105,17 +101,14 @@ def test_only_a_kernel_that_has_the_weights_is_taken(monkeypatch: pytest.MonkeyP
     query, source, valid = inputs()
     params = parameters(make("multihead", {"heads": 3}))
     made = {name: make("multihead", {"heads": 3, "kernel": name}) for name in ("auto", "plain")}
-    look = {
-        name: functools.partial(module.apply, {"params": params}) for name, module in made.items()
-    }
+    look = {name: functools.partial(one.apply, {"params": params}) for name, one in made.items()}
     monkeypatch.setattr(choice, "LEAST", 1)
     monkeypatch.setattr(choice.Blockwise, "__call__", lambda *_: pytest.fail("has no weights"))
     found, expected = (call(query, source, CAUSAL, valid, weights=True) for call in look.values())
     np.testing.assert_array_equal(found.weights, expected.weights)
     np.testing.assert_array_equal(found.context, expected.context)
-    with pytest.raises(
-        pytest.fail.Exception, match="has no weights"
-    ):  # else the choice would show nothing
+    # else the choice would show nothing
+    with pytest.raises(pytest.fail.Exception, match="has no weights"):
         look["auto"](query, source, CAUSAL, valid)
     for kernel in ("blockwise", "xla"):
         words = (
@@ -123,9 +116,8 @@ def test_only_a_kernel_that_has_the_weights_is_taken(monkeypatch: pytest.MonkeyP
             r" kernel='auto' do"
         )
         with pytest.raises(UserError, match=f"MultiHead: {words}"):
-            make("multihead", {"heads": 3, "kernel": kernel}).apply(
-                {"params": params}, query, source, weights=True
-            )
+            module = make("multihead", {"heads": 3, "kernel": kernel})
+            module.apply({"params": params}, query, source, weights=True)
         with pytest.raises(UserError, match=f"slot.kernel: {words}"):
             SLOT.check(MultiHead, "slot", {"kernel": kernel})
         Need(role="cross").check(MultiHead, "slot", {"kernel": kernel})
@@ -208,9 +200,8 @@ def test_what_weights_may_sum_to_is_part_of_the_need() -> None:
         (one, "multi_step", added, "Single", "anything, here they must sum to one"),
     ):
         found = MECHANISMS.resolve(mechanism)
-        with pytest.raises(
-            UserError, match=f"slot.*: the weights of {name} sum to {sums}; choose"
-        ) as caught:
+        words = f"slot.*: the weights of {name} sum to {sums}; choose"
+        with pytest.raises(UserError, match=words) as caught:
             need.check(found, "slot", chosen)
         assert "\n" not in str(caught.value)
         Need(role="cross").check(found, "slot", chosen)
