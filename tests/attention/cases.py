@@ -188,6 +188,7 @@ def over(
     product: str = "",
     quick: bool = False,
     drawn: list[tuple[str, dict[str, Any]]] | None = None,
+    always: list[tuple[str, dict[str, Any]]] | None = None,
 ) -> pytest.MarkDecorator:
     """A test over some of `CASES`, in a product of a file (`tests/sampling.py`); the plainest case is
     a product of its own, so that a default run has all its tests.
@@ -196,12 +197,14 @@ def over(
       cases, product: which, and the name of the product.
       quick: the first setting of each mechanism is among those of `-m quick`.
       drawn: those that a default run draws from, by default all.
+      always: those that a default run always has.
     """
 
     def marks(case: tuple[str, dict[str, Any]]) -> list[pytest.MarkDecorator]:
         found = [pytest.mark.quick] if quick and case in first_settings() else []
         if product:
-            found.append(pytest.mark.product("plainest" if case == PLAINEST else product))
+            own = f"{product} of {case}" if case in (always or []) else product
+            found.append(pytest.mark.product("plainest" if case == PLAINEST else own))
         return found + ([] if drawn is None or case in drawn else [pytest.mark.full])
 
     labelled = [pair for pair in zip(CASES, NAMES, strict=True) if pair[0] in cases]
@@ -212,9 +215,9 @@ def over(
     )
 
 
-def over_all(product: str = "", quick: bool = False) -> pytest.MarkDecorator:
+def over_all(product: str = "", quick: bool = False, **more: Any) -> pytest.MarkDecorator:
     """A test over every case, see `over`."""
-    return over(CASES, product, quick)
+    return over(CASES, product, quick, **more)
 
 
 def first_settings() -> list[tuple[str, dict[str, Any]]]:

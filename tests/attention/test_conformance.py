@@ -52,6 +52,12 @@ FIRST = first_settings()
 DROPPING = [
     case for case in CASES if case in FIRST or "positions" in case[1] or looks_back(case[1])
 ]
+ALWAYS = [  # compared with the oracle in both views
+    ("single", {"score": {"name": "general"}}),
+    ("multihead", {"heads": 6, "key_heads": 2}),
+    ("multihead", {"heads": 6, "key_heads": 3, "score": {"name": "coverage", "hidden": 4}}),
+    ("multi_step", {"steps": 2, "looks": {"name": "multihead", "heads": 2}}),
+]
 EAGER = ("single", "multihead", "linear", "native_sparse")
 
 
@@ -74,7 +80,7 @@ def test_every_mechanism_has_an_oracle() -> None:
     assert set(MECHANISMS.names()) <= set(ORACLES)
 
 
-@over_all("oracle", quick=True)
+@over_all("oracle", quick=True, always=ALWAYS)
 @pytest.mark.parametrize("view", VIEWS)
 def test_values_and_gradients_equal_the_oracle(
     name: str, config: dict[str, Any], view: str
@@ -203,7 +209,7 @@ def test_order_matters_exactly_where_positions_are_looked_at(
         assert off.max() > 1e-3 if matters else off.max() <= TOLERANCE["reordered"]
 
 
-@every
+@over_all("promises", always=[case for case in FIRST if case[0] == "key_value"])
 def test_dead_rows_give_zeros_and_zero_gradients(name: str, config: dict[str, Any]) -> None:
     case = looks(name, config)
     params = without_biases(case.params)

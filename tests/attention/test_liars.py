@@ -172,8 +172,15 @@ LIES: list[tuple[type[MultiHead], Callable[..., None], dict[str, Any]]] = [
 ]
 
 
+DRAWN = (SeesTheFuture, SeesPadding, ReadsSpareRoom, ForgetsTheScale, TurnsGradients)
+
+
 @pytest.mark.parametrize(
-    ("liar", "test", "fields"), LIES, ids=[liar.__name__ for liar, _, _ in LIES]
+    ("liar", "test", "fields"),
+    [
+        pytest.param(*lie, id=lie[0].__name__, marks=[] if lie[0] in DRAWN else [pytest.mark.full])
+        for lie in LIES
+    ],
 )
 def test_a_liar_is_caught(
     liar: type, test: Callable[..., None], fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch

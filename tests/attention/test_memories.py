@@ -56,7 +56,6 @@ PLACED = [
 DRAWN = [case for case in CASES if case in PLACED or looks_back(case[1])]  # no score nor alignment
 placed = over([case for case in PLACED if case in DECODING], "decoding")
 LENGTH, CAPACITY, WINDOW, PREFILL = 9, 11, 2, 4
-PLACE = View(CAUSAL.rule, positions=2)
 
 
 def calls(name: str, config: dict[str, Any]) -> Any:
@@ -262,7 +261,11 @@ def begins_anywhere(name: str) -> bool:
     return remember is not None and "positions" in inspect.signature(remember).parameters
 
 
-@over([case for case in PLACED if begins_anywhere(case[0])], "decoding")
+@over(
+    [case for case in PLACED if begins_anywhere(case[0])],
+    "parts",
+    drawn=[case for case in PLACED if "rope" in json.dumps(case[1])],
+)
 def test_a_part_of_a_sequence_says_where_it_stands(name: str, config: dict[str, Any]) -> None:
     """As a shard of it does: the end of a source, from its position on or each token with its own,
     is the source whose beginning may not be seen.

@@ -70,9 +70,11 @@ def test_initialising_sows_nothing() -> None:
     """
     x = jnp.ones((1, 3, 4))
     module = MECHANISMS.resolve("single")(width=4, alignment="hard")
-    reading, variables = module.init_with_output(jax.random.key(0), x, x[:, :2])
+    init = functools.partial(module.init_with_output, jax.random.key(0))
+    reading, variables = jax.eval_shape(init, x, x[:, :2])
     assert set(variables) == {"params"} and reading.weights is None
-    _, collected = module.apply(variables, x, x, mutable=[MAPS, SAMPLES])
+    look = functools.partial(module.apply, mutable=[MAPS, SAMPLES])
+    _, collected = jax.eval_shape(look, variables, x, x)
     assert [one.shape for one in collected[MAPS]["weights"]] == [(1, 1, 3, 3)]
     assert [one.shape for one in jax.tree.leaves(collected[SAMPLES])] == [(1, 1, 3)] * 2
 

@@ -83,13 +83,11 @@ def test_no_gradient_flows_through_a_sample_and_half_the_rows_may_be_soft() -> N
     mixed, put = weigh("hard", scores, key=jax.random.key(0), samples=True, soft=0.5)
     soft = np.isclose(mixed, softmax(scores, None), atol=1e-7).all((1, 2, 3))
     assert 70 < soft.sum() < 130 and (np.asarray(mixed)[~soft].max(-1) == 1.0).all()
-    assert (np.asarray(put[SAMPLES]["log_prob"][0])[soft] == 0.0).all() and (
-        np.asarray(put[SAMPLES]["log_prob"][0])[~soft] < 0.0
-    ).all()
+    log_prob = np.asarray(put[SAMPLES]["log_prob"][0])
+    assert (log_prob[soft] == 0.0).all() and (log_prob[~soft] < 0.0).all()
     assert (np.asarray(slope(scores, soft=0.5)) != 0.0).any((1, 2, 3)).tolist() == soft.tolist()
-    np.testing.assert_array_equal(
-        weigh("hard", scores, soft=0.5), weigh("hard", scores)
-    )  # without a stream: the best
+    # without a stream: the best
+    np.testing.assert_array_equal(weigh("hard", scores, soft=0.5), weigh("hard", scores))
 
 
 @pytest.mark.quick
@@ -106,14 +104,18 @@ def test_a_sample_reports_its_log_probability_and_the_entropy() -> None:
     assert put[SAMPLES]["entropy"][0][1, 1, 2] == put[SAMPLES]["log_prob"][0][1, 1, 2] == 0.0
     module = MultiHead(width=6, heads=2, alignment="hard")
     x = scores[:, 0, :, :1] * np.ones(6, np.float32)
-    params = {"params": module.init(jax.random.key(0), x, x)["params"]}
-    _, put = module.apply(params, x, x, rngs={"sample": jax.random.key(0)}, mutable=[SAMPLES])
+
+    @jax.jit
+    def look(x: Any) -> Any:
+        params = {"params": module.init(jax.random.key(0), x, x)["params"]}
+        return module.apply(params, x, x, rngs={"sample": jax.random.key(0)}, mutable=[SAMPLES])[1]
+
+    put = look(x)
     log_prob, entropy = gathered(put[SAMPLES])
     assert log_prob.shape == entropy.shape == (3, 4)
     np.testing.assert_allclose(log_prob, put[SAMPLES]["alignment"]["log_prob"][0].sum(1), atol=1e-6)
-    stacked = jax.tree.map(
-        lambda a: a[..., None], put[SAMPLES]
-    )  # looks of one query, stacked along axis 2 by a scan over time
+    # looks of one query, stacked along axis 2 by a scan over time
+    stacked = jax.tree.map(lambda a: a[..., None], put[SAMPLES])
     assert_close(gathered({"left": stacked, "right": stacked})[1], 2 * entropy, eps=8)
 
 
@@ -197,16 +199,17 @@ def test_the_entropy_term_raises_entropy_and_padding_counts_nowhere() -> None:
     def entropy(logits: Any) -> jax.Array:
         return -(softmax(logits, None) * log_softmax(logits, None)).sum(-1)
 
-    def loss(logits: Any, garbage: Any = 0.0) -> jax.Array:
-        episode = Episode(
-            jnp.array([[0.0, garbage]]), jnp.array([[0.0, garbage]]), entropy(logits)[None], valid
-        )
+    def loss(logits: Any, garbage: Any) -> jax.Array:
+        numbers = jnp.array([[0.0, garbage]])
+        episode = Episode(numbers, numbers, entropy(logits)[None], valid)
         return surrogate(episode, to_go(episode), 0.0, reward_weight=0.0, entropy_weight=0.5)
 
-    assert loss(logits) == pytest.approx(-0.5 * float(entropy(logits)[0]), abs=1e-6)
-    stepped = logits - 0.1 * jax.grad(loss)(logits)
-    assert entropy(stepped)[0] > entropy(logits)[0] and (stepped[1] == logits[1]).all()
-    assert loss(logits, 1e4) == loss(logits)
+    sloped, entropies = jax.jit(jax.value_and_grad(loss)), jax.jit(entropy)
+    (value, slope), before = sloped(logits, 0.0), entropies(logits)
+    assert value == pytest.approx(-0.5 * float(before[0]), abs=1e-6)
+    stepped = logits - 0.1 * slope
+    assert entropies(stepped)[0] > before[0] and (stepped[1] == logits[1]).all()
+    assert sloped(logits, 1e4)[0] == value
 
 
 def test_rewards_and_their_moving_baseline() -> None:
@@ -227,23 +230,21 @@ def test_rewards_and_their_moving_baseline() -> None:
 @pytest.mark.quick
 def test_doubly_stochastic_values() -> None:
     uniform, steps = jnp.full((2, 1, 10, 196), 1 / 196), jnp.ones((2, 10), bool)
-    assert doubly_stochastic(uniform, steps) == pytest.approx(176.51, abs=5e-3)
-    assert doubly_stochastic(uniform, steps) == pytest.approx(196 * (1 - 10 / 196) ** 2, rel=1e-6)
+    loss = jax.jit(doubly_stochastic)
+    assert loss(uniform, steps) == pytest.approx(176.51, abs=5e-3)
+    assert loss(uniform, steps) == pytest.approx(196 * (1 - 10 / 196) ** 2, rel=1e-6)
     shuffled = jnp.asarray(np.eye(5)[np.random.default_rng(0).permutation(5)])[None, None]
-    assert doubly_stochastic(shuffled, jnp.ones((1, 5), bool)) == 0.0
-    assert doubly_stochastic(shuffled, jnp.ones((1, 5), bool), tau=1.5) == pytest.approx(5 * 0.25)
-    weights = jnp.asarray(np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 3, 5)))
-    steps = jnp.array([[True] * 5, [True] * 3 + [False] * 2])
+    assert loss(shuffled, jnp.ones((1, 5), bool)) == 0.0
+    assert loss(shuffled, jnp.ones((1, 5), bool), tau=1.5) == pytest.approx(5 * 0.25)
+    weights = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 3, 5)).astype(np.float32)
+    steps = np.array([[True] * 5, [True] * 3 + [False] * 2])
     real = np.asarray(weights) * np.asarray(steps)[:, None, :, None]
     wanted = ((1 - real.sum(axis=2)) ** 2).sum(axis=-1).mean()
-    assert doubly_stochastic(weights, steps) == pytest.approx(wanted, rel=1e-6)
-    wider = jnp.pad(
-        weights, ((0, 0), (0, 0), (0, 2), (0, 3))
-    )  # padded steps and regions leave it alone
-    more = jnp.pad(steps, ((0, 0), (0, 2)))
-    assert doubly_stochastic(
-        wider, more, jnp.broadcast_to(jnp.arange(7) < 4, (2, 7))
-    ) == pytest.approx(wanted, rel=1e-6)
-    spoilt = jnp.where(more[:, None, :, None], wider, 1e4)
-    slope = jax.grad(doubly_stochastic)(spoilt, more)
-    assert (np.asarray(slope)[~np.broadcast_to(more[:, None, :, None], slope.shape)] == 0.0).all()
+    assert loss(weights, steps) == pytest.approx(wanted, rel=1e-6)
+    # padded steps and regions leave it alone
+    wider = np.pad(weights, ((0, 0), (0, 0), (0, 2), (0, 3)))
+    more, real = np.pad(steps, ((0, 0), (0, 2))), np.tile(np.arange(7) < 4, (2, 1))
+    assert loss(wider, more, real) == pytest.approx(wanted, rel=1e-6)
+    spoilt = np.where(more[:, None, :, None], wider, np.float32(1e4))
+    slope = np.asarray(jax.jit(jax.grad(doubly_stochastic))(spoilt, more))
+    assert (slope[~np.broadcast_to(more[:, None, :, None], slope.shape)] == 0.0).all()

@@ -11,7 +11,7 @@ import pytest
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
-from attnlab.attention.view import View
+from attnlab.attention.view import CAUSAL, View
 from attnlab.errors import UserError
 from tests.attention.cases import CASES, inputs, looks_back, make, over, parameters
 from tests.attention.test_memories import Scanned
@@ -82,7 +82,8 @@ def test_inside_a_scan_with_gradients() -> None:
     params, (query, source, valid) = parameters(module), inputs()
 
     def at_once(params: Any) -> Any:
-        return (module.apply({"params": params}, query, source, valid=valid).context ** 2).sum()  # type: ignore[union-attr]
+        reading = module.apply({"params": params}, query, source, View(CAUSAL.rule, 2), valid)
+        return (reading.context**2).sum()  # type: ignore[union-attr]
 
     def scanned(params: Any) -> Any:
         found = Scanned(module).apply({"params": {"mechanism": params}}, query, source, valid, 2)
@@ -129,11 +130,16 @@ def test_a_capped_score_looks_back_as_the_one_inside() -> None:
     capped = {"score": {"name": "soft_capped", "cap": 1e4, "score": inside}}
     plain, (query, source, valid) = make("single", {"score": inside}), inputs()
     params = parameters(plain)
-    expected: Any = plain.apply({"params": params}, query, source, valid=valid)
-    found: Any = make("single", capped).apply(
-        {"params": {"score": {"score": params["score"]}}}, query, source, valid=valid
-    )
-    np.testing.assert_allclose(found.context, expected.context, atol=1e-5)
+    within = {"score": {"score": params["score"]}}
+
+    @jax.jit
+    def contexts() -> list[Any]:
+        both = (plain, params), (make("single", capped), within)
+        looks = [one.apply({"params": of}, query, source, valid=valid) for one, of in both]
+        return [look.context for look in looks]
+
+    expected, found = contexts()
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_padding_that_would_never_be_looked_at_divides_nothing_by_zero() -> None:
