@@ -159,7 +159,7 @@ def test_causal_sees_no_future(name: str, config: dict[str, Any]) -> None:
     assert max(of_source) > 1e-3  # and not the query alone
 
 
-@essential
+@over_all("promises", quick=True, always=ALWAYS[-1:])
 def test_padding_is_inert(name: str, config: dict[str, Any]) -> None:
     """Whatever is in it, and however much of it there is."""
     case = looks(name, config)
