@@ -113,10 +113,7 @@ def test_the_kernel_of_a_config_is_the_one_that_runs(monkeypatch: pytest.MonkeyP
     for kernel, owner in (("blockwise", blockwise.Blockwise), ("xla", fused.Xla)):
         ran: list[str] = []
         plain = owner.__call__
-        monkeypatch.setattr(
-            owner,
-            "__call__",
-            lambda self, look, plain=plain, ran=ran: ran.append("yes") or plain(self, look),
-        )
+        called = lambda self, look, plain=plain, ran=ran: ran.append("yes") or plain(self, look)
+        monkeypatch.setattr(owner, "__call__", called)
         jax.eval_shape(lambda x, kernel=kernel: read({}, kernel, x, x), x)
         assert ran == ["yes"]

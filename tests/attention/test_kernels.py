@@ -343,11 +343,3 @@ def test_parameters_are_made_whatever_the_kernel() -> None:
     made = [first_params(init, jax.random.key(0), x, x)["params"] for init in inits]
     assert "positions" in made[0]
     jax.tree.map(np.testing.assert_array_equal, *made)
-
-
-def test_unknown_kernels_are_named_with_the_near_ones() -> None:
-    with pytest.raises(UserError, match="unknown kernel 'blokwise'; did you mean 'blockwise'"):
-        make("multihead", {"kernel": "blokwise"}).init(
-            jax.random.key(0), jnp.zeros((1, 2, WIDTH)), jnp.zeros((1, 2, WIDTH))
-        )
-    assert all(hasattr(KERNELS.resolve(name)(), "refuses") for name in KERNELS.names())

@@ -24,11 +24,7 @@ VIEWS = {
 }
 CASES: list[tuple[str, dict[str, Any], str]] = [
     ("single", {"score": {"name": "additive", "hidden": 5}, "alignment": P}, "everything"),
-    pytest.param(
-        *("single", {"score": "dot", "alignment": {**P, "name": "local_p_renormalised"}}),
-        "everything",
-        marks=pytest.mark.full,
-    ),
+    ("single", {"score": "dot", "alignment": {**P, "name": "local_p_renormalised"}}, "everything"),
     ("single", {"score": {"name": "location", "limit": 9}, "alignment": M}, "placed"),
     ("multihead", {"heads": 3, "alignment": M, "positions": "alibi"}, "causal"),
     ("multihead", {"heads": 2, "key_heads": 1, "alignment": M}, "placed by row"),

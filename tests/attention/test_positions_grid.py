@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.needs import Need
 from attnlab.attention.positions.grid import Rope2D, Sinusoidal2D, on_grid, row_and_column
 from attnlab.attention.view import View
@@ -106,11 +105,8 @@ def test_a_mixer_reads_the_places_of_its_view(name: str) -> None:
     assert np.abs(mix(x, np.arange(6, dtype=np.int32)[None]) - there).max() > 1e-4
 
 
-def test_texts_and_mixers_that_count_by_themselves_know_no_grid() -> None:
+def test_mixers_that_count_by_themselves_know_no_grid() -> None:
     chosen = {"positions": "rope_2d"}
-    Need(role="self", places="grid").check(MultiHead, "slot", chosen)
-    with pytest.raises(UserError, match="slot.positions: Rope2D needs rows and columns"):
-        Need(role="self").check(MultiHead, "slot", chosen)
     need = Need(role="self", direction="causal", places="grid", maps=False, mixes=True)
     with pytest.raises(UserError, match="Rope2D needs rows and columns"):
         need.check(MIXERS.resolve("retention"), "slot", chosen)
