@@ -149,8 +149,7 @@ def check_flops(name: str, config: dict[str, Any], within: float, compiled: bool
         assert declared == pytest.approx(found, rel=within)
 
 
-SINKING = {"heads": 3, "positions": "transformer_xl", "alignment": "sink"}
-SINKING |= {"name": "multihead"}
+SINKING = {"name": "multihead", "heads": 3, "positions": "transformer_xl", "alignment": "sink"}
 MORE: list[tuple[str, dict[str, Any]]] = [  # where a term is large, or two parts meet
     ("multihead", {"heads": 3, "score": {"name": "additive", "hidden": 7}}),
     ("talking_heads", {"heads": 12}),

@@ -22,6 +22,7 @@ from attnlab.errors import UserError
 from attnlab.training.drawing import first_params
 from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters
 from tests.rounding import assert_close
+from tests.sampling import rounds
 
 VIEWS = {
     "everything": EVERYTHING,
@@ -57,7 +58,8 @@ CASES: list[tuple[str, dict[str, Any], str, bool]] = [
     ("forgetting", SHARED, "causal", True),
     ("forgetting", SHARED | {"alignment": "sigmoid"}, "causal", True),
 ]
-DRAWS = 4000
+DRAWS = rounds(1000, 4000)
+LATER = (9, 14)  # of these cases, in the full mode
 DEAD = np.array([[True] * 7, [False] * 7, [True] * 4 + [False] * 3])
 
 
@@ -96,8 +98,10 @@ def agree(found: Any, expected: Any, within: float = TOLERANCE["gradient"]) -> N
 
 @pytest.mark.parametrize(
     ("name", "config", "view", "padded"),
-    CASES,
-    ids=[f"{number}-{case[0]}" for number, case in enumerate(CASES)],
+    [
+        pytest.param(*case, id=f"{number}-{case[0]}", marks=[pytest.mark.full] * (number in LATER))
+        for number, case in enumerate(CASES)
+    ],
 )
 def test_blockwise_equals_plain_in_values_and_all_gradients(
     name: str, config: dict[str, Any], view: str, padded: bool

@@ -39,7 +39,7 @@ FIRST = [
     for name, settings in SETTINGS.items()
     if MECHANISMS.resolve(name).capabilities.values
 ]
-every = pytest.mark.parametrize(("name", "config"), FIRST, ids=[name for name, _ in FIRST])
+every = over(FIRST, "pairs", drawn=FIRST[:4])
 
 
 def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
@@ -73,7 +73,6 @@ def other(source: np.ndarray) -> np.ndarray:
 
 @every
 @pytest.mark.quick
-@pytest.mark.product("pairs")
 def test_a_source_is_both_and_values_leave_the_weights_alone(
     name: str, config: dict[str, Any]
 ) -> None:
@@ -108,7 +107,6 @@ def test_pairs_one_by_one_equal_all_at_once(name: str, config: dict[str, Any]) -
 
 
 @every
-@pytest.mark.product("pairs")
 def test_values_are_taken_as_they_are_where_that_is_declared(
     name: str, config: dict[str, Any]
 ) -> None:
