@@ -17,7 +17,7 @@ from tests.attention.cases import CASES, inputs, looks_back, make, over, paramet
 from tests.attention.test_memories import Scanned
 from tests.rounding import assert_close
 
-back = over([case for case in CASES if looks_back(case[1])], "pieces")
+BACK = [case for case in CASES if looks_back(case[1])]
 
 
 def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
@@ -26,7 +26,7 @@ def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
     return functools.partial(module.apply, {"params": parameters(module)}), inputs()
 
 
-@back
+@over(BACK)
 def test_looks_one_by_one_equal_a_look_at_once(name: str, config: dict[str, Any]) -> None:
     call, (query, source, valid) = prepared(name, config)
 
@@ -58,7 +58,7 @@ def test_looks_one_by_one_equal_a_look_at_once(name: str, config: dict[str, Any]
     assert np.abs(anew.context[:, 0] - full.context[:, -1]).max() > 1e-4  # earlier looks matter
 
 
-@back
+@over(BACK, drawn=BACK[2:4])
 def test_a_piece_of_queries_goes_on_from_the_piece_before(
     name: str, config: dict[str, Any]
 ) -> None:
