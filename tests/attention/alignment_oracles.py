@@ -1,16 +1,11 @@
-"""Float64 NumPy references of the alignments.
-
-(params, fields, scores [Tk], allowed [Tk], the mechanism's query [dq], position i of the query) to
-weights [Tk]. More of the place, by keyword, for those that want it: `head`; `before`, the weights
-[.., Tk] of the queries before it in the same look, in order; `length`, the real keys of the row (as
-many as are allowed unless given); `scores_before` and `allowed_before`, what the queries before had for
-scores and `allowed`; `first_before`, their scores in the first head with
--inf for what is masked there, and `real_before`, whether they are
-no padding. Without a random stream, as at test time.
+"""Float64 NumPy references of the alignments: a `Row` to its weights [Tk], without a random stream,
+as at test time.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,36 +13,48 @@ import numpy as np
 Array = np.ndarray
 
 
-def softmax(
-    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
-) -> Array:
-    """exp(e_j) / sum exp over the allowed j; zeros where nothing is allowed."""
-    return _shared(scores, allowed, 0.0)
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """The scores of one query and one head, and what an alignment may know beside them.
+
+    Attributes:
+      params, fields: of the alignment.
+      scores, allowed: [Tk].
+      query, i: the mechanism's query [dq] and its position.
+      head: its number.
+      length: the real keys of the sequence; 0: as many as are allowed.
+      before, scores_before, allowed_before: weights, scores and `allowed` [i,Tk] of the queries
+        before it in the same look, in order.
+      first_before: their scores in the first head, with -inf for what is masked there.
+      real_before: whether they are no padding.
+    """
+
+    params: Any
+    fields: Any
+    scores: Array
+    allowed: Array
+    query: Array
+    i: int
+    head: int = 0
+    length: int = 0
+    before: Sequence[Array] = ()
+    scores_before: Sequence[Array] = ()
+    allowed_before: Sequence[Array] = ()
+    first_before: Sequence[Array] = ()
+    real_before: Sequence[bool] = ()
+
+    def near(self, centre: int, default: int) -> Array:
+        """The allowed keys at most D from a centre."""
+        reach = self.fields.get("reach", default)
+        return self.allowed & (abs(np.arange(len(self.scores)) - centre) <= reach)
+
+    def real(self) -> int:
+        """How many keys are real."""
+        return self.length or int(self.allowed.sum())
 
 
-def softmax_plus_one(
-    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
-) -> Array:
-    """exp(e_j) / (1 + sum exp)."""
-    return _shared(scores, allowed, 1.0)
-
-
-def sink(
-    params: Any,
-    fields: Any,
-    scores: Array,
-    allowed: Array,
-    query: Array,
-    i: int,
-    *,
-    head: int = 0,
-    **at: Any,
-) -> Array:
-    """exp(e_j) / (exp(b_h) + sum exp)."""
-    return _shared(scores, allowed, float(np.exp(params["logit"][head])))
-
-
-def _shared(scores: Array, allowed: Array, more: float) -> Array:
+def shared(scores: Array, allowed: Array, more: float = 0.0) -> Array:
+    """exp(e_j) / (more + sum exp) over the allowed j; zeros where nothing is allowed."""
     weights = np.zeros(len(scores))
     chosen = np.flatnonzero(allowed)
     if len(chosen):
@@ -57,52 +64,59 @@ def _shared(scores: Array, allowed: Array, more: float) -> Array:
     return weights
 
 
-def sparsemax(
-    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
-) -> Array:
+def sigma(x: Any) -> Any:
+    """1 / (1 + exp(-x))."""
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def softmax(row: Row) -> Array:
+    """exp(e_j) / sum exp."""
+    return shared(row.scores, row.allowed)
+
+
+def softmax_plus_one(row: Row) -> Array:
+    """exp(e_j) / (1 + sum exp)."""
+    return shared(row.scores, row.allowed, 1.0)
+
+
+def sink(row: Row) -> Array:
+    """exp(e_j) / (exp(b_h) + sum exp)."""
+    return shared(row.scores, row.allowed, float(np.exp(row.params["logit"][row.head])))
+
+
+def sparsemax(row: Row) -> Array:
     """max(e_j - tau, 0): the one support size whose tau lies between its last key and the first key
     outside.
     """
-    weights = np.zeros(len(scores))
-    chosen = np.flatnonzero(allowed)
-    ranked = sorted(scores[chosen], reverse=True)
+    weights = np.zeros(len(row.scores))
+    chosen = np.flatnonzero(row.allowed)
+    ranked = sorted(row.scores[chosen], reverse=True)
     for size in range(1, len(ranked) + 1):
         tau = (sum(ranked[:size]) - 1.0) / size
         if ranked[size - 1] > tau and (size == len(ranked) or ranked[size] <= tau):
-            weights[chosen] = np.maximum(scores[chosen] - tau, 0.0)
+            weights[chosen] = np.maximum(row.scores[chosen] - tau, 0.0)
     return weights
 
 
-def entmax(
-    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
-) -> Array:
+def entmax(row: Row) -> Array:
     """max((alpha - 1) e_j - tau, 0)^(1 / (alpha - 1)) with tau found by halving, as the paper
     defines it.
     """
-    return _tsallis(scores, allowed, fields.get("alpha", 1.5))
+    return tsallis(row, row.fields.get("alpha", 1.5))
 
 
-def learned_entmax(
-    params: Any,
-    fields: Any,
-    scores: Array,
-    allowed: Array,
-    query: Array,
-    i: int,
-    *,
-    head: int = 0,
-    **at: Any,
-) -> Array:
+def learned_entmax(row: Row) -> Array:
     """The same with alpha = 1 + sigmoid(w_h)."""
-    return _tsallis(scores, allowed, 1.0 + 1.0 / (1.0 + np.exp(-params["logit"][head])))
+    return tsallis(row, 1.0 + sigma(row.params["logit"][row.head]))
 
 
-def _tsallis(scores: Array, allowed: Array, alpha: float) -> Array:
-    weights = np.zeros(len(scores))
-    chosen = np.flatnonzero(allowed)
+def tsallis(row: Row, alpha: float) -> Array:
+    """entmax with this alpha."""
+    weights = np.zeros(len(row.scores))
+    chosen = np.flatnonzero(row.allowed)
     if len(chosen) == 0:
         return weights
-    z = (alpha - 1.0) * scores[chosen]
+    z = (alpha - 1.0) * row.scores[chosen]
     low, high = z.max() - 1.0, z.max()
     for _ in range(100):
         tau = (low + high) / 2
@@ -114,271 +128,147 @@ def _tsallis(scores: Array, allowed: Array, alpha: float) -> Array:
     return weights
 
 
-def sigmoid(
-    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
-) -> Array:
+def sigmoid(row: Row) -> Array:
     """sigmoid(e_j - log n), n the allowed keys, or sigmoid(e_j + bias)."""
-    weights = np.zeros(len(scores))
-    for j in np.flatnonzero(allowed):
-        bias = fields.get("bias")
-        weights[j] = 1.0 / (
-            1.0 + np.exp(-(scores[j] + (-np.log(allowed.sum()) if bias is None else bias)))
-        )
-    return weights
+    if not row.allowed.any():
+        return np.zeros(len(row.scores))
+    bias = row.fields.get("bias")
+    bias = -np.log(row.allowed.sum()) if bias is None else bias
+    return np.where(row.allowed, sigma(row.scores + bias), 0.0)
 
 
-def local_m(
-    params: Any,
-    fields: Any,
-    scores: Array,
-    allowed: Array,
-    query: Array,
-    i: int,
-    *,
-    length: int | None = None,
-    **at: Any,
-) -> Array:
+def local_m(row: Row) -> Array:
     """softmax over the keys at most D from min(i, n - 1)."""
-    length = int(allowed.sum()) if length is None else length
-    return _shared(
-        scores, allowed & _window(len(scores), min(i, length - 1), fields.get("reach", 10)), 0.0
-    )
+    return shared(row.scores, row.near(min(row.i, row.real() - 1), 10))
 
 
-def uniform(
-    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
-) -> Array:
+def uniform(row: Row) -> Array:
     """1 / n over the n allowed keys."""
-    return allowed / max(int(allowed.sum()), 1)
+    return row.allowed / max(int(row.allowed.sum()), 1)
 
 
-def diagonal(
-    params: Any,
-    fields: Any,
-    scores: Array,
-    allowed: Array,
-    query: Array,
-    i: int,
-    *,
-    length: int | None = None,
-    **at: Any,
-) -> Array:
+def diagonal(row: Row) -> Array:
     """1 / m over the m allowed keys at most D from min(i, n - 1)."""
-    length = int(allowed.sum()) if length is None else length
-    near = allowed & _window(len(scores), min(i, length - 1), fields.get("reach", 0))
+    near = row.near(min(row.i, row.real() - 1), 0)
     return near / max(int(near.sum()), 1)
 
 
-def local_p(
-    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
-) -> Array:
+def local_p(row: Row) -> Array:
     """softmax over the keys at most D from floor(p), times the Gaussian about p."""
-    return _predicted(params, fields, scores, allowed, query, **at)
+    times = row.real() - (row.fields.get("span", "n") == "n - 1")
+    hidden = np.tanh(row.query @ row.params["w_position"]["kernel"])
+    p = times * sigma(hidden @ row.params["v"][:, row.head])
+    weights = shared(row.scores, row.near(int(np.floor(p)), 10))
+    spread = row.fields.get("reach", 10) / 2
+    return weights * np.exp(-((np.arange(len(weights)) - p) ** 2) / (2 * spread**2))
 
 
-def local_p_renormalised(
-    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
-) -> Array:
+def local_p_renormalised(row: Row) -> Array:
     """The same over its sum."""
-    weights = _predicted(params, fields, scores, allowed, query, **at)
+    weights = local_p(row)
     return weights / weights.sum() if weights.any() else weights
 
 
-def _predicted(
-    params: Any,
-    fields: Any,
-    scores: Array,
-    allowed: Array,
-    query: Array,
-    *,
-    head: int = 0,
-    length: int | None = None,
-    **at: Any,
-) -> Array:
-    reach = fields.get("reach", 10)
-    length = int(allowed.sum()) if length is None else length
-    times = {"n": length, "n - 1": length - 1}[fields.get("span", "n")]
-    p = times / (
-        1.0 + np.exp(-np.tanh(query @ params["w_position"]["kernel"]) @ params["v"][:, head])
-    )
-    weights = _shared(scores, allowed & _window(len(scores), int(np.floor(p)), reach), 0.0)
-    for s in range(len(scores)):
-        weights[s] *= np.exp(-((s - p) ** 2) / (2 * (reach / 2) ** 2))
-    return weights
-
-
-def _window(keys: int, centre: int, reach: int) -> Array:
-    return np.array([centre - reach <= s <= centre + reach for s in range(keys)])
-
-
-def monotonic(
-    params: Any,
-    fields: Any,
-    scores: Array,
-    allowed: Array,
-    query: Array,
-    i: int,
-    *,
-    head: int = 0,
-    before: Any = (),
-    **at: Any,
-) -> Array:
+def monotonic(row: Row) -> Array:
     """Equation 9 of Raffel et al.: p_j sum_{k <= j} a_before,k prod_{k <= l < j} (1 - p_l); queries
     that saw nothing do not count.
     """
-    stop = np.where(allowed, 1.0 / (1.0 + np.exp(-(scores + params["offset"][head]))), 0.0)
-    last = np.eye(len(scores))[0]
-    for row in before:
-        last = row if row.any() else last
-    weights = np.zeros(len(scores))
-    for j in range(len(scores)):
+    stop = np.where(row.allowed, sigma(row.scores + row.params["offset"][row.head]), 0.0)
+    last = np.eye(len(row.scores))[0]
+    for weights in row.before:
+        last = weights if weights.any() else last
+    weights = np.zeros(len(row.scores))
+    for j in range(len(row.scores)):
         weights[j] = stop[j] * sum(
             last[k] * np.prod([1.0 - stop[l] for l in range(k, j)]) for k in range(j + 1)
         )
     return weights
 
 
-def temporal(
-    params: Any,
-    fields: Any,
-    scores: Array,
-    allowed: Array,
-    query: Array,
-    i: int,
-    *,
-    scores_before: Any = (),
-    allowed_before: Any = (),
-    **at: Any,
-) -> Array:
+def temporal(row: Row) -> Array:
     """b_j = sum over earlier rows of their softmax, or of exp(e_j); a_j = softmax(e)_j / b_j over
     its sum, with b = 1 for keys that no earlier row was allowed.
     """
-    total, seen = np.zeros(len(scores)), np.zeros(len(scores), bool)
-    for row, let in zip(scores_before, allowed_before, strict=True):
-        raised = np.where(let, np.exp(row), 0.0)
-        if fields.get("past", "weights") == "weights":
-            raised = _shared(row, let, 0.0)
-        total, seen = total + raised, seen | let
-    found = _shared(scores, allowed, 0.0) / np.where(seen, np.where(seen, total, 1.0), 1.0)
-    return found / found.sum() if allowed.any() else found
+    total, seen = np.zeros(len(row.scores)), np.zeros(len(row.scores), bool)
+    for scores, allowed in zip(row.scores_before, row.allowed_before, strict=True):
+        raised = np.where(allowed, np.exp(scores), 0.0)
+        if row.fields.get("past", "weights") == "weights":
+            raised = shared(scores, allowed)
+        total, seen = total + raised, seen | allowed
+    weights = softmax(row) / np.where(seen, np.where(seen, total, 1.0), 1.0)
+    return weights / weights.sum() if row.allowed.any() else weights
 
 
-def hard(
-    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
-) -> Array:
+def hard(row: Row) -> Array:
     """1 at the first of the best allowed keys."""
-    weights = np.zeros(len(scores))
-    if allowed.any():
-        weights[max(np.flatnonzero(allowed), key=lambda j: scores[j])] = 1.0
+    weights = np.zeros(len(row.scores))
+    if row.allowed.any():
+        weights[max(np.flatnonzero(row.allowed), key=lambda j: row.scores[j])] = 1.0
     return weights
 
 
-def scalable_softmax(
-    params: Any,
-    fields: Any,
-    scores: Array,
-    allowed: Array,
-    query: Array,
-    i: int,
-    *,
-    head: int = 0,
-    **at: Any,
-) -> Array:
+def scalable_softmax(row: Row) -> Array:
     """n^((s + b / log n) e_j) over its sum, n the allowed keys."""
-    factor = params["s"][head] * np.log(max(allowed.sum(), 1))
-    return _shared((factor + params.get("b", np.zeros(head + 1))[head]) * scores, allowed, 0.0)
+    factor = row.params["s"][row.head] * np.log(max(row.allowed.sum(), 1))
+    bias = row.params["b"][row.head] if "b" in row.params else 0.0
+    return shared((factor + bias) * row.scores, row.allowed)
 
 
-def softpick(
-    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
-) -> Array:
+def softpick(row: Row) -> Array:
     """max(e^x - 1, 0) over the sum of |e^x - 1|, all over e^m for the sake of large x."""
-    chosen, weights = np.flatnonzero(allowed), np.zeros(len(scores))
+    chosen, weights = np.flatnonzero(row.allowed), np.zeros(len(row.scores))
     if len(chosen):
-        m = max(0.0, scores[chosen].max())
-        grown = np.exp(scores[chosen] - m) - np.exp(-m)
+        m = max(0.0, row.scores[chosen].max())
+        grown = np.exp(row.scores[chosen] - m) - np.exp(-m)
         total = np.abs(grown).sum()
         weights[chosen] = np.maximum(grown, 0.0) / (total if total else 1.0)
     return weights
 
 
-def stick_breaking(
-    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
-) -> Array:
+def stick_breaking(row: Row) -> Array:
     """Back from the key before the query: sigmoid(z_j) of what is left of a stick of length 1."""
-    left, weights = 1.0, np.zeros(len(scores))
-    for j in range(min(i, len(scores)) - 1, -1, -1):
-        if allowed[j]:
-            share = 1.0 / (1.0 + np.exp(-scores[j]))
+    left, weights = 1.0, np.zeros(len(row.scores))
+    for j in range(min(row.i, len(row.scores)) - 1, -1, -1):
+        if row.allowed[j]:
+            share = sigma(row.scores[j])
             weights[j], left = share * left, (1.0 - share) * left
     return weights
 
 
-def selective(
-    params: Any,
-    fields: Any,
-    scores: Array,
-    allowed: Array,
-    query: Array,
-    i: int,
-    *,
-    first_before: Any = (),
-    real_before: Any = (),
-    **at: Any,
-) -> Array:
+def selective(row: Row) -> Array:
     """softmax of e_j - sum over earlier queries l of relu(e^0_lj), for 0 < j < l."""
-    f = np.zeros(len(scores))
-    for back, (row, real) in enumerate(zip(first_before[::-1], real_before[::-1], strict=True), 1):
-        for j in range(1, min(i - back, len(scores))):
-            f[j] += max(row[j], 0.0) if real else 0.0
-    return _shared(scores - f, allowed, 0.0)
+    f = np.zeros(len(row.scores))
+    earlier = zip(row.first_before[::-1], row.real_before[::-1], strict=True)
+    for back, (first, real) in enumerate(earlier, 1):
+        for j in range(1, min(row.i - back, len(f))):
+            f[j] += max(first[j], 0.0) if real else 0.0
+    return shared(row.scores - f, row.allowed)
 
 
-def top_k(
-    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
-) -> Array:
+def top_k(row: Row) -> Array:
     """softmax over the `keep` best."""
-    best = sorted(np.flatnonzero(allowed), key=lambda j: (-scores[j], j))[: fields.get("keep", 16)]
-    return _shared(scores, np.isin(np.arange(len(scores)), best), 0.0)
+    ranked = sorted(np.flatnonzero(row.allowed), key=lambda j: (-row.scores[j], j))
+    return shared(row.scores, np.isin(range(len(row.scores)), ranked[: row.fields.get("keep", 16)]))
 
 
-def moba(
-    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
-) -> Array:
+def moba(row: Row) -> Array:
     """softmax over the own block and the best of the blocks before it, by the mean of its scores."""
-    size, own = fields.get("block", 16), i // fields.get("block", 16)
-    block = np.arange(len(scores)) // size
+    size = row.fields.get("block", 16)
+    block, own = np.arange(len(row.scores)) // size, row.i // size
     gates = {
-        b: np.inf if b == own else scores[allowed & (block == b)].mean()
+        b: np.inf if b == own else row.scores[row.allowed & (block == b)].mean()
         for b in range(own + 1)
-        if (allowed & (block == b)).any()
+        if (row.allowed & (block == b)).any()
     }
-    best = sorted(gates, key=lambda b: (-gates[b], b))[: fields.get("blocks", 3)]
-    return _shared(scores, allowed & np.isin(block, best), 0.0)
+    best = sorted(gates, key=lambda b: (-gates[b], b))[: row.fields.get("blocks", 3)]
+    return shared(row.scores, row.allowed & np.isin(block, best))
 
 
-ALIGNMENTS = {
-    "scalable_softmax": scalable_softmax,
-    "softpick": softpick,
-    "stick_breaking": stick_breaking,
-    "selective": selective,
-    "top_k": top_k,
-    "moba": moba,
-    "softmax": softmax,
-    "softmax_plus_one": softmax_plus_one,
-    "sink": sink,
-    "sparsemax": sparsemax,
-    "entmax": entmax,
-    "learned_entmax": learned_entmax,
-    "sigmoid": sigmoid,
-    "local_m": local_m,
-    "uniform": uniform,
-    "diagonal": diagonal,
-    "local_p": local_p,
-    "local_p_renormalised": local_p_renormalised,
-    "monotonic": monotonic,
-    "temporal": temporal,
-    "hard": hard,
-    "straight_through": hard,
-    "gumbel": hard,
-}
+ALIGNMENTS: dict[str, Callable[[Row], Array]] = {
+    oracle.__name__: oracle
+    for oracle in (
+        *(softmax, softmax_plus_one, sink, scalable_softmax, softpick, sparsemax, entmax),
+        *(learned_entmax, sigmoid, uniform, diagonal, local_m, local_p, local_p_renormalised),
+        *(monotonic, temporal, hard, stick_breaking, selective, top_k, moba),
+    )
+} | {"straight_through": hard, "gumbel": hard}

@@ -1,5 +1,5 @@
-"""What the conformance suite runs over: every registered mechanism, in the settings worth a case,
-and the one table of tolerances.
+"""Every registered mechanism is tested: here are the settings worth a case, their parameters and
+inputs, and the one table of tolerances.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from tests.attention.oracles import ORACLES, Oracle, part
 
 WIDTH = 12
 PARTS = (("score", "dot"), ("alignment", "softmax"), ("positions", "none"))
+CAPPED = {"name": "soft_capped", "cap": 2.0, "score": {"name": "cosine", "strength": "emitted"}}
+SPARSE = {"compress": 4, "stride": 2, "block": 2, "blocks": 3, "window": 2}
 SETTINGS: dict[str, list[dict[str, Any]]] = {
     "single": [
         {"score": {"name": "additive", "hidden": 7}},
@@ -54,15 +56,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"heads": 3, "key_heads": 1, "positions": {"name": "rope", "layout": "half", "share": 0.5}},
         {"heads": 3, "score": {"name": "qk_rmsnorm"}, "positions": {"name": "rope"}},
         {"heads": 2, "score": {"name": "gaussian", "spread": "fixed", "tau": 3.0}},
-        {
-            "heads": 3,
-            "key_heads": 1,
-            "score": {
-                "name": "soft_capped",
-                "cap": 2.0,
-                "score": {"name": "cosine", "strength": "emitted"},
-            },
-        },
+        {"heads": 3, "key_heads": 1, "score": CAPPED},
         {"heads": 3, "alignment": {"name": "sparsemax"}},
         {"heads": 3, "alignment": {"name": "entmax"}},
         {"heads": 3, "alignment": {"name": "sink"}},
@@ -85,18 +79,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "tensor_product": [{"heads": 3, "query_rank": 3, "score": "qk_rmsnorm", "positions": "rope"}],
     "path": [{"heads": 6, "key_heads": 2, "block": 4}],
     "lightning_indexer": [{"heads": 3, "keep": 2, "index_heads": 8, "index_width": 4}],
-    "native_sparse": [
-        {
-            "heads": 2,
-            "key_heads": 1,
-            "compress": 4,
-            "stride": 2,
-            "block": 2,
-            "blocks": 3,
-            "window": 2,
-            "positions": "rope",
-        }
-    ],
+    "native_sparse": [{"heads": 2, "key_heads": 1, **SPARSE, "positions": "rope"}],
     "latent": [
         {"heads": 3, "latent": 5},
         {"heads": 2, "head_width": 5, "latent": 4},
@@ -128,6 +111,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"heads": 3, "features": "identity", "normalise": "norm", "chunk": 1},
     ],
 }
+PLAINEST = ("multihead", {"heads": 3})
 CASES = [(name, config) for name in MECHANISMS.names() for config in SETTINGS.get(name, [{}])]
 NAMES = [f"{name}-{json.dumps(config)}" for name, config in CASES]
 
@@ -199,34 +183,47 @@ def reads(name: str) -> bool:
     return issubclass(MECHANISMS.resolve(name), Attention)
 
 
-def over(cases: list[tuple[str, dict[str, Any]]], quick: bool = False) -> pytest.MarkDecorator:
-    """A test over some of `CASES`; with `quick` the first setting of each mechanism is among those
-    of `-m quick`.
+def over(
+    cases: list[tuple[str, dict[str, Any]]],
+    product: str = "",
+    quick: bool = False,
+    drawn: list[tuple[str, dict[str, Any]]] | None = None,
+    always: list[tuple[str, dict[str, Any]]] | None = None,
+) -> pytest.MarkDecorator:
+    """A test over some of `CASES`, in a product of a file (`tests/sampling.py`); the plainest case is
+    a product of its own, so that a default run has all its tests.
+
+    Args:
+      cases, product: which, and the name of the product.
+      quick: the first setting of each mechanism is among those of `-m quick`.
+      drawn: those that a default run draws from, by default all.
+      always: those that a default run always has.
     """
-    marks = [pytest.mark.quick] if quick else []
+
+    def marks(case: tuple[str, dict[str, Any]]) -> list[pytest.MarkDecorator]:
+        found = [pytest.mark.quick] if quick and case in first_settings() else []
+        if product:
+            own = f"{product} of {case}" if case in (always or []) else product
+            found.append(pytest.mark.product("plainest" if case == PLAINEST else own))
+        return found + ([] if drawn is None or case in drawn else [pytest.mark.full])
+
+    labelled = [pair for pair in zip(CASES, NAMES, strict=True) if pair[0] in cases]
     return pytest.mark.parametrize(
         ("name", "config"),
-        [
-            pytest.param(*case, id=label, marks=marks if case in first_settings() else [])
-            for case, label in zip(CASES, NAMES, strict=True)
-            if case in cases
-        ],
+        [pytest.param(*case, id=label, marks=marks(case)) for case, label in labelled],
         scope="module",  # so that the tests of a case come together
     )
 
 
-def over_all(quick: bool = False) -> pytest.MarkDecorator:
+def over_all(product: str = "", quick: bool = False, **more: Any) -> pytest.MarkDecorator:
     """A test over every case, see `over`."""
-    return over(CASES, quick)
+    return over(CASES, product, quick, **more)
 
 
 def first_settings() -> list[tuple[str, dict[str, Any]]]:
     """One case of each mechanism."""
-    return [
-        case
-        for number, case in enumerate(CASES)
-        if case[0] not in [name for name, _ in CASES[:number]]
-    ]
+    first = dict(reversed(CASES))
+    return [(name, first[name]) for name in dict(CASES)]
 
 
 def reference(name: str) -> Oracle:
@@ -243,13 +240,9 @@ def looks_at_positions(name: str, config: dict[str, Any]) -> bool:
     """Whether a mechanism or any part of it does."""
     score, alignment, scheme = (part(config, field, default)[0] for field, default in PARTS)
     features = FEATURES.resolve(part(config, "features", "elu")[0])
-    of_parts = (
-        score in ("location", "location_aware")
-        or bool(ALIGNMENTS.resolve(alignment).looks_at)
-        or bool(POSITIONS.resolve(scheme).hooks)
-        or bool(features.places)
-    )
-    return of_parts or name in LOOKS_AT_POSITIONS
+    hooks, looks_at = POSITIONS.resolve(scheme).hooks, ALIGNMENTS.resolve(alignment).looks_at
+    of_score = score in ("location", "location_aware")
+    return bool(of_score or looks_at or hooks or features.places or name in LOOKS_AT_POSITIONS)
 
 
 def looks_back(config: dict[str, Any]) -> bool:
@@ -306,10 +299,9 @@ def parameters(module: Mixer, seed: int = 0) -> Any:
     leaves, tree = jax.tree.flatten(shapes)
     rng = np.random.default_rng(seed)
     drawn = [
-        (rng.normal(size=leaf.shape).astype(np.float32) / np.sqrt(leaf.shape[0])).astype(np.float32)
-        for leaf in leaves
+        rng.normal(size=leaf.shape).astype(np.float32) / np.sqrt(leaf.shape[0]) for leaf in leaves
     ]
-    return jax.tree.unflatten(tree, drawn)
+    return jax.tree.unflatten(tree, [leaf.astype(np.float32) for leaf in drawn])
 
 
 def inputs(
@@ -319,9 +311,8 @@ def inputs(
     one real token.
     """
     rng = np.random.default_rng(seed)
-    query, source = (
-        rng.normal(size=(batch, length, WIDTH)).astype(np.float32) for length in (queries, keys)
-    )
+    sizes = (batch, queries, WIDTH), (batch, keys, WIDTH)
+    query, source = (rng.normal(size=size).astype(np.float32) for size in sizes)
     lengths = np.array([keys, 1, max(1, keys - 3)] + [keys] * batch)[:batch]
     return query, source, np.arange(keys)[None] < lengths[:, None]
 
@@ -329,3 +320,10 @@ def inputs(
 def wide(tree: Any) -> Any:
     """Its arrays in float64."""
     return jax.tree.map(lambda a: np.asarray(a, np.float64), tree)
+
+
+def without_biases(params: Any) -> Any:
+    """The parameters with biases of 0."""
+    is_bias = lambda path: "bias" in jax.tree_util.keystr(path)
+    silent = lambda path, leaf: 0 * leaf if is_bias(path) else leaf
+    return jax.tree_util.tree_map_with_path(silent, params)

@@ -12,9 +12,10 @@ from hypothesis import settings
 
 from attnlab.errors import UserError
 from tests.attention import cases
+from tests.sampling import rounds
 
 settings.register_profile(
-    "attnlab", derandomize=True, deadline=None, database=None, max_examples=20
+    "attnlab", derandomize=True, deadline=None, database=None, max_examples=rounds(4, 20)
 )
 settings.load_profile("attnlab")
 

@@ -4,6 +4,7 @@ value, or to embeddings; and of trees.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -11,25 +12,25 @@ from typing import Any
 import numpy as np
 
 
+@dataclasses.dataclass(frozen=True)
 class Nothing:
     """No positions; the base of the others.
 
-    Args:
+    Attributes:
       params: the scheme's parameters; fields: its configuration; heads: H; width: D.
       causal: whether no query sees a later key. The score is taken to be scaled by 1 / sqrt(D).
     """
 
-    def __init__(
-        self, params: Any, fields: Any, heads: int, width: int, causal: bool = False
-    ) -> None:
-        self.params, self.fields, self.heads, self.width, self.causal = (
-            params,
-            fields,
-            heads,
-            width,
-            causal,
-        )
-        self.scale = 1.0 / math.sqrt(width)
+    params: Any
+    fields: Any
+    heads: int
+    width: int
+    causal: bool = False
+
+    @property
+    def scale(self) -> float:
+        """1 / sqrt(D)."""
+        return 1.0 / math.sqrt(self.width)
 
     def query(self, h: int, q: np.ndarray, i: int) -> np.ndarray:
         """What head h makes of a query [D] at position i."""
@@ -62,9 +63,7 @@ class Shaw(Nothing):
 
     def bias(self, h: int, q: np.ndarray, k: np.ndarray, i: int, j: int) -> float:
         """See `Nothing.bias`."""
-        return self.scale * sum(
-            a * b for a, b in zip(q, self.params["keys"][self.row(i, j)], strict=True)
-        )
+        return self.scale * float(q @ self.params["keys"][self.row(i, j)])
 
     def value(self, h: int, i: int, j: int) -> np.ndarray | float:
         """See `Nothing.value`."""
@@ -78,9 +77,8 @@ class SyntaxRelative(Shaw):
 
     def bias(self, h: int, q: np.ndarray, k: np.ndarray, i: int, j: int) -> float:
         """See `Nothing.bias`."""
-        return super().bias(h, q, k, i, j) + self.scale * float(
-            q @ self.params["tree_keys"][self.fields.get("clip", 16)]
-        )
+        here = self.params["tree_keys"][self.fields.get("clip", 16)]
+        return super().bias(h, q, k, i, j) + self.scale * float(q @ here)
 
     def value(self, h: int, i: int, j: int) -> np.ndarray | float:
         """See `Nothing.value`."""
@@ -110,10 +108,8 @@ class T5(Nothing):
 
     def bias(self, h: int, q: np.ndarray, k: np.ndarray, i: int, j: int) -> float:
         """See `Nothing.bias`."""
-        row = t5_bucket(
-            j - i, self.causal, self.fields.get("buckets", 32), self.fields.get("max_distance", 128)
-        )
-        return self.params["table"][row, h]
+        sizes = self.fields.get("buckets", 32), self.fields.get("max_distance", 128)
+        return self.params["table"][t5_bucket(j - i, self.causal, *sizes), h]
 
 
 def t5_bucket(rel: int, causal: bool, buckets: int, max_distance: int) -> int:
@@ -139,26 +135,12 @@ class Alibi(Nothing):
         return -self.fields.get("strength", 1.0) * 2.0**-exponent * abs(i - j)
 
 
-class Rope(Nothing):
-    """Pairs of the first channels turned by p theta."""
+class Turning(Nothing):
+    """Queries and keys are turned alike."""
 
     def turned(self, x: np.ndarray, p: int) -> np.ndarray:
         """x [D] at position p."""
-        count = round(self.fields.get("share", 1.0) * self.width)
-        scaling = dict(self.fields.get("scaling", {"name": "none"}))
-        name, y = scaling.pop("name"), np.array(x)
-        for m in range(count // 2):
-            theta, factor = rope_frequency(
-                m, count, self.fields.get("base", 10000.0), name, scaling
-            )
-            a, b = (
-                (2 * m, 2 * m + 1)
-                if self.fields.get("layout", "interleaved") == "interleaved"
-                else (m, m + count // 2)
-            )
-            y[a] = factor * (x[a] * math.cos(p * theta) - x[b] * math.sin(p * theta))
-            y[b] = factor * (x[b] * math.cos(p * theta) + x[a] * math.sin(p * theta))
-        return y
+        raise NotImplementedError
 
     def query(self, h: int, q: np.ndarray, i: int) -> np.ndarray:
         """See `Nothing.query`."""
@@ -167,6 +149,29 @@ class Rope(Nothing):
     def key(self, h: int, k: np.ndarray, j: int) -> np.ndarray:
         """See `Nothing.key`."""
         return self.turned(k, j)
+
+
+def turned_pair(x: np.ndarray, y: np.ndarray, a: int, b: int, angle: float) -> None:
+    """Puts channels a and b of x, turned by an angle, into y."""
+    y[a] = x[a] * math.cos(angle) - x[b] * math.sin(angle)
+    y[b] = x[b] * math.cos(angle) + x[a] * math.sin(angle)
+
+
+class Rope(Turning):
+    """Pairs of the first channels turned by p theta."""
+
+    def turned(self, x: np.ndarray, p: int) -> np.ndarray:
+        """See `Turning.turned`."""
+        count = round(self.fields.get("share", 1.0) * self.width)
+        scaling = dict(self.fields.get("scaling", {"name": "none"}))
+        name, y = scaling.pop("name"), np.array(x)
+        for m in range(count // 2):
+            base = self.fields.get("base", 10000.0)
+            theta, factor = rope_frequency(m, count, base, name, scaling)
+            neighbours = self.fields.get("layout", "interleaved") == "interleaved"
+            a, b = (2 * m, 2 * m + 1) if neighbours else (m, m + count // 2)
+            turned_pair(factor * x, y, a, b, p * theta)
+        return y
 
 
 def rope_frequency(
@@ -189,10 +194,8 @@ def rope_frequency(
         def dim(turns: float) -> float:
             return width * math.log(length / (2 * math.pi * turns)) / (2 * math.log(base))
 
-        low, high = (
-            max(math.floor(dim(fields["fast"])), 0),
-            min(math.ceil(dim(fields["slow"])), width - 1),
-        )
+        low = max(math.floor(dim(fields["fast"])), 0)
+        high = min(math.ceil(dim(fields["slow"])), width - 1)
         ramp = max(0.0, min(1.0, (m - low) / (high - low + (0.001 if high == low else 0.0))))
         return theta * (1 - ramp) + theta / s * ramp, (0.1 * math.log(s) + 1 if s > 1 else 1.0)
     wave = 2 * math.pi / theta
@@ -204,7 +207,7 @@ def rope_frequency(
     return g * theta + (1 - g) * theta / s, 1.0
 
 
-class Rope2D(Nothing):
+class Rope2D(Turning):
     """Pairs of the first half of the channels turned by row theta, of the other by column theta."""
 
     def turned(self, x: np.ndarray, p: int) -> np.ndarray:
@@ -216,17 +219,8 @@ class Rope2D(Nothing):
             for m in range(half // 2):
                 angle = where * self.fields.get("base", 100.0) ** (-2 * m / half)
                 a, b = axis * half + 2 * m, axis * half + 2 * m + 1
-                y[a] = x[a] * math.cos(angle) - x[b] * math.sin(angle)
-                y[b] = x[b] * math.cos(angle) + x[a] * math.sin(angle)
+                turned_pair(x, y, a, b, angle)
         return y
-
-    def query(self, h: int, q: np.ndarray, i: int) -> np.ndarray:
-        """See `Nothing.query`."""
-        return self.turned(q, i)
-
-    def key(self, h: int, k: np.ndarray, j: int) -> np.ndarray:
-        """See `Nothing.key`."""
-        return self.turned(k, j)
 
 
 def row_and_column(p: int) -> tuple[int, int]:
@@ -287,13 +281,8 @@ def learned(params: Any, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
 
 def syntax(params: Any, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """x_t + tanh(W [PE(t); PE(depth_t)])."""
-    both = [
-        np.concatenate([sinusoid(t, x.shape[1]), sinusoid(p, x.shape[1])])
-        for t, p in enumerate(positions)
-    ]
-    return np.stack(
-        [row + np.tanh(one @ params["merge"]) for row, one in zip(x, both, strict=True)]
-    )
+    both = [[sinusoid(at, x.shape[1]) for at in place] for place in enumerate(positions)]
+    return x + np.tanh(np.array(both).reshape(len(x), -1) @ params["merge"])
 
 
 EMBEDDINGS = {
@@ -316,11 +305,9 @@ def structural(heads: Sequence[int], i: int, j: int, mode: str) -> int:
     """The signed distance of Wang et al. 2019."""
     up, down = path(heads, i), path(heads, j)
     deep, others = len(up) - 1, len(down) - 1
-    related = (
-        (j in up or i in down)
-        if mode == "ancestor"
-        else (i == j or up[1:2] == [j] or down[1:2] == [i])
-    )
+    related = i == j or up[1:2] == [j] or down[1:2] == [i]
+    if mode == "ancestor":
+        related = j in up or i in down
     return deep - others if related else (1 if i > j else -1) * (deep + others)
 
 

@@ -15,17 +15,16 @@ from typing import Any
 
 import numpy as np
 
+Array = np.ndarray
 NEVER = -1e30
 
 
-def untouched(params: Any, fields: Any, x: np.ndarray) -> np.ndarray:
+def untouched(params: Any, fields: Any, x: Array) -> Array:
     """x."""
     return x
 
 
-def nothing(
-    params: Any, fields: Any, keys: np.ndarray, before: np.ndarray, j: int
-) -> tuple[np.ndarray, ...]:
+def nothing(params: Any, fields: Any, keys: Array, before: Array, j: int) -> tuple[Array, ...]:
     """A score that does not look back."""
     return ()
 
@@ -37,16 +36,16 @@ class Oracle:
     """
 
     pair: Callable[..., float]
-    query: Callable[[Any, Any, np.ndarray], np.ndarray] = untouched
-    key: Callable[[Any, Any, np.ndarray], np.ndarray] = untouched
-    past: Callable[..., tuple[np.ndarray, ...]] = nothing
+    query: Callable[[Any, Any, Array], Array] = untouched
+    key: Callable[[Any, Any, Array], Array] = untouched
+    past: Callable[..., tuple[Array, ...]] = nothing
 
     def __call__(
         self,
         params: Any,
         fields: Any,
-        q: np.ndarray,
-        k: np.ndarray,
+        q: Array,
+        k: Array,
         j: int,
         keys: Any = None,
         before: Any = (),
@@ -59,40 +58,32 @@ class Oracle:
         return float(self.pair(params, fields, x, y, j, *past))
 
 
-def dot(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+def dot(params: Any, fields: Any, q: Array, k: Array, j: int) -> float:
     """q . k."""
     return float(sum(a * b for a, b in zip(q, k, strict=True)))
 
 
-def scaled_dot(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+def scaled_dot(params: Any, fields: Any, q: Array, k: Array, j: int) -> float:
     """q . k / sqrt(D), or over the root of `over`."""
     return dot(params, fields, q, k, j) / float(np.sqrt(fields.get("over") or len(q)))
 
 
-def additive(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+def additive(params: Any, fields: Any, q: Array, k: Array, j: int) -> float:
     """v . tanh(W_a q + U_a k)."""
-    return float(
-        params["v"] @ np.tanh(params["w_query"]["kernel"].T @ q + params["w_key"]["kernel"].T @ k)
-    )
+    return coverage(params, fields, q, k, j)
 
 
-def source_only(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+def source_only(params: Any, fields: Any, q: Array, k: Array, j: int) -> float:
     """v . tanh(U_a k), whatever q."""
     return float(params["v"] @ np.tanh(params["w_key"]["kernel"].T @ k))
 
 
-def location_aware(
-    params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int, more: Any = 0.0
-) -> float:
+def location_aware(params: Any, fields: Any, q: Array, k: Array, j: int, more: Any = 0.0) -> float:
     """v . tanh(W_a q + U_a k + U_f f + b)."""
-    kernels = params["w_query"]["kernel"], params["w_key"]["kernel"]
-    both = kernels[0].T @ q + kernels[1].T @ k + params["bias"] + more
-    return float(params["v"] @ np.tanh(both))
+    return coverage(params, fields, q, k, j, params["bias"] + more)
 
 
-def filtered(
-    params: Any, fields: Any, keys: np.ndarray, before: np.ndarray, j: int
-) -> tuple[np.ndarray, ...]:
+def filtered(params: Any, fields: Any, keys: Array, before: Array, j: int) -> tuple[Array, ...]:
     """U_f f_j, f_j = sum over w of F_w a_{j + w - r}, a the last weights; zeros before the first."""
     reach, found = fields.get("reach", 10), np.zeros(params["filter"].shape[1])
     for at in range(j - reach, j + reach + 1):
@@ -101,37 +92,30 @@ def filtered(
     return (params["of_filter"].T @ found,)
 
 
-def coverage(
-    params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int, more: Any = 0.0
-) -> float:
+def coverage(params: Any, fields: Any, q: Array, k: Array, j: int, more: Any = 0.0) -> float:
     """v . tanh(W_a q + U_a k + v_c C)."""
     kernels = params["w_query"]["kernel"], params["w_key"]["kernel"]
     return float(params["v"] @ np.tanh(kernels[0].T @ q + kernels[1].T @ k + more))
 
 
-def covered(
-    params: Any, fields: Any, keys: np.ndarray, before: np.ndarray, j: int
-) -> tuple[np.ndarray, ...]:
+def covered(params: Any, fields: Any, keys: Array, before: Array, j: int) -> tuple[Array, ...]:
     """v_c C_j, C_j = sum of the weights so far over P_j = N sigmoid(u_f . k_j); P_j = 1 for N = 0."""
     most, total = fields.get("fertility", 2.0), sum(row[j] for row in before)
     often = most / (1.0 + math.exp(-float(keys[j] @ params["fertile"][:, 0]))) if most else 1.0
     return (params["of_covered"] * (total / often),)
 
 
-def times_w(params: Any, fields: Any, q: np.ndarray) -> np.ndarray:
+def times_w(params: Any, fields: Any, q: Array) -> Array:
     """q W."""
-    kernel = params["w"]["kernel"]
-    return np.array(
-        [sum(q[a] * kernel[a, c] for a in range(len(q))) for c in range(kernel.shape[1])]
-    )
+    return np.array([sum(q * column) for column in params["w"]["kernel"].T])
 
 
-def times_w_and_b(params: Any, fields: Any, q: np.ndarray) -> np.ndarray:
+def times_w_and_b(params: Any, fields: Any, q: Array) -> Array:
     """q W + b."""
     return times_w(params, fields, q) + params["w"]["bias"]
 
 
-def activated(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+def activated(params: Any, fields: Any, q: Array, k: Array, j: int) -> float:
     """act(q . k + b)."""
     x = dot(params, fields, q, k, j) + params["b"][0]
     acts = {
@@ -143,89 +127,70 @@ def activated(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) ->
     return acts[fields.get("act", "tanh")](x)
 
 
-def concat(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+def concat(params: Any, fields: Any, q: Array, k: Array, j: int) -> float:
     """v . tanh([q ; k] W_a)."""
-    both, kernel = [*q, *k], params["w_a"]["kernel"]
-    return sum(
-        params["v"][a] * math.tanh(sum(both[r] * kernel[r, a] for r in range(len(both))))
-        for a in range(len(params["v"]))
-    )
+    both, columns = np.array([*q, *k]), params["w_a"]["kernel"].T
+    return sum(v * math.tanh(sum(both * w)) for v, w in zip(params["v"], columns, strict=True))
 
 
-def concat_identity(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+def concat_identity(params: Any, fields: Any, q: Array, k: Array, j: int) -> float:
     """v . tanh(q W_a + k)."""
-    kernel, v = params["w_a"]["kernel"], params["v"]["kernel"][:, 0]
-    return sum(
-        v[a] * math.tanh(sum(q[r] * kernel[r, a] for r in range(len(q))) + k[a])
-        for a in range(len(k))
-    )
+    columns, v = params["w_a"]["kernel"].T, params["v"]["kernel"][:, 0]
+    return sum(b * math.tanh(sum(q * w) + a) for a, b, w in zip(k, v, columns, strict=True))
 
 
-def location(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+def location(params: Any, fields: Any, q: Array, k: Array, j: int) -> float:
     """(q W_l)[j] below the limit."""
-    return (
-        sum(q[r] * params["w_l"]["kernel"][r, j] for r in range(len(q)))
-        if j < fields.get("limit", 50)
-        else NEVER
-    )
+    return sum(q * params["w_l"]["kernel"][:, j]) if j < fields.get("limit", 50) else NEVER
 
 
-def length_one(params: Any, fields: Any, x: np.ndarray) -> np.ndarray:
+def length_one(params: Any, fields: Any, x: Array) -> Array:
     """x / max(|x|, epsilon)."""
     return x / max(math.sqrt(sum(a * a for a in x)), fields.get("epsilon", 1e-6))
 
 
-def sharpened(params: Any, fields: Any, q: np.ndarray) -> np.ndarray:
+def sharpened(params: Any, fields: Any, q: Array) -> Array:
     """beta q / |q|; beta fixed, or log(1 + exp(.)) of a number, or of one that the query moves."""
     if fields.get("strength") == "fixed":
         return fields.get("beta", 5.0) * length_one(params, fields, q)
     raw = params["positive"]["raw"][0]
     if fields.get("strength") == "emitted":
-        raw = raw + sum(q[a] * params["emit"]["kernel"][a, 0] for a in range(len(q)))
+        raw = raw + sum(q * params["emit"]["kernel"][:, 0])
     return math.log(1 + math.exp(raw)) * length_one(params, fields, q)
 
 
-def euclidean(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+def euclidean(params: Any, fields: Any, q: Array, k: Array, j: int) -> float:
     """-|q - k|."""
     return -math.sqrt(sum((a - b) ** 2 for a, b in zip(q, k, strict=True)))
 
 
-def gaussian(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+def gaussian(params: Any, fields: Any, q: Array, k: Array, j: int) -> float:
     """-|q - k|^2 / (2 tau)."""
-    tau = (
-        fields.get("tau", 1.0)
-        if fields.get("spread") == "fixed"
-        else math.log(1 + math.exp(params["positive"]["raw"][0]))
-    )
+    tau = fields.get("tau", 1.0)
+    if fields.get("spread") != "fixed":
+        tau = math.log(1 + math.exp(params["positive"]["raw"][0]))
     return -sum((a - b) ** 2 for a, b in zip(q, k, strict=True)) / (2 * tau)
 
 
-def layernorm(side: str) -> Callable[[Any, Any, np.ndarray], np.ndarray]:
+def layernorm(side: str) -> Callable[[Any, Any, Array], Array]:
     """Of the query or the key: s (x - mean) / sqrt(var + epsilon), the variance over D and not D
     - 1.
     """
 
-    def norm(params: Any, fields: Any, x: np.ndarray) -> np.ndarray:
-        mean = sum(x) / len(x)
-        var = sum((a - mean) ** 2 for a in x) / len(x)
-        return (
-            params[f"{side}_norm"]["scale"]
-            * (x - mean)
-            / math.sqrt(var + fields.get("epsilon", 1e-6))
-        )
+    def norm(params: Any, fields: Any, x: Array) -> Array:
+        centred = x - sum(x) / len(x)
+        root = math.sqrt(sum(centred**2) / len(x) + fields.get("epsilon", 1e-6))
+        return params[f"{side}_norm"]["scale"] * centred / root
 
     return norm
 
 
-def rmsnorm(side: str, added: float = 0.0) -> Callable[[Any, Any, np.ndarray], np.ndarray]:
+def rmsnorm(side: str, added: float = 0.0) -> Callable[[Any, Any, Array], Array]:
     """Of the query or the key: (s + added) x / sqrt(mean(x^2) + epsilon)."""
 
-    def norm(params: Any, fields: Any, x: np.ndarray) -> np.ndarray:
-        return (
-            (params[f"{side}_norm"]["scale"] + added)
-            * x
-            / math.sqrt(sum(a * a for a in x) / len(x) + fields.get("epsilon", 1e-6))
-        )
+    def norm(params: Any, fields: Any, x: Array) -> Array:
+        root = math.sqrt(sum(a * a for a in x) / len(x) + fields.get("epsilon", 1e-6))
+        return (params[f"{side}_norm"]["scale"] + added) * x / root
 
     return norm
 
@@ -237,19 +202,19 @@ def inside(params: Any, fields: Any) -> tuple[Oracle, Any, Any]:
     return SCORES[node.pop("name")], params.get("score", {}), node
 
 
-def inside_query(params: Any, fields: Any, q: np.ndarray) -> np.ndarray:
+def inside_query(params: Any, fields: Any, q: Array) -> Array:
     """What the score inside makes of a query."""
     score, own, node = inside(params, fields)
     return score.query(own, node, q)
 
 
-def inside_key(params: Any, fields: Any, k: np.ndarray) -> np.ndarray:
+def inside_key(params: Any, fields: Any, k: Array) -> Array:
     """What the score inside makes of a key."""
     score, own, node = inside(params, fields)
     return score.key(own, node, k)
 
 
-def capped(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+def capped(params: Any, fields: Any, q: Array, k: Array, j: int) -> float:
     """c tanh(s / c); where the score inside never gives weight, this one does not either."""
     score, own, node = inside(params, fields)
     s, c = score.pair(own, node, q, k, j), fields.get("cap", 50.0)

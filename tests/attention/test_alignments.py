@@ -1,5 +1,5 @@
-"""Promises every registered alignment keeps, without a random stream; a new one is tested here the
-moment it is registered.
+"""Every registered alignment keeps the promises of all, without a random stream; a new one is tested
+here the moment it is registered.
 
 What is particular to one family stands in `test_alignment_families.py` and `test_reinforce.py`.
 """
@@ -22,7 +22,8 @@ from attnlab.attention.alignments.protocol import Alignment
 from attnlab.attention.alignments.softmax import softmax
 from attnlab.attention.view import View
 from tests.attention import alignment_oracles
-from tests.attention.cases import TOLERANCE
+from tests.attention.cases import TOLERANCE, wide
+from tests.attention.slopes import assert_slopes
 
 B, H, TQ, TK, DQ = 3, 2, 4, 7, 5
 SETTINGS: dict[str, list[dict[str, Any]]] = {
@@ -45,6 +46,8 @@ CASES = [
 every = pytest.mark.parametrize(
     ("name", "fields"), CASES, ids=[f"{name}-{fields}" for name, fields in CASES]
 )
+
+SEVERAL = ("softmax", "monotonic", "selective", "local_p", "moba")  # that differ in what they read
 
 # where the gradient is on purpose not that of the weights: (oracle whose gradient it is, fields to
 # the factor on the scores)
@@ -71,10 +74,8 @@ def scene(masked: str = "dense", seed: int = 0) -> Scene:
     within padding, dead rows).
     """
     rng = np.random.default_rng(seed)
-    scores, query = (
-        rng.normal(size=(B, H, TQ, TK)).astype(np.float32),
-        rng.normal(size=(B, TQ, DQ)).astype(np.float32),
-    )
+    sizes = (B, H, TQ, TK), (B, TQ, DQ)
+    scores, query = (rng.normal(size=size).astype(np.float32) for size in sizes)
     lengths = np.array([TK, TK, TK] if masked == "none" else [TK, 1, TK - 3])
     mask = np.broadcast_to(np.arange(TK) < lengths[:, None, None, None], scores.shape).copy()
     if masked == "dense":
@@ -89,24 +90,14 @@ def prepared(name: str, fields: str) -> tuple[Alignment, Any, Any]:
     weights and their pull-back.
     """
     module: Alignment = ALIGNMENTS.resolve(name)(**json.loads(fields))
-    shapes = jax.eval_shape(
-        functools.partial(module.init, jax.random.key(0)),
-        jnp.zeros((B, H, TQ, TK)),
-        None,
-        view_of(jnp.zeros((B, TQ, DQ))),
-    )
+    init = functools.partial(module.init, jax.random.key(0), jnp.zeros((B, H, TQ, TK)), None)
+    shapes = jax.eval_shape(init, view_of(jnp.zeros((B, TQ, DQ)))).get("params", {})
     rng = np.random.default_rng(3)
-    params = jax.tree.map(
-        lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes.get("params", {})
-    )
+    params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
 
     def both(params: Any, scores: Any, query: Any, mask: Any, lengths: Any, direction: Any) -> Any:
-        weights, pull = jax.vjp(
-            lambda p, s, q: module.apply({"params": p}, s, mask, view_of(q, lengths)),
-            params,
-            scores,
-            query,
-        )
+        weigh = lambda p, s, q: module.apply({"params": p}, s, mask, view_of(q, lengths))
+        weights, pull = jax.vjp(weigh, params, scores, query)
         return weights, pull(direction)
 
     return module, params, jax.jit(both)
@@ -124,42 +115,33 @@ def run(name: str, fields: str, at: Scene, direction: Any = 1.0) -> tuple[np.nda
     query).
     """
     _, params, both = prepared(name, fields)
-    weights, grads = both(
-        params,
-        at.scores,
-        at.query,
-        at.mask,
-        at.lengths,
-        np.broadcast_to(np.float32(direction), at.scores.shape),
-    )
+    direction = np.broadcast_to(np.float32(direction), at.scores.shape)
+    weights, grads = both(params, at.scores, at.query, at.mask, at.lengths, direction)
     assert weights.dtype == jnp.float32
     return np.asarray(weights), jax.tree.map(np.asarray, grads)
 
 
 def oracle(name: str, fields: Any, params: Any, at: Scene) -> np.ndarray:
     """The reference over all rows."""
-    weights = np.zeros(at.scores.shape)
+    weights, raw = np.zeros(at.scores.shape), at.scores.astype(np.float64)
     for b, h, q in np.ndindex(B, H, TQ):
-        row, allowed, length = (
-            at.scores[b, h, q].astype(np.float64),
+        row = alignment_oracles.Row(
+            params,
+            fields,
+            raw[b, h, q],
             at.mask[b, h, q],
-            int(at.lengths[b]),
+            at.query[b, q],
+            TK - TQ + q,
+            head=h,
+            length=int(at.lengths[b]),
+            before=weights[b, h, :q],
+            scores_before=raw[b, h, :q],
+            allowed_before=at.mask[b, h, :q],
+            first_before=np.where(at.mask[b, 0, :q], raw[b, 0, :q], -np.inf),
+            real_before=TK - TQ + np.arange(q) < at.lengths[b],
         )
-        how: Any = {"head": h, "before": weights[b, h, :q], "length": length}
-        how |= {
-            "scores_before": at.scores[b, h, :q].astype(np.float64),
-            "allowed_before": at.mask[b, h, :q],
-            "first_before": np.where(at.mask[b, 0, :q], at.scores[b, 0, :q].astype(float), -np.inf),
-            "real_before": TK - TQ + np.arange(q) < length,
-        }
-        weights[b, h, q] = alignment_oracles.ALIGNMENTS[name](
-            params, fields, row, allowed, at.query[b, q], TK - TQ + q, **how
-        )
+        weights[b, h, q] = alignment_oracles.ALIGNMENTS[name](row)
     return weights
-
-
-def wide(tree: Any) -> Any:
-    return jax.tree.map(lambda a: np.asarray(a, np.float64), tree)
 
 
 def test_every_alignment_has_an_oracle() -> None:
@@ -168,27 +150,23 @@ def test_every_alignment_has_an_oracle() -> None:
 
 @every
 @pytest.mark.quick
-@pytest.mark.parametrize("masked", ["none", "padding", "dense"])
-def test_values_and_gradients_equal_the_oracle(name: str, fields: str, masked: str) -> None:
-    at, config = scene(masked), json.loads(fields)
-    direction = np.random.default_rng(5).normal(size=at.scores.shape)
-    weights, grads = run(name, fields, at, direction)
-    parts = wide([prepared(name, fields)[1], at.scores, at.query])
-    np.testing.assert_allclose(
-        weights, oracle(name, config, parts[0], at), atol=TOLERANCE["float32"]
-    )
+def test_values_and_gradients_equal_the_oracle(name: str, fields: str) -> None:
+    config = json.loads(fields)
     taught, factor = SURROGATES.get(name, (name, lambda fields: 1.0))
-    for which, (part, gradient) in enumerate(zip(parts, grads, strict=True)):
-        slope = jax.tree.map(lambda a: np.random.default_rng(7).normal(size=np.shape(a)), part)
-        ends = []
-        for sign in (1, -1):  # central difference of the oracle along one random direction
-            moved = list(parts)
-            moved[which] = jax.tree.map(lambda a, s, sign=sign: a + sign * 1e-6 * s, part, slope)
-            there = dataclasses.replace(at, scores=moved[1] * factor(config), query=moved[2])
-            ends.append((oracle(taught, config, moved[0], there) * direction).sum())
-        pairs = list(zip(*map(jax.tree.leaves, (gradient, slope)), strict=True))
-        found, size = (sum(float(f(g * s).sum()) for g, s in pairs) for f in (lambda x: x, np.abs))
-        assert abs(found - (ends[0] - ends[1]) / 2e-6) <= TOLERANCE["gradient"] * max(1.0, size)
+    for at in map(scene, ("none", "padding", "dense")):
+        direction = np.random.default_rng(5).normal(size=at.scores.shape)
+        weights, grads = run(name, fields, at, direction)
+        given = wide([prepared(name, fields)[1], at.scores, at.query])
+        expected = oracle(name, config, given[0], at)
+        np.testing.assert_allclose(weights, expected, atol=TOLERANCE["float32"])
+
+        def total(
+            params: Any, scores: Any, query: Any, at: Scene = at, direction: Any = direction
+        ) -> float:
+            there = dataclasses.replace(at, scores=scores * factor(config), query=query)
+            return float((oracle(taught, config, params, there) * direction).sum())
+
+        assert_slopes(grads, given, total)
 
 
 @every
@@ -198,12 +176,8 @@ def test_what_is_masked_weighs_nothing_and_changes_nothing(name: str, fields: st
     weights, grads = run(name, fields, at, at.scores)
     assert (weights[~at.mask] == 0.0).all() and (grads[1][~at.mask] == 0.0).all()
     for garbage in (1e4, -1e4):
-        dirty, slopes = run(
-            name,
-            fields,
-            dataclasses.replace(at, scores=np.where(at.mask, at.scores, np.float32(garbage))),
-            at.scores,
-        )
+        there = dataclasses.replace(at, scores=np.where(at.mask, at.scores, np.float32(garbage)))
+        dirty, slopes = run(name, fields, there, at.scores)
         np.testing.assert_array_equal(dirty, weights)
         jax.tree.map(np.testing.assert_array_equal, slopes, grads)
 
@@ -220,55 +194,38 @@ def test_dead_rows_are_zero_with_zero_gradients(name: str, fields: str) -> None:
         weights, grads = run(name, fields, there)
         assert (weights[dead] == 0.0).all() and (grads[1][dead] == 0.0).all()
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(grads))
-    weights, grads = run(
-        name,
-        fields,
-        dataclasses.replace(at, mask=np.zeros_like(at.mask), lengths=np.zeros_like(at.lengths)),
-    )
+    nobody = dataclasses.replace(at, mask=at.mask < 0, lengths=np.zeros_like(at.lengths))
+    weights, grads = run(name, fields, nobody)
     assert (weights == 0.0).all() and all((leaf == 0.0).all() for leaf in jax.tree.leaves(grads))
 
 
 @every
 def test_ties_and_extremes_have_finite_gradients(name: str, fields: str) -> None:
     at = scene("padding")
-    for scores in (
-        0 * at.scores,
-        np.round(at.scores),
-        1e4 * at.scores,
-        -30.0 + 0 * at.scores,
-        np.round(at.scores) * 0.5,
-    ):
+    even, whole = 0 * at.scores, np.round(at.scores)
+    for scores in (even, whole, 1e4 * at.scores, -30.0 + even, whole * 0.5):
         weights, grads = run(name, fields, dataclasses.replace(at, scores=scores), at.scores)
-        assert (
-            np.isfinite(weights).all() and (weights >= 0.0).all() and (weights <= 1.0 + 1e-6).all()
-        )
+        assert (weights >= 0.0).all() and (weights <= 1.0 + 1e-6).all()  # nor are they NaN
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(grads))
 
 
 @every
 def test_weights_sum_to_what_is_declared(name: str, fields: str) -> None:
-    at, kind = scene("padding"), prepared(name, fields)[0].sums_to
-    sums = run(name, fields, at)[0].sum(axis=-1)
-    if kind == "one":
+    at, module = scene("padding"), prepared(name, fields)[0]
+    weights, slopes = run(name, fields, at, at.scores)
+    sums = weights.sum(axis=-1)
+    if module.sums_to == "one":
         np.testing.assert_allclose(sums, 1.0, atol=TOLERANCE["float32"])
-        assert (
-            run(name, fields, at)[0][1, :, :, 0] == 1.0
-        ).all()  # one key: exactly 1, and nothing to learn
-        assert (run(name, fields, at, at.scores)[1][1][1] == 0.0).all()
+        # one key: exactly 1, and nothing to learn
+        assert (weights[1, :, :, 0] == 1.0).all() and (slopes[1][1] == 0.0).all()
         moved = dataclasses.replace(at, scores=at.scores + np.float32(8.0))
-        off = np.abs(run(name, fields, moved)[0] - run(name, fields, at)[0]).max()
-        if prepared(name, fields)[
-            0
-        ].meeting:  # what the first head takes from keys is no difference
-            assert off > 1e-3
-        else:
-            assert off < 5e-6  # scores of 8 have 3 bits less
-    else:
-        assert abs(sums - 1.0).max() > 1e-2
-        large = run(name, fields, dataclasses.replace(at, scores=np.full_like(at.scores, 9.0)))[
-            0
-        ].sum(axis=-1)
-        assert (large.max() <= 1.0 + 1e-6) == (kind == "at most one")
+        off = np.abs(run(name, fields, moved)[0] - weights).max()
+        # what the first head takes from keys is no difference; scores of 8 have 3 bits less
+        assert off > 1e-3 if module.meeting else off < 5e-6
+        return
+    assert abs(sums - 1.0).max() > 1e-2
+    large = run(name, fields, dataclasses.replace(at, scores=np.full_like(at.scores, 9.0)))[0]
+    assert (large.sum(axis=-1).max() <= 1.0 + 1e-6) == (module.sums_to == "at most one")
 
 
 @every
@@ -309,11 +266,8 @@ def test_the_place_matters_where_it_is_declared(name: str, fields: str) -> None:
     assert looks_at <= {"positions", "lengths"}
     before = run(name, fields, at)[0]
     order = np.random.default_rng(2).permutation(TK)
-    moved = run(
-        name,
-        fields,
-        dataclasses.replace(at, scores=at.scores[..., order], mask=at.mask[..., order]),
-    )[0]
+    there = dataclasses.replace(at, scores=at.scores[..., order], mask=at.mask[..., order])
+    moved = run(name, fields, there)[0]
     assert (abs(moved - before[..., order]).max() > 1e-3) == ("positions" in looks_at)
     shorter = run(name, fields, dataclasses.replace(at, lengths=at.lengths - 2))[0]
     changed = abs(shorter - before)
@@ -322,22 +276,21 @@ def test_the_place_matters_where_it_is_declared(name: str, fields: str) -> None:
     assert (changed.max() > 1e-3) == ("lengths" in looks_at)
 
 
-@every
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [pytest.param(*case, marks=[] if case[0] in SEVERAL else [pytest.mark.full]) for case in CASES],
+)
 def test_rows_do_not_mix_under_vmap_scan_remat_and_alone(name: str, fields: str) -> None:
     module, params, _ = prepared(name, fields)
     at, n = scene("padding"), TK - 3
 
     def weigh(scores: Any, query: Any, mask: Any, lengths: Any) -> jax.Array:
-        return module.apply(
-            {"params": params}, scores, mask, view_of(query, lengths, scores.shape[-1])
-        )
+        view = view_of(query, lengths, scores.shape[-1])
+        return module.apply({"params": params}, scores, mask, view)
 
     def scanned(scores: Any, rest: Any) -> jax.Array:
-        return jax.lax.map(
-            lambda row: jax.checkpoint(weigh)(*(x[None] for x in row))[0],
-            (scores, *rest),
-            batch_size=B,
-        )  # scan of vmap
+        of_row = lambda row: jax.checkpoint(weigh)(*(x[None] for x in row))[0]
+        return jax.lax.map(of_row, (scores, *rest), batch_size=B)  # scan of vmap
 
     @jax.jit
     def ways(scores: Any, *rest: Any) -> Any:
@@ -350,8 +303,7 @@ def test_rows_do_not_mix_under_vmap_scan_remat_and_alone(name: str, fields: str)
     np.testing.assert_allclose(found, weights, atol=TOLERANCE["float32"])
     np.testing.assert_allclose(pulled, grads[1], atol=TOLERANCE["gradient"])
     assert alone.dtype == jnp.float32  # and so is the arithmetic: only the scores are rounded
-    rounded = dataclasses.replace(
-        at, scores=np.asarray(jnp.asarray(at.scores, jnp.bfloat16), np.float64)
-    )
+    low = np.asarray(jnp.asarray(at.scores, jnp.bfloat16), np.float64)
+    rounded = dataclasses.replace(at, scores=low)
     expected = oracle(name, json.loads(fields), wide(params), rounded)
     np.testing.assert_allclose(alone[0], expected[2, ..., :n], atol=TOLERANCE["float32"])

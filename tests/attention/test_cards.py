@@ -4,11 +4,11 @@ complexity is how its cost grows.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import inspect
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,9 @@ SMALL: dict[str, dict[str, Any]] = {  # patterns far smaller than a sequence of 
     "fixed": {"stride": 4, "summary": 2},
     "longformer": {"window": 4},
 }
+# Lengths and widths, and which is doubled: so far apart that one term is all, or both so long that
+# it is the one of the highest order.
+FAR = {"T": (2**26, 192), "d": (64, 3 * 2**18), "Td": (2**22, 3 * 2**22)}
 every = pytest.mark.parametrize(("kind", "name"), EVERY, ids=["-".join(one) for one in EVERY])
 
 
@@ -66,27 +69,27 @@ def documentation(kind: str, name: str) -> str:
     return inspect.getmodule(TABLES[kind].resolve(name)).__doc__ or ""  # type: ignore[union-attr]
 
 
+def value(text: str, letters: dict[str, float]) -> float:
+    """A complexity in words, for these letters."""
+    formula = text.replace("^", "**").replace("log T", "log")
+    formula = re.sub(r"(?<=[\w)]) +(?=[\w(])", " * ", formula)
+    return float(eval(formula, {"__builtins__": {}}, letters | {"log": math.log2(letters["T"])}))
+
+
 def growth(text: str, letters: dict[str, float], doubled: str) -> float:
     """By which power of two a complexity in words grows as letters double."""
-    formula = re.sub(
-        r"(?<=[\w)]) +(?=[\w(])", " * ", text.replace("^", "**").replace("log T", "log")
-    )
+    known = {"T": 1.0, "N": 2.0, "k": 16.0, "L": 50.0} | dict.fromkeys("ARCHKrwlcbgn", 4.0)
+    known |= letters
+    twice = {letter: n * (1 + (letter in doubled)) for letter, n in letters.items()}
+    return math.log2(value(text, known | twice) / value(text, known))
 
-    def value(of: dict[str, float]) -> float:
-        known = {
-            "N": 2.0,
-            "k": 16.0,
-            "L": 50.0,
-            "log": math.log2(of["T"]),
-            **dict.fromkeys("ARCHKrwlcbgn", 4.0),
-            **of,
-        }
-        return float(eval(formula, {"__builtins__": {}}, known))
 
-    return math.log2(
-        value({letter: n * (1 + (letter in doubled)) for letter, n in letters.items()})
-        / value(letters)
-    )
+def cost_growth(of: Callable[[int, int], Any], letter: str) -> tuple[Any, Any, dict[str, float]]:
+    """What a function of length and width gives before and after letters double, and the letters."""
+    length, width = FAR[letter]
+    once = of(length, width)
+    twice = of(length * (1 + ("T" in letter)), width * (1 + ("d" in letter)))
+    return once, twice, {"T": float(length), "d": float(width), "D": float(width)}
 
 
 @every
@@ -99,32 +102,22 @@ def test_the_facts_on_a_card_are_those_of_the_docstring(kind: str, name: str) ->
     assert author in text, f"the docstring does not name {author}"
 
 
-# Lengths and widths, and which is doubled: so far apart that one term is all, or both so long that
-# it is the one of the highest order.
-FAR = {"T": (2**26, 192), "d": (64, 3 * 2**18), "Td": (2**22, 3 * 2**22)}
-
-
 @pytest.mark.quick
 @pytest.mark.parametrize("letter", FAR)
 @pytest.mark.parametrize("name", MECHANISMS.names())
 def test_a_mechanism_grows_as_its_card_says(name: str, letter: str) -> None:
     card, mechanism = card_of("mechanism", name), MECHANISMS.resolve(name)
-    length, width = FAR[letter]
 
     def cost(length: int, width: int) -> Any:
         return mechanism(width=width, parent=None).cost(length, length, width, width)
 
-    once, twice = (
-        cost(length, width),
-        cost(length * (1 + ("T" in letter)), width * (1 + ("d" in letter))),
-    )
-    letters = {"T": float(length), "d": float(width)}
-    assert math.log2(twice.flops / once.flops) == pytest.approx(
-        growth(card.time, letters, letter), abs=0.04
-    )
-    assert math.log2(twice.state_bytes / once.state_bytes) == pytest.approx(
-        growth(card.state, letters, letter), abs=0.04
-    )
+    once, twice, letters = cost_growth(cost, letter)
+    for before, after, text in (
+        (once.flops, twice.flops, card.time),
+        (once.state_bytes, twice.state_bytes, card.state),
+    ):
+        expected = growth(text, letters, letter)
+        assert math.log2(after / before) == pytest.approx(expected, abs=0.04)
 
 
 PARTS = [
@@ -139,23 +132,15 @@ PARTS = [
 @pytest.mark.parametrize(("kind", "name"), PARTS, ids=["-".join(one) for one in PARTS])
 def test_a_part_grows_as_its_card_says(kind: str, name: str, letter: str) -> None:
     card, part = card_of(kind, name), TABLES[kind].resolve(name)(parent=None)
-    length, width = FAR[letter]
-    sizes = [
-        Sizes(t, t, 1, 1, n, n, n, 1, n)
-        for t, n in (
-            (length, width),
-            (length * (1 + ("T" in letter)), width * (1 + ("d" in letter))),
-        )
-    ]
-    letters = {"T": float(length), "d": float(width), "D": float(width)}
-    both = functools.partial(growth, card.time.replace("D", "d"), letters, letter)
-    once, twice = (part.cost(at).flops for at in sizes)
-    assert math.log2(twice / once) == pytest.approx(both(), abs=0.04)
+    sizes = lambda t, n: Sizes(t, t, 1, 1, n, n, n, 1, n)
+    once, twice, letters = cost_growth(sizes, letter)
+    expected = growth(card.time.replace("D", "d"), letters, letter)
+    grown = math.log2(part.cost(twice).flops / part.cost(once).flops)
+    assert grown == pytest.approx(expected, abs=0.04)
     if kind == "score":
-        kept = [at.keys * part.kept(at.key_width) for at in sizes]
-        assert math.log2(kept[1] / kept[0]) == pytest.approx(
-            growth(card.state.replace("D", "d"), letters, letter), abs=0.04
-        )
+        kept = [at.keys * part.kept(at.key_width) for at in (once, twice)]
+        expected = growth(card.state.replace("D", "d"), letters, letter)
+        assert math.log2(kept[1] / kept[0]) == pytest.approx(expected, abs=0.04)
 
 
 def test_no_positions_cost_nothing() -> None:
@@ -171,17 +156,11 @@ def test_no_positions_cost_nothing() -> None:
 )
 def test_a_visibility_shows_as_many_pairs_as_its_card_says(name: str) -> None:
     def seen(length: int) -> int:
-        fields = (
-            {"length": length, "block": 4, "random": 2}
-            if name == "bigbird"
-            else SMALL.get(name, {})
-        )
+        of_bigbird = {"length": length, "block": 4, "random": 2}
+        fields = of_bigbird if name == "bigbird" else SMALL.get(name, {})
         at = np.arange(length)
-        return int(
-            np.broadcast_to(
-                VISIBILITIES.resolve(name)(**fields).allows(at, at), (1, 1, length, length)
-            ).sum()
-        )
+        mask = VISIBILITIES.resolve(name)(**fields).allows(at, at)
+        return int(np.broadcast_to(mask, (1, 1, length, length)).sum())
 
     card = card_of("visibility", name)
     assert math.log2(seen(512) / seen(256)) == pytest.approx(
@@ -200,8 +179,6 @@ def test_a_card_is_not_inherited() -> None:
 def test_a_mixer_says_how_far_tokens_are_apart_and_what_follows_one_another(name: str) -> None:
     card = vars(MIXERS.resolve(name)).get("card")
     assert isinstance(card, Card) and card.path and card.steps, f"{name}: path, steps"
-    letters = dict.fromkeys("NkCwmMrcbsL", 4.0) | {"T": 256.0, "log": 8.0}
+    letters = dict.fromkeys("NkCwmMrcbsL", 4.0) | {"T": 256.0}
     for text in (card.path, card.steps):
-        formula = re.sub(r"(?<=[\w)]) +(?=[\w(])", " * ", text.replace("^", "**"))
-        found = eval(formula.replace("log * T", "log"), {"__builtins__": {}}, letters)
-        assert 1.0 <= found <= 256.0, f"{name}: {text}"
+        assert 1.0 <= value(text, letters) <= 256.0, f"{name}: {text}"

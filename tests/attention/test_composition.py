@@ -1,4 +1,4 @@
-"""Every part in every slot: a config either builds, or is refused by name when it is checked. Every
+"""A config with any part in any slot either builds, or is refused by name when it is checked. Every
 mechanism is asked for every part, multi-head attention for every pair; there every part is built, of
 pairs and elsewhere one of those that declare the same. Nothing is compiled.
 """
@@ -9,6 +9,7 @@ import functools
 import itertools
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -26,6 +27,7 @@ from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.errors import UserError
 from tests.attention import visibility_oracles
 from tests.attention.cases import WIDTH
+from tests.sampling import full_mode
 
 SLOTS = {
     "encoder": Need(role="self"),
@@ -76,14 +78,13 @@ REFUSED = {  # (field, part, slot): what the message says
         if (name, slot) != ("selective", "cross")
     },
 }
-CASES = [
-    (field, part, slot)
-    for field, table in (("score", SCORES), ("alignment", ALIGNMENTS), ("positions", POSITIONS))
-    for part, slot in itertools.product(table.names(), SLOTS)
-]
-
-
 TABLES = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
+PARTS = [(field, part) for field, table in TABLES.items() for part in table.names()]
+PAIRS = [
+    (field, part, other)
+    for field, other in itertools.combinations(TABLES, 2)
+    for part in TABLES[field].names()
+]
 
 
 def builds(name: str, chosen: dict[str, Any], slot: str, visibility: View = EVERYTHING) -> None:
@@ -114,33 +115,28 @@ def takes(name: str, chosen: dict[str, Any], slot: str) -> bool:
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(("field", "part", "slot"), CASES, ids=["-".join(case) for case in CASES])
-def test_multihead_takes_a_part_or_refuses_it_by_name(field: str, part: str, slot: str) -> None:
-    mechanism, need = MECHANISMS.resolve("multihead"), SLOTS[slot]
-    reason = REFUSED.get((field, part, slot))
-    if reason is not None:
-        with pytest.raises(UserError, match=rf"slot\.{field}: .*{reason}"):
-            need.check(mechanism, "slot", {field: part})
-        return
-    need.check(mechanism, "slot", {field: part})
-    builds("multihead", {"heads": 3, field: part}, slot)
-
-
-TURNED = list(itertools.product(SCORES.names(), ("rope", "transformer_xl")))
+@pytest.mark.parametrize(("field", "part"), PARTS, ids=["-".join(case) for case in PARTS])
+def test_multihead_takes_a_part_or_refuses_it_by_name(field: str, part: str) -> None:
+    mechanism = MECHANISMS.resolve("multihead")
+    for slot, need in SLOTS.items():
+        reason = REFUSED.get((field, part, slot))
+        if reason is not None:
+            with pytest.raises(UserError, match=rf"slot\.{field}: .*{reason}"):
+                need.check(mechanism, "slot", {field: part})
+            continue
+        need.check(mechanism, "slot", {field: part})
+        builds("multihead", {"heads": 3, field: part}, slot)
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(("score", "scheme"), TURNED, ids=["-".join(case) for case in TURNED])
-def test_schemes_that_turn_go_with_scores_that_allow_it(score: str, scheme: str) -> None:
-    mechanism = MECHANISMS.resolve("multihead")
-    chosen = {"score": score, "positions": scheme}
-    if SCORES.resolve(score)(parent=None).rotary:
-        SLOTS["encoder"].check(mechanism, "slot", chosen)
-    else:
-        with pytest.raises(
-            UserError, match=r"slot\.positions: .* turns queries and keys, .* does not allow it"
-        ):
-            SLOTS["encoder"].check(mechanism, "slot", chosen)
+@pytest.mark.parametrize("score", SCORES.names())
+def test_schemes_that_turn_go_with_scores_that_allow_it(score: str) -> None:
+    words = r"slot\.positions: .* turns queries and keys, .* does not allow it"
+    for scheme in ("rope", "transformer_xl"):
+        chosen = {"score": score, "positions": scheme}
+        turns = SCORES.resolve(score)(parent=None).rotary
+        with nullcontext() if turns else pytest.raises(UserError, match=words):
+            SLOTS["encoder"].check(MECHANISMS.resolve("multihead"), "slot", chosen)
 
 
 def test_a_score_that_wraps_another_turns_as_that_one_does() -> None:
@@ -178,13 +174,6 @@ def declared(field: str, part: str) -> tuple[Any, ...]:
     return tuple(getattr(component, one) for one in says[field])
 
 
-PAIRS = [
-    (one, part, other)
-    for one, other in itertools.combinations(TABLES, 2)
-    for part in TABLES[one].names()
-]
-
-
 def alike(field: str, part: str) -> str:
     """The first part that declares the same."""
     same = declared(field, part)
@@ -195,22 +184,16 @@ def alike(field: str, part: str) -> str:
 def test_two_parts_go_together_unless_one_is_refused_alone_or_a_turn_is(
     field: str, part: str, other: str
 ) -> None:
+    """In the full mode every two that declare something of their own are built."""
     first = alike(field, part) == part
     for second in TABLES[other].names():
         chosen = {field: part, other: second}
-        built = not first or alike(other, second) != second
-        hooks = POSITIONS.resolve(second).hooks if other == "positions" else frozenset()
-        turned = (
-            field == "score"
-            and "query_key" in hooks
-            and not SCORES.resolve(part)(parent=None).rotary
-        )
+        built = not (full_mode() and first and alike(other, second) == second)
+        turned = other == "positions" and "query_key" in POSITIONS.resolve(second).hooks
+        turned = turned and field == "score" and not SCORES.resolve(part)(parent=None).rotary
         for slot in SLOTS:
-            expected = (
-                takes("multihead", {field: part}, slot)
-                and takes("multihead", {other: second}, slot)
-                and not turned
-            )
+            alone = [takes("multihead", {kind: chosen[kind]}, slot) for kind in chosen]
+            expected = all(alone) and not turned
             assert takes("multihead", chosen, slot) == expected, (chosen, slot)
             if expected and not built:
                 builds("multihead", {"heads": 3, **chosen}, slot)
@@ -221,12 +204,9 @@ def together(name: str, granted: dict[str, dict[str, str]]) -> Iterator[tuple[di
     """Every way in which a part is used, once, with a slot that takes it: parts that declare the
     same are used in the same way. Of each kind one at a time, where they go together.
     """
-    granted = {
-        field: {
-            part: parts[part] for part in {declared(field, part): part for part in parts}.values()
-        }
-        for field, parts in granted.items()
-    }
+    for field, parts in granted.items():
+        kinds = {declared(field, part): part for part in parts}
+        granted = granted | {field: {part: parts[part] for part in kinds.values()}}
     while any(granted.values()):
         chosen: dict[str, Any] = {}
         slot = None
@@ -243,13 +223,11 @@ def together(name: str, granted: dict[str, dict[str, str]]) -> Iterator[tuple[di
 def fitting(name: str) -> list[str]:
     """The slots for whose role and direction a mechanism is."""
     can = MECHANISMS.resolve(name).capabilities
-    return [
-        slot
-        for slot, need in SLOTS.items()
-        if need.role in can.roles and need.direction in can.directions
-    ]
+    fits = lambda need: need.role in can.roles and need.direction in can.directions
+    return [slot for slot, need in SLOTS.items() if fits(need)]
 
 
+@pytest.mark.product("mechanisms")
 @pytest.mark.parametrize("name", [name for name in MECHANISMS.names() if name != "multihead"])
 def test_every_mechanism_takes_a_part_or_refuses_it_by_name(name: str) -> None:
     mechanism = MECHANISMS.resolve(name)
@@ -266,6 +244,7 @@ def test_every_mechanism_takes_a_part_or_refuses_it_by_name(name: str) -> None:
         builds(name, fixed | chosen, slot)
 
 
+@pytest.mark.product("mechanisms")
 @pytest.mark.parametrize("name", MECHANISMS.names())
 def test_every_mechanism_takes_a_rule_or_refuses_it_by_its_heads(name: str) -> None:
     """All of the rules are built in multi-head attention; elsewhere one of those whose masks have
@@ -280,17 +259,11 @@ def test_every_mechanism_takes_a_rule_or_refuses_it_by_its_heads(name: str) -> N
         try:
             need.check(mechanism, "slot", chosen)
         except UserError as error:
-            if not mechanism.capabilities.dense:
-                assert re.match(
-                    rf"slot: {mechanism.__name__} does not support (the dir|a vis)", str(error)
-                )
-                continue
-            assert need.heads > 1, (label, error)
-            assert re.match(
-                f"slot: {mechanism.__name__} does not support a visibility of {need.heads} heads;"
-                " it has",
-                str(error),
-            )
+            words = "(the dir|a vis)"
+            if mechanism.capabilities.dense:
+                assert need.heads > 1, (label, error)
+                words = f"a visibility of {need.heads} heads; it has"
+            assert re.match(f"slot: {mechanism.__name__} does not support {words}", str(error))
             continue
         axes = jax.eval_shape(rule.allows, np.arange(5), np.arange(5)).shape
         if name == "multihead" or axes not in built:

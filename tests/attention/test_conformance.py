@@ -1,4 +1,6 @@
-"""Promises every registered mechanism keeps; a new one is tested here the moment it is registered.
+"""Every registered mechanism keeps the promises of all; a new one is tested here the moment it is
+registered. A default run compares every value of a setting with the oracle, and spreads the other
+promises over the cases.
 
 Oracles are float64 NumPy loops (`oracles.py`), settings and tolerances stand in `cases.py`; what
 memories promise is tested in `test_memories.py`. For a mechanism of your own: `python -m pytest
@@ -8,6 +10,7 @@ tests/attention --mechanism=my_file:MyAttention`.
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 import jax
@@ -36,13 +39,25 @@ from tests.attention.cases import (
     over_all,
     reference,
     wide,
+    without_biases,
 )
 from tests.attention.looks import Looks, drawn, looks
 from tests.attention.oracles import ORACLES, part
+from tests.attention.slopes import assert_slopes, inner
 from tests.rounding import assert_close
 
-every, essential = over_all(), over_all(quick=True)
+every, essential = over_all("promises"), over_all("promises", quick=True)
+VIEWS = {"all": EVERYTHING, "causal": CAUSAL}
 FIRST = first_settings()
+DROPPING = [
+    case for case in CASES if case in FIRST or "positions" in case[1] or looks_back(case[1])
+]
+ALWAYS = [  # compared with the oracle in both views
+    ("single", {"score": {"name": "general"}}),
+    ("multihead", {"heads": 6, "key_heads": 2}),
+    ("multihead", {"heads": 6, "key_heads": 3, "score": {"name": "coverage", "hidden": 4}}),
+    ("multi_step", {"steps": 2, "looks": {"name": "multihead", "heads": 2}}),
+]
 EAGER = ("single", "multihead", "linear", "native_sparse")
 
 
@@ -65,55 +80,36 @@ def test_every_mechanism_has_an_oracle() -> None:
     assert set(MECHANISMS.names()) <= set(ORACLES)
 
 
-@essential
-@pytest.mark.parametrize("view", [EVERYTHING, CAUSAL], ids=["all", "causal"])
+@over_all("oracle", quick=True, always=ALWAYS)
+@pytest.mark.parametrize("view", VIEWS)
 def test_values_and_gradients_equal_the_oracle(
-    name: str, config: dict[str, Any], view: View
+    name: str, config: dict[str, Any], view: str
 ) -> None:
+    """A mechanism that refuses a causal view is compared under the other one."""
     query, source, valid = inputs()
-    case = looks(name, config)
-    if view.is_causal and causally(case.module) is EVERYTHING:
+    case, visibility = looks(name, config), VIEWS[view]
+    if view == "causal" and causally(case.module) is EVERYTHING:
         with pytest.raises(UserError, match=type(case.module).__name__):
-            case.look(case.params, query, source, view, valid)
-        return
-    mask = dense_mask(view, valid, query.shape[1])
-    oracle = functools.partial(reference(name), config=config, mask=mask, causal=view.is_causal)
+            case.look(case.params, query, source, visibility, valid)
+        visibility = EVERYTHING
+    mask = dense_mask(visibility, valid, query.shape[1])
+    oracle = functools.partial(
+        reference(name), config=config, mask=mask, causal=visibility.is_causal
+    )
     given = wide((case.params, query, source))
     context, weights = oracle(given[0], query=given[1], source=given[2])
-    found = case.found(view)
+    found = case.found(visibility)
     assert_close(found.context, context, eps=8)
     assert_close(found.weights, weights, eps=8)
-    if aligned(config) in ESTIMATORS:
-        return
 
-    def total(context: np.ndarray, weights: np.ndarray) -> float:
+    def total(params: Any, query: Any, source: Any) -> float:
         """One number of a look, with the weights in it where they are handed out."""
-        sums = [(one * drawn(one.shape)).sum() for one in (context, weights)]
-        return sum(sums) if case.weighs else sums[0]
+        context, weights = oracle(params, query=query, source=source)
+        of_weights = inner(weights, drawn(weights.shape)) if case.weighs else 0.0
+        return inner(context, drawn(context.shape)) + of_weights
 
-    for which, gradient in enumerate(found.slopes):
-        slope = jax.tree.map(
-            lambda a: np.random.default_rng(7).normal(size=np.shape(a)), given[which]
-        )
-        ends = []
-        for sign in (1, -1):  # central difference of the oracle along one random direction
-            moved = list(given)
-            moved[which] = jax.tree.map(
-                lambda a, s, sign=sign: a + sign * 1e-6 * s, given[which], slope
-            )
-            ends.append(total(*oracle(moved[0], query=moved[1], source=moved[2])))
-        expected = (ends[0] - ends[1]) / 2e-6
-        assert abs(inner(gradient, slope) - expected) <= TOLERANCE["gradient"] * max(
-            1.0, inner(jax.tree.map(np.abs, gradient), jax.tree.map(np.abs, slope))
-        )
-
-
-def inner(one: Any, other: Any) -> float:
-    """The sum of the products of two trees of arrays, in float64."""
-    return sum(
-        float((np.asarray(a, np.float64) * b).sum())
-        for a, b in zip(*map(jax.tree.leaves, (one, other)), strict=True)
-    )
+    if aligned(config) not in ESTIMATORS:
+        assert_slopes(found.slopes, given, total)
 
 
 @every
@@ -129,14 +125,8 @@ def test_float64_equals_the_oracle_and_both_modes_of_differentiation_hold(
         params, query, source = wide((case.params, query, source))
         view = causally(case.module)
         mask = dense_mask(view, valid, 3)
-        expected, _ = ORACLES[name](
-            params,
-            config=config,
-            query=query,
-            source=source,
-            mask=mask,
-            causal=view.is_causal,
-        )
+        look = {"query": query, "source": source, "mask": mask, "causal": view.is_causal}
+        expected, _ = ORACLES[name](params, config=config, **look)
         np.testing.assert_allclose(exact.context, expected, rtol=0, atol=TOLERANCE["float64"])
     if aligned(config) not in ESTIMATORS:
         within = {"rtol": TOLERANCE["gradient"], "atol": TOLERANCE["gradient"]}
@@ -169,7 +159,7 @@ def test_causal_sees_no_future(name: str, config: dict[str, Any]) -> None:
     assert max(of_source) > 1e-3  # and not the query alone
 
 
-@essential
+@over_all("promises", quick=True, always=ALWAYS[-1:])
 def test_padding_is_inert(name: str, config: dict[str, Any]) -> None:
     """Whatever is in it, and however much of it there is."""
     case = looks(name, config)
@@ -191,9 +181,8 @@ def test_batch_rows_do_not_mix(name: str, config: dict[str, Any]) -> None:
     together, others = case.found().context, inputs(seed=4)
     for row in range(3):
         mine = (np.arange(3) == row)[:, None, None]
-        found = case.found(
-            query=np.where(mine, query, others[0]), source=np.where(mine, source, others[1])
-        )
+        given = {"query": np.where(mine, query, others[0])}
+        found = case.found(source=np.where(mine, source, others[1]), **given)
         assert_close(found.context[row], together[row], eps=8)
     short = case.found(causally(case.module), valid=np.tile(np.arange(7) < 4, (3, 1)))
     assert_close(case.forward().rows, short.context, eps=8)
@@ -209,9 +198,8 @@ def test_order_matters_exactly_where_positions_are_looked_at(
     case = looks(name, config)
     _, source, valid = inputs()
     order = np.random.default_rng(3).permutation(7)
-    of_source = np.abs(
-        case.found(source=source[:, order], valid=valid[:, order]).context - case.found().context
-    )
+    reordered = case.found(source=source[:, order], valid=valid[:, order])
+    of_source = np.abs(reordered.context - case.found().context)
     first, turned = source[:, :5], np.array([2, 0, 4, 1, 3, 6, 5])  # the first five stay first
     moved = case.found(query=first[:, turned[:5]], source=source[:, turned], valid=valid[:, turned])
     itself = case.found(query=first, source=source, valid=valid)
@@ -221,12 +209,10 @@ def test_order_matters_exactly_where_positions_are_looked_at(
         assert off.max() > 1e-3 if matters else off.max() <= TOLERANCE["reordered"]
 
 
-@every
+@over_all("promises", always=[case for case in FIRST if case[0] == "key_value"])
 def test_dead_rows_give_zeros_and_zero_gradients(name: str, config: dict[str, Any]) -> None:
     case = looks(name, config)
-    params = jax.tree_util.tree_map_with_path(
-        lambda path, leaf: 0 * leaf if "bias" in jax.tree_util.keystr(path) else leaf, case.params
-    )
+    params = without_biases(case.params)
     dead = np.zeros((3, 7), bool)
     dead[1] = True
     found = case.found(params=params, valid=dead)
@@ -245,13 +231,12 @@ def test_bfloat16_stays_close(name: str, config: dict[str, Any]) -> None:
     rounded = lambda one: one.astype(jnp.bfloat16).astype(np.float32)
     params, query, source = jax.tree.map(rounded, given)
     exact = case.found(params=params, query=query, source=source).context  # of rounded numbers
-    off = np.abs(np.asarray(context, np.float32) - exact).max(axis=-1) > TOLERANCE[
-        "bfloat16"
-    ] * max(1.0, np.abs(exact).max())
+    off = np.abs(np.asarray(context, np.float32) - exact).max(axis=-1)
+    off = off > TOLERANCE["bfloat16"] * max(1.0, np.abs(exact).max())
     assert off.mean() <= (0.2 if {aligned(config), name} & set(JUMPS) else 0.0)
 
 
-@over([case for case in FIRST if case[0] in EAGER or ":" in case[0]])
+@over([case for case in FIRST if case[0] in EAGER or ":" in case[0]], "promises")
 def test_jit_agrees_with_plain(name: str, config: dict[str, Any]) -> None:
     """Operation by operation, each a program, where numbers are looked at if they are known; and of
     a mechanism of one's own.
@@ -295,7 +280,7 @@ def test_maps_sum_to_one_and_leave_the_output_alone(name: str, config: dict[str,
     assert (weights[np.broadcast_to(~valid[:, None, None], weights.shape)] == 0.0).all()
 
 
-@over([case for case in CASES if case in FIRST or "positions" in case[1] or looks_back(case[1])])
+@over(DROPPING, "promises")
 def test_dropout_as_declared(name: str, config: dict[str, Any]) -> None:
     """Weights are dropped where they are used, whatever score and alignment they are of."""
     if not make(name, config).capabilities.dropout:
@@ -315,24 +300,20 @@ def test_dropout_as_declared(name: str, config: dict[str, Any]) -> None:
     np.testing.assert_array_equal(off, without)
     assert drops.std(0).max() > 1e-3
     if name not in NOT_LINEAR:
-        np.testing.assert_allclose(
-            drops.mean(0), off, atol=5 * drops.std(0).max() / 100
-        )  # five standard errors
+        errors = 5 * drops.std(0).max() / 100  # five standard errors
+        np.testing.assert_allclose(drops.mean(0), off, atol=errors)
 
 
-@essential
+@over(FIRST, quick=True)
 def test_undeclared_requests_are_refused_by_name(name: str, config: dict[str, Any]) -> None:
     mechanism = MECHANISMS.resolve(name)
-    for role in ("self", "cross"):
-        for direction in ("causal", "bidirectional"):
-            need = Need(role=role, direction=direction, cache=mechanism.capabilities.cache)  # type: ignore[arg-type]
-            if (
-                role in mechanism.capabilities.roles
-                and direction in mechanism.capabilities.directions
-            ):
-                need.check(mechanism, "slot")
-            else:
-                with pytest.raises(UserError, match=mechanism.__name__):
-                    need.check(mechanism, "slot")
+    can = mechanism.capabilities
+    for role, direction in itertools.product(("self", "cross"), ("causal", "bidirectional")):
+        need = Need(role=role, direction=direction, cache=can.cache)  # type: ignore[arg-type]
+        if role in can.roles and direction in can.directions:
+            need.check(mechanism, "slot")
+            continue
+        with pytest.raises(UserError, match=mechanism.__name__):
+            need.check(mechanism, "slot")
     with pytest.raises(UserError, match="slot.*does not support.*'graph'"):
         Need(role="graph").check(mechanism, "slot")  # type: ignore[arg-type]

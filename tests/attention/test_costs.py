@@ -1,5 +1,5 @@
-"""Declared parameters, state bytes and FLOPs against the initialised tree, the memory itself, and
-XLA's own count of the program.
+"""Declared parameters, state bytes and FLOPs are those of the initialised tree, of the memory itself,
+and of XLA's own count of the program.
 
 XLA counts two for a multiply-add, one for each element-wise operation, and functions like exp
 apart; both are added up here. It also counts what the declaration leaves out
@@ -43,12 +43,8 @@ SHORT, LONG = (48, 64), (96, 128)  # queries and keys; the kernel "auto" is the 
 # what is chosen, in each pass of a softmax).
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_disable_hlo_passes": "fusion"}
 COMPARING = ("sparsemax", "entmax", "t5", "hard", "straight_through", "gumbel")
-COMPARING += (
-    "stick_breaking",
-    "temporal",
-    "location_aware",
-    "coverage",
-)  # of logaddexp; of slots; a mask per query
+# of logaddexp; of slots; a mask per query
+COMPARING += ("stick_breaking", "temporal", "location_aware", "coverage")
 PROJECTING = ("multihead", "talking_heads", "differential", "gated", "latent", "hops", "multi_step")
 PROJECTING += ("linear",)
 PROJECTING += ("forgetting", "tensor_product", "path", "lightning_indexer", "native_sparse")
@@ -64,33 +60,11 @@ PARTS = [
 # softmax), comparisons, counting keys and positions, the largest as an index, a log(1 + exp); of a sort log2 of all
 # entries in place of one row's.
 BESIDE = {
-    **{
-        "softmax": 2,
-        "softmax_plus_one": 2,
-        "sink": 2,
-        "sparsemax": 14,
-        "entmax": 19,
-        "learned_entmax": 6.6,
-        "sigmoid": 4,
-        "scalable_softmax": 3,
-        "softpick": 7,
-        "selective": 7,
-        "stick_breaking": 28,
-        "top_k": 9.8,
-        "moba": 21,
-    },
-    **{
-        "local_m": 4,
-        "uniform": 2,
-        "diagonal": 4,
-        "local_p": 6.2,
-        "local_p_renormalised": 4.2,
-        "monotonic": 5,
-        "temporal": 15.5,
-        "hard": 15,
-        "straight_through": 14,
-        "gumbel": 13,
-    },
+    **{"softmax": 2, "softmax_plus_one": 2, "sink": 2, "sparsemax": 14, "entmax": 19},
+    **{"learned_entmax": 6.6, "sigmoid": 4, "scalable_softmax": 3, "softpick": 7, "selective": 7},
+    **{"stick_breaking": 28, "top_k": 9.8, "moba": 21, "local_m": 4, "uniform": 2, "diagonal": 4},
+    **{"local_p": 6.2, "local_p_renormalised": 4.2, "monotonic": 5, "temporal": 15.5},
+    **{"hard": 15, "straight_through": 14, "gumbel": 13},
 }
 
 
@@ -105,9 +79,8 @@ def countable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jax.lax, "cond", lambda which, yes, no, *args: yes(*args))
     for module in (gathered, indexer, native_sparse):  # masks, whatever the length
         monkeypatch.setattr(module, "SPARSE", 10**6)
-    monkeypatch.setattr(
-        jnp, "cumsum", lambda x, axis: jax.lax.associative_scan(jnp.add, x, axis=axis % x.ndim)
-    )
+    summed = lambda x, axis: jax.lax.associative_scan(jnp.add, x, axis=axis % x.ndim)
+    monkeypatch.setattr(jnp, "cumsum", summed)
 
 
 def shaped(*shape: int, dtype: Any = jnp.float32) -> jax.ShapeDtypeStruct:
@@ -121,18 +94,17 @@ def prepared(name: str, config: dict[str, Any]) -> tuple[Attention, int, Any]:
     module = MECHANISMS.resolve(name)(width=WIDTH, **config)
     if type(module).cost is Attention.cost:
         pytest.skip("declares no cost")
-    free = name in PROJECTING or (
-        name in UNPROJECTED
-        and part(config, "score", "additive")[0] in ("additive", "general", "location")
-    )
+    of_both = part(config, "score", "additive")[0] in ("additive", "general", "location")
+    free = name in PROJECTING or (name in UNPROJECTED and of_both)
     width = WIDTH + 24 if free else WIDTH
-    return (
-        module,
-        width,
-        jax.eval_shape(
-            module.init, jax.random.key(0), shaped(1, 4, width), shaped(1, 4, WIDTH)
-        ).get("params", {}),
-    )
+    init = functools.partial(module.init, jax.random.key(0))
+    params = jax.eval_shape(init, shaped(1, 4, width), shaped(1, 4, WIDTH)).get("params", {})
+    return module, width, params
+
+
+def size(tree: Any) -> int:
+    """How many numbers it has."""
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
 def operations(program: Any) -> float:
@@ -167,9 +139,8 @@ def counted(
 def check_flops(name: str, config: dict[str, Any], within: float, compiled: bool = False) -> None:
     """Declared and counted FLOPs at both lengths, and their difference; compiled at the greater."""
     module, width, params = prepared(name, config)
-    sizes = (
-        (SHORT, LONG) if "monotonic" not in json.dumps(config) else ((12, 16), (24, 32))
-    )  # unrolled it is long
+    unrolled = "monotonic" in json.dumps(config)
+    sizes = ((12, 16), (24, 32)) if unrolled else (SHORT, LONG)
     sizes = sizes[1:] if compiled else sizes
     mine = [module.cost(*size, width, WIDTH).flops for size in sizes]
     theirs = [counted(module, width, params, size, compiled) for size in sizes]
@@ -178,23 +149,13 @@ def check_flops(name: str, config: dict[str, Any], within: float, compiled: bool
         assert declared == pytest.approx(found, rel=within)
 
 
+SINKING = {"name": "multihead", "heads": 3, "positions": "transformer_xl", "alignment": "sink"}
 MORE: list[tuple[str, dict[str, Any]]] = [  # where a term is large, or two parts meet
     ("multihead", {"heads": 3, "score": {"name": "additive", "hidden": 7}}),
     ("talking_heads", {"heads": 12}),
     ("differential", {"heads": 4, "positions": "shaw"}),
     ("hops", {"hops": 24, "hidden": 5}),
-    (
-        "multi_step",
-        {
-            "steps": 3,
-            "looks": {
-                "name": "multihead",
-                "heads": 3,
-                "positions": "transformer_xl",
-                "alignment": "sink",
-            },
-        },
-    ),
+    ("multi_step", {"steps": 3, "looks": SINKING}),
 ]
 every = pytest.mark.parametrize(
     ("name", "config"),
@@ -204,14 +165,13 @@ every = pytest.mark.parametrize(
 
 
 @every
+@pytest.mark.product("mechanisms")
 @pytest.mark.quick
 def test_parameters_and_state_are_those_of_the_tree_and_the_memory(
     name: str, config: dict[str, Any]
 ) -> None:
     module, width, params = prepared(name, config)
-    assert module.cost(5, 7, width, WIDTH).parameters == sum(
-        leaf.size for leaf in jax.tree.leaves(params)
-    )
+    assert module.cost(5, 7, width, WIDTH).parameters == size(params)
 
     def remember(p: Any, source: Any, capacity: int) -> Any:
         return module.apply({"params": p}, source, None, capacity, method="remember")
@@ -223,32 +183,31 @@ def test_parameters_and_state_are_those_of_the_tree_and_the_memory(
         if module.capabilities.state == "constant":
             kept = jax.eval_shape(functools.partial(begin, capacity=capacity), params)
         else:
-            kept = jax.eval_shape(
-                functools.partial(remember, capacity=capacity), params, shaped(1, 5, WIDTH)
-            )
-        assert module.cost(3, capacity, width, WIDTH).state_bytes == sum(
-            leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(kept)
-        )
+            keep = functools.partial(remember, capacity=capacity)
+            kept = jax.eval_shape(keep, params, shaped(1, 5, WIDTH))
+        stored = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(kept))
+        assert module.cost(3, capacity, width, WIDTH).state_bytes == stored
 
 
 @every
+@pytest.mark.product("mechanisms")
 @pytest.mark.usefixtures("countable")
 def test_flops_are_what_the_program_has(name: str, config: dict[str, Any]) -> None:
     check_flops(name, config, bound(name, config))
 
 
 @every
+@pytest.mark.product("mechanisms")
 def test_without_queries_it_is_what_remembering_costs(name: str, config: dict[str, Any]) -> None:
     module, width, params = prepared(name, config)
-    program = jax.jit(lambda p, s: module.apply({"params": p}, s, method="remember")).lower(
-        params, shaped(1, 64, WIDTH)
-    )
-    by_number = 3 * 64 * WIDTH  # what is left out
-    assert module.cost(0, 64, width, WIDTH).flops == pytest.approx(
-        operations(program), rel=0.03, abs=by_number
-    )
+    remember = jax.jit(lambda p, s: module.apply({"params": p}, s, method="remember"))
+    expected = operations(remember.lower(params, shaped(1, 64, WIDTH)))
+    left_out = 3 * 64 * WIDTH
+    flops = module.cost(0, 64, width, WIDTH).flops
+    assert flops == pytest.approx(expected, rel=0.03, abs=left_out)
 
 
+@pytest.mark.full  # a second count of the same programs
 @pytest.mark.usefixtures("countable")
 @pytest.mark.parametrize("name", list(dict(CASES)))
 def test_flops_are_what_the_compiled_program_has(name: str) -> None:
@@ -258,18 +217,18 @@ def test_flops_are_what_the_compiled_program_has(name: str) -> None:
 @pytest.mark.parametrize(("field", "part_name"), PARTS, ids=["-".join(one) for one in PARTS])
 def test_heads_share_parameters_as_declared(field: str, part_name: str) -> None:
     module, width, params = prepared("multihead", {"heads": 3, field: part_name})
-    assert module.cost(5, 7, width, WIDTH).parameters == sum(
-        leaf.size for leaf in jax.tree.leaves(params)
-    )
+    assert module.cost(5, 7, width, WIDTH).parameters == size(params)
 
 
 @pytest.mark.usefixtures("countable")
 @pytest.mark.parametrize("name", SCORES.names())
+@pytest.mark.product("scores")
 def test_scores_where_no_projection_outweighs_them(name: str) -> None:
     check_flops("single", {"score": name}, 0.02)
 
 
 @pytest.mark.parametrize("name", SCORES.names())
+@pytest.mark.product("scores")
 def test_what_a_score_does_for_narrow_queries_and_keys(name: str) -> None:
     score, heads, width, (queries, keys) = SCORES.resolve(name)(), 2, 8, SHORT
 
@@ -279,16 +238,12 @@ def test_what_a_score_does_for_narrow_queries_and_keys(name: str) -> None:
         return module.pairs(raised, module.of_key(k), jnp.arange(keys), *past)
 
     given = shaped(1, heads, queries, width), shaped(1, heads, keys, width)
-    variables = jax.eval_shape(
-        functools.partial(score.init, method=scored), jax.random.key(0), *given
-    )
-    found = operations(
-        jax.jit(lambda v, q, k: score.apply(v, q, k, method=scored)).lower(variables, *given)
-    )
+    init = functools.partial(score.init, jax.random.key(0), method=scored)
+    program = jax.jit(functools.partial(score.apply, method=scored))
+    found = operations(program.lower(jax.eval_shape(init, *given), *given))
     cost: Cost = score.cost(Sizes(queries, keys, heads, heads, width, width, width, heads, width))
-    assert cost.flops == pytest.approx(
-        found, rel=0.25 if name == "location" else 0.15
-    )  # positions beyond the limit are selections
+    # positions beyond the limit are selections
+    assert cost.flops == pytest.approx(found, rel=0.25 if name == "location" else 0.15)
 
 
 @pytest.mark.usefixtures("countable")
@@ -301,9 +256,8 @@ def test_what_a_scheme_adds_to_a_mechanism(name: str) -> None:
         module, width, params = prepared("multihead", {"heads": 3, "positions": scheme})
         mine.append(module.cost(*SHORT, width, WIDTH).flops)
         theirs.append(counted(module, width, params, SHORT))
-    edges = (
-        19 * 3 * SHORT[0] * SHORT[1] if name == "t5" else 0
-    )  # comparisons with those of the buckets
+    # comparisons with those of the buckets
+    edges = 19 * 3 * SHORT[0] * SHORT[1] if name == "t5" else 0
     assert mine[0] - mine[1] + edges == pytest.approx(theirs[0] - theirs[1], rel=0.26)
 
 
@@ -317,22 +271,15 @@ def test_what_an_alignment_does_for_a_pair(name: str) -> None:
         view = View(query=query, valid=jnp.arange(keys) < lengths[:, None])
         return scores, mask, view.among(jnp.arange(queries), jnp.arange(keys))
 
-    given = (
-        shaped(1, heads, queries, keys),
-        shaped(1, 1, 1, keys, dtype=bool),
-        shaped(1, queries, 8),
-        shaped(1, dtype=jnp.int32),
-    )
+    given = shaped(1, heads, queries, keys), shaped(1, 1, 1, keys, dtype=bool)
+    given += shaped(1, queries, 8), shaped(1, dtype=jnp.int32)
     variables = jax.eval_shape(lambda *a: module.init(jax.random.key(0), *align(*a)), *given)
-    counted = operations(
-        jax.jit(lambda v, *a: module.apply(v, *align(*a))).lower(variables, *given)
-    )
+    program = jax.jit(lambda v, *a: module.apply(v, *align(*a)))
+    counted = operations(program.lower(variables, *given))
     cost: Cost = module.cost(Sizes(queries, keys, heads, heads, 1, 1, 1, heads, 8))
     pairs = heads * queries * keys
     assert counted / pairs == pytest.approx(cost.flops / pairs + BESIDE[name], abs=0.6)
-    assert cost.parameters == sum(
-        leaf.size for leaf in jax.tree.leaves(variables.get("params", {}))
-    )
+    assert cost.parameters == size(variables)
 
 
 @pytest.mark.parametrize("name", POSITIONS.names())
@@ -341,19 +288,14 @@ def test_schemes_on_embeddings_declare_theirs(name: str) -> None:
     if "embedding" not in scheme.hooks:
         pytest.skip("acts inside a mechanism")
     x, at = shaped(1, 7, WIDTH), shaped(1, 7, dtype=jnp.int32)
-    variables = jax.eval_shape(
-        functools.partial(scheme.init, method="embed"), jax.random.key(0), x, at
-    )
+    init = functools.partial(scheme.init, jax.random.key(0), method="embed")
+    variables = jax.eval_shape(init, x, at)
     cost: Cost = scheme.cost(Sizes(7, 7, 1, 1, WIDTH, WIDTH, WIDTH, 1, WIDTH))
-    assert cost.parameters == sum(leaf.size for leaf in jax.tree.leaves(variables))
-    counted = operations(
-        jax.jit(lambda v, x, at: scheme.apply(v, x, at, method="embed")).lower(variables, x, at)
-    )
-    assert (
-        cost.flops
-        <= counted
-        <= {"sinusoidal_2d": 1.2, "learned": 4, "sinusoidal": 1.2, "syntax": 1.1}[name] * cost.flops
-    )
+    assert cost.parameters == size(variables)
+    program = jax.jit(functools.partial(scheme.apply, method="embed"))
+    counted = operations(program.lower(variables, x, at))
+    most = {"sinusoidal_2d": 1.2, "learned": 4, "sinusoidal": 1.2, "syntax": 1.1}[name]
+    assert cost.flops <= counted <= most * cost.flops
 
 
 def test_a_step_of_decoding_is_a_difference() -> None:

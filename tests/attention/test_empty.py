@@ -1,5 +1,5 @@
-"""Looks with nothing in them: no keys give zeros, no queries or no rows give empty arrays; nobody
-fails, nothing is NaN.
+"""No keys give zeros, no queries or no rows give empty arrays: of every mechanism, alignment, score,
+position scheme and kernel; nobody fails, nothing is NaN.
 """
 
 from __future__ import annotations
@@ -17,11 +17,20 @@ from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from tests.attention import score_cases, test_alignments, test_positions, test_scores
-from tests.attention.cases import WIDTH, first_settings, make, over_all, parameters
+from tests.attention.cases import (
+    CASES,
+    WIDTH,
+    first_settings,
+    make,
+    over,
+    parameters,
+    without_biases,
+)
 
-every = over_all()
 EMPTY = [(2, 3, 0), (2, 0, 4), (2, 0, 0), (0, 3, 4)]  # rows, queries, keys
 FIRST = first_settings()
+# that a default run looks at
+SEVERAL = [case for case in FIRST if case[0] in ("single", "multihead", "linear", "latent")]
 
 
 def looked(module: Any, rows: int, queries: int, keys: int, view: Any = EVERYTHING) -> Any:
@@ -30,21 +39,12 @@ def looked(module: Any, rows: int, queries: int, keys: int, view: Any = EVERYTHI
     """
 
     def run(params: Any, query: Any, source: Any) -> Any:
-        reading, _ = module.apply(
-            {"params": params},
-            query,
-            source,
-            view,
-            jnp.ones((rows, keys), bool),
-            mutable=[MAPS],
-        )
+        given = query, source, view, jnp.ones((rows, keys), bool)
+        reading, _ = module.apply({"params": params}, *given, mutable=[MAPS])
         return reading.context, reading.weights
 
-    return run, (
-        parameters(module),
-        jnp.ones((rows, queries, WIDTH)),
-        jnp.ones((rows, keys, WIDTH)),
-    )
+    sides = (jnp.ones((rows, length, WIDTH)) for length in (queries, keys))
+    return run, (parameters(module), *sides)
 
 
 def shapes(module: Any, view: Any = EVERYTHING, looks: Any = EMPTY) -> list[tuple[int, int, int]]:
@@ -65,23 +65,22 @@ def all_zeros(module: Any) -> bool:
     are added to nothing too, are 0.
     """
     run, (params, *given) = looked(module, 2, 3, 0)
-    params = jax.tree_util.tree_map_with_path(
-        lambda path, x: 0 * x if "bias" in jax.tree_util.keystr(path) else x, params
-    )
-    (_, context), slopes = jax.jit(
-        jax.value_and_grad(
-            lambda *given: ((context := run(*given)[0]).sum(), context),
-            argnums=(0, 1),
-            has_aux=True,
-        )
-    )(params, *given)
+    slopes, context = sloped(run)(without_biases(params), *given)
     finite = all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
-    return bool(
-        finite and (np.asarray(context) == 0.0).all() and (np.asarray(slopes[1]) == 0.0).all()
-    )
+    return finite and not np.asarray(context).any() and not np.asarray(slopes[1]).any()
 
 
-@every
+def sloped(run: Any) -> Any:
+    """Slopes of the sum of a context in all arguments, and the context; one program."""
+
+    def total(*given: Any) -> Any:
+        context, _ = run(*given)
+        return context.sum(), context
+
+    return jax.jit(jax.grad(total, argnums=(0, 1, 2), has_aux=True))
+
+
+@over(CASES, drawn=SEVERAL)
 def test_shapes_of_looks_at_nothing(name: str, config: dict[str, Any]) -> None:
     """All of them in the first setting of a mechanism; in others, where parts differ, whose looks at
     nothing are tested below, no keys and no queries.
@@ -90,7 +89,7 @@ def test_shapes_of_looks_at_nothing(name: str, config: dict[str, Any]) -> None:
     assert shapes(make(name, config), looks=looks) == looks
 
 
-@pytest.mark.parametrize(("name", "config"), FIRST, ids=[name for name, _ in FIRST])
+@over(FIRST, drawn=SEVERAL)
 def test_nothing_seen_is_zeros(name: str, config: dict[str, Any]) -> None:
     assert all_zeros(make(name, config))
 
@@ -102,10 +101,7 @@ def test_nobody_looking_runs_with_zero_slopes(alignment: str, sizes: tuple[int, 
     the source.
     """
     run, given = looked(make("multihead", {"heads": 3, "alignment": alignment}), *sizes)
-    slope = jax.grad(
-        lambda *given: ((context := run(*given)[0]).sum(), context), argnums=(0, 1, 2), has_aux=True
-    )
-    (of_params, *others), context = jax.jit(slope)(*given)
+    (of_params, *others), context = sloped(run)(*given)
     assert context.shape == (*sizes[:2], WIDTH) and [one.shape for one in others] == [
         one.shape for one in given[1:]
     ]
@@ -132,13 +128,11 @@ def _both_ways(run: Any, scores: Any) -> tuple[Any, Any]:
 def test_alignments_of_nothing(name: str, fields: str) -> None:
     module, params, _ = test_alignments.prepared(name, fields)
     for batch, queries, keys in EMPTY:
-        scores, query = (
-            jnp.zeros((batch, test_alignments.H, queries, keys)),
-            jnp.zeros((batch, queries, test_alignments.DQ)),
-        )
+        scores = jnp.zeros((batch, test_alignments.H, queries, keys))
+        query = jnp.zeros((batch, queries, test_alignments.DQ))
         valid = jnp.ones((batch, keys), bool)
         at = View(query=query, valid=valid).among(jnp.arange(queries), jnp.arange(keys))
-        for mask in (None, jnp.ones(scores.shape, bool)):
+        for mask in (jnp.ones(scores.shape, bool), *([] if keys else [None])):
             run = functools.partial(module.apply, {"params": params}, mask=mask, view=at)
             weights, slope = jax.eval_shape(functools.partial(_both_ways, run), scores)
             assert weights.shape == slope.shape == scores.shape
@@ -150,13 +144,8 @@ def test_scores_of_nothing(name: str, fields: str) -> None:
     variables = score_cases.drawn(score)
     for batch, queries, keys in EMPTY:
         q, k = (jnp.zeros((batch, 2, length, score_cases.D)) for length in (queries, keys))
-        found = jax.eval_shape(
-            functools.partial(score.apply, method=score_cases.whole),
-            variables,
-            q,
-            k,
-            jnp.arange(keys),
-        )
+        run = functools.partial(score.apply, method=score_cases.whole)
+        found = jax.eval_shape(run, variables, q, k, jnp.arange(keys))
         assert found.shape == (batch, 2, queries, keys)
 
 
@@ -169,9 +158,8 @@ def test_positions_of_nothing(case: int) -> None:
             for length in (queries, keys)
         )
         weights = jnp.zeros((*q.shape[:3], keys))
-        scores, more = jax.eval_shape(
-            look, params, q, k, weights, jnp.arange(queries), jnp.arange(keys)
-        )
+        places = jnp.arange(queries), jnp.arange(keys)
+        scores, more = jax.eval_shape(look, params, q, k, weights, *places)
         assert scores.shape == weights.shape and more.shape == (*q.shape[:3], test_positions.VALUE)
 
 
@@ -180,9 +168,7 @@ def test_positions_of_nothing(case: int) -> None:
 )
 def test_embeddings_of_nothing(name: str) -> None:
     scheme = POSITIONS.resolve(name)()
+    embed = functools.partial(scheme.init_with_output, jax.random.key(0), method="embed")
     for batch, length in ((2, 0), (0, 3)):
         x, positions = jnp.zeros((batch, length, 6)), jnp.zeros((batch, length), jnp.int32)
-        assert (
-            scheme.init_with_output(jax.random.key(0), x, positions, method="embed")[0].shape
-            == x.shape
-        )
+        assert jax.eval_shape(embed, x, positions)[0].shape == x.shape

@@ -1,4 +1,4 @@
-"""What is particular to one mechanism or to how its parts meet; promises of all stand in
+"""Facts that hold for one mechanism, or where its parts meet; promises of all stand in
 `test_conformance.py`.
 """
 
@@ -13,8 +13,6 @@ import pytest
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.alignments.hard import best
-from attnlab.attention.mechanisms.latent import Latent
-from attnlab.attention.positions.rope import Rope
 from attnlab.attention.protocol import MAPS
 from attnlab.attention.scores import SCORES
 from attnlab.attention.scores.products import inner
@@ -24,21 +22,15 @@ from tests.attention.cases import TOLERANCE, inputs, make, parameters
 from tests.rounding import assert_close
 
 
-def attend(name: str, config: dict[str, Any], params: Any, *rest: Any) -> np.ndarray:
-    """The context of a mechanism with these parameters."""
-    return np.asarray(make(name, config).apply({"params": params}, *rest).context)
-
-
 @pytest.mark.quick
 def test_the_penalty_of_hops_is_the_distance_of_their_overlap_from_the_identity() -> None:
     """|| A A^T - I ||_F^2 of every query's r x Tk weights; 0 where each hop looks at one key of its
     own.
     """
-    config = {"hops": 3, "hidden": 5}
-    query, source, valid = inputs()
-    reading, _ = make("hops", config).apply(
-        {"params": parameters(make("hops", config))}, query, source, CAUSAL, valid, mutable=[MAPS]
-    )
+    hops, (query, source, valid) = make("hops", {"hops": 3, "hidden": 5}), inputs()
+    variables = {"params": parameters(hops)}
+    look = jax.jit(lambda: hops.apply(variables, query, source, CAUSAL, valid, mutable=[MAPS])[0])
+    reading = look()
     maps = np.asarray(reading.weights, np.float64)
     apart = [
         maps[b, :, i] @ maps[b, :, i].T - np.eye(3)
@@ -51,63 +43,23 @@ def test_the_penalty_of_hops_is_the_distance_of_their_overlap_from_the_identity(
 def test_talking_heads_start_as_multihead_attention() -> None:
     """Both mixes at the identity, as they are initialised."""
     query, source, valid = inputs()
-    params = make("talking_heads", {"heads": 3}).init(jax.random.key(0), query, source)["params"]
-    others = {name: leaf for name, leaf in params.items() if not name.startswith("mix_")}
-    found = attend("talking_heads", {"heads": 3}, params, query, source, CAUSAL, valid)
-    np.testing.assert_allclose(
-        found,
-        attend("multihead", {"heads": 3}, others, query, source, CAUSAL, valid),
-        atol=TOLERANCE["float32"],
-    )
 
+    @jax.jit
+    def contexts() -> list[Any]:
+        params = make("talking_heads", {"heads": 3}).init(jax.random.key(0), query, source)
+        kept = {name: leaf for name, leaf in params["params"].items() if "mix_" not in name}
+        given = (("talking_heads", params), ("multihead", {"params": kept}))
+        heads = [(make(name, {"heads": 3}), variables) for name, variables in given]
+        return [one.apply(of, query, source, CAUSAL, valid).context for one, of in heads]
 
-def test_single_applies_the_scale_of_its_score() -> None:
-    query, source, valid = inputs()
-    found = attend("single", {"score": "scaled_dot"}, {}, query, source, CAUSAL, valid)
-    same = attend(
-        "single",
-        {"score": "dot"},
-        {},
-        query / np.float32(np.sqrt(query.shape[-1])),
-        source,
-        CAUSAL,
-        valid,
-    )
-    assert_close(found, same, eps=8)
-
-
-@pytest.mark.parametrize("name", ["multihead", "single", "hops", "latent"])
-def test_padding_that_comes_with_new_tokens_is_inert(name: str) -> None:
-    """A memory grown by a real token and a padded one is read as if the second were not there,
-    whatever stands in it.
-    """
-    query, source, _ = inputs(batch=2, queries=1, keys=5)
-    module, params = make(name, {}), parameters(make(name, {}))
-    real = np.array([[True, False], [True, True]])
-
-    def read(garbage: float) -> Any:
-        memory = module.apply({"params": params}, source[:, :3], capacity=6, method="remember")
-        new = np.where(real[..., None], source[:, 3:], np.float32(garbage))
-        memory = module.apply({"params": params}, memory, new, real, method="extend")
-        return module.apply({"params": params}, query, memory, method="read").context
-
-    short = attend(name, {}, params, query[:1], source[:1, :4])
-    assert_close(read(1e4)[0], short[0], eps=8)
-    np.testing.assert_allclose(
-        read(1e4)[1],
-        attend(name, {}, params, query[1:], source[1:])[0],
-        atol=TOLERANCE["reordered"],
-    )
+    talking, plain = contexts()
+    assert_close(talking, plain, eps=8)
 
 
 def test_every_entry_is_dropped_on_its_own() -> None:
     """No two rows, columns or leading axes share their draw."""
-    kept = (
-        np.asarray(
-            Dropout(0.5).apply({}, jnp.ones((4, 3, 16, 16)), rngs={"dropout": jax.random.key(0)})
-        )
-        > 0
-    )
+    rngs = {"dropout": jax.random.key(0)}
+    kept = np.asarray(Dropout(0.5).apply({}, jnp.ones((4, 3, 16, 16)), rngs=rngs)) > 0
     for axis in range(4):
         lines = np.moveaxis(kept, axis, 0).reshape(kept.shape[axis], -1)
         assert len(np.unique(lines, axis=0)) == kept.shape[axis]
@@ -121,9 +73,8 @@ def test_products_of_bfloat16_are_summed_and_kept_in_float32() -> None:
         for seed in (0, 1)
     )
     wide = [np.asarray(x, np.float64) for x in (q, k)]
-    np.testing.assert_allclose(
-        inner(q, k), np.einsum("bhqa,bhka->bhqk", *wide), atol=20 * TOLERANCE["float32"]
-    )  # scores of size 20
+    expected = np.einsum("bhqa,bhka->bhqk", *wide)  # scores of size 20
+    np.testing.assert_allclose(inner(q, k), expected, atol=20 * TOLERANCE["float32"])
 
 
 @pytest.mark.quick
@@ -135,39 +86,32 @@ def test_short_vectors_are_normalised_too(name: str) -> None:
 
     def scores(size: float) -> Any:
         q_, k_ = np.float32(size) * q, np.float32(size) * k
-        return score.apply(
-            variables,
-            q_,
-            k_,
-            method=lambda score, q, k: score.pairs(
-                score.of_query(q, 6), score.of_key(k), jnp.arange(3)
-            ),
-        )
+        pairs = lambda of, q, k: of.pairs(of.of_query(q, 6), of.of_key(k), jnp.arange(3))
+        return score.apply(variables, q_, k_, method=pairs)
 
     variables = score.init(jax.random.key(0), q, 6, method="of_query")
-    np.testing.assert_allclose(
-        scores(1e-4), scores(1.0), atol=20 * TOLERANCE["float32"]
-    )  # scores of size 12
+    off = 20 * TOLERANCE["float32"]  # scores of size 12
+    np.testing.assert_allclose(scores(1e-4), scores(1.0), atol=off)
 
 
 def test_a_row_of_very_low_scores_is_a_distribution() -> None:
     """What is masked must be lower than anything a score can be, or a row of low scores would lose
     its weights to it.
     """
-    scores, mask = (
-        np.array([[-3e4, -3e4, 0.0, -3e4]], np.float32),
-        np.array([[True, True, False, True]]),
-    )
+    mask = np.array([[True, True, False, True]])
+    scores = np.where(mask, -3e4, 0.0).astype(np.float32)
     third = mask.astype(np.float32) / 3
-    view = View(query=jnp.zeros((1, 1, 1))).among(jnp.arange(1), jnp.arange(4))
-    for name in ("softmax", "sparsemax", "entmax", "learned_entmax"):
-        module = ALIGNMENTS.resolve(name)()
-        variables = module.init(jax.random.key(0), scores[None, None], mask[None, None], view)
-        np.testing.assert_allclose(
-            module.apply(variables, scores[None, None], mask[None, None], view)[0, 0],
-            third,
-            atol=1e-6,
-        )
+
+    @jax.jit
+    def weights() -> list[Any]:
+        view = View(query=jnp.zeros((1, 1, 1))).among(jnp.arange(1), jnp.arange(4))
+        given = jnp.asarray(scores)[None, None], mask[None, None], view
+        names = ("softmax", "sparsemax", "entmax", "learned_entmax")
+        modules = [ALIGNMENTS.resolve(name)() for name in names]
+        return [one.init_with_output(jax.random.key(0), *given)[0][0, 0] for one in modules]
+
+    for found in weights():
+        np.testing.assert_allclose(found, third, atol=1e-6)
     assert np.asarray(best(jnp.asarray(scores), mask)).tolist() == [[1.0, 0.0, 0.0, 0.0]]
 
 
@@ -175,52 +119,7 @@ def test_a_bias_is_on_all_four_projections_or_on_none() -> None:
     """An oracle that reads biases where it finds them does not miss one."""
     x = jnp.zeros((1, 2, 12))
     for bias in (True, False):
-        shapes = jax.eval_shape(
-            make("multihead", {"heads": 3, "bias": bias}).init, jax.random.key(0), x, x
-        )["params"]
-        assert {name for name, leaf in shapes.items() if "bias" in leaf} == (
-            set(shapes) if bias else set()
-        )
+        init = make("multihead", {"heads": 3, "bias": bias}).init
+        shapes = jax.eval_shape(init, jax.random.key(0), x, x)["params"]
+        assert all(("bias" in leaf) == bias for leaf in shapes.values())
         assert set(shapes) == {"w_query", "w_key", "w_value", "out"}
-
-
-def test_a_share_of_the_channels_turns_as_a_head_of_that_width_would() -> None:
-    """From the second pair on the frequencies tell which width they are of."""
-    x, places = np.random.default_rng(0).normal(size=(1, 2, 5, 8)).astype(np.float32), np.arange(5)
-    for layout in ("interleaved", "half"):
-        turn = lambda x, share, layout=layout: Rope(layout=layout, share=share).apply(
-            {}, x, places, method="of_query"
-        )
-        np.testing.assert_allclose(
-            turn(x, 0.5)[..., :4], turn(x[..., :4], 1.0), atol=TOLERANCE["float32"]
-        )
-
-
-def test_dependency_trees_survive_combining_from_either_side() -> None:
-    trees = jnp.zeros((1, 3, 3), jnp.int32)
-    for view in (
-        CAUSAL & View(trees=trees),
-        View(trees=trees) & CAUSAL,
-        CAUSAL | View(trees=trees),
-    ):
-        assert view.trees is trees
-
-
-@pytest.mark.parametrize(
-    "rotary", [{}, {"rotary": 4, "positions": "rope"}], ids=["plain", "rotary"]
-)
-def test_latent_attention_is_one_function_in_both_its_forms(
-    rotary: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The one that makes keys and values of heads, and the one that attends to the latents; lengths
-    decide which is computed.
-    """
-    config = {"heads": 3, "latent": 5, **rotary}
-    query, source, valid = inputs()
-    params, found = parameters(make("latent", config)), []
-    for absorbed in (True, False):
-        monkeypatch.setattr(
-            Latent, "absorbs", lambda self, queries, keys, absorbed=absorbed: absorbed
-        )
-        found.append(attend("latent", config, params, query, source, CAUSAL, valid))
-    np.testing.assert_allclose(*found, atol=TOLERANCE["reordered"])

@@ -14,7 +14,6 @@ from attnlab.attention.features import FEATURES
 from attnlab.attention.mechanisms.linear import Linear
 from attnlab.errors import UserError
 from tests.attention.oracles.linear import feature
-from tests.rounding import assert_close
 
 B, H, T, D = 2, 2, 3, 4
 FIELDS: dict[str, dict[str, Any]] = {"dpfp": {"neighbours": 2}, "cosine": {"length": 9}}
@@ -53,13 +52,6 @@ def test_products_of_features_are_those_of_the_formula(name: str) -> None:
     cost = module.cost(7, D, H)
     assert cost.parameters == sum(x.size for x in jax.tree.leaves(params))
     assert isinstance(vars(FEATURES.resolve(name)).get("card"), Card) and name in NAMES
-
-
-def test_squares_and_the_beginning_of_the_exponential() -> None:
-    s = np.einsum("bhid,bhjd->bhij", X, Y)
-    for name, expected in (("squared", s**2), ("taylor", 1 + s / 2 + (s / 2) ** 2 / 2)):
-        _, _, (a, b) = of(name)
-        assert_close(np.einsum("bhim,bhjm->bhij", a, b), expected, eps=8)
 
 
 def test_hedgehog_starts_as_softmaxes_of_x_and_of_its_negative() -> None:

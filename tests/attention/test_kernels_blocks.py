@@ -21,29 +21,15 @@ from attnlab.layers.dense import Dropout
 
 
 def look(
-    length: int,
-    view: View,
-    *,
-    queries: int = 0,
-    valid: Any = None,
-    heads: int = 1,
-    **changes: Any,
+    length: int, view: View, *, queries: int = 0, valid: Any = None, heads: int = 1, **changes: Any
 ) -> Look:
     """A look of `queries` (0: as many as keys) at `length` keys, all ones, 4 wide."""
     many = queries or length
-    memory = Memory(
-        np.ones((1, length), bool) if valid is None else valid, np.asarray(length, np.int32)
-    )
+    valid = np.ones((1, length), bool) if valid is None else valid
+    memory = Memory(valid, np.asarray(length, np.int32))
     q, k = jnp.ones((1, heads, many, 4)), jnp.ones((1, heads, length, 4))
-    made = Look(
-        q,
-        k,
-        k,
-        lambda q, k, i, j: inner(q, k),
-        view.onto(memory, jnp.zeros((1, many, 0))),
-        Softmax(parent=None),
-        Dropout(0.0, parent=None),
-    )
+    score, seen = lambda q, k, i, j: inner(q, k), view.onto(memory, jnp.zeros((1, many, 0)))
+    made = Look(q, k, k, score, seen, Softmax(parent=None), Dropout(0.0, parent=None))
     return made.replace(**{"product": True, **changes})
 
 
@@ -56,12 +42,8 @@ def listed(of: blocks.Listed) -> list[list[int]]:
 def test_blocks_nobody_sees_are_left_out_and_blocks_all_see_need_no_mask() -> None:
     grid = blocks.cut(look(10, CAUSAL), 3)  # 10 in blocks of 3: the last of either side is padded
     assert (grid.rows, grid.columns, grid.height, grid.width) == (4, 4, 3, 3)
-    assert listed(grid.full) == [[], [0], [0, 1], [0, 1, 2]] and listed(grid.partial) == [
-        [0],
-        [1],
-        [2],
-        [3],
-    ]
+    assert listed(grid.full) == [[], [0], [0, 1], [0, 1, 2]]
+    assert listed(grid.partial) == [[0], [1], [2], [3]]
     grid = blocks.cut(look(12, CAUSAL & Window(3)), 3)
     assert listed(grid.full) == [[]] * 4 and listed(grid.partial) == [[0], [0, 1], [1, 2], [2, 3]]
     grid = blocks.cut(look(12, View(longformer(2, (0,)))), 3)
@@ -93,20 +75,10 @@ def test_what_is_not_known_is_masked_and_not_skipped() -> None:
 
 @pytest.mark.quick
 def test_sides_of_blocks() -> None:
-    assert [blocks.size(length, 256) for length in (1, 256, 257, 300, 1000, 16384)] == [
-        1,
-        256,
-        136,
-        152,
-        256,
-        256,
-    ]
-    assert [blocks.longest(look(2, EVERYTHING, heads=heads)) for heads in (1, 8, 32, 10_000)] == [
-        512,
-        256,
-        128,
-        64,
-    ]
+    sizes = {1: 1, 256: 256, 257: 136, 300: 152, 1000: 256, 16384: 256}
+    assert {length: blocks.size(length, 256) for length in sizes} == sizes
+    longest = {1: 512, 8: 256, 32: 128, 10_000: 64}
+    assert {n: blocks.longest(look(2, EVERYTHING, heads=n)) for n in longest} == longest
     assert blocks.longest(look(2, EVERYTHING, heads=8, product=False)) < 256
 
 
@@ -119,9 +91,8 @@ def test_computed_blocks_are_the_visible_ones() -> None:
         return jnp.zeros((1, 1, i.shape[0], j.shape[0]))
 
     asked = look(12, CAUSAL & Window(3), bias=counted)
-    jax.block_until_ready(
-        jax.grad(lambda v: Blockwise(3)(asked.replace(values=v)).sum())(asked.values)
-    )
+    total = lambda values: Blockwise(3)(asked.replace(values=values)).sum()
+    jax.block_until_ready(jax.grad(total)(asked.values))
     jax.effects_barrier()
     visible = [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2), (3, 2), (3, 3)]
     assert sorted(seen) == sorted(2 * visible)
@@ -138,11 +109,8 @@ def test_memory_is_linear_in_length() -> None:
         def total(q: Any, k: Any, v: Any) -> jax.Array:
             return (Blockwise(32)(asked.replace(queries=q, keys=k, values=v)) ** 2).sum()
 
-        compiled = (
-            jax.jit(jax.grad(total, argnums=(0, 1, 2)))
-            .lower(asked.queries, asked.keys, asked.values)
-            .compile()
-        )
+        program = jax.jit(jax.grad(total, argnums=(0, 1, 2)))
+        compiled = program.lower(asked.queries, asked.keys, asked.values).compile()
         return int(compiled.memory_analysis().temp_size_in_bytes)
 
     short, long = temporary(1024), temporary(4096)

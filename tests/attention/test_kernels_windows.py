@@ -10,49 +10,39 @@ import pytest
 
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.attention.visibility import Causal, Stride
-from tests.attention.cases import TOLERANCE, inputs, make, parameters
+from tests.attention.cases import inputs, make, parameters
 from tests.attention.test_costs import operations
-from tests.rounding import assert_close
+from tests.attention.test_kernels import agree, sloped
 
 KEYS = 23
 M, P = ({"name": name, "reach": 2} for name in ("local_m", "local_p"))
-CASES: list[tuple[str, dict[str, Any], View]] = [
-    ("single", {"score": {"name": "additive", "hidden": 5}, "alignment": P}, EVERYTHING),
-    ("single", {"score": "dot", "alignment": {**P, "name": "local_p_renormalised"}}, EVERYTHING),
-    ("single", {"score": {"name": "location", "limit": 9}, "alignment": M}, View(positions=3)),
-    ("multihead", {"heads": 3, "alignment": M, "positions": "alibi"}, CAUSAL),
-    (
-        "multihead",
-        {"heads": 2, "key_heads": 1, "alignment": M},
-        View(Causal() & Stride(2), positions=np.array([3, 0, 11])),
-    ),
+VIEWS = {
+    "everything": EVERYTHING,
+    "causal": CAUSAL,
+    "placed": View(positions=3),
+    "placed by row": View(Causal() & Stride(2), positions=np.array([3, 0, 11])),
+}
+CASES: list[tuple[str, dict[str, Any], str]] = [
+    ("single", {"score": {"name": "additive", "hidden": 5}, "alignment": P}, "everything"),
+    ("single", {"score": "dot", "alignment": {**P, "name": "local_p_renormalised"}}, "everything"),
+    ("single", {"score": {"name": "location", "limit": 9}, "alignment": M}, "placed"),
+    ("multihead", {"heads": 3, "alignment": M, "positions": "alibi"}, "causal"),
+    ("multihead", {"heads": 2, "key_heads": 1, "alignment": M}, "placed by row"),
 ]
 
 
-def sloped(module: Any, view: View, valid: Any) -> Any:
-    """Context and gradients of one number of it, compiled."""
-
-    def total(params: Any, query: Any, source: Any) -> tuple[jax.Array, jax.Array]:
-        context = module.apply({"params": params}, query, source, view, valid).context
-        return (context * np.random.default_rng(5).normal(size=context.shape)).sum(), context
-
-    return jax.jit(jax.grad(total, argnums=(0, 1, 2), has_aux=True))
-
-
-@pytest.mark.parametrize("number", range(len(CASES)))
-def test_windows_equal_plain_in_values_and_gradients(number: int) -> None:
-    name, config, view = CASES[number]
+@pytest.mark.parametrize(("name", "config", "view"), CASES)
+def test_windows_equal_plain_in_values_and_gradients(
+    name: str, config: dict[str, Any], view: str
+) -> None:
     query, source, _ = inputs(keys=KEYS)
     valid = np.arange(KEYS)[None] < np.array([KEYS, 0, 6])[:, None]
     module, params = make(name, config), parameters(make(name, config))
-    (grads, context), (slopes, expected) = (
-        sloped(module.clone(kernel=kernel), view, valid)(params, query, source)
+    found, expected = (
+        jax.jit(sloped(module.clone(kernel=kernel), VIEWS[view], valid))(params, query, source)
         for kernel in ("auto", "plain")
     )
-    assert_close(context, expected, eps=8)
-    for grad, slope in zip(*map(jax.tree.leaves, (grads, slopes)), strict=True):
-        size = max(1.0, float(np.abs(slope).max()))
-        np.testing.assert_allclose(grad / size, slope / size, atol=TOLERANCE["gradient"])
+    agree(found, expected)
 
 
 @pytest.mark.quick

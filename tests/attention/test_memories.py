@@ -1,5 +1,5 @@
-"""What the memory of every mechanism promises: decoding with a cache, in any pieces and through any
-pause, is the full pass.
+"""Decoding from the memory of every mechanism, in any pieces and through any pause, is the full
+pass. A default run draws one of these promises for each value of a setting.
 """
 
 from __future__ import annotations
@@ -17,53 +17,49 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from attnlab.attention import MECHANISMS
 from attnlab.attention.protocol import MAPS, Attention, asking
 from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility import Causal, Window
 from attnlab.decoding.steps import by_row
 from tests.attention.cases import (
     CASES,
-    NAMES,
-    TOLERANCE,
+    PLAINEST,
     WIDTH,
     causally,
     first_settings,
     inputs,
     looks_back,
     make,
-    over_all,
+    over,
     parameters,
     stepwise,
 )
 from tests.attention.oracles import part
 from tests.rounding import assert_close
 
-every, essential = over_all(), over_all(quick=True)
+
+def decodes(name: str, config: dict[str, Any]) -> bool:
+    """Whether a mechanism keeps a cache and may be read while its source grows; slots that decode
+    refuse others (test_composition.py).
+    """
+    return make(name, config).capabilities.cache and stepwise(config)
+
+
 FIRST = first_settings()
-EAGER = [case for case in FIRST if case[0] in ("single", "multihead")]
+DECODING = [case for case in CASES if decodes(*case)]
 PLACED = [
     case
     for case in CASES
     if case in FIRST or "positions" in case[1] or part(case[1], "score", "dot")[0] == "location"
 ]  # one case of each mechanism, and all whose keys are told where they stand
-placed = pytest.mark.parametrize(
-    ("name", "config"), PLACED, ids=[NAMES[CASES.index(case)] for case in PLACED]
-)
+DRAWN = [case for case in CASES if case in PLACED or looks_back(case[1])]  # no score nor alignment
+placed = over([case for case in PLACED if case in DECODING], "decoding")
 LENGTH, CAPACITY, WINDOW, PREFILL = 9, 11, 2, 4
-PLACE = View(CAUSAL.rule, positions=2)
 
 
 def calls(name: str, config: dict[str, Any]) -> Any:
-    """`apply` with parameters, of a mechanism that keeps a cache and may be read while its source
-    grows; the last one's is kept.
-    """
-    if not make(name, config).capabilities.cache:
-        pytest.skip("declares no cache")
-    if not stepwise(config):
-        pytest.skip(
-            "its alignment looks at queries or keys that are not there yet; slots that decode"
-            " refuse it (test_composition.py)"
-        )
+    """`apply` with parameters; the last one's is kept."""
     return _applied(name, json.dumps(config))
 
 
@@ -82,7 +78,7 @@ class Programs(NamedTuple):
 
 
 def programs(name: str, config: dict[str, Any], compiled: Callable[..., Any] = jax.jit) -> Programs:
-    """Those of a case, see `calls`; the last one's are kept."""
+    """Those of a case; the last one's are kept."""
     return _programs(name, json.dumps(config), compiled)
 
 
@@ -110,7 +106,7 @@ def _programs(name: str, config: str, compiled: Callable[..., Any]) -> Programs:
     )
 
 
-@essential
+@over(DECODING, "decoding", quick=True, drawn=DRAWN)
 def test_cached_decoding_and_prefill_equal_the_full_pass(name: str, config: dict[str, Any]) -> None:
     run = programs(name, config)
     x, valid = inputs(queries=LENGTH)[0], np.ones((3, LENGTH), bool)
@@ -126,12 +122,12 @@ def test_cached_decoding_and_prefill_equal_the_full_pass(name: str, config: dict
         jax.eval_shape(small, x)
 
 
-@every
+@over(DECODING, "decoding", drawn=DRAWN)
 def test_pieces_with_padding_a_pause_on_disk_and_garbage_in_the_spare_room_equal_the_full_pass(
     name: str, config: dict[str, Any]
 ) -> None:
-    """Two mechanisms operation by operation, where lengths are known; the others compiled."""
-    run = programs(name, config, not_compiled if (name, config) in EAGER else jax.jit)
+    """The plainest mechanism operation by operation, where lengths are known; the others compiled."""
+    run = programs(name, config, not_compiled if (name, config) == PLAINEST else jax.jit)
     x, _, _ = inputs(queries=LENGTH)
     valid = np.random.default_rng(2).random((3, LENGTH)) < 0.7
     valid[:, 0] = True
@@ -213,7 +209,6 @@ def test_under_a_window_the_last_keys_in_a_ring_are_enough(
     hole = np.ones((3, LENGTH), bool)
     hole[:, 2], hole[0, 5:7] = False, False
 
-    whole = jax.jit(lambda x, valid: call(x, x, View(rule), valid).context)
     given, views, fed = [], [], np.zeros(3, np.int32)
     for counts in PIECES:
         width, more = max(counts), np.array(counts)
@@ -223,38 +218,26 @@ def test_under_a_window_the_last_keys_in_a_ring_are_enough(
         views.append(View(rule, positions=fed, valid=valid))
         fed = fed + more
 
-    mix = jax.jit(functools.partial(call, method="mix"))  # pieces of one length are traced once
+    mix = jax.jit(functools.partial(call, method="mix"))  # pieces of one length are compiled once
 
     @jax.jit
-    def ragged(state: Any, given: Any, views: Any) -> list[Any]:
-        found, state = [], by_row(state, 3)
-        for piece, view in zip(given, views, strict=True):
-            y, state = mix(piece, view, state)
-            found.append(y)
-        return found
-
-    @jax.jit
-    def even(state: Any, x: Any) -> Any:
-        found, at = [], 0
-        for count in (4, 1, 4):
-            here = slice(at, at + count)
-            y, state = mix(x[:, here], View(rule, valid=hole[:, here]), state)
-            found.append(y)
-            at += count
-        return jnp.concatenate(found, axis=1)
+    def begun_and_whole(x: Any, valid: Any) -> Any:
+        state = begin(call, LENGTH)
+        return state, by_row(state, 3), call(x, x, View(rule), valid).context
 
     assert (fed == LENGTH).all()
-    full, state = np.asarray(whole(x, np.ones((3, LENGTH), bool))), begin(call, LENGTH)
-    for view, found in zip(views, ragged(state, given, views), strict=True):
+    even, ragged, full = jax.tree.map(np.asarray, begun_and_whole(x, np.ones((3, LENGTH), bool)))
+    for piece, view in zip(given, views, strict=True):
+        context, ragged = mix(piece, view, ragged)
         rows, columns = np.nonzero(view.valid)
         wanted = full[rows, np.asarray(view.positions)[rows] + columns]
-        found = np.asarray(found)[rows, columns]
-        assert_close(found, wanted, eps=8)
-    np.testing.assert_allclose(
-        np.asarray(even(state, x))[hole],
-        np.asarray(whole(x, hole))[hole],
-        atol=TOLERANCE["reordered"],
-    )
+        assert_close(np.asarray(context)[rows, columns], wanted, eps=8)
+    full = np.asarray(begun_and_whole(x, hole)[2])
+    for first, last in ((0, 4), (4, 5), (5, 9)):
+        here = slice(first, last)
+        context, even = mix(x[:, here], View(rule, valid=hole[:, here]), even)
+        expected = full[:, here][hole[:, here]]
+        assert_close(np.asarray(context)[hole[:, here]], expected, eps=16)
 
 
 def begin(call: Any, room: int) -> Any:
@@ -272,15 +255,22 @@ def test_a_ring_declares_what_it_takes() -> None:
     assert taken == 3 * (declared + 4 * WINDOW) + 4
 
 
-@placed
+def begins_anywhere(name: str) -> bool:
+    """Whether a mechanism remembers what does not begin at 0."""
+    remember = getattr(MECHANISMS.resolve(name), "remember", None)
+    return remember is not None and "positions" in inspect.signature(remember).parameters
+
+
+@over(
+    [case for case in PLACED if begins_anywhere(case[0])],
+    "parts",
+    drawn=[case for case in PLACED if case == PLAINEST or "rope" in json.dumps(case[1])],
+)
 def test_a_part_of_a_sequence_says_where_it_stands(name: str, config: dict[str, Any]) -> None:
     """As a shard of it does: the end of a source, from its position on or each token with its own,
     is the source whose beginning may not be seen.
     """
-    module = make(name, config)
-    if "positions" not in inspect.signature(module.remember).parameters:
-        pytest.skip("remembers what begins at 0 only")
-    call = _applied(name, json.dumps(config))
+    module, call = make(name, config), calls(name, config)
     x, _, _ = inputs(queries=LENGTH)
     order = np.array([2, 0, 4, 1, 3])
     hidden = np.broadcast_to(np.arange(LENGTH) >= 4, (3, LENGTH))
@@ -310,7 +300,7 @@ def test_a_part_of_a_sequence_says_where_it_stands(name: str, config: dict[str, 
         assert_close(found, expected, eps=8)
 
 
-@every
+@over([case for case in PLACED if case in DECODING], "spare room")
 def test_spare_room_is_left_out_of_maps(name: str, config: dict[str, Any]) -> None:
     """Where the length is known; in a program that takes the memory as an argument it is not, and
     whoever holds the map cuts it.
@@ -371,20 +361,19 @@ class Scanned(nn.Module):
         """Contexts [B,Tq,d] of queries [B,Tq,dq], the first of which stands at position `first`."""
         memory = self.mechanism.remember(source, valid)
 
-        def step(
-            mechanism: Attention, i: jax.Array, token: jax.Array
-        ) -> tuple[jax.Array, jax.Array]:
+        def step(mechanism: Attention, carry: Any, token: Any) -> tuple[Any, jax.Array]:
+            i, so_far = carry
             view = View(causally(mechanism).rule, positions=i)
-            context = mechanism.read(token[:, None], memory, view).context
-            return i + 1, context[:, 0]
+            reading = mechanism.read(token[:, None], memory, view, **asking(False, so_far))
+            return (i + 1, reading.so_far), reading.context[:, 0]
 
-        scan = nn.scan(
-            step, variable_broadcast="params", split_rngs={"params": False}, in_axes=1, out_axes=1
-        )
-        return scan(self.mechanism, np.int32(first), query)[1]
+        how = {"variable_broadcast": "params", "split_rngs": {"params": False}}
+        scan = nn.scan(step, **how, in_axes=1, out_axes=1)
+        begun = np.int32(first), self.mechanism.no_looks(memory)
+        return scan(self.mechanism, begun, query)[1]
 
 
-@pytest.mark.parametrize(("name", "config"), FIRST, ids=[name for name, _ in FIRST])
+@over(FIRST, "decoding")
 def test_reading_inside_a_scan_equals_reading_at_once(name: str, config: dict[str, Any]) -> None:
     module = make(name, config)
     params = parameters(module)
@@ -393,9 +382,8 @@ def test_reading_inside_a_scan_equals_reading_at_once(name: str, config: dict[st
     @jax.jit
     def both(query: Any, source: Any, valid: Any) -> Any:
         within = {"params": {"mechanism": params}}
-        at_once = module.apply(
-            {"params": params}, query, source, View(causally(module).rule, positions=2), valid
-        )
+        view = View(causally(module).rule, positions=2)
+        at_once = module.apply({"params": params}, query, source, view, valid)
         return Scanned(module).apply(within, query, source, valid, first=2), at_once.context
 
     found, expected = both(query, source, valid)

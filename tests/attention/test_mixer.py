@@ -1,5 +1,6 @@
-"""What every mixer promises that reads a sequence from left to right: attention that keeps a cache,
-and mixers that are no attention. For one of your own: `--mechanism=my_file:MyMixer`.
+"""Every mixer that reads a sequence from left to right gives the whole in pieces, sees no future and
+no padding, and is what its oracle says: attention that keeps a cache, and mixers that are none. For one of
+your own: `--mechanism=my_file:MyMixer`.
 """
 
 from __future__ import annotations
@@ -111,6 +112,7 @@ def _prepared(name: str, config: str) -> tuple[Mixer, Any, Any, np.ndarray]:
 
 
 @every
+@pytest.mark.product("promises")
 def test_pieces_give_what_the_whole_gives(name: str, config: dict[str, Any]) -> None:
     """From the beginning, token by token, and with padding in between."""
     module, params, mix, x = prepared(name, config)
@@ -128,6 +130,7 @@ def test_pieces_give_what_the_whole_gives(name: str, config: dict[str, Any]) -> 
 
 
 @every
+@pytest.mark.product("promises")
 def test_no_token_sees_a_later_one(name: str, config: dict[str, Any]) -> None:
     _, params, mix, x = prepared(name, config)
     t = 4
@@ -147,6 +150,7 @@ def test_no_token_sees_a_later_one(name: str, config: dict[str, Any]) -> None:
 
 
 @every
+@pytest.mark.product("promises")
 def test_padding_and_other_rows_change_nothing(name: str, config: dict[str, Any]) -> None:
     _, params, mix, x = prepared(name, config)
     valid = np.arange(LENGTH)[None] < np.array([LENGTH, 2, 4])[:, None]
@@ -163,6 +167,7 @@ def test_padding_and_other_rows_change_nothing(name: str, config: dict[str, Any]
 
 
 @every
+@pytest.mark.product("shapes")
 def test_a_state_is_as_large_as_it_is_declared(name: str, config: dict[str, Any]) -> None:
     """As large for any room and after any number of tokens if it is "constant"; else it has room
     for a thousand. Its arrays lead with the rows, and mixing keeps their kinds.
@@ -182,6 +187,7 @@ def test_a_state_is_as_large_as_it_is_declared(name: str, config: dict[str, Any]
 
 
 @every
+@pytest.mark.product("shapes")
 def test_dtypes_are_kept(name: str, config: dict[str, Any]) -> None:
     _, params, mix, x = prepared(name, config)
     low = jax.tree.map(lambda one: jnp.asarray(one, jnp.bfloat16), (params, x))
@@ -216,6 +222,7 @@ def test_values_equal_the_oracle_in_float64(
 
 
 @every
+@pytest.mark.product("shapes")
 def test_a_slot_that_reads_takes_attention_alone(name: str, config: dict[str, Any]) -> None:
     mechanism: Any = MIXERS.resolve(name)
     slot = Need(role="self", direction="causal", cache=True, stepwise=True, so_far=True, maps=False)
@@ -235,6 +242,7 @@ def test_a_slot_that_reads_takes_attention_alone(name: str, config: dict[str, An
 
 
 @every
+@pytest.mark.product("shapes")
 def test_the_cost_is_that_of_the_program(name: str, config: dict[str, Any]) -> None:
     """Of a mixer that is no attention: parameters and bytes of state exactly; FLOPs within a fifth
     in a width in which products outweigh what is not counted (gates, sums, comparisons).
@@ -242,7 +250,7 @@ def test_the_cost_is_that_of_the_program(name: str, config: dict[str, Any]) -> N
     width, length = 8 * WIDTH, 24
     module: Mixer = MIXERS.resolve(name)(width=width, **config)
     if isinstance(module, Attention) or type(module).cost is Mixer.cost:
-        pytest.skip("attention: test_costs.py; somebody's own may declare none")
+        return  # attention: test_costs.py; somebody's own may declare none
     x = jax.ShapeDtypeStruct((1, length, width), jnp.float32)
     init = lambda x: module.init(jax.random.key(0), x, method="mix").get("params", {})
     begin = lambda params: module.apply({"params": params}, 1, length, jnp.float32, method="begin")
@@ -257,8 +265,10 @@ def test_the_cost_is_that_of_the_program(name: str, config: dict[str, Any]) -> N
 
 
 def test_texts_that_share_a_row_are_refused() -> None:
+    x, _, _ = inputs(queries=LENGTH)
+    view = dataclasses.replace(CAUSAL, segments=jnp.zeros((3, LENGTH), jnp.int32))
     for name, config in OTHERS:
-        module, params, _, x = prepared(name, config)
-        view = dataclasses.replace(CAUSAL, segments=jnp.zeros((3, LENGTH), jnp.int32))
+        module = make(name, config)
+        init = functools.partial(module.init, jax.random.key(0), method="mix")
         with pytest.raises(UserError, match="would share its state"):
-            module.apply({"params": params}, x, view, method="mix")
+            jax.eval_shape(lambda init=init: init(x, view))

@@ -4,12 +4,16 @@ test_composition.py.
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Capabilities
 from attnlab.errors import UserError
 from tests.attention.test_protocol import Bare
+
+own = functools.partial(Need, role="self", direction="causal")  # as `Bare` declares it
 
 
 @pytest.mark.quick
@@ -18,23 +22,11 @@ from tests.attention.test_protocol import Bare
     [
         (Need(role="cross"), "slot=bare: Bare does not support the role 'cross'; it offers 'self'"),
         (Need(role="self"), "does not support the direction 'bidirectional'; it offers 'causal'"),
+        (own(), "does not support padding; it needs sequences of one length"),
+        (own(padding=False, cache=True), "does not support cached decoding"),
+        (own(padding=False), "does not support attention maps"),
         (
-            Need(role="self", direction="causal"),
-            "does not support padding; it needs sequences of one length",
-        ),
-        (
-            Need(role="self", direction="causal", padding=False, cache=True),
-            "does not support cached decoding",
-        ),
-        (Need(role="self", direction="causal", padding=False), "does not support attention maps"),
-        (
-            Need(
-                role="self",
-                direction="causal",
-                padding=False,
-                maps=False,
-                positions=frozenset({"score"}),
-            ),
+            own(padding=False, maps=False, positions=frozenset({"score"})),
             "does not support position hooks 'score'; it offers 'embedding'",
         ),
     ],
@@ -45,13 +37,7 @@ def test_what_is_not_declared_is_refused_with_what_is(need: Need, words: str) ->
 
 
 def test_what_is_declared_is_granted() -> None:
-    Need(
-        role="self",
-        direction="causal",
-        padding=False,
-        maps=False,
-        positions=frozenset({"embedding"}),
-    ).check(Bare, "slot")
+    own(padding=False, maps=False, positions=frozenset({"embedding"})).check(Bare, "slot")
     nothing = Capabilities(roles=frozenset())
     with pytest.raises(UserError, match="it offers none"):
         Need(role="self").check(type("Nothing", (Bare,), {"capabilities": nothing}), "slot")

@@ -1,5 +1,5 @@
-"""Position schemes: what all promise, and the two plain ones; `test_positions_*.py` hold what is
-particular to the others.
+"""Every position scheme adds what its oracle says, wherever it is asked; with what is particular to
+the two plain ones. `test_positions_*.py` hold what is particular to the others.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from attnlab.errors import UserError
 from attnlab.layers.precision import inner_dtype
 from tests.attention import position_oracles as oracles
 from tests.attention.cases import TOLERANCE
+from tests.attention.slopes import assert_slopes, inner
 from tests.rounding import assert_close
 
 BATCH, HEADS, WIDTH, VALUE, QUERIES, KEYS = 2, 3, 4, 5, 5, 6
@@ -58,32 +59,19 @@ def prepared(case: int) -> tuple[Any, Any]:
         scheme: PositionScheme, q: Any, k: Any, weights: Any, i: Any, j: Any
     ) -> tuple[jax.Array, jax.Array]:
         view = (CAUSAL if causal else EVERYTHING).among(i, j)
-        scores = (
-            jnp.einsum(
-                "bhqd,bhkd->bhqk",
-                scheme.of_query(q, i),
-                scheme.of_key(k, j),
-                preferred_element_type=inner_dtype(q),
-            )
-            * SCALE
-        )
+        kind = inner_dtype(q)
+        sides = scheme.of_query(q, i), scheme.of_key(k, j)
+        scores = jnp.einsum("bhqd,bhkd->bhqk", *sides, preferred_element_type=kind) * SCALE
         bias, more = scheme.bias(q, view, SCALE), scheme.values(weights, view, VALUE)
-        return scores + (0.0 if bias is None else bias), (
-            jnp.zeros((*q.shape[:3], VALUE), inner_dtype(q)) if more is None else more
-        )
+        more = jnp.zeros((*q.shape[:3], VALUE), kind) if more is None else more
+        return scores if bias is None else scores + bias, more
 
-    shapes = jax.eval_shape(
-        functools.partial(scheme.init, method=hooks), jax.random.key(0), *inputs()
-    ).get("params", {})
+    init = functools.partial(scheme.init, jax.random.key(0), method=hooks)
+    shapes = jax.eval_shape(init, *inputs()).get("params", {})
     rng = np.random.default_rng(2)
-    params = jax.tree.map(
-        lambda leaf: (rng.normal(size=leaf.shape) / math.sqrt(leaf.shape[0])).astype(np.float32),
-        shapes,
-    )
-    return (
-        jax.jit(lambda params, *rest: scheme.apply({"params": params}, *rest, method=hooks)),
-        params,
-    )
+    draw = lambda leaf: (rng.normal(size=leaf.shape) / leaf.shape[0] ** 0.5).astype(np.float32)
+    look = jax.jit(lambda params, *rest: scheme.apply({"params": params}, *rest, method=hooks))
+    return look, jax.tree.map(draw, shapes)
 
 
 def inputs() -> tuple[np.ndarray, ...]:
@@ -91,18 +79,10 @@ def inputs() -> tuple[np.ndarray, ...]:
     one, i [Tq], j [Tk].
     """
     rng = np.random.default_rng(0)
-    q, k = (
-        rng.normal(size=(BATCH, HEADS, length, WIDTH)).astype(np.float32)
-        for length in (QUERIES, KEYS)
-    )
-    weights = rng.dirichlet(np.ones(KEYS), size=(BATCH, HEADS, QUERIES)).astype(np.float32)
-    return (
-        q,
-        k,
-        weights,
-        3 + np.arange(QUERIES, dtype=np.int32),
-        1 + np.arange(KEYS, dtype=np.int32),
-    )
+    q, k = (rng.normal(size=(BATCH, HEADS, length, WIDTH)) for length in (QUERIES, KEYS))
+    weights = rng.dirichlet(np.ones(KEYS), size=(BATCH, HEADS, QUERIES))
+    places = (first + np.arange(many, dtype=np.int32) for first, many in ((3, QUERIES), (1, KEYS)))
+    return *(x.astype(np.float32) for x in (q, k, weights)), *places
 
 
 def oracle(
@@ -139,36 +119,11 @@ def test_scores_values_and_gradients_equal_the_oracle(case: int) -> None:
     )
     for one, other in zip(found, expected, strict=True):
         assert_close(one, other, eps=8)
-    for which, gradient in enumerate(gradients):
-        slope = jax.tree.map(
-            lambda a: np.random.default_rng(7).normal(size=np.shape(a)), wide[which]
-        )
-        ends = []
-        for sign in (1, -1):  # central difference of the oracle along one random direction
-            moved = list(wide)
-            moved[which] = jax.tree.map(
-                lambda a, s, sign=sign: a + sign * 1e-6 * s, wide[which], slope
-            )
-            ends.append(
-                sum(
-                    (one * way).sum()
-                    for one, way in zip(oracle(case, *moved), directions, strict=True)
-                )
-            )
-        terms = [
-            np.asarray(g, np.float64) * s
-            for g, s in zip(*map(jax.tree.leaves, (gradient, slope)), strict=True)
-        ]
-        found_slope, size = (
-            sum(term.sum() for term in terms),
-            sum(np.abs(term).sum() for term in terms),
-        )
-        assert abs(found_slope - (ends[0] - ends[1]) / 2e-6) <= TOLERANCE["gradient"] * max(
-            1.0, size
-        )
+    assert_slopes(gradients, wide, lambda *to: sum(map(inner, oracle(case, *to), directions)))
 
 
 @every
+@pytest.mark.product("promises")
 def test_any_block_equals_the_whole(case: int) -> None:
     """Positions are values of the compiled program here; blocks need not be neighbours, nor be in
     order; also inside a scan.
@@ -176,25 +131,18 @@ def test_any_block_equals_the_whole(case: int) -> None:
     look, params = prepared(case)
     q, k, weights, i, j = inputs()
     scores, more = look(params, q, k, weights, i, j)
-    blocks = [np.array([0, 1, 2]), np.array([5, 0, 3])], [np.array([3, 4]), np.array([4, 1])]
-    for of_keys in blocks[0]:
-        for of_queries in blocks[1]:
-            part = look(
-                params,
-                q[:, :, of_queries],
-                k[:, :, of_keys],
-                weights[:, :, of_queries][..., of_keys],
-                i[of_queries],
-                j[of_keys],
-            )
-            assert_close(part[0], scores[:, :, of_queries][..., of_keys], eps=8)
+    for of_keys in (np.array([0, 1, 2]), np.array([5, 0, 3])):
+        for of_queries in (np.array([3, 4]), np.array([4, 1])):
+            block = np.ix_(range(BATCH), range(HEADS), of_queries, of_keys)
+            sides = q[:, :, of_queries], k[:, :, of_keys], weights[block]
+            part, _ = look(params, *sides, i[of_queries], j[of_keys])
+            assert_close(part, np.asarray(scores)[block], eps=8)
 
     def step(total: jax.Array, at: jax.Array) -> tuple[jax.Array, jax.Array]:
-        slices = (
+        of_keys, of_weights, of_places = (
             jax.lax.dynamic_slice_in_dim(x, 2 * at, 2, axis)
             for x, axis in ((k, 2), (weights, 3), (j, 0))
         )
-        of_keys, of_weights, of_places = slices
         scores, more = look(params, q, of_keys, of_weights, i, of_places)
         return total + more, scores
 
@@ -219,6 +167,7 @@ def test_only_the_distance_counts(case: int) -> None:
 
 
 @every
+@pytest.mark.product("promises")
 def test_vmap_and_remat_agree_with_plain(case: int) -> None:
     """Every row of a batch may stand at places of its own."""
     look, params = prepared(case)
@@ -229,10 +178,9 @@ def test_vmap_and_remat_agree_with_plain(case: int) -> None:
     ]
     rows = jax.jit(jax.vmap(one_row))(q, k, weights, i + first)
     for row in range(BATCH):
-        for found, expected in zip(
-            rows, look(params, q, k, weights, i + first[row], j), strict=True
-        ):
-            np.testing.assert_allclose(found[row], expected[row], atol=2e-6)
+        expected = look(params, q, k, weights, i + first[row], j)
+        for found, alone in zip(rows, expected, strict=True):
+            np.testing.assert_allclose(found[row], alone[row], atol=2e-6)
     loss = lambda f: jax.grad(
         lambda p, q: sum((x**2).sum() for x in f(p, q, k, weights, i, j)), argnums=(0, 1)
     )
@@ -273,29 +221,23 @@ def test_hooks_that_a_scheme_does_not_name_change_nothing(name: str) -> None:
     view = EVERYTHING.among(jnp.asarray(i), jnp.asarray(j))
 
     def change(scheme: PositionScheme) -> dict[str, Any]:
+        gain = lambda one, other: jnp.abs(one - other).max()
+        places = jnp.broadcast_to(jnp.arange(3), (2, 3))
         return {
-            "embedding": (
-                jnp.abs(scheme.embed(x, jnp.broadcast_to(jnp.arange(3), (2, 3))) - x).max()
-            ),
-            "query_key": (
-                jnp.abs(scheme.of_query(q, i) - q).max() + jnp.abs(scheme.of_key(k, j) - k).max()
-            ),
+            "embedding": gain(scheme.embed(x, places), x),
+            "query_key": gain(scheme.of_query(q, i), q) + gain(scheme.of_key(k, j), k),
             "score": scheme.bias(q, view, SCALE),
             "value": scheme.values(weights, view, VALUE),
-            "row": jnp.abs(scheme.of_rows(q, weights, None, view, SCALE) - weights).max(),
+            "row": gain(scheme.of_rows(q, weights, None, view, SCALE), weights),
         }
 
     shapes = jax.eval_shape(lambda: scheme.init(jax.random.key(0), method=change))
     rng = np.random.default_rng(1)
     variables = jax.tree.map(lambda one: 0.5 + rng.normal(size=one.shape).astype(one.dtype), shapes)
     found = jax.jit(functools.partial(scheme.apply, method=change))(variables)
-    assert {
-        hook for hook, much in found.items() if much is not None and np.abs(much).max() > 0.0
-    } == scheme.hooks
-    assert {hook for hook, much in found.items() if much is None} == {
-        "score",
-        "value",
-    } - scheme.hooks
+    used = {hook for hook, much in found.items() if much is not None and np.abs(much).max() > 0.0}
+    left = {hook for hook, much in found.items() if much is None}
+    assert used == scheme.hooks and left == {"score", "value"} - scheme.hooks
 
 
 def test_none_is_the_base_of_all_and_every_scheme_has_an_oracle() -> None:
@@ -307,21 +249,17 @@ def test_none_is_the_base_of_all_and_every_scheme_has_an_oracle() -> None:
         assert (name in oracles.POSITIONS) == ("embedding" not in scheme.hooks)
     rows = {name for name in oracles.POSITIONS if "row" in POSITIONS.resolve(name).hooks}
     assert {name for name, _, _ in PAIRS} == set(oracles.POSITIONS) - rows
-    assert rows == {"cope"}  # test_positions_contextual.py
+    assert rows == {"cope"}  # test_selected.py
 
 
 @pytest.mark.quick
 @pytest.mark.parametrize("name", oracles.EMBEDDINGS)
 def test_embeddings_equal_the_oracle(name: str) -> None:
-    rng = np.random.default_rng(0)
-    x, positions = (
-        rng.normal(size=(2, 3, 6)).astype(np.float32),
-        np.array([[2, 0, 1], [0, 1, 2]], np.int32),
-    )
+    rng, positions = np.random.default_rng(0), np.array([[2, 0, 1], [0, 1, 2]], np.int32)
+    x = rng.normal(size=(2, 3, 6)).astype(np.float32)
     scheme = POSITIONS.resolve(name)()
-    shapes = jax.eval_shape(
-        functools.partial(scheme.init, method="embed"), jax.random.key(0), x, positions
-    ).get("params", {})
+    init = functools.partial(scheme.init, jax.random.key(0), method="embed")
+    shapes = jax.eval_shape(init, x, positions).get("params", {})
     params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
     embed = jax.jit(functools.partial(scheme.apply, {"params": params}, method="embed"))
     found = embed(x, positions)
@@ -354,35 +292,6 @@ def test_sinusoidal_is_the_formula(width: int, base: float) -> None:
     assert found[0].tolist() == [0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0][:width]
 
 
-def test_a_shift_is_a_rotation() -> None:
-    """PE(p).PE(p+k) depends on k alone, and each (sin, cos) pair of PE(p+k) is the pair of PE(p)
-    turned by k times its frequency.
-    """
-    found = table(np.arange(64), 16).astype(np.float64)
-    for k in (1, 5, 20):
-        products = (found[:-k] * found[k:]).sum(axis=1)
-        np.testing.assert_allclose(products, products[0], atol=1e-4)
-        for i in range(8):
-            angle = k / 10000 ** (2 * i / 16)
-            sine, cosine = found[:-k, 2 * i], found[:-k, 2 * i + 1]
-            np.testing.assert_allclose(
-                found[k:, 2 * i], sine * math.cos(angle) + cosine * math.sin(angle), atol=1e-5
-            )
-
-
-def test_embedding_adds_the_table_at_the_positions_asked_for() -> None:
-    x = np.random.default_rng(0).normal(size=(2, 3, 6)).astype(np.float32)
-    scheme = Sinusoidal()
-    found = scheme.apply({}, x, jnp.array([4, 0, 9]), method="embed")
-    np.testing.assert_allclose(found, x + table(np.array([4, 0, 9]), 6), atol=1e-6)
-    by_row = scheme.apply({}, x, jnp.array([[4, 0, 9], [1, 2, 3]]), method="embed")
-    np.testing.assert_allclose(by_row[1], x[1] + table(np.array([1, 2, 3]), 6), atol=1e-6)
-    one = scheme.apply(
-        {}, x[:, 2:], jnp.array([9]), method="embed"
-    )  # as in decoding, one position at a time
-    np.testing.assert_array_equal(found[:, 2:], one)
-
-
 def test_bfloat16_tables_are_built_in_float32() -> None:
     """At position 9999 a bfloat16 angle would be off by whole turns."""
     x = jnp.zeros((1, 10_000, 8), jnp.bfloat16)
@@ -398,36 +307,27 @@ def test_learned_refuses_what_is_longer_than_its_table() -> None:
     scheme, x = Learned(length=4), np.zeros((2, 5, 3), np.float32)
     params = scheme.init(jax.random.key(0), x[:, :4], jnp.arange(4), method="embed")
     embed = functools.partial(scheme.apply, params, method="embed")
-    np.testing.assert_array_equal(
-        embed(x[:, :1], jnp.array([3])), embed(x[:, :4], jnp.arange(4))[:, 3:]
-    )
+    last = embed(x[:, :4], jnp.arange(4))[:, 3:]
+    np.testing.assert_array_equal(embed(x[:, :1], jnp.array([3])), last)
+    too_long = "learned: length=4, but a sequence is 5 long; set length=5"
     for run in (embed, jax.jit(embed)):  # compiled, only the number of positions is known
-        with pytest.raises(
-            UserError, match=r"learned: length=4, but a sequence is 5 long; set length=5"
-        ):
+        with pytest.raises(UserError, match=too_long):
             run(x, jnp.arange(5))
     with pytest.raises(UserError, match="a sequence is 10 long"):
         embed(x[:, :1], jnp.array([9]))
     one = jax.jit(embed)
     assert np.isfinite(one(x[:, :1], jnp.array([3]))).all()
-    assert (
-        np.isnan(one(x[:, :1], jnp.array([4]))).all()
-        and np.isnan(one(x[:, :1], jnp.array([-1]))).all()
-    )  # not another row in silence
-    packed = one(
-        x, jnp.array([[0, 1, 2, 0, 1], [0, 0, 1, 2, 3]])
-    )  # several short sequences in one row are no long one
+    for beyond in (4, -1):  # not another row in silence
+        assert np.isnan(one(x[:, :1], jnp.array([beyond]))).all()
+    # several short sequences in one row are no long one
+    packed = one(x, jnp.array([[0, 1, 2, 0, 1], [0, 0, 1, 2, 3]]))
     np.testing.assert_array_equal(packed[0, 3:], packed[0, :2])
     with pytest.raises(UserError, match="length=0, must be at least 1"):
         Learned(length=0).init(jax.random.key(0), x, jnp.arange(1), method="embed")
 
 
 def test_learned_starts_small() -> None:
-    table = Learned(length=400, stddev=0.1).init(
-        jax.random.key(0), jnp.zeros((1, 1, 30)), jnp.arange(1), method="embed"
-    )["params"]["table"]
-    assert (
-        table.shape == (400, 30)
-        and table.dtype == jnp.float32
-        and float(table.std()) == pytest.approx(0.1, rel=0.05)
-    )
+    scheme, x = Learned(length=400, stddev=0.1), jnp.zeros((1, 1, 30))
+    table = scheme.init(jax.random.key(0), x, jnp.arange(1), method="embed")["params"]["table"]
+    assert table.shape == (400, 30) and table.dtype == jnp.float32
+    assert float(table.std()) == pytest.approx(0.1, rel=0.05)

@@ -1,4 +1,4 @@
-"""Rotary positions: layouts, shares, lengths beyond training."""
+"""Rotary positions turn by the right angles in both layouts, in shares, and beyond training."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ from tests.rounding import assert_close
 
 
 def turned(x: Any, positions: Any, **fields: Any) -> np.ndarray:
-    return np.asarray(
-        jax.jit(functools.partial(Rope(**fields).apply, {}, method="of_query"))(x, positions)
-    )
+    turn = functools.partial(Rope(**fields).apply, {}, method="of_query")
+    return np.asarray(jax.jit(turn)(x, positions))
 
 
 def heads(width: int, length: int = 6) -> np.ndarray:
@@ -51,22 +50,18 @@ def test_layouts_agree_under_a_permutation_of_channels(share: float) -> None:
     order = np.concatenate([np.arange(0, count, 2), np.arange(1, count, 2), np.arange(count, 8)])
     places = np.array([0, 3, 1, 400, 7, 7])
     half = turned(x[..., order], places, layout="half", share=share)
-    np.testing.assert_allclose(
-        half, turned(x, places, layout="interleaved", share=share)[..., order], atol=1e-6
-    )
-    assert (
-        np.abs(half - turned(x[..., order], places, layout="interleaved", share=share)).max() > 0.1
-    )
+    assert_close(half, turned(x, places, layout="interleaved", share=share)[..., order], eps=8)
+    unmoved = turned(x[..., order], places, layout="interleaved", share=share)
+    assert np.abs(half - unmoved).max() > 0.1
 
 
-def test_a_share_leaves_the_other_channels_alone() -> None:
+def test_a_share_turns_as_a_head_of_that_width_would_and_leaves_the_other_channels() -> None:
+    """From the second pair on the frequencies tell which width they are of."""
     x = heads(8)
     for layout in ("interleaved", "half"):
-        found = turned(x, np.arange(6), share=0.25, layout=layout)
-        np.testing.assert_array_equal(found[..., 2:], x[..., 2:])
-        np.testing.assert_allclose(
-            found[..., :2], turned(x[..., :2], np.arange(6)), atol=1e-6
-        )  # frequencies of the share's own width
+        found = turned(x, np.arange(6), share=0.5, layout=layout)
+        np.testing.assert_array_equal(found[..., 4:], x[..., 4:])
+        assert_close(found[..., :4], turned(x[..., :4], np.arange(6), layout=layout), eps=8)
 
 
 def test_equal_positions_are_no_positions() -> None:
@@ -81,24 +76,15 @@ def test_angles_are_float32_under_bfloat16() -> None:
     found = turned(x, np.array([4096, 4097]))
     expected = turned(x.astype(jnp.float32), np.array([4096, 4097]))
     np.testing.assert_allclose(np.asarray(found, np.float32), expected, atol=2e-2)
-    assert (
-        np.abs(
-            expected[:, :, 1] - turned(x.astype(jnp.float32), np.array([4096, 4096]))[:, :, 1]
-        ).max()
-        > 0.5
-    )
+    alike = turned(x.astype(jnp.float32), np.array([4096, 4096]))
+    assert np.abs(expected[:, :, 1] - alike[:, :, 1]).max() > 0.5
 
 
 @pytest.mark.quick
 def test_impossible_fields_are_refused() -> None:
     x = np.zeros((1, 3, 21), np.float32)
-    with pytest.raises(
-        UserError,
-        match=(
-            r"rope: share=1.0 of a head width of 7 is 7, but channels turn in pairs; .* so that it"
-            r" is 6 or 8"
-        ),
-    ):
+    words = "rope: share=1.0 of a head width of 7 is 7, but channels turn in pairs; .* is 6 or 8"
+    with pytest.raises(UserError, match=words):
         MultiHead(width=21, heads=3, positions="rope").init(jax.random.key(0), x, x)
     for width, share, words in (
         (8, 0.4, "is 3, .* it is 2 or 4"),
@@ -154,9 +140,8 @@ def test_frequencies_equal_the_oracle(fields: dict[str, Any], width: int, base: 
     name, rest = fields["name"], {key: value for key, value in fields.items() if key != "name"}
     scaling = SCALINGS.resolve(name)(**rest)
     expected = [rope_frequency(m, width, base, name, rest) for m in range(width // 2)]
-    np.testing.assert_allclose(
-        scaling.frequencies(base, width), [theta for theta, _ in expected], rtol=1e-12
-    )
+    found = scaling.frequencies(base, width)
+    np.testing.assert_allclose(found, [theta for theta, _ in expected], rtol=1e-12)
     assert scaling.temperature == pytest.approx(expected[0][1], abs=1e-15)
 
 
@@ -170,14 +155,10 @@ def test_every_scaling_is_tested_and_by_one_is_the_identity() -> None:
 
 @pytest.mark.quick
 def test_published_numbers() -> None:
-    assert pytest.approx(40889.9, abs=0.05) == 10000 * 4 ** (
-        128 / 126
-    )  # the base that "ntk" stands for
-    np.testing.assert_allclose(
-        Ntk(factor=4.0).frequencies(10000.0, 128),
-        40889.9 ** -(np.arange(0, 128, 2) / 128),
-        rtol=2e-6,
-    )
+    base = 10000 * 4 ** (128 / 126)  # that "ntk" stands for
+    assert pytest.approx(40889.9, abs=0.05) == base
+    expected = 40889.9 ** -(np.arange(0, 128, 2) / 128)
+    np.testing.assert_allclose(Ntk(factor=4.0).frequencies(10000.0, 128), expected, rtol=2e-6)
     ntk, plain = Ntk(factor=4.0).frequencies(10000.0, 128), Unscaled().frequencies(10000.0, 128)
     assert ntk[0] == plain[0] and ntk[-1] == pytest.approx(plain[-1] / 4, rel=1e-12)
     assert Ntk(factor=4.0).frequencies(10000.0, 2).tolist() == [1.0]

@@ -1,5 +1,5 @@
-"""Selected and reshaped softmax: what equals what and when, choices that are gathered against those
-that are masked, and decoding with a cache. Values, gradients and promises of each stand in
+"""Selected and reshaped softmax equal plainer attention where they should, gathered choices equal
+masked ones, and decoding with a cache equals the full pass. Values, gradients and promises of each stand in
 `test_alignments.py` and `test_conformance.py`.
 """
 
@@ -24,6 +24,8 @@ from attnlab.attention.view import CAUSAL, View
 from attnlab.errors import UserError
 from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters, wide
 from tests.attention.oracles.selected import indexed
+
+derived = pytest.mark.full  # follows from the oracles, which a default run asks
 
 pytestmark = pytest.mark.usefixtures("float64")
 EXACT = TOLERANCE["float64"]
@@ -60,6 +62,7 @@ SOFTMAX = [
 ]
 
 
+@derived
 @pytest.mark.quick
 @pytest.mark.parametrize(("name", "fields", "params", "shift"), SOFTMAX)
 def test_alignments_that_are_softmax(name: str, fields: Any, params: Any, shift: float) -> None:
@@ -68,12 +71,14 @@ def test_alignments_that_are_softmax(name: str, fields: Any, params: Any, shift:
     assert_close(aligned(name, given, params, **fields), aligned("softmax", given))
 
 
+@derived
 def test_scalable_softmax_is_softmax_where_its_factor_is_one() -> None:
     found = aligned("scalable_softmax", scores(), {"s": np.full(3, 1 / np.log(5))})
     assert_close(found[:, :, 4], aligned("softmax", scores())[:, :, 4])  # query 4 sees five keys
     assert np.abs(found - aligned("softmax", scores()))[:, :, 6].max() > 1e-3
 
 
+@derived
 def test_the_best_key_alone_is_hard_attention_and_the_own_block_alone_is_local() -> None:
     assert_close(aligned("top_k", scores(), keep=1), aligned("hard", scores()))
     steps = np.arange(7)
@@ -82,6 +87,7 @@ def test_the_best_key_alone_is_hard_attention_and_the_own_block_alone_is_local()
     assert_close(aligned("moba", scores(), block=2, blocks=1), local)
 
 
+@derived
 def test_sticks_of_equal_shares_halve_and_what_is_left_completes_a_row() -> None:
     apart = np.arange(7)[:, None] - np.arange(7)
     halves = np.where(apart > 0, 0.5 ** np.abs(apart), 0.0)
@@ -90,12 +96,14 @@ def test_sticks_of_equal_shares_halve_and_what_is_left_completes_a_row() -> None
     assert_close(aligned("stick_breaking", scores()).sum(axis=-1) + rest, np.ones((2, 3, 7)))
 
 
+@derived
 def test_softpick_gives_nothing_below_zero_and_is_no_function_of_differences() -> None:
     below = -np.abs(scores())
     assert (aligned("softpick", below) == 0.0).all()
     assert np.abs(aligned("softpick", scores() + 1) - aligned("softpick", scores())).max() > 1e-2
 
 
+@derived
 def test_selective_attention_never_takes_the_last_two_tokens_nor_the_first() -> None:
     loud = np.abs(scores()) * 20
     loud[:, 1:] = 0.0  # the other heads would look evenly at all keys
@@ -129,6 +137,7 @@ def of(name: str, config: dict[str, Any]) -> Any:
     return wide(parameters(make(name, config)))
 
 
+@derived
 def test_forget_gates_that_are_open_or_constant() -> None:
     """No positions, and ALiBi with f = exp(-slope)."""
     config, x = {"heads": 4, "key_heads": 2}, sequence()
@@ -147,34 +156,7 @@ def test_forget_gates_that_are_open_or_constant() -> None:
     )
 
 
-@pytest.mark.parametrize("alignment", ["softmax", "sigmoid"])
-def test_forgetting_goes_through_blocks_of_keys(
-    alignment: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Scores that depend on both sides' decay are cut like any others, with gradients; fused
-    kernels refuse them by name.
-    """
-    monkeypatch.setattr("attnlab.attention.kernels.blocks.LONGEST", 5)
-    config = {"heads": 4, "key_heads": 2, "alignment": alignment}
-    x, params = sequence(), of("forgetting", config)
-    valid = np.arange(LENGTH) < np.array([[LENGTH], [8]])
-
-    def slopes(kernel: str) -> Any:
-        module = make("forgetting", config | {"kernel": kernel})
-
-        def total(params: Any, x: Any) -> Any:
-            context = module.apply({"params": params}, x, x, CAUSAL, valid).context  # type: ignore[union-attr]
-            return (context**2).sum(), context
-
-        return jax.jit(jax.value_and_grad(total, argnums=(0, 1), has_aux=True))(params, x)
-
-    assert_close(slopes("blockwise"), slopes("plain"))
-    with pytest.raises(UserError, match="Forgetting: kernel 'xla' takes inner products"):
-        make("forgetting", {"heads": 4, "kernel": "xla"}).apply(
-            {"params": of("forgetting", {"heads": 4})}, x, x, CAUSAL
-        )
-
-
+@derived
 def test_counts_of_every_key_are_shaw_distances_and_an_empty_table_is_nothing() -> None:
     scheme = POSITIONS.resolve("cope")(count=4)
     rng, steps = np.random.default_rng(0), jnp.arange(6)
@@ -183,15 +165,8 @@ def test_counts_of_every_key_are_shaw_distances_and_an_empty_table_is_nothing() 
     mask = CAUSAL.allows(steps, steps)
     row = np.clip(np.arange(6)[:, None] - np.arange(6) + 1, 0, 3)
     for one in (table, 0 * table):
-        found = scheme.apply(
-            {"params": {"table": one}},
-            q,
-            certain,
-            mask,
-            CAUSAL.among(steps, steps),
-            0.5,
-            method="of_rows",
-        )
+        given = q, certain, mask, CAUSAL.among(steps, steps), 0.5
+        found = scheme.apply({"params": {"table": one}}, *given, method="of_rows")
         expected = certain + 0.5 * np.einsum("bhid,ijd->bhij", q, one[row])
         assert_close(np.where(mask, found, 0.0), np.where(mask, expected, 0.0))
 
@@ -205,30 +180,23 @@ def test_whole_rows_are_refused_by_kernels_of_blocks() -> None:
         with pytest.raises(UserError, match=f"slot.kernel: kernel '{kernel}' never has the whole"):
             need.check(mechanism, "slot", chosen)
     need.check(mechanism, "slot", {"positions": "cope", "kernel": "auto"})
-    for part, words in (("stick_breaking", "stands between"), ("moba", "stands between")):
-        with pytest.raises(UserError, match=words):
-            Need(role="cross").check(mechanism, "slot", {"alignment": part})
-    with pytest.raises(UserError, match="counts back from the query"):
-        Need(role="self").check(mechanism, "slot", {"positions": "cope"})
 
 
+@derived
 def test_paths_of_nothing_are_no_positions_and_blocks_change_nothing() -> None:
     config, x = {"heads": 4, "key_heads": 2}, sequence()
     params = of("path", config)
     still = params | {
         "w_beta": {"kernel": 0 * params["w_beta"]["kernel"], "bias": np.full(2, -800.0)}
     }
-    rest = {
-        name: leaf
-        for name, leaf in params.items()
-        if name in ("w_query", "w_key", "w_value", "out")
-    }
+    rest = {name: params[name] for name in ("w_query", "w_key", "w_value", "out")}
     assert_close(attend("path", config, still, x)[:2], attend("multihead", config, rest, x)[:2])
     whole = attend("path", config | {"block": 16}, params, x)[:2]
     for block in (1, 3, 5):
         assert_close(attend("path", config | {"block": block}, params, x)[:2], whole)
 
 
+@derived
 @pytest.mark.parametrize("shared", [1, 2, 4])
 def test_constant_factors_are_grouped_heads(shared: int) -> None:
     """a one at one head of each group, times the rank."""
@@ -269,11 +237,8 @@ def test_the_loss_of_an_indexer_is_the_divergence_and_reaches_it_alone() -> None
         return reading.losses["indexer"].sum(), reading.losses["indexer"]
 
     slopes, loss = jax.jit(jax.grad(of_loss, argnums=(0, 1), has_aux=True))(params, x)
-    reached = {
-        name
-        for name, leaf in slopes[0].items()
-        if any(np.abs(x).max() > 0 for x in jax.tree.leaves(leaf))
-    }
+    moves = lambda tree: any(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(tree))
+    reached = {name for name, slope in slopes[0].items() if moves(slope)}
     assert reached == {"indexer"} and (np.asarray(slopes[1]) == 0.0).all()
     weights = np.asarray(attend("lightning_indexer", config, params, x)[1]).mean(axis=1)
     rated = np.where(weights > 0, indexed(params["indexer"], config, x, x), -np.inf)
@@ -293,6 +258,7 @@ def opened(branch: int, heads: int) -> np.ndarray:
     return kernel.reshape(WIDTH, 3 * heads)
 
 
+@derived
 @pytest.mark.parametrize("branch", [0, 1, 2])
 def test_each_branch_alone_is_grouped_attention_of_its_own_projections(branch: int) -> None:
     """Means of single tokens, all blocks selected, a window over everything."""
@@ -325,35 +291,20 @@ def gathering(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     yield choose
 
 
+MOBA = {"name": "moba", "block": 3, "blocks": 2}
+SIZES = {"compress": 4, "stride": 2, "block": 2, "blocks": 4, "window": 3}
 GATHERED: list[tuple[str, dict[str, Any]]] = [
-    (
-        "multihead",
-        {
-            "heads": 6,
-            "key_heads": 2,
-            "positions": "rope",
-            "alignment": {"name": "moba", "block": 3, "blocks": 2},
-        },
-    ),
+    ("multihead", {"heads": 6, "key_heads": 2, "positions": "rope", "alignment": MOBA}),
     ("lightning_indexer", {"heads": 4, "key_heads": 2, "keep": 3}),
-    (
-        "native_sparse",
-        {
-            "heads": 4,
-            "key_heads": 2,
-            "compress": 4,
-            "stride": 2,
-            "block": 2,
-            "blocks": 4,
-            "window": 3,
-        },
-    ),
+    ("native_sparse", {"heads": 4, "key_heads": 2} | SIZES),
 ]
 
 
+@pytest.mark.product("gathered")
+@pytest.mark.parametrize("decodes", [False, True], ids=["slopes", "decoding"])
 @pytest.mark.parametrize(("name", "config"), GATHERED, ids=[name for name, _ in GATHERED])
 def test_gathered_keys_equal_masked_ones_in_values_gradients_losses_and_decoding(
-    name: str, config: dict[str, Any], gathering: Any
+    name: str, config: dict[str, Any], decodes: bool, gathering: Any
 ) -> None:
     module, x = make(name, config), sequence()
     params, valid = of(name, config), np.arange(LENGTH) < np.array([[LENGTH], [7]])
@@ -366,25 +317,24 @@ def test_gathered_keys_equal_masked_ones_in_values_gradients_losses_and_decoding
     def decoded(params: Any, x: Any) -> Any:
         call = functools.partial(module.apply, {"params": params})
         memory = call(x[:, :-2], capacity=LENGTH, method="remember")
-        found = []
+        contexts = []
         for t in (LENGTH - 2, LENGTH - 1):
             memory = call(memory, x[:, t : t + 1], method="extend")
-            found.append(call(x[:, t : t + 1], memory, CAUSAL, method="read").context)
-        return jnp.concatenate(found, axis=1)  # type: ignore[arg-type]
+            contexts.append(call(x[:, t : t + 1], memory, CAUSAL, method="read").context)
+        return jnp.concatenate(contexts, axis=1)
 
-    def both(params: Any, x: Any) -> Any:
-        slopes = jax.value_and_grad(total, argnums=(0, 1), has_aux=True)(params, x)
-        return slopes, decoded(params, x)
-
-    found = []
-    for yes in (True, False):
-        gathering(yes)
-        program = jax.jit(lambda params, x: both(params, x))
-        assert ("while" in program.lower(params, x).as_text()) == yes  # some queries at a time
-        found.append(program(params, x))
-    assert_close(*found)
-    full: Any = jax.jit(lambda p, x: module.apply({"params": p}, x, x, CAUSAL))(params, x)
-    assert_close(found[0][1], full.context[:, -2:])
+    slopes = jax.value_and_grad(total, argnums=(0, 1), has_aux=True)
+    both = []
+    for gathers in (True, False):
+        gathering(gathers)
+        program = jax.jit(lambda *given: (decoded if decodes else slopes)(*given))
+        lowered = program.lower(params, x)
+        assert decodes or ("while" in lowered.as_text()) == gathers  # some queries at a time
+        both.append(lowered.compile()(params, x))
+    assert_close(*both)
+    if decodes:
+        full: Any = jax.jit(lambda p, x: module.apply({"params": p}, x, x, CAUSAL))(params, x)
+        assert_close(both[0], full.context[:, -2:])
 
 
 def test_the_kernel_gathered_refuses_by_name_what_it_cannot_compute() -> None:
@@ -401,15 +351,15 @@ def test_the_kernel_gathered_refuses_by_name_what_it_cannot_compute() -> None:
 
 
 DECODED = [
-    {"name": "scalable_softmax", "length": 5},
-    {"name": "softpick"},
+    pytest.param({"name": "scalable_softmax", "length": 5}, marks=pytest.mark.full),
+    pytest.param({"name": "softpick"}, marks=pytest.mark.full),
     {"name": "stick_breaking"},
-    {"name": "top_k", "keep": 3},
+    pytest.param({"name": "top_k", "keep": 3}, marks=pytest.mark.full),
     {"name": "moba", "block": 2, "blocks": 2},
-]
+]  # in the full mode those whose weights are a function of one row of scores
 
 
-@pytest.mark.parametrize("alignment", DECODED, ids=[one["name"] for one in DECODED])
+@pytest.mark.parametrize("alignment", DECODED, ids=lambda alignment: alignment["name"])
 def test_decoding_with_a_cache_in_pieces_is_the_full_pass(alignment: dict[str, Any]) -> None:
     config = {"heads": 3, "alignment": alignment}
     module, params = make("multihead", config), of("multihead", config)

@@ -1,30 +1,23 @@
-"""Looks that depend on the looks before: one query after the other gives what all at once give."""
+"""Looks that depend on the looks before give the same one after the other as all at once."""
 
 from __future__ import annotations
 
 import functools
 from typing import Any
 
-import flax.linen as nn
 import jax
 import numpy as np
 import pytest
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import asking
-from attnlab.attention.view import View
+from attnlab.attention.view import CAUSAL, View
 from attnlab.errors import UserError
-from tests.attention.cases import CASES, NAMES, inputs, looks_back, make, parameters
+from tests.attention.cases import CASES, inputs, looks_back, make, over, parameters
+from tests.attention.test_memories import Scanned
 from tests.rounding import assert_close
 
-MONOTONIC = {"heads": 3, "alignment": "monotonic"}
-BACK = [
-    pytest.param(*case, id=label)
-    for case, label in zip(CASES, NAMES, strict=True)
-    if looks_back(case[1])
-]
-back = pytest.mark.parametrize(("name", "config"), BACK)
+BACK = [case for case in CASES if looks_back(case[1])]
 
 
 def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
@@ -33,7 +26,7 @@ def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
     return functools.partial(module.apply, {"params": parameters(module)}), inputs()
 
 
-@back
+@over(BACK)
 def test_looks_one_by_one_equal_a_look_at_once(name: str, config: dict[str, Any]) -> None:
     call, (query, source, valid) = prepared(name, config)
 
@@ -57,17 +50,15 @@ def test_looks_one_by_one_equal_a_look_at_once(name: str, config: dict[str, Any]
     for i in range(query.shape[1]):
         so_far, context = step(so_far, query[:, i : i + 1], i + 2)
         assert_close(context, full.context[:, i], eps=16)
-    kinds = [
-        jax.tree.map(lambda x: (x.shape, str(x.dtype)), one) for one in (first, so_far, full.so_far)
-    ]
-    assert kinds[0] == kinds[1] == kinds[2] and all(
-        leaf.shape[0] == len(query) for leaf in jax.tree.leaves(so_far)
-    )
+    kind = lambda x: (x.shape, str(x.dtype))
+    kinds = [jax.tree.map(kind, state) for state in (first, so_far, full.so_far)]
+    assert kinds[0] == kinds[1] == kinds[2]
+    assert all(leaf.shape[0] == len(query) for leaf in jax.tree.leaves(so_far))
     jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-5), so_far, full.so_far)
     assert np.abs(anew.context[:, 0] - full.context[:, -1]).max() > 1e-4  # earlier looks matter
 
 
-@back
+@over(BACK, drawn=BACK[2:4])
 def test_a_piece_of_queries_goes_on_from_the_piece_before(
     name: str, config: dict[str, Any]
 ) -> None:
@@ -86,40 +77,20 @@ def test_a_piece_of_queries_goes_on_from_the_piece_before(
     assert_close(found, full, eps=8)
 
 
-class Scanned(nn.Module):
-    """One query at a time inside `nn.scan`, as recurrent decoders read."""
-
-    mechanism: Any
-
-    def __call__(self, query: Any, source: Any, valid: Any) -> jax.Array:
-        """Contexts [B,Tq,d]."""
-        memory = self.mechanism.remember(source, valid)
-
-        def step(mechanism: Any, so_far: Any, token: Any) -> Any:
-            reading = mechanism.read(token[:, None], memory, **asking(False, so_far))
-            return reading.so_far, reading.context[:, 0]
-
-        scan = nn.scan(
-            step, variable_broadcast="params", split_rngs={"params": False}, in_axes=1, out_axes=1
-        )
-        return scan(self.mechanism, self.mechanism.no_looks(memory), query)[1]
-
-
 def test_inside_a_scan_with_gradients() -> None:
     module = make("single", {"score": {"name": "coverage", "hidden": 5}})
     params, (query, source, valid) = parameters(module), inputs()
 
     def at_once(params: Any) -> Any:
-        return (module.apply({"params": params}, query, source, valid=valid).context ** 2).sum()  # type: ignore[union-attr]
+        reading = module.apply({"params": params}, query, source, View(CAUSAL.rule, 2), valid)
+        return (reading.context**2).sum()  # type: ignore[union-attr]
 
     def scanned(params: Any) -> Any:
-        found = Scanned(module).apply({"params": {"mechanism": params}}, query, source, valid)
+        found = Scanned(module).apply({"params": {"mechanism": params}}, query, source, valid, 2)
         return (found**2).sum()  # type: ignore[operator]
 
-    one, other = (
-        jax.tree.leaves(jax.jit(jax.value_and_grad(f))(params)) for f in (at_once, scanned)
-    )
-    for leaf, same in zip(one, other, strict=True):
+    both = [jax.jit(jax.value_and_grad(total))(params) for total in (at_once, scanned)]
+    for leaf, same in zip(*map(jax.tree.leaves, both), strict=True):
         np.testing.assert_allclose(leaf, same, rtol=1e-4, atol=1e-5)
 
 
@@ -147,13 +118,11 @@ def test_what_cannot_carry_is_refused_by_name() -> None:
             SLOT.check(heads, "slot", {"score": score, "kernel": "blockwise"})
     query, source, _ = inputs()
     with pytest.raises(UserError, match="TalkingHeads: the score Coverage depends"):
-        make("talking_heads", {"heads": 3, "score": "coverage"}).init(
-            jax.random.key(0), query, source
-        )
+        init = make("talking_heads", {"heads": 3, "score": "coverage"}).init
+        jax.eval_shape(init, jax.random.key(0), query, source)
     with pytest.raises(UserError, match="kernel 'blockwise' never has looks"):
-        make("multihead", {"heads": 3, "score": "coverage", "kernel": "blockwise"}).init(
-            jax.random.key(0), query, source
-        )
+        init = make("multihead", {"heads": 3, "score": "coverage", "kernel": "blockwise"}).init
+        jax.eval_shape(init, jax.random.key(0), query, source)
 
 
 def test_a_capped_score_looks_back_as_the_one_inside() -> None:
@@ -161,11 +130,16 @@ def test_a_capped_score_looks_back_as_the_one_inside() -> None:
     capped = {"score": {"name": "soft_capped", "cap": 1e4, "score": inside}}
     plain, (query, source, valid) = make("single", {"score": inside}), inputs()
     params = parameters(plain)
-    expected: Any = plain.apply({"params": params}, query, source, valid=valid)
-    found: Any = make("single", capped).apply(
-        {"params": {"score": {"score": params["score"]}}}, query, source, valid=valid
-    )
-    np.testing.assert_allclose(found.context, expected.context, atol=1e-5)
+    within = {"score": {"score": params["score"]}}
+
+    @jax.jit
+    def contexts() -> list[Any]:
+        both = (plain, params), (make("single", capped), within)
+        looks = [one.apply({"params": of}, query, source, valid=valid) for one, of in both]
+        return [look.context for look in looks]
+
+    expected, found = contexts()
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_padding_that_would_never_be_looked_at_divides_nothing_by_zero() -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from attnlab.attention.view import CAUSAL
 from attnlab.attention.visibility import (
     Causal,
     Dense,
@@ -51,14 +50,8 @@ def cases() -> dict[str, tuple[Rule, Predicate]]:
         "causal": (Causal(), lambda b, h, i, j: j <= i),
         "window": (Window(3), lambda b, h, i, j: j in (i - 2, i - 1, i, i + 1, i + 2)),
         "stride": (Stride(3), lambda b, h, i, j: any(j == i + 3 * m for m in range(-T, T))),
-        "local": (
-            Local(4),
-            lambda b, h, i, j: any(i in block and j in block for block in _blocks(4)),
-        ),
-        "neighbours": (
-            Local(2, reach=1),
-            lambda b, h, i, j: j in range(i - i % 2 - 2, i - i % 2 + 4),
-        ),
+        "local": (Local(4), lambda b, h, i, j: j in range(i - i % 4, i - i % 4 + 4)),
+        "neighbours": (Local(2, 1), lambda b, h, i, j: j in range(i - i % 2 - 2, i - i % 2 + 4)),
         "summary": (Summary(4, 2), lambda b, h, i, j: j in (2, 3, 6, 7)),
         "turned summary": (Summary(5, 2, turn=1), lambda b, h, i, j: j in (1, 2, 6, 7)),
         "prefix": (Prefix(4), lambda b, h, i, j: j in (0, 1, 2, 3)),
@@ -99,10 +92,7 @@ def cases() -> dict[str, tuple[Rule, Predicate]]:
             Causal() & PerHead((Window(3), Stride(3))),
             lambda b, h, i, j: j <= i and (i - j < 3, (i - j) % 3 == 0)[h],
         ),
-        "packed": (
-            Segments(IDS) & CAUSAL.rule,
-            lambda b, h, i, j: j <= i and IDS[b, i] == IDS[b, j],
-        ),
+        "packed": (Segments(IDS) & Causal(), lambda b, h, i, j: j <= i and IDS[b, i] == IDS[b, j]),
         "mixed": (
             Causal() & (Local(3) | Global((1,))),
             lambda b, h, i, j: j <= i and (j // 3 == i // 3 or 1 in (i, j)),
@@ -126,10 +116,6 @@ def mask(
         predicate(b, h, q, k) for b, h, q, k in itertools.product(range(ROWS), range(HEADS), i, j)
     ]
     return np.array(asked, bool).reshape(ROWS, HEADS, len(i), len(j))
-
-
-def _blocks(size: int) -> list[range]:
-    return [range(first, first + size) for first in range(0, T, size)]
 
 
 def _bigbird(b: int, h: int, i: int, j: int) -> bool:

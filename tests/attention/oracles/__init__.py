@@ -15,18 +15,13 @@ from typing import Any
 import numpy as np
 
 from tests.attention.oracles import heads, latent, linear, selected, single, synthetic
-from tests.attention.oracles.rows import Oracle, Result, affine, part
+from tests.attention.oracles.rows import Array, Config, Oracle, Result, affine, part
 
 __all__ = ["ORACLES", "Oracle", "Result", "part"]
 
 
 def multi_step(
-    params: Any,
-    config: dict[str, Any],
-    query: np.ndarray,
-    source: np.ndarray,
-    mask: np.ndarray,
-    causal: bool = False,
+    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
 ) -> Result:
     """q_0 = x W_q, q_{n+1} = q_n + context(q_n), `steps` times; the sum of the contexts, and the
     maps of all steps as heads.

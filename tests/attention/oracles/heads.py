@@ -7,18 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from tests.attention.oracles.rows import Result, affine, part, weights_of
+from tests.attention.oracles.rows import Array, Config, Result, affine, part, weights_of
 from tests.attention.position_oracles import POSITIONS
 from tests.attention.score_oracles import SCORES
 
 
 def multihead(
-    params: Any,
-    config: dict[str, Any],
-    query: np.ndarray,
-    source: np.ndarray,
-    mask: np.ndarray,
-    causal: bool = False,
+    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
 ) -> Result:
     """Head h: align(score(q_h, k_g) + bias) v_g, g = h // (H / K); the heads side by side times
     W_o.
@@ -30,12 +25,7 @@ def multihead(
 
 
 def talking_heads(
-    params: Any,
-    config: dict[str, Any],
-    query: np.ndarray,
-    source: np.ndarray,
-    mask: np.ndarray,
-    causal: bool = False,
+    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
 ) -> Result:
     """Scores of head l: sum_h P_hl e_h; after the softmax, weights of head m: sum_l Q_lm a_l."""
     scores = heads_scores(params, config, query, source, causal, mask)
@@ -52,12 +42,7 @@ def talking_heads(
 
 
 def gated(
-    params: Any,
-    config: dict[str, Any],
-    query: np.ndarray,
-    source: np.ndarray,
-    mask: np.ndarray,
-    causal: bool = False,
+    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
 ) -> Result:
     """The heads side by side, times sigmoid(x W_g) of every channel or every head, times W_o."""
     scores = heads_scores(params, config, query, source, causal, mask)
@@ -70,12 +55,7 @@ def gated(
 
 
 def differential(
-    params: Any,
-    config: dict[str, Any],
-    query: np.ndarray,
-    source: np.ndarray,
-    mask: np.ndarray,
-    causal: bool = False,
+    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
 ) -> Result:
     """Pairs of neighbouring heads: A_2h - lam A_2h+1 over values twice as wide; (1 - lam0) RMSNorm
     of each; times W_o.
@@ -167,12 +147,7 @@ def projected(params: Any, x: np.ndarray, heads: int) -> np.ndarray:
 
 
 def forgetting(
-    params: Any,
-    config: dict[str, Any],
-    query: np.ndarray,
-    source: np.ndarray,
-    mask: np.ndarray,
-    causal: bool = False,
+    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
 ) -> Result:
     """e_ij + log of the product of f over the tokens behind j, up to i; those behind i divide."""
     scores = heads_scores(params, config, query, source, causal, mask)

@@ -6,17 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from tests.attention.oracles.rows import Result, affine, part, weights_of
+from tests.attention.oracles.rows import Array, Config, Result, affine, part, weights_of
 from tests.attention.position_oracles import POSITIONS
 
 
 def latent(
-    params: Any,
-    config: dict[str, Any],
-    query: np.ndarray,
-    source: np.ndarray,
-    mask: np.ndarray,
-    causal: bool = False,
+    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
 ) -> Result:
     """Direct form: k_h = [c U_h ; turn(s W_kr)], v_h = c V_h, q_h = [content ; turn(rotary)], scale
     1 / sqrt(D + R).
@@ -54,12 +49,7 @@ def latent(
 
 
 def hops(
-    params: Any,
-    config: dict[str, Any],
-    query: np.ndarray,
-    source: np.ndarray,
-    mask: np.ndarray,
-    causal: bool = False,
+    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
 ) -> Result:
     """A = softmax over j of W_2 tanh(W_1 s_j); the r sums side by side times W_o, the same for
     every query but for its mask.

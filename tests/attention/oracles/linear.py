@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.attention.oracles.rows import Result, affine, part
+from tests.attention.oracles.rows import Array, Config, Result, affine, part
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
@@ -44,12 +44,7 @@ def feature(name: str, fields: dict[str, Any], params: Any, x: np.ndarray, h: in
 
 
 def linear(
-    params: Any,
-    config: dict[str, Any],
-    query: np.ndarray,
-    source: np.ndarray,
-    mask: np.ndarray,
-    causal: bool = False,
+    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
 ) -> Result:
     """A_ij = phi(q_i) . phi(k_j), over its sum in a row or not; then the heads, normed or not."""
     heads, (name, fields) = config.get("heads", 4), part(config, "features", "elu")

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from tests.attention.alignment_oracles import ALIGNMENTS
+from tests.attention.alignment_oracles import ALIGNMENTS, Row
 from tests.attention.score_oracles import SCORES
 
-Result = tuple[np.ndarray, np.ndarray]
+Array = np.ndarray
+Config = dict[str, Any]
+Result = tuple[Array, Array]
 Oracle = Callable[..., Result]
 
 
@@ -41,17 +43,22 @@ def weights_of(
     weights, raw = (np.zeros((batch, heads, queries, keys)) for _ in range(2))
     for b, h, i in np.ndindex(batch, heads, queries):
         raw[b, h, i] = scores(b, h, i, weights[b, h, :i])
-        row = (raw[b, h, i], mask[b, i], query[b, i], keys - queries + i)
-        place = {
-            "head": h,
-            "before": weights[b, h, :i],
-            "scores_before": raw[b, h, :i],
-            "allowed_before": mask[b, :i],
-            "length": real(mask[b]),
-            "first_before": np.where(mask[b, :i], raw[b, 0, :i], -np.inf),
-            "real_before": [mask[b, :, keys - queries + l].any() for l in range(i)],
-        }
-        weights[b, h, i] = ALIGNMENTS[align](params.get("alignment", {}), how, *row, **place)
+        row = Row(
+            params.get("alignment", {}),
+            how,
+            raw[b, h, i],
+            mask[b, i],
+            query[b, i],
+            keys - queries + i,
+            head=h,
+            length=real(mask[b]),
+            before=weights[b, h, :i],
+            scores_before=raw[b, h, :i],
+            allowed_before=mask[b, :i],
+            first_before=np.where(mask[b, :i], raw[b, 0, :i], -np.inf),
+            real_before=[mask[b, :, keys - queries + l].any() for l in range(i)],
+        )
+        weights[b, h, i] = ALIGNMENTS[align](row)
     return weights
 
 

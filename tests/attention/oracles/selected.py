@@ -7,17 +7,12 @@ from typing import Any
 import numpy as np
 
 from tests.attention.oracles.heads import heads_scores, heads_values
-from tests.attention.oracles.rows import Result, affine, part, weights_of
+from tests.attention.oracles.rows import Array, Config, Result, affine, part, weights_of
 from tests.attention.position_oracles import POSITIONS
 
 
 def lightning_indexer(
-    params: Any,
-    config: dict[str, Any],
-    query: np.ndarray,
-    source: np.ndarray,
-    mask: np.ndarray,
-    causal: bool = False,
+    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
 ) -> Result:
     """Multi-head attention over the keys that the indexer rates best, the earlier of equal ones."""
     chosen = mask.copy()
@@ -50,12 +45,7 @@ def indexed(
 
 
 def path(
-    params: Any,
-    config: dict[str, Any],
-    query: np.ndarray,
-    source: np.ndarray,
-    mask: np.ndarray,
-    causal: bool = False,
+    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
 ) -> Result:
     """q_i^T H_i ... H_{j+1} k_j / sqrt(D), the matrices multiplied out; padding has H = I."""
     heads, shared = config["heads"], config.get("key_heads") or config["heads"]
@@ -83,12 +73,7 @@ def path(
 
 
 def native_sparse(
-    params: Any,
-    config: dict[str, Any],
-    query: np.ndarray,
-    source: np.ndarray,
-    mask: np.ndarray,
-    causal: bool = False,
+    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
 ) -> Result:
     """The three looks of each head by loops, in the causal order whatever the mask."""
     at = {

@@ -6,16 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from tests.attention.oracles.rows import Result, scored, weights_of
+from tests.attention.oracles.rows import Array, Config, Result, scored, weights_of
 
 
 def single(
-    params: Any,
-    config: dict[str, Any],
-    query: np.ndarray,
-    source: np.ndarray,
-    mask: np.ndarray,
-    causal: bool = False,
+    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
 ) -> Result:
     """e_ij = score(q_i, s_j); c_i = sum_j a_ij s_j."""
     weights = weights_of(
@@ -30,12 +25,7 @@ def single(
 
 
 def key_value(
-    params: Any,
-    config: dict[str, Any],
-    query: np.ndarray,
-    source: np.ndarray,
-    mask: np.ndarray,
-    causal: bool = False,
+    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
 ) -> Result:
     """Halves (k, v): e_ij = score(k_i, k_j), r_i = sum_j a_ij v_j, y_i = tanh(r_i W_r + v_i W_x);
     zeros where nothing is seen.
@@ -44,12 +34,7 @@ def key_value(
 
 
 def key_value_predict(
-    params: Any,
-    config: dict[str, Any],
-    query: np.ndarray,
-    source: np.ndarray,
-    mask: np.ndarray,
-    causal: bool = False,
+    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
 ) -> Result:
     """Thirds (k, v, p): as `key_value`, but y_i = tanh(r_i W_r + p_i W_x)."""
     return _in_parts(params, config, query, source, mask, 3)

@@ -6,16 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from tests.attention.oracles.rows import Result, affine, weights_of
+from tests.attention.oracles.rows import Array, Config, Result, affine, weights_of
 
 
 def synthesizer(
-    params: Any,
-    config: dict[str, Any],
-    query: np.ndarray,
-    source: np.ndarray,
-    mask: np.ndarray,
-    causal: bool = False,
+    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
 ) -> Result:
     """Column j of relu(x W_1 + b_1) W_2 + b_2, of R_i, or of u_i V^T, by positions."""
     heads, keys = config["heads"], source.shape[1]
@@ -46,12 +41,7 @@ def synthesizer(
 
 
 def linformer(
-    params: Any,
-    config: dict[str, Any],
-    query: np.ndarray,
-    source: np.ndarray,
-    mask: np.ndarray,
-    causal: bool = False,
+    params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
 ) -> Result:
     """softmax(Q (E K)^T / sqrt(D)) (F V) over the real tokens; the map is softmax(...) F."""
     heads = config["heads"]
