@@ -128,13 +128,16 @@ def test_what_functions_give_is_all_that_is_added_and_dropped(placement: Placeme
 def test_rezero_starts_as_the_identity_and_learns_its_strength() -> None:
     x = np.random.default_rng(1).normal(size=(1, 2, D)).astype(np.float32)
     module = block("rezero")
-    params = _params(module, x)
-    for name in ("one", "other", "feed_forward"):
-        params[f"around_{name}"]["strength"] *= 0
-    run_block = lambda params: nn.apply(run, module)({"params": params}, x)
-    slope, found = jax.jit(
-        jax.grad(lambda params: ((y := run_block(params)).sum(), y), has_aux=True)
-    )(params)
+
+    @jax.jit
+    def begun(key: jax.Array) -> Any:
+        def total(params: Any) -> Any:
+            y = nn.apply(run, module)({"params": params}, x)
+            return y.sum(), y
+
+        return jax.grad(total, has_aux=True)(nn.init(run, module)(key, x)["params"])
+
+    slope, found = begun(jax.random.key(0))
     np.testing.assert_array_equal(found, x)
     for name in ("one", "other", "feed_forward"):
         assert abs(float(slope[f"around_{name}"]["strength"])) > 1e-3
