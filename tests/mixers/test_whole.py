@@ -1,5 +1,5 @@
-"""What every mixer of whole texts promises, beside float64 loops; and what each of them is in the
-cases where it is something else.
+"""Every mixer of whole texts keeps its promises, beside float64 loops; and each is what it should be
+where it is something else.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ NAMES = [f"{name}-{json.dumps(config)}" for name, config in CASES]
 every = pytest.mark.parametrize(
     ("name", "config"), CASES, ids=NAMES, scope="module"
 )  # the tests of a case come together
+promise = pytest.mark.product("promises")
 ENTRIES = ("fourier", "longformer", "nystrom")
 
 
@@ -85,6 +86,7 @@ def assert_near(found: Any, expected: Any, bound: float) -> None:
 
 
 @every
+@promise
 @pytest.mark.quick
 def test_values_equal_the_oracle(name: str, config: dict[str, Any]) -> None:
     _, params, mix, x, valid = prepared(name, config)
@@ -101,7 +103,6 @@ def test_float64_equals_the_oracle_and_both_modes_of_differentiation_hold(
     _, params, mix, x, valid = prepared(name, config)
     params, x = wide(params), wide(x)
     expected = WHOLE_ORACLES[name](params, config, x, valid)
-    assert_near(mix(params, x, valid), expected, TOLERANCE["float64"])
     rng, small, bound = np.random.default_rng(0), 1e-6, TOLERANCE["gradient"]
     given, weights = (params, x), rng.normal(size=x.shape)
     toward = jax.tree.map(lambda one: rng.normal(size=one.shape), given)
@@ -109,9 +110,11 @@ def test_float64_equals_the_oracle_and_both_modes_of_differentiation_hold(
     @jax.jit
     def both(given: Any, toward: Any, weights: Any) -> Any:
         run = lambda *given: mix(*given, valid)
-        return jax.jvp(run, given, toward)[1], jax.vjp(run, *given)[1](weights)
+        y, back = jax.vjp(run, *given)
+        return y, jax.jvp(run, given, toward)[1], back(weights)
 
-    forward, back = both(given, toward, weights)
+    y, forward, back = both(given, toward, weights)
+    assert_near(y, expected, TOLERANCE["float64"])
     moved = lambda by: jax.tree.map(lambda one, way: one + by * way, given, toward)
     expected = (mix(*moved(small), valid) - mix(*moved(-small), valid)) / (2 * small)
     np.testing.assert_allclose(forward, expected, rtol=bound, atol=bound)
@@ -120,6 +123,7 @@ def test_float64_equals_the_oracle_and_both_modes_of_differentiation_hold(
 
 
 @every
+@promise
 def test_padding_and_other_rows_change_nothing(name: str, config: dict[str, Any]) -> None:
     _, params, mix, x, _ = prepared(name, config)
     counts = (LENGTH, 1, 4)
@@ -137,6 +141,7 @@ def test_padding_and_other_rows_change_nothing(name: str, config: dict[str, Any]
 
 
 @every
+@promise
 def test_without_tokens_it_is_zeros(name: str, config: dict[str, Any]) -> None:
     _, params, mix, x, _ = prepared(name, config)
     dead = np.zeros((3, LENGTH), bool)
@@ -149,6 +154,7 @@ def test_without_tokens_it_is_zeros(name: str, config: dict[str, Any]) -> None:
 
 
 @every
+@promise
 def test_bfloat16_stays_close(name: str, config: dict[str, Any]) -> None:
     _, params, mix, x, valid = prepared(name, config)
     low = jax.tree.map(lambda one: one.astype(jnp.bfloat16), (params, x))
@@ -256,7 +262,8 @@ def as_multihead(params: Any, ending: str = "") -> Any:
 
 def exact(params: Any, x: Any, view: View = EVERYTHING, valid: Any = None) -> Any:
     """Exact attention of three heads."""
-    return MultiHead(WIDTH, heads=3).apply({"params": params}, x, x, view, valid).context
+    module = MultiHead(WIDTH, heads=3)
+    return jax.jit(lambda x: module.apply({"params": params}, x, x, view, valid).context)(x)
 
 
 def test_as_many_landmarks_as_tokens_are_exact_attention(float64: None) -> None:
@@ -302,6 +309,7 @@ def test_one_bucket_and_one_chunk_are_attention_to_all_others(float64: None) -> 
     assert_near(causal(params), others(True), 1e-10)
 
 
+@pytest.mark.full
 def test_more_rounds_are_nearer_to_all_others() -> None:
     """In a long text a round misses most others; what is missed shrinks as rounds are added."""
     x = np.random.default_rng(0).normal(size=(2, 96, WIDTH)).astype(np.float32)
