@@ -26,10 +26,16 @@ from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters, wi
 from tests.mixers.oracles import featured
 
 CASES: list[tuple[str, dict[str, Any]]] = [
-    ("performer", {"heads": 3, "features": 7}),
+    ("performer", {"heads": 3, "features": 7, "map": "positive"}),
     ("performer", {"heads": 2, "features": 5, "map": "relu"}),
 ]
-every = pytest.mark.parametrize(("name", "config"), CASES, ids=("softmax", "relu"))
+every = pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        pytest.param(*CASES[0], id="softmax"),
+        pytest.param(*CASES[1], id="relu", marks=pytest.mark.full),
+    ],
+)
 
 
 @every
@@ -143,8 +149,9 @@ def test_rows_are_orthogonal_in_blocks() -> None:
     assert np.linalg.norm(w, axis=1).std() > 0.1 and w.shape == (10, 4)
 
 
+@pytest.mark.full
 def test_many_features_are_softmax_attention() -> None:
-    """The mean error falls as M^(-1/2): 16 times as many features, a quarter of it."""
+    """The mean error falls as M^(-1/2): 64 times as many features, an eighth of it."""
     x = 0.4 * inputs(queries=16)[0]
     params = parameters(make("performer", {"heads": 3}))
 
@@ -153,14 +160,14 @@ def test_many_features_are_softmax_attention() -> None:
         found = []
         for view in (EVERYTHING, CAUSAL):
             expected = MultiHead(WIDTH, heads=3).apply({"params": params}, x, x, view).context
-            for features in (64, 1024):
+            for features in (64, 4096):
                 module = make("performer", {"heads": 3, "features": features})
                 mixed = module.apply({"params": params}, x, view, method="mix")[0]
                 found.append(jnp.abs(mixed - expected).mean())
         return jnp.stack(found).reshape(2, 2)
 
     for few, many in np.asarray(errors(x)):
-        assert many < 0.5 * few and many < 0.04
+        assert many < 0.25 * few and many < 0.02
 
 
 def test_features_are_drawn_anew_in_training_only_where_that_is_asked_for() -> None:

@@ -34,9 +34,26 @@ def mixed(fields: dict[str, Any], params: Any, x: np.ndarray = X) -> np.ndarray:
         ("hgrn", {"heads": 5}, "width=12 is not divisible by heads=5"),
         ("hgrn", {"heads": 2, "least": 1.0}, "less than 1"),
         ("mamba", {"head_width": 7}, "24 must be divisible by head_width=7"),
+        ("delta_net", {"heads": 5}, "heads could be"),
+        ("delta_net", {"largest": 2.5}, "largest=2.5 must be above 0 and at most 2"),
+        ("gated_delta_net", {"heads": 4}, "width of the keys=9"),
+        ("kda", {"rank": -1}, "rank=-1"),
+        ("delta_product", {"count": 0}, "delta_product: count=0"),
+        ("gated_delta_product", {"count": 0}, "gated_delta_product: count=0"),
+        ("rwkv7", {"rank": 0}, "rank=0"),
+        ("rwkv7", {"heads": 5}, "heads could be"),
+        ("mlstm", {"heads": 2, "cap": -1.0}, "cap=-1.0"),
+        ("mlstm", {"heads": 4}, "key_share"),
+        ("ttt_linear", {"heads": 5}, "heads could be"),
+        ("ttt_linear", {"heads": 4}, "channels turn in pairs"),
+        ("ttt_linear", {"heads": 2, "mini_batch": 0}, "ttt_linear: mini_batch=0"),
+        ("ttt_linear", {"heads": 2, "chunk": 5}, "chunk=5 must divide mini_batch=16.* is 4"),
+        ("ttt_mlp", {"heads": 2, "largest": 0.0}, "ttt_mlp: .*largest=0.0 above 0"),
+        ("ttt_mlp", {"heads": 2, "expansion": 0}, "expansion=0, must be at least 1"),
     ],
 )
 def test_what_does_not_fit_is_refused(name: str, fields: dict[str, Any], message: str) -> None:
+    """By every mixer with a state."""
     module = MIXERS.resolve(name)(width=WIDTH, **fields)
     with pytest.raises(UserError, match=message):
         jax.eval_shape(lambda: module.init(jax.random.key(0), X, method="mix"))
