@@ -1,10 +1,9 @@
-"""What the kernels' benchmark compares is comparable."""
+"""The plain kernel costs what one would write by hand, and programs take turns."""
 
 from __future__ import annotations
 
 import collections
 import re
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -29,13 +28,6 @@ def test_the_plain_kernel_compiles_to_what_one_would_write_by_hand() -> None:
     assert one == other and len(one) > 5
     for figure in ("flops", "bytes accessed"):
         assert ours.cost_analysis()[figure] == hand.cost_analysis()[figure] > 0
-
-
-def test_both_sides_measure_the_same_shapes() -> None:
-    other = (
-        Path(kernels.__file__).with_name("torch_attention.py").read_text()
-    )  # torch need not be installed here
-    assert f"SHAPES = {kernels.SHAPES}" in other
 
 
 def test_programs_take_turns() -> None:
