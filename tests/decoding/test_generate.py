@@ -1,4 +1,4 @@
-"""The driver over batches: order, rows that fill up, programs, limits."""
+"""The driver over batches returns every sentence in its place, with few programs, within limits."""
 
 from __future__ import annotations
 

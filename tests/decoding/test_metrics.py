@@ -1,6 +1,4 @@
-"""Corpus scores: sacrebleu's own regression values, signatures, bad input; error rates by hand and
-by recursion.
-"""
+"""Corpus scores are sacrebleu's own, with signatures; error rates are those by hand and by recursion."""
 
 from __future__ import annotations
 
