@@ -105,7 +105,7 @@ def test_seeds_and_matrices_differ_and_own_is_what_it_was() -> None:
     kernel = "layer_0/attention/w_query/kernel"
     assert (first[kernel] != other[kernel]).mean() > 0.9
     assert (first[kernel] != first["layer_1/attention/w_query/kernel"]).mean() > 0.9
-    np.testing.assert_array_equal(begun.__wrapped__("decoder", "gpt2")[kernel], first[kernel])
+    np.testing.assert_array_equal(begun("decoder", "gpt2")[kernel], first[kernel])
     own = begun("decoder", "own")
     bound = np.sqrt(3 / D)  # Glorot uniform of a square matrix
     assert bound * 0.95 < np.abs(own[kernel]).max() < bound

@@ -181,10 +181,14 @@ def test_embeddings_in_float64(name: str, float64: None) -> None:
 @pytest.mark.parametrize(
     ("tokens", "fields"),
     [
-        pytest.param(256, {}, marks=pytest.mark.full),
+        (256, {}),
         pytest.param(257, {"positions": "shaw"}, marks=pytest.mark.full),
         pytest.param(257, {"alignment": "sigmoid", "positions": "t5"}, marks=pytest.mark.full),
-        (512, {"alignment": "sink", "score": {"name": "gaussian", "tau": 5.0}}),
+        pytest.param(
+            512,
+            {"alignment": "sink", "score": {"name": "gaussian", "tau": 5.0}},
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_the_default_kernel_takes_long_looks_with_float64_possible(

@@ -6,7 +6,6 @@ import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -48,9 +47,10 @@ def test_another_id_may_be_padding() -> None:
 def test_verdict_and_comparison_by_hand() -> None:
     x = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
     layer = Verdict(4, 2)
-    variables = jax.jit(layer.init)(jax.random.key(0), x)
+    shapes, rng = jax.eval_shape(layer.init, jax.random.key(0), x), np.random.default_rng(1)
+    variables = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
     first, last = (variables["params"][name] for name in ("first", "last"))
     expected = np.maximum(x @ first["kernel"] + first["bias"], 0) @ last["kernel"] + last["bias"]
-    np.testing.assert_allclose(layer.apply(variables, x), expected, atol=1e-6)  # type: ignore[arg-type]
-    p, h = jnp.array([[1.0, -2.0]]), jnp.array([[3.0, 4.0]])
-    assert compared(p, h).tolist() == [[1, -2, 3, 4, 2, 6, 3, -8]]
+    np.testing.assert_allclose(jax.jit(layer.apply)(variables, x), expected, atol=2e-6)
+    p, h = np.array([[1.0, -2.0]], np.float32), np.array([[3.0, 4.0]], np.float32)
+    assert jax.jit(compared)(p, h).tolist() == [[1, -2, 3, 4, 2, 6, 3, -8]]

@@ -15,7 +15,7 @@ from attnlab.layers.gates.protocol import Gate
 SHAPE = (2, 5, 3, 6)
 FIELDS: dict[str, list[dict[str, Any]]] = {
     "se": [{"reduction": 2}, {"reduction": 4, "bias": False, "pools": ("max",)}],
-    "eca": [{}, {"kernel": 5}],
+    "eca": [{"kernel": 5}, {}],
     "channel": [{"reduction": 3}],
     "spatial": [{"kernel": 3}, {"kernel": 5, "normalisation": "batch_norm"}],
     "cbam": [

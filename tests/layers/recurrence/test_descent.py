@@ -162,9 +162,10 @@ def test_gradients_are_those_of_the_loop(kind: str, float64: None) -> None:
     @jax.jit
     def slopes(given: Any) -> Any:
         loss = lambda chunk, given: total(run(given, read=READ, valid=VALID, chunk=chunk))
-        return [jax.grad(functools.partial(loss, chunk))(given) for chunk in (COUNT, 1)]
+        chunks = (COUNT, 1) if full_mode() else (COUNT,)
+        return [jax.grad(functools.partial(loss, chunk))(given) for chunk in chunks]
 
-    of_batches, of_tokens = slopes(given)
+    of_batches, *others = slopes(given)
     small, direction = 1e-5, {name: rng.normal(size=x.shape) for name, x in given.items()}
     ends = [
         total(reference({n: x + e * direction[n] for n, x in given.items()}, READ, VALID))
@@ -175,7 +176,8 @@ def test_gradients_are_those_of_the_loop(kind: str, float64: None) -> None:
     for name, slope in of_batches.items():
         scale = np.abs(slope).max()
         assert scale > 1e-3
-        np.testing.assert_allclose(of_tokens[name], slope, rtol=0, atol=1e-10 * scale)
+        for of_tokens in others:
+            np.testing.assert_allclose(of_tokens[name], slope, rtol=0, atol=1e-10 * scale)
 
 
 @larger
