@@ -4,7 +4,7 @@ numbers, in one way for every kind of model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,13 @@ DEFAULT = {
 """What is computed in a default run: one small family of each kind, and those language models that
 have something of their own (tanh GELU and joined matrices; caps; layers that differ).
 """
+BACK = {*DEFAULT, "llama_scaled", "encoders/bert_texts", "pairs/t5", "images/resnet18"}
+"""What is written and read again in a default run."""
 
 
-def over(names: Sequence[str]) -> pytest.MarkDecorator:
-    """A test of the numbers of every golden model, those of `DEFAULT` in a default run."""
-    marks = {name: [] if name in DEFAULT else [pytest.mark.full] for name in names}
+def over(names: Sequence[str], default: Container[str] = DEFAULT) -> pytest.MarkDecorator:
+    """A test of golden models, of which those of `default` are in a default run."""
+    marks = {name: [] if name in default else [pytest.mark.full] for name in names}
     return pytest.mark.parametrize(
         "name", [pytest.param(name, marks=marks[name]) for name in names]
     )

@@ -59,7 +59,7 @@ def test_logits_loss_and_gradients(name: str, tmp_path: Path) -> None:
     comparing.assert_gradients(name, gradients, lines, "running", "key.bias")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@comparing.over(NAMES, comparing.BACK)
 def test_out_and_back_is_equal_to_the_last_bit(name: str, tmp_path: Path) -> None:
     _, params, _ = loaded(name, tmp_path / "in")
     comparing.assert_out_and_back(name, params, tmp_path / "in", tmp_path / "out")
@@ -141,7 +141,7 @@ def test_what_is_not_known_is_named(tmp_path: Path) -> None:
         config_of(completed({**node, "strided": "first"}))
 
 
-@pytest.mark.parametrize("name", [VIT, "images/resnet18"])
+@pytest.mark.parametrize("name", [VIT, pytest.param("images/resnet18", marks=pytest.mark.full)])
 def test_a_model_is_a_run_and_a_run_is_a_folder(name: str, tmp_path: Path) -> None:
     """Without any data: classes and normalisation are those of the folder, and are written again."""
     folder = models.folder(name, tmp_path / "in")
@@ -157,9 +157,12 @@ def test_a_model_is_a_run_and_a_run_is_a_folder(name: str, tmp_path: Path) -> No
     pixels = (np.random.default_rng(0).random((2, *read.shape)) * 255).astype(np.uint8)
     batch = {"image": pixels, "label": np.ones(2, np.int32)}
     normalised = (pixels / 255 - np.array(read.mean)) / np.array(read.deviation)
-    both = jax.jit(lambda params: (run.task.apply(params, batch), run.task.system.apply(
-        {"params": params}, jnp.asarray(normalised, jnp.float32)
-    )))  # fmt: skip
+    pixels = normalised.astype(np.float32)
+
+    @jax.jit
+    def both(params: Any) -> Any:
+        return run.task.apply(params, batch), run.task.system.apply({"params": params}, pixels)
+
     np.testing.assert_allclose(*both(run.params), rtol=1e-5, atol=1e-5)
     attnlab.save_pretrained(run, tmp_path / "out")
     assert weights.pictures(tmp_path / "out") == read

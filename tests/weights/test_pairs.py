@@ -81,7 +81,7 @@ def test_ninety_greedy_tokens(name: str, tmp_path: Path) -> None:
     assert found.tolist() == golden["greedy"].tolist()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@comparing.over(NAMES, comparing.BACK)
 def test_out_and_back_is_equal_to_the_last_bit(name: str, tmp_path: Path) -> None:
     _, params, _ = loaded(name, tmp_path / "in")
     comparing.assert_out_and_back(name, params, tmp_path / "in", tmp_path / "out")

@@ -14,6 +14,7 @@ import numpy as np
 import optax
 import pytest
 
+from tests.sampling import full_mode
 from tests.weights import comparing, models
 from tests.weights.systems import made
 
@@ -34,9 +35,12 @@ def test_logits_loss_and_gradients(name: str, tmp_path: Path) -> None:
         cost = optax.softmax_cross_entropy_with_integer_labels
         return cost(logits[:, :-1], ids[:, 1:]).mean(), logits
 
-    (value, logits), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+    if full_mode() or name in ("gpt2", "llama"):  # others differ from llama in their values
+        (value, logits), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+        comparing.assert_gradients(name, gradients, lines)
+    else:
+        value, logits = jax.jit(loss)(params)
     comparing.assert_numbers(name, loss=value, logits=logits)
-    comparing.assert_gradients(name, gradients, lines)
 
 
 @pytest.mark.full

@@ -13,7 +13,7 @@ from tests.weights import comparing, models
 from tests.weights.systems import shapes_of
 
 
-@pytest.mark.parametrize("name", models.NAMES)
+@comparing.over(models.NAMES, comparing.BACK)
 def test_out_and_back_is_equal_to_the_last_bit(name: str, tmp_path: Path) -> None:
     """The model type that is found is its own."""
     folder = models.folder(name, tmp_path / "in")
