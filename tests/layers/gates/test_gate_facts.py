@@ -167,11 +167,7 @@ def test_pooling_and_enlarging_are_their_formulas_at_any_size(
     np.testing.assert_array_equal(tiles[:, -1, -1], corner.max(axis=(1, 2)))
 
 
-def test_a_ramp_stays_a_ramp_and_taps_are_counted_inside() -> None:
-    ramp = np.linspace(0.0, 1.0, 4, dtype=np.float32)[None, :, None, None]
-    np.testing.assert_allclose(
-        enlarged(jnp.asarray(ramp), 7, 1)[0, :, 0, 0], np.linspace(0, 1, 7), atol=1e-6
-    )
-    ones = jnp.ones((1, 4, 1, 1)), jnp.ones((3, 3, 1, 1))
-    assert taps(4, 3) * taps(1, 3) == float(convolved(*ones).sum()) == 10
+def test_taps_are_counted_inside_the_map() -> None:
+    ones = np.ones((1, 4, 1, 1), np.float32), np.ones((3, 3, 1, 1), np.float32)
+    assert taps(4, 3) * taps(1, 3) == float(jax.jit(convolved)(*ones).sum()) == 10
     assert taps(2, 7) == 4

@@ -17,14 +17,17 @@ from attnlab.layers.gates import GATES
 from attnlab.layers.gates.protocol import COLLECTION, Gate, handed_out
 from tests.layers.gates.cases import CASES, FIELDS, NAMES, SHAPE, drawn, make, maps
 from tests.layers.gates.oracles import ORACLES
+from tests.sampling import full_mode
 
+FULL = [("eca", 1), ("residual_attention", 0), ("residual_attention", 2)]
+"""Of few channels ECA's own kernel sees no neighbours; masks are dear."""
 every = pytest.mark.parametrize(
     ("name", "number"),
     [
-        pytest.param(*case, id=label, marks=pytest.mark.full if case == ("eca", 1) else ())
+        pytest.param(*case, id=label, marks=pytest.mark.full if case in FULL else ())
         for case, label in zip(CASES, NAMES, strict=True)
     ],
-)  # of few channels ECA's own kernel sees no neighbours
+)
 promise = pytest.mark.product("promises")
 STEP = 1e-5  # of central differences
 
@@ -148,7 +151,7 @@ COUNTED: dict[str, list[dict[str, Any]]] = {
 @pytest.mark.parametrize("name", GATES.names())
 def test_declared_costs_are_those_of_the_program(name: str) -> None:
     """Parameters exactly; FLOPs as XLA counts the program before it is compiled, to 2.5 %."""
-    for size in LARGE:
+    for size in LARGE if full_mode() else LARGE[1:]:
         for fields in COUNTED[name]:
             gate = make(
                 name, {**fields, **({} if "non_local" not in name else {"kernel": "plain"})}

@@ -130,7 +130,7 @@ def test_float32_is_near_and_padding_leaves_the_state_alone_to_the_last_bit(kind
         assert not o.any()
 
 
-@both
+@larger
 def test_pieces_of_any_length_give_what_the_whole_gives(kind: str, float64: None) -> None:
     """Each row in its own place of a mini-batch; rows that have ended stay as they are."""
     given = drawn(kind)

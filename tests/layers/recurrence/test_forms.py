@@ -74,7 +74,9 @@ def test_values_states_and_gradients_equal_the_loop(
     assert differences(drawn(names, gates), chunk)[0] < 1e-12
 
 
-@pytest.mark.parametrize(("names", "gates"), ALL)
+@pytest.mark.parametrize(
+    ("names", "gates"), [pytest.param(*ALL[0], marks=pytest.mark.full), *ALL[1:]]
+)
 def test_in_float32(names: str, gates: str) -> None:
     given = {name: x.astype(np.float32) for name, x in drawn(names, gates).items()}
     difference, found = differences(given, 5)
@@ -130,6 +132,7 @@ def test_equal_keys_are_inverted_exactly() -> None:
     np.testing.assert_array_equal(found, np.eye(64) - np.eye(64, k=-1))
 
 
+@pytest.mark.full
 def test_one_recurrence_is_another(float64: None) -> None:
     """Reductions: DPLR with a = -e^g r and b = k = w; equal gates of all channels and one gate;
     nothing erased and no r; gates of 1 and no gates; retention and its parallel form; and W = P (I +
