@@ -53,6 +53,7 @@ def by_hand(keys: Any, values: Any, rate: Any) -> Any:
     return {**found, **kernels, "convolution": {"kernel": taps}}
 
 
+@pytest.mark.full
 def test_gates_alike_for_all_channels_are_a_gate_for_the_head_and_gates_of_1_none() -> None:
     """The states: KDA = Gated DeltaNet, and Gated DeltaNet = DeltaNet."""
     heads, fields = 2, {"heads": 2, "kernel": 2}
@@ -81,6 +82,7 @@ def test_gates_alike_for_all_channels_are_a_gate_for_the_head_and_gates_of_1_non
 SHARED = ("w_query", "w_key", "w_value", "w_rate", "convolution")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("single", "product"),
     [("delta_net", "delta_product"), ("gated_delta_net", "gated_delta_product")],

@@ -116,8 +116,12 @@ def test_float64_equals_the_oracle_and_both_modes_of_differentiation_hold(
 
     y, forward, back = both(given, toward, weights)
     assert_near(y, expected, TOLERANCE["float64"])
-    moved = lambda by: jax.tree.map(lambda one, way: one + by * way, given, toward)
-    expected = (mix(*moved(small), valid) - mix(*moved(-small), valid)) / (2 * small)
+
+    def moved(by: float) -> np.ndarray:
+        params, x = jax.tree.map(lambda leaf, way: leaf + by * way, given, toward)
+        return WHOLE_ORACLES[name](params, config, x, valid)
+
+    expected = (moved(small) - moved(-small)) / (2 * small)
     np.testing.assert_allclose(forward, expected, rtol=bound, atol=bound)
     along = sum(jax.tree.leaves(jax.tree.map(lambda a, b: (a * b).sum(), back, toward)))
     np.testing.assert_allclose(along, (weights * expected).sum(), rtol=bound, atol=bound)
@@ -267,6 +271,7 @@ def exact(params: Any, x: Any, view: View = EVERYTHING, valid: Any = None) -> An
     return jax.jit(lambda x: module.apply({"params": params}, x, x, view, valid).context)(x)
 
 
+@pytest.mark.full
 def test_as_many_landmarks_as_tokens_are_exact_attention(float64: None) -> None:
     config = {"heads": 3, "landmarks": LENGTH, "steps": 24, "taps": 0}
     _, params, mix, x, _ = prepared("nystrom", config)
@@ -290,6 +295,7 @@ def test_longformer_is_exact_attention_under_its_rule_where_projections_are_shar
         assert_near(found, np.where(valid[..., None], expected, 0), TOLERANCE["reordered"])
 
 
+@pytest.mark.full
 def test_one_bucket_and_one_chunk_are_attention_to_all_others(float64: None) -> None:
     config = {"heads": 3, "buckets": 1, "chunk": LENGTH, "rounds": 1}
     module, params, mix, x, _ = prepared("reformer", config)
