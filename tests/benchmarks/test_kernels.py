@@ -34,7 +34,4 @@ def test_programs_take_turns() -> None:
     ran: list[str] = []
     programs = {name: (lambda name=name: ran.append(name), ()) for name in ("a", "b")}
     found = kernels.turns(programs, least=3, enough=0.0)
-    assert ran == ["a", "b", "a", "b", "b", "a", "a", "b"] and set(found) == {
-        "a",
-        "b",
-    }  # once each to warm up, then in turns
+    assert ran == list("ababbaab") and set(found) == {"a", "b"}  # the first to warm up

@@ -216,14 +216,8 @@ def test_sentences_do_not_see_each_other(prefix_model: Any) -> None:
     """A permuted batch gives permuted results, and a sentence alone gives what it gives in
     company.
     """
-    how: dict[str, Any] = {
-        "beam": 3,
-        "n_best": 3,
-        "max_length": 6,
-        "length_penalty": 0.6,
-        "coverage": 0.2,
-    }
-    found = searcher(prefix_model, **how)
+    penalties = {"length_penalty": 0.6, "coverage": 0.2}
+    found = searcher(prefix_model, beam=3, n_best=3, max_length=6, **penalties)
     together = found(SENTENCES)
     order = [7, 3, 11, 0, 5, 1, 10, 9, 2, 8, 6, 4]
     permuted = found(order)
@@ -245,14 +239,8 @@ def test_a_batch_cut_to_those_at_work_returns_the_same(
     """
     company = [row % 12 for row in range(48)]
     limits = jnp.asarray([1 + (5 * row) % 7 for row in range(48)])
-    how: dict[str, Any] = {
-        "beam": 3,
-        "n_best": 2,
-        "max_length": 7,
-        "length_penalty": 0.6,
-        "coverage": 0.2,
-        "alignment": True,
-    }
+    how: dict[str, Any] = {"beam": 3, "n_best": 2, "max_length": 7, "alignment": True}
+    how |= {"length_penalty": 0.6, "coverage": 0.2}
     whole = search(prefix_model, company, limits=limits, **how)
     sizes = []
     advance = module._advance

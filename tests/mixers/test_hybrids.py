@@ -23,13 +23,7 @@ LINEAR = {"name": "linear", "heads": 2, "chunk": 3}
 MAMBA = {"name": "mamba", "state": 3, "head_width": 4, "kernel": 2}
 WINDOW = {"name": "by_layer", "one": {"name": "window", "width": 2}, "other": {"name": "full"}}
 THIRDS = ("other", "other", "one")
-SPEC = {
-    "name": "decoder",
-    "width": 8,
-    "hidden": 6,
-    "layers": 3,
-    "positions": {"name": "none"},
-}
+SPEC = {"name": "decoder", "width": 8, "hidden": 6, "layers": 3, "positions": {"name": "none"}}
 HYBRIDS: dict[str, dict[str, Any]] = {
     "softmax in one of three": {
         "attention": {"name": "by_layer", "one": HEADS, "other": LINEAR, "pattern": THIRDS}

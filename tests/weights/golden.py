@@ -99,12 +99,7 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
         {
             **LLAMA,
             "head_dim": 16,
-            **theta(
-                10000.0,
-                rope_type="yarn",
-                factor=4.0,
-                original_max_position_embeddings=64,
-            ),
+            **theta(10000.0, rope_type="yarn", factor=4.0, original_max_position_embeddings=64),
         },
     ),
     "starcoder2": (

@@ -63,12 +63,7 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "bart": ("Bart", BART),
     "bart_scaled": (
         "Bart",
-        {
-            **BART,
-            "decoder_layers": 2,
-            "scale_embedding": True,
-            "activation_function": "gelu_new",
-        },
+        {**BART, "decoder_layers": 2, "scale_embedding": True, "activation_function": "gelu_new"},
     ),
 }
 
