@@ -95,7 +95,7 @@ def test_one_program_for_each_shape_and_parameters_are_arguments() -> None:
 @pytest.mark.parametrize(
     "node",
     [
-        {"method": "beam", "coverage": 0.2, "n_best": 3},
+        pytest.param({"method": "beam", "coverage": 0.2, "n_best": 3}, marks=pytest.mark.full),
         {"method": "sample", "n_best": 3, "seed": 4},
     ],
 )
