@@ -21,12 +21,11 @@ def corpus(folder: pathlib.Path, links: str = "0-1 1p0\n0-0\n") -> str:
 
 def test_pairs_are_read_in_either_direction(tmp_path: pathlib.Path) -> None:
     gold = Gold(frozenset({(0, 1)}), frozenset({(0, 1), (1, 0)}))
-    assert read_pairs(corpus(tmp_path), "en", "fr", flip=False)[0] == Pair(
-        ["a", "b"], ["x", "y"], gold
-    )
-    assert read_pairs(corpus(tmp_path), "fr", "en", flip=True)[0] == Pair(
-        ["x", "y"], ["a", "b"], gold.flipped()
-    )
+    prefix, english, french = corpus(tmp_path), ["a", "b"], ["x", "y"]
+    forward = read_pairs(prefix, "en", "fr", flip=False)[0]
+    back = read_pairs(prefix, "fr", "en", flip=True)[0]
+    assert forward == Pair(english, french, gold)
+    assert back == Pair(french, english, gold.flipped())
 
 
 @pytest.mark.parametrize(
@@ -46,18 +45,8 @@ def test_rows_have_counts_and_percentages_of_the_pairs_that_are_short_enough(
     pairs = read_pairs(corpus(tmp_path), "en", "fr", flip=False)
     found = {"mine": [{(0, 1), (0, 0)}, {(0, 0)}]}
     rows = score("gold", pairs, found, 0)
-    assert rows[0] == (
-        "gold",
-        "all",
-        2,
-        3,
-        2,
-        3,
-        "mine",
-        20.0,
-        66.7,
-        100.0,
-    )  # error 1 - (2 + 2) / (3 + 2)
+    counts, mine = ("gold", "all", 2, 3, 2, 3), ("mine", 20.0, 66.7, 100.0)
+    assert rows[0] == (*counts, *mine)  # error 1 - (2 + 2) / (3 + 2)
     assert rows[1][6:] == ("chance", pytest.approx(100 * (1 - (3 / 2 + 2) / 5)), None, None)
     assert score("gold", pairs, found, 1)[0] == ("gold", 1, 1, 1, 1, 1, "mine", 0.0, 100.0, 100.0)
 
@@ -65,8 +54,6 @@ def test_rows_have_counts_and_percentages_of_the_pairs_that_are_short_enough(
 def test_spacing_is_that_of_ordinary_text_and_keeps_every_character() -> None:
     english = ["they", "'re", "(", "not", ")", "so", ",", "are", "n't", "they", "Mr.", "B.", "?"]
     assert spaced(english, "en") == "they're (not) so, aren't they Mr. B.?"
-    assert (
-        spaced(["l'", "homme", ",", "souvenons", "-", "nous", ":", "va", "!"], "fr")
-        == "l'homme, souvenons-nous : va !"
-    )
+    french = ["l'", "homme", ",", "souvenons", "-", "nous", ":", "va", "!"]
+    assert spaced(french, "fr") == "l'homme, souvenons-nous : va !"
     assert spaced(["a", ",", "b"], "de") == "a , b"

@@ -1,4 +1,4 @@
-"""What the ways of running layers are compared by."""
+"""Every way of running layers takes the same step, and has a row in the table."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ import pytest
 from benchmarks import deep_stacks
 from benchmarks.deep_stacks import WAYS, measured, programs
 
+pytestmark = pytest.mark.full  # that the ways agree: tests/systems/transformers/test_stack.py
+
 
 def test_every_way_takes_the_same_step_but_for_dropout() -> None:
-    """Those between are compared in `tests/systems/transformers/test_stack.py`."""
-    found = []
+    steps = []
     for way in ("written out", "scan, remat"):
-        run = WAYS[way]
-        _, forward, gradient, _, (params, _, tokens, _) = programs(2, 32, 8, 2, 16, run)
+        _, forward, gradient, _, (params, _, tokens, _) = programs(2, 32, 8, 2, 16, WAYS[way])
         both = jax.jit(lambda *given: (forward(*given, None), gradient(*given, None)))  # noqa: B023
         alone, (loss, slopes) = both(params, tokens)
         np.testing.assert_allclose(alone, loss, rtol=1e-6)
-        found.append((loss, slopes["layer_1"]["attention"]["out"]["kernel"]))
-    for one in found[1:]:
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-7), one,
-                     found[0])  # fmt: skip
+        steps.append((loss, slopes["layer_1"]["attention"]["out"]["kernel"]))
+    for found, expected in zip(*steps, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-7)
 
 
 def test_a_row_for_every_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,33 +1,13 @@
-"""What the benchmark of greedy search compares is comparable, and its table says what was found."""
+"""The table of the benchmark of greedy search says what was found."""
 
 from __future__ import annotations
 
-import ast
 import math
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks import generation
-
-
-def test_both_sides_have_the_same_sizes_and_texts() -> None:
-    """Read, not imported: torch need not be installed here."""
-    path = Path(generation.__file__).with_name("torch_decoding.py")
-    other = ast.parse(path.read_text())
-    found = {
-        ast.unparse(node.targets[0]): ast.literal_eval(node.value)
-        for node in other.body
-        if isinstance(node, ast.Assign)
-    }
-    ours = generation
-    assert found == {
-        "(BATCHES, PROMPT, NEW)": (ours.BATCHES, ours.PROMPT, ours.NEW),
-        "(PLACES, SHORT, AROUND)": (ours.PLACES, ours.SHORT, ours.AROUND),
-    }
-    drawn = "np.random.RandomState(0).randint(vocabulary, size=(rows, length))"
-    assert drawn in path.read_text() and drawn in Path(generation.__file__).read_text()
-    assert all(place % (generation.AROUND // 2) == 0 for place in generation.PLACES)
 
 
 def test_the_table_takes_the_least_of_all_rounds() -> None:

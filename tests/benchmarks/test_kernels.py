@@ -1,10 +1,9 @@
-"""What the kernels' benchmark compares is comparable."""
+"""The plain kernel costs what one would write by hand, and programs take turns."""
 
 from __future__ import annotations
 
 import collections
 import re
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -31,18 +30,8 @@ def test_the_plain_kernel_compiles_to_what_one_would_write_by_hand() -> None:
         assert ours.cost_analysis()[figure] == hand.cost_analysis()[figure] > 0
 
 
-def test_both_sides_measure_the_same_shapes() -> None:
-    other = (
-        Path(kernels.__file__).with_name("torch_attention.py").read_text()
-    )  # torch need not be installed here
-    assert f"SHAPES = {kernels.SHAPES}" in other
-
-
 def test_programs_take_turns() -> None:
     ran: list[str] = []
     programs = {name: (lambda name=name: ran.append(name), ()) for name in ("a", "b")}
     found = kernels.turns(programs, least=3, enough=0.0)
-    assert ran == ["a", "b", "a", "b", "b", "a", "a", "b"] and set(found) == {
-        "a",
-        "b",
-    }  # once each to warm up, then in turns
+    assert ran == list("ababbaab") and set(found) == {"a", "b"}  # the first to warm up

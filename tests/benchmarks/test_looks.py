@@ -20,19 +20,10 @@ def test_a_look_back() -> None:
     weights[:, 0], weights[3] = 1.0, [0.0, 0.5, 0.5, 0.0, 0.0]
     weights[4] = 0.0
     second, third = looks.described(weights, "source", True, 2)
-    assert second == {
-        "words": 1.0,
-        "of": 1.0,
-        "back": 2.0,
-        "last 1": 0.0,
-        "last 3": 1.0,
-        "last 5": 1.0,
-    }
-    assert (
-        third["words"] == pytest.approx(2.0)
-        and third["back"] == pytest.approx(1.5)
-        and third["last 1"] == 0.5
-    )
+    shares = {"last 1": 0.0, "last 3": 1.0, "last 5": 1.0}
+    assert second == {"words": 1.0, "of": 1.0, "back": 2.0, **shares}
+    found = [third[name] for name in ("words", "back", "last 1")]
+    assert found == pytest.approx([2.0, 1.5, 0.5])
     assert looks.means([second, third])[:4] == [2, 1.5, 1.5, 1.75]
 
 
@@ -40,11 +31,8 @@ def test_hops_that_agree_and_hops_that_do_not() -> None:
     apart, alike = np.eye(3), np.tile(np.eye(3)[0], (3, 1))
     for weights, together, overlap in ((apart, 3.0, 0.0), (alike, 1.0, 1.0)):
         (said,) = looks.described(weights, "hops", False, 0)
-        assert (
-            said["together"] == pytest.approx(together)
-            and said["overlap"] == pytest.approx(overlap)
-            and said["words"] == 1.0
-        )
+        found = [said[name] for name in ("together", "overlap", "words")]
+        assert found == pytest.approx([together, overlap, 1.0])
 
 
 def test_what_lies_on_the_evidence() -> None:
@@ -54,9 +42,8 @@ def test_what_lies_on_the_evidence() -> None:
     weights = np.array([[1.0, 0, 0, 0], [0.5, 0.5, 0, 0], [0.25, 0.5, 0.25, 0], [0.0, 0, 0, 1.0]])
     said = looks.described(weights, "source", True, 0, (3, [1]))
     assert [one.get("evidence") for one in said] == [None, None, 0.5, None]
-    assert [
-        one["evidence"] for one in looks.described(weights, "query", False, 0, (3, [0, 1]))
-    ] == [1.0, 1.0, 0.75, 0.0]
+    said = looks.described(weights, "query", False, 0, (3, [0, 1]))
+    assert [one["evidence"] for one in said] == [1.0, 1.0, 0.75, 0.0]
     (hops,) = looks.described(weights, "hops", False, 0, (3, [0, 1]))
     assert hops["evidence"] == pytest.approx(2.75 / 4)
 

@@ -1,54 +1,20 @@
-"""What the LSTM's benchmark compares is comparable, and its step learns."""
+"""The step of the LSTM's benchmark multiplies what is said, and learns."""
 
 from __future__ import annotations
-
-import ast
-import math
-from pathlib import Path
-from typing import Any
 
 import jax
 import pytest
 
 from benchmarks import recurrence
+from benchmarks.step_profile import matmul_operations
 
 SMALL = {"width": 8, "layers": 1, "rows": 3, "steps": 5, "vocabulary": 20}
 
 
-def test_both_sides_have_the_same_sizes() -> None:
-    other = ast.parse(Path(recurrence.__file__).with_name("torch_recurrence.py").read_text())
-    (sizes,) = (  # read, not imported: torch need not be installed here
-        node.value
-        for node in other.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SIZES"
-    )
-    assert ast.literal_eval(sizes) == recurrence.SIZES
-
-
-def multiplied(jaxpr: Any, times: int = 1) -> int:
-    """FLOPs of all matrix products, those in loops as often as they run."""
-    total = 0
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name == "dot_general":
-            ((over, _), _), shape = eqn.params["dimension_numbers"], eqn.invars[0].aval.shape
-            total += (
-                2
-                * times
-                * math.prod(eqn.outvars[0].aval.shape)
-                * math.prod(shape[axis] for axis in over)
-            )
-        length = eqn.params["length"] if eqn.primitive.name == "scan" else 1
-        total += sum(
-            multiplied(one.jaxpr, times * length)
-            for one in eqn.params.values()
-            if hasattr(one, "jaxpr")
-        )
-    return total
-
-
 def test_the_step_multiplies_what_is_said_and_learns() -> None:
     step, state, batch = recurrence.training(SMALL)
-    assert multiplied(jax.make_jaxpr(step)(state, batch).jaxpr) == recurrence.products(SMALL)
+    jaxpr = jax.make_jaxpr(step)(state, batch).jaxpr
+    assert matmul_operations(jaxpr) == recurrence.products(SMALL)
     first = None
     for _ in range(20):
         state, sums = step(state, batch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import numpy as np
+import pytest
 
 from benchmarks import states
 
@@ -16,6 +17,7 @@ def test_the_products_are_those_of_one_chunk() -> None:
     np.testing.assert_allclose(linear, np.tril(q @ k.swapaxes(-1, -2)) @ v, atol=1e-4)
 
 
+@pytest.mark.full
 def test_a_step_goes_on_from_what_was_read() -> None:
     program, given = states.steps("linear", 3)
     assert program(*given).shape == (4, 1, 256) and (np.asarray(given[2].read) == 3).all()

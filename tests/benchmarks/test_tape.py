@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks import tape
 
 
+@pytest.mark.full
 def test_keeping_every_tape_takes_more_room() -> None:
     steps, every, once, ratio, lstm, *room = tape.measure(8, 48, 8, enough=0.0)
     assert steps == 48 and min(every, once, lstm) > 0 and ratio > 0

@@ -1,4 +1,4 @@
-"""The driver over batches: order, rows that fill up, programs, limits."""
+"""The driver over batches returns every sentence in its place, with few programs, within limits."""
 
 from __future__ import annotations
 
@@ -28,28 +28,17 @@ class Copier:
         self.traces += 1
 
         def step(state: Any, memory: Any, tokens: jax.Array) -> tuple[jax.Array, Any, jax.Array]:
-            position, width = state["position"], memory["source"].shape[1]
-            wanted = jnp.take_along_axis(
-                memory["source"], jnp.minimum(position, width - 1)[:, None], axis=1
-            )[:, 0]
-            logits = (
-                jax.nn.one_hot(jnp.where(wanted == 0, EOS, wanted), VOCABULARY)
-                * params["sharpness"]
-            )
-            return (
-                logits,
-                {"position": position + 1, "t": state["t"] + 1},
-                jax.nn.one_hot(position, width),
-            )
+            place, width = state["place"], memory["source"].shape[1]
+            here = jnp.minimum(place, width - 1)[:, None]
+            wanted = jnp.take_along_axis(memory["source"], here, axis=1)[:, 0]
+            chosen = jax.nn.one_hot(jnp.where(wanted == 0, EOS, wanted), VOCABULARY)
+            following = {"place": place + 1, "t": state["t"] + 1}
+            return chosen * params["sharpness"], following, jax.nn.one_hot(place, width)
 
-        return Functions(
-            encode=lambda source: {"source": source},
-            start=lambda memory, length: {
-                "position": jnp.zeros(memory["source"].shape[0], jnp.int32),
-                "t": jnp.int32(0),
-            },
-            step=step,
-        )
+        def start(memory: Any, length: int) -> Any:
+            return {"place": jnp.zeros(memory["source"].shape[0], jnp.int32), "t": jnp.int32(0)}
+
+        return Functions(encode=lambda source: {"source": source}, start=start, step=step)
 
 
 def batches(
@@ -64,17 +53,22 @@ def batches(
     return result
 
 
+def decoded(node: dict[str, Any], *batching: Any, sharpness: float = 30.0, **how: Any) -> Any:
+    """The hypotheses of every sentence, of batches as `batches` makes them."""
+    params = {"sharpness": sharpness}
+    return decode(Copier(), params, batches(*batching), validate(node), **how)
+
+
+def tokens(found: Any) -> list[list[int]]:
+    """The best hypothesis of every sentence."""
+    return [hypotheses[0].tokens.tolist() for hypotheses in found]
+
+
 @pytest.mark.quick
 @pytest.mark.parametrize("method", ["greedy", "beam", "sample"])
 def test_every_sentence_in_its_place(method: str) -> None:
-    found = decode(
-        Copier(),
-        {"sharpness": 30.0},
-        batches([[3, 0, 4], [2, 1]], 3, 4),
-        validate({"method": method}),
-        alignment=True,
-    )
-    assert [hypotheses[0].tokens.tolist() for hypotheses in found] == SENTENCES
+    found = decoded({"method": method}, [[3, 0, 4], [2, 1]], 3, 4, alignment=True)
+    assert tokens(found) == SENTENCES
     for hypotheses, sentence in zip(found, SENTENCES, strict=True):
         assert len(hypotheses) == 1
         alignment = hypotheses[0].alignment
@@ -91,13 +85,9 @@ def test_one_program_for_each_shape_and_parameters_are_arguments() -> None:
     assert bind.traces == 1
     blunt = decoder({"sharpness": jnp.float32(3.0)}, batches([[0, 1, 2], [3, 4]], 3, 4))
     assert bind.traces == 1
-    assert (
-        [h[0].tokens.tolist() for h in sharp] == [h[0].tokens.tolist() for h in blunt] == SENTENCES
-    )
+    assert tokens(sharp) == tokens(blunt) == SENTENCES
     assert all(b[0].log_prob < s[0].log_prob - 0.1 for b, s in zip(blunt, sharp, strict=True))
-    assert all(
-        len(hypotheses) == 2 and hypotheses[0].score >= hypotheses[1].score for hypotheses in blunt
-    )
+    assert all(len(two) == 2 and two[0].score >= two[1].score for two in blunt)
     decoder({"sharpness": jnp.float32(3.0)}, batches([[0, 1], [2, 3], [4]], 2, 6))
     assert bind.traces == 2
 
@@ -105,7 +95,7 @@ def test_one_program_for_each_shape_and_parameters_are_arguments() -> None:
 @pytest.mark.parametrize(
     "node",
     [
-        {"method": "beam", "coverage": 0.2, "n_best": 3},
+        pytest.param({"method": "beam", "coverage": 0.2, "n_best": 3}, marks=pytest.mark.full),
         {"method": "sample", "n_best": 3, "seed": 4},
     ],
 )
@@ -113,9 +103,8 @@ def test_batching_changes_nothing(node: dict[str, Any]) -> None:
     """Another split of the sentences over batches, other neighbours: the same hypotheses,
     samples too.
     """
-    settings = validate(node)
-    one = decode(Copier(), {"sharpness": 2.0}, batches([[0, 1, 2, 3, 4]], 5, 4), settings)
-    two = decode(Copier(), {"sharpness": 2.0}, batches([[4, 2], [1, 3], [0]], 2, 4), settings)
+    one = decoded(node, [[0, 1, 2, 3, 4]], 5, 4, sharpness=2.0)
+    two = decoded(node, [[4, 2], [1, 3], [0]], 2, 4, sharpness=2.0)
     for first, second in zip(one, two, strict=True):
         assert [h.tokens.tolist() for h in first] == [h.tokens.tolist() for h in second]
         np.testing.assert_allclose([h.score for h in first], [h.score for h in second], rtol=1e-5)
@@ -129,19 +118,12 @@ def test_equal_texts_have_samples_of_their_own() -> None:
 
 
 def test_each_sentence_has_its_own_limit() -> None:
-    settings = validate({"method": "greedy", "max_ratio": 0.5, "max_extra": 1})
-    found = decode(Copier(), {"sharpness": 30.0}, batches([[0, 1, 2, 3, 4]], 5, 4), settings)
-    assert [h[0].tokens.tolist() for h in found] == [
-        [5, 6, EOS],
-        [7, EOS],
-        [6, 5, 7],
-        [EOS],
-        [5, 5, EOS],
-    ]
+    node = {"method": "greedy", "max_ratio": 0.5, "max_extra": 1}
+    found = tokens(decoded(node, [[0, 1, 2, 3, 4]], 5, 4))
+    assert found == [[5, 6, EOS], [7, EOS], [6, 5, 7], [EOS], [5, 5, EOS]]
 
 
 def test_missing_or_doubled_sentences_are_refused() -> None:
-    settings = validate({"method": "greedy"})
     for groups in ([[0, 2]], [[0, 1], [1]]):
         with pytest.raises(ValueError, match="do not number the sentences"):
-            decode(Copier(), {"sharpness": 30.0}, batches(groups, 2, 4), settings)
+            decoded({"method": "greedy"}, groups, 2, 4)

@@ -1,4 +1,4 @@
-"""Greedy search against a plain loop."""
+"""Greedy search writes what a plain loop writes, within limits, and breaks ties by the lowest id."""
 
 from __future__ import annotations
 

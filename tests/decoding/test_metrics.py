@@ -1,6 +1,4 @@
-"""Corpus scores: sacrebleu's own regression values, signatures, bad input; error rates by hand and
-by recursion.
-"""
+"""Corpus scores are sacrebleu's own, with signatures; error rates are those by hand and by recursion."""
 
 from __future__ import annotations
 
@@ -71,9 +69,7 @@ def test_bad_input_is_one_line() -> None:
 def test_edits_are_counted_as_the_recursion_counts_them() -> None:
     draw = random.Random(0)
     for _ in range(50):
-        one, other = (
-            "".join(draw.choice("abc") for _ in range(draw.randrange(6))) for _ in range(2)
-        )
+        one, other = ("".join(draw.choices("abc", k=draw.randrange(6))) for _ in range(2))
 
         @functools.cache
         def fewest(i: int, j: int, one: str = one, other: str = other) -> int:
@@ -85,23 +81,17 @@ def test_edits_are_counted_as_the_recursion_counts_them() -> None:
                 fewest(i - 1, j - 1) + (one[i - 1] != other[j - 1]),
             )
 
-        assert (
-            edit_distance(one, other) == fewest(len(one), len(other)) == edit_distance(other, one)
-        )
-    assert (
-        edit_distance("kitten", "sitting") == 3
-        and edit_distance("", "abc") == 3
-        and edit_distance("abc", "abc") == 0
-    )
+        least = fewest(len(one), len(other))
+        assert edit_distance(one, other) == least == edit_distance(other, one)
+    pairs = {("kitten", "sitting"): 3, ("", "abc"): 3, ("abc", "abc"): 0}
+    assert {pair: edit_distance(*pair) for pair in pairs} == pairs
 
 
 @pytest.mark.quick
 def test_the_nearest_reference_counts_with_its_own_length() -> None:
     assert error_rates(["abcd"], [["xyz", "abcde"]]) == (1 / 5, 1.0)
-    assert error_rates(["ab", "cd"], [["ab"], ["cdef", "c"]]) == (
-        2 / 6,
-        0.5,
-    )  # two of four are as many as one of one is not
+    # two of four are as many as one of one is not
+    assert error_rates(["ab", "cd"], [["ab"], ["cdef", "c"]]) == (2 / 6, 0.5)
     assert error_rates(["", "a"], [["ab"], ["a"]]) == (2 / 3, 0.5)
     for hypotheses, references, words in (
         (["a"], [], "1 hypotheses"),

@@ -1,4 +1,4 @@
-"""Rules on what may be written next, against plain loops over lists."""
+"""Rules on what may be written next equal plain loops over lists, in every method."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def test_the_end_is_what_is_left() -> None:
     rules = Rules(min_length=9, no_repeat_ngram=1)
     tokens = jnp.array([[3, 4, PAD]])
     logits = jnp.array([[-jnp.inf, -jnp.inf, 0.5, 1.0, 2.0]])
-    assert rules(logits, tokens, jnp.int32(2)).argmax() == EOS
-    assert rules(logits, tokens, jnp.int32(1)).argmax() == 4
+    best = jax.jit(lambda t: rules(logits, tokens, t).argmax())
+    assert (best(2), best(1)) == (EOS, 4)
 
 
 def test_the_end_of_a_text_before_is_no_reason_not_to_end() -> None:
     """A stream begins with the end of the text before: the end may be written all the same."""
     rules = Rules(no_repeat_ngram=1, prompt=jnp.array([[EOS, 3]]))
-    found = np.asarray(rules(jnp.zeros((1, 5)), jnp.zeros((1, 3), int), jnp.int32(0)))
+    found = np.asarray(jax.jit(lambda t: rules(jnp.zeros((1, 5)), jnp.zeros((1, 3), int), t))(0))
     assert np.isfinite(found[0]).tolist() == [True, True, True, False, True]
 
 
@@ -81,7 +81,7 @@ def test_other_special_ids() -> None:
     """A vocabulary with its padding at the end: what is padding is no token that has occurred."""
     special = Special(pad=4, bos=3, eos=0, unk=None)
     rules = Rules(no_repeat_ngram=1, prompt=jnp.array([[1, 4]]), special=special)
-    found = np.asarray(rules(jnp.zeros((1, 5)), jnp.full((1, 3), 4), jnp.int32(0)))
+    found = np.asarray(jax.jit(lambda t: rules(jnp.zeros((1, 5)), jnp.full((1, 3), 4), t))(0))
     assert np.isfinite(found[0]).tolist() == [True, False, True, True, True]
 
 
@@ -99,9 +99,10 @@ def test_no_method_repeats(run: Any, endless_model: Any, method: str) -> None:
         pairs = [tuple(tokens[i : i + 2]) for i in range(len(tokens) - 1)]
         return len(pairs) - len(set(pairs))
 
-    free = run(search, endless_model, sentences, **how)
     held = run(search, endless_model, sentences, rules=Rules(no_repeat_ngram=2), **how)
-    assert sum(repeats(one) for one in np.asarray(free.tokens[:, 0])) > 0
+    if method == "greedy":
+        free = run(search, endless_model, sentences, **how)
+        assert sum(repeats(tokens) for tokens in np.asarray(free.tokens[:, 0])) > 0
     for row, sentence in enumerate(sentences):
         tokens = np.asarray(held.tokens[row, 0])[: held.lengths[row, 0]]
         assert repeats(tokens) == 0
@@ -113,5 +114,5 @@ def test_no_method_repeats(run: Any, endless_model: Any, method: str) -> None:
     ("share", "ids"), [(0.0, [0, 1, 2, 3]), (0.2, [0, 2, 3]), (0.5, [0, 3]), (1.0, [3])]
 )
 def test_tokens_that_are_likely_enough(share: float, ids: list[int]) -> None:
-    logits = jnp.log(jnp.array([[0.3, 0.05, 0.15, 0.5]]))
+    logits = np.log(np.array([[0.3, 0.05, 0.15, 0.5]], np.float32))
     assert np.flatnonzero(np.isfinite(np.asarray(keep_likely(logits, share))[0])).tolist() == ids

@@ -1,4 +1,4 @@
-"""The config node `decoding`: defaults, and one clear line for everything that cannot work."""
+"""The config node `decoding` has defaults, and one clear line for everything that cannot work."""
 
 from __future__ import annotations
 

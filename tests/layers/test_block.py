@@ -1,4 +1,6 @@
-"""Residual placements and the block: formulas in float64, what each leaves of x, one norm or two."""
+"""A block places its functions as is told: formulas in float64, what each placement leaves of x,
+dropout on what functions give.
+"""
 
 from __future__ import annotations
 
@@ -65,18 +67,15 @@ def run(module: Block, x: Any) -> jax.Array:
 
 @pytest.mark.quick
 @pytest.mark.parametrize("placement", PLACEMENTS)
-def test_a_block_is_its_functions_in_order_each_placed_as_told(placement: Placement) -> None:
+def test_a_block_is_its_functions_in_order_each_placed_as_told(
+    placement: Placement, float64: None
+) -> None:
     x = np.random.default_rng(0).normal(size=(2, 3, D))
     module = block(placement)
     params = _params(module, x)
 
-    def one(x: np.ndarray) -> np.ndarray:
-        found: np.ndarray = x @ params["one"]["Dense_0"]["kernel"]
-        return found
-
-    def other(x: np.ndarray) -> np.ndarray:
-        found: np.ndarray = x @ params["other_attention"]["Dense_0"]["kernel"]
-        return found
+    product = lambda name: lambda x: x @ params[name]["Dense_0"]["kernel"]
+    one, other = product("one"), product("other_attention")
 
     def forward(x: np.ndarray) -> np.ndarray:
         inner, outer = (params["feed_forward"][name] for name in ("inner", "outer"))
@@ -92,8 +91,7 @@ def test_a_block_is_its_functions_in_order_each_placed_as_told(placement: Placem
         for name, function in (("one", one), ("other", other), ("feed_forward", forward)):
             around = params.get(f"around_{name}", {})
             expected = placed(placement, around, expected, function)
-    with jax.enable_x64(True):
-        found = nn.apply(run, module)({"params": params}, x)
+    found = jax.jit(nn.apply(run, module))({"params": params}, x)
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
 
 
@@ -104,49 +102,45 @@ def _params(module: Block, x: np.ndarray) -> Any:
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-def test_of_functions_that_give_nothing_x_is_left_where_there_is_a_sum(
-    placement: Placement,
-) -> None:
-    """The identity, the norm of x for "post", and nothing without a residual; "res_post" and
-    "sandwich" start with norms of 0, which are 0.
+def test_what_functions_give_is_all_that_is_added_and_dropped(placement: Placement) -> None:
+    """Of functions that give nothing: the identity, the norm of x for "post", nothing without a
+    residual; "res_post" and "sandwich" start with norms of 0, which are 0. Dropped entries leave x
+    itself, or nothing where there is no residual.
     """
-    x = np.random.default_rng(1).normal(size=(1, 2, D)).astype(np.float32)
-    module = Residual(placement, LayerNorm, 0.0)
-    params = module.init(jax.random.key(0), x, lambda x: 0 * x).get("params", {})
-    found = module.apply({"params": params}, x, lambda x: 0 * x)
-    expected = {
-        "post": normed({"scale": 1.0, "bias": 0.0}, x.astype(np.float64)),
-        "none": np.zeros_like(x),
-    }
+    x = np.random.default_rng(1).normal(size=(1, 50, D)).astype(np.float32)
+    plain, dropping = (Residual(placement, LayerNorm, rate) for rate in (0.0, 0.5))
+
+    @jax.jit
+    def both(key: Any) -> Any:
+        params = plain.init(key, x, lambda x: 0 * x).get("params", {})
+        found = plain.apply({"params": params}, x, lambda x: 0 * x)
+        moved = {"params": jax.tree.map(lambda leaf: leaf + 0.5, params)}
+        return found, dropping.apply(moved, x, lambda x: x + 3, rngs={"dropout": key})
+
+    found, dropped = map(np.asarray, both(jax.random.key(0)))
+    expected = {"post": normed({"scale": 1.0, "bias": 0.0}, x.astype(np.float64)), "none": 0 * x}
     np.testing.assert_allclose(found, expected.get(placement, x), atol=1e-6)
+    if placement != "post":  # there the norm of a row knows of all its entries
+        kept = dropped == (0.0 if placement == "none" else x)
+        assert 0.35 < kept.mean() < 0.65
 
 
 def test_rezero_starts_as_the_identity_and_learns_its_strength() -> None:
     x = np.random.default_rng(1).normal(size=(1, 2, D)).astype(np.float32)
     module = block("rezero")
-    params = nn.init(run, module)(jax.random.key(0), x)["params"]
-    np.testing.assert_array_equal(nn.apply(run, module)({"params": params}, x), x)
-    slope = jax.grad(lambda params: nn.apply(run, module)({"params": params}, x).sum())(params)
-    assert all(
-        abs(float(slope[f"around_{name}"]["strength"])) > 1e-3
-        for name in ("one", "other", "feed_forward")
-    )
 
+    @jax.jit
+    def begun(key: jax.Array) -> Any:
+        def total(params: Any) -> Any:
+            y = nn.apply(run, module)({"params": params}, x)
+            return y.sum(), y
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
-def test_dropout_is_on_what_functions_give(placement: Placement) -> None:
-    """Dropped entries leave x itself, or nothing where there is no residual."""
-    x = np.random.default_rng(1).normal(size=(1, 50, D)).astype(np.float32)
-    module = Residual(placement, LayerNorm, 0.5)
-    params = module.init(jax.random.key(0), x, lambda x: x + 3).get("params", {})
-    params = jax.tree.map(lambda leaf: leaf + 0.5, params)
-    found = module.apply(
-        {"params": params}, x, lambda x: x + 3, rngs={"dropout": jax.random.key(0)}
-    )
-    if placement == "post":
-        return  # the norm of a row knows of all its entries
-    kept = np.asarray(found) == (0.0 if placement == "none" else x)
-    assert 0.35 < kept.mean() < 0.65
+        return jax.grad(total, has_aux=True)(nn.init(run, module)(key, x)["params"])
+
+    slope, found = begun(jax.random.key(0))
+    np.testing.assert_array_equal(found, x)
+    for name in ("one", "other", "feed_forward"):
+        assert abs(float(slope[f"around_{name}"]["strength"])) > 1e-3
 
 
 def test_placements_with_a_norm_on_top_are_those_that_bound_nothing() -> None:

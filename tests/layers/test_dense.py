@@ -1,8 +1,10 @@
-"""Dense and dropout: formula, gradient, dtype, exact rate, and randomness only where it is asked
-for.
+"""Dense and dropout have their formulas, gradients and dtypes, dropout its exact rate, and randomness
+only where it is asked for.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,18 +18,19 @@ from attnlab.layers.dense import WORTH_TURNING, Dense, Dropout, matmul
 @pytest.mark.parametrize("lead", [(), (3,), (2, 3), (2, 1, 3), (0, 4)])
 def test_matmul_is_the_product_over_the_last_axis(lead: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
-    x, kernel = (
-        rng.normal(size=(*lead, 4)).astype(np.float32),
-        rng.normal(size=(4, 5)).astype(np.float32),
+    x, kernel, direction = (
+        rng.normal(size=size).astype(np.float32) for size in ((*lead, 4), (4, 5), (*lead, 5))
     )
-    np.testing.assert_allclose(matmul(x, kernel), x @ kernel, atol=1e-6)
-    for argument in (0, 1):
-        ours = jax.grad(lambda x, w: (matmul(x, w) ** 2).sum(), argnums=argument)(x, kernel)
-        np.testing.assert_allclose(
-            ours,
-            jax.grad(lambda x, w: ((x @ w) ** 2).sum(), argnums=argument)(x, kernel),
-            atol=1e-4,
-        )
+
+    @jax.jit
+    def both(x: Any, kernel: Any) -> Any:
+        y, back = jax.vjp(matmul, x, kernel)
+        return y, *back(direction)
+
+    flat = direction.reshape(-1, 5)
+    expected = (x @ kernel, direction @ kernel.T, x.reshape(-1, 4).T @ flat)
+    for found, wanted in zip(both(x, kernel), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
 @pytest.mark.quick
@@ -35,39 +38,41 @@ def test_a_tall_kernel_is_turned_and_nothing_else_changes() -> None:
     rng = np.random.default_rng(0)
     x, grad = rng.normal(size=(2, WORTH_TURNING // 2, 6)), rng.normal(size=(WORTH_TURNING, 4))
     kernel, change = rng.normal(size=(6, 4)), rng.normal(size=(6, 4))
+    x, grad, kernel, change = (array.astype(np.float32) for array in (x, grad, kernel, change))
     flat = x.reshape(-1, 6)
-    given = [jnp.asarray(one, jnp.float32) for one in (x, kernel)]
-    y, back = jax.vjp(matmul, *given)
-    of_x, of_kernel = back(jnp.asarray(grad.reshape(y.shape), jnp.float32))
-    _, forward = jax.jvp(
-        lambda w: matmul(given[0], w), (given[1],), (jnp.asarray(change, jnp.float32),)
-    )
-    several = jax.vmap(matmul, in_axes=(None, 0))(given[0], jnp.stack([given[1], -given[1]]))
-    for found, wanted in (
-        (y, flat @ kernel),
-        (of_x, grad @ kernel.T),
-        (of_kernel, flat.T @ grad),
-        (forward, flat @ change),
-        (several[1], -flat @ kernel),
-    ):
+
+    @jax.jit
+    def several(x: Any, kernel: Any) -> Any:
+        y, back = jax.vjp(matmul, x, kernel)
+        of_x, of_kernel = back(grad.reshape(y.shape))
+        forward = jax.jvp(lambda w: matmul(x, w), (kernel,), (change,))[1]
+        negated = jax.vmap(matmul, in_axes=(None, 0))(x, jnp.stack([kernel, -kernel]))[1]
+        return y, of_x, of_kernel, forward, negated
+
+    y = flat @ kernel
+    expected = (y, grad @ kernel.T, flat.T @ grad, flat @ change, -y)
+    for found, wanted in zip(several(x, kernel), expected, strict=True):
         np.testing.assert_allclose(found, wanted.reshape(found.shape), rtol=1e-4, atol=1e-4)
     if jax.default_backend() == "cpu":
-        assert "optimization_barrier" in str(jax.make_jaxpr(matmul)(*given))
+        assert "optimization_barrier" in str(jax.make_jaxpr(matmul)(x, kernel))
 
 
 def test_dense_is_affine_in_the_dtype_of_its_arguments() -> None:
+    """Its kernel starts Glorot uniform, its bias, where it has one, at 0."""
     x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
-    params = Dense(5).init(jax.random.key(0), x)["params"]
-    assert (params["bias"] == 0).all() and np.abs(params["kernel"]).max() <= np.sqrt(
-        6 / 9
-    )  # Glorot uniform
-    params = {"kernel": params["kernel"], "bias": jnp.arange(5.0)}
-    np.testing.assert_allclose(
-        Dense(5).apply({"params": params}, x), x @ params["kernel"] + params["bias"], atol=1e-6
-    )
-    assert set(Dense(5, use_bias=False).init(jax.random.key(0), x)["params"]) == {"kernel"}
-    low = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.bfloat16), (params, x))
-    assert Dense(5).apply({"params": low[0]}, low[1]).dtype == jnp.bfloat16
+    run = jax.jit(lambda params, x: Dense(5).apply({"params": params}, x))
+    params = jax.device_get(jax.jit(Dense(5).init)(jax.random.key(0), x)["params"])
+    assert (params["bias"] == 0).all() and np.abs(params["kernel"]).max() <= np.sqrt(6 / 9)
+    params["bias"] = np.arange(5, dtype=np.float32)
+    np.testing.assert_allclose(run(params, x), x @ params["kernel"] + params["bias"], atol=1e-6)
+    bare = jax.eval_shape(Dense(5, use_bias=False).init, jax.random.key(0), x)["params"]
+    assert set(bare) == {"kernel"}
+    low = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), (params, x))
+    assert jax.eval_shape(run, *low).dtype == jnp.bfloat16
+
+
+def dropped(rate: float, x: Any, seed: int = 0) -> Any:
+    return Dropout(rate).apply({}, x, rngs={"dropout": jax.random.key(seed)})
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
@@ -76,32 +81,26 @@ def test_dropout_keeps_the_mean_and_has_its_rate(rate: float) -> None:
     errors.
     """
     count = 200_000
-    found = np.asarray(
-        Dropout(rate).apply({}, jnp.ones(count), rngs={"dropout": jax.random.key(0)})
-    )
+    found = np.asarray(jax.jit(lambda x: dropped(rate, x))(np.ones(count, np.float32)))
     assert set(np.unique(found)) == {np.float32(0), np.float32(1) / np.float32(1 - rate)}
     assert abs((found == 0).mean() - rate) < 5 * np.sqrt(rate * (1 - rate) / count)
 
 
 @pytest.mark.quick
 def test_dropout_is_off_without_a_stream_or_a_rate() -> None:
-    x = jnp.arange(12.0)
+    x = np.arange(12, dtype=np.float32)
     np.testing.assert_array_equal(Dropout(0.5).apply({}, x), x)
-    np.testing.assert_array_equal(Dropout(0.0).apply({}, x, rngs={"dropout": jax.random.key(0)}), x)
-    one, again, other = (
-        Dropout(0.5).apply({}, x, rngs={"dropout": jax.random.key(seed)}) for seed in (0, 0, 1)
-    )
-    assert (one == again).all() and (one != other).any()
+    np.testing.assert_array_equal(dropped(0.0, x), x)
+    first, again, other = jax.jit(lambda x: [dropped(0.5, x, seed) for seed in (0, 0, 1)])(x)
+    assert (first == again).all() and (first != other).any()
 
 
 def test_dropped_entries_get_no_gradient_even_where_they_are_not_finite() -> None:
-    x = jnp.full(64, jnp.inf).at[::2].set(1.0)
-    key = jax.random.key(0)
-    kept = np.asarray(Dropout(0.5).apply({}, jnp.ones(64), rngs={"dropout": key})) > 0
-    found, pull = jax.vjp(lambda x: Dropout(0.5).apply({}, x, rngs={"dropout": key}), x)
+    """Operation by operation: compiled, XLA turns a product with zeros and ones into a choice."""
+    x = jnp.asarray(np.where(np.arange(64) % 2, np.inf, 1.0), jnp.float32)
+    found, pull = jax.vjp(lambda x: dropped(0.5, x), x)
+    kept = np.asarray(dropped(0.5, jnp.ones(64))) > 0
     assert (np.asarray(found)[~kept] == 0.0).all()
     np.testing.assert_array_equal(pull(jnp.ones(64))[0], np.where(kept, 2.0, 0.0))
-    assert (
-        Dropout(0.5).apply({}, jnp.ones(4, jnp.bfloat16), rngs={"dropout": key}).dtype
-        == jnp.bfloat16
-    )
+    low = jax.ShapeDtypeStruct((4,), jnp.bfloat16)
+    assert jax.eval_shape(lambda x: dropped(0.5, x), low).dtype == jnp.bfloat16

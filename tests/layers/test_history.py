@@ -1,7 +1,8 @@
-"""What is kept of a sequence that is read in pieces."""
+"""Of a sequence that is read in pieces the last real slots are kept, each where the text has it."""
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -12,23 +13,25 @@ def test_the_last_real_slots_are_kept() -> None:
     """Of two slots kept and pieces of three: none of the first row's is real, all of the second's,
     two of the third's.
     """
-    slots = jnp.arange(15).reshape(3, 5)[..., None]
-    found = latest(slots, jnp.asarray([0, 3, 2]), 2)
+    slots = np.arange(15).reshape(3, 5)[..., None]
+    found = jax.jit(latest, static_argnums=2)(slots, np.array([0, 3, 2]), 2)
     np.testing.assert_array_equal(found[..., 0], [[0, 1], [8, 9], [12, 13]])
 
 
 def test_a_piece_comes_behind_what_was_kept_in_its_own_dtype() -> None:
-    joined = after(jnp.zeros((2, 3, 4)), jnp.ones((2, 1, 4), jnp.bfloat16))
+    new = np.ones((2, 1, 4), jnp.bfloat16)
+    joined = np.asarray(jax.jit(after)(np.zeros((2, 3, 4), np.float32), new))
     assert joined.shape == (2, 4, 4) and joined.dtype == jnp.bfloat16
-    np.testing.assert_array_equal(joined.astype(jnp.float32)[0, :, 0], [0, 0, 0, 1])
+    np.testing.assert_array_equal(joined.astype(np.float32)[0, :, 0], [0, 0, 0, 1])
 
 
 def test_padding_takes_no_place() -> None:
-    read = jnp.asarray([3, 0])
-    at, after_it = places(read, 3, jnp.asarray([[True, False, True], [False, False, True]]))
+    read, valid = np.array([3, 0]), np.array([[True, False, True], [False, False, True]])
+    place = jax.jit(places, static_argnums=1)
+    at, after_it = place(read, 3, valid)
     np.testing.assert_array_equal(at, [[3, 3, 4], [-1, -1, 0]])
     np.testing.assert_array_equal(after_it, [5, 1])
-    at, after_it = places(read, 2, None)
+    at, after_it = place(read, 2, None)
     np.testing.assert_array_equal(at, [[3, 4], [0, 1]])
     np.testing.assert_array_equal(after_it, [5, 2])
 
@@ -37,11 +40,12 @@ def test_tokens_go_to_the_slots_that_the_text_would_give_them() -> None:
     """Blocks of 3: the first row has read 4, so it begins at slot 1; the second 3; padding takes no
     slot. From the beginning no slot is left out.
     """
-    valid = jnp.asarray([[True, False, True], [True, True, True]])
-    token, slot, at = slots(jnp.asarray([4, 3]), valid, 3)
+    valid = np.array([[True, False, True], [True, True, True]])
+    place = jax.jit(slots, static_argnums=2)
+    token, slot, at = place(np.array([4, 3]), valid, 3)
     np.testing.assert_array_equal(token, [[3, 0, 2, 3, 3, 3], [0, 1, 2, 3, 3, 3]])
     np.testing.assert_array_equal(np.asarray(slot)[valid], [1, 2, 0, 1, 2])
     np.testing.assert_array_equal(at, np.arange(3, 9) + np.zeros((2, 1)))
-    token, _, at = slots(None, valid, 3)
+    token, _, at = place(None, valid, 3)
     np.testing.assert_array_equal(token, [[0, 2, 3], [0, 1, 2]])
     np.testing.assert_array_equal(at, [[0, 1, 2], [0, 1, 2]])

@@ -1,4 +1,4 @@
-"""How the matrices of whole Transformers start, by measured deviations."""
+"""The matrices of whole Transformers start with the deviations that their papers say."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from attnlab.layers.initializers import Where
 from attnlab.systems import SYSTEMS
 from attnlab.training.drawing import first_params
 
-D, F, HEADS, L, V = 64, 96, 4, 3, 50
+D, F, HEADS, L, V = 64, 96, 4, 2, 50
 T5 = {"name": "multihead", "heads": HEADS, "positions": {"name": "t5"}, "score": {"name": "dot"}}
 SIZES: dict[str, Any] = {
     "width": D,
@@ -101,11 +101,11 @@ def test_t5_starts_as_its_table_says() -> None:
 
 
 def test_seeds_and_matrices_differ_and_own_is_what_it_was() -> None:
-    one, again, other = (begun("decoder", "gpt2", seed) for seed in (0, 0, 1))
+    first, other = begun("decoder", "gpt2"), begun("decoder", "gpt2", 1)
     kernel = "layer_0/attention/w_query/kernel"
-    np.testing.assert_array_equal(one[kernel], again[kernel])
-    assert (one[kernel] != other[kernel]).mean() > 0.9
-    assert (one[kernel] != one["layer_1/attention/w_query/kernel"]).mean() > 0.9
+    assert (first[kernel] != other[kernel]).mean() > 0.9
+    assert (first[kernel] != first["layer_1/attention/w_query/kernel"]).mean() > 0.9
+    np.testing.assert_array_equal(begun("decoder", "gpt2")[kernel], first[kernel])
     own = begun("decoder", "own")
     bound = np.sqrt(3 / D)  # Glorot uniform of a square matrix
     assert bound * 0.95 < np.abs(own[kernel]).max() < bound

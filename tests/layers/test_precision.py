@@ -1,8 +1,8 @@
 """The precision of the inner computation: float64 where float64 comes in, float32 for everything
 else, with `jax_enable_x64` as without.
 
-That float64 is right to its last digits is tested where the oracles are: for mechanisms in
-`test_conformance.py`, for parts here.
+That float64 is right to its last digits is tested where the oracles are: for mechanisms, and so for
+all their parts, in `attention/test_conformance.py`; in the full mode for each part alone, here.
 """
 
 from __future__ import annotations
@@ -30,9 +30,20 @@ from tests.attention import (
     test_positions,
     test_scores,
 )
-from tests.attention.cases import TOLERANCE, causally, inputs, make, over_all, parameters, wide
+from tests.attention.cases import (
+    TOLERANCE,
+    causally,
+    first_settings,
+    inputs,
+    make,
+    over,
+    over_all,
+    parameters,
+    wide,
+)
+from tests.sampling import full_mode
 
-every = over_all()
+every = over_all() if full_mode() else over(first_settings())
 
 
 def in_dtype(tree: Any, dtype: Any) -> Any:
@@ -91,11 +102,12 @@ def test_float32_stays_float32_where_float64_is_possible(
     params = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, np.float32), made.get("params", {})
     )
-    for key in (None, jax.random.key(0)):
+    for key in (None, jax.random.key(0)) if full_mode() else (jax.random.key(0),):
         found = jax.eval_shape(read, params, query, source, key)
         assert floats(found) == {jnp.dtype(np.float32)}
 
 
+@pytest.mark.full
 @test_alignments.every
 def test_alignments_in_float64(name: str, fields: str, float64: None) -> None:
     module, params, _ = test_alignments.prepared(name, fields)
@@ -119,6 +131,7 @@ def test_alignments_in_float64(name: str, fields: str, float64: None) -> None:
     )
 
 
+@pytest.mark.full
 @test_scores.every
 def test_scores_in_float64(name: str, fields: str, float64: None) -> None:
     score = score_cases.make(name, fields)
@@ -132,6 +145,7 @@ def test_scores_in_float64(name: str, fields: str, float64: None) -> None:
     )
 
 
+@pytest.mark.full
 @test_positions.every
 def test_positions_in_float64(case: int, float64: None) -> None:
     look, params = test_positions.prepared(case)
@@ -147,6 +161,7 @@ def test_positions_in_float64(case: int, float64: None) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", position_oracles.EMBEDDINGS)
 def test_embeddings_in_float64(name: str, float64: None) -> None:
     scheme, x, positions = (
@@ -167,9 +182,13 @@ def test_embeddings_in_float64(name: str, float64: None) -> None:
     ("tokens", "fields"),
     [
         (256, {}),
-        (257, {"positions": "shaw"}),
-        (257, {"alignment": "sigmoid", "positions": "t5"}),
-        (512, {"alignment": "sink", "score": {"name": "gaussian", "tau": 5.0}}),
+        pytest.param(257, {"positions": "shaw"}, marks=pytest.mark.full),
+        pytest.param(257, {"alignment": "sigmoid", "positions": "t5"}, marks=pytest.mark.full),
+        pytest.param(
+            512,
+            {"alignment": "sink", "score": {"name": "gaussian", "tau": 5.0}},
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_the_default_kernel_takes_long_looks_with_float64_possible(

@@ -95,9 +95,7 @@ def nystrom() -> Arrays:
     """NystromformerSelfAttention of transformers, each matrix with its own norm."""
     import torch
     from transformers import NystromformerConfig
-    from transformers.models.nystromformer.modeling_nystromformer import (
-        NystromformerSelfAttention,
-    )
+    from transformers.models.nystromformer.modeling_nystromformer import NystromformerSelfAttention
 
     x = torch.randn(B, T, D, requires_grad=True)
     config = NystromformerConfig(
@@ -123,10 +121,7 @@ def longformer() -> Arrays:
 
     x = torch.randn(B, T, D, requires_grad=True)
     config = LongformerConfig(
-        hidden_size=D,
-        num_attention_heads=H,
-        attention_window=[4],
-        attention_probs_dropout_prob=0.0,
+        hidden_size=D, num_attention_heads=H, attention_window=[4], attention_probs_dropout_prob=0.0
     )
     layer = LongformerSelfAttention(config, 0)
     names = ("query", "key", "value", "query_global", "key_global", "value_global")

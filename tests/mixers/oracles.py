@@ -14,46 +14,21 @@ import numpy as np
 
 from attnlab.mixers.performer import directions
 from tests.mixers import delta, learning, stateful, untied
+from tests.mixers.stateful import sigmoid
+from tests.systems.oracles import parts
 
 Oracle = Callable[[Any, dict[str, Any], np.ndarray, np.ndarray], np.ndarray]
 
 
-def sigmoid(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
-
-
-def lstm(p: np.ndarray, state: list[np.ndarray], cell: Any) -> list[np.ndarray]:
-    h, c = state
-    i, f, o, g = np.split(p + h @ cell["past"], 4)
-    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-    return [sigmoid(o) * np.tanh(c), c]
-
-
-def gru(p: np.ndarray, state: list[np.ndarray], cell: Any) -> list[np.ndarray]:
-    h, size = state[0], len(state[0])
-    r, z = np.split(sigmoid(p[: 2 * size] + h @ cell["gates"]), 2)
-    n = np.tanh(p[2 * size :] + (r * h) @ cell["candidate"])
-    return [(1 - z) * h + z * n]
-
-
-def tanh(p: np.ndarray, state: list[np.ndarray], cell: Any) -> list[np.ndarray]:
-    return [np.tanh(p + state[0] @ cell["past"])]
-
-
 def recurrent(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:
-    """y_t = h_t W_o, or h_t."""
-    step = {"lstm": lstm, "gru": gru, "tanh": tanh}[config.get("cell", "lstm")]
-    size, inputs = config.get("state", x.shape[-1]), params["cell"]["of_input"]
-    found = np.zeros(x.shape)
+    """y_t = h_t W_o, or h_t; the cell is known by its parameters."""
+    found, nothing = np.zeros(x.shape), np.zeros(config.get("state", x.shape[-1]))
     for b, row in enumerate(x):
-        state = [np.zeros(size)] * (2 if step is lstm else 1)
+        state = nothing, nothing
         for t, token in enumerate(row):
             if valid[b, t]:
-                kernel = inputs["kernel"]
-                kernel = kernel["kernel"] if isinstance(kernel, dict) else kernel  # the LSTM's
-                p = token @ kernel + inputs["bias"]
-                state = step(p, state, params["cell"]["cell"])
-            found[b, t] = state[0] @ params["out"]["kernel"] if "out" in params else state[0]
+                state = parts.lstm(params["cell"], state, parts.inputs(params["cell"], token))
+            found[b, t] = state[1] @ params["out"]["kernel"] if "out" in params else state[1]
     return found
 
 

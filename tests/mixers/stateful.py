@@ -29,6 +29,12 @@ def turned(x: np.ndarray, position: int) -> np.ndarray:
     return np.stack([pairs.real, pairs.imag], axis=1).ravel()
 
 
+def asked(params: Any, token: np.ndarray, heads: int) -> list[list[np.ndarray]]:
+    """Query, key and value of a token, each cut into heads."""
+    kernels = (params[f"w_{name}"]["kernel"] for name in ("query", "key", "value"))
+    return [np.split(token @ kernel, heads) for kernel in kernels]
+
+
 def over_real(x: np.ndarray, valid: np.ndarray, step: Any) -> np.ndarray:
     """`step(token, position, state) -> y, state` over the real tokens of every row; at padding y is
     that of the state as it is, so only real tokens are compared: NaN elsewhere.
@@ -48,10 +54,7 @@ def retention(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndar
     heads = config["heads"]
 
     def step(token: np.ndarray, position: int, state: Any) -> Any:
-        q, k, v = (
-            np.split(token @ params[f"w_{one}"]["kernel"], heads)
-            for one in ("query", "key", "value")
-        )
+        q, k, v = asked(params, token, heads)
         state = [0.0] * heads if state is None else state
         after, normed = [], []
         for h in range(heads):
@@ -72,10 +75,7 @@ def gated_linear(
     heads = config["heads"]
 
     def step(token: np.ndarray, position: int, state: Any) -> Any:
-        q, k, v = (
-            np.split(token @ params[f"w_{one}"]["kernel"], heads)
-            for one in ("query", "key", "value")
-        )
+        q, k, v = asked(params, token, heads)
         low = token @ params["w_low"]["kernel"]
         kept = sigmoid(low @ params["w_forget"]["kernel"] + params["w_forget"]["bias"])
         alpha = np.split(kept ** (1 / 16), heads)

@@ -1,10 +1,12 @@
-"""Delta rules: what the papers say of them, and which of them are another's special case. What all
+"""Delta rules are what their papers say, and some of them another's special case. What all
 mixers promise is tested in `attention/test_mixer.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import json
 from typing import Any
 
 import jax
@@ -13,8 +15,6 @@ import numpy as np
 import pytest
 
 from attnlab.attention.view import CAUSAL
-from attnlab.errors import UserError
-from attnlab.mixers import MIXERS
 from attnlab.mixers.mlstm import largest
 from tests.attention.cases import WIDTH, make, parameters, wide
 from tests.mixers.oracles import MIXER_ORACLES
@@ -32,11 +32,16 @@ KEPT = {
 }
 
 
+@functools.cache
+def compiled(name: str, fields: str) -> Any:
+    """(params, x) to y and what is kept."""
+    module = make(name, json.loads(fields))
+    return jax.jit(lambda params, x: module.apply({"params": params}, x, method="mix"))
+
+
 def mixed(name: str, fields: dict[str, Any], params: Any, x: np.ndarray = X) -> Any:
     """y and what is kept."""
-    module = make(name, fields)
-    run = jax.jit(lambda params, x: module.apply({"params": params}, x, method="mix"))
-    return jax.tree.map(np.asarray, run(params, x))
+    return jax.device_get(compiled(name, json.dumps(fields))(params, x))
 
 
 def by_hand(keys: Any, values: Any, rate: Any) -> Any:
@@ -48,27 +53,7 @@ def by_hand(keys: Any, values: Any, rate: Any) -> Any:
     return {**found, **kernels, "convolution": {"kernel": taps}}
 
 
-@pytest.mark.parametrize(
-    ("name", "fields", "message"),
-    [
-        ("delta_net", {"heads": 5}, "heads could be"),
-        ("delta_net", {"largest": 2.5}, "largest=2.5 must be above 0 and at most 2"),
-        ("gated_delta_net", {"heads": 4}, "width of the keys=9"),
-        ("kda", {"rank": -1}, "rank=-1"),
-        ("delta_product", {"count": 0}, "delta_product: count=0"),
-        ("gated_delta_product", {"count": 0}, "gated_delta_product: count=0"),
-        ("rwkv7", {"rank": 0}, "rank=0"),
-        ("rwkv7", {"heads": 5}, "heads could be"),
-        ("mlstm", {"heads": 2, "cap": -1.0}, "cap=-1.0"),
-        ("mlstm", {"heads": 4}, "key_share"),
-    ],
-)
-def test_what_does_not_fit_is_refused(name: str, fields: dict[str, Any], message: str) -> None:
-    module = MIXERS.resolve(name)(width=WIDTH, **fields)
-    with pytest.raises(UserError, match=message):
-        jax.eval_shape(lambda: module.init(jax.random.key(0), X, method="mix"))
-
-
+@pytest.mark.full
 def test_gates_alike_for_all_channels_are_a_gate_for_the_head_and_gates_of_1_none() -> None:
     """The states: KDA = Gated DeltaNet, and Gated DeltaNet = DeltaNet."""
     heads, fields = 2, {"heads": 2, "kernel": 2}
@@ -97,6 +82,7 @@ def test_gates_alike_for_all_channels_are_a_gate_for_the_head_and_gates_of_1_non
 SHARED = ("w_query", "w_key", "w_value", "w_rate", "convolution")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("single", "product"),
     [("delta_net", "delta_product"), ("gated_delta_net", "gated_delta_product")],
@@ -151,20 +137,23 @@ def test_reflections_keep_the_parity_of_a_text() -> None:
     assert len(set(np.sign(state))) == 2
 
 
-def test_padding_leaves_what_is_kept_as_it_is_to_the_last_bit() -> None:
-    def both(params: Any, x: Any) -> Any:
-        found = {}
-        for name, fields in KEPT.items():
-            module = make(name, fields)
-            one = {"params": params[name]}
-            _, kept = module.apply(one, x, method="mix")
-            none = dataclasses.replace(CAUSAL, valid=jnp.zeros(x.shape[:2], bool))
-            found[name] = kept, module.apply(one, 10.0 * x, none, kept, method="mix")[1]
-        return found
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("kda", "rwkv7", "mlstm") else pytest.mark.full)
+        for name in KEPT
+    ],
+)
+def test_padding_leaves_what_is_kept_as_it_is_to_the_last_bit(name: str) -> None:
+    module = make(name, KEPT[name])
 
-    params = {name: parameters(make(name, fields)) for name, fields in KEPT.items()}
-    for before, after in jax.jit(both)(params, X).values():
-        assert jax.tree.all(jax.tree.map(np.array_equal, before, after))
+    @jax.jit
+    def both(params: Any, x: Any) -> Any:
+        _, kept = module.apply({"params": params}, x, method="mix")
+        none = dataclasses.replace(CAUSAL, valid=jnp.zeros(x.shape[:2], bool))
+        return kept, module.apply({"params": params}, 10.0 * x, none, kept, method="mix")[1]
+
+    jax.tree.map(np.testing.assert_array_equal, *both(parameters(module), X))
 
 
 def test_mlstm_is_stable_where_its_input_gates_are_not() -> None:
@@ -187,7 +176,7 @@ def test_the_largest_exponent_is_that_of_a_loop() -> None:
     for t in range(8):
         before = np.maximum(f[..., t] + before, i[..., t])
         expected.append(before)
-    found, shifted = largest(*(jnp.asarray(one) for one in (f, i, m)))
+    found, shifted = map(np.asarray, jax.jit(largest)(f, i, m))
     np.testing.assert_allclose(found, np.stack(expected, axis=-1), atol=1e-5)
     np.testing.assert_allclose(shifted[..., 1:], found[..., :-1])
     np.testing.assert_allclose(shifted[..., 0], m, rtol=1e-6)

@@ -1,6 +1,6 @@
-"""Decoders whose layers differ: softmax attention in one of three, a window beside a state. They
-decode with their caches as in one pass, rows of different lengths together; and a pattern of one
-kind is the plain system.
+"""Decoders whose layers differ, a window beside a state, decode with their caches as in one pass, rows
+of different lengths together; and a pattern of one kind is the plain system. That a hybrid computes
+what its layers are is tested with the systems.
 """
 
 from __future__ import annotations
@@ -17,36 +17,19 @@ from ml_collections import ConfigDict
 from attnlab.errors import UserError
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks.models import system_factory
-from tests.systems.checks import wide
-from tests.systems.oracles.decoder import decoder
 
 HEADS = {"name": "multihead", "heads": 2}
 LINEAR = {"name": "linear", "heads": 2, "chunk": 3}
 MAMBA = {"name": "mamba", "state": 3, "head_width": 4, "kernel": 2}
 WINDOW = {"name": "by_layer", "one": {"name": "window", "width": 2}, "other": {"name": "full"}}
 THIRDS = ("other", "other", "one")
-SPEC = {
-    "name": "decoder",
-    "width": 8,
-    "hidden": 6,
-    "layers": 3,
-    "positions": {"name": "none"},
-}
+SPEC = {"name": "decoder", "width": 8, "hidden": 6, "layers": 3, "positions": {"name": "none"}}
 HYBRIDS: dict[str, dict[str, Any]] = {
     "softmax in one of three": {
         "attention": {"name": "by_layer", "one": HEADS, "other": LINEAR, "pattern": THIRDS}
     },
     "window and state": {
         "attention": {"name": "by_layer", "one": HEADS, "other": MAMBA},
-        "visibility": WINDOW,
-        "layers": 2,
-    },
-    "window and retention": {
-        "attention": {
-            "name": "by_layer",
-            "one": HEADS,
-            "other": {"name": "retention", "heads": 2},
-        },
         "visibility": WINDOW,
         "layers": 2,
     },
@@ -74,14 +57,24 @@ def made(**changes: Any) -> tuple[LanguageModel, Any]:
     return system, jax.tree.unflatten(jax.tree.structure(shapes), drawn)
 
 
-@pytest.mark.parametrize("name", HYBRIDS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name == "window and state" else pytest.mark.full)
+        for name in HYBRIDS
+    ],
+)
 def test_decoding_in_pieces_is_the_pass_over_the_whole(name: str) -> None:
     """Of 4, 1, 1 and 1 tokens; where a row has ended there is padding."""
     system, params = made(**HYBRIDS[name])
-    whole = jax.jit(lambda params: system.apply({"params": params}, TOKENS))(params)
+
+    @jax.jit
+    def begun(params: Any) -> Any:
+        apply = functools.partial(system.apply, {"params": params})
+        return apply(TOKENS), apply(3, 7, method="start")
+
     read = jax.jit(lambda params, *a: system.apply({"params": params}, *a, method="read"))
-    start = jax.jit(lambda params: system.apply({"params": params}, 3, 7, method="start"))
-    state, at = start(params), 0
+    (whole, state), at = begun(params), 0
     for piece in (4, 1, 1, 1):
         here = slice(at, at + piece)
         logits, state = read(params, state, TOKENS[:, here])
@@ -90,26 +83,17 @@ def test_decoding_in_pieces_is_the_pass_over_the_whole(name: str) -> None:
         at += piece
 
 
-def test_a_hybrid_is_what_its_layers_are(float64: None) -> None:
-    changes = HYBRIDS["softmax in one of three"]
-    system, params = made(**changes)
-    params = wide(params)
-    found = jax.jit(lambda params: system.apply({"params": params}, TOKENS))(params)
-    expected = decoder(params, {**SPEC, **changes}, TOKENS)
-    np.testing.assert_allclose(found[TOKENS != 0], expected[TOKENS != 0], atol=1e-10)
-
-
 @pytest.mark.parametrize("part", [HEADS, LINEAR, MAMBA], ids=lambda part: str(part["name"]))
 def test_a_pattern_of_one_kind_is_the_plain_system(part: dict[str, Any]) -> None:
     other = LINEAR if part is HEADS else HEADS
     mixed = {"name": "by_layer", "one": part, "other": other, "pattern": ("one",)}
     (plain, params), (patterned, same) = (made(attention=one, layers=1) for one in (part, mixed))
     jax.tree.map(np.testing.assert_array_equal, params, same)
-    logits = [
-        jax.jit(lambda params, one=one: one.apply({"params": params}, TOKENS))(params)
-        for one in (plain, patterned)
+    programs = [
+        jax.make_jaxpr(lambda params, system=system: system.apply({"params": params}, TOKENS))
+        for system in (plain, patterned)
     ]
-    np.testing.assert_array_equal(*logits)
+    assert len({str(program(params)) for program in programs}) == 1
 
 
 def test_a_state_has_no_window() -> None:

@@ -1,5 +1,5 @@
-"""The layer of Long Short-Term Memory-Networks: what it is under which weights, padding, and the
-fusion with a second sequence.
+"""The layer of Long Short-Term Memory-Networks is an LSTM or forgets everything under the weights that
+make it so, reads no padding, fuses a second sequence, and has the gradients of a plain loop.
 """
 
 from __future__ import annotations
@@ -52,9 +52,12 @@ def draw(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng((seed, *shape)).normal(size=shape).astype(np.float32)
 
 
-def layer(attention: Any = None, *, inter: Any = None, **fields: Any) -> LSTMNLayer:
+ADDITIVE = functools.partial(Single, score=functools.partial(Additive, hidden=4))
+GENERAL = functools.partial(Single, score=General)
+
+
+def layer(attention: Any = ADDITIVE, *, inter: Any = None, **fields: Any) -> LSTMNLayer:
     """A tiny one; the paper's unless told otherwise."""
-    additive = functools.partial(Single, score=functools.partial(Additive, hidden=4))
     settings = {
         "span": None,
         "origin": "zeros",
@@ -63,128 +66,134 @@ def layer(attention: Any = None, *, inter: Any = None, **fields: Any) -> LSTMNLa
         **fields,
     }
     if inter is None:
-        return LSTMNLayer(attention=attention or additive, width=H, **settings)
-    return FusedLSTMNLayer(
-        attention=attention or additive, width=H, inter_attention=inter, **settings
-    )
+        return LSTMNLayer(attention=attention, width=H, **settings)
+    return FusedLSTMNLayer(attention=attention, width=H, inter_attention=inter, **settings)
 
 
 X, VALID = draw(B, T, E), np.arange(T) < np.array([6, 3, 0])[:, None]
 
 
+@functools.cache
+def drawn(module: LSTMNLayer) -> tuple[Any, Any]:
+    """Parameters, and the compiled (params, x, valid) to the hidden states and the reader."""
+
+    @jax.jit
+    def read(params: Any, x: Any, valid: Any) -> Any:
+        slots, reader = module.apply({"params": params}, x, valid)  # type: ignore[misc]
+        return slots.hidden, reader
+
+    return parameters(module, X, VALID), read
+
+
 def read(
-    one: LSTMNLayer, params: Any, x: np.ndarray = X, valid: np.ndarray = VALID, **named: Any
+    module: LSTMNLayer, params: Any = None, x: np.ndarray = X, valid: np.ndarray = VALID
 ) -> tuple[np.ndarray, Any]:
     """The hidden states [B,T,H], and where the layer stands afterwards."""
-    slots, reader = jax.jit(functools.partial(one.apply, **named))({"params": params}, x, valid)
-    return np.asarray(slots.hidden), reader
+    usual, compiled = drawn(module)
+    hidden, reader = compiled(usual if params is None else params, x, valid)
+    return np.asarray(hidden), reader
 
 
 @pytest.mark.quick
 def test_looking_at_the_last_slot_it_is_an_lstm() -> None:
-    one = layer(Previous)
-    params = parameters(one, X, VALID)
-    found, reader = read(one, params)
-    wanted, last = LSTMLayer(H).apply(
-        {"params": {name: params[name] for name in ("of_input", "cell")}}, X, jnp.asarray(VALID)
-    )
+    params, _ = drawn(layer(Previous))
+    found, reader = read(layer(Previous))
+    lstm = {name: params[name] for name in ("of_input", "cell")}
+    wanted, last = jax.jit(LSTMLayer(H).apply)({"params": lstm}, X, VALID)
     np.testing.assert_allclose(found[VALID], np.asarray(wanted)[VALID], atol=1e-6)
-    np.testing.assert_allclose(reader.last.h, last.h, atol=1e-6)  # type: ignore[attr-defined]
-    np.testing.assert_allclose(reader.last.c, last.c, atol=1e-6)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(reader.last.h, last.h, atol=1e-6)
+    np.testing.assert_allclose(reader.last.c, last.c, atol=1e-6)
 
 
 def test_looking_at_the_slot_of_zeros_it_remembers_nothing() -> None:
-    one = layer(First)
-    params = parameters(one, X, VALID)
-    found, _ = read(one, params)
+    found, _ = read(layer(First))
     changed = np.concatenate([draw(B, T - 1, E, seed=1), X[:, -1:]], axis=1)
-    np.testing.assert_allclose(read(one, params, changed)[0][0, -1], found[0, -1], atol=1e-6)
-    assert np.abs(read(one, params, changed)[0][0, :-1] - found[0, :-1]).min() > 1e-6
+    other, _ = read(layer(First), x=changed)
+    np.testing.assert_allclose(other[0, -1], found[0, -1], atol=1e-6)
+    assert np.abs(other[0, :-1] - found[0, :-1]).min() > 1e-6
 
 
 def test_the_slot_of_zeros_changes_nothing_before_the_second_step() -> None:
-    with_it, without = layer(), layer(origin="none")
-    params = parameters(with_it, X, VALID)
-    one, other = read(with_it, params)[0], read(without, params)[0]
-    np.testing.assert_allclose(one[:, 0], other[:, 0], atol=1e-7)
-    assert np.abs(one - other)[0, 1:].max(axis=1).min() > 1e-3
-    for few in (1, 2):  # a text of one word
-        found = [read(kind, params, X[:, :few], VALID[:, :few])[0] for kind in (with_it, without)]
-        assert (np.abs(found[0] - found[1]).max() < 1e-7) == (few == 1)
+    """Texts of six words, three, one and two."""
+    params, _ = drawn(layer())
+    for lengths in ((6, 3, 0), (1, 1, 1), (2, 2, 2)):
+        valid = np.arange(T) < np.array(lengths)[:, None]
+        with_it, without = (read(layer(origin=o), params, X, valid)[0] for o in ("zeros", "none"))
+        off = np.abs(with_it - without)[0]
+        assert off[0].max() < 1e-7
+        assert lengths[0] == 1 or off[1 : lengths[0]].max(axis=1).min() > 1e-4
 
 
 def test_weights_are_of_what_was_written_and_sum_to_one() -> None:
-    one = layer(span=2)
-    params = parameters(one, X, VALID)
-    _, collected = jax.jit(functools.partial(one.apply, mutable=[MAPS]))(
-        {"params": params}, X, VALID
-    )
-    weights = np.asarray(collected[MAPS]["attention"]["weights"][0])[
+    """No later word has a gradient."""
+    module = layer(span=2)
+    params, direction = drawn(module)[0], draw(H, seed=4)
+
+    @jax.jit
+    def looked(x: Any) -> Any:
+        def third(x: Any) -> Any:
+            (slots, _), collected = module.apply({"params": params}, x, VALID, mutable=[MAPS])
+            return (slots.hidden[0, 2] * direction).sum(), collected
+
+        return jax.grad(third, has_aux=True)(x)
+
+    slope, collected = jax.device_get(looked(X))
+    weights = collected[MAPS]["attention"]["weights"][0][
         :, 0, :, 0
-    ]  # [B,T,1+T]; slot j + 1 is step j
+    ]  # [B,T,1+T]; slot j + 1: step j
     i, j = np.indices((T, T))
     for row, length in enumerate((6, 3)):
         np.testing.assert_allclose(weights[row].sum(axis=1), 1.0, atol=1e-6)
-        np.testing.assert_array_equal(
-            weights[row, :length, 1:] > 0, ((j < i) & (i - j <= 2))[:length]
-        )
+        near = ((j < i) & (i - j <= 2))[:length]
+        np.testing.assert_array_equal(weights[row, :length, 1:] > 0, near)
         assert (weights[row, :, 0] > 0).all()
-    slope = jax.jit(jax.jacrev(lambda x: one.apply({"params": params}, x, VALID)[0].hidden[0, 2]))(
-        X
-    )  # type: ignore[index]
-    assert (np.asarray(slope)[:, 0, 3:] == 0.0).all() and (
-        np.abs(np.asarray(slope)[:, 0, :3]).max(axis=(0, 2)) > 1e-4
-    ).all()
+    assert (slope[0, 3:] == 0.0).all() and (np.abs(slope[0, :3]).max(axis=1) > 1e-4).all()
 
 
 def test_what_a_slot_is_found_by_is_made_once() -> None:
     """Keys kept in the loop are those of the finished tape; padding is in no slot that counts."""
-    one = layer()
-    params = parameters(one, X, VALID)
-    hidden, reader = read(one, params)
+    params, _ = drawn(layer())
+    hidden, reader = read(layer())
     again = hidden @ params["attention"]["score"]["w_key"]["kernel"]
-    np.testing.assert_allclose(
-        np.asarray(reader.memory.keys)[:, 0, 1:][VALID], again[VALID], atol=1e-6
-    )
+    keys = np.asarray(reader.memory.keys)[:, 0, 1:]
+    np.testing.assert_allclose(keys[VALID], again[VALID], atol=1e-6)
     np.testing.assert_array_equal(reader.memory.valid[:, 1:], VALID)
     assert int(reader.fed) == T and int(reader.memory.length) == 1 + T
 
 
-def test_there_is_nothing_to_choose_before_there_are_two_slots() -> None:
+@pytest.mark.parametrize(
+    ("origin", "first"), [("none", 3), pytest.param("zeros", 2, marks=pytest.mark.full)]
+)
+def test_there_is_nothing_to_choose_before_there_are_two_slots(origin: str, first: int) -> None:
     """Without the slot of zeros the keys' matrix gets its first gradient from step 3, with it from
     step 2.
     """
-    for origin, first in (("none", 3), ("zeros", 2)):
-        one = layer(origin=origin)
-        params = parameters(one, X, VALID)
+    module = layer(origin=origin)
 
-        def total(params: Any, steps: int, one: LSTMNLayer = one) -> jax.Array:
-            hidden: Any = one.apply({"params": params}, X[:1, :3], VALID[:1, :3])[0].hidden  # type: ignore[index]
-            return jnp.where(jnp.arange(3)[:, None] < steps, hidden**2, 0.0).sum()
+    def total(params: Any, steps: int) -> jax.Array:
+        hidden = module.apply({"params": params}, X[:1, :3], VALID[:1, :3])[0].hidden  # type: ignore[index, union-attr]
+        return jnp.where(jnp.arange(3)[:, None] < steps, hidden**2, 0.0).sum()
 
-        slope = jax.jit(jax.grad(total))
-        for steps in (1, 2, 3):
-            grads = slope(params, steps)["attention"]["score"]["w_key"]["kernel"]
-            assert (np.abs(grads).max() > 1e-5) == (steps >= first) and (
-                steps >= first or (grads == 0.0).all()
-            )
+    slope = jax.jit(jax.grad(total))
+    for steps in (1, 2, 3):
+        of_keys = slope(drawn(module)[0], steps)["attention"]["score"]["w_key"]["kernel"]
+        most = np.abs(of_keys).max()
+        assert most > 1e-5 if steps >= first else most == 0.0
 
 
 def test_the_state_is_copied_through_padding() -> None:
-    one = layer()
-    params = parameters(one, X, VALID)
-    hidden, reader = read(one, params)
+    """What comes later changes nothing; padding gets exactly no gradient."""
+    params, _ = drawn(layer())
+    hidden, reader = read(layer())
     np.testing.assert_array_equal(hidden[1, 3:], np.repeat(hidden[1, 2:3], 3, axis=0))
     assert not hidden[2].any() and not np.asarray(reader.summary)[2].any()
-    short, before = read(one, params, X[:, :3], VALID[:, :3])
-    np.testing.assert_allclose(short, hidden[:, :3], atol=1e-6)
-    np.testing.assert_allclose(reader.summary[1], before.summary[1], atol=1e-6)
-    slope = jax.jit(
-        jax.grad(lambda x: (one.apply({"params": params}, x, VALID)[0].hidden ** 2).sum())
-    )(X)  # type: ignore[index]
-    assert (np.asarray(slope)[~VALID] == 0.0).all() and (
-        np.abs(np.asarray(slope)[VALID]).max(axis=-1) > 0
-    ).all()
+    later = np.where(np.arange(T)[:, None] < 3, X, 1e3).astype(np.float32)
+    short, before = read(layer(), params, later)
+    np.testing.assert_array_equal(short[:, :3], hidden[:, :3])
+    np.testing.assert_array_equal(reader.summary[1], before.summary[1])
+    total = lambda x: (layer().apply({"params": params}, x, VALID)[0].hidden ** 2).sum()  # type: ignore[index, union-attr]
+    slope = np.asarray(jax.jit(jax.grad(total))(X))
+    assert (slope[~VALID] == 0.0).all() and (np.abs(slope[VALID]).max(axis=-1) > 0).all()
 
 
 OTHER = Slots(
@@ -192,30 +201,37 @@ OTHER = Slots(
 )
 
 
-def fused(inter: Any, params: Any = None) -> tuple[np.ndarray, Any]:
-    """The states [B,T,H] of a layer that looks at another sequence, and its parameters."""
-    one = layer(inter=inter)
+@functools.cache
+def fused(inter: Any) -> tuple[Any, Any]:
+    """Parameters of a layer that looks at another sequence, and the compiled (params) to its states
+    [B,T,H].
+    """
+    module = layer(inter=inter)
 
     def run(module: Any) -> jax.Array:
         return module(X, VALID, other=module.remember(OTHER))[0].hidden  # type: ignore[no-any-return]
 
-    if params is None:
-        variables = jax.eval_shape(lambda: one.init(jax.random.key(0), method=run))
-        assert set(variables) == {"params"}  # no losses, no maps
-        shapes = variables["params"]
-        leaves, tree = jax.tree.flatten(shapes)
-        params = jax.tree.unflatten(
-            tree, [draw(*leaf.shape, seed=number) for number, leaf in enumerate(leaves)]
-        )
-    return np.asarray(jax.jit(lambda: one.apply({"params": params}, method=run))()), params
+    variables = jax.eval_shape(lambda: module.init(jax.random.key(0), method=run))
+    assert set(variables) == {"params"}  # no losses, no maps
+    states = jax.jit(lambda params: module.apply({"params": params}, method=run))
+    return numbered(variables["params"]), states
 
 
+def numbered(shapes: Any, size: float = 1.0) -> Any:
+    """Parameters of these shapes, N(0, size^2), each leaf from a seed of its own."""
+    leaves, tree = jax.tree.flatten(shapes)
+    return jax.tree.unflatten(
+        tree, [size * draw(*leaf.shape, seed=number) for number, leaf in enumerate(leaves)]
+    )
+
+
+@pytest.mark.full
 def test_looks_that_look_back_have_the_same_gradients_on_the_tape() -> None:
     """What each look leaves to the next goes backward through the tape as through the plain loop,
     which runs while losses are collected; and padding leaves it alone.
     """
     inter = functools.partial(Single, score=functools.partial(Coverage, hidden=4, fertility=0.0))
-    one, params = layer(inter=inter), fused(inter)[1]
+    one, params = layer(inter=inter), fused(inter)[0]
 
     def total(params: Any, mutable: Any) -> tuple[jax.Array, Any]:
         def run(module: Any) -> Any:
@@ -235,25 +251,19 @@ def test_looks_that_look_back_have_the_same_gradients_on_the_tape() -> None:
 
 
 def test_a_shut_gate_keeps_the_other_sequence_out() -> None:
-    inter = functools.partial(Single, score=functools.partial(Additive, hidden=4))
-    open_gate, params = fused(inter)
-    shut = {
-        **params,
-        "gate_word": {
-            "kernel": 0 * params["gate_word"]["kernel"],
-            "bias": np.full(H, -30.0, np.float32),
-        },
-    }
-    shut["gate_found"] = {"kernel": 0 * params["gate_found"]["kernel"]}
+    params, states = fused(ADDITIVE)
+    kernels = {name: {"kernel": 0 * params[name]["kernel"]} for name in ("gate_word", "gate_found")}
+    shut = {**params, **kernels}
+    shut["gate_word"]["bias"] = np.full(H, -30.0, np.float32)
     alone = {name: params[name] for name in ("of_input", "cell", "attention")}
     found, _ = read(layer(), alone)
-    np.testing.assert_allclose(fused(inter, shut)[0][VALID], found[VALID], atol=1e-6)
-    assert np.abs(open_gate - found)[:2, 0].max(axis=1).min() > 1e-3
+    np.testing.assert_allclose(states(shut)[VALID], found[VALID], atol=1e-6)
+    assert np.abs(states(params) - found)[:2, 0].max(axis=1).min() > 1e-3
 
 
 def test_all_the_weight_on_one_word_brings_its_cell() -> None:
     """c_1 = r * alpha_1 + i * g, where gamma~_0 = 0 and the look finds gamma_1 and alpha_1."""
-    states, params = fused(First)
+    params, states = fused(First)
     gates = X[0, 0] @ params["of_input"]["kernel"]["kernel"] + params["of_input"]["bias"]
     i, _, o, g = np.split(gates, 4)
     gate = (
@@ -266,13 +276,9 @@ def test_all_the_weight_on_one_word_brings_its_cell() -> None:
         return 1 / (1 + np.exp(-x))
 
     wanted = sigmoid(o) * np.tanh(sigmoid(gate) * OTHER.cells[0, 0] + sigmoid(i) * np.tanh(g))
-    np.testing.assert_allclose(states[0, 0], wanted, atol=1e-6)
+    np.testing.assert_allclose(states(params)[0, 0], wanted, atol=1e-6)
 
 
-ADDITIVE, GENERAL = (
-    functools.partial(Single, score=functools.partial(Additive, hidden=4)),
-    functools.partial(Single, score=General),
-)
 TAPES: dict[str, tuple[Any, dict[str, Any]]] = {
     "additive": (ADDITIVE, {}),
     "the word asks in a span": (ADDITIVE, {"question": "word", "span": 2, "origin": "none"}),
@@ -284,9 +290,13 @@ TAPES: dict[str, tuple[Any, dict[str, Any]]] = {
     "entmax": (functools.partial(GENERAL, alignment=Entmax), {}),
     "deep fusion": (ADDITIVE, {"inter": GENERAL}),
 }
+DEFAULT = ("deep fusion",)
 
 
-@pytest.mark.parametrize("name", TAPES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.full) for name in TAPES],
+)
 def test_gradients_are_those_of_a_loop_that_keeps_every_tape(name: str) -> None:
     """Who watches the looks gets a loop that JAX differentiates by itself. Two slots and a summary
     of an earlier text stand before.
@@ -330,10 +340,7 @@ def test_gradients_are_those_of_a_loop_that_keeps_every_tape(name: str) -> None:
         return result[0] if watched else result  # type: ignore[index, return-value]
 
     shapes = jax.eval_shape(lambda: one.init(jax.random.key(0), **given, method=run))["params"]
-    leaves, tree = jax.tree.flatten(shapes)
-    params = jax.tree.unflatten(
-        tree, [0.4 * draw(*leaf.shape, seed=number) for number, leaf in enumerate(leaves)]
-    )
+    params = numbered(shapes, 0.4)
     slopes = [
         jax.jit(jax.value_and_grad(functools.partial(total, watched=watched), (0, 1)))(
             params, given

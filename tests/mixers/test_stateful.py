@@ -1,5 +1,5 @@
-"""What mixers with a matrix as state refuse, how they start, and which of them are another's special
-case. What all promise is tested in `attention/test_mixer.py`.
+"""Mixers with a matrix as state refuse what does not fit, start as is said, and some are another's
+special case. What all promise is tested in `attention/test_mixer.py`.
 """
 
 from __future__ import annotations
@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -19,10 +18,11 @@ from tests.attention.cases import WIDTH, make, parameters
 X = np.random.default_rng(0).normal(size=(2, 9, WIDTH)).astype(np.float32)
 
 
-def mixed(name: str, fields: dict[str, Any], params: Any) -> np.ndarray:
-    module = make(name, fields)
+def mixed(fields: dict[str, Any], params: Any, x: np.ndarray = X) -> np.ndarray:
+    """What gated linear attention makes of x."""
+    module = make("gated_linear", fields)
     run = jax.jit(lambda params, x: module.apply({"params": params}, x, method="mix")[0])
-    return np.asarray(run(params, X))
+    return np.asarray(run(params, x))
 
 
 @pytest.mark.parametrize(
@@ -34,17 +34,35 @@ def mixed(name: str, fields: dict[str, Any], params: Any) -> np.ndarray:
         ("hgrn", {"heads": 5}, "width=12 is not divisible by heads=5"),
         ("hgrn", {"heads": 2, "least": 1.0}, "less than 1"),
         ("mamba", {"head_width": 7}, "24 must be divisible by head_width=7"),
+        ("delta_net", {"heads": 5}, "heads could be"),
+        ("delta_net", {"largest": 2.5}, "largest=2.5 must be above 0 and at most 2"),
+        ("gated_delta_net", {"heads": 4}, "width of the keys=9"),
+        ("kda", {"rank": -1}, "rank=-1"),
+        ("delta_product", {"count": 0}, "delta_product: count=0"),
+        ("gated_delta_product", {"count": 0}, "gated_delta_product: count=0"),
+        ("rwkv7", {"rank": 0}, "rank=0"),
+        ("rwkv7", {"heads": 5}, "heads could be"),
+        ("mlstm", {"heads": 2, "cap": -1.0}, "cap=-1.0"),
+        ("mlstm", {"heads": 4}, "key_share"),
+        ("ttt_linear", {"heads": 5}, "heads could be"),
+        ("ttt_linear", {"heads": 4}, "channels turn in pairs"),
+        ("ttt_linear", {"heads": 2, "mini_batch": 0}, "ttt_linear: mini_batch=0"),
+        ("ttt_linear", {"heads": 2, "chunk": 5}, "chunk=5 must divide mini_batch=16.* is 4"),
+        ("ttt_mlp", {"heads": 2, "largest": 0.0}, "ttt_mlp: .*largest=0.0 above 0"),
+        ("ttt_mlp", {"heads": 2, "expansion": 0}, "expansion=0, must be at least 1"),
     ],
 )
 def test_what_does_not_fit_is_refused(name: str, fields: dict[str, Any], message: str) -> None:
+    """By every mixer with a state."""
     module = MIXERS.resolve(name)(width=WIDTH, **fields)
     with pytest.raises(UserError, match=message):
-        jax.eval_shape(lambda: module.init(jax.random.key(0), jnp.asarray(X), method="mix"))
+        jax.eval_shape(lambda: module.init(jax.random.key(0), X, method="mix"))
 
 
 def test_mamba_starts_in_its_ranges() -> None:
     module = MIXERS.resolve("mamba")(width=64, head_width=2, state=2)
-    params = module.init(jax.random.key(0), jnp.zeros((1, 1, 64)), method="mix")["params"]
+    begun = jax.jit(lambda x: module.init(jax.random.key(0), x, method="mix"))
+    params = jax.device_get(begun(np.zeros((1, 1, 64), np.float32))["params"])
     rate, dt = np.exp(params["rate"]), np.log1p(np.exp(params["step"]))
     assert rate.min() >= 1 and rate.max() <= 16 and rate.std() > 2
     assert dt.min() >= 1e-3 * 0.99 and dt.max() <= 0.1 * 1.01 and np.log(dt).std() > 0.8
@@ -67,16 +85,9 @@ def test_a_gate_that_is_shut_forgets_nothing_and_one_that_is_open_all_that_was()
         {**still, "w_forget": {**still["w_forget"], "bias": np.full(6, size, np.float32)}}
         for size in (1e3, -1e4)
     )
-    alone = np.stack([_one(fields, gone, t) for t in range(X.shape[1])], axis=1)
-    np.testing.assert_allclose(mixed("gated_linear", fields, gone), alone, atol=1e-6)
-    linear = _linear(kept, heads=2)
-    np.testing.assert_allclose(mixed("gated_linear", fields, kept), linear, atol=2e-6)
-
-
-def _one(fields: dict[str, Any], params: Any, t: int) -> np.ndarray:
-    module = make("gated_linear", fields)
-    y, _ = module.apply({"params": params}, X[:, t : t + 1], method="mix")  # type: ignore[misc]
-    return np.asarray(y)[:, 0]
+    alone = mixed(fields, gone, X.reshape(-1, 1, WIDTH)).reshape(X.shape)
+    np.testing.assert_allclose(mixed(fields, gone), alone, atol=1e-6)
+    np.testing.assert_allclose(mixed(fields, kept), _linear(kept, heads=2), atol=2e-6)
 
 
 def _linear(params: Any, heads: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What the loop of a system that looks at every step shares, and what it stacks."""
+"""The loop of a system that looks at every step shares parameters and stacks what steps leave."""
 
 from __future__ import annotations
 
@@ -41,19 +41,23 @@ class Looker(nn.Module):
 
 @pytest.mark.quick
 def test_parameters_are_shared_looks_stacked_and_draws_are_each_steps_own() -> None:
-    x, constant = jnp.ones((B, T, 3)), jnp.arange(H, dtype=jnp.float32)
-    params = Looker().init(jax.random.key(0), x, constant)["params"]
-    assert jax.tree.map(jnp.shape, params) == {"raised": {"kernel": (3, H), "bias": (H,)}}
-    (last, states), aside = Looker().apply({"params": params}, x, constant, mutable=[MAPS, LOSSES])
-    one = np.asarray(x[0, 0] @ params["raised"]["kernel"] + params["raised"]["bias"] + constant)
-    np.testing.assert_allclose(states[0], one * np.arange(1, T + 1)[:, None], rtol=1e-5)
+    x, constant = np.ones((B, T, 3), np.float32), np.arange(H, dtype=np.float32)
+
+    @jax.jit
+    def found(key: jax.Array) -> Any:
+        variables = Looker().init(key, x, constant)
+        variables = {"params": variables["params"]}
+        looked = Looker().apply(variables, x, constant, mutable=[MAPS, LOSSES])
+        dropped = Looker().apply(variables, x, constant, rngs={"dropout": key})
+        return variables["params"], looked, dropped[1]
+
+    params, ((last, states), aside), dropped = jax.device_get(found(jax.random.key(0)))
+    assert jax.tree.map(np.shape, params) == {"raised": {"kernel": (3, H), "bias": (H,)}}
+    first = x[0, 0] @ params["raised"]["kernel"] + params["raised"]["bias"] + constant
+    np.testing.assert_allclose(states[0], first * np.arange(1, T + 1)[:, None], rtol=1e-5)
     np.testing.assert_array_equal(last, states[:, -1])
-    assert aside[MAPS]["weights"][0].shape == (B, 1, T, 1, N) and aside[LOSSES]["looks"][
-        0
-    ].shape == (B, T, 1)
-    np.testing.assert_array_equal(aside[MAPS]["weights"][0][0, 0, :, 0, 0], states[0, :, 0])
-    _, dropped = Looker().apply(
-        {"params": params}, x, constant, rngs={"dropout": jax.random.key(1)}
-    )
-    zeros = np.diff(np.asarray(dropped), axis=1, prepend=0)[0] == 0
+    weights = aside[MAPS]["weights"][0]
+    assert weights.shape == (B, 1, T, 1, N) and aside[LOSSES]["looks"][0].shape == (B, T, 1)
+    np.testing.assert_array_equal(weights[0, 0, :, 0, 0], states[0, :, 0])
+    zeros = np.diff(dropped, axis=1, prepend=0)[0] == 0
     assert 0 < zeros.sum() < zeros.size and not (zeros == zeros[:1]).all()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.mixers.stateful import over_real, rms, sigmoid
+from tests.mixers.stateful import asked, over_real, rms, sigmoid
 
 
 def mlstm(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:
@@ -16,10 +16,7 @@ def mlstm(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray)
     heads, cap = config["heads"], config.get("cap", 15.0)
 
     def step(token: np.ndarray, position: int, state: Any) -> Any:
-        q, k, v = (
-            np.split(token @ params[f"w_{one}"]["kernel"], heads)
-            for one in ("query", "key", "value")
-        )
+        q, k, v = asked(params, token, heads)
         gates = (token @ params["w_gates"]["kernel"]).reshape(2, heads) + params["bias"]
         i, f = cap * np.tanh(gates / cap) if cap else gates
         state = [(0.0, 0.0)] * heads if state is None else state

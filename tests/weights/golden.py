@@ -14,8 +14,6 @@ NAME.json has the config as `transformers` saves it, and name and shape of every
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ import numpy as np
 import torch
 import transformers
 
-from tests.weights import rule
+from tests.weights import golden_files, rule
 
 torch.set_num_threads(1)
 GOLDEN = Path(__file__).parent / "golden"
@@ -101,12 +99,7 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
         {
             **LLAMA,
             "head_dim": 16,
-            **theta(
-                10000.0,
-                rope_type="yarn",
-                factor=4.0,
-                original_max_position_embeddings=64,
-            ),
+            **theta(10000.0, rope_type="yarn", factor=4.0, original_max_position_embeddings=64),
         },
     ),
     "starcoder2": (
@@ -183,9 +176,7 @@ def built(name: str) -> Any:
         else f"{family}ForCausalLM",
     )
     model = kind._from_config(config, attn_implementation="eager").float().eval()
-    with torch.no_grad():
-        for key, tensor in model.named_parameters():
-            tensor.copy_(torch.from_numpy(rule.parameter(key, tensor.shape)))
+    golden_files.drawn(model.named_parameters())
     return model
 
 
@@ -199,11 +190,6 @@ def computed(model: Any) -> dict[str, np.ndarray]:
         logits[:, :-1].reshape(-1, logits.shape[-1]), batch[:, 1:].reshape(-1)
     )
     loss.backward()
-    norms, along = [], []
-    for key, tensor in model.named_parameters():
-        g = tensor.grad.double().numpy()
-        norms.append(np.sqrt((g**2).sum()))
-        along.append((g * rule.uniform(f"along {key}", g.shape)).sum())
     chosen, prompt = [], batch[:1, :5]
     with torch.no_grad():
         for _ in range(100):
@@ -215,48 +201,25 @@ def computed(model: Any) -> dict[str, np.ndarray]:
         "logits": logits.detach().numpy(),
         "loss": np.float64(loss.item()),
         "greedy": np.array(chosen, np.int32),
-        "grad_norm": np.array(norms),
-        "grad_along": np.array(along),
+        **golden_files.slopes(model.named_parameters()),
     }
 
 
 def write(name: str) -> None:
     """NAME.json and NAME.npz."""
     model = built(name)
-    found = computed(model)
-    config = {**model.config.to_diff_dict(), "architectures": [type(model).__name__]}
-    shapes = {key: list(one.shape) for key, one in model.named_parameters()}
-    told = {"config": json.dumps(config), "shapes": json.dumps(shapes).replace("], ", "],\n  ")}
-    (GOLDEN / f"{name}.json").write_text(
-        "{" + ",\n ".join(f'"{key}": {one}' for key, one in told.items()) + "}\n"
-    )
-    np.savez_compressed(GOLDEN / f"{name}.npz", **found)
-    spread, different = found["logits"].std(), len(set(found["greedy"].tolist()))
-    print(
-        f"{name:14} loss {found['loss']:.4f}, logits' deviation {spread:.3f}, {different} different of 100 greedy tokens"
-    )
+    numbers = computed(model)
+    shapes = {key: list(tensor.shape) for key, tensor in model.named_parameters()}
+    golden_files.store(GOLDEN, name, golden_files.config_of(model), shapes, numbers)
 
 
 def check(folder: Path) -> bool:
     """Does transformers load a folder whole, and compute from it what it computed before?"""
     name = folder.name
-    model, told = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, output_loading_info=True, attn_implementation="eager", dtype=torch.float32
-    )
-    left = {key: sorted(value) for key, value in told.items() if value}
-    found, golden = computed(model.eval()), computed(built(name))
-    same = {key: bool(np.array_equal(found[key], golden[key])) for key in ("logits", "greedy")}
-    off = float(np.abs(found["logits"] - golden["logits"]).max())
-    print(f"{name:14} left over {left or 'nothing'}; equal {same}; largest difference {off:.1e}")
-    return not left and all(same.values())
+    kind = transformers.AutoModelForCausalLM
+    model, left = golden_files.loaded(kind, folder)
+    return golden_files.same(name, left, computed(model), computed(built(name)))
 
 
 if __name__ == "__main__":
-    command, *rest = sys.argv[1:]
-    if command == "check":
-        good = [check(one) for one in sorted(Path(rest[0]).iterdir())]
-        sys.exit(0 if good and all(good) else 1)
-    else:
-        GOLDEN.mkdir(exist_ok=True)
-        for one in rest or CONFIGS:
-            write(one)
+    golden_files.main(CONFIGS, write, check)

@@ -12,8 +12,6 @@ and grad_along as in `golden.py`.
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ import numpy as np
 import torch
 import transformers
 
-from tests.weights import rule
+from tests.weights import golden_files, rule
 
 torch.set_num_threads(1)
 GOLDEN = Path(__file__).parent / "golden" / "encoders"
@@ -59,9 +57,7 @@ def built(name: str) -> Any:
     config = transformers.BertConfig(**settings)
     kind = getattr(transformers, architecture)
     model = kind._from_config(config, attn_implementation="eager").float().eval()
-    with torch.no_grad():
-        for key, tensor in model.named_parameters():
-            tensor.copy_(torch.from_numpy(rule.parameter(key, tensor.shape)))
+    golden_files.drawn(model.named_parameters())
     return model
 
 
@@ -83,11 +79,6 @@ def computed(model: Any) -> dict[str, np.ndarray]:
         loss = loss + cost(found.seq_relationship_logits, torch.tensor([0, 1]))
         related = {"related": found.seq_relationship_logits.detach().numpy()}
     loss.backward()
-    norms, along = [], []
-    for key, tensor in model.named_parameters():
-        g = tensor.grad.double().numpy()
-        norms.append(np.sqrt((g**2).sum()))
-        along.append((g * rule.uniform(f"along {key}", g.shape)).sum())
     return {
         "ids": ids,
         "types": types,
@@ -95,45 +86,25 @@ def computed(model: Any) -> dict[str, np.ndarray]:
         "labels": labels.numpy(),
         **related,
         "loss": np.float64(loss.item()),
-        "grad_norm": np.array(norms),
-        "grad_along": np.array(along),
+        **golden_files.slopes(model.named_parameters()),
     }
 
 
 def write(name: str) -> None:
     """NAME.json and NAME.npz."""
     model = built(name)
-    found = computed(model)
-    config = {**model.config.to_diff_dict(), "architectures": [type(model).__name__]}
-    shapes = {key: list(one.shape) for key, one in model.named_parameters()}
-    told = {"config": json.dumps(config), "shapes": json.dumps(shapes).replace("], ", "],\n  ")}
-    (GOLDEN / f"{name}.json").write_text(
-        "{" + ",\n ".join(f'"{key}": {one}' for key, one in told.items()) + "}\n"
-    )
-    np.savez_compressed(GOLDEN / f"{name}.npz", **found)
-    print(f"{name:18} loss {found['loss']:.4f}, deviation {found['outputs'].std():.3f}")
+    numbers = computed(model)
+    shapes = {key: list(tensor.shape) for key, tensor in model.named_parameters()}
+    golden_files.store(GOLDEN, name, golden_files.config_of(model), shapes, numbers)
 
 
 def check(folder: Path) -> bool:
     """Does transformers load a folder whole, and compute from it what it computed before?"""
     name = folder.name
     kind = getattr(transformers, CONFIGS[name][0])
-    model, told = kind.from_pretrained(
-        folder, output_loading_info=True, attn_implementation="eager", dtype=torch.float32
-    )
-    left = {key: sorted(value) for key, value in told.items() if value}
-    found, golden = computed(model.eval()), computed(built(name))
-    same = bool(np.array_equal(found["outputs"], golden["outputs"]))
-    print(f"{name:18} left over {left or 'nothing'}; equal {same}")
-    return not left and same
+    model, left = golden_files.loaded(kind, folder)
+    return golden_files.same(name, left, computed(model), computed(built(name)))
 
 
 if __name__ == "__main__":
-    command, *rest = sys.argv[1:]
-    if command == "check":
-        good = [check(one) for one in sorted(Path(rest[0]).iterdir())]
-        sys.exit(0 if good and all(good) else 1)
-    else:
-        GOLDEN.mkdir(exist_ok=True)
-        for one in rest or CONFIGS:
-            write(one)
+    golden_files.main(CONFIGS, write, check)

@@ -12,9 +12,7 @@ are those of files.
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ import transformers
 from safetensors.torch import load_file
 from torch import nn
 
-from tests.weights import rule
+from tests.weights import golden_files, rule
 
 torch.set_num_threads(1)
 GOLDEN = Path(__file__).parent / "golden" / "images"
@@ -134,7 +132,7 @@ def bare(name: str) -> tuple[Any, dict[str, Any]]:
         return ResNet(name, settings["num_classes"]), settings
     config = transformers.ViTConfig(**settings)
     model = transformers.ViTForImageClassification._from_config(config, attn_implementation="eager")
-    return model, {**config.to_diff_dict(), "architectures": ["ViTForImageClassification"]}
+    return model, golden_files.config_of(model)
 
 
 def tensors(model: Any) -> dict[str, torch.Tensor]:
@@ -148,9 +146,7 @@ def tensors(model: Any) -> dict[str, torch.Tensor]:
 def built(name: str) -> Any:
     """The model of a name, float32, no dropout; every tensor by the rule."""
     model, _ = bare(name)
-    with torch.no_grad():
-        for key, tensor in tensors(model.float().eval()).items():
-            tensor.copy_(torch.from_numpy(rule.parameter(key, tensor.shape)))
+    golden_files.drawn(tensors(model.float().eval()).items())
     return model
 
 
@@ -167,33 +163,20 @@ def computed(name: str, model: Any) -> dict[str, np.ndarray]:
     labels = torch.tensor([1, 0])
     loss = nn.functional.cross_entropy(logits, labels)
     loss.backward()
-    norms, along = [], []
-    for key, tensor in tensors(model).items():
-        if tensor.grad is not None:
-            g = tensor.grad.double().numpy()
-            norms.append(np.sqrt((g**2).sum()))
-            along.append((g * rule.uniform(f"along {key}", g.shape)).sum())
     return {
         "images": images,
         "logits": logits.detach().numpy(),
         "labels": labels.numpy(),
         "loss": np.float64(loss.item()),
-        "grad_norm": np.array(norms),
-        "grad_along": np.array(along),
+        **golden_files.slopes(tensors(model).items()),
     }
 
 
 def write(name: str) -> None:
     """NAME.json and NAME.npz."""
     model, (_, config) = built(name), bare(name)
-    found = computed(name, model)
-    shapes = {key: list(one.shape) for key, one in tensors(model).items()}
-    told = {"config": json.dumps(config), "shapes": json.dumps(shapes).replace("], ", "],\n  ")}
-    (GOLDEN / f"{name}.json").write_text(
-        "{" + ",\n ".join(f'"{key}": {one}' for key, one in told.items()) + "}\n"
-    )
-    np.savez_compressed(GOLDEN / f"{name}.npz", **found)
-    print(f"{name:14} loss {found['loss']:.4f}, deviation {found['logits'].std():.3f}")
+    shapes = {key: list(tensor.shape) for key, tensor in tensors(model).items()}
+    golden_files.store(GOLDEN, name, config, shapes, computed(name, model))
 
 
 def check(folder: Path) -> bool:
@@ -204,22 +187,10 @@ def check(folder: Path) -> bool:
         model.load_state_dict(load_file(folder / "model.safetensors"), strict=True)
         left: dict[str, Any] = {}
     else:
-        model, told = transformers.ViTForImageClassification.from_pretrained(
-            folder, output_loading_info=True, attn_implementation="eager", dtype=torch.float32
-        )
-        left = {key: sorted(value) for key, value in told.items() if value}
+        model, left = golden_files.loaded(transformers.ViTForImageClassification, folder)
     found, golden = computed(name, model.eval()), computed(name, built(name))
-    same = bool(np.array_equal(found["logits"], golden["logits"]))
-    print(f"{name:14} left over {left or 'nothing'}; equal {same}")
-    return not left and same
+    return golden_files.same(name, left, found, golden)
 
 
 if __name__ == "__main__":
-    command, *rest = sys.argv[1:]
-    if command == "check":
-        good = [check(one) for one in sorted(Path(rest[0]).iterdir())]
-        sys.exit(0 if good and all(good) else 1)
-    else:
-        GOLDEN.mkdir(exist_ok=True)
-        for one in rest or CONFIGS:
-            write(one)
+    golden_files.main(CONFIGS, write, check)

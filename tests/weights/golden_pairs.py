@@ -11,8 +11,6 @@ tokens not yet written (tied models repeat one for ever), grad_norm and grad_alo
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ import numpy as np
 import torch
 import transformers
 
-from tests.weights import rule
+from tests.weights import golden_files, rule
 
 torch.set_num_threads(1)
 GOLDEN = Path(__file__).parent / "golden" / "pairs"
@@ -65,12 +63,7 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "bart": ("Bart", BART),
     "bart_scaled": (
         "Bart",
-        {
-            **BART,
-            "decoder_layers": 2,
-            "scale_embedding": True,
-            "activation_function": "gelu_new",
-        },
+        {**BART, "decoder_layers": 2, "scale_embedding": True, "activation_function": "gelu_new"},
     ),
 }
 
@@ -83,10 +76,8 @@ def built(name: str) -> Any:
     model = kind._from_config(config, attn_implementation="eager").float().eval()
     if name == UNTIED:
         model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
-    with torch.no_grad():
-        for key, tensor in [*model.named_parameters(), *model.named_buffers()]:
-            if key in kept(model):
-                tensor.copy_(torch.from_numpy(rule.parameter(key, tensor.shape)))
+    tensors, files = [*model.named_parameters(), *model.named_buffers()], kept(model)
+    golden_files.drawn((key, tensor) for key, tensor in tensors if key in files)
     return model
 
 
@@ -120,11 +111,6 @@ def computed(model: Any) -> dict[str, np.ndarray]:
         logits.reshape(-1, logits.shape[-1]), target.reshape(-1)
     )
     loss.backward()
-    norms, along = [], []
-    for key, tensor in model.named_parameters():
-        g = tensor.grad.double().numpy()
-        norms.append(np.sqrt((g**2).sum()))
-        along.append((g * rule.uniform(f"along {key}", g.shape)).sum())
     chosen, written = [], target_in[:1, :1]
     with torch.no_grad():
         for _ in range(90):
@@ -138,45 +124,25 @@ def computed(model: Any) -> dict[str, np.ndarray]:
         "logits": logits.detach().numpy(),
         "loss": np.float64(loss.item()),
         "greedy": np.array(chosen, np.int32),
-        "grad_norm": np.array(norms),
-        "grad_along": np.array(along),
+        **golden_files.slopes(model.named_parameters()),
     }
 
 
 def write(name: str) -> None:
     """NAME.json and NAME.npz."""
     model = built(name)
-    found = computed(model)
-    config = {**model.config.to_diff_dict(), "architectures": [type(model).__name__]}
+    numbers = computed(model)
     shapes = kept(model)
-    told = {"config": json.dumps(config), "shapes": json.dumps(shapes).replace("], ", "],\n  ")}
-    (GOLDEN / f"{name}.json").write_text(
-        "{" + ",\n ".join(f'"{key}": {one}' for key, one in told.items()) + "}\n"
-    )
-    np.savez_compressed(GOLDEN / f"{name}.npz", **found)
-    print(f"{name:14} loss {found['loss']:.4f}, logits' deviation {found['logits'].std():.3f}")
+    golden_files.store(GOLDEN, name, golden_files.config_of(model), shapes, numbers)
 
 
 def check(folder: Path) -> bool:
     """Does transformers load a folder whole, and compute from it what it computed before?"""
     name = folder.name
     kind = getattr(transformers, f"{CONFIGS[name][0]}ForConditionalGeneration")
-    model, told = kind.from_pretrained(
-        folder, output_loading_info=True, attn_implementation="eager", dtype=torch.float32
-    )
-    left = {key: sorted(value) for key, value in told.items() if value}
-    found, golden = computed(model.eval()), computed(built(name))
-    same = {key: bool(np.array_equal(found[key], golden[key])) for key in ("logits", "greedy")}
-    print(f"{name:14} left over {left or 'nothing'}; equal {same}")
-    return not left and all(same.values())
+    model, left = golden_files.loaded(kind, folder)
+    return golden_files.same(name, left, computed(model), computed(built(name)))
 
 
 if __name__ == "__main__":
-    command, *rest = sys.argv[1:]
-    if command == "check":
-        good = [check(one) for one in sorted(Path(rest[0]).iterdir())]
-        sys.exit(0 if good and all(good) else 1)
-    else:
-        GOLDEN.mkdir(exist_ok=True)
-        for one in rest or CONFIGS:
-            write(one)
+    golden_files.main(CONFIGS, write, check)

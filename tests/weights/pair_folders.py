@@ -40,8 +40,7 @@ def _stored(
     one.pre_tokenizer = pre_tokenizers.Metaspace()
     size = models.described(name)["config"]["vocab_size"] - len(last)
     one.train_from_iterator(
-        TEXTS,
-        trainers.BpeTrainer(vocab_size=size, special_tokens=first, show_progress=False),
+        TEXTS, trainers.BpeTrainer(vocab_size=size, special_tokens=first, show_progress=False)
     )
     one.decoder = decoders.Metaspace()
     one.add_special_tokens(last)

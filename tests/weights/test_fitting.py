@@ -1,7 +1,8 @@
-"""Weights of one model as the first weights of another: what is kept, averaged, drawn, left out."""
+"""Weights of one model are the first weights of another: kept, averaged, drawn or left out as is said."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from attnlab.weights.fitting import Heads, Model, fit, fitted, pooled, together
 from attnlab.weights.names import flat
 from tests.api.test_pretrained import with_tokenizer
 from tests.rounding import assert_close
+from tests.sampling import full_mode
 
 MATCHING = {"pretrained.take": "matching"}
 SWAPPED = {
@@ -43,22 +45,38 @@ def test_heads_are_the_means_of_their_neighbours(after: int) -> None:
         np.testing.assert_array_equal(found, drawn)
 
 
-def test_equal_heads_read_the_same_after_pooling(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with a tokenizer."""
+    return with_tokenizer(tmp_path_factory.mktemp("in"))
+
+
+@pytest.fixture(scope="module")
+def before(folder: Path) -> attnlab.Run:
+    """The model as it is."""
+    return attnlab.load_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def swapped(folder: Path) -> attnlab.Run:
+    """The model with other attention."""
+    return attnlab.load_pretrained(folder, SWAPPED)
+
+
+def test_equal_heads_read_the_same_after_pooling(before: attnlab.Run, tmp_path: Path) -> None:
     """Queries of a group then see the keys that each of them saw before: the same logits."""
-    folder = with_tokenizer(tmp_path)
-    run = attnlab.load_pretrained(folder)
+    equal = dataclasses.replace(before, params=jax.tree.map(np.array, before.params))
     for name in ("w_key", "w_value"):
         for layer in range(3):
-            for part in run.params[f"layer_{layer}"]["attention"][name].values():
+            for part in equal.params[f"layer_{layer}"]["attention"][name].values():
                 width = part.shape[-1] // 4
                 part[..., width : 2 * width] = part[..., :width]
                 part[..., 3 * width :] = part[..., 2 * width : 3 * width]
-    attnlab.save_pretrained(run, tmp_path / "equal")
-    few = {**MATCHING, "system.attention.key_heads": 2}
+    attnlab.save_pretrained(equal, tmp_path)
+    few = attnlab.load_pretrained(tmp_path, {**MATCHING, "system.attention.key_heads": 2})
     ids = np.arange(12, dtype=np.int32).reshape(2, 6)
     whole, fewer = (
-        jax.jit(one.task.system.apply)({"params": one.params}, ids)
-        for one in (attnlab.load_pretrained(tmp_path / "equal", how) for how in ({}, few))
+        jax.jit(run.task.system.apply)({"params": run.params}, ids) for run in (equal, few)
     )
     assert_close(whole, fewer, eps=64)
 
@@ -112,17 +130,16 @@ def test_paths_of_layers_are_told_together() -> None:
     assert together(["layer_2/w/kernel", "table"]) == ["layer_2/w/kernel", "table"]
 
 
-def test_a_loaded_model_takes_other_attention(tmp_path: Path) -> None:
-    folder = with_tokenizer(tmp_path)
-    before, run = attnlab.load_pretrained(folder), attnlab.load_pretrained(folder, SWAPPED)
-    old, new = flat(before.params), flat(run.params)
+def test_a_loaded_model_takes_other_attention(before: attnlab.Run, swapped: attnlab.Run) -> None:
+    old, new = flat(before.params), flat(swapped.params)
     assert set(old) - set(new) == {"positions/table"} and not set(new) - set(old)
-    for path, one in new.items():
+    for path, parameter in new.items():
         if path.split("/")[-2] in ("w_key", "w_value"):
-            np.testing.assert_allclose(one, oracle(old[path], 4, 2), rtol=0, atol=1e-7)
+            np.testing.assert_allclose(parameter, oracle(old[path], 4, 2), rtol=0, atol=1e-7)
         else:
-            np.testing.assert_array_equal(one, old[path])
-    assert run.generate(["A dog"])[0].startswith("A dog")
+            np.testing.assert_array_equal(parameter, old[path])
+    if full_mode():
+        assert swapped.generate(["A dog"])[0].startswith("A dog")
 
 
 @pytest.mark.parametrize(
@@ -132,30 +149,28 @@ def test_a_loaded_model_takes_other_attention(tmp_path: Path) -> None:
         ({**MATCHING, "system": "lstm_lm"}, "none of its 52 parameters fits the system lstm_lm"),
     ],
 )
-def test_weights_that_do_not_fit(changes: dict[str, object], told: str, tmp_path: Path) -> None:
-    folder = with_tokenizer(tmp_path)
+def test_weights_that_do_not_fit(changes: dict[str, object], told: str, folder: Path) -> None:
     with pytest.raises(UserError, match=told) as error:
         attnlab.load_pretrained(folder, changes)
     assert "\n" not in str(error.value)
 
 
-def test_the_report_is_kept_with_the_run(tmp_path: Path) -> None:
-    run = attnlab.load_pretrained(with_tokenizer(tmp_path / "in"), SWAPPED)
-    run.task.keep_report(tmp_path)
+def test_the_report_is_kept_with_the_run(
+    folder: Path, before: attnlab.Run, swapped: attnlab.Run, tmp_path: Path
+) -> None:
+    swapped.task.keep_report(tmp_path)
     told = json.loads((tmp_path / "pretrained.json").read_text())
     assert told["left_out"] == ["positions/table"] and len(told["pooled"]) == 12
-    assert told["drawn"] == [] and told["folder"] == str(tmp_path / "in")
-    lines = run.task.begins_with()
+    assert told["drawn"] == [] and told["folder"] == str(folder)
+    lines = swapped.task.begins_with()
     assert lines[-1] == "pretrained: 1 parameters left out: positions/table"
-    assert attnlab.load_pretrained(tmp_path / "in").task.begins_with() == []
+    assert before.task.begins_with() == []
 
 
-def test_what_is_not_given_is_drawn_as_without_weights(tmp_path: Path) -> None:
+def test_what_is_not_given_is_drawn_as_without_weights(folder: Path, before: attnlab.Run) -> None:
     """In two of three layers the mechanism is another one: its own parameters are drawn, and no
     others; the layer between has all it had.
     """
-    folder = with_tokenizer(tmp_path)
-    before = attnlab.load_pretrained(folder)
     node = before.config.system.attention.to_dict()
     mixed = {"name": "by_layer", "one": node, "other": {"name": "gated", "heads": 4}}
     changes = {**MATCHING, "system.attention": {**mixed, "pattern": ("other", "one", "other")}}
@@ -164,8 +179,9 @@ def test_what_is_not_given_is_drawn_as_without_weights(tmp_path: Path) -> None:
     fresh = flat(first_params(run.task.init, jax.random.key(run.config.seed)))
     drawn = {f"layer_{n}/attention/w_gate/kernel" for n in (0, 2)}
     assert set(new) - set(old) == drawn == set(run.task.drawn_anew())
-    for path, one in new.items():
-        np.testing.assert_array_equal(one, (fresh if path in drawn else old)[path], err_msg=path)
+    for path, parameter in new.items():
+        expected = (fresh if path in drawn else old)[path]
+        np.testing.assert_array_equal(parameter, expected, err_msg=path)
     biases = {"w_query/bias", "w_key/bias", "w_value/bias", "out/bias"}
     gone = {f"layer_{n}/attention/{bias}" for n in (0, 2) for bias in biases}
     assert set(old) - set(new) == gone

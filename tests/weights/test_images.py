@@ -25,8 +25,8 @@ from attnlab.systems import SYSTEMS
 from attnlab.tasks import TASKS
 from attnlab.weights import folder as folders
 from attnlab.weights.names import Name, flat
-from attnlab.weights.writing import canonical, completed, config_of
-from tests.weights import models, rule
+from attnlab.weights.writing import completed, config_of
+from tests.weights import comparing, models
 
 NAMES = sorted(f"images/{file.stem}" for file in (models.GOLDEN / "images").glob("*.json"))
 VIT = "images/vit"
@@ -34,23 +34,18 @@ VIT = "images/vit"
 
 def loaded(name: str, path: Path) -> tuple[Any, Any, list[Name]]:
     """System, parameters and lines of names of a golden model."""
-    folder = models.folder(name, path)
-    read = weights.pictures(folder)
-    assert read is not None
-    node = weights.system(folder)
-    system = build(SYSTEMS, node, "system")(classes=len(read.classes))
+
+    def system_of(node: Any, content: Any) -> Any:
+        read = weights.pictures(path)
+        assert read is not None
+        return build(SYSTEMS, node, "system")(classes=len(read.classes))
+
     images = jnp.zeros((1, *models.numbers(name)["images"].shape[1:]))
-    params = jax.eval_shape(system.init, jax.random.key(0), images)["params"]
-    names = weights.names_of(weights.kind_of(folders.settings(folder), name))
-    shapes = {key: one.shape for key, one in flat(params).items()}
-    return system, weights.parameters(folder, params), list(names.lines(shapes))
+    return comparing.loaded(name, path, system_of, images)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@comparing.over(NAMES)
 def test_logits_loss_and_gradients(name: str, tmp_path: Path) -> None:
-    """Logits within 5e-5; of every tensor the gradient's norm, and its product with a vector drawn
-    for it, within 1e-4 of the norm.
-    """
     system, params, lines = loaded(name, tmp_path)
     golden = models.numbers(name)
 
@@ -60,45 +55,14 @@ def test_logits_loss_and_gradients(name: str, tmp_path: Path) -> None:
         return cost(logits, golden["labels"]).mean(), logits
 
     (value, logits), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
-    off = np.abs(np.asarray(logits) - golden["logits"]).max()
-    print(f"{name}: logits {off:.1e}")
-    assert off <= 5e-5, off
-    assert abs(float(value) - golden["loss"]) <= 1e-5
-    ours = flat(gradients)
-    theirs = {
-        line.theirs: line.back([np.asarray(ours[one]) for one in line.paths]) for line in lines
-    }
-    names = list(models.described(name)["shapes"])
-    assert sorted(theirs) == sorted(names)
-    names = [key for key in names if "running" not in key]  # torch has no gradients of these
-    worst = 0.0
-    for key, norm, along in zip(names, golden["grad_norm"], golden["grad_along"], strict=True):
-        g = theirs[key].astype(np.float64)
-        if key.endswith("key.bias"):  # shifts all scores of a row alike: 0 but for rounding
-            assert max(norm, np.sqrt((g**2).sum())) < 1e-6
-            continue
-        worst = max(worst, abs(np.sqrt((g**2).sum()) - norm) / norm)
-        worst = max(worst, abs((g * rule.uniform(f"along {key}", g.shape)).sum() - along) / norm)
-    print(f"{name}: gradients {worst:.1e}")
-    assert worst <= 1e-4, worst
+    comparing.assert_numbers(name, loss=value, logits=logits)
+    comparing.assert_gradients(name, gradients, lines, "running", "key.bias")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@comparing.over(NAMES, comparing.BACK)
 def test_out_and_back_is_equal_to_the_last_bit(name: str, tmp_path: Path) -> None:
-    """Tensors by name, and the system that the written config tells of."""
     _, params, _ = loaded(name, tmp_path / "in")
-    node, told = weights.system(tmp_path / "in"), models.described(name)["config"]
-    config = config_of(completed(node))
-    kind = weights.kind_of(config, name)
-    out = tmp_path / "out"
-    folders.write(out, config, weights.names_of(kind).write(flat(params), np.float32))
-    tensors, written = models.tensors(name), dict(folders.tensors(folders.files(out)))
-    assert written.keys() == tensors.keys()
-    for key, one in written.items():
-        assert one.dtype == np.float32 and np.array_equal(one, tensors[key]), key
-    assert canonical(weights.system(out)) == canonical(node)
-    for key in ("architectures", "model_type", "architecture"):
-        assert config.get(key) == told.get(key)
+    comparing.assert_out_and_back(name, params, tmp_path / "in", tmp_path / "out")
 
 
 def test_what_a_folder_says_of_images(tmp_path: Path) -> None:
@@ -177,7 +141,7 @@ def test_what_is_not_known_is_named(tmp_path: Path) -> None:
         config_of(completed({**node, "strided": "first"}))
 
 
-@pytest.mark.parametrize("name", [VIT, "images/resnet18"])
+@pytest.mark.parametrize("name", [VIT, pytest.param("images/resnet18", marks=pytest.mark.full)])
 def test_a_model_is_a_run_and_a_run_is_a_folder(name: str, tmp_path: Path) -> None:
     """Without any data: classes and normalisation are those of the folder, and are written again."""
     folder = models.folder(name, tmp_path / "in")
@@ -193,9 +157,12 @@ def test_a_model_is_a_run_and_a_run_is_a_folder(name: str, tmp_path: Path) -> No
     pixels = (np.random.default_rng(0).random((2, *read.shape)) * 255).astype(np.uint8)
     batch = {"image": pixels, "label": np.ones(2, np.int32)}
     normalised = (pixels / 255 - np.array(read.mean)) / np.array(read.deviation)
-    both = jax.jit(lambda params: (run.task.apply(params, batch), run.task.system.apply(
-        {"params": params}, jnp.asarray(normalised, jnp.float32)
-    )))  # fmt: skip
+    pixels = normalised.astype(np.float32)
+
+    @jax.jit
+    def both(params: Any) -> Any:
+        return run.task.apply(params, batch), run.task.system.apply({"params": params}, pixels)
+
     np.testing.assert_allclose(*both(run.params), rtol=1e-5, atol=1e-5)
     attnlab.save_pretrained(run, tmp_path / "out")
     assert weights.pictures(tmp_path / "out") == read

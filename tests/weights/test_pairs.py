@@ -21,10 +21,9 @@ from attnlab import weights
 from attnlab.config.registry import build
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
-from attnlab.weights import folder as folders
 from attnlab.weights.names import flat
-from attnlab.weights.writing import canonical, completed, config_of
-from tests.weights import models, rule
+from attnlab.weights.writing import completed, config_of
+from tests.weights import comparing, models
 
 NAMES = sorted(f"pairs/{file.stem}" for file in (models.GOLDEN / "pairs").glob("*.json"))
 IDS = jnp.zeros((1, 2), jnp.int32)
@@ -32,23 +31,16 @@ IDS = jnp.zeros((1, 2), jnp.int32)
 
 def loaded(name: str, path: Path) -> tuple[Any, Any, Any]:
     """System, parameters and lines of names of a golden model."""
-    folder = models.folder(name, path)
-    content = folders.settings(folder)
-    size = content["vocab_size"]
-    system = build(SYSTEMS, weights.system(folder), "system")(
-        source_vocabulary=size, target_vocabulary=size, pad_id=content["pad_token_id"]
-    )
-    params = jax.eval_shape(system.init, jax.random.key(0), IDS, IDS)["params"]
-    shapes = {key: one.shape for key, one in flat(params).items()}
-    lines = list(weights.names_of(content["model_type"]).lines(shapes))
-    return system, weights.parameters(folder, params), lines
+
+    def system_of(node: Any, content: Any) -> Any:
+        sizes = dict.fromkeys(("source_vocabulary", "target_vocabulary"), content["vocab_size"])
+        return build(SYSTEMS, node, "system")(pad_id=content["pad_token_id"], **sizes)
+
+    return comparing.loaded(name, path, system_of, IDS, IDS)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@comparing.over(NAMES)
 def test_logits_loss_and_gradients(name: str, tmp_path: Path) -> None:
-    """Logits within 5e-5; of every tensor the gradient's norm, and its product with a vector drawn
-    for it, within 1e-4 of the norm.
-    """
     system, params, lines = loaded(name, tmp_path)
     golden = models.numbers(name)
 
@@ -58,28 +50,11 @@ def test_logits_loss_and_gradients(name: str, tmp_path: Path) -> None:
         return cost.mean(), logits
 
     (value, logits), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
-    off = np.abs(np.asarray(logits) - golden["logits"]).max()
-    assert off <= 5e-5, off
-    assert abs(float(value) - golden["loss"]) <= 1e-5
-    ours = flat(gradients)
-    found = {
-        line.theirs: line.back([np.asarray(ours[one]) for one in line.paths]) for line in lines
-    }
-    names = list(models.described(name)["shapes"])
-    assert sorted(found) == sorted(names)
-    names = [key for key in names if key != "final_logits_bias"]  # which torch does not train
-    worst = 0.0
-    for key, norm, along in zip(names, golden["grad_norm"], golden["grad_along"], strict=True):
-        g = found[key].astype(np.float64)
-        if key.endswith("k_proj.bias"):  # shifts all scores of a row alike: 0 but for rounding
-            assert max(norm, np.sqrt((g**2).sum())) < 1e-6
-            continue
-        worst = max(worst, abs(np.sqrt((g**2).sum()) - norm) / norm)
-        worst = max(worst, abs((g * rule.uniform(f"along {key}", g.shape)).sum() - along) / norm)
-    print(f"{name}: logits {off:.1e}, gradients {worst:.1e}")
-    assert worst <= 1e-4, worst
+    comparing.assert_numbers(name, loss=value, logits=logits)
+    comparing.assert_gradients(name, gradients, lines, "final_logits_bias", "k_proj.bias")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", NAMES)
 def test_ninety_greedy_tokens(name: str, tmp_path: Path) -> None:
     """Each the likeliest of those not yet written."""
@@ -106,20 +81,10 @@ def test_ninety_greedy_tokens(name: str, tmp_path: Path) -> None:
     assert found.tolist() == golden["greedy"].tolist()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@comparing.over(NAMES, comparing.BACK)
 def test_out_and_back_is_equal_to_the_last_bit(name: str, tmp_path: Path) -> None:
-    """Tensors by name, and the system that the written config tells of."""
     _, params, _ = loaded(name, tmp_path / "in")
-    node, told = weights.system(tmp_path / "in"), models.described(name)["config"]
-    config = config_of(completed(node))
-    kind, out = config["model_type"], tmp_path / "out"
-    folders.write(out, config, weights.names_of(kind).write(flat(params), np.float32))
-    tensors, written = models.tensors(name), dict(folders.tensors(folders.files(out)))
-    assert written.keys() == tensors.keys()
-    for key, one in written.items():
-        assert one.dtype == np.float32 and np.array_equal(one, tensors[key]), key
-    assert canonical(weights.system(out)) == canonical(node)
-    assert config["architectures"] == told["architectures"] and kind == told["model_type"]
+    comparing.assert_out_and_back(name, params, tmp_path / "in", tmp_path / "out")
 
 
 def test_the_tensors_say_whether_a_head_is_the_embedding(tmp_path: Path) -> None:

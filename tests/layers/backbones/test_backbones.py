@@ -1,5 +1,5 @@
-"""Backbones by name. Their formulas are tested in `tests/systems/test_image_classifiers.py`, with the
-read-out of a classifier.
+"""Backbones that a config names give a classifier its features. Their formulas are tested with the
+read-out of a classifier, in `tests/systems/test_image_classifiers.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from attnlab.layers.backbones import BACKBONES
 from tests.systems.image_classifiers import SPECS, images, images_for, make, parameters
 
 
-@pytest.mark.parametrize("name", ["cnn", "resnet"])
+@pytest.mark.parametrize("name", ["cnn", pytest.param("resnet", marks=pytest.mark.full)])
 def test_a_classifier_reads_the_mean_of_its_backbone(name: str) -> None:
     read, classifier = images(), make(SPECS[name])
     params = parameters(classifier, read)

@@ -15,18 +15,12 @@ from attnlab.layers.gates.protocol import Gate
 SHAPE = (2, 5, 3, 6)
 FIELDS: dict[str, list[dict[str, Any]]] = {
     "se": [{"reduction": 2}, {"reduction": 4, "bias": False, "pools": ("max",)}],
-    "eca": [{}, {"kernel": 5}],
+    "eca": [{"kernel": 5}, {}],
     "channel": [{"reduction": 3}],
     "spatial": [{"kernel": 3}, {"kernel": 5, "normalisation": "batch_norm"}],
     "cbam": [
-        {
-            "first": {"name": "channel", "reduction": 2},
-            "second": {"name": "spatial", "kernel": 3},
-        },
-        {
-            "first": {"name": "spatial", "kernel": 3},
-            "second": {"name": "se", "reduction": 2},
-        },
+        {"first": {"name": "channel", "reduction": 2}, "second": {"name": "spatial", "kernel": 3}},
+        {"first": {"name": "spatial", "kernel": 3}, "second": {"name": "se", "reduction": 2}},
     ],
     "coordinate": [{"reduction": 3, "least": 0}, {"least": 5, "normalisation": "none"}],
     "residual_attention": [

@@ -1,4 +1,4 @@
-"""What the papers say of their gates."""
+"""Gates are what their papers say of them, and maps are pooled and enlarged by the formulas."""
 
 from __future__ import annotations
 
@@ -87,16 +87,22 @@ def test_the_order_of_cbam_matters_and_its_channel_gate_of_means_is_squeeze_exci
 
 def test_gates_start_near_one_half_and_with_large_logits_let_everything_through() -> None:
     x, gate = maps().astype(np.float32), make("se", {"reduction": 2})
-    variables = gate.init(jax.random.key(0), x)
-    _, left = gate.apply(variables, x, mutable=[COLLECTION])
-    assert np.abs(handed_out(left[COLLECTION])[""] - 0.5).max() < 0.3
-    variables["params"]["outer"]["bias"] += 40.0
-    np.testing.assert_array_equal(gate.apply(variables, x), x)
+
+    @jax.jit
+    def begun(key: Any) -> Any:
+        variables = gate.init(key, x)
+        _, left = gate.apply(variables, x, mutable=[COLLECTION])
+        variables["params"]["outer"]["bias"] += 40.0
+        return handed_out(left[COLLECTION])[""], gate.apply(variables, x)
+
+    g, through = begun(jax.random.key(0))
+    assert np.abs(g - 0.5).max() < 0.3
+    np.testing.assert_array_equal(through, x)
 
 
 def test_a_mask_of_residual_attention_keeps_the_trunk() -> None:
     """1 < 1 + M < 2; the naive form is less by x, the slope through a mask of 0 is that of x."""
-    x, fields = maps(), FIELDS["residual_attention"][0]
+    x, fields = maps(), {"depth": 1, "bottleneck": 2}
     y, g = gated("residual_attention", fields, x)
     assert np.min(g[""]) > 1 and np.max(g[""]) < 2
     naive, _ = gated("residual_attention", {**fields, "identity": 0.0}, x)
@@ -109,13 +115,7 @@ def test_a_mask_is_as_deep_as_in_the_paper() -> None:
     """Three, two and one poolings at 56, 28 and 14; odd sizes are rounded up."""
     gate = ResidualAttention(parent=None)
     found = {size: [height for height, _ in gate.sizes(size, size)] for size in (56, 28, 14, 7, 15)}
-    assert found == {
-        56: [56, 28, 14, 7],
-        28: [28, 14, 7],
-        14: [14, 7],
-        7: [7, 4],
-        15: [15, 8, 4],
-    }
+    assert found == {56: [56, 28, 14, 7], 28: [28, 14, 7], 14: [14, 7], 7: [7, 4], 15: [15, 8, 4]}
 
 
 def test_who_computes_over_a_batch_says_so_and_leaves_out_what_is_no_image() -> None:
@@ -138,25 +138,30 @@ def test_who_computes_over_a_batch_says_so_and_leaves_out_what_is_no_image() -> 
         np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.parametrize("size", [(1, 1), (1, 4), (5, 3), (6, 2)])
-def test_pooling_and_enlarging_are_their_formulas_at_any_size(size: tuple[int, int]) -> None:
+SIZES = [(1, 4), (5, 3), *(pytest.param(size, marks=pytest.mark.full) for size in [(1, 1), (6, 2)])]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_pooling_and_enlarging_are_their_formulas_at_any_size(
+    size: tuple[int, int], float64: None
+) -> None:
     x = np.random.default_rng(0).normal(size=(2, *size, 3))
-    with jax.enable_x64(True):
-        np.testing.assert_array_equal(pooled(jnp.asarray(x), 3, 2), largest(x))
-        for to in (size, (2 * size[0], 2 * size[1] + 1), (size[0], size[1] + 3)):
-            np.testing.assert_allclose(enlarged(jnp.asarray(x), *to), bilinear(x, *to), atol=1e-12)
-        tiles = np.asarray(tiled(jnp.asarray(x), 2))
+    larger = (size, (2 * size[0], 2 * size[1] + 1), (size[0], size[1] + 3))
+
+    @jax.jit
+    def found(x: Any) -> Any:
+        return pooled(x, 3, 2), tiled(x, 2), [enlarged(x, *to) for to in larger]
+
+    windows, tiles, maps = found(x)
+    np.testing.assert_array_equal(windows, largest(x))
+    for enlarged_map, to in zip(maps, larger, strict=True):
+        np.testing.assert_allclose(enlarged_map, bilinear(x, *to), atol=1e-12)
     assert tiles.shape == (2, -(-size[0] // 2), -(-size[1] // 2), 3)
-    np.testing.assert_array_equal(
-        tiles[:, -1, -1], x[:, (size[0] - 1) // 2 * 2 :, (size[1] - 1) // 2 * 2 :].max(axis=(1, 2))
-    )
+    corner = x[:, (size[0] - 1) // 2 * 2 :, (size[1] - 1) // 2 * 2 :]
+    np.testing.assert_array_equal(tiles[:, -1, -1], corner.max(axis=(1, 2)))
 
 
-def test_a_ramp_stays_a_ramp_and_taps_are_counted_inside() -> None:
-    ramp = np.linspace(0.0, 1.0, 4, dtype=np.float32)[None, :, None, None]
-    np.testing.assert_allclose(
-        enlarged(jnp.asarray(ramp), 7, 1)[0, :, 0, 0], np.linspace(0, 1, 7), atol=1e-6
-    )
-    ones = jnp.ones((1, 4, 1, 1)), jnp.ones((3, 3, 1, 1))
-    assert taps(4, 3) * taps(1, 3) == float(convolved(*ones).sum()) == 10
+def test_taps_are_counted_inside_the_map() -> None:
+    ones = np.ones((1, 4, 1, 1), np.float32), np.ones((3, 3, 1, 1), np.float32)
+    assert taps(4, 3) * taps(1, 3) == float(jax.jit(convolved)(*ones).sum()) == 10
     assert taps(2, 7) == 4

@@ -1,9 +1,10 @@
-"""A state that is a model and learns: all forms against a model for every token in NumPy, and what it
-is without norm and residual.
+"""A state that is a model and learns has the values and gradients of a model for every token in NumPy,
+in all forms; without norm and residual it is a delta rule or linear attention.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 
@@ -15,11 +16,15 @@ import pytest
 from attnlab.layers.recurrence import Examples, begun, descend, recur
 from attnlab.layers.recurrence.descent import Learner
 from tests.layers.recurrence.learning import taught
+from tests.sampling import full_mode
 
 B, H, T, D, COUNT = 3, 2, 13, 4, 6
 HIDDEN = {"linear": (), "mlp": (5,)}
 EXAMPLES = ("q", "k", "v", "eta")
 both = pytest.mark.parametrize("kind", HIDDEN)
+larger = pytest.mark.parametrize(
+    "kind", [pytest.param("linear", marks=pytest.mark.full), "mlp"]
+)  # whose layers are linear models
 
 
 def drawn(kind: str, seed: int = 0) -> dict[str, Any]:
@@ -89,47 +94,64 @@ def furthest(found: Any, expected: Any) -> float:
     return max(np.abs(a - b).max() for a, b in zip(found, expected, strict=True))
 
 
-@both
-@pytest.mark.parametrize("chunk", (0, 1, 3))
-def test_every_form_equals_a_model_for_every_token(kind: str, chunk: int, float64: None) -> None:
-    """In the middle of mini-batches with padding, and from the beginning without; in float32 too."""
-    given = drawn(kind)
-    found = _program(given, READ, valid=VALID, chunk=chunk)
-    assert furthest(found, reference(given, READ, VALID)) < 1e-10
-    nothing = {n: 0 * x if n[0] in "st" else x for n, x in given.items() if n != "shares"}
-    fresh = {**nothing, "shares": given["shares"]}
-    found = _program(fresh, None, valid=None, chunk=chunk)
-    assert furthest(found, reference(fresh, 0 * READ, EVERY)) < 1e-10
-    low = {name: x.astype(np.float32) for name, x in given.items()}
-    found = _program(low, READ, valid=VALID, chunk=chunk)
-    assert furthest(found, reference(given, READ, VALID)) < 1e-5 and found[0].dtype == jnp.float32
-
-
 def _program(given: Any, read: Any, valid: Any, chunk: int) -> Any:
     return jax.jit(lambda *a: run(a[0], read=a[1], valid=a[2], chunk=chunk))(given, read, valid)
 
 
 @both
+@pytest.mark.parametrize("chunk", [0, 1, 3])
+@pytest.mark.parametrize("fresh", [False, True])
+def test_every_form_equals_a_model_for_every_token(
+    kind: str, chunk: int, fresh: bool, float64: None
+) -> None:
+    """In the middle of mini-batches with padding, and from the beginning without."""
+    given = drawn(kind)
+    if fresh:
+        given = {n: 0 * x if n[0] in "st" and n != "shares" else x for n, x in given.items()}
+        expected = reference(given, 0 * READ, EVERY)
+        assert furthest(_program(given, None, None, chunk), expected) < 1e-10
+    else:
+        expected = reference(given, READ, VALID)
+        assert furthest(_program(given, READ, VALID, chunk), expected) < 1e-10
+
+
+@larger
+def test_float32_is_near_and_padding_leaves_the_state_alone_to_the_last_bit(kind: str) -> None:
+    """Whatever stands in the padding, in chunks of any length."""
+    given = drawn(kind)
+    low = {name: x.astype(np.float32) for name, x in given.items()}
+    o, after = _program(low, READ, VALID, 3)
+    assert furthest((o, after), reference(given, READ, VALID)) < 1e-5 and o.dtype == jnp.float32
+    dirty = {**low, **{name: low[name] * np.float32(np.nan) for name in EXAMPLES}}
+    before = Learner(layers(low, "wb"), layers(low, "st"))
+    for chunk in (1, 3, 6) if full_mode() else (6,):
+        o, after = _program(dirty, READ, np.zeros((B, T), bool), chunk)
+        jax.tree.map(np.testing.assert_array_equal, after, before)
+        assert not o.any()
+
+
+@larger
 def test_pieces_of_any_length_give_what_the_whole_gives(kind: str, float64: None) -> None:
     """Each row in its own place of a mini-batch; rows that have ended stay as they are."""
     given = drawn(kind)
     valid = np.arange(T) < np.array([13, 2, 7])[:, None]
-    expected = reference(given, READ, valid)
     step = jax.jit(lambda given, state, read, valid: run(given, state, read=read, valid=valid))
-    for lengths in ((5, 1, 7), (1, 1, 1, 10)):
-        state, read, at, found = None, READ, 0, []
-        for length in lengths:
-            here = slice(at, at + length)
-            piece = given | {name: given[name][:, :, here] for name in EXAMPLES}
-            o, state = step(piece, state, read, valid[:, here])
-            read, at = read + valid[:, here].sum(axis=1), at + length
-            found.append(o)
-        assert furthest((np.concatenate(found, axis=2), state), expected) < 1e-10
+    state, read, at, found = Learner(layers(given, "wb"), layers(given, "st")), READ, 0, []
+    for length in (5, 1, 1, 1, 5):
+        here = slice(at, at + length)
+        piece = given | {name: given[name][:, :, here] for name in EXAMPLES}
+        o, state = step(piece, state, read, valid[:, here])
+        read, at = read + valid[:, here].sum(axis=1), at + length
+        found.append(o)
+    expected = reference(given, READ, valid)
+    assert furthest((np.concatenate(found, axis=2), state), expected) < 1e-10
 
 
-@both
+@larger
 def test_gradients_are_those_of_the_loop(kind: str, float64: None) -> None:
-    """Along a random direction in each array, against differences of the reference."""
+    """Along a random direction in all arrays at once, against differences of the reference; those
+    of each array are alike in mini-batches and token by token.
+    """
     given, rng = drawn(kind), np.random.default_rng(4)
     weights = jax.tree.map(lambda x: rng.normal(size=x.shape), reference(given, READ, VALID))
 
@@ -137,35 +159,28 @@ def test_gradients_are_those_of_the_loop(kind: str, float64: None) -> None:
         pairs = zip(jax.tree.leaves(found), jax.tree.leaves(weights), strict=True)
         return sum((a * b).sum() for a, b in pairs)
 
-    def slopes(chunk: int) -> Any:
-        loss = lambda given: total(run(given, read=READ, valid=VALID, chunk=chunk))
-        return jax.jit(jax.grad(loss))(given)
+    @jax.jit
+    def slopes(given: Any) -> Any:
+        loss = lambda chunk, given: total(run(given, read=READ, valid=VALID, chunk=chunk))
+        chunks = (COUNT, 1) if full_mode() else (COUNT,)
+        return [jax.grad(functools.partial(loss, chunk))(given) for chunk in chunks]
 
-    of_batches, of_tokens = slopes(COUNT), slopes(1)
-    for name, x in given.items():
-        direction, small = rng.normal(size=x.shape), 1e-5
-        sides = [
-            total(reference({**given, name: x + e * direction}, READ, VALID))
-            for e in (small, -small)
-        ]
-        expected = (sides[0] - sides[1]) / (2 * small)
-        for found in (of_batches, of_tokens):
-            np.testing.assert_allclose((found[name] * direction).sum(), expected, rtol=1e-6)
-
-
-@both
-def test_padding_leaves_the_state_alone_to_the_last_bit(kind: str) -> None:
-    """Whatever stands there."""
-    given = {name: x.astype(np.float32) for name, x in drawn(kind).items()}
-    dirty = {name: given[name] * np.float32(np.nan) for name in EXAMPLES}
-    before = Learner(layers(given, "wb"), layers(given, "st"))
-    for chunk in (1, 3, 6):
-        o, after = _program({**given, **dirty}, READ, np.zeros((B, T), bool), chunk)
-        jax.tree.map(np.testing.assert_array_equal, after, before)
-        assert not o.any()
+    of_batches, *others = slopes(given)
+    small, direction = 1e-5, {name: rng.normal(size=x.shape) for name, x in given.items()}
+    ends = [
+        total(reference({n: x + e * direction[n] for n, x in given.items()}, READ, VALID))
+        for e in (small, -small)
+    ]
+    along = sum((of_batches[name] * direction[name]).sum() for name in given)
+    np.testing.assert_allclose(along, (ends[0] - ends[1]) / (2 * small), rtol=1e-6)
+    for name, slope in of_batches.items():
+        scale = np.abs(slope).max()
+        assert scale > 1e-3
+        for of_tokens in others:
+            np.testing.assert_allclose(of_tokens[name], slope, rtol=0, atol=1e-10 * scale)
 
 
-@both
+@larger
 def test_what_comes_again_and_again_is_learned(kind: str) -> None:
     """f(k) approaches a v that it can reach, k + N(z); at a rate of 0 it stays as it is."""
     given = {name: x.astype(np.float32) for name, x in drawn(kind).items()}
@@ -174,10 +189,11 @@ def test_what_comes_again_and_again_is_learned(kind: str) -> None:
     normed = given["gamma"] * z / z.std(axis=-1, keepdims=True) + given["beta"]
     given |= {"v": given["k"] + normed, "q": given["k"], "shares": np.ones(COUNT, np.float32)}
 
+    state = begun(jax.tree.map(lambda x: x[0], layers(given, "wb")), B)
+    read = jax.jit(lambda given: run(given, state)[0])
+
     def distances(eta: float) -> Any:
-        state = begun(jax.tree.map(lambda x: x[0], layers(given, "wb")), B)
-        o = jax.jit(lambda given: run(given, state)[0])({**given, "eta": 0 * given["eta"] + eta})
-        return np.linalg.norm(o - given["v"], axis=-1)
+        return np.linalg.norm(read({**given, "eta": 0 * given["eta"] + eta}) - given["v"], axis=-1)
 
     learnt, still = distances(0.05), distances(0.0)
     first, last = learnt[..., 0], learnt[..., -1]

@@ -1,0 +1,111 @@
+"""Holds a golden model of others: how it is loaded, and what is compared with the other side's
+numbers, in one way for every kind of model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from attnlab import weights
+from attnlab.weights import folder as folders
+from attnlab.weights.names import Name, flat
+from attnlab.weights.writing import canonical, completed, config_of
+from tests.weights import models, rule
+
+DEFAULT = {
+    *("gpt2", "llama", "gemma2", "gemma3"),
+    *("encoders/bert_pretraining", "pairs/bart_scaled", "images/vit_odd"),
+}
+"""What is computed in a default run: one small family of each kind, and those language models that
+have something of their own (tanh GELU and joined matrices; caps; layers that differ).
+"""
+BACK = {*DEFAULT, "llama_scaled", "encoders/bert_texts", "pairs/t5", "images/resnet18"}
+"""What is written and read again in a default run."""
+
+
+def over(names: Sequence[str], default: Container[str] = DEFAULT) -> pytest.MarkDecorator:
+    """A test of golden models, of which those of `default` are in a default run."""
+    marks = {name: [] if name in default else [pytest.mark.full] for name in names}
+    return pytest.mark.parametrize(
+        "name", [pytest.param(name, marks=marks[name]) for name in names]
+    )
+
+
+def loaded(
+    name: str, path: Path, system_of: Callable[[Any, Any], Any], *inputs: Any
+) -> tuple[Any, Any, list[Name]]:
+    """System, parameters and lines of names of a golden model, whose folder is made at `path`.
+
+    Args:
+      system_of: the system of a config node and of the other side's config.
+      inputs: what the system reads, to make its parameters.
+    """
+    folder = models.folder(name, path)
+    content = folders.settings(folder)
+    system = system_of(weights.system(folder), content)
+    params = jax.eval_shape(system.init, jax.random.key(0), *inputs)["params"]
+    names = weights.names_of(weights.kind_of(content, name))
+    lines = names.lines({key: one.shape for key, one in flat(params).items()})
+    return system, weights.parameters(folder, params), list(lines)
+
+
+def assert_numbers(name: str, **found: Any) -> None:
+    """Raises unless the loss is within 1e-5 and all else, by its name, within 5e-5 of the golden
+    numbers.
+    """
+    golden = models.numbers(name)
+    for key, array in found.items():
+        off = np.abs(np.asarray(array) - golden[key]).max()
+        assert off <= (1e-5 if key == "loss" else 5e-5), (key, off)
+
+
+def assert_gradients(
+    name: str, gradients: Any, lines: Iterable[Name], untrained: str = "-", unmoved: str = "-"
+) -> None:
+    """Raises unless of every tensor the gradient's norm, and its product with a vector drawn for
+    it, are within 1e-4 of the norm.
+
+    Args:
+      gradients: ours.
+      untrained: a word in the names of tensors of which the other side has no gradient.
+      unmoved: the end of the names of biases that shift all scores of a row alike, so that their
+        gradient is 0 but for rounding.
+    """
+    golden, ours = models.numbers(name), flat(gradients)
+    theirs = {
+        line.theirs: line.back([np.asarray(ours[path]) for path in line.paths]) for line in lines
+    }
+    names = list(models.described(name)["shapes"])
+    assert sorted(theirs) == sorted(names)
+    trained = [key for key in names if untrained not in key]
+    for key, norm, along in zip(trained, golden["grad_norm"], golden["grad_along"], strict=True):
+        gradient = theirs[key].astype(np.float64)
+        size = np.sqrt((gradient**2).sum())
+        if key.endswith(unmoved):
+            assert max(norm, size) < 1e-6, key
+            continue
+        product = (gradient * rule.uniform(f"along {key}", gradient.shape)).sum()
+        assert max(abs(size - norm), abs(product - along)) <= 1e-4 * norm, key
+
+
+def assert_out_and_back(name: str, params: Any, folder: Path, out: Path) -> None:
+    """Raises unless what is written in `out` has the tensors of `folder` to the last bit, by name,
+    and a config that tells of the same system and kind of model.
+    """
+    node, told = weights.system(folder), models.described(name)["config"]
+    config = config_of(completed(node))
+    for key in ("architectures", "model_type", "architecture"):
+        assert config.get(key) == told.get(key)
+    table = weights.names_of(weights.kind_of(config, name))
+    folders.write(out, config, table.write(flat(params), np.float32))
+    tensors, written = models.tensors(name), dict(folders.tensors(folders.files(out)))
+    assert written.keys() == tensors.keys()
+    for key, array in written.items():
+        assert array.dtype == np.float32 and np.array_equal(array, tensors[key]), key
+    assert canonical(weights.system(out)) == canonical(node)
