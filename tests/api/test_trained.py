@@ -26,11 +26,9 @@ def run(runs: Callable[[str], tuple[Path, Called]]) -> attnlab.Run:
 
 def test_it_says_what_it_is_in_one_line(run: attnlab.Run, searched: Path) -> None:
     """Config, task, parameters and step of the best checkpoint; parameters are not printed."""
-    assert (
-        run.config.system.name == "rnnsearch"
-        and run.task.config is run.config
-        and run.workdir == searched
-    )
+    assert run.config.system.name == "rnnsearch"
+    assert run.task.config is run.config
+    assert run.workdir == searched
     assert run.step == json.loads((searched / "results.json").read_text())["step"]
     assert (
         repr(run) == f"Run({str(searched)!r}, system='rnnsearch', data='dates', step={run.step},"
@@ -44,11 +42,9 @@ def test_generate_gives_what_the_command_writes(run: attnlab.Run, searched: Path
     expected = (searched / "translations.txt").read_text().splitlines()
     assert run.generate([TEXTS[0], " ", *TEXTS[1:]]) == [expected[0], "", *expected[1:]]
     answers = run.respond([TEXTS[0], ""])
-    assert (
-        [one.text for one in answers[0]] == expected[:1]
-        and answers[1] == []
-        and answers[0][0].score < 0
-    )
+    assert [one.text for one in answers[0]] == expected[:1]
+    assert answers[1] == []
+    assert answers[0][0].score < 0
     assert run.generate([]) == [] and run.longer(["x" * 40, "", "x", "y" * 32]) == [0, 3]
 
 
@@ -97,14 +93,11 @@ def test_maps_have_a_name_and_tokens_on_both_sides(run: attnlab.Run, tmp_path: P
     assert called(["inspect", f"--workdir={run.workdir}", *flags]).code == 0
     kept = np.load(tmp_path / "0.npz")
     (name, one), *others = run.maps("3 of may 1967", "1967-05-03").items()
-    assert (
-        (name, others) == ("attention", [])
-        and np.array_equal(one.weights, kept["attention"])
-        and isinstance(one.weights, np.ndarray)
-    )
-    assert (
-        one.keys == kept["source_tokens"].tolist() and one.queries == kept["target_tokens"].tolist()
-    )
+    assert (name, others) == ("attention", [])
+    assert np.array_equal(one.weights, kept["attention"])
+    assert isinstance(one.weights, np.ndarray)
+    assert one.keys == kept["source_tokens"].tolist()
+    assert one.queries == kept["target_tokens"].tolist()
     assert one._repr_png_() == (tmp_path / "0-attention.png").read_bytes()
     own = run.maps("3 of may 1967")["attention"]
     assert "".join(own.queries[:-1]) == run.generate(["3 of may 1967"])[0].replace(" ", "\u2423")
@@ -114,20 +107,17 @@ def test_maps_have_a_name_and_tokens_on_both_sides(run: attnlab.Run, tmp_path: P
 def test_evaluate_gives_what_the_command_prints(split: str, run: attnlab.Run) -> None:
     ended = called(["evaluate", f"--workdir={run.workdir}", f"--split={split}", "--json"])
     found, printed = run.evaluate(split), json.loads(ended.out)
-    assert {**found, "decoding_seconds": 0} == {**printed, "decoding_seconds": 0} and found[
-        "split"
-    ] == split
+    assert {**found, "decoding_seconds": 0} == {**printed, "decoding_seconds": 0}
+    assert found["split"] == split
 
 
 def test_runs_together(run: attnlab.Run, tmp_path: Path) -> None:
     """The ensemble of the commands; a run and its copy know what the run knows."""
     copy = Path(shutil.copytree(run.workdir, tmp_path / "copy"))
     both = attnlab.load(run.workdir, ensemble=[copy])
-    assert (
-        set(both.params) == {"members_0", "members_1"}
-        and both.parameters == 2 * run.parameters
-        and str(copy) in repr(both)
-    )
+    assert set(both.params) == {"members_0", "members_1"}
+    assert both.parameters == 2 * run.parameters
+    assert str(copy) in repr(both)
     ended = called(
         ["evaluate", f"--workdir={run.workdir}", f"--ensemble={copy}", "--json", "--split=valid"]
     )

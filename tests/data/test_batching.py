@@ -174,9 +174,8 @@ def test_evaluation_has_every_example_once_in_a_fixed_order_whatever_its_length(
     for indices, batch in batches:
         assert batch["source"].shape in {(16, width) for width in (8, 16, 32, 64)}
         assert [i for i in indices.tolist() if i >= 0] == numbers(batch)
-        assert (batch["source"][indices < 0] == PAD).all() and (
-            batch["target"][indices < 0] == PAD
-        ).all()
+        assert (batch["source"][indices < 0] == PAD).all()
+        assert (batch["target"][indices < 0] == PAD).all()
         for row, i in enumerate(indices):
             if i >= 0:
                 assert (
@@ -221,10 +220,8 @@ def test_labels_go_with_their_texts_and_padding_has_none() -> None:
         for step in range(batches.batches_per_epoch):
             batch = batches(step)
             assert set(batch) == {*sides, "label"}
-            assert (
-                batch["label"].dtype == np.int32
-                and batch["label"].shape == batch["source"].shape[:1]
-            )
+            assert batch["label"].dtype == np.int32
+            assert batch["label"].shape == batch["source"].shape[:1]
             np.testing.assert_array_equal(
                 batch["label"], np.maximum(batch["source"][:, 0] - 9, 0)
             )  # example i begins with 10 + i

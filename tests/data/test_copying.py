@@ -19,9 +19,8 @@ def test_every_length_and_every_word_is_equally_likely_and_the_target_is_the_sou
     pairs = Copying(examples=6_000, shortest=3, longest=6, symbols=5).pairs("train")
     assert len(pairs) == 6_000 and all(source == target for source, target in pairs)
     lengths = Counter(len(source.split()) for source, _ in pairs)
-    assert set(lengths) == {3, 4, 5, 6} and all(
-        abs(count - 1_500) < 150 for count in lengths.values()
-    )
+    assert set(lengths) == {3, 4, 5, 6}
+    assert all(abs(count - 1_500) < 150 for count in lengths.values())
     words = Counter(word for source, _ in pairs for word in source.split())
     assert set(words) == set("abcde") and max(words.values()) < 1.1 * min(words.values())
 

@@ -129,10 +129,8 @@ def test_a_damaged_xz_file(tmp_path: Path) -> None:
 def test_a_missing_file_names_what_was_tried_and_what_is_near(tmp_path: Path) -> None:
     write(tmp_path, split="trian")
     message = complaint(ParallelFiles(str(tmp_path)))
-    assert (
-        "tried train.de, train.de.gz, train.de.xz" in message
-        and "did you mean 'trian.de'" in message
-    )
+    assert "tried train.de, train.de.gz, train.de.xz" in message
+    assert "did you mean 'trian.de'" in message
     for i in range(100):
         (tmp_path / f"{i}_something_else").touch()
     with pytest.raises(UserError, match="the folder has 102 entries, none with a similar name"):
@@ -195,9 +193,8 @@ def test_parts_of_one_file_are_all_of_it(tmp_path: Path) -> None:
     )
     parts = [source.texts(split) for split in ("train", "valid", "test")]
     whole = [str(number) for number in range(33)]
-    assert [len(part) for part in parts] == [26, 5, 2] and [
-        text for part in parts for text in part
-    ] == whole
+    assert [len(part) for part in parts] == [26, 5, 2]
+    assert [text for part in parts for text in part] == whole
     assert TextFiles(str(tmp_path), train="all.txt[:]").texts("train") == whole
 
 

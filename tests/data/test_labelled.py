@@ -62,9 +62,8 @@ def test_a_table_of_pairs_and_of_single_texts(folder: Path) -> None:
     one = labelled.load(node(folder, target=0), WORDS)
     assert one.rows["valid"][0] == (("a dog",), "yes") and one.classes.sentences == 1
     assert set(one.examples["valid"].batch(np.array([0]), 4)) == {"source", "label"}
-    assert one.examples["valid"].lengths.tolist() == [3, 4, 3] and pairs.examples[
-        "valid"
-    ].lengths.tolist() == [3, 4, 3]
+    assert one.examples["valid"].lengths.tolist() == [3, 4, 3]
+    assert pairs.examples["valid"].lengths.tolist() == [3, 4, 3]
     assert one.fingerprints["train"] != pairs.fingerprints["train"]
     assert pairs.about("train") == "3 pairs, 19 tokens (0 unknown); no 1, yes 2"
 
@@ -78,11 +77,9 @@ def test_what_was_learned_is_kept_and_read_again(folder: Path, tmp_path: Path) -
     for split in ("train", "valid"):
         (folder / f"{split}.tsv").write_text("nothing to be learned from\n")
     again = labelled.load(node(folder), WORDS, workdir, ("test",))
-    assert (
-        again.classes == data.classes
-        and again.vocabulary.size == data.vocabulary.size
-        and set(again.rows) == {"test"}
-    )
+    assert again.classes == data.classes
+    assert again.vocabulary.size == data.vocabulary.size
+    assert set(again.rows) == {"test"}
     assert [ids.tolist() for ids in again.examples["test"].packed("source")] == [
         ids.tolist() for ids in data.examples["train"].packed("source")
     ]
@@ -101,10 +98,8 @@ def test_vocabulary_and_classes_are_learned_from_the_training_split_alone(folder
     table = (folder / "train.tsv").read_text()
     (folder / "valid.tsv").write_text(f"{table}4\tan emu\tit runs\tyes\n")
     (folder / "test.tsv").write_text(f"{table}5\ta yak\tit waits\tmaybe\n")
-    alone, every = (
-        labelled.load(node(folder), WORDS, splits=("train",)),
-        labelled.load(node(folder), WORDS, splits=("train", "valid", "test")),
-    )
+    alone = labelled.load(node(folder), WORDS, splits=("train",))
+    every = labelled.load(node(folder), WORDS, splits=("train", "valid", "test"))
     assert every.classes == alone.classes == labelled.Classes(("no", "yes"), 2)
     assert every.vocabulary.tokens(range(every.vocabulary.size)) == alone.vocabulary.tokens(
         range(alone.vocabulary.size)
@@ -175,10 +170,7 @@ def test_a_label_that_only_another_split_has_is_a_class_of_its_own(
         1,
         2,
         3,
-    ] and data.classes.names == (
-        "no",
-        "yes",
-    )  # type: ignore[union-attr]
+    ] and data.classes.names == ("no", "yes")  # type: ignore[union-attr]
     words = (
         "2 of 4 examples of the test split have a label that the training split does not have"
         " (maybe, perhaps): wrong whatever"

@@ -23,11 +23,9 @@ def test_the_label_is_the_value_of_the_key_that_is_asked_for() -> None:
         assert len(pairs) == len(values) == 16 and len(key) == 1 and values[key] == label
         places[pairs.index(key + label)] += 1
     counts = Counter(label for _, label in rows)
-    assert (
-        set(counts) == set("0123456789")
-        and min(counts.values()) > 20
-        and set(places) == set(range(16))
-    )
+    assert set(counts) == set("0123456789")
+    assert min(counts.values()) > 20
+    assert set(places) == set(range(16))
 
 
 def test_equal_fields_give_equal_texts_and_splits_share_none() -> None:

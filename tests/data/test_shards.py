@@ -43,10 +43,7 @@ def both(folder: Path) -> tuple[text.Texts, text.Texts]:
     plain = {"train": "all.txt", "valid": "other.txt", "test": "all.txt[50%:60%]"}
     return tuple(
         text.load(one, LEARNED, None, SPLITS)
-        for one in (
-            node(folder),
-            {"name": "text", "directory": str(folder), **plain},
-        )
+        for one in (node(folder), {"name": "text", "directory": str(folder), **plain})
     )  # type: ignore[return-value]
 
 

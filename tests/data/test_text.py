@@ -55,10 +55,8 @@ def test_ids_end_with_eos_and_the_vocabulary_is_that_of_training() -> None:
         "characters": 4 + 1 + 4 + 8,
     }
     assert data.about("valid") == "4 texts, 11 tokens (9.1% unknown)"
-    assert (
-        data.fingerprints["valid"] == data.fingerprints["test"] != data.fingerprints["train"]
-        and data.recalled == {}
-    )
+    assert data.fingerprints["valid"] == data.fingerprints["test"] != data.fingerprints["train"]
+    assert data.recalled == {}
 
 
 def test_characters_are_counted_as_they_are_read() -> None:

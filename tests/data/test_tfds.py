@@ -93,9 +93,8 @@ def test_a_prepared_set_by_name_and_by_folder(
     assert Tfds(directory=folder, source="de").pairs("train") == by_name
     assert len(Tfds(directory=folder, source="de").pairs("valid")) == 2
     texts = Tfds(directory=folder, source="en", target="no feature").texts("train")
-    assert len(texts) == 20 and sorted(filter(None, texts)) == sorted(
-        english for _, english in by_name
-    )
+    assert len(texts) == 20
+    assert sorted(filter(None, texts)) == sorted(english for _, english in by_name)
 
 
 def test_labels_by_their_names(prepared: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -109,11 +108,10 @@ def test_labels_by_their_names(prepared: Path, caplog: pytest.LogCaptureFixture)
     )
     assert "skipped 5 examples" in caplog.text and tiny.sentences == 2
     single = Tfds("attnlab_tiny_pairs", str(prepared), source="en", target="", label="de")
-    assert (
-        sorted(single.labelled("train"))
-        == sorted(((f"apples {i}",), f"Äpfel {i}") for i in range(20) if i != 7)
-        and single.sentences == 1
+    assert sorted(single.labelled("train")) == sorted(
+        ((f"apples {i}",), f"Äpfel {i}") for i in range(20) if i != 7
     )
+    assert single.sentences == 1
     for label, words in (
         ("", "config.data.label is not set"),
         ("kin", "config.data.label='kin' is no feature .* did you mean 'kind'"),
@@ -258,11 +256,9 @@ def test_preparing_without_tensorflow_is_one_line(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert main(["ted_hrlr_translate/pt_to_en"]) == 2
     captured = capsys.readouterr()
-    assert (
-        captured.err.count("\n") == 1
-        and "pip install 'attnlab[prepare]'" in captured.err
-        and not captured.out
-    )
+    assert captured.err.count("\n") == 1
+    assert "pip install 'attnlab[prepare]'" in captured.err
+    assert not captured.out
 
 
 def test_preparing_our_own_set_and_preparing_without_a_network(

@@ -178,13 +178,8 @@ def test_the_term_of_sampled_choices(system: str, reward: str, slots: list[str])
     assert jax.tree.map(jnp.shape, task.carried()) == {"baseline": (width,)}
 
     def both(params: Any) -> Any:
-        ids, rngs = (
-            (batch["source"], words_before(batch["target"])),
-            {
-                "dropout": key,
-                "sample": jax.random.fold_in(key, 1),
-            },
-        )
+        ids = (batch["source"], words_before(batch["target"]))
+        rngs = {"dropout": key, "sample": jax.random.fold_in(key, 1)}
         return task.loss(params, batch, key, carried), task.system.apply(
             {"params": params}, *ids, rngs=rngs, mutable=[SAMPLES]
         )
@@ -220,10 +215,7 @@ def test_the_baseline_moves_and_survives_a_restart_to_the_last_bit(tmp_path: Pat
     state = first_state(
         first_params(task.init, jax.random.key(0)), ADAM, 0.0, {**task.carried(), "told": told}
     )
-    noting = lambda carried, tracked: {
-        **task.follow(carried, tracked),
-        "told": tracked,
-    }
+    noting = lambda carried, tracked: {**task.follow(carried, tracked), "told": tracked}
     batches, step = task.batches(1), jax.jit(make_step(task.loss, task.weight, ADAM, follow=noting))
     for number in range(2):
         before = np.asarray(state.carried["baseline"])
@@ -258,10 +250,8 @@ def test_hard_attention_learns_where_to_look_by_its_rewards() -> None:
     """
     # Its own letters, not those of the task's data, whose frequencies its output bias must not
     # start from.
-    task, steps = (
-        task_of("rnnsearch", *HARD, "system.embedding=16", "training.output_bias=zeros"),
-        900,
-    )
+    task = task_of("rnnsearch", *HARD, "system.embedding=16", "training.output_bias=zeros")
+    steps = 900
     rng = np.random.default_rng(1)
     ids = np.concatenate(
         [rng.integers(4, 9, (steps, 32, 7)), np.full((steps, 32, 1), EOS)], axis=2

@@ -175,9 +175,8 @@ def test_maps_lie_between_words_and_places(task: Captioning, params: Any) -> Non
     (example,) = task.pictured("valid", 1)
     found = task.maps(params, example)
     rows, columns = found.rows("attention"), found.columns("attention")
-    assert (
-        " ".join(row.strip("\u2581") for row in rows[:-1]) == example.label and len(columns) == 36
-    )
+    assert " ".join(row.strip("\u2581") for row in rows[:-1]) == example.label
+    assert len(columns) == 36
     assert (columns[0], columns[7]) == ("1,1", "2,2")
     axis = found.axes["image"]
     assert (axis.kind, axis.grid) == ("patches", (6, 6))
@@ -292,10 +291,7 @@ REFUSED = {
     "texts": (["data=dates"], r"needs a method captions\(split\)"),
     "microbatches": (["training.accumulate=2"], "statistics of norms in the system"),
     "a loss of the backbone": (
-        [
-            "system.backbone.gate=non_local",
-            "system.backbone.gate.alignment=hard",
-        ],
+        ["system.backbone.gate=non_local", "system.backbone.gate.alignment=hard"],
         "config.system.backbone: its attention samples",
     ),
     "an unknown setting": (["batch.sizes=5"], "sizes"),

@@ -98,10 +98,8 @@ def test_the_penalty_is_added_with_its_weight(model: Model) -> None:
     batch = batch_of(model.task, 3)
     total, sums = jax.jit(model.task.loss)(model.params, batch, jax.random.key(1))
     assert model.task.config.auxiliary.hops == 0.01
-    wide, real = (
-        jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), model.params),
-        batch["label"] > 0,
-    )
+    wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), model.params)
+    real = batch["label"] > 0
     expected = sum(
         penalties(wide, batch[side][real]).sum() for side in ("source", "target") if side in batch
     )
@@ -130,9 +128,8 @@ def test_evaluation_is_that_of_single_examples(model: Model) -> None:
     assert expected["accuracy"] > 0.4
     stacked = jax.tree.map(lambda leaf: np.stack([leaf, 0 * leaf]), model.params)
     first, second = model.task.evaluate_stacked(stacked, "valid")
-    assert first == pytest.approx(expected, rel=1e-5) and second["loss"] == pytest.approx(
-        math.log(len(model.task.data.classes.names)), rel=1e-5
-    )
+    assert first == pytest.approx(expected, rel=1e-5)
+    assert second["loss"] == pytest.approx(math.log(len(model.task.data.classes.names)), rel=1e-5)
 
 
 def test_a_label_that_training_lacks_is_wrong_and_has_no_loss(plain: Classification) -> None:
@@ -143,16 +140,12 @@ def test_a_label_that_training_lacks_is_wrong_and_has_no_loss(plain: Classificat
     task = Classification(
         plain.config, dataclasses.replace(data, rows={"valid": more}, examples=examples)
     )
-    before, after, count = (
-        plain.evaluate(params, "valid"),
-        task.evaluate(params, "valid"),
-        len(more),
-    )
+    before = plain.evaluate(params, "valid")
+    after = task.evaluate(params, "valid")
+    count = len(more)
     assert after["loss"] == pytest.approx(before["loss"], rel=1e-5)
-    assert (
-        after["accuracy"] == pytest.approx(before["accuracy"] * (count - 1) / count)
-        and 0 < after["macro_f1"] < before["macro_f1"]
-    )
+    assert after["accuracy"] == pytest.approx(before["accuracy"] * (count - 1) / count)
+    assert 0 < after["macro_f1"] < before["macro_f1"]
 
 
 @pytest.mark.parametrize("strange", [0, 1])
@@ -177,19 +170,16 @@ def test_answers_confusion_and_measures(model: Model) -> None:
     task, data = model.task, model.task.data
     scores, lines = task.score(model.params, "test")
     labels, answers = zip(*(line.split("\t") for line in lines), strict=True)
-    assert (
-        list(labels) == [label for _, label in data.rows["test"]]
-        and task.size("test") == len(lines) == 9
-    )
+    assert list(labels) == [label for _, label in data.rows["test"]]
+    assert task.size("test") == len(lines) == 9
     assert sum(map(sum, (row.values() for row in scores["confusion"].values()))) == 9
     assert sum(scores["confusion"][name][name] for name in data.classes.names) == sum(
         a == b for a, b in zip(labels, answers, strict=True)
     )
     assert set(task.measures) == set(task.evaluate(model.params, "test"))
     responses = task.respond(model.params, ["\t".join(texts) for texts, _ in data.rows["test"]])
-    assert [best[0].text for best in responses] == list(answers) and {
-        len(best) for best in responses
-    } == {1}
+    assert [best[0].text for best in responses] == list(answers)
+    assert {len(best) for best in responses} == {1}
     for (texts, _), (best,) in zip(data.rows["test"], responses, strict=True):
         assert best.score == pytest.approx(model.log_probs(*texts).max(), abs=1e-5)
     order = np.random.default_rng(0).permutation(9)
@@ -255,11 +245,9 @@ def test_macro_f1() -> None:
 
 def test_notes_tell_sizes_labels_and_what_is_left_out(plain: Classification) -> None:
     notes = plain.notes(plain.batches(1))
-    assert (
-        notes[0].startswith("train: 64 texts, ")
-        and "(0 unknown); ends in a " in notes[0]
-        and len(notes) == 3
-    )
+    assert notes[0].startswith("train: 64 texts, ")
+    assert "(0 unknown); ends in a " in notes[0]
+    assert len(notes) == 3
     shorter = changed(plain, batch__max_length=5, batch__buckets=(5,))
     left_out = sum(len(texts[0]) + 1 > 5 for texts, _ in plain.data.rows["train"])
     assert shorter.notes(shorter.batches(1))[3:] == [

@@ -68,11 +68,9 @@ def test_it_is_a_task_as_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
     one = pronunciation.task()
     params = first_params(one.init, jax.random.key(0))
     joined, both = together([("one", one, params), ("other", one, params)])
-    assert (
-        type(joined) is type(one)
-        and joined.measures == one.measures
-        and one.system is not joined.system
-    )
+    assert type(joined) is type(one)
+    assert joined.measures == one.measures
+    assert one.system is not joined.system
     for name, score in one.evaluate(params, "test").items():  # twice the same: what one says
         assert joined.evaluate(both, "test")[name] == pytest.approx(score, rel=1e-5)
     pronunciation.answering({"ab": "A B", "cab": "K A B", "baba": "B A B A"}, monkeypatch)

@@ -131,20 +131,16 @@ def test_bits_per_character_of_words() -> None:
     """
     task = load(*JOINED, "vocabulary.kind=word")
     found = task.evaluate(drawn(task), "train")
-    tokens, characters = (
-        len(task.data.ids["train"].ids),
-        sum(len(text) + 1 for text in task.data.texts["train"]),
-    )
+    tokens = len(task.data.ids["train"].ids)
+    characters = sum(len(text) + 1 for text in task.data.texts["train"])
     assert characters > tokens and found["bits_per_character"] == pytest.approx(
         found["loss"] * tokens / characters / math.log(2)
     )
     unknown = task.score(drawn(task), "valid")[0]["unknown"]
-    assert unknown == (
-        task.data.ids["valid"].ids == UNK
-    ).mean() > 0 and "bits_per_character" not in task.evaluate(drawn(task), "valid")
-    assert (
-        "bits_per_character" not in task.measures and "bits_per_character" in joined()[0].measures
-    )
+    assert unknown == (task.data.ids["valid"].ids == UNK).mean() > 0
+    assert "bits_per_character" not in task.evaluate(drawn(task), "valid")
+    assert "bits_per_character" not in task.measures
+    assert "bits_per_character" in joined()[0].measures
 
 
 def test_a_measure_that_the_data_cannot_give_is_none_of_the_task() -> None:
@@ -189,14 +185,11 @@ def test_recall_is_counted_where_it_can_be_known() -> None:
         for ids, marks in zip(task.data.ids["valid"], task.data.recalled["valid"], strict=True):
             source = [*before, BOS if how is APART else EOS, *ids[:-1]]
             guesses = passed(params, source)[0].argmax(axis=1)[len(before) :]
-            right, asked = (
-                right + int(((guesses == ids) & (marks == 1)).sum()),
-                asked + int(marks.sum()),
-            )
+            right = right + int(((guesses == ids) & (marks == 1)).sum())
+            asked = asked + int(marks.sum())
             before = source if how is JOINED else []
-        assert 0 < right < asked and task.evaluate(params, "valid")["recall"] == pytest.approx(
-            right / asked
-        )
+        assert 0 < right < asked
+        assert task.evaluate(params, "valid")["recall"] == pytest.approx(right / asked)
     assert "recall" not in joined()[0].evaluate(joined()[1], "valid")
 
 
@@ -267,10 +260,8 @@ def test_several_models_are_scored_at_once(of: Any) -> None:
 def test_evaluation_is_never_smoothed(of: Any) -> None:
     """Alone, and of several models at once."""
     task, params = of()
-    smoothed, hard = (
-        with_settings(task, training__label_smoothing=0.4),
-        task.evaluate(params, "test"),
-    )
+    smoothed = with_settings(task, training__label_smoothing=0.4)
+    hard = task.evaluate(params, "test")
     assert smoothed.evaluate(params, "test") == hard
     assert smoothed.evaluate_stacked(jax.tree.map(lambda leaf: leaf[None], params), "test")[
         0
@@ -307,10 +298,8 @@ def test_label_smoothing_weight_and_a_batch_of_nothing() -> None:
         batch["target"] != PAD, jax.nn.log_softmax(logits).mean(axis=-1), 0.0
     ).sum()
     assert float(soft) == pytest.approx(0.8 * float(hard) + 0.2 * float(uniform), rel=1e-5)
-    assert (
-        int(sums["tokens"]) == 40 == float(task.weight(batch))
-        and float(with_settings(task, training__per="sentence").weight(batch)) == 8
-    )
+    assert int(sums["tokens"]) == 40 == float(task.weight(batch))
+    assert float(with_settings(task, training__per="sentence").weight(batch)) == 8
     nothing = {**{name: 0 * ids for name, ids in batch.items()}}
     before = {"h": jnp.full((8, 6), 0.5), "count": jnp.full(8, 3)}
     loss, sums = task.loss(params, nothing, key, remembered=before)
@@ -387,14 +376,11 @@ def test_a_line_stays_as_it_was_written(kind: str, blank: str) -> None:
 
 def test_limits_and_what_is_drawn() -> None:
     task, params = apart()
-    assert (
-        task.longer_than(4, ["abc", "abcd", ""]) == [1]
-        and joined()[0].longer_than(1, ["abc"]) == []
-    )
+    assert task.longer_than(4, ["abc", "abcd", ""]) == [1]
+    assert joined()[0].longer_than(1, ["abc"]) == []
     pictured = task.pictured("test", 2)
-    assert len(pictured) == 2 and all(
-        first.strip() and second is None for first, second in pictured
-    )
+    assert len(pictured) == 2
+    assert all(first.strip() and second is None for first, second in pictured)
     assert task.size("test") == SIZES["test"] and task.score(params, "test") == (
         {"unknown": 0.0},
         [],
@@ -422,11 +408,9 @@ def test_the_map_of_a_text_onto_itself() -> None:
     task = load(*APART, *settings)
     maps, tokens = looked(task, first_params(task.init, jax.random.key(0)), "abcde")
     ((name, one),) = maps.items()
-    assert (
-        one.weights.shape == (1, 6, 6)
-        and tokens[one.query] == tokens[one.key] == ["<s>", *"abcde"]
-        and name
-    )
+    assert one.weights.shape == (1, 6, 6)
+    assert tokens[one.query] == tokens[one.key] == ["<s>", *"abcde"]
+    assert name
     np.testing.assert_allclose(one.weights[0].sum(axis=-1), [0, 1, 1, 1, 1, 1], atol=1e-5)
     assert not np.triu(one.weights[0]).any() and not np.tril(one.weights[0], -3).any()
 
@@ -460,9 +444,8 @@ def test_the_run_keeps_its_vocabulary(tmp_path: Path) -> None:
     task.save(tmp_path)
     assert LanguageModelling.saved(tmp_path)
     again = LanguageModelling.load(task.config, tmp_path, ("valid",))
-    assert again.data.vocabulary.size == task.data.vocabulary.size and list(again.data.ids) == [
-        "valid"
-    ]
+    assert again.data.vocabulary.size == task.data.vocabulary.size
+    assert list(again.data.ids) == ["valid"]
 
 
 @pytest.mark.parametrize(

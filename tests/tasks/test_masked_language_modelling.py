@@ -261,10 +261,8 @@ def test_what_follows_is_learned() -> None:
     task = load(*PAIRS, *sizes, "system.dropout=0.0", system="bert")
     optimizer = optax.adam(3e-3)
     step = jax.jit(make_step(task.loss, task.weight, optimizer), donate_argnums=0)
-    state, batches = (
-        first_state(first_params(task.init, jax.random.key(0)), optimizer, 0.0),
-        task.batches(1),
-    )
+    state = first_state(first_params(task.init, jax.random.key(0)), optimizer, 0.0)
+    batches = task.batches(1)
     before = task.evaluate(state.params, "valid")["next_sentence"]
     for number in range(240):
         state, _ = step(state, batches(number))

@@ -82,13 +82,8 @@ def test_scores_are_made_of_their_words(monkeypatch: pytest.MonkeyPatch) -> None
     answering({"ab": "A B B", "cab": "G A", "baba": "B A B A K"}, monkeypatch)
     one, names = task(), set(Pronunciation.measures)
     items = check_items(one, first_params(one.init, jax.random.key(0)), "test", names)
-    assert items.rows["phoneme_error_rate"].tolist() == [[0, 3], [2, 3], [1, 4]] and items.rows[
-        "word_error_rate"
-    ][:, 0].tolist() == [
-        0,
-        1,
-        1,
-    ]
+    assert items.rows["phoneme_error_rate"].tolist() == [[0, 3], [2, 3], [1, 4]]
+    assert items.rows["word_error_rate"][:, 0].tolist() == [0, 1, 1]
     assert items.rows["loss"][:, 1].tolist() == [3 + 4, 4, 5]
 
 

@@ -42,16 +42,13 @@ def test_methods_take_what_callers_give(name: str, method: str) -> None:
 def test_measures_units_and_names(name: str) -> None:
     kind: Any = TASKS.resolve(name)
     known = declared(kind)
-    assert known["loss"].better == "min" and all(
-        one.low is not None and one.count is None for one in known.values()
-    )
+    assert known["loss"].better == "min"
+    assert all(one.low is not None and one.count is None for one in known.values())
     assert all((one.low, one.high) == (0.0, 1.0) for one in known.values() if one.of is not None)
     assert kind.evaluated[0] == "loss" and set(kind.evaluated) <= set(kind.measures)
-    assert (
-        all(isinstance(unit, str) for unit in kind.units.values())
-        and isinstance(kind.examples, str)
-        and kind.examples
-    )
+    assert all(isinstance(unit, str) for unit in kind.units.values())
+    assert isinstance(kind.examples, str)
+    assert kind.examples
     assert issubclass(kind.systems, System) and kind.reads in READS
     assert isinstance(kind.outputs, str) and "/" not in kind.outputs
 

@@ -21,13 +21,7 @@ from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
 from attnlab.systems.transformers.decoder import Decoder
 from attnlab.tasks.models import shapes_of
-from attnlab.tasks.reading import (
-    check_pieces,
-    of_tokens,
-    penalised,
-    penalties,
-    state_before,
-)
+from attnlab.tasks.reading import check_pieces, of_tokens, penalised, penalties, state_before
 from attnlab.training.drawing import first_params
 from tests.tasks.tiny_language import apart, passed
 

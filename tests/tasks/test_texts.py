@@ -83,10 +83,8 @@ def test_scores_are_those_of_numpy(folder: Path) -> None:
     assert [one["loss"] for one in stacked] == pytest.approx([scores["loss"]] * 2, rel=1e-6)
     batch = task.batches(1)(0)
     loss, sums = task.loss(params, batch, jax.random.key(1))
-    assert (
-        task.weight(batch) == sums["rows"] == (batch["source"][:, 0] != 0).sum()
-        and sums["tokens"] == (batch["source"] != 0).sum()
-    )
+    assert task.weight(batch) == sums["rows"] == (batch["source"][:, 0] != 0).sum()
+    assert sums["tokens"] == (batch["source"] != 0).sum()
     assert float(loss) == pytest.approx(float(task.sums(params, batch)["loss"]), rel=1e-6)
     assert set(sums) == {
         "tokens",
@@ -139,10 +137,8 @@ def test_a_run_is_kept_and_lines_are_answered(folder: Path, tmp_path: Path) -> N
     params = first_params(again.init, jax.random.key(0))
     (one,), (other,) = again.respond(params, ["1 2 3", "9"])
     assert float(one.text) != float(other.text) and again.size("valid") == 9
-    assert (
-        again.notes(again.batches(1))[1].startswith("valid: 9 texts, ")
-        and "1.0" not in again.notes(again.batches(1))[0]
-    )
+    assert again.notes(again.batches(1))[1].startswith("valid: 9 texts, ")
+    assert "1.0" not in again.notes(again.batches(1))[0]
     with pytest.raises(UserError, match="expected one text"):
         again.respond(params, ["1\t2"])
     with pytest.raises(UserError, match="has lost its vocabulary"):

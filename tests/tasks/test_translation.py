@@ -303,11 +303,9 @@ def test_scores_of_a_split_are_those_of_its_translations(model: Model) -> None:
         one == target
         for one, (_, target) in zip(hypotheses, model.task.data.pairs["test"], strict=True)
     )
-    assert (
-        scores["exact"] == hits / 9
-        and 0 <= scores["bleu"] <= 100
-        and "nrefs:1" in scores["bleu_signature"]
-    )
+    assert scores["exact"] == hits / 9
+    assert 0 <= scores["bleu"] <= 100
+    assert "nrefs:1" in scores["bleu_signature"]
     named = {name for name in scores if not name.endswith("_signature")} | set(
         model.task.evaluate(model.params, "test")
     )

@@ -143,11 +143,9 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
         checkpoints = Checkpoints(tmp_path / name / "checkpoints", 2, read_only=True)
         restored.append(checkpoints.restore(saved_like(task.config, task)))
         checkpoints.close()
-    assert (
-        restored[0] is not None
-        and restored[0].tree.remembered["h"].shape == (8, 6)
-        and np.abs(restored[0].tree.remembered["h"]).min() > 0
-    )
+    assert restored[0] is not None
+    assert restored[0].tree.remembered["h"].shape == (8, 6)
+    assert np.abs(restored[0].tree.remembered["h"]).min() > 0
     for one, other in zip(
         *(jax.tree.leaves(one.tree) for one in restored if one is not None), strict=True
     ):

@@ -132,10 +132,8 @@ def trained(task: Translation, steps: int = 150) -> Any:
     """Parameters after a little training: far from uniform, far from perfect."""
     optimizer = optax.adam(1e-2)
     step = jax.jit(make_step(task.loss, task.weight, optimizer), donate_argnums=0)
-    state, batches = (
-        first_state(first_params(task.init, jax.random.key(3)), optimizer, 0.0),
-        task.batches(1),
-    )
+    state = first_state(first_params(task.init, jax.random.key(3)), optimizer, 0.0)
+    batches = task.batches(1)
     for number in range(steps):
         state, _ = step(state, batches(number))
     return state.params

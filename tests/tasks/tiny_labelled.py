@@ -77,10 +77,8 @@ def trained(task: Classification, steps: int = 60) -> Any:
     step = jax.jit(
         make_step(task.loss, task.weight, optimizer, follow=task.follow), donate_argnums=0
     )
-    state, batches = (
-        first_state(first_params(task.init, jax.random.key(3)), optimizer, 0.0, task.carried()),
-        task.batches(1),
-    )
+    state = first_state(first_params(task.init, jax.random.key(3)), optimizer, 0.0, task.carried())
+    batches = task.batches(1)
     for number in range(steps):
         state, _ = step(state, batches(number))
     return state.params

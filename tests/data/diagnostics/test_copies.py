@@ -20,9 +20,8 @@ def test_a_pair_in_a_row_asks_for_every_word_of_its_target_and_its_end() -> None
         said = [answer for answer in row.answers if answer]
         assert said == [*target.split(), "."] and row.answers[:length] == ("",) * length
         # each answer but the last is the next word: greedy generation would read the same
-        assert tuple(said[:-1]) == row.words[length + 1 :] and row.groups == (length,) * (
-            length + 1
-        )
+        assert tuple(said[:-1]) == row.words[length + 1 :]
+        assert row.groups == (length,) * (length + 1)
 
 
 @pytest.mark.parametrize("scattered", [True, False])
