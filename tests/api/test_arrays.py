@@ -1,4 +1,4 @@
-"""`attnlab.mechanism`: a mechanism for arrays, by name."""
+"""`attnlab.mechanism` makes a mechanism for arrays by its name, and names mistakes."""
 
 from __future__ import annotations
 
@@ -14,24 +14,16 @@ from attnlab.attention.mechanisms.multihead import MultiHead
 @pytest.mark.quick
 def test_a_name_and_fields_make_modules_of_any_width() -> None:
     """What it makes is the class with these fields; parts may be names or nodes."""
-    made = attnlab.mechanism(
-        "multihead", heads=2, score={"name": "qk_norm", "length": 8}, positions="alibi"
-    )
+    score = {"name": "qk_norm", "length": 8}
+    made = attnlab.mechanism("multihead", heads=2, score=score, positions="alibi")
     module = made(width=6)
-    assert isinstance(module, MultiHead) and (
-        module.heads,
-        module.width,
-        made(width=8, name="look").name,
-    ) == (2, 6, "look")
+    assert isinstance(module, MultiHead) and (module.heads, module.width) == (2, 6)
+    assert made(width=8, name="look").name == "look"
     x = jnp.asarray(np.random.default_rng(0).normal(size=(2, 5, 6)), jnp.float32)
     params = module.init(jax.random.key(0), x, x)["params"]
     assert module.apply({"params": params}, x, x).context.shape == (2, 5, 6)
-    assert (
-        attnlab.mechanism("attnlab.attention.mechanisms.multihead:MultiHead", heads=2)(
-            width=6
-        ).heads
-        == 2
-    )
+    own = attnlab.mechanism("attnlab.attention.mechanisms.multihead:MultiHead", heads=2)
+    assert own(width=6).heads == 2
 
 
 @pytest.mark.parametrize(

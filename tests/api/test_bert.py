@@ -55,6 +55,7 @@ SIZES = ["system.width=8", "system.hidden=12", "system.layers=1", "system.positi
 WORDS = ["vocabulary.kind=word", "vocabulary.size=20", "vocabulary.min_frequency=1"]
 
 
+@pytest.mark.full
 def test_a_classifier_begins_with_a_masked_language_model_of_ours(
     table: Path,
     tmp_path: Path,
@@ -122,6 +123,7 @@ def test_a_folder_is_filled_in_trained_and_written(
     )
 
 
+@pytest.mark.full
 def test_labels_are_numbered_as_in_the_data(
     table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

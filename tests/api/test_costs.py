@@ -13,7 +13,7 @@ from attnlab.attention.view import CAUSAL
 from attnlab.errors import UserError
 
 
-@pytest.mark.parametrize("name", ["multihead", "recurrent"])
+@pytest.mark.parametrize("name", ["multihead", pytest.param("recurrent", marks=pytest.mark.full)])
 def test_a_point_has_what_is_declared_compiled_and_measured(name: str) -> None:
     module = mixer(name, {}, "causal", 8)
     point = measured(name, module, 16, rows=2)

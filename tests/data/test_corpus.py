@@ -12,9 +12,11 @@ import pytest
 
 from attnlab.data.corpus import (
     Corpus,
+    VocabularySettings,
     encode,
     fingerprint,
     has_vocabularies,
+    lent,
     load,
     load_vocabularies,
     save_vocabularies,
@@ -123,6 +125,20 @@ def test_a_saved_vocabulary_of_other_settings_is_refused(
         ),
     ):
         load(files, {**WORDS, "size": 90, "shared": False}, tmp_path / "run")
+
+
+def test_a_vocabulary_is_lent_where_the_settings_are_its_own(
+    files: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A run that begins with the weights of another reads ids as that did."""
+    load_and_save(files, WORDS, tmp_path / "run")
+    own = VocabularySettings.read(WORDS)
+    vocabulary = lent(tmp_path / "run", own)
+    assert vocabulary is not None and vocabulary.settings == own.of_one
+    assert lent(tmp_path / "run", VocabularySettings.read({**WORDS, "size": 90})) is None
+    assert "has another vocabulary than config.vocabulary asks for" in caplog.text
+    assert "--config.vocabulary.size=100" in caplog.text
+    assert lent(None, own) is None
 
 
 def test_each_side_may_have_a_kind_of_its_own(files: dict[str, Any], tmp_path: Path) -> None:

@@ -7,14 +7,6 @@ import pytest
 from attnlab.data import SOURCES
 from attnlab.data.corpus import fingerprint
 from attnlab.data.generated import Generated
-from attnlab.errors import UserError
-
-
-@pytest.mark.parametrize("field,value", [("examples", 0), ("valid", -1), ("test", 0), ("seed", -3)])
-def test_sizes_and_seed_are_checked(field: str, value: int) -> None:
-    for name in ("dates", "grammar", "copying"):
-        with pytest.raises(UserError, match=f"config.data.{field}={value} must be"):
-            SOURCES.resolve(name)(**{field: value})
 
 
 def test_count_and_the_base_itself() -> None:

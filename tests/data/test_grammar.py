@@ -145,14 +145,6 @@ def test_splits_are_apart_whatever_the_seed_and_repeat_nothing() -> None:
     assert len(dict(pairs)) == len(pairs) == 3_000
 
 
-def test_equal_fields_give_equal_pairs() -> None:
-    assert Grammar(valid=30).pairs("valid") == Grammar(valid=50).pairs("valid")[:30]
-    assert Grammar(valid=30, seed=1).pairs("valid") != Grammar(valid=30).pairs("valid")
-    assert Grammar(test=1).pairs("test") == [
-        ("the teacher will run tomorrow", "alba nova dolo kuras va")
-    ]
-
-
 def test_depth_bounds_the_nesting_and_the_vocabulary_is_closed() -> None:
     def deepest(depth: int) -> int:
         return max(

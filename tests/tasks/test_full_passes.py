@@ -1,5 +1,5 @@
-"""Decoding that reads the whole text again for every token: what it writes is what steps with a
-cache write, and it needs no cache.
+"""Decoding that reads the whole text again for every token writes what steps with a cache write, and
+needs no cache.
 """
 
 from __future__ import annotations
@@ -85,30 +85,42 @@ def check_same(found: Any, expected: Any) -> None:
             np.testing.assert_allclose(one.alignment, other.alignment, atol=1e-5)
 
 
-@pytest.mark.parametrize("case", SYSTEM_OF)
-def test_a_text_goes_on_as_over_a_cache(case: str) -> None:
+DRAWN = [("cache", "beam"), ("no hidden states", "greedy")]
+CASES = [*itertools.product(("cache", "no hidden states"), HOW)]
+CASES += [(name, "greedy") for name in SYSTEM_OF if name not in ("cache", "no hidden states")]
+
+
+def cases(every: list[tuple[str, str]], drawn: list[tuple[str, str]]) -> list[Any]:
+    """Those that are not drawn run in the full mode alone."""
+    full = pytest.mark.full
+    return [pytest.param(*case, marks=() if case in drawn else full) for case in every]
+
+
+@pytest.mark.parametrize(("name", "how"), cases(CASES, DRAWN))
+def test_a_text_goes_on_as_over_a_cache(name: str, how: str) -> None:
     """Beginnings of several lengths, in one program; every method for a decoder and for a system
     without hidden states.
     """
-    system: Any = build(SYSTEMS, ConfigDict(SYSTEM_OF[case]), "system")(vocabulary=9)
+    system: Any = build(SYSTEMS, ConfigDict(SYSTEM_OF[name]), "system")(vocabulary=9)
     params, make = drawn(system, jnp.ones((1, 2), jnp.int32)), functools.partial(continuing, system)
-    for name, how in HOW.items():
-        if name == "greedy" or case in ("cache", "no hidden states"):
-            stepped, again = (decoded(make, params, SOURCE, how, full) for full in (False, True))
-            check_same(again, stepped)
+    stepped, again = (decoded(make, params, SOURCE, HOW[how], full) for full in (False, True))
+    check_same(again, stepped)
 
 
-@pytest.mark.parametrize("name", ["transformer", "rnnsearch"])
-def test_a_target_is_written_as_in_steps(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "how"),
+    cases([*itertools.product(("transformer", "rnnsearch"), HOW)], [("transformer", "beam")]),
+)
+def test_a_target_is_written_as_in_steps(name: str, how: str) -> None:
     node = {**SPECS[name], "dropout": 0.0, **({"layers": 1} if name == "transformer" else {})}
     sizes = {"source_vocabulary": 9, "target_vocabulary": 9}
     system: Any = build(SYSTEMS, ConfigDict(node), "system")(**sizes)
     params = drawn(system, *[jnp.ones((1, 2), jnp.int32)] * 2)
     make = functools.partial(translating, system, alignment=True)
-    for how in ({**HOW["beam"], "coverage": 0.2}, HOW["greedy"]):
-        stepped, again = (decoded(make, params, SOURCE, how, full) for full in (False, True))
-        check_same(again, stepped)
-        assert again[0][0].alignment.shape == (len(again[0][0].tokens), 1)
+    settings = {**HOW[how], **({"coverage": 0.2} if how == "beam" else {})}
+    stepped, again = (decoded(make, params, SOURCE, settings, full) for full in (False, True))
+    check_same(again, stepped)
+    assert again[0][0].alignment.shape == (len(again[0][0].tokens), 1)
 
 
 def test_without_a_cache_it_writes_only_if_told_to() -> None:
@@ -122,9 +134,9 @@ def test_without_a_cache_it_writes_only_if_told_to() -> None:
     system: Any = system_factory(config, LanguageModel)(vocabulary=9)
     caching: Any = build(SYSTEMS, ConfigDict(DECODER), "system")(vocabulary=9)
     params = drawn(system, jnp.ones((1, 2), jnp.int32))
-    found = decoded(functools.partial(continuing, system), params, SOURCE, HOW["beam"], True)
+    found = decoded(functools.partial(continuing, system), params, SOURCE, HOW["greedy"], True)
     make = functools.partial(continuing, caching)
-    check_same(found, decoded(make, params, SOURCE, HOW["beam"], False))
+    check_same(found, decoded(make, params, SOURCE, HOW["greedy"], False))
 
 
 @pytest.mark.parametrize(

@@ -128,19 +128,6 @@ def test_the_output_bias_begins_at_the_frequencies_of_the_target() -> None:
     assert jax.tree.map(np.shape, bare.init(jax.random.key(0))) == jax.tree.map(np.shape, params)
 
 
-def test_a_system_without_an_output_bias_says_so() -> None:
-    with pytest.raises(
-        UserError,
-        match=(
-            "output_bias='unigram': transformer has no parameter out/bias .* each token; set it to"
-            " 'zeros'"
-        ),
-    ):
-        Translation.check(
-            configs.load("configs/translation.py:transformer", ["training.output_bias=unigram"])
-        )
-
-
 def test_a_slot_that_only_mixes_takes_a_mixer_that_is_no_attention() -> None:
     decoder = {"name": "decoder", "attention": {"name": "recurrent"}, "positions": {"name": "none"}}
     system: Any = system_factory(ConfigDict({"system": decoder}), LanguageModel)(vocabulary=7)

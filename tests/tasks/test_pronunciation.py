@@ -9,12 +9,10 @@ from typing import Any
 
 import jax
 import pytest
-from ml_collections import ConfigDict
 
 from attnlab import config as configs
 from attnlab.data import corpus
 from attnlab.data.vocabulary import Vocabulary
-from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.pronunciation import Pronunciation
 from attnlab.training.drawing import first_params
@@ -22,10 +20,7 @@ from tests.tasks.tiny import check_items
 
 PAIRS = [("ab", "A B"), ("cab", "K A B"), ("ab", "A B B"), ("baba", "B A B A")]
 SMALL = [
-    "system.embedding=8",
-    "system.encoder=8",
-    "system.decoder=8",
-    "system.maxout=6",
+    *("system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6"),
     "system.attention.score.hidden=8",
 ]
 
@@ -94,26 +89,3 @@ def test_letters_are_one_vocabulary_and_phonemes_another() -> None:
     assert phonemes.settings["kind"] == "spaced" and phonemes.size == 4 + 3
     assert phonemes.decode(phonemes.encode_all(["K A B"])[0]) == "K A B"
     assert TASKS.resolve("pronunciation") is Pronunciation
-
-
-def test_one_vocabulary_has_one_kind() -> None:
-    with pytest.raises(
-        UserError,
-        match=r"vocabulary.kind='char' and target_kind='spaced': a shared vocabulary has one kind",
-    ):
-        Pronunciation.check(configs.load("configs/g2p.py", ["vocabulary.shared=true"]))
-    with pytest.raises(
-        UserError, match=r"config.vocabulary.target_kind='spacd'; did you mean 'spaced'"
-    ):
-        configs.load("configs/g2p.py", ["vocabulary.target_kind=spacd"])
-
-
-@pytest.mark.parametrize("system", ["rnnsearch", "rnn_encoder_decoder", "convs2s", "transformer"])
-def test_every_system_of_the_file_builds(system: str) -> None:
-    config = configs.load(f"configs/g2p.py:{system}")
-    Pronunciation.check(config)
-    assert isinstance(config, ConfigDict) and config.task == "pronunciation"
-    with pytest.raises(
-        UserError, match=r"configs/g2p.py has no system 'rnnserch'; did you mean 'rnnsearch'"
-    ):
-        configs.load("configs/g2p.py:rnnserch")

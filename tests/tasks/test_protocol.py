@@ -24,17 +24,18 @@ every = pytest.mark.parametrize("name", TASKS.names())
 
 
 @every
-@pytest.mark.parametrize("method", METHODS)
-def test_methods_take_what_callers_give(name: str, method: str) -> None:
+def test_methods_take_what_callers_give(name: str) -> None:
+    """What a task adds to their arguments may be left out."""
     kind = TASKS.resolve(name)
-    wanted, found = (
-        list(inspect.signature(getattr(one, method)).parameters.values()) for one in (Task, kind)
-    )
-    assert [one.name for one in found][: len(wanted)] == [one.name for one in wanted]
-    assert all(
-        one.default is not inspect.Parameter.empty for one in found[len(wanted) :]
-    )  # what it adds may be left out
-    assert "self" not in [one.name for one in found] or method not in ("check", "load", "saved")
+    for method in METHODS:
+        wanted, given = (
+            [*inspect.signature(getattr(of, method)).parameters.values()] for of in (Task, kind)
+        )
+        names = [argument.name for argument in given]
+        assert names[: len(wanted)] == [argument.name for argument in wanted], method
+        added = given[len(wanted) :]
+        assert all(one.default is not inspect.Parameter.empty for one in added), method
+        assert "self" not in names or method not in ("check", "load", "saved"), method
 
 
 @pytest.mark.quick

@@ -18,14 +18,8 @@ from attnlab.training.drawing import first_params
 from tests.tasks.tiny import check_items
 
 SMALL = [
-    "data.of.examples=60",
-    "data.of.valid=12",
-    "data.of.test=12",
-    "system.width=16",
-    "system.hidden=16",
-    "system.layers=1",
-    "batch.size=8",
-    "decoding.method=greedy",
+    *("data.of.examples=60", "data.of.valid=12", "data.of.test=12", "system.width=16"),
+    *("system.hidden=16", "system.layers=1", "batch.size=8", "decoding.method=greedy"),
     "decoding.batch=8",
 ]
 
@@ -81,17 +75,9 @@ def test_what_cannot_be_told_is_refused() -> None:
         one.typed(["a dog"])
     with pytest.raises(UserError, match=r"<extra_id_8>: the vocabulary has 8 sentinels"):
         one.typed(["a <extra_id_8>"])
-    with pytest.raises(UserError, match=r"0 sentinels, and a text of .*reserved=2"):
-        SpanCorruption.check(
-            configs.load("configs/span_corruption.py:t5", ["vocabulary.reserved=0"])
-        )
 
 
-@pytest.mark.parametrize("system", ["t5", "t5_gated", "bart"])
-def test_every_system_of_the_file_builds(system: str) -> None:
-    SpanCorruption.check(configs.load(f"configs/span_corruption.py:{system}"))
-
-
+@pytest.mark.full
 def test_pretraining_then_tuning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On texts first, then from there on pairs: all weights and the vocabulary are taken."""
     workdir, tuned = tmp_path / "corrupted", tmp_path / "tuned"

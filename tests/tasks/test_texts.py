@@ -24,18 +24,11 @@ from tests.tasks.tiny import check_items
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 SMALL = [
-    "task=regression:Regression",
-    "checkpoint.by=loss",
-    "system.embedding=6",
-    "system.width=4",
+    *("task=regression:Regression", "checkpoint.by=loss", "system.embedding=6", "system.width=4"),
     "system.hidden=6",
 ]
 SMALL += [
-    "batch.size=8",
-    "batch.buckets=4,12",
-    "batch.max_length=12",
-    "data=table",
-    "data.target=0",
+    *("batch.size=8", "batch.buckets=4,12", "batch.max_length=12", "data=table", "data.target=0"),
     "data.label=2",
 ]
 

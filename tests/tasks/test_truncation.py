@@ -118,11 +118,8 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
     lanes.
     """
     changes = [
-        "training.steps=8",
-        "training.log_every=1",
-        "training.evaluate_every=4",
-        "checkpoint.every=2",
-        "schedule.warmup=2",
+        *("training.steps=8", "training.log_every=1", "training.evaluate_every=4"),
+        *("checkpoint.every=2", "schedule.warmup=2"),
     ]
     task = load(*JOINED, *changes, "system.dropout=0.3")
     four = backend("pmap", 4)

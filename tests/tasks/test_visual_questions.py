@@ -1,29 +1,24 @@
-"""Questions about images: scores against a loop, by group and kind, beside guesses; a step of
-training; answers to files; maps over the image; and what is refused.
+"""Questions about images are scored as a loop over them does, by group and kind, beside guesses;
+files are answered, and maps lie over the image.
 """
 
 from __future__ import annotations
 
-import runpy
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from PIL import Image
 
 from attnlab import config as configs
-from attnlab.config import find_file
 from attnlab.data.images.questions import Prior
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.visual_questions import VisualQuestions
-from attnlab.training.drawing import first_params
-from attnlab.training.step import first_state, make_step
-from tests.tasks.tiny import check_items
+from tests.tasks.tiny import check_items, noisy
 
 SMALL = [
     *("data.examples=12", "data.valid=3", "data.test=2", "data.side=20", "batch.size=16"),
@@ -49,10 +44,7 @@ def task() -> VisualQuestions:
 
 @pytest.fixture(scope="module")
 def params(task: VisualQuestions) -> Any:
-    """That tell images and questions apart."""
-    started = first_params(task.init, jax.random.key(0))
-    noise = np.random.default_rng(0)
-    return jax.tree.map(lambda one: one + 0.5 * np.abs(noise.normal(size=one.shape)), started)
+    return noisy(task)
 
 
 def test_scores_are_those_of_a_loop_over_questions(task: VisualQuestions, params: Any) -> None:
@@ -107,23 +99,6 @@ def test_scores_are_those_of_a_loop_over_questions(task: VisualQuestions, params
     assert inside["attention_1"][rows[0].kind] == pytest.approx(np.mean(shares), rel=1e-5)
 
 
-def test_a_step_learns(task: VisualQuestions, params: Any) -> None:
-    """Padding rows of the last batch of an epoch count for nothing; running averages move."""
-    sgd = optax.adam(0.02)
-    step, batches = jax.jit(make_step(task.loss, task.weight, sgd)), task.batches(1)
-    first = batches(0)
-    assert first["image"].shape == (16, 20, 20, 3) and first["question"].shape == (16, 14)
-    assert sum((batches(number)["label"] > 0).sum() for number in range(6)) == 12 * 7
-    state = first_state(first_params(task.init, jax.random.key(0)), sgd, 0.0)
-    losses = []
-    for number in range(60):
-        state, metrics = step(state, batches(number))
-        losses.append(float(metrics["loss"]))
-        assert np.isfinite(float(metrics["grad_norm"]))
-    assert np.median(losses[-6:]) < 0.7 * losses[0]
-    assert (state.params["backbone"]["normalisation_0_0"]["variance"] != 1).all()
-
-
 def test_a_row_may_be_an_image_with_several_questions(task: VisualQuestions, params: Any) -> None:
     """All questions occur once an epoch, beside their image; loss and sums are those of single rows."""
     rows = load("batch.questions=4", "batch.size=3")
@@ -148,6 +123,7 @@ def test_a_row_may_be_an_image_with_several_questions(task: VisualQuestions, par
     assert "rows of 4 questions longer than" in few.note
 
 
+@pytest.mark.full
 def test_questions_side_by_side_train_as_those_of_single_rows(
     task: VisualQuestions, params: Any
 ) -> None:
@@ -245,30 +221,3 @@ def test_maps_lie_on_the_grid_of_the_image(
     assert again.shown() == f"{path}: {first.question}"
     for name, one in task.maps(params, again).weights.items():
         np.testing.assert_array_equal(one.weights, maps.weights[name].weights)
-
-
-REFUSED = {
-    "small images": (["system.backbone.widths=2,2,2,2,2,2"], "cnn halves images until 64 x 64"),
-    "another kind of system": (["system=cnn"], "expected a class derived from .*bottom_up"),
-    "labels": (["data=shapes"], r"needs a method visual_questions\(split\)"),
-    "microbatches": (["training.accumulate=2"], "accumulate=2: norms of system.backbone have"),
-    "no pairs": (
-        ["system=bottom_up", "system.attention=hops"],
-        "system.attention=hops: Hops does not support values apart from keys",
-    ),
-}
-
-
-@pytest.mark.parametrize(("overrides", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_does_not_fit_is_one_line(overrides: list[str], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        VisualQuestions.check(
-            configs.load("configs/visual_questions.py:stacked_attention", overrides)
-        )
-
-
-@pytest.mark.parametrize(
-    "name", runpy.run_path(str(find_file("configs/visual_questions.py", "config file")))["_SYSTEMS"]
-)
-def test_every_config_passes_its_checks(name: str) -> None:
-    VisualQuestions.check(configs.load(f"configs/visual_questions.py:{name}"))

@@ -26,35 +26,22 @@ from attnlab.training.step import first_state, make_step
 SIZES = {"train": 64, "valid": 11, "test": 9}
 SMALL = {
     "rnn_encoder_decoder": [
-        "system.embedding=8",
-        "system.encoder=8",
-        "system.decoder=8",
-        "system.maxout=6",
+        *("system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6"),
     ],
     "rnnsearch": [
-        "system.embedding=8",
-        "system.encoder=8",
-        "system.decoder=8",
-        "system.maxout=6",
+        *("system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6"),
         "system.attention.score.hidden=8",
     ],
     "rctm": ["system.width=24", "system.longest=8"],
     "convs2s": [
-        "system.embedding=16",
-        "system.width=16",
-        "system.encoder_layers=1",
-        "system.decoder_layers=2",
-        "system.dropout=0.0",
+        *("system.embedding=16", "system.width=16", "system.encoder_layers=1"),
+        *("system.decoder_layers=2", "system.dropout=0.0"),
     ],
     "transformer": ["system.width=16", "system.hidden=16", "system.layers=1", "system.dropout=0.0"],
 }
 SHARED = [
-    "batch.size=16",
-    "batch.buckets=8",
-    "batch.max_length=8",
-    "decoding.max_ratio=1.0",
-    "decoding.max_extra=2",
-    "decoding.batch=8",
+    *("batch.size=16", "batch.buckets=8", "batch.max_length=8", "decoding.max_ratio=1.0"),
+    *("decoding.max_extra=2", "decoding.batch=8"),
 ]
 
 
@@ -126,6 +113,20 @@ def batch_of(task: Translation, rows: int = 13) -> Batch:
     return {
         name: np.where(np.arange(len(ids))[:, None] < rows, ids, 0) for name, ids in batch.items()
     }
+
+
+def noisy(task: Any, deviation: float = 0.5) -> Any:
+    """Parameters of a task that tell its inputs apart: fresh ones with noise of this deviation;
+    variances stay above 0.
+    """
+    rng = np.random.default_rng(0)
+
+    def moved(path: Any, leaf: Any) -> Any:
+        noise = (deviation * rng.normal(size=leaf.shape)).astype(np.float32)
+        return leaf + (np.abs(noise) if path[-1].key == "variance" else noise)
+
+    fresh = jax.device_get(first_params(task.init, jax.random.key(0)))
+    return jax.tree_util.tree_map_with_path(moved, fresh)
 
 
 def trained(task: Translation, steps: int = 150) -> Any:

@@ -21,10 +21,8 @@ from attnlab.training.drawing import first_params
 
 SIZES = {"train": 40, "valid": 7, "test": 5}
 SHARED = [
-    "system=tests.tasks.tiny_language:Plain",
-    "data=tests.tasks.tiny_language:Letters",
-    "vocabulary.kind=char",
-    "batch.size=8",
+    *("system=tests.tasks.tiny_language:Plain", "data=tests.tasks.tiny_language:Letters"),
+    *("vocabulary.kind=char", "batch.size=8"),
 ]
 JOINED = ["batch.texts=joined", "batch.max_length=5", "decoding.batch=1"]
 APART = ["batch.texts=apart", "batch.max_length=9", "decoding.batch=4"]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from attnlab.data.asked import Row
 from attnlab.data.diagnostics.list_ops import ListOps
-from attnlab.errors import UserError
 
 
 def value(words: list[str]) -> int:
@@ -47,10 +45,3 @@ def test_the_baseline_knows_the_first_operator() -> None:
 
     rows = [row("[MAX", "9"), row("[MAX", "9"), row("[MAX", "2"), row("[SM", "3")]
     assert ListOps().guesses(rows) == {"operator in front": 3 / 4}
-
-
-def test_impossible_settings_are_refused() -> None:
-    with pytest.raises(UserError, match="expected shortest <= longest"):
-        ListOps(shortest=30, longest=20)
-    with pytest.raises(UserError, match="none of 100,000 trees of depth 1"):
-        ListOps(depth=1, most=2, shortest=30, longest=40).asked("train")

@@ -201,23 +201,6 @@ def test_fewer_than_25_words() -> None:
     assert words >= NAMED and len(words) < 25
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"grid": 17}, "config.data.grid=17"),
-        ({"most": 10}, "config.data.most=10 must be in 1 ... 9"),
-        ({"fewest": 5}, "config.data.fewest=5 must be in 1 ... 4"),
-        ({"jitter": 6}, "config.data.jitter=6 must be in 0 ... 5"),
-        ({"large": 9}, "config.data.large=9: such objects are not whole in the outer cells"),
-        ({"held_out": ("red stra",)}, "no pair 'red stra'; did you mean 'red star'"),
-        ({"held_out": tuple(Scenes(label="colour_shape").labels)}, "has every pair"),
-    ],
-)
-def test_settings_out_of_range(fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        made(**fields)
-
-
 def test_objects_without_room_and_scenes_too_few() -> None:
     crowded = made(large=7, small=7, fewest=9, most=9, jitter=2)
     with pytest.raises(UserError, match="9 objects of these sizes find no room in 36 x 36"):

@@ -12,7 +12,6 @@ import pytest
 
 from attnlab.data import SOURCES
 from attnlab.data.images.shapes import COLOURS, GROUND, SHAPES, Scene, Shapes, Thing, stamp
-from attnlab.errors import UserError
 
 SMALL: dict[str, Any] = {"examples": 300, "valid": 40, "test": 40, "side": 16}
 SMALL |= {"small": 3, "large": 5, "noise": 4}
@@ -80,19 +79,3 @@ def test_a_scene_of_several_things_is_painted_from_the_first_to_the_last() -> No
     image = made(noise=0).painted(Scene(things))
     assert tuple(image[6, 6]) == COLOURS["blue"] and tuple(image[2, 2]) == COLOURS["red"]
     assert tuple(image[0, 15]) == (GROUND,) * 3
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"small": 2}, "config.data.small=2 must be at least 3"),
-        ({"large": 2}, "config.data.large=2"),
-        ({"side": 11}, "config.data.side=11 must be in 12"),
-        ({"noise": 200}, "config.data.noise=200"),
-        ({"examples": 0}, "config.data.examples=0"),
-        ({"side": 1024, "test": 10**6}, "1,000,000 images of 1024 x 1024 x 3 take 2,930 GiB"),
-    ],
-)
-def test_numbers_out_of_range(fields: dict[str, int], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        made(**fields)

@@ -12,7 +12,6 @@ import pytest
 from attnlab.data import SOURCES
 from attnlab.data.images.questions import Prior, Question
 from attnlab.data.images.sort_of_clevr import COLOURS, KINDS, SortOfClevr, Thing
-from attnlab.errors import UserError
 
 SMALL: dict[str, Any] = {"examples": 300, "valid": 20, "test": 20, "side": 24, "radius": 2}
 SMALL |= {"non_relational": 18, "relational": 18}
@@ -138,22 +137,6 @@ def test_objects_equally_far_of_different_shapes_are_not_asked_about() -> None:
     above, below = Thing("green", "square", 6, 10), Thing("orange", "circle", 14, 10)
     assert not _is_clear((square, above, below, *others))
     assert _is_clear((square, above, below._replace(shape="square"), *others))
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"radius": 1}, "config.data.radius=1 must be in 2"),
-        ({"side": 19}, "config.data.side=19 must be in 20"),
-        ({"relational": 19}, "config.data.relational=19 must be in 0 ... 18"),
-        ({"relational": 0, "non_relational": 0}, "nothing is asked"),
-        ({"examples": 0}, "config.data.examples=0"),
-        ({"side": 1024, "test": 10**6}, "1,000,000 images of 1024 x 1024 x 3 take 2,930 GiB"),
-    ],
-)
-def test_numbers_out_of_range(fields: dict[str, int], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        made(**fields)
 
 
 def test_a_question_of_one_group_alone() -> None:
