@@ -115,11 +115,7 @@ def test_a_module_that_is_edited_after_its_import_is_refused_until_it_is_reloade
 @pytest.mark.parametrize(
     ("overrides", "config", "words"),
     [
-        (
-            ["training.steps=8"],
-            None,
-            r"steps cannot change after training; these can: data.\*, decoding.\*, parallel.\*",
-        ),
+        (["training.steps=8"], None, r"steps cannot change .*; these can: data.\*, decoding"),
         (["system.attention=multihead"], None, "config.system.attention cannot change after"),
         (["decoding.bean=2"], None, "decoding.bean: no such key; did you mean 'decoding.beam'"),
         ([], RNNSEARCH, "holds another config: training.steps: saved 7, wanted"),

@@ -146,14 +146,10 @@ def test_what_a_task_or_a_system_cannot_give(
     commands say it.
     """
     monkeypatch.setattr(type(run.task.system), "needs", {})
-    with pytest.raises(
-        attnlab.UserError,
-        match="rnnsearch has no attention to look at; it knows its texts by its state alone",
-    ):
+    words = "rnnsearch has no attention to look at; it knows its texts by its state alone"
+    with pytest.raises(attnlab.UserError, match=words):
         run.maps("a", "b")
     monkeypatch.delattr(PairTask, "log_probs")
-    with pytest.raises(
-        attnlab.UserError,
-        match="the task 'translation' has no targets to score; translation and pronunciation have",
-    ):
+    message = "the task 'translation' has no targets to score; translation and pronunciation have"
+    with pytest.raises(attnlab.UserError, match=message):
         run.score("a", "b")

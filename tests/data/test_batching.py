@@ -147,10 +147,7 @@ def test_too_long_pairs_are_counted_and_the_limit_is_a_bucket() -> None:
         ({"size": 3, "multiple": 4}, "take 4"),
         ({"size": 8, "process_count": 3}, "not divisible by 3"),
         ({"unit": "token"}, "did you mean 'tokens'"),
-        (
-            {"max_length": 1},
-            r"within config\.batch\.max_length=1: of 200 pairs, the shortest has \d+ tokens",
-        ),
+        ({"max_length": 1}, r"within config\.batch\.max_length=1: of 200 pairs, the shortest has"),
         ({"buckets": (0, 8)}, "must be positive"),
         ({"size": 0, "unit": "tokens"}, "must be positive"),
     ],

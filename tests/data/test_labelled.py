@@ -123,10 +123,7 @@ def test_vocabulary_and_classes_are_learned_from_the_training_split_alone(folder
         ({"label": 3}, "are different columns"),
         ({"label": 9}, "line 2: 4 columns, but column 9 is asked for"),
         ({"header": -1}, "config.data.header=-1 is a number of lines"),
-        (
-            {"name": "dates"},
-            "config.data=dates: a data source for this task needs a method labelled",
-        ),
+        ({"name": "dates"}, "data=dates: a data source for this task needs a method labelled"),
     ],
 )
 def test_columns_that_are_none_are_named(change: dict[str, Any], words: str, folder: Path) -> None:
@@ -223,12 +220,8 @@ def test_examples_of_several_numbers_of_texts_are_refused(
     monkeypatch.setattr(
         TabFiles, "labelled", lambda self, split: [(("a",), "x"), (("a", "b"), "y")]
     )
-    with pytest.raises(
-        UserError,
-        match=(
-            r"every example must have one text, or every one two; the training split has \[1, 2\]"
-        ),
-    ):
+    words = r"every example must have one text, or every one two; the training split has \[1, 2\]"
+    with pytest.raises(UserError, match=words):
         labelled.load(node(folder), WORDS)
 
 

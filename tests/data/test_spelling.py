@@ -108,11 +108,7 @@ def test_what_cannot_be_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlab.data.spelling._ONSETS", ("b",))
     with pytest.raises(UserError, match=r"config.data.syllables=0 must be 1 or more"):
         Spelling(syllables=0)
-    with pytest.raises(
-        UserError,
-        match=(
-            r"config.data.syllables=1: 20000 different words for train are too many, \d+ were found"
-        ),
-    ):
+    words = r"config.data.syllables=1: 20000 different words for train are too many, \d+ were found"
+    with pytest.raises(UserError, match=words):
         Spelling(syllables=1).pairs("train")
     assert SOURCES.resolve("spelling") is Spelling

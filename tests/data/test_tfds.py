@@ -182,16 +182,10 @@ def test_a_set_that_is_not_prepared_says_how_to_prepare_it(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (
-            "ted_hrlr_translat/pt_to_en",
-            "there is no dataset 'ted_hrlr_translat'; did you mean 'ted_hrlr_translate'",
-        ),
+        ("ted_hrlr_translat/pt_to_en", "'ted_hrlr_translat'; did you mean 'ted_hrlr_translate'"),
         ("wmt14_translte/de-en", "did you mean 'wmt14_translate'"),
         ("qqqqqq", "see https://www.tensorflow.org/datasets/catalog"),
-        (
-            "ted_hrlr_translate/pt_to_enn",
-            "ted_hrlr_translate has no config 'pt_to_enn'; did you mean 'pt_to_en'",
-        ),
+        ("ted_hrlr_translate/pt_to_enn", "has no config 'pt_to_enn'; did you mean 'pt_to_en'"),
         ("wmt14_translate/de-xx", "did you mean 'de-en'"),
         ("ted_hrlr_translate/pt_to_en:9.9.9", "cannot be loaded at version 9.9.9, only: 1.0.0"),
         ("huggingface:wmt14", "is no name"),

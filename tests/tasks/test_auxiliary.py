@@ -69,7 +69,12 @@ def words_before(target: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("system", "slots"),
-    [("rnnsearch", [f"system.attention{one}" for one in HOPS]), ("transformer", EVERYWHERE)],
+    [
+        pytest.param(
+            "rnnsearch", [f"system.attention{one}" for one in HOPS], marks=pytest.mark.full
+        ),
+        ("transformer", EVERYWHERE),
+    ],
 )
 def test_penalties_are_summed_over_real_queries_of_all_looks(system: str, slots: list[str]) -> None:
     """Against the maps, sentence by sentence: || A A^T - I ||^2 of every query, (1 - sum_t a_tj)^2
@@ -200,8 +205,12 @@ def test_the_term_of_sampled_choices(system: str, reward: str, slots: list[str])
     assert float(sums["choice_entropy"]) == pytest.approx(entropy, rel=1e-5)
     np.testing.assert_allclose(sums["tracked"]["rewards"], rewards, rtol=1e-5)
     np.testing.assert_array_equal(sums["tracked"]["rows"], rows)
+    after, before = (one["baseline"] for one in (task.follow(carried, sums["tracked"]), carried))
+    wanted = np.where(rows > 0, 0.9 * before + 0.1 * rewards / np.maximum(rows, 1), before)
+    np.testing.assert_allclose(after, wanted, rtol=1e-5)
 
 
+@pytest.mark.full
 def test_the_baseline_follows_the_rewards() -> None:
     """It moves by a tenth towards the mean reward of each step that occurs."""
     task = task_of("rnnsearch", *HARD)

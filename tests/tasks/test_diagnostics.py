@@ -26,7 +26,7 @@ def load(mixer: str = "multihead", *overrides: str) -> Diagnostics:
     return Diagnostics.load(config, None, ("train", "valid"))
 
 
-@pytest.mark.parametrize("mixer", ["multihead", "recurrent"])
+@pytest.mark.parametrize("mixer", ["multihead", pytest.param("recurrent", marks=pytest.mark.full)])
 def test_scores_are_those_of_a_loop_over_texts(mixer: str) -> None:
     task = load(mixer)
     params, vocabulary = noisy(task, 0.3), task.data.vocabulary

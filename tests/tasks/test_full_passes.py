@@ -9,7 +9,6 @@ import functools
 import itertools
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -24,7 +23,6 @@ from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import LanguageModel, Seq2Seq
 from attnlab.tasks.decoders import check_room, continuing, translating
 from attnlab.tasks.models import system_factory
-from attnlab.training.drawing import first_params
 from tests.systems.checks import SPECS
 from tests.tasks.test_decoders import HEADS, MIXERS, away
 
@@ -62,12 +60,6 @@ class Cacheless(MultiHead):
     extend_pairs = begin
 
 
-def drawn(system: Any, *read: Any) -> Any:
-    """Parameters that make some tokens far more probable than others."""
-    params = first_params(system.init, jax.random.key(0), *read)["params"]
-    return away(params)
-
-
 def decoded(make: Any, params: Any, source: Any, how: dict[str, Any], full: bool) -> Any:
     """Hypotheses of three texts."""
     settings = Settings(max_ratio=0.0, max_extra=4, full_passes=full, **how)
@@ -102,20 +94,20 @@ def test_a_text_goes_on_as_over_a_cache(name: str, how: str) -> None:
     without hidden states.
     """
     system: Any = build(SYSTEMS, ConfigDict(SYSTEM_OF[name]), "system")(vocabulary=9)
-    params, make = drawn(system, jnp.ones((1, 2), jnp.int32)), functools.partial(continuing, system)
+    params, make = away(system, jnp.ones((1, 2), jnp.int32)), functools.partial(continuing, system)
     stepped, again = (decoded(make, params, SOURCE, HOW[how], full) for full in (False, True))
     check_same(again, stepped)
 
 
 @pytest.mark.parametrize(
     ("name", "how"),
-    cases([*itertools.product(("transformer", "rnnsearch"), HOW)], [("transformer", "beam")]),
+    cases([*itertools.product(("transformer", "rnnsearch"), HOW)], [("transformer", "greedy")]),
 )
 def test_a_target_is_written_as_in_steps(name: str, how: str) -> None:
     node = {**SPECS[name], "dropout": 0.0, **({"layers": 1} if name == "transformer" else {})}
     sizes = {"source_vocabulary": 9, "target_vocabulary": 9}
     system: Any = build(SYSTEMS, ConfigDict(node), "system")(**sizes)
-    params = drawn(system, *[jnp.ones((1, 2), jnp.int32)] * 2)
+    params = away(system, *[jnp.ones((1, 2), jnp.int32)] * 2)
     make = functools.partial(translating, system, alignment=True)
     settings = {**HOW[how], **({"coverage": 0.2} if how == "beam" else {})}
     stepped, again = (decoded(make, params, SOURCE, settings, full) for full in (False, True))
@@ -133,7 +125,7 @@ def test_without_a_cache_it_writes_only_if_told_to() -> None:
     config.decoding = {"full_passes": True}
     system: Any = system_factory(config, LanguageModel)(vocabulary=9)
     caching: Any = build(SYSTEMS, ConfigDict(DECODER), "system")(vocabulary=9)
-    params = drawn(system, jnp.ones((1, 2), jnp.int32))
+    params = away(system, jnp.ones((1, 2), jnp.int32))
     found = decoded(functools.partial(continuing, system), params, SOURCE, HOW["greedy"], True)
     make = functools.partial(continuing, caching)
     check_same(found, decoded(make, params, SOURCE, HOW["greedy"], False))

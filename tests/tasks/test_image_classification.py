@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
@@ -17,7 +16,6 @@ from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.image_classification import ImageClassification
-from attnlab.training.drawing import first_params
 from tests.tasks.tiny import check_items, noisy
 
 SMALL = [
@@ -62,8 +60,6 @@ def test_scores_are_those_of_a_loop_over_images(task: ImageClassification, param
         assert scores["confusion"][names[label]][names[answer]] == count
     assert lines[4] == f"{names[labels[4]]}\t{names[logits[4].argmax()]}"
     check_items(task, params, "valid", {"loss", "accuracy"})
-    both = jax.tree.map(lambda one: jnp.stack([0 * one, one]), params)
-    assert task.evaluate_stacked(both, "valid")[1] == pytest.approx(found)
 
 
 def test_images_are_changed_in_training_alone_and_by_the_key(
@@ -119,7 +115,7 @@ def test_files_are_answered_and_looked_at(
 def test_gates_and_maps_lie_over_the_image() -> None:
     task = load("system.gate=spatial")
     assert task.system.looks and not load().system.looks
-    params = first_params(task.init, jax.random.key(0))
+    params = noisy(task)
     (example,) = task.pictured("valid", 1)
     found = task.maps(params, example)
     assert {name: one.weights.shape for name, one in found.looks.items()} == {
@@ -135,5 +131,5 @@ def test_gates_and_maps_lie_over_the_image() -> None:
         rtol=1e-5,
     )
     block = load("system.gate=non_local", "system.gated=1", "system.gate.reduction=1")
-    found = block.maps(first_params(block.init, jax.random.key(0)), example)
+    found = block.maps(noisy(block), example)
     assert found.looks["gate_1/attention"].weights.shape == (1, 6, 6) and not found.gates

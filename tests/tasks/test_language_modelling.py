@@ -22,7 +22,7 @@ from attnlab.errors import UserError
 from attnlab.tasks.language_modelling import LanguageModelling
 from attnlab.training.drawing import first_params
 from attnlab.training.run import check_scores
-from tests.tasks.tiny import check_items, looked
+from tests.tasks.tiny import check_items, looked, noisy
 from tests.tasks.tiny_language import (
     APART,
     JOINED,
@@ -137,6 +137,7 @@ def test_recall_is_counted_where_it_can_be_known(how: list[str]) -> None:
     """
     task = load(*how, *RECALLED)
     params, right, asked, before = drawn(task), 0, 0, []
+    params["out"]["bias"][task.data.vocabulary.encode_all(["0 1"])[0]] += 5.0  # the values
     for ids, marks in zip(task.data.ids["valid"], task.data.recalled["valid"], strict=True):
         source = [*before, BOS if how is APART else EOS, *ids[:-1]]
         guesses = passed(params, source)[0].argmax(axis=1)[len(before) :]
@@ -225,7 +226,7 @@ def test_a_line_stays_as_it_was_written(kind: str, blank: str) -> None:
     """Also where a word is unknown, and with one blank before the next word."""
     task = load(*APART, *SHORT, f"vocabulary.kind={kind}", "decoding.method=greedy")
     params = drawn(task)
-    params["out"]["bias"] = params["out"]["bias"].at[EOS].set(-50.0)
+    params["out"]["bias"][EOS] = -50.0
     line = "Zebra  abc"
     (answer,), *_ = task.respond(params, [line + blank])
     assert answer.text.startswith(line) and len(answer.text) > len(line)
@@ -252,7 +253,7 @@ def test_the_map_of_a_text_onto_itself() -> None:
     """Each row is a token that is read, and sees the outputs at earlier ones."""
     sizes = ("system.state=6", "system.width=6", "system.embedding=4", "system.window=2")
     task = load(*APART, "system=attention_lm", "system.attention=single", *sizes)
-    maps, tokens = looked(task, first_params(task.init, jax.random.key(0)), "abcde")
+    maps, tokens = looked(task, noisy(task), "abcde")
     ((name, one),) = maps.items()
     assert one.weights.shape == (1, 6, 6)
     assert tokens[one.query] == tokens[one.key] == ["<s>", *"abcde"]

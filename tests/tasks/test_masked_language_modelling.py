@@ -78,6 +78,7 @@ def test_scores_are_those_of_every_text_by_itself() -> None:
     assert again[1] == pytest.approx(wanted, rel=2e-6)
 
 
+@pytest.mark.full
 def test_packed_texts_do_not_see_each_other() -> None:
     """The gradient of what is hidden in one text sees no token of another."""
     task = load("batch.texts=packed", "masking.rate=0.5")

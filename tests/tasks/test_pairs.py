@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
@@ -16,8 +15,7 @@ from attnlab.decoding import Decoded
 from attnlab.errors import UserError
 from attnlab.tasks.pairs import build_system
 from attnlab.tasks.translation import Translation
-from attnlab.training.drawing import first_params
-from tests.tasks.tiny import load, looked
+from tests.tasks.tiny import load, looked, noisy
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +44,7 @@ def test_notes_tell_what_is_left_out_and_unknown(plain: Translation) -> None:
 def test_each_side_has_its_vocabulary_and_the_run_keeps_both(tmp_path: Path) -> None:
     """Lower case to upper case, nothing shared: the same ids read otherwise on the two sides."""
     task = load("transformer", "vocabulary.shared=false", "system.share=output")
-    params = first_params(task.init, jax.random.key(0))
+    params = noisy(task)
     _, tokens = looked(task, params, "abc", "CBA")
     assert tokens == {
         "source": [*"abc", "</s>"],
@@ -79,8 +77,6 @@ def test_a_slot_is_checked_against_what_the_mechanism_declares(
     from attnlab.attention.protocol import Capabilities
 
     monkeypatch.setattr(Single, "capabilities", Capabilities(roles=frozenset({"self"})))
-    with pytest.raises(
-        UserError,
-        match="system.attention=single: Single does not support the role 'cross'; it offers 'self'",
-    ):
+    words = "system.attention=single: Single does not support the role 'cross'; it offers 'self'"
+    with pytest.raises(UserError, match=words):
         build_system(plain.config, 9, 9)

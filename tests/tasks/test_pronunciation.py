@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import jax
 import pytest
 
 from attnlab import config as configs
@@ -15,8 +14,7 @@ from attnlab.data import corpus
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.tasks import TASKS
 from attnlab.tasks.pronunciation import Pronunciation
-from attnlab.training.drawing import first_params
-from tests.tasks.tiny import check_items
+from tests.tasks.tiny import check_items, noisy
 
 PAIRS = [("ab", "A B"), ("cab", "K A B"), ("ab", "A B B"), ("baba", "B A B A")]
 SMALL = [
@@ -76,7 +74,7 @@ def test_scores_are_made_of_their_words(monkeypatch: pytest.MonkeyPatch) -> None
     """A word with two pronunciations is one example."""
     answering({"ab": "A B B", "cab": "G A", "baba": "B A B A K"}, monkeypatch)
     one, names = task(), set(Pronunciation.measures)
-    items = check_items(one, first_params(one.init, jax.random.key(0)), "test", names)
+    items = check_items(one, noisy(one), "test", names)
     assert items.rows["phoneme_error_rate"].tolist() == [[0, 3], [2, 3], [1, 4]]
     assert items.rows["word_error_rate"][:, 0].tolist() == [0, 1, 1]
     assert items.rows["loss"][:, 1].tolist() == [3 + 4, 4, 5]

@@ -140,6 +140,7 @@ def test_the_best_of_all_windows_or_no_answer() -> None:
     assert task.longer_than(5, typed) == []
 
 
+@pytest.mark.full
 def test_padding_costs_nothing(task: QuestionAnswering, params: Any) -> None:
     batch = task.batches(1)(0)
     wider = {

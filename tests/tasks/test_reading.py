@@ -22,7 +22,7 @@ from attnlab.systems import SYSTEMS
 from attnlab.systems.transformers.decoder import Decoder
 from attnlab.tasks.models import shapes_of
 from attnlab.tasks.reading import check_pieces, of_tokens, penalised, penalties, state_before
-from attnlab.training.drawing import first_params
+from tests.tasks.tiny import noise
 from tests.tasks.tiny_language import apart, passed
 
 
@@ -67,15 +67,16 @@ def _decoder(vocabulary: int) -> Any:
     return made_of(vocabulary=vocabulary, pad_id=PAD)
 
 
-@pytest.mark.parametrize("at_once", [1, 3, 7, 16])
+@pytest.mark.parametrize(
+    "at_once", [3, *(pytest.param(number, marks=pytest.mark.full) for number in (1, 7, 16))]
+)
 def test_logits_in_pieces_give_the_same_losses_and_gradients(at_once: int) -> None:
     system = _decoder(9)
     rng = np.random.default_rng(0)
     source = rng.integers(4, 9, (2, 7)).astype(np.int32)
     source[1, 5:] = PAD
     batch = {"source": source, "target": np.roll(source, -1, axis=1)}
-    params = first_params(system.init, jax.random.key(0), source)["params"]
-    params = jax.tree.map(lambda one: 20.0 * one, params)
+    params = noise(jax.eval_shape(system.init, jax.random.key(0), source)["params"], 5.0)
 
     def loss(params: Any, at_once: int) -> Any:
         each, _ = of_tokens(system, params, batch, None, smoothing=0.1, at_once=at_once)
@@ -116,7 +117,7 @@ def test_a_system_without_hidden_states_is_refused() -> None:
         check_pieces(task.system, 8)
 
 
-@pytest.mark.parametrize("scan", [False, True])
+@pytest.mark.parametrize("scan", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_losses_of_attention_are_added_by_their_weights_at_real_tokens(scan: bool) -> None:
     """Those of an indexer, of both layers; they alone teach it."""
     mixer = functools.partial(LightningIndexer, heads=2, keep=2, index_heads=2, index_width=3)
@@ -132,7 +133,7 @@ def test_losses_of_attention_are_added_by_their_weights_at_real_tokens(scan: boo
     source = np.array([[1, 4, 5, 6, 7], [1, 5, 4, PAD, PAD]], np.int32)
     target = np.array([[4, 5, 6, 7, 2], [5, 4, 2, PAD, PAD]], np.int32)
     batch = {"source": source, "target": target}
-    params = first_params(system.init, jax.random.key(0), source)["params"]
+    params = noise(jax.eval_shape(system.init, jax.random.key(0), source)["params"], 0.4)
 
     def loss(params: Any, weight: float) -> Any:
         each, _ = of_tokens(system, params, batch, None, losses=("indexer",) if weight else ())

@@ -14,8 +14,7 @@ from attnlab.commands import main
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.span_corruption import SpanCorruption
-from attnlab.training.drawing import first_params
-from tests.tasks.tiny import check_items
+from tests.tasks.tiny import check_items, noisy
 
 SMALL = [
     *("data.of.examples=60", "data.of.valid=12", "data.of.test=12", "system.width=16"),
@@ -53,10 +52,9 @@ def test_a_split_is_always_corrupted_alike_and_has_all_its_texts() -> None:
 
 
 def test_rows_are_scored_one_by_one_and_shown_with_sentinels() -> None:
-    import jax
 
     one = task()
-    params = first_params(one.init, jax.random.key(0))
+    params = noisy(one)
     check_items(one, params, "valid", {"loss", "perplexity", "accuracy"})
     (example,) = one.pictured("valid", 1)
     assert example.source.count("<extra_id_0>") == example.target.count("<extra_id_0>") == 1

@@ -69,7 +69,10 @@ def outputs(task: Tagging, params: Any, row: int) -> np.ndarray:
     return np.asarray(found[0], np.float64)[: len(target)][target > 0]
 
 
-@pytest.mark.parametrize("system", OF)
+@pytest.mark.parametrize(
+    "system",
+    ["syntax", *(pytest.param(name, marks=pytest.mark.full) for name in ("bilstm", "transformer"))],
+)
 def test_scores_are_those_of_a_loop_over_words(system: str) -> None:
     task = load(system, "data.valid=5")
     params, names = noisy(task, 0.2), list(task.tags)

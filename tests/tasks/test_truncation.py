@@ -79,6 +79,9 @@ def test_no_gradient_goes_back_into_the_step_before() -> None:
         np.testing.assert_allclose(before - after, grad, atol=1e-6)
 
 
+full = pytest.mark.full
+
+
 @functools.cache
 def traced(name: str, devices: int, accumulate: int) -> list[Any]:
     """State and metrics after each of four steps, the last two at the end and the beginning of an
@@ -97,7 +100,13 @@ def traced(name: str, devices: int, accumulate: int) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("name", "devices", "accumulate"),
-    [("pmap", 4, 1), ("mesh", 4, 2), ("pmap", 2, 2), ("mesh", 2, 1)],
+    [
+        ("mesh", 4, 2),
+        *(
+            pytest.param(*one, marks=full)
+            for one in (("pmap", 4, 1), ("pmap", 2, 2), ("mesh", 2, 1))
+        ),
+    ],
 )
 def test_lanes_are_the_same_on_any_devices(name: str, devices: int, accumulate: int) -> None:
     """Parameters, losses and states of every lane, also where lanes end in one step and begin in
@@ -113,6 +122,7 @@ def test_lanes_are_the_same_on_any_devices(name: str, devices: int, accumulate: 
         np.testing.assert_array_equal(one.remembered["count"], other.remembered["count"])
 
 
+@pytest.mark.full
 def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
     """With dropout, from a checkpoint in the middle of an epoch that holds what was remembered of 8
     lanes.

@@ -65,8 +65,6 @@ def test_scores_are_those_of_a_loop_over_questions(task: VisualQuestions, params
     assert lines[4] == f"{rows[4].text}\t{rows[4].answer}\t{said}"
     assert scores["confusion"][rows[4].answer][said] >= 1
     check_items(task, params, "valid", {"loss", "accuracy"})
-    both = jax.tree.map(lambda one: np.stack([0 * one, one]), params)
-    assert task.evaluate_stacked(both, "valid")[1] == pytest.approx(found)
 
     prior = Prior(task.data.rows["train"])
     for by in ("group", "kind"):

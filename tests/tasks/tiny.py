@@ -115,18 +115,22 @@ def batch_of(task: Translation, rows: int = 13) -> Batch:
     }
 
 
-def noisy(task: Any, deviation: float = 0.5) -> Any:
-    """Parameters of a task that tell its inputs apart: fresh ones with noise of this deviation;
-    variances stay above 0.
+def noise(shapes: Any, deviation: float) -> Any:
+    """Parameters of these shapes that tell inputs apart: noise, around 1 for scales and variances.
+    Nothing of it is compiled.
     """
     rng = np.random.default_rng(0)
 
-    def moved(path: Any, leaf: Any) -> Any:
-        noise = (deviation * rng.normal(size=leaf.shape)).astype(np.float32)
-        return leaf + (np.abs(noise) if path[-1].key == "variance" else noise)
+    def drawn(path: Any, leaf: Any) -> np.ndarray:
+        values = (deviation * rng.normal(size=leaf.shape)).astype(np.float32)
+        return 1 + np.abs(values) if path[-1].key in ("scale", "variance") else values
 
-    fresh = jax.device_get(first_params(task.init, jax.random.key(0)))
-    return jax.tree_util.tree_map_with_path(moved, fresh)
+    return jax.tree_util.tree_map_with_path(drawn, shapes)
+
+
+def noisy(task: Any, deviation: float = 0.5) -> Any:
+    """`noise` in the shapes of a task's parameters."""
+    return noise(jax.eval_shape(task.init, jax.random.key(0)), deviation)
 
 
 def trained(task: Translation, steps: int = 150) -> Any:

@@ -110,13 +110,7 @@ def test_captions_boxes_and_masks_are_what_the_pixels_show() -> None:
         np.testing.assert_array_equal(segmented.masks[row], classes)
 
 
-def test_no_scene_is_in_two_splits_and_equal_fields_give_equal_images() -> None:
-    source = made()
-    scenes = {split: source.scenes(split) for split in SPLITS}
-    sets = [set(found) for found in scenes.values()]
-    assert [len(found) for found in scenes.values()] == [120, 40, 40]
-    assert not any(one & other for one in sets for other in sets if one is not other)
-    assert not set(made(seed=1).scenes("valid")) & sets[0]
+def test_equal_fields_give_equal_images_and_captions() -> None:
     one, same, other = (made(seed=seed).captions("valid") for seed in (0, 0, 1))
     assert one.images.dtype == np.uint8 and one.images.shape == (40, 36, 36, 3)
     np.testing.assert_array_equal(one.images, same.images)
@@ -202,6 +196,8 @@ def test_fewer_than_25_words() -> None:
 
 
 def test_objects_without_room_and_scenes_too_few() -> None:
+    with pytest.raises(UserError, match="has every pair"):
+        made(held_out=tuple(Scenes(label="colour_shape").labels))
     crowded = made(large=7, small=7, fewest=9, most=9, jitter=2)
     with pytest.raises(UserError, match="9 objects of these sizes find no room in 36 x 36"):
         crowded.scenes("train")
