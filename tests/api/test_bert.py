@@ -116,11 +116,8 @@ def test_a_folder_is_filled_in_trained_and_written(
     for key, one in theirs.items():
         np.testing.assert_array_equal(ours[key], one, err_msg=key)
     told = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())
-    assert (told["mask_token"], told["cls_token"], told["sep_token"]) == (
-        "[MASK]",
-        "[CLS]",
-        "[SEP]",
-    )
+    wanted = ("[MASK]", "[CLS]", "[SEP]")
+    assert (told["mask_token"], told["cls_token"], told["sep_token"]) == wanted
 
 
 @pytest.mark.full

@@ -59,10 +59,8 @@ def test_pairs_of_blank_lines_are_skipped_and_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        assert write(tmp_path, "a\n \nb\n\n", "1\n\n2\n\n").pairs("train") == [
-            ("a", "1"),
-            ("b", "2"),
-        ]
+        wanted = [("a", "1"), ("b", "2")]
+        assert write(tmp_path, "a\n \nb\n\n", "1\n\n2\n\n").pairs("train") == wanted
     assert "skipped 2 blank lines" in caplog.text
 
 

@@ -10,11 +10,8 @@ from attnlab.data.generated import Generated
 
 
 def test_count_and_the_base_itself() -> None:
-    assert [Generated(examples=5).count(split) for split in ("train", "valid", "test")] == [
-        5,
-        1_000,
-        1_000,
-    ]
+    wanted = [5, 1_000, 1_000]
+    assert [Generated(examples=5).count(split) for split in ("train", "valid", "test")] == wanted
     with pytest.raises(NotImplementedError):
         Generated().pairs("train")
     with pytest.raises(NotImplementedError):

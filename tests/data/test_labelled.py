@@ -34,15 +34,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def node(folder: Path, **fields: Any) -> dict[str, Any]:
-    return {
-        "name": "table",
-        "directory": str(folder),
-        "source": 2,
-        "target": 3,
-        "label": 4,
-        "header": 1,
-        **fields,
-    }
+    columns = {"source": 2, "target": 3, "label": 4, "header": 1}
+    return {"name": "table", "directory": str(folder), **columns, **fields}
 
 
 @pytest.mark.quick
@@ -162,12 +155,8 @@ def test_a_label_that_only_another_split_has_is_a_class_of_its_own(
         "-\t-\t-\t-\n1\ta\tb\tmaybe\n2\ta\tb\tno\n3\ta\tb\tyes\n4\ta\tb\tperhaps\n"
     )
     data = labelled.load(node(folder), WORDS, splits=("train", "test"))
-    assert data.examples["test"]["label"].values.tolist() == [
-        3,
-        1,
-        2,
-        3,
-    ] and data.classes.names == ("no", "yes")  # type: ignore[union-attr]
+    assert data.examples["test"]["label"].values.tolist() == [3, 1, 2, 3]  # type: ignore[union-attr]
+    assert data.classes.names == ("no", "yes")
     words = (
         "2 of 4 examples of the test split have a label that the training split does not have"
         " (maybe, perhaps): wrong whatever"

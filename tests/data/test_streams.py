@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -107,18 +109,10 @@ def test_every_text_is_read_whole_in_a_lane_of_its_own(size: int, steps: int) ->
 
 def test_turns_of_processes_and_what_stands_beside_them() -> None:
     marks = Packed(ids % 2 for ids in TEXTS)
-    whole = lanes("in_turn", TEXTS, size=4, length=4, beside={"recalled": marks})
+    sizes: dict[str, Any] = {"size": 4, "length": 4, "beside": {"recalled": marks}}
+    whole = lanes("in_turn", TEXTS, **sizes)
     shares = [
-        lanes(
-            "in_turn",
-            TEXTS,
-            size=4,
-            length=4,
-            beside={"recalled": marks},
-            process_index=index,
-            process_count=2,
-        )
-        for index in range(2)
+        lanes("in_turn", TEXTS, **sizes, process_index=index, process_count=2) for index in range(2)
     ]
     for step in range(whole.batches_per_epoch):
         batch = whole(step)

@@ -149,24 +149,14 @@ def test_an_older_set_is_found_in_a_fresh_process_and_tensorflow_stays_away(prep
         " == 2\n"  # its class is not known there
         "assert 'tensorflow' not in sys.modules and 'torch' not in sys.modules\n"
     )
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        ).returncode
-        == 0
-    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
 def test_importing_the_module_does_not_import_the_library() -> None:
     code = "import sys, attnlab.data.tfds; assert 'tensorflow_datasets' not in sys.modules"
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        ).returncode
-        == 0
-    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
 def test_a_set_that_is_not_prepared_says_how_to_prepare_it(tmp_path: Path) -> None:

@@ -60,16 +60,8 @@ def test_each_text_draws_its_number_of_pairs() -> None:
     """Of 2, 4, 8 each a third, within four standard errors; in the test split up to 16 too. Groups
     by pairs are these numbers.
     """
-    source = MultiQueryRecall(
-        examples=900,
-        test=200,
-        length=64,
-        symbols=40,
-        pairs=8,
-        fewest=2,
-        tested_pairs=16,
-        by="pairs",
-    )
+    sizes = {"examples": 900, "test": 200, "length": 64, "symbols": 40, "pairs": 8, "fewest": 2}
+    source = MultiQueryRecall(**sizes, tested_pairs=16, by="pairs")  # type: ignore[arg-type]
     rows = source.asked("train")
     found = Counter(len(questions(row)) for row in rows)
     assert set(found) == {2, 4, 8} and source.group == "pairs"

@@ -50,7 +50,7 @@ def answered(image: np.ndarray, text: str, radius: int) -> str:
     return away[max(away)] if "farthest" in words else shape
 
 
-@pytest.mark.parametrize("fields", [{"examples": 60}, {"examples": 40, "side": 75, "radius": 5}])
+@pytest.mark.parametrize("fields", [{"examples": 60}, {"examples": 20, "side": 75, "radius": 5}])
 def test_answers_follow_from_the_pixels(fields: dict[str, int]) -> None:
     """The middle of a pixel stands half a pixel from its edge, so of an odd number the middle column is
     on the left, as in the generator of the paper.
@@ -89,14 +89,8 @@ def test_boxes_hold_what_the_answer_is_seen_of() -> None:
             full = (other == other[2, 2]).all(axis=-1).all()
             assert one.answer == ("square" if full else "circle")
     assert of_kind["shape"] == of_kind["left"] == of_kind["top"] == {1}
-    assert of_kind["closest"] == of_kind["farthest"] == {2} and of_kind["count"] <= {
-        1,
-        2,
-        3,
-        4,
-        5,
-        6,
-    }
+    assert of_kind["closest"] == of_kind["farthest"] == {2}
+    assert of_kind["count"] <= {1, 2, 3, 4, 5, 6}
 
 
 def test_equal_fields_give_equal_images_and_things_stand_apart() -> None:
