@@ -1,5 +1,5 @@
-"""Pretraining and fine-tuning with BERT: a classifier that begins with a masked language model of
-ours, or with a folder of `transformers`; and what comes of labels there and back.
+"""A classifier begins with a masked language model of ours or with a folder of `transformers`, and
+its labels come back in their order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one mixer costs at one length, on this machine."""
+"""A measured point has what a mixer declares, what its program takes, and the gradients of the mixer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of others in Python: loaded, used, trained on, written back."""
+"""A model of others is loaded, used and written back to the last bit; training goes on from it."""
 
 from __future__ import annotations
 

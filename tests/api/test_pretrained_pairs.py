@@ -1,4 +1,4 @@
-"""T5 and BART of others: their tokenizers serve both sides; loaded, used, tuned, written back."""
+"""T5 and BART of others are loaded with one tokenizer for both sides, used, tuned and written back."""
 
 from __future__ import annotations
 

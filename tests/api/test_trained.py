@@ -1,4 +1,4 @@
-"""A trained run as a Python object: what the commands print, as values."""
+"""A trained run gives as values in Python what the commands print."""
 
 from __future__ import annotations
 

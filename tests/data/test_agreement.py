@@ -1,4 +1,4 @@
-"""Made-up sentences whose tags tell what words do not show."""
+"""The tags of made-up sentences tell what words do not show."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Keys and values: one value for a key within a text, another pairing in the next, and what can be
-recalled.
-"""
+"""A key has one value within a text and another in the next; what can be recalled is marked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches: a pure function of (seed, step) that shows every example once per epoch, in static
+"""Batches are a pure function of (seed, step) that shows every example once an epoch, in static
 shapes.
 """
 

@@ -1,4 +1,6 @@
-"""Examples as columns: sequences, arrays of one shape, kinds of one's own, and what a task declares."""
+"""Examples are columns of sequences, of arrays of one shape and of kinds of one's own, as a task
+declares them.
+"""
 
 from __future__ import annotations
 

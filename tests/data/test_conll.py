@@ -1,4 +1,4 @@
-"""Readers of CoNLL files: what is a word, and one line for what is wrong."""
+"""CoNLL files are read word by word, and what is wrong with one is one line."""
 
 from __future__ import annotations
 

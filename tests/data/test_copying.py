@@ -1,5 +1,5 @@
-"""Texts to be copied: lengths and words as asked, splits apart, gold alignment on one of the
-diagonals.
+"""Texts to be copied have the lengths and words that are asked for, and a gold alignment on one of
+the diagonals.
 """
 
 from __future__ import annotations

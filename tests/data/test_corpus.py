@@ -1,5 +1,5 @@
-"""From config to ids: vocabularies from the training split alone, kept with the run, everything
-counted.
+"""Vocabularies are learned from the training split alone and kept with the run; ids, counts and
+fingerprints follow from them.
 """
 
 from __future__ import annotations

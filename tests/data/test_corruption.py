@@ -1,4 +1,4 @@
-"""Span corruption: the counts of T5, texts that come together again, noise that is uniform."""
+"""Span corruption has the counts of T5, its texts come together again, and its noise is uniform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dates: right by the standard library, apart by day, aligned by field."""
+"""Dates are right by the standard library, apart by day, and aligned by field."""
 
 from __future__ import annotations
 

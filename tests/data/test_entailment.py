@@ -1,5 +1,5 @@
-"""Made-up inference: labels by a reading of the sentences that shares no code with the generator,
-and neither sentence alone tells.
+"""Labels of made-up inference are those of a reader that shares no code with the generator, and
+neither sentence alone tells them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The user's files: what is read, and the one line for each thing that can be wrong with them."""
+"""The user's files are read as they are, and each thing that can be wrong with them is one line."""
 
 from __future__ import annotations
 

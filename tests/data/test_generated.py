@@ -1,4 +1,4 @@
-"""What generated sources share."""
+"""Generated sources count their examples and give the same ones on every machine."""
 
 from __future__ import annotations
 

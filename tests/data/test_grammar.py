@@ -1,6 +1,4 @@
-"""The grammar: an independent translator agrees with it, both ways lose nothing, splits are
-apart.
-"""
+"""An independent translator agrees with the grammar, and neither way loses anything."""
 
 from __future__ import annotations
 

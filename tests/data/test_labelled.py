@@ -1,5 +1,5 @@
-"""From config to labelled ids: tables of the user's, one text or two, what is kept with a run, and
-named mistakes.
+"""Tables of one text or two become labelled ids; what training learned is kept, and mistakes are
+named.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Pairs and a key: labels by an independent reading, splits apart, nothing to be read off the place
-of the pair.
-"""
+"""The label is the value of the key that is asked for; its place tells nothing."""
 
 from __future__ import annotations
 

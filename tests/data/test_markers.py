@@ -1,6 +1,4 @@
-"""Hidden numbers: labels by an independent count, splits apart, nothing to be read off place or
-length.
-"""
+"""The label is the sum of two hidden numbers; neither place nor length tells it."""
 
 from __future__ import annotations
 

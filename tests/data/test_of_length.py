@@ -1,4 +1,4 @@
-"""Choosing pairs by the length of their source."""
+"""Pairs are chosen by the length of their source, both limits included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shards of a corpus: the same whoever makes them and however often they are interrupted."""
+"""Shards of a corpus are the same whoever makes them and however often that is interrupted."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Ids on disk: the same texts, ids and counts as the source `text` has in memory; and folders that
-are not what they say.
+"""Ids on disk give the same texts, ids and counts as the source `text` in memory; folders that are
+not what they say are refused.
 """
 
 from __future__ import annotations

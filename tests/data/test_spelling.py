@@ -1,6 +1,4 @@
-"""The invented orthography: every rule by an example, splits that share no word, and that no letter
-tells its sound alone.
-"""
+"""The invented orthography is said by its rules, and no letter tells its sound alone."""
 
 from __future__ import annotations
 

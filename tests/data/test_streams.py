@@ -1,4 +1,4 @@
-"""Lanes of a stream and texts apart: every token once, in its place, from the token before it."""
+"""Every token of a stream or a text is predicted once, in its place, from the token before it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""TensorFlow Datasets without TensorFlow: named sets offline, own prepared sets by name and by
-folder, and every complaint.
+"""Sets of TensorFlow Datasets, named ones and one's own, are read offline and without TensorFlow;
+mistakes are one line.
 """
 
 from __future__ import annotations

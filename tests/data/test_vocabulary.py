@@ -1,4 +1,4 @@
-"""Vocabularies: lossless, deterministic, whole on disk."""
+"""Vocabularies lose no text, are the same in any process, and are whole on disk or refused."""
 
 from __future__ import annotations
 

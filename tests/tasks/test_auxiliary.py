@@ -163,13 +163,8 @@ def test_the_term_of_sampled_choices(system: str, reward: str, slots: list[str])
     """-sum over real words of w (R - b) log p + e H, R by a loop over words; and what the baseline
     is told.
     """
-    task = task_of(
-        system,
-        *slots,
-        f"reinforce.reward={reward}",
-        "reinforce.weight=0.5",
-        "reinforce.entropy=0.25",
-    )
+    weights = (f"reinforce.reward={reward}", "reinforce.weight=0.5", "reinforce.entropy=0.25")
+    task = task_of(system, *slots, *weights)
     batch, key = uneven(task, 5), jax.random.key(4)
     params, width = noisy(task, 0.3), {"to_go": 8, "total": 1}[reward]
     carried = {"baseline": jnp.linspace(-9.0, -2.0, width)}
@@ -293,11 +288,8 @@ def test_hard_attention_learns_where_to_look_by_its_rewards() -> None:
 
 @pytest.mark.quick
 def test_a_name_of_ones_own_in_a_config_file_is_checked() -> None:
-    config = ConfigDict(
-        configs.load(
-            "configs/translation.py:transformer", [*SIZES["transformer"], *EVERYWHERE]
-        ).to_dict()
-    )
+    given = [*SIZES["transformer"], *EVERYWHERE]
+    config = ConfigDict(configs.load("configs/translation.py:transformer", given).to_dict())
     config.auxiliary = {"hopps": 1.0}
     with pytest.raises(UserError, match="auxiliary.hopps=1.0: .*did you mean 'hops'"):
         Translation.check(config)

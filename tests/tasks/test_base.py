@@ -1,5 +1,5 @@
-"""The base of tasks: a whole task of images of one's own in a few lines, and vocabularies whose special
-ids stand elsewhere.
+"""A whole task of images of one's own takes a few lines, and special ids may stand anywhere in a
+vocabulary.
 """
 
 from __future__ import annotations
@@ -173,10 +173,8 @@ def images() -> Brightness:
 
 def test_a_task_of_images_trains_and_scores_and_says_where_it_looked(images: Brightness) -> None:
     batches = images.batches(1)
-    assert {name: one.shape for name, one in batches(0).items()} == {
-        "image": (6, SIDE, SIDE),
-        "label": (6,),
-    }
+    wanted = {"image": (6, SIDE, SIDE), "label": (6,)}
+    assert {name: one.shape for name, one in batches(0).items()} == wanted
     params = first_params(images.init, jax.random.key(0))
     step = jax.jit(jax.value_and_grad(lambda p, batch: images.loss(p, batch, jax.random.key(0))[0]))
     before = images.evaluate(params, "valid")

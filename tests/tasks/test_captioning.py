@@ -21,7 +21,7 @@ from attnlab.tasks import TASKS
 from attnlab.tasks.captioning import Captioning
 from attnlab.tasks.localisation import named, sums
 from tests.systems.captioners import SPECS, make, parameters, regions
-from tests.tasks.tiny import check_items, noisy
+from tests.tasks.tiny import check_items, image_files, noisy
 
 SCENES = [
     *("data.examples=40", "data.valid=9", "data.test=4", "data.side=24", "data.grid=2"),
@@ -120,9 +120,7 @@ def test_files_are_captioned_in_pieces(task: Captioning, params: Any, tmp_path: 
     log-probability is that of a pass.
     """
     examples = task.pictured("valid", 3)
-    names = [str(tmp_path / f"{number}.png") for number in range(3)]
-    for name, example in zip(names, examples, strict=True):
-        Image.fromarray(example.image).save(name)
+    names = image_files(tmp_path, [example.image for example in examples])
     answers = task.score(params, "valid")[1][:3]
     written = task.written(params, task.typed(names))
     assert [task.text(best) for (best,) in written] == answers

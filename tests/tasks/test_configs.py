@@ -80,22 +80,25 @@ ANSWERS = "question_answering:transformer"
 SOUNDS = "g2p:rnnsearch"
 POOLING = "classification:bilstm_pooling"
 HOPS = "classification:self_attentive"
+PAIRED = "inference:attention_pooling"
+DEEP = "system.backbone.widths=2,2,2,2,2,2"
+GATE = "system.backbone.gate=non_local system.backbone.gate.alignment=hard"
+ENCODER = "system=encoder system.attention=multihead system.positions=learned"
+WINDOW = "system=attention_lm system.attention=single"
+CARRIED = "system.carry=state batch.texts=joined"
+LOOKING = "system=attention_lm system.attention=hops"
+SPANNED = "system=lstmn_lm system.attention=single"
 ANOTHER, DATA, PARTS = "another kind of system", "another kind of data", "microbatches"
 SMALL, NUMBER, WORD, PENALTY = "small images", "a number", "a word", "a penalty"
 REFUSED = [
-    (TELL, SMALL, "system.backbone.widths=2,2,2,2,2,2", "cnn halves images until 64 x 64"),
+    (TELL, SMALL, DEEP, "cnn halves images until 64 x 64"),
     (TELL, NUMBER, "system.backbone.widths=4,6 system.features=7", "set system.features=6"),
     (TELL, ANOTHER, "system=seq2seq", "captioning_transformer"),
     (TELL, DATA, "data=dates", r"needs a method captions\(split\)"),
     (TELL, PARTS, "training.accumulate=2", "statistics of norms in the system"),
-    (
-        TELL,
-        PENALTY,
-        "system.backbone.gate=non_local system.backbone.gate.alignment=hard",
-        "config.system.backbone: its attention samples",
-    ),
+    (TELL, PENALTY, GATE, "config.system.backbone: its attention samples"),
     (TELL, WORD, "batch.sizes=5", "sizes"),
-    (STACKED, SMALL, "system.backbone.widths=2,2,2,2,2,2", "cnn halves images until 64 x 64"),
+    (STACKED, SMALL, DEEP, "cnn halves images until 64 x 64"),
     (STACKED, ANOTHER, "system=cnn", "expected a class derived from .*bottom_up"),
     (STACKED, DATA, "data=shapes", r"needs a method visual_questions\(split\)"),
     (STACKED, PARTS, "training.accumulate=2", "accumulate=2: norms of system.backbone have"),
@@ -108,12 +111,7 @@ REFUSED = [
     (SEGMENTER, DATA, "data=shapes", r"needs a method masks\(split\), such as scenes"),
     (SEGMENTER, PARTS, "training.accumulate=2", "accumulate=2: "),
     (SEGMENTER, PARTS, "training.accumulate=2 system.normalisation=layer_norm", "system=segmenter"),
-    (
-        SEGMENTER,
-        SMALL,
-        "system.backbone=cnn system.backbone.widths=2,2,2,2,2,2,2",
-        "images until 128 x 128",
-    ),
+    (SEGMENTER, SMALL, f"system.backbone=cnn {DEEP},2", "cnn halves images until 128 x 128"),
     (SEGMENTER, DATA, "data=mask_folder data.classes=()", "config.data.classes is empty"),
     (CNN, SMALL, "data.side=12 system.widths=2,2,2,2", "cnn halves images until 16 x 16"),
     (CNN, ANOTHER, "system=bilstm_pooling", "expected a class .*cnn, resnet, glimpses"),
@@ -137,12 +135,7 @@ REFUSED = [
     (POOLING, PENALTY, "auxiliary.hops=0.1", "nothing in this system hands out such a loss"),
     (HOPS, ANOTHER, "system=rnn_encoder_decoder", "derived from .*Classifier; .*bilstm_pooling"),
     (HOPS, DATA, "data=dates", "needs a method labelled"),
-    (
-        "inference:attention_pooling",
-        NUMBER,
-        "system.width=5 system.attention=multihead",
-        "width=10.*heads=8|indivisible|divisible",
-    ),
+    (PAIRED, NUMBER, "system.width=5 system.attention=multihead", "width=10.*heads=8|divisible"),
     (MASKED, WORD, "vocabulary.reserved=0", r"set config\.vocabulary\.reserved=1"),
     (MASKED, NUMBER, "batch.max_length=12 system.positions.length=9", "but positions end at 9"),
     (MASKED, NUMBER, "masking.hidden=0.8 masking.random=0.3", "together they are shares"),
@@ -150,12 +143,7 @@ REFUSED = [
     (MASKED, WORD, "batch.texts=joined", "batch.texts"),
     (MASKED, WORD, "system.attention.visibility=causal", "visibility"),
     (MASKED, ANOTHER, "system=lstm_lm", "TokenClassifier; choose from: encoder, bert"),
-    (
-        LSTM,
-        ANOTHER,
-        "system=encoder system.attention=multihead system.positions=learned",
-        "system=encoder: expected a class derived from .*Language",
-    ),
+    (LSTM, ANOTHER, ENCODER, "system=encoder: expected a class derived from .*Language"),
     (LSTM, WORD, "batch.texts=packed", "system=lstm_lm cannot keep the texts of a row apart"),
     (DECODER, NUMBER, "batch.texts=packed batch.max_length=170", "but positions end at 160"),
     (DECODER, ANOTHER, "batch.texts=packed system.attention=recurrent", "would share its state"),
@@ -164,36 +152,11 @@ REFUSED = [
     (LSTM, WORD, "batch.texts=jined", "config.batch.texts='jined'; did you mean 'joined'"),
     (LSTM, NUMBER, "batch.size=0", "config.batch.size=0: expected a whole number"),
     (LSTM, WORD, "training.output_bias=unigrams", "'unigrams'; did you mean 'unigram'"),
-    (
-        LSTM,
-        NUMBER,
-        "decoding.method=beam decoding.beam=2 decoding.coverage=0.1",
-        "needs attention weights",
-    ),
-    (
-        LSTM,
-        NUMBER,
-        "system=attention_lm system.attention=single batch.texts=apart batch.max_length=9",
-        "system.window=10: .*batch.max_length=9 tokens; take 9",
-    ),
-    (
-        LSTM,
-        NUMBER,
-        "system=attention_lm system.attention=single system.carry=state batch.texts=joined batch.max_length=5",
-        "system.window=10: .*batch.max_length=5 tokens; take 5 or less",
-    ),
-    (
-        LSTM,
-        PENALTY,
-        "system=attention_lm system.attention=hops system.window=4",
-        "hands out the loss 'hops'; set config.auxiliary.hops to its weight, or to None",
-    ),
-    (
-        LSTM,
-        NUMBER,
-        "system=lstmn_lm system.attention=single system.span=50",
-        "system.span=50: .*or less",
-    ),
+    (LSTM, NUMBER, "decoding.beam=2 decoding.coverage=0.1", "needs attention weights"),
+    (LSTM, NUMBER, f"{WINDOW} batch.texts=apart batch.max_length=9", "window=10: .*take 9 or less"),
+    (LSTM, NUMBER, f"{WINDOW} {CARRIED} batch.max_length=5", "window=10: .*take 5 or less"),
+    (LSTM, PENALTY, f"{LOOKING} system.window=4", "hands out the loss 'hops'; set .*, or to None"),
+    (LSTM, NUMBER, f"{SPANNED} system.span=50", "system.span=50: .*or less"),
     ("language_modelling:lstn", WORD, "", "no system 'lstn'; did you mean .*'lstm'"),
     ("classification:self_attentiv", WORD, "", "did you mean .*self_attentive"),
     ("tagging:bilstm", ANOTHER, "system=bilstm_pooling", "expected a class derived from"),

@@ -1,5 +1,5 @@
-"""Decisions that a system takes by chance: the estimate of their gradient is that of the expected
-reward, and nothing else than they and their baseline is trained by it.
+"""The estimate of the gradient of decisions by chance is that of the expected reward, and only they
+and their baseline are trained by it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,8 @@ from tests.tasks.tiny import noisy
 SIZES = {"glimpses": 2, "size": 2, "scales": 1, "hidden": 3, "width": 4, "cell": "tanh"}
 SMALL = [
     *("data.examples=20", "data.valid=6", "data.test=2", "data.label=shape", "data.side=12"),
-    *(
-        "batch.size=8",
-        "system.hidden=16",
-        "system.width=8",
-        "system.size=3",
-        "system.scales=2",
-        "system.glimpses=2",
-    ),
+    *("batch.size=8", "system.hidden=16", "system.width=8", "system.size=3", "system.scales=2"),
+    "system.glimpses=2",
 ]
 
 

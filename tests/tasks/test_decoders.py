@@ -1,5 +1,5 @@
-"""Continuing a text: the prompt is read once, in whatever company, and its last token is fed
-first.
+"""A text goes on from its prompt as full passes over the whole text say, in whatever company it is
+read.
 """
 
 from __future__ import annotations

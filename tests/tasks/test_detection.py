@@ -11,7 +11,6 @@ import jax
 import numpy as np
 import optax
 import pytest
-from PIL import Image
 from scipy.optimize import linear_sum_assignment
 
 from attnlab import config as configs
@@ -21,7 +20,7 @@ from attnlab.tasks.boxes import Answers, overlaps
 from attnlab.tasks.detection import Detection
 from attnlab.training.parallel import backend
 from attnlab.training.step import first_state, make_step
-from tests.tasks.tiny import noisy
+from tests.tasks.tiny import image_files, noisy
 
 SMALL = [
     *("data.examples=24", "data.valid=9", "data.test=3", "data.side=20", "data.grid=2"),
@@ -83,23 +82,13 @@ def test_evaluation_reads_every_image_once(task: Detection, params: Any) -> None
     found = task.evaluate(params, "valid")
     assert found.keys() == {"loss", "ap", "ap50", "iou"} and found["ap"] <= found["ap50"]
     labels, boxes = task.data.labels("valid"), task.data.boxes("valid")
-    sums = [
-        {
-            **{"loss": 1.0, "iou": 1.0, "objects": 2.0},
-            "found": {
-                **{"boxes": boxes[begin:][:7], "classes": labels[begin:][:7] - 1},
-                **{
-                    "scores": (labels[begin:][:7] > 0) * 0.9,
-                    "real": np.ones(len(labels[begin:][:7])),
-                },
-            },
-        }
-        for begin in (0, 7)
+    real, scores = np.ones(len(labels)), (labels > 0) * 0.9
+    truth = {"boxes": boxes, "classes": labels - 1, "scores": scores, "real": real}
+    padded = {name: np.concatenate([one, 0 * one[:1]]) for name, one in truth.items()}
+    halves = [
+        {name: one[rows] for name, one in padded.items()} for rows in (slice(7), slice(7, None))
     ]
-    sums[1]["found"] = {
-        name: np.concatenate([one, np.zeros_like(one[:1])])
-        for name, one in sums[1]["found"].items()  # type: ignore[attr-defined]
-    }
+    sums = [{"loss": 1.0, "iou": 1.0, "objects": 2.0, "found": half} for half in halves]
     perfect = task.averaged(task.totals(sums, "valid"))
     assert (perfect["ap"], perfect["ap50"], perfect["loss"]) == (1.0, 1.0, 0.5)
     scores, lines = task.score(params, "valid")
@@ -127,9 +116,8 @@ def test_several_devices_take_the_step_of_one(task: Detection, params: Any, name
 def test_files_are_answered_and_maps_drawn(task: Detection, params: Any, tmp_path: Path) -> None:
     task.save(tmp_path)
     assert Detection.load(task.config, tmp_path, ("test",)).data.learned == task.data.learned
-    name = tmp_path / "one.png"
-    Image.fromarray(task.of_split("valid").batch(np.arange(1), 1)["image"][0]).save(name)
-    ((best,),) = task.respond(params, [str(name)])
+    (name,) = image_files(tmp_path, task.of_split("valid").batch(np.arange(1), 1)["image"])
+    ((best,),) = task.respond(params, [name])
     found = task.found(params, task.of_split("valid"))[0]
     sure = found.scores >= 0.5
     assert best.text == task.score(params, "valid")[1][0]

@@ -1,5 +1,5 @@
-"""Several trained translators as one: every way of decoding takes them, and they must mean the same
-ids.
+"""Several trained translators decode as one whose probabilities are theirs together, and they must
+mean the same ids.
 """
 
 from __future__ import annotations
@@ -23,10 +23,7 @@ from tests.tasks.tiny import load, noisy
 @functools.cache
 def tasks() -> tuple[Translation, Any]:
     one, other = load("rnnsearch"), load("rnnsearch", "system.readout=previous")
-    named = [
-        ("one", one, noisy(one)),
-        ("other", other, noisy(other, 0.4)),
-    ]
+    named = [("one", one, noisy(one)), ("other", other, noisy(other, 0.4))]
     return together(named)
 
 

@@ -31,15 +31,8 @@ HOW: dict[str, dict[str, Any]] = {
     "sample": {"method": "sample", "n_best": 2, "seed": 3, "top_k": 6},
     "beam": {"method": "beam", "beam": 3, "n_best": 2, "no_repeat_ngram": 2},
 }
-DECODER = {
-    "name": "decoder",
-    "attention": HEADS,
-    "positions": {"name": "none"},
-    "dropout": 0.0,
-    "width": 12,
-    "layers": 1,
-    "hidden": 16,
-}
+SIZES = {"dropout": 0.0, "width": 12, "layers": 1, "hidden": 16}
+DECODER = {"name": "decoder", "attention": HEADS, "positions": {"name": "none"}, **SIZES}
 SYSTEM_OF: dict[str, dict[str, Any]] = {
     name: {**DECODER, "layers": 2 if "all" in name else 1, **one} for name, one in MIXERS.items()
 }

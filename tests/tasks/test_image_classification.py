@@ -10,13 +10,12 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from PIL import Image
 
 from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.image_classification import ImageClassification
-from tests.tasks.tiny import check_items, noisy
+from tests.tasks.tiny import check_items, image_files, noisy
 
 SMALL = [
     *("data.examples=50", "data.valid=21", "data.test=5", "data.label=shape"),
@@ -85,10 +84,8 @@ def test_what_was_learned_is_kept_with_the_run(task: ImageClassification, tmp_pa
     other = ImageClassification.load(task.config, tmp_path, ("test",))
     assert other.data.learned == task.data.learned and other.size("test") == 5
     first, _ = other.pictured("test", 2)
-    assert (
-        first.shown()
-        == f"test image 1  ->  {other.data.learned.classes[other.data.labels('test')[0]]}"
-    )
+    label = other.data.learned.classes[other.data.labels("test")[0]]
+    assert first.shown() == f"test image 1  ->  {label}"
 
 
 def test_files_are_answered_and_looked_at(
@@ -96,9 +93,7 @@ def test_files_are_answered_and_looked_at(
 ) -> None:
     """A file with the pixels of an image of the split gets the answer to that image."""
     images = task.of_split("valid").batch(np.arange(3), 1)["image"]
-    names = [str(tmp_path / f"{number}.png") for number in range(3)]
-    for name, image in zip(names, images, strict=True):
-        Image.fromarray(image).save(name)
+    names = image_files(tmp_path, images)
     answers = [line.split("\t")[1] for line in task.score(params, "valid")[1][:3]]
     found = task.respond(params, names)
     assert [best.text for (best,) in found] == answers
@@ -118,10 +113,8 @@ def test_gates_and_maps_lie_over_the_image() -> None:
     params = noisy(task)
     (example,) = task.pictured("valid", 1)
     found = task.maps(params, example)
-    assert {name: one.weights.shape for name, one in found.looks.items()} == {
-        "gate_0": (1, 12, 12),
-        "gate_1": (1, 6, 6),
-    }
+    wanted = {"gate_0": (1, 12, 12), "gate_1": (1, 6, 6)}
+    assert {name: one.weights.shape for name, one in found.looks.items()} == wanted
     _, collected = task.system.apply(
         {"params": params}, task.normalised(example.image[None]), mutable=["gates"]
     )

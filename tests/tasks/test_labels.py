@@ -1,6 +1,4 @@
-"""Labels of a test split: those that training does not have, splits without any, and how often each
-got which answer.
-"""
+"""A label that training does not have is answered wrong, and answers are counted in one look."""
 
 from __future__ import annotations
 
@@ -68,16 +66,10 @@ def test_the_command_for_data_without_test_labels_is_sound() -> None:
     config = configs.load(
         "configs/classification.py", [one.removeprefix("--config.") for one in command]
     )
-    assert (config.data.train, config.data.valid, config.data.test) == (
-        "train[:95%]",
-        "train[95%:]",
-        "validation",
-    )
-    assert (config.data.dataset, config.data.label, config.data.target) == (
-        "glue/sst2",
-        "label",
-        "",
-    )
+    wanted = ("train[:95%]", "train[95%:]", "validation")
+    assert (config.data.train, config.data.valid, config.data.test) == wanted
+    expected = ("glue/sst2", "label", "")
+    assert (config.data.dataset, config.data.label, config.data.target) == expected
 
 
 @pytest.mark.quick

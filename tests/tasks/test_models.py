@@ -1,5 +1,5 @@
-"""What all tasks share: a system of the right kind with mechanisms that can do what is asked, and
-the cross-entropy.
+"""A task builds a system of the right kind, with mechanisms that can do what is asked, and an
+output bias as its config says.
 """
 
 from __future__ import annotations
@@ -73,10 +73,8 @@ def test_the_output_bias_starts_where_the_config_says() -> None:
     """log((n + 1) / (N + V)) of every token; as drawn by "zeros", and where a config says
     nothing.
     """
-    drawn = {
-        "out": {"bias": np.full(4, 0.5, np.float32), "kernel": np.ones((2, 4))},
-        "h": np.ones(1),
-    }
+    out = {"bias": np.full(4, 0.5, np.float32), "kernel": np.ones((2, 4))}
+    drawn = {"out": out, "h": np.ones(1)}
     node = ConfigDict({"system": {"name": "mine"}, "training": {"output_bias": "unigram"}})
     found = with_output_bias(node, drawn, np.array([3, 1, 3, 3]), 4)
     np.testing.assert_allclose(

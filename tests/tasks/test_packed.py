@@ -14,11 +14,8 @@ from tests.tasks.tiny import noisy
 from tests.tasks.tiny_language import SHARED, SIZES
 
 SMALL = [
-    *SHARED[1:],
-    "system.width=8",
-    "system.hidden=16",
-    "system.attention.heads=2",
-    "decoding.batch=4",
+    *(*SHARED[1:], "system.width=8", "system.hidden=16"),
+    *("system.attention.heads=2", "decoding.batch=4"),
 ]
 SCHEMES = {
     "learned": [],

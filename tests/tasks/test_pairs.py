@@ -46,11 +46,8 @@ def test_each_side_has_its_vocabulary_and_the_run_keeps_both(tmp_path: Path) -> 
     task = load("transformer", "vocabulary.shared=false", "system.share=output")
     params = noisy(task)
     _, tokens = looked(task, params, "abc", "CBA")
-    assert tokens == {
-        "source": [*"abc", "</s>"],
-        "target": [*"CBA", "</s>"],
-        "target_in": ["<s>", *"CBA"],
-    }
+    wanted = {"source": [*"abc", "</s>"], "target": [*"CBA", "</s>"], "target_in": ["<s>", *"CBA"]}
+    assert tokens == wanted
     assert not any(
         set(task.text(best[0])) & set("abcde") for best in task.translate(params, ["abcde", "e"])
     )

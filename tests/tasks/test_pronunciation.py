@@ -1,5 +1,5 @@
-"""Pronunciation: error rates against counts by hand, several pronunciations of a word, and learning
-on the invented orthography.
+"""Error rates of phonemes and words are those counted by hand; a word may have several
+pronunciations.
 """
 
 from __future__ import annotations
@@ -61,10 +61,8 @@ def test_the_nearest_pronunciation_counts_and_each_word_once(
     asked = answering({"ab": "A B B", "cab": "G A", "baba": "B A B A K"}, monkeypatch)
     scores, outputs = task().score(None, "test")
     assert asked == ["ab", "cab", "baba"] and outputs == ["A B B", "G A", "A B B", "B A B A K"]
-    assert scores == {
-        "phoneme_error_rate": pytest.approx(3 / 10),
-        "word_error_rate": pytest.approx(2 / 3),
-    }
+    wanted = {"phoneme_error_rate": pytest.approx(3 / 10), "word_error_rate": pytest.approx(2 / 3)}
+    assert scores == wanted
     assert set(scores) | {"loss", "perplexity", "accuracy"} == set(Pronunciation.measures)
     answering({"ab": "A B", "cab": "K A B", "baba": "B A B A"}, monkeypatch)
     assert task().score(None, "test")[0] == {"phoneme_error_rate": 0.0, "word_error_rate": 0.0}

@@ -41,12 +41,17 @@ def applied(task: QuestionAnswering) -> Any:
     return jax.jit(task.system.apply)
 
 
-def chances(task: QuestionAnswering, params: Any, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """log p of both ends [T,2] over the passage of a question of the split "valid", and the words."""
+def chances(
+    task: QuestionAnswering, params: Any, number: int, nowhere: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """log p of both ends [T,2] over the passage of a row of the split "valid", and over the first
+    place if the answer may be nowhere; and the words.
+    """
     examples = task.of_split("valid")
     ids, types, words = (examples.packed(name)[number] for name in ("source", "types", "words"))
-    found: Any = applied(task)({"params": params}, ids[None], types[None])
-    inside = np.where(words[:, None] > 0, np.asarray(found[0], np.float64), -np.inf)
+    logits: Any = applied(task)({"params": params}, ids[None], types[None])
+    allowed = (words > 0) | ((np.arange(len(words)) == 0) & nowhere)
+    inside = np.where(allowed[:, None], np.asarray(logits[0], np.float64), -np.inf)
     return inside - np.logaddexp.reduce(inside, axis=0), words
 
 
@@ -88,13 +93,8 @@ def by_window(task: QuestionAnswering, params: Any, number: int) -> tuple[float,
     """Of a window of the split "valid": nats, both ends right, and (score of "not here", score of
     the best stretch, its words).
     """
-    examples = task.of_split("valid")
-    ids, types, words = (examples.packed(name)[number] for name in ("source", "types", "words"))
-    found: Any = applied(task)({"params": params}, ids[None], types[None])
-    allowed = (words > 0) | (np.arange(len(words)) == 0)
-    inside = np.where(allowed[:, None], np.asarray(found[0], np.float64), -np.inf)
-    log_p = inside - np.logaddexp.reduce(inside, axis=0)
-    begin, end = examples["span"].block(np.array([number]), 0)[0]
+    log_p, words = chances(task, params, number, nowhere=True)
+    begin, end = task.of_split("valid")["span"].block(np.array([number]), 0)[0]
     pairs = [(i, j) for i in range(1, len(words)) for j in range(i, min(i + 30, len(words)))]
     i, j = max(pairs, key=lambda pair: log_p[pair[0], 0] + log_p[pair[1], 1])
     best = (log_p[0].sum(), log_p[i, 0] + log_p[j, 1], (words[i], words[j]))

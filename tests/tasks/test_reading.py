@@ -1,5 +1,5 @@
-"""Reading in pieces: what is known after one is what the next begins with, unless a text begins;
-and logits in pieces.
+"""What is known after one piece is what the next begins with, unless a text begins; logits in
+pieces give the same losses and gradients.
 """
 
 from __future__ import annotations
@@ -121,15 +121,8 @@ def test_a_system_without_hidden_states_is_refused() -> None:
 def test_losses_of_attention_are_added_by_their_weights_at_real_tokens(scan: bool) -> None:
     """Those of an indexer, of both layers; they alone teach it."""
     mixer = functools.partial(LightningIndexer, heads=2, keep=2, index_heads=2, index_width=3)
-    system = Decoder(
-        vocabulary=8,
-        pad_id=PAD,
-        width=8,
-        hidden=8,
-        attention=mixer,
-        positions=PositionScheme,
-        scan=scan,
-    )
+    sizes = {"vocabulary": 8, "pad_id": PAD, "width": 8, "hidden": 8, "scan": scan}
+    system = Decoder(**sizes, attention=mixer, positions=PositionScheme)  # type: ignore[arg-type]
     source = np.array([[1, 4, 5, 6, 7], [1, 5, 4, PAD, PAD]], np.int32)
     target = np.array([[4, 5, 6, 7, 2], [5, 4, 2, PAD, PAD]], np.int32)
     batch = {"source": source, "target": target}

@@ -12,12 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from PIL import Image
 
 from attnlab import config as configs
 from attnlab.tasks import TASKS
 from attnlab.tasks.segmentation import Segmentation, mean_iou
-from tests.tasks.tiny import check_items, noisy
+from tests.tasks.tiny import check_items, image_files, noisy
 
 SMALL = [
     *("data.examples=24", "data.valid=9", "data.test=3", "data.side=20", "data.grid=2"),
@@ -120,16 +119,15 @@ def test_files_are_answered_and_the_run_keeps_its_classes(
     task.save(tmp_path)
     other = Segmentation.load(task.config, tmp_path, ("test",))
     assert other.data.learned == task.data.learned and other.size("test") == 3
-    name = tmp_path / "one.png"
-    Image.fromarray(task.of_split("valid").batch(np.arange(1), 1)["image"][0]).save(name)
-    mask = task.masks(params, task.typed([str(name)]))[0]
-    ((best,),) = task.respond(params, [str(name)])
+    (name,) = image_files(tmp_path, task.of_split("valid").batch(np.arange(1), 1)["image"])
+    mask = task.masks(params, task.typed([name]))[0]
+    ((best,),) = task.respond(params, [name])
     shares = dict(one.split() for one in best.text.split(", "))
     counts = {task.data.learned.classes[k]: np.mean(mask == k) for k in np.unique(mask)}
     assert shares.keys() == counts.keys()
     for label, part in shares.items():
         assert float(part) == pytest.approx(counts[label], abs=6e-4)
-    (example,) = task.completed(params, [(str(name), None)])
+    (example,) = task.completed(params, [(name, None)])
     assert example.shown() == f"{name}  ->  {best.text}"
     look = task.maps(params, example).looks["answer"]
     assert list(look.rows) == list(shares) and task.system.looks

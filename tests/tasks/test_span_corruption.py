@@ -1,4 +1,4 @@
-"""Span corruption as a task, and tuning that goes on from it."""
+"""A split is always corrupted alike and has all its texts; tuning goes on from pretraining on them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Texts that are shown while they are written, texts that end answers, and beginnings read in
-pieces: none of them changes what is written.
+"""Showing a text while it is written and reading its beginning in pieces change nothing of what is
+written; a text may end an answer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlab.data.vocabulary import BOS, PAD
+from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.decoding.settings import Settings, validate
 from attnlab.errors import UserError
 from attnlab.tasks.decoders import continuing, ending
@@ -34,6 +34,7 @@ def test_what_is_streamed_is_what_is_answered(how: list[str]) -> None:
     """Every line, with the draws of its own place; and texts only grow."""
     task = load(*APART, *how)
     params = drawn(task)
+    params["out"]["bias"][EOS] = -50.0  # texts as long as they may be
     answers = [best[0].text for best in task.respond(params, LINES)]
     assert [shown(task, params, line, n) for n, line in enumerate(LINES)] == answers
     every = list(task.streamed(params, LINES[0], 0))

@@ -135,11 +135,7 @@ def test_spans_are_scored_and_a_tag_of_its_own_is_wrong() -> None:
         right += counts(one.tags, tags)
     assert more == scores(*map(int, right)) and np.isfinite(task.evaluate(params, "valid")["loss"])
     with pytest.raises(UserError, match="its positions read dependency trees, which config.data"):
-        Tagging.load(
-            configs.load("configs/tagging.py:syntax", [own, *SMALL, *OF["syntax"]]),
-            None,
-            ("train", "valid"),
-        )
+        load("syntax", own)
 
 
 def test_answers_and_maps() -> None:

@@ -1,5 +1,5 @@
-"""The base of tasks that answer texts, by the example of the guide: sums, scores, what is written
-and kept, and every complaint.
+"""A task of texts as in the guide has the sums, scores and answers of NumPy, keeps its run, and
+names every mistake.
 """
 
 from __future__ import annotations
@@ -81,10 +81,8 @@ def test_scores_are_those_of_numpy(folder: Path) -> None:
     assert task.weight(batch) == sums["rows"] == (batch["source"][:, 0] != 0).sum()
     assert sums["tokens"] == (batch["source"] != 0).sum()
     assert float(loss) == pytest.approx(float(plain["loss"]), rel=1e-6)
-    assert set(sums) == {
-        "tokens",
-        "rows",
-    }  # what stands in a record of training is a count, no sum under the name of a score
+    # What stands in a record of training is a count, no sum under the name of a score.
+    assert set(sums) == {"tokens", "rows"}
 
 
 def test_a_task_of_ones_own_says_what_its_scores_are_made_of(folder: Path) -> None:

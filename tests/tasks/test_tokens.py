@@ -1,4 +1,4 @@
-"""Losses of tokens against float64, and the scores and rows that are made of their sums."""
+"""Losses of tokens are those of float64, and scores and rows are made of their sums."""
 
 from __future__ import annotations
 

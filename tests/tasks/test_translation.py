@@ -30,11 +30,7 @@ class Model:
     def __init__(self, system: str) -> None:
         self.task = load(system, "training.label_smoothing=0.2", "decoding.method=greedy")
         self.params = noisy(self.task)
-        self.logits = jax.jit(
-            lambda source, target_in: self.task.system.apply(
-                {"params": self.params}, source, target_in
-            )
-        )
+        self.logits = jax.jit(lambda *ids: self.task.system.apply({"params": self.params}, *ids))
         self.texts = [source for source, _ in self.task.data.pairs["test"]]
 
     @functools.cache  # noqa: B019 - lives as long as the module's tests
@@ -183,7 +179,8 @@ def test_log_probability_is_that_of_teacher_forcing(model: Model, how: dict[str,
             length = ((5 + len(best.tokens)) / 6) ** how.get("length_penalty", 0.0)
             looked_at = best.alignment.astype(np.float64).sum(axis=0)
             covered = how.get("coverage", 0.0) * np.log(np.clip(looked_at, 1e-6, 1.0)).sum()
-            assert best.score == pytest.approx(best.log_prob / length + covered, abs=1e-3)
+            near = 1e-3 if covered else 1e-4
+            assert best.score == pytest.approx(best.log_prob / length + covered, abs=near)
             assert len(best.tokens) <= len(source) + how.get("max_extra", 2)
 
 
@@ -200,10 +197,8 @@ def test_the_log_probability_of_a_pair_counts_its_end(model: Model) -> None:
     ]
     wanted = [picked(model.log_probs(source, target), target).sum() for source, target in ends]
     assert model.task.log_probs(model.params, pairs) == pytest.approx(wanted, abs=1e-4)
-    assert (
-        max(abs(picked(model.log_probs(source, target), target)[-1]) for source, target in ends)
-        > 1e-2
-    )  # the end has a price
+    prices = [picked(model.log_probs(source, target), target)[-1] for source, target in ends]
+    assert max(map(abs, prices)) > 1e-2  # the end has a price
 
 
 @of_models
@@ -223,25 +218,15 @@ def test_maps_go_with_their_tokens_and_are_the_alignment_of_decoding(model: Mode
     (best,) = model.translate(["abcde"], method="greedy", alignment=True)[0]
     text = model.task.text(best)
     maps, tokens = looked(model.task, model.params, "abcde", text)
-    assert tokens == {
-        "source": [*"abcde", "</s>"],
-        "target": [*text, "</s>"],
-        "target_in": ["<s>", *text],
-    }
+    written = {"target": [*text, "</s>"], "target_in": ["<s>", *text]}
+    assert tokens == {"source": [*"abcde", "</s>"], **written}
     recurrent = model.task.config.system.name == "rnnsearch"
-    wanted = (
-        {"attention"}
-        if recurrent
-        else {"encoder_0/self_attention", "decoder_0/self_attention", "decoder_0/cross_attention"}
-    )
-    assert set(maps) == wanted
+    places = ("encoder_0/self", "decoder_0/self", "decoder_0/cross")
+    assert {*maps} == ({"attention"} if recurrent else {f"{place}_attention" for place in places})
     for one in maps.values():
         assert isinstance(one.weights, np.ndarray)
-        assert one.weights.shape == (
-            1 if recurrent else 4,
-            len(tokens[one.query]),
-            len(tokens[one.key]),
-        )
+        expected = (1 if recurrent else 4, len(tokens[one.query]), len(tokens[one.key]))
+        assert one.weights.shape == expected
         np.testing.assert_allclose(one.weights.sum(-1), 1.0, atol=1e-5)
     cross = maps["attention" if recurrent else "decoder_0/cross_attention"]
     assert (cross.query, cross.key) == ("target", "source") and best.alignment is not None
@@ -275,24 +260,15 @@ def test_references_are_lower_cased_and_so_is_bleu(
     """A run without case is scored without case, on references spelt as its own texts are: composed
     letters, no capitals.
     """
-    pairs = [
-        ("a b c d e", "\u00c9t\u00c9 B C D E"),
-        ("b", "E\u0301 A B C D"),
-    ]  # one of them with a combining accent
+    # One of them with a combining accent.
+    pairs = [("a b c d e", "\u00c9t\u00c9 B C D E"), ("b", "E\u0301 A B C D")]
     vocabulary = Vocabulary.train(
         [text for pair in pairs for text in pair], kind="char", min_frequency=1, lowercase=True
     )
     config = ConfigDict(plain.config.to_dict())
     config.vocabulary.lowercase = True
-    task = Translation(
-        config,
-        Corpus(
-            {"test": pairs},
-            {"test": encode((vocabulary, vocabulary), pairs)},
-            vocabulary,
-            vocabulary,
-        ),
-    )
+    both = (vocabulary, vocabulary)
+    task = Translation(config, Corpus({"test": pairs}, {"test": encode(both, pairs)}, *both))
     found = [
         [Decoded(np.append(ids, EOS), 0.0, 0.0, None)]
         for ids in vocabulary.encode_all([target for _, target in pairs])

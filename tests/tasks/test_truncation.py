@@ -1,5 +1,5 @@
-"""Truncated back-propagation: a step goes on where the one before ended, on any devices, after a
-stop, and without a gradient between.
+"""With truncated back-propagation a step goes on where the one before ended, on any devices, after
+a stop, and without a gradient between.
 """
 
 from __future__ import annotations
@@ -89,13 +89,8 @@ def traced(name: str, devices: int, accumulate: int) -> list[Any]:
     """
     task, _ = joined()
     ends = task.batches(1).batches_per_epoch
-    return trace(
-        task,
-        [task.batches(1)(number) for number in (0, 1, ends - 1, ends)],
-        name,
-        devices,
-        accumulate,
-    )
+    batches = [task.batches(1)(number) for number in (0, 1, ends - 1, ends)]
+    return trace(task, batches, name, devices, accumulate)
 
 
 @pytest.mark.parametrize(
@@ -138,10 +133,8 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
         tmp_path / "cut", task.config, task, batches=task.batches(4), stop=5, place=four
     )
     assert (outcome.state, outcome.step) == ("interrupted", 5)
-    assert (
-        toy.run(tmp_path / "cut", task.config, task, batches=task.batches(4), place=four).state
-        == "done"
-    )
+    outcome = toy.run(tmp_path / "cut", task.config, task, batches=task.batches(4), place=four)
+    assert outcome.state == "done"
     assert (tmp_path / "whole" / "metrics.jsonl").read_bytes() == (
         tmp_path / "cut" / "metrics.jsonl"
     ).read_bytes()

@@ -11,14 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from PIL import Image
 
 from attnlab import config as configs
 from attnlab.data.images.questions import Prior
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.visual_questions import VisualQuestions
-from tests.tasks.tiny import check_items, noisy
+from tests.tasks.tiny import check_items, image_files, noisy
 
 SMALL = [
     *("data.examples=12", "data.valid=3", "data.test=2", "data.side=20", "batch.size=16"),
@@ -179,9 +178,7 @@ def test_files_are_asked_about(task: VisualQuestions, params: Any, tmp_path: Pat
     """A file with the pixels of an image of the split gets the answers to that image."""
     rows = task.data.rows["valid"]
     images = task.of_split("valid")["image"].block(np.array([0, 20]), 1)
-    names = [str(tmp_path / f"{number}.png") for number in range(2)]
-    for name, image in zip(names, images, strict=True):
-        Image.fromarray(image).save(name)
+    names = image_files(tmp_path, images)
     lines = [f"{names[0]}\t{rows[0].text}", f"{names[1]}\t{rows[20].text}"]
     lines += [f"{names[0]}\t{rows[1].text}"]
     said = [line.split("\t")[2] for line in task.score(params, "valid")[1]]
@@ -213,8 +210,7 @@ def test_maps_lie_on_the_grid_of_the_image(
         over = maps.looks[name]
         np.testing.assert_allclose(over.weights, one.weights.reshape(1, 5, 5), rtol=1e-6)
         assert over.rows == ["hop 1"] and over.image is first.image
-    path = str(tmp_path / "a.png")
-    Image.fromarray(first.image).save(path)
+    (path,) = image_files(tmp_path, [first.image])
     (again,) = task.completed(params, [(path, first.question)])
     assert again.shown() == f"{path}: {first.question}"
     for name, one in task.maps(params, again).weights.items():

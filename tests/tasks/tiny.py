@@ -4,12 +4,15 @@ systems of the users' config file.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import optax
 import pytest
+from PIL import Image
 
 from attnlab import config as configs
 from attnlab.analysis.results import resampled, scores
@@ -113,6 +116,15 @@ def batch_of(task: Translation, rows: int = 13) -> Batch:
     return {
         name: np.where(np.arange(len(ids))[:, None] < rows, ids, 0) for name, ids in batch.items()
     }
+
+
+def image_files(folder: Path, images: Iterable[np.ndarray]) -> list[str]:
+    """The names of files with these pixels."""
+    names = []
+    for number, pixels in enumerate(images):
+        names.append(str(folder / f"{number}.png"))
+        Image.fromarray(pixels).save(names[-1])
+    return names
 
 
 def noise(shapes: Any, deviation: float) -> Any:

@@ -1,4 +1,6 @@
-"""Rows made of pairs, words among blanks, what followed the trigger: answers by another reading."""
+"""Rows made of pairs, words among blanks and what followed the trigger have the answers of another
+reading.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Nested lists: values by an independent reader, limits, shares of operators, the baseline."""
+"""Nested lists have the values of an independent reader, within their limits; the baseline knows
+the first operator.
+"""
 
 from __future__ import annotations
 

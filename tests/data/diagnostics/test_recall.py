@@ -1,4 +1,6 @@
-"""Recall: every answer by an independent reading, distances, places of questions, guesses."""
+"""Every answer of a recall task is that of an independent reading, at the distances and places that
+are asked for.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of a group: its axioms, and every answer by permuting things one by one."""
+"""Products of a group obey its axioms, and every answer is that of permuting things one by one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Images with captions: what is learned of training and kept, and a folder of images with a file of
-captions: what it gives, and one line for what is wrong with it.
+"""What is learned of images with captions comes from training and is kept; a folder of them is read
+as it says, or refused in one line.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Boxes and captions in the form of COCO: what is read, where boxes lie after resizing, and files that
-are not so.
+"""Boxes and captions in the form of COCO lie on their objects after resizing; files that are not so
+are refused in one line.
 """
 
 from __future__ import annotations

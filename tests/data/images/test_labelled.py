@@ -1,5 +1,5 @@
-"""What a run learns of its images and keeps: classes in order, mean and deviation; and what does not
-fit them.
+"""A run learns classes, mean and deviation of its training images and keeps them; what does not fit
+them is refused.
 """
 
 from __future__ import annotations

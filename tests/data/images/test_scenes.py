@@ -1,5 +1,5 @@
-"""Scenes: captions, boxes and masks are those of what is shown, computed again from the pixels alone;
-no scene in two splits; what is held out is in the test and nowhere else.
+"""Captions, boxes and masks of scenes are what the pixels show; what is held out is in the test and
+nowhere else.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Coloured shapes: exact, all labels as likely, no scene in two splits, and everything is where the
-scene says.
-"""
+"""A coloured shape is where its scene says, exact to the pixel; all labels are as likely."""
 
 from __future__ import annotations
 

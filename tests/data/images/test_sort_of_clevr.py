@@ -1,5 +1,5 @@
-"""Sort-of-CLEVR: every answer follows from the pixels and the words alone, splits have no image in
-common, and what a guess reaches is what the paper's questions leave.
+"""Every answer of Sort-of-CLEVR follows from the pixels and the words alone, and a guess reaches
+what the paper's questions leave.
 """
 
 from __future__ import annotations

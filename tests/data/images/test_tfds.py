@@ -1,5 +1,5 @@
-"""Images of TensorFlow Datasets without TensorFlow: a set that is prepared here, with labels and with
-captions, and every complaint.
+"""Images of TensorFlow Datasets are read without TensorFlow, with labels and with captions;
+mistakes are one line.
 """
 
 from __future__ import annotations
