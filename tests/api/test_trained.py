@@ -92,6 +92,7 @@ def test_evaluate_gives_what_the_command_prints(split: str, run: attnlab.Run) ->
     assert found["split"] == split
 
 
+@pytest.mark.full
 def test_runs_together(run: attnlab.Run, tmp_path: Path) -> None:
     """The ensemble of the commands; a run and its copy know what the run knows."""
     copy = Path(shutil.copytree(run.workdir, tmp_path / "copy"))
