@@ -1,5 +1,5 @@
-"""Pretraining and fine-tuning with BERT: a classifier that begins with a masked language model of
-ours, or with a folder of `transformers`; and what comes of labels there and back.
+"""A classifier begins with a masked language model of ours or with a folder of `transformers`, and
+its labels come back in their order.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ SIZES = ["system.width=8", "system.hidden=12", "system.layers=1", "system.positi
 WORDS = ["vocabulary.kind=word", "vocabulary.size=20", "vocabulary.min_frequency=1"]
 
 
+@pytest.mark.full
 def test_a_classifier_begins_with_a_masked_language_model_of_ours(
     table: Path,
     tmp_path: Path,
@@ -115,13 +116,11 @@ def test_a_folder_is_filled_in_trained_and_written(
     for key, one in theirs.items():
         np.testing.assert_array_equal(ours[key], one, err_msg=key)
     told = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())
-    assert (told["mask_token"], told["cls_token"], told["sep_token"]) == (
-        "[MASK]",
-        "[CLS]",
-        "[SEP]",
-    )
+    wanted = ("[MASK]", "[CLS]", "[SEP]")
+    assert (told["mask_token"], told["cls_token"], told["sep_token"]) == wanted
 
 
+@pytest.mark.full
 def test_labels_are_numbered_as_in_the_data(
     table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""Models of others in Python: loaded, used, trained on, written back."""
+"""A model of others is loaded, used and written back to the last bit; training goes on from it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_folder_is_a_run_that_writes_scores_and_shows(tmp_path: Path, text: Pa
     assert run.evaluate("valid")["loss"] > 1.0
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
+@pytest.mark.parametrize("name", ["gpt2", pytest.param("llama", marks=pytest.mark.full)])
 def test_what_is_loaded_and_saved_is_what_it_was(name: str, tmp_path: Path) -> None:
     folder = with_tokenizer(tmp_path / "in", name)
     run = attnlab.load_pretrained(folder)
@@ -91,6 +91,7 @@ def test_what_is_loaded_and_saved_is_what_it_was(name: str, tmp_path: Path) -> N
         attnlab.save_pretrained(run, tmp_path / "new", dtype="int8")  # type: ignore[arg-type]
 
 
+@pytest.mark.full
 def test_import_train_export(
     tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,14 +136,12 @@ def test_a_model_that_does_not_fit_leaves_nothing(
         attnlab.load_pretrained(folder)
 
 
+@pytest.mark.full
 def test_a_run_begins_with_another_run_of_ours(tmp_path: Path) -> None:
     """With all of its weights, or with those that fit; a sweep's claim needs no other tool."""
     sizes = ["system.embedding=4", "data.examples=40", "data.valid=4", "data.test=4"]
     rest = [
-        "batch.size=4",
-        "training.evaluate_every=1",
-        "schedule.warmup=0",
-        "decoding.max_extra=1",
+        *("batch.size=4", "training.evaluate_every=1", "schedule.warmup=0", "decoding.max_extra=1"),
     ]
     steps = "training.steps=1"
 
@@ -161,7 +160,5 @@ def test_a_run_begins_with_another_run_of_ours(tmp_path: Path) -> None:
     for path, one in flat(first).items():
         np.testing.assert_array_equal(flat(same)[path], one, err_msg=path)
     told = json.loads((tmp_path / "wider" / "pretrained.json").read_text())
-    assert (
-        told["kept"] == ["embed/embedding", "out/bias"]
-        and not (tmp_path / "same/pretrained.json").exists()
-    )
+    assert told["kept"] == ["embed/embedding", "out/bias"]
+    assert not (tmp_path / "same/pretrained.json").exists()

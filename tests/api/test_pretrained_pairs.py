@@ -1,4 +1,4 @@
-"""T5 and BART of others: their tokenizers serve both sides; loaded, used, tuned, written back."""
+"""T5 and BART of others are loaded with one tokenizer for both sides, used, tuned and written back."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_decoder_reads_first_what_its_model_says(tmp_path: Path) -> None:
         assert Vocabulary.load(tmp_path / "kept.json").special == vocabulary.special
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", ["t5", pytest.param("bart", marks=pytest.mark.full)])
 def test_what_is_loaded_and_saved_is_what_it_was(name: str, tmp_path: Path) -> None:
     folder = FOLDERS[name](tmp_path / "in")
     run = attnlab.load_pretrained(folder, SMALL)
@@ -70,6 +70,7 @@ def test_what_is_loaded_and_saved_is_what_it_was(name: str, tmp_path: Path) -> N
     assert adopted(tmp_path / "out").special == adopted(folder).special
 
 
+@pytest.mark.full
 def test_tune_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One step from a folder, and a folder again that is read as the same model."""
     folder = pair_folders.t5(tmp_path / "in", "pairs/t5_gated")

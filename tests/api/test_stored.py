@@ -1,4 +1,4 @@
-"""Which folder is a trained run, and which config it has."""
+"""A stored run has the config that it was trained with, and refuses to become another model."""
 
 from __future__ import annotations
 
@@ -15,33 +15,37 @@ from attnlab.errors import UserError
 from attnlab.records import provenance
 from attnlab.records.manifest import Manifest
 
+RNNSEARCH = "configs/translation.py:rnnsearch"
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A folder that has a manifest and nothing else."""
-    config = configs.load("configs/translation.py:rnnsearch", ["training.steps=7"])
     folder = tmp_path / "run"
     folder.mkdir()
+    config = configs.load(RNNSEARCH, ["training.steps=7"])
     Manifest.build(config, devices={}, data={}, command=[]).write(folder)
+    return folder
+
+
+def of_own_code(folder: Path, data: str) -> Path:
+    """A run whose data source is code of the user's."""
+    config = {**configs.to_dict(configs.load(RNNSEARCH)), "data": {"name": data}}
+    folder.mkdir()
+    code = provenance.of(config).record()
+    Manifest.build(config, devices={}, data={}, own_code=code).write(folder)
     return folder
 
 
 @pytest.mark.quick
 def test_the_stored_config_with_overrides_of_its_use(run: Path) -> None:
-    found = Stored.find(run, ["decoding.beam=9", "parallel.devices=2", "data.test=5"])
-    config = found.config
-    assert found.workdir == run and (
-        config.decoding.beam,
-        config.parallel.devices,
-        config.data.test,
-        config.training.steps,
-    ) == (9, 2, 5, 7)
-    assert Stored.find(run).config == configs.load(
-        "configs/translation.py:rnnsearch", ["training.steps=7"]
-    )  # tuples and all, through JSON
-    same = Stored.find(
-        run, ["training.steps=7", "decoding.beam=2"], "configs/translation.py:rnnsearch"
-    )
+    stored = Stored.find(run, ["decoding.beam=9", "parallel.devices=2", "data.test=5"])
+    config = stored.config
+    assert stored.workdir == run and (config.data.test, config.training.steps) == (5, 7)
+    assert (config.decoding.beam, config.parallel.devices) == (9, 2)
+    trained = configs.load(RNNSEARCH, ["training.steps=7"])
+    assert Stored.find(run).config == trained  # tuples and all, through JSON
+    same = Stored.find(run, ["training.steps=7", "decoding.beam=2"], RNNSEARCH)
     assert same.config.decoding.beam == 2
 
 
@@ -68,21 +72,13 @@ def test_other_data_needs_no_source_of_the_users(
     monkeypatch.syspath_prepend(str(tmp_path))
     source = tmp_path / "own_lines.py"
     source.write_text("class Lines:\n    pass\n")
-    config = {
-        **configs.to_dict(configs.load("configs/translation.py:rnnsearch")),
-        "data": {"name": "own_lines:Lines"},
-    }
-    (tmp_path / "run").mkdir()
-    Manifest.build(config, devices={}, data={}, own_code=provenance.of(config).record()).write(
-        tmp_path / "run"
-    )
+    run = of_own_code(tmp_path / "run", "own_lines:Lines")
     source.unlink()
     with pytest.raises(UserError, match=r"own_lines\.py is gone"):
-        Stored.find(tmp_path / "run")
-    stored = Stored.find(tmp_path / "run", ["data=dates"])
-    assert (
-        stored.config.data.name == "dates" and stored.notes() == [] and stored.changed_code() == {}
-    )
+        Stored.find(run)
+    stored = Stored.find(run, ["data=dates"])
+    assert stored.config.data.name == "dates"
+    assert stored.notes() == [] and stored.changed_code() == {}
 
 
 OWN = "LIMIT = {}\n\n\nclass Own:\n    pass\n"
@@ -97,65 +93,36 @@ def test_a_module_that_is_edited_after_its_import_is_refused_until_it_is_reloade
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     file = tmp_path / "own_limit.py"
     file.write_text(OWN.format(1))
-    config = {
-        **configs.to_dict(configs.load("configs/translation.py:rnnsearch")),
-        "data": {"name": "own_limit:Own"},
-    }
-    (tmp_path / "run").mkdir()
-    Manifest.build(config, devices={}, data={}, own_code=provenance.of(config).record()).write(
-        tmp_path / "run"
-    )
-    stored = Stored.find(tmp_path / "run")
+    run = of_own_code(tmp_path / "run", "own_limit:Own")
+    stored = Stored.find(run)
     own_limit = importlib.import_module("own_limit")
     stored.remember_imports()
     file.write_text(OWN.format(22))
+    words = r"own_limit\.py is not what it was when this process imported it; restart Python"
     for accept in (False, True):
-        with pytest.raises(
-            UserError,
-            match=r"own_limit\.py is not what it was when this process imported it; restart Python",
-        ):
-            Stored.find(tmp_path / "run", accept_changed_code=accept)
+        with pytest.raises(UserError, match=words):
+            Stored.find(run, accept_changed_code=accept)
     importlib.reload(own_limit)
-    assert own_limit.LIMIT == 22 and {
-        *Stored.find(tmp_path / "run", accept_changed_code=True).changed_code()
-    } == {"own_limit"}
+    assert own_limit.LIMIT == 22
+    assert {*Stored.find(run, accept_changed_code=True).changed_code()} == {"own_limit"}
     file.write_text(OWN.format(1))
     with pytest.raises(UserError, match="restart Python, or reload own_limit"):
-        Stored.find(tmp_path / "run")
+        Stored.find(run)
     del sys.modules["own_limit"]
-    Stored.find(tmp_path / "run")
+    Stored.find(run)
 
 
 @pytest.mark.parametrize(
     ("overrides", "config", "words"),
     [
-        (
-            ["training.steps=8"],
-            None,
-            (
-                "config.training.steps cannot change after training; these can: data.*, decoding.*,"
-                " parallel.*"
-            ),
-        ),
-        (
-            ["system.attention=multihead"],
-            None,
-            "config.system.attention cannot change after training",
-        ),
-        (
-            ["decoding.bean=2"],
-            None,
-            "config.decoding.bean: no such key; did you mean 'decoding.beam'",
-        ),
-        (
-            [],
-            "configs/translation.py:rnnsearch",
-            "holds another config: training.steps: saved 7, wanted",
-        ),
+        (["training.steps=8"], None, r"steps cannot change .*; these can: data.\*, decoding"),
+        (["system.attention=multihead"], None, "config.system.attention cannot change after"),
+        (["decoding.bean=2"], None, "decoding.bean: no such key; did you mean 'decoding.beam'"),
+        ([], RNNSEARCH, "holds another config: training.steps: saved 7, wanted"),
     ],
 )
 def test_another_model_is_refused(
     overrides: list[str], config: str | None, words: str, run: Path
 ) -> None:
-    with pytest.raises(UserError, match=words.replace("*", r"\*")):
+    with pytest.raises(UserError, match=words):
         Stored.find(run, overrides, config)

@@ -1,4 +1,4 @@
-"""A trained run as a Python object: what the commands print, as values."""
+"""A trained run gives as values in Python what the commands print."""
 
 from __future__ import annotations
 
@@ -26,17 +26,12 @@ def run(runs: Callable[[str], tuple[Path, Called]]) -> attnlab.Run:
 
 def test_it_says_what_it_is_in_one_line(run: attnlab.Run, searched: Path) -> None:
     """Config, task, parameters and step of the best checkpoint; parameters are not printed."""
-    assert (
-        run.config.system.name == "rnnsearch"
-        and run.task.config is run.config
-        and run.workdir == searched
-    )
-    assert run.step == json.loads((searched / "results.json").read_text())["step"]
-    assert (
-        repr(run) == f"Run({str(searched)!r}, system='rnnsearch', data='dates', step={run.step},"
-        f" parameters={run.parameters})"
-    )
-    assert run.parameters == json.loads((searched / "results.json").read_text())["parameters"]
+    results = json.loads((searched / "results.json").read_text())
+    assert run.config.system.name == "rnnsearch" and run.task.config is run.config
+    assert run.workdir == searched
+    assert (run.step, run.parameters) == (results["step"], results["parameters"])
+    counts = f"step={run.step}, parameters={run.parameters}"
+    assert repr(run) == f"Run({str(searched)!r}, system='rnnsearch', data='dates', {counts})"
 
 
 def test_generate_gives_what_the_command_writes(run: attnlab.Run, searched: Path) -> None:
@@ -44,49 +39,31 @@ def test_generate_gives_what_the_command_writes(run: attnlab.Run, searched: Path
     expected = (searched / "translations.txt").read_text().splitlines()
     assert run.generate([TEXTS[0], " ", *TEXTS[1:]]) == [expected[0], "", *expected[1:]]
     answers = run.respond([TEXTS[0], ""])
-    assert (
-        [one.text for one in answers[0]] == expected[:1]
-        and answers[1] == []
-        and answers[0][0].score < 0
-    )
+    assert [one.text for one in answers[0]] == expected[:1]
+    assert answers[1] == []
+    assert answers[0][0].score < 0
     assert run.generate([]) == [] and run.longer(["x" * 40, "", "x", "y" * 32]) == [0, 3]
 
 
 def test_overrides_of_its_use_give_several_hypotheses(searched: Path) -> None:
-    run = attnlab.load(
-        searched, {"decoding.method": "beam", "decoding.beam": 20, "decoding.n_best": 3}
-    )
-    ended = called(
-        [
-            "generate",
-            f"--workdir={searched}",
-            *(f"--config.decoding.{one}" for one in ("method=beam", "beam=20", "n_best=3")),
-        ],
-        "4.5.1999\n",
-    )
-    assert (
-        "".join(f"1\t{one.score:.4f}\t{one.text}\n" for one in run.respond(["4.5.1999"])[0])
-        == ended.out
-        != ""
-    )
+    settings = {"method": "beam", "beam": 20, "n_best": 3}
+    run = attnlab.load(searched, {f"decoding.{name}": value for name, value in settings.items()})
+    flags = [f"--config.decoding.{name}={value}" for name, value in settings.items()]
+    ended = called(["generate", f"--workdir={searched}", *flags], "4.5.1999\n")
+    (answers,) = run.respond(["4.5.1999"])
+    assert "".join(f"1\t{best.score:.4f}\t{best.text}\n" for best in answers) == ended.out != ""
 
 
 def test_scores_are_log_probabilities(run: attnlab.Run, searched: Path) -> None:
     """As `generate --score` prints them; one alone as among others."""
     pairs = [("4.5.1999", "1999-05-04"), (TEXTS[0], "x")]
-    ended = called(
-        ["generate", f"--workdir={searched}", "--score"],
-        "".join(f"{source}\t{target}\n" for source, target in pairs),
-    )
-    assert (
-        "".join(
-            f"{score:.6f}\t{source}\t{target}\n"
-            for score, (source, target) in zip(run.scores(pairs), pairs, strict=True)
-        )
-        == ended.out
-    )
-    assert run.score(*pairs[0]) == pytest.approx(run.scores(pairs)[0], rel=1e-6)
-    assert run.scores([]) == [] and max(run.scores(pairs)) < 0
+    typed = [f"{source}\t{target}\n" for source, target in pairs]
+    ended = called(["generate", f"--workdir={searched}", "--score"], "".join(typed))
+    scores = run.scores(pairs)
+    lines = (f"{score:.6f}\t{line}" for score, line in zip(scores, typed, strict=True))
+    assert "".join(lines) == ended.out
+    assert run.score(*pairs[0]) == pytest.approx(scores[0], rel=1e-6)
+    assert run.scores([]) == [] and max(scores) < 0
 
 
 def test_maps_have_a_name_and_tokens_on_both_sides(run: attnlab.Run, tmp_path: Path) -> None:
@@ -97,86 +74,62 @@ def test_maps_have_a_name_and_tokens_on_both_sides(run: attnlab.Run, tmp_path: P
     assert called(["inspect", f"--workdir={run.workdir}", *flags]).code == 0
     kept = np.load(tmp_path / "0.npz")
     (name, one), *others = run.maps("3 of may 1967", "1967-05-03").items()
-    assert (
-        (name, others) == ("attention", [])
-        and np.array_equal(one.weights, kept["attention"])
-        and isinstance(one.weights, np.ndarray)
-    )
-    assert (
-        one.keys == kept["source_tokens"].tolist() and one.queries == kept["target_tokens"].tolist()
-    )
+    assert (name, others) == ("attention", [])
+    assert np.array_equal(one.weights, kept["attention"])
+    assert isinstance(one.weights, np.ndarray)
+    assert one.keys == kept["source_tokens"].tolist()
+    assert one.queries == kept["target_tokens"].tolist()
     assert one._repr_png_() == (tmp_path / "0-attention.png").read_bytes()
     own = run.maps("3 of may 1967")["attention"]
     assert "".join(own.queries[:-1]) == run.generate(["3 of may 1967"])[0].replace(" ", "\u2423")
 
 
-@pytest.mark.parametrize("split", ["valid", "test"])
+@pytest.mark.parametrize("split", [pytest.param("valid", marks=pytest.mark.full), "test"])
 def test_evaluate_gives_what_the_command_prints(split: str, run: attnlab.Run) -> None:
     ended = called(["evaluate", f"--workdir={run.workdir}", f"--split={split}", "--json"])
     found, printed = run.evaluate(split), json.loads(ended.out)
-    assert {**found, "decoding_seconds": 0} == {**printed, "decoding_seconds": 0} and found[
-        "split"
-    ] == split
+    assert {**found, "decoding_seconds": 0} == {**printed, "decoding_seconds": 0}
+    assert found["split"] == split
 
 
+@pytest.mark.full
 def test_runs_together(run: attnlab.Run, tmp_path: Path) -> None:
     """The ensemble of the commands; a run and its copy know what the run knows."""
     copy = Path(shutil.copytree(run.workdir, tmp_path / "copy"))
     both = attnlab.load(run.workdir, ensemble=[copy])
-    assert (
-        set(both.params) == {"members_0", "members_1"}
-        and both.parameters == 2 * run.parameters
-        and str(copy) in repr(both)
-    )
-    ended = called(
-        ["evaluate", f"--workdir={run.workdir}", f"--ensemble={copy}", "--json", "--split=valid"]
-    )
-    assert (
-        both.evaluate("valid")["loss"]
-        == json.loads(ended.out)["loss"]
-        == pytest.approx(run.evaluate("valid")["loss"], rel=1e-5)
-    )
+    assert set(both.params) == {"members_0", "members_1"} and str(copy) in repr(both)
+    assert both.parameters == 2 * run.parameters
+    flags = [f"--workdir={run.workdir}", f"--ensemble={copy}", "--json", "--split=valid"]
+    printed = json.loads(called(["evaluate", *flags]).out)["loss"]
+    assert both.evaluate("valid")["loss"] == printed
+    assert printed == pytest.approx(run.evaluate("valid")["loss"], rel=1e-5)
     assert both.generate(TEXTS) == run.generate(TEXTS)
+
+
+def loaded(run: attnlab.Run, *overrides: Any, **how: Any) -> Any:
+    return attnlab.load(run.workdir, *overrides, **how)
 
 
 @pytest.mark.parametrize(
     ("use", "words"),
     [
-        (
-            lambda run: run.generate("3 of may"),
-            "generate takes a list of texts, not one text: write generate(['3 of may'])",
-        ),
+        (lambda run: run.generate("3 of may"), "not one text: write generate(['3 of may'])"),
         (lambda run: run.evaluate("tset"), "split 'tset'; did you mean 'test'?"),
-        (
-            lambda run: attnlab.load(run.workdir, splits="tset"),
-            "split 'tset'; did you mean 'test'?",
-        ),
+        (lambda run: loaded(run, splits="tset"), "split 'tset'; did you mean 'test'?"),
         (lambda run: run.score("a", " "), "pair 1: expected a source and a target, both not empty"),
         (lambda run: run.maps(" "), "source=' ': expected a text that is not empty"),
         (
-            lambda run: attnlab.load(run.workdir, {"training.steps": 8}),
+            lambda run: loaded(run, {"training.steps": 8}),
             "config.training.steps cannot change after training; these can: ",
         ),
         (
-            lambda run: attnlab.load(run.workdir, {"decoding.bean": 8}),
-            "config.decoding.bean: no such key; did you mean 'decoding.beam'",
+            lambda run: loaded(run, {"decoding.bean": 8}),
+            "no such key; did you mean 'decoding.beam'",
         ),
-        (
-            lambda run: attnlab.load(run.workdir, {"decoding.beam": 1.5}),
-            "config.decoding.beam='1.5': expected int",
-        ),
-        (
-            lambda run: attnlab.load(run.workdir, "decoding.beam=8"),
-            "overrides: expected {key: value}, got 'decoding.beam=8'",
-        ),
-        (
-            lambda run: attnlab.load(run.workdir.parent / "no"),
-            "no holds no run; train one there with 'train --config=... --workdir=",
-        ),
-        (
-            lambda run: attnlab.load(run.workdir, ensemble=[run.workdir]),
-            "is named twice; a run counts once",
-        ),
+        (lambda run: loaded(run, {"decoding.beam": 1.5}), "decoding.beam='1.5': expected int"),
+        (lambda run: loaded(run, "decoding.beam=8"), "overrides: expected {key: value}, got 'dec"),
+        (lambda run: attnlab.load(run.workdir.parent / "no"), "no holds no run; train one there"),
+        (lambda run: loaded(run, ensemble=[run.workdir]), "is named twice; a run counts once"),
     ],
 )
 def test_mistakes_have_the_words_of_the_command_line(
@@ -194,14 +147,10 @@ def test_what_a_task_or_a_system_cannot_give(
     commands say it.
     """
     monkeypatch.setattr(type(run.task.system), "needs", {})
-    with pytest.raises(
-        attnlab.UserError,
-        match="rnnsearch has no attention to look at; it knows its texts by its state alone",
-    ):
+    words = "rnnsearch has no attention to look at; it knows its texts by its state alone"
+    with pytest.raises(attnlab.UserError, match=words):
         run.maps("a", "b")
     monkeypatch.delattr(PairTask, "log_probs")
-    with pytest.raises(
-        attnlab.UserError,
-        match="the task 'translation' has no targets to score; translation and pronunciation have",
-    ):
+    message = "the task 'translation' has no targets to score; translation and pronunciation have"
+    with pytest.raises(attnlab.UserError, match=message):
         run.score("a", "b")

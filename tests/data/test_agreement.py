@@ -1,4 +1,4 @@
-"""Made-up sentences whose tags tell what words do not show."""
+"""The tags of made-up sentences tell what words do not show."""
 
 from __future__ import annotations
 
@@ -20,10 +20,3 @@ def test_a_made_up_number_is_that_of_a_noun_that_the_heads_lead_to() -> None:
             if tag == "VERB-one" and "AUX" not in kinds[word - 1]:
                 assert one.words[word].endswith("s")
     assert hidden > 30
-
-
-def test_splits_of_the_made_up_sentences_share_none() -> None:
-    source = Agreement(examples=80, valid=20, test=20)
-    texts = [{one.words for one in source.tagged(split)} for split in ("train", "valid", "test")]
-    assert [len(one) for one in texts] == [80, 20, 20]
-    assert not texts[0] & texts[1] and not texts[1] & texts[2] and not texts[0] & texts[2]

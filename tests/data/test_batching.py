@@ -1,4 +1,4 @@
-"""Batches: a pure function of (seed, step) that shows every example once per epoch, in static
+"""Batches are a pure function of (seed, step) that shows every example once an epoch, in static
 shapes.
 """
 
@@ -147,10 +147,7 @@ def test_too_long_pairs_are_counted_and_the_limit_is_a_bucket() -> None:
         ({"size": 3, "multiple": 4}, "take 4"),
         ({"size": 8, "process_count": 3}, "not divisible by 3"),
         ({"unit": "token"}, "did you mean 'tokens'"),
-        (
-            {"max_length": 1},
-            r"within config\.batch\.max_length=1: of 200 pairs, the shortest has \d+ tokens",
-        ),
+        ({"max_length": 1}, r"within config\.batch\.max_length=1: of 200 pairs, the shortest has"),
         ({"buckets": (0, 8)}, "must be positive"),
         ({"size": 0, "unit": "tokens"}, "must be positive"),
     ],
@@ -174,9 +171,8 @@ def test_evaluation_has_every_example_once_in_a_fixed_order_whatever_its_length(
     for indices, batch in batches:
         assert batch["source"].shape in {(16, width) for width in (8, 16, 32, 64)}
         assert [i for i in indices.tolist() if i >= 0] == numbers(batch)
-        assert (batch["source"][indices < 0] == PAD).all() and (
-            batch["target"][indices < 0] == PAD
-        ).all()
+        assert (batch["source"][indices < 0] == PAD).all()
+        assert (batch["target"][indices < 0] == PAD).all()
         for row, i in enumerate(indices):
             if i >= 0:
                 assert (
@@ -221,10 +217,8 @@ def test_labels_go_with_their_texts_and_padding_has_none() -> None:
         for step in range(batches.batches_per_epoch):
             batch = batches(step)
             assert set(batch) == {*sides, "label"}
-            assert (
-                batch["label"].dtype == np.int32
-                and batch["label"].shape == batch["source"].shape[:1]
-            )
+            assert batch["label"].dtype == np.int32
+            assert batch["label"].shape == batch["source"].shape[:1]
             np.testing.assert_array_equal(
                 batch["label"], np.maximum(batch["source"][:, 0] - 9, 0)
             )  # example i begins with 10 + i

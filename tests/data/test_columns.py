@@ -1,4 +1,6 @@
-"""Examples as columns: sequences, arrays of one shape, kinds of one's own, and what a task declares."""
+"""Examples are columns of sequences, of arrays of one shape and of kinds of one's own, as a task
+declares them.
+"""
 
 from __future__ import annotations
 
@@ -96,10 +98,7 @@ def test_a_batch_is_held_against_what_is_declared() -> None:
 @pytest.mark.parametrize(
     "changes,words",
     [
-        (
-            {"ids": np.zeros((2, 5), np.int64)},
-            r"column 'ids' is int64 \[B,5\], declared is int32 \[B,T",
-        ),
+        ({"ids": np.zeros((2, 5), np.int64)}, r"column 'ids' is int64 \[B,5\], declared is int32"),
         ({"ids": np.zeros(2, np.int32)}, r"is int32 \[B\], declared is int32 \[B,T\]"),
         ({"image": np.zeros((2, 4, 4, 1), np.uint8)}, r"declared is uint8 \[B,H,W,3\]"),
         ({"label": np.zeros(2, np.int32)}, r"declared is float32 \[B,...\]"),

@@ -1,4 +1,4 @@
-"""Readers of CoNLL files: what is a word, and one line for what is wrong."""
+"""CoNLL files are read word by word, and what is wrong with one is one line."""
 
 from __future__ import annotations
 
@@ -41,10 +41,8 @@ def test_a_treebank_is_read_without_what_is_no_word(tmp_path: Path) -> None:
 def test_columns_of_shared_tasks_are_read(tmp_path: Path) -> None:
     text = "-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\nPeter NNP B-NP B-PER\n"
     source = Columns(directory=str(written(tmp_path, text, "train.txt")))
-    assert source.tagged("train") == [
-        Sentence(("EU", "rejects"), ("B-ORG", "O")),
-        Sentence(("Peter",), ("B-PER",)),
-    ]
+    wanted = [Sentence(("EU", "rejects"), ("B-ORG", "O")), Sentence(("Peter",), ("B-PER",))]
+    assert source.tagged("train") == wanted
     assert Columns(directory=str(tmp_path), tag=2).tagged("train")[0].tags == ("NNP", "VBZ")
 
 

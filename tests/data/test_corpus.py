@@ -1,5 +1,5 @@
-"""From config to ids: vocabularies from the training split alone, kept with the run, everything
-counted.
+"""Vocabularies are learned from the training split alone and kept with the run; ids, counts and
+fingerprints follow from them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import pytest
 
 from attnlab.data.corpus import (
     Corpus,
+    VocabularySettings,
     encode,
     fingerprint,
     has_vocabularies,
+    lent,
     load,
     load_vocabularies,
     save_vocabularies,
@@ -73,15 +75,9 @@ def test_texts_become_ids_with_eos_and_come_back(
                 corpus.target_vocabulary.decode(corpus.examples[split].packed("target")[i])
                 == target
             )
-    assert corpus.counts("train") == {
-        "pairs": 2,
-        "source_tokens": 6,
-        "source_unknown": 0,
-        "source_longest": 3,
-        "target_tokens": 6,
-        "target_unknown": 0,
-        "target_longest": 3,
-    }
+    of_side = {"tokens": 6, "unknown": 0, "longest": 3}
+    sides = {f"{side}_{name}": n for side in ("source", "target") for name, n in of_side.items()}
+    assert corpus.counts("train") == {"pairs": 2, **sides}
 
 
 def test_vocabularies_are_learned_from_the_training_split_alone(
@@ -123,6 +119,20 @@ def test_a_saved_vocabulary_of_other_settings_is_refused(
         ),
     ):
         load(files, {**WORDS, "size": 90, "shared": False}, tmp_path / "run")
+
+
+def test_a_vocabulary_is_lent_where_the_settings_are_its_own(
+    files: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A run that begins with the weights of another reads ids as that did."""
+    load_and_save(files, WORDS, tmp_path / "run")
+    own = VocabularySettings.read(WORDS)
+    vocabulary = lent(tmp_path / "run", own)
+    assert vocabulary is not None and vocabulary.settings == own.of_one
+    assert lent(tmp_path / "run", VocabularySettings.read({**WORDS, "size": 90})) is None
+    assert "has another vocabulary than config.vocabulary asks for" in caplog.text
+    assert "--config.vocabulary.size=100" in caplog.text
+    assert lent(None, own) is None
 
 
 def test_each_side_may_have_a_kind_of_its_own(files: dict[str, Any], tmp_path: Path) -> None:
@@ -172,17 +182,9 @@ def test_missing_vocabularies_are_told(tmp_path: Path) -> None:
     ("data", "vocabulary", "message"),
     [
         ({"name": "fles"}, {}, "unknown data source 'fles'; did you mean 'files'"),
-        (
-            {"name": "dates", "exmples": 3},
-            {},
-            "config.data: dates has no field 'exmples' to set; did you mean 'examples'",
-        ),
+        ({"name": "dates", "exmples": 3}, {}, "no field 'exmples' to set; did you mean 'examples'"),
         ({"name": "dates", "examples": "3"}, {}, "config.data.examples='3' is of type str"),
-        (
-            {"name": "dates"},
-            {"szie": 3},
-            "config.vocabulary.szie: no such key; did you mean 'size'",
-        ),
+        ({"name": "dates"}, {"szie": 3}, "vocabulary.szie: no such key; did you mean 'size'"),
         ({"name": "dates"}, {"lowercase": 1}, "config.vocabulary.lowercase=1 is of type int"),
     ],
 )

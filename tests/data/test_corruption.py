@@ -1,4 +1,4 @@
-"""Span corruption: the counts of T5, texts that come together again, noise that is uniform."""
+"""Span corruption has the counts of T5, its texts come together again, and its noise is uniform."""
 
 from __future__ import annotations
 
@@ -79,15 +79,8 @@ def test_batches_are_a_function_of_seed_step_and_row() -> None:
     raw = SPANS.raw(32)
 
     def batches(seed: int, index: int = 0, count: int = 1) -> Corrupted:
-        blocks = Blocks(
-            ids,
-            size=4,
-            length=raw,
-            seed=0,
-            special=SPECIAL,
-            process_index=index,
-            process_count=count,
-        )
+        share = {"process_index": index, "process_count": count}
+        blocks = Blocks(ids, size=4, length=raw, seed=0, special=SPECIAL, **share)
         return Corrupted(blocks, SPANS, raw, seed, index * (4 // count))
 
     once, again, other = batches(0)(5), batches(0)(5), batches(1)(5)

@@ -1,5 +1,5 @@
-"""Made-up inference: labels by a reading of the sentences that shares no code with the generator,
-and neither sentence alone tells.
+"""Labels of made-up inference are those of a reader that shares no code with the generator, and
+neither sentence alone tells them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections import Counter
 import pytest
 
 from attnlab.data.entailment import ACTIONS, LABELS, Entailment
-from attnlab.errors import UserError
 
 MEANING = {
     word: number for number, action in enumerate(ACTIONS) for forms in action for word in forms
@@ -68,9 +67,3 @@ def test_splits_share_no_premise_and_equal_fields_give_equal_pairs() -> None:
     )
     premises = {split: {texts[0] for texts, _ in rows} for split, rows in splits.items()}
     assert not premises["train"] & premises["valid"] and not premises["train"] & premises["test"]
-
-
-def test_a_number_of_clauses_out_of_range_is_named() -> None:
-    for clauses in (1, 6):
-        with pytest.raises(UserError, match=f"config.data.clauses={clauses} must be in 2 ... 5"):
-            Entailment(clauses=clauses)

@@ -1,4 +1,4 @@
-"""The user's files: what is read, and the one line for each thing that can be wrong with them."""
+"""The user's files are read as they are, and each thing that can be wrong with them is one line."""
 
 from __future__ import annotations
 
@@ -59,10 +59,8 @@ def test_pairs_of_blank_lines_are_skipped_and_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        assert write(tmp_path, "a\n \nb\n\n", "1\n\n2\n\n").pairs("train") == [
-            ("a", "1"),
-            ("b", "2"),
-        ]
+        wanted = [("a", "1"), ("b", "2")]
+        assert write(tmp_path, "a\n \nb\n\n", "1\n\n2\n\n").pairs("train") == wanted
     assert "skipped 2 blank lines" in caplog.text
 
 
@@ -129,10 +127,8 @@ def test_a_damaged_xz_file(tmp_path: Path) -> None:
 def test_a_missing_file_names_what_was_tried_and_what_is_near(tmp_path: Path) -> None:
     write(tmp_path, split="trian")
     message = complaint(ParallelFiles(str(tmp_path)))
-    assert (
-        "tried train.de, train.de.gz, train.de.xz" in message
-        and "did you mean 'trian.de'" in message
-    )
+    assert "tried train.de, train.de.gz, train.de.xz" in message
+    assert "did you mean 'trian.de'" in message
     for i in range(100):
         (tmp_path / f"{i}_something_else").touch()
     with pytest.raises(UserError, match="the folder has 102 entries, none with a similar name"):
@@ -195,9 +191,8 @@ def test_parts_of_one_file_are_all_of_it(tmp_path: Path) -> None:
     )
     parts = [source.texts(split) for split in ("train", "valid", "test")]
     whole = [str(number) for number in range(33)]
-    assert [len(part) for part in parts] == [26, 5, 2] and [
-        text for part in parts for text in part
-    ] == whole
+    assert [len(part) for part in parts] == [26, 5, 2]
+    assert [text for part in parts for text in part] == whole
     assert TextFiles(str(tmp_path), train="all.txt[:]").texts("train") == whole
 
 

@@ -1,5 +1,5 @@
-"""From config to labelled ids: tables of the user's, one text or two, what is kept with a run, and
-named mistakes.
+"""Tables of one text or two become labelled ids; what training learned is kept, and mistakes are
+named.
 """
 
 from __future__ import annotations
@@ -34,15 +34,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def node(folder: Path, **fields: Any) -> dict[str, Any]:
-    return {
-        "name": "table",
-        "directory": str(folder),
-        "source": 2,
-        "target": 3,
-        "label": 4,
-        "header": 1,
-        **fields,
-    }
+    columns = {"source": 2, "target": 3, "label": 4, "header": 1}
+    return {"name": "table", "directory": str(folder), **columns, **fields}
 
 
 @pytest.mark.quick
@@ -62,9 +55,8 @@ def test_a_table_of_pairs_and_of_single_texts(folder: Path) -> None:
     one = labelled.load(node(folder, target=0), WORDS)
     assert one.rows["valid"][0] == (("a dog",), "yes") and one.classes.sentences == 1
     assert set(one.examples["valid"].batch(np.array([0]), 4)) == {"source", "label"}
-    assert one.examples["valid"].lengths.tolist() == [3, 4, 3] and pairs.examples[
-        "valid"
-    ].lengths.tolist() == [3, 4, 3]
+    assert one.examples["valid"].lengths.tolist() == [3, 4, 3]
+    assert pairs.examples["valid"].lengths.tolist() == [3, 4, 3]
     assert one.fingerprints["train"] != pairs.fingerprints["train"]
     assert pairs.about("train") == "3 pairs, 19 tokens (0 unknown); no 1, yes 2"
 
@@ -78,11 +70,9 @@ def test_what_was_learned_is_kept_and_read_again(folder: Path, tmp_path: Path) -
     for split in ("train", "valid"):
         (folder / f"{split}.tsv").write_text("nothing to be learned from\n")
     again = labelled.load(node(folder), WORDS, workdir, ("test",))
-    assert (
-        again.classes == data.classes
-        and again.vocabulary.size == data.vocabulary.size
-        and set(again.rows) == {"test"}
-    )
+    assert again.classes == data.classes
+    assert again.vocabulary.size == data.vocabulary.size
+    assert set(again.rows) == {"test"}
     assert [ids.tolist() for ids in again.examples["test"].packed("source")] == [
         ids.tolist() for ids in data.examples["train"].packed("source")
     ]
@@ -101,10 +91,8 @@ def test_vocabulary_and_classes_are_learned_from_the_training_split_alone(folder
     table = (folder / "train.tsv").read_text()
     (folder / "valid.tsv").write_text(f"{table}4\tan emu\tit runs\tyes\n")
     (folder / "test.tsv").write_text(f"{table}5\ta yak\tit waits\tmaybe\n")
-    alone, every = (
-        labelled.load(node(folder), WORDS, splits=("train",)),
-        labelled.load(node(folder), WORDS, splits=("train", "valid", "test")),
-    )
+    alone = labelled.load(node(folder), WORDS, splits=("train",))
+    every = labelled.load(node(folder), WORDS, splits=("train", "valid", "test"))
     assert every.classes == alone.classes == labelled.Classes(("no", "yes"), 2)
     assert every.vocabulary.tokens(range(every.vocabulary.size)) == alone.vocabulary.tokens(
         range(alone.vocabulary.size)
@@ -128,10 +116,7 @@ def test_vocabulary_and_classes_are_learned_from_the_training_split_alone(folder
         ({"label": 3}, "are different columns"),
         ({"label": 9}, "line 2: 4 columns, but column 9 is asked for"),
         ({"header": -1}, "config.data.header=-1 is a number of lines"),
-        (
-            {"name": "dates"},
-            "config.data=dates: a data source for this task needs a method labelled",
-        ),
+        ({"name": "dates"}, "data=dates: a data source for this task needs a method labelled"),
     ],
 )
 def test_columns_that_are_none_are_named(change: dict[str, Any], words: str, folder: Path) -> None:
@@ -170,15 +155,8 @@ def test_a_label_that_only_another_split_has_is_a_class_of_its_own(
         "-\t-\t-\t-\n1\ta\tb\tmaybe\n2\ta\tb\tno\n3\ta\tb\tyes\n4\ta\tb\tperhaps\n"
     )
     data = labelled.load(node(folder), WORDS, splits=("train", "test"))
-    assert data.examples["test"]["label"].values.tolist() == [
-        3,
-        1,
-        2,
-        3,
-    ] and data.classes.names == (
-        "no",
-        "yes",
-    )  # type: ignore[union-attr]
+    assert data.examples["test"]["label"].values.tolist() == [3, 1, 2, 3]  # type: ignore[union-attr]
+    assert data.classes.names == ("no", "yes")
     words = (
         "2 of 4 examples of the test split have a label that the training split does not have"
         " (maybe, perhaps): wrong whatever"
@@ -231,12 +209,8 @@ def test_examples_of_several_numbers_of_texts_are_refused(
     monkeypatch.setattr(
         TabFiles, "labelled", lambda self, split: [(("a",), "x"), (("a", "b"), "y")]
     )
-    with pytest.raises(
-        UserError,
-        match=(
-            r"every example must have one text, or every one two; the training split has \[1, 2\]"
-        ),
-    ):
+    words = r"every example must have one text, or every one two; the training split has \[1, 2\]"
+    with pytest.raises(UserError, match=words):
         labelled.load(node(folder), WORDS)
 
 

@@ -96,11 +96,8 @@ def test_features_within_others_and_images_as_they_are_stored(folder: Path) -> N
 def test_rows_are_chosen_before_they_are_read(folder: Path) -> None:
     whole = [text for (text,) in source(folder).each("train", "text")]
     rows = lambda count: [count - 1, 0, 2]
-    assert [text for (text,) in source(folder).each("train", "text", rows=rows)] == [
-        whole[5],
-        whole[0],
-        whole[2],
-    ]
+    wanted = [whole[5], whole[0], whole[2]]
+    assert [text for (text,) in source(folder).each("train", "text", rows=rows)] == wanted
 
 
 def test_a_feature_that_is_not_there(folder: Path) -> None:

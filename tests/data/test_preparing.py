@@ -1,4 +1,4 @@
-"""Shards of a corpus: the same whoever makes them and however often they are interrupted."""
+"""Shards of a corpus are the same whoever makes them and however often that is interrupted."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_bad_text_leaves_nothing(tmp_path: Path, corpus: Corpus, there: bool) ->
     if there:
         (tmp_path / "s").mkdir()
     with pytest.raises(BadSource, match="line 401"):
-        shards(tmp_path / "s", corpus, vocabulary=vocabulary, length=10)
+        shards(tmp_path / "s", corpus, vocabulary=vocabulary, length=100)
     assert (contents(tmp_path / "s") == {}) if there else not (tmp_path / "s").exists()
 
 

@@ -1,5 +1,5 @@
-"""Ids on disk: the same texts, ids and counts as the source `text` has in memory; and folders that
-are not what they say.
+"""Ids on disk give the same texts, ids and counts as the source `text` in memory; folders that are
+not what they say are refused.
 """
 
 from __future__ import annotations
@@ -43,10 +43,7 @@ def both(folder: Path) -> tuple[text.Texts, text.Texts]:
     plain = {"train": "all.txt", "valid": "other.txt", "test": "all.txt[50%:60%]"}
     return tuple(
         text.load(one, LEARNED, None, SPLITS)
-        for one in (
-            node(folder),
-            {"name": "text", "directory": str(folder), **plain},
-        )
+        for one in (node(folder), {"name": "text", "directory": str(folder), **plain})
     )  # type: ignore[return-value]
 
 

@@ -1,6 +1,8 @@
-"""Lanes of a stream and texts apart: every token once, in its place, from the token before it."""
+"""Every token of a stream or a text is predicted once, in its place, from the token before it."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,11 +84,9 @@ def test_every_text_is_read_whole_in_a_lane_of_its_own(size: int, steps: int) ->
     a text has left.
     """
     turns = lanes("in_turn", TEXTS, size=size, length=4)
-    assert (
-        isinstance(turns, Turns)
-        and turns.batches_per_epoch == steps
-        and turns.shapes == ((size, 4),)
-    )
+    assert isinstance(turns, Turns)
+    assert turns.batches_per_epoch == steps
+    assert turns.shapes == ((size, 4),)
     epoch = [turns(step) for step in range(steps)]
     read = []
     for row in range(size):
@@ -94,9 +94,8 @@ def test_every_text_is_read_whole_in_a_lane_of_its_own(size: int, steps: int) ->
             source, target = (
                 batch[name][row][batch[name][row] != PAD].tolist() for name in ("source", "target")
             )
-            assert batch["target"][row].tolist() == [*target, *[PAD] * (4 - len(target))] and len(
-                source
-            ) == len(target)
+            assert batch["target"][row].tolist() == [*target, *[PAD] * (4 - len(target))]
+            assert len(source) == len(target)
             if batch["fresh"][row]:
                 read.append(([], []))
             if target:
@@ -110,18 +109,10 @@ def test_every_text_is_read_whole_in_a_lane_of_its_own(size: int, steps: int) ->
 
 def test_turns_of_processes_and_what_stands_beside_them() -> None:
     marks = Packed(ids % 2 for ids in TEXTS)
-    whole = lanes("in_turn", TEXTS, size=4, length=4, beside={"recalled": marks})
+    sizes: dict[str, Any] = {"size": 4, "length": 4, "beside": {"recalled": marks}}
+    whole = lanes("in_turn", TEXTS, **sizes)
     shares = [
-        lanes(
-            "in_turn",
-            TEXTS,
-            size=4,
-            length=4,
-            beside={"recalled": marks},
-            process_index=index,
-            process_count=2,
-        )
-        for index in range(2)
+        lanes("in_turn", TEXTS, **sizes, process_index=index, process_count=2) for index in range(2)
     ]
     for step in range(whole.batches_per_epoch):
         batch = whole(step)
@@ -147,12 +138,10 @@ def test_rows_that_devices_cannot_share_and_nothing_to_read_are_named() -> None:
 def test_texts_apart_begin_with_bos_and_are_fresh() -> None:
     texts = [[10, 11, EOS], [12, EOS], [EOS], [13, 14, 15, 16, EOS]]
     batches = Apart(Packed(texts), size=2, max_length=4, seed=0)
-    assert (
-        batches.left_out == 1
-        and widths(4) == (1, 2, 4)
-        and widths(1) == (1,)
-        and widths(41) == (11, 21, 41)
-    )
+    assert batches.left_out == 1
+    assert widths(4) == (1, 2, 4)
+    assert widths(1) == (1,)
+    assert widths(41) == (11, 21, 41)
     seen = []
     for step in range(batches.batches_per_epoch):
         batch = batches(step)

@@ -41,24 +41,14 @@ FEW, TELLING = {"name": f"{__name__}:Few"}, {"name": f"{__name__}:Telling"}
 def test_ids_end_with_eos_and_the_vocabulary_is_that_of_training() -> None:
     data = load(FEW, WORDS, splits=("train", "valid", "test"))
     a, b = (int(data.vocabulary.encode_all([word])[0][0]) for word in "ab")
-    assert [ids.tolist() for ids in data.ids["valid"]] == [
-        [a, b, EOS],
-        [EOS],
-        [b, b, EOS],
-        [a, UNK, b, EOS],
-    ]
+    wanted = [[a, b, EOS], [EOS], [b, b, EOS], [a, UNK, b, EOS]]
+    assert [ids.tolist() for ids in data.ids["valid"]] == wanted
     assert data.counts("train") == {"texts": 3, "tokens": 7, "unknown": 0, "characters": 4 + 1 + 4}
-    assert data.counts("valid") == {
-        "texts": 4,
-        "tokens": 11,
-        "unknown": 1,
-        "characters": 4 + 1 + 4 + 8,
-    }
+    expected = {"texts": 4, "tokens": 11, "unknown": 1, "characters": 4 + 1 + 4 + 8}
+    assert data.counts("valid") == expected
     assert data.about("valid") == "4 texts, 11 tokens (9.1% unknown)"
-    assert (
-        data.fingerprints["valid"] == data.fingerprints["test"] != data.fingerprints["train"]
-        and data.recalled == {}
-    )
+    assert data.fingerprints["valid"] == data.fingerprints["test"] != data.fingerprints["train"]
+    assert data.recalled == {}
 
 
 def test_characters_are_counted_as_they_are_read() -> None:
@@ -77,12 +67,8 @@ def test_a_run_keeps_its_vocabulary(tmp_path: Path) -> None:
 
 def test_what_can_be_recalled_goes_with_the_ids() -> None:
     data = load(TELLING, WORDS, splits=("valid",))
-    assert [marks.tolist() for marks in data.recalled["valid"]] == [
-        [0, 1, 0],
-        [0],
-        [0, 0, 0],
-        [0, 0, 1, 0],
-    ]
+    wanted = [[0, 1, 0], [0], [0, 0, 0], [0, 0, 1, 0]]
+    assert [marks.tolist() for marks in data.recalled["valid"]] == wanted
     with pytest.raises(
         UserError, match="word by word what can be recalled: set config.vocabulary.kind=word"
     ):

@@ -1,5 +1,5 @@
-"""TensorFlow Datasets without TensorFlow: named sets offline, own prepared sets by name and by
-folder, and every complaint.
+"""Sets of TensorFlow Datasets, named ones and one's own, are read offline and without TensorFlow;
+mistakes are one line.
 """
 
 from __future__ import annotations
@@ -93,9 +93,8 @@ def test_a_prepared_set_by_name_and_by_folder(
     assert Tfds(directory=folder, source="de").pairs("train") == by_name
     assert len(Tfds(directory=folder, source="de").pairs("valid")) == 2
     texts = Tfds(directory=folder, source="en", target="no feature").texts("train")
-    assert len(texts) == 20 and sorted(filter(None, texts)) == sorted(
-        english for _, english in by_name
-    )
+    assert len(texts) == 20
+    assert sorted(filter(None, texts)) == sorted(english for _, english in by_name)
 
 
 def test_labels_by_their_names(prepared: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -109,11 +108,10 @@ def test_labels_by_their_names(prepared: Path, caplog: pytest.LogCaptureFixture)
     )
     assert "skipped 5 examples" in caplog.text and tiny.sentences == 2
     single = Tfds("attnlab_tiny_pairs", str(prepared), source="en", target="", label="de")
-    assert (
-        sorted(single.labelled("train"))
-        == sorted(((f"apples {i}",), f"Äpfel {i}") for i in range(20) if i != 7)
-        and single.sentences == 1
+    assert sorted(single.labelled("train")) == sorted(
+        ((f"apples {i}",), f"Äpfel {i}") for i in range(20) if i != 7
     )
+    assert single.sentences == 1
     for label, words in (
         ("", "config.data.label is not set"),
         ("kin", "config.data.label='kin' is no feature .* did you mean 'kind'"),
@@ -151,24 +149,14 @@ def test_an_older_set_is_found_in_a_fresh_process_and_tensorflow_stays_away(prep
         " == 2\n"  # its class is not known there
         "assert 'tensorflow' not in sys.modules and 'torch' not in sys.modules\n"
     )
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        ).returncode
-        == 0
-    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
 def test_importing_the_module_does_not_import_the_library() -> None:
     code = "import sys, attnlab.data.tfds; assert 'tensorflow_datasets' not in sys.modules"
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        ).returncode
-        == 0
-    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
 def test_a_set_that_is_not_prepared_says_how_to_prepare_it(tmp_path: Path) -> None:
@@ -184,16 +172,10 @@ def test_a_set_that_is_not_prepared_says_how_to_prepare_it(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (
-            "ted_hrlr_translat/pt_to_en",
-            "there is no dataset 'ted_hrlr_translat'; did you mean 'ted_hrlr_translate'",
-        ),
+        ("ted_hrlr_translat/pt_to_en", "'ted_hrlr_translat'; did you mean 'ted_hrlr_translate'"),
         ("wmt14_translte/de-en", "did you mean 'wmt14_translate'"),
         ("qqqqqq", "see https://www.tensorflow.org/datasets/catalog"),
-        (
-            "ted_hrlr_translate/pt_to_enn",
-            "ted_hrlr_translate has no config 'pt_to_enn'; did you mean 'pt_to_en'",
-        ),
+        ("ted_hrlr_translate/pt_to_enn", "has no config 'pt_to_enn'; did you mean 'pt_to_en'"),
         ("wmt14_translate/de-xx", "did you mean 'de-en'"),
         ("ted_hrlr_translate/pt_to_en:9.9.9", "cannot be loaded at version 9.9.9, only: 1.0.0"),
         ("huggingface:wmt14", "is no name"),
@@ -258,11 +240,9 @@ def test_preparing_without_tensorflow_is_one_line(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert main(["ted_hrlr_translate/pt_to_en"]) == 2
     captured = capsys.readouterr()
-    assert (
-        captured.err.count("\n") == 1
-        and "pip install 'attnlab[prepare]'" in captured.err
-        and not captured.out
-    )
+    assert captured.err.count("\n") == 1
+    assert "pip install 'attnlab[prepare]'" in captured.err
+    assert not captured.out
 
 
 def test_preparing_our_own_set_and_preparing_without_a_network(

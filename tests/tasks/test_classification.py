@@ -1,12 +1,11 @@
-"""The classification task: loss and scores against plain loops over single examples, answers, maps,
-and named mistakes.
+"""Classification has the loss and the scores of plain loops over single examples; it answers lines,
+shows its maps, and names what it cannot read.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import runpy
 from pathlib import Path
 from typing import Any
 
@@ -22,26 +21,33 @@ from attnlab.errors import UserError
 from attnlab.tasks.classification import Classification, macro_f1
 from attnlab.training.drawing import first_params
 from tests.systems.oracles.self_attentive import penalties
-from tests.tasks.tiny import check_items, looked
-from tests.tasks.tiny_labelled import batch_of, load, rows, trained
+from tests.tasks.tiny import check_items, looked, noisy
+from tests.tasks.tiny_labelled import batch_of, load
+
+of_models = pytest.mark.product("classes")
+
+
+def told_apart(task: Classification) -> Any:
+    """Parameters that answer every class, and some of them rightly."""
+    params = noisy(task, 1.0)
+    last = params["verdict"]["last"]
+    last["bias"] -= np.asarray(jax.jit(task.apply)(params, batch_of(task, 16))).mean(axis=0)
+    turned = {name: np.roll(leaf, 1, axis=-1) for name, leaf in last.items()}
+    return {**params, "verdict": {**params["verdict"], "last": turned}}
 
 
 class Model:
-    """A task, parameters after a little training, and its logits of one example in float64."""
+    """A task, parameters, and its logits of one example in float64."""
 
     def __init__(self, texts: int) -> None:
         self.task = load("self_attentive", texts)
-        self.params = trained(self.task)
+        self.params = told_apart(self.task)
         self._call = jax.jit(lambda *ids: self.task.system.apply({"params": self.params}, *ids))
 
     def log_probs(self, *texts: str) -> np.ndarray:
         """log p of the classes, [C]."""
-        ids = [
-            np.pad([*self.task.data.vocabulary.encode_all([text])[0], EOS], (0, 7 - len(text)))[
-                None
-            ]
-            for text in texts
-        ]
+        encoded = self.task.data.vocabulary.encode_all(texts)
+        ids = [np.pad([*one, EOS], (0, 7 - len(one)))[None] for one in encoded]
         logits = np.asarray(self._call(*ids), np.float64)[0]
         return logits - np.log(np.exp(logits).sum())
 
@@ -66,6 +72,7 @@ def changed(task: Classification, **changes: Any) -> Classification:
     return Classification(config, task.data)
 
 
+@of_models
 def test_loss_is_summed_over_real_rows_and_smooths_in_training_only(model: Model) -> None:
     task, batch = changed(model.task, auxiliary__hops=None), batch_of(model.task, 3)
     names, found = task.data.classes.names, dict.fromkeys(("hard", "soft"), 0.0)
@@ -79,13 +86,16 @@ def test_loss_is_summed_over_real_rows_and_smooths_in_training_only(model: Model
         every = model.log_probs(*texts)
         found["hard"] -= every[batch["label"][row] - 1]
         found["soft"] -= every.mean()
-    for smoothing, expected in (
-        (0.0, found["hard"]),
-        (0.2, 0.8 * found["hard"] + 0.2 * found["soft"]),
-    ):
-        smooth = changed(task, training__label_smoothing=smoothing)
-        total, sums = jax.jit(smooth.loss)(model.params, batch, jax.random.key(1))
-        assert float(total) == pytest.approx(expected, rel=1e-5)
+    smooth = changed(task, training__label_smoothing=0.2)
+
+    @jax.jit
+    def losses(*given: Any) -> Any:  # the rate that is given replaces the config's
+        return smooth.loss(*given), smooth.loss(*given, None, 0.0)
+
+    both = losses(model.params, batch, jax.random.key(1))
+    expected = (0.8 * found["hard"] + 0.2 * found["soft"], found["hard"])
+    for (total, sums), wanted in zip(both, expected, strict=True):
+        assert float(total) == pytest.approx(wanted, rel=1e-5)
         assert int(sums["rows"]) == float(task.weight(batch)) == len(real)
         assert int(sums["tokens"]) == sum(
             (batch[side] != PAD).sum() for side in ("source", "target") if side in batch
@@ -93,15 +103,14 @@ def test_loss_is_summed_over_real_rows_and_smooths_in_training_only(model: Model
     assert len(names) == (4 if task.data.classes.sentences == 1 else 2)
 
 
+@of_models
 def test_the_penalty_is_added_with_its_weight(model: Model) -> None:
     """|| A A^T - I ||^2 of every real text by plain loops; nothing of rows of padding."""
     batch = batch_of(model.task, 3)
     total, sums = jax.jit(model.task.loss)(model.params, batch, jax.random.key(1))
     assert model.task.config.auxiliary.hops == 0.01
-    wide, real = (
-        jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), model.params),
-        batch["label"] > 0,
-    )
+    wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), model.params)
+    real = batch["label"] > 0
     expected = sum(
         penalties(wide, batch[side][real]).sum() for side in ("source", "target") if side in batch
     )
@@ -109,6 +118,7 @@ def test_the_penalty_is_added_with_its_weight(model: Model) -> None:
     assert float(total) == pytest.approx(float(sums["cross_entropy"]) + 0.01 * expected, rel=1e-5)
 
 
+@of_models
 def test_evaluation_is_that_of_single_examples(model: Model) -> None:
     """11 examples of several lengths, by a loop; macro F1 by counting."""
     losses, answers, labels = [], [], []
@@ -127,34 +137,14 @@ def test_evaluation_is_that_of_single_examples(model: Model) -> None:
         "macro_f1": np.mean(f1),
     }
     assert model.task.evaluate(model.params, "valid") == pytest.approx(expected, rel=1e-5)
-    assert expected["accuracy"] > 0.4
+    assert expected["accuracy"] > 0
     stacked = jax.tree.map(lambda leaf: np.stack([leaf, 0 * leaf]), model.params)
     first, second = model.task.evaluate_stacked(stacked, "valid")
-    assert first == pytest.approx(expected, rel=1e-5) and second["loss"] == pytest.approx(
-        math.log(len(model.task.data.classes.names)), rel=1e-5
-    )
+    assert first == pytest.approx(expected, rel=1e-5)
+    assert second["loss"] == pytest.approx(math.log(len(model.task.data.classes.names)), rel=1e-5)
 
 
-def test_a_label_that_training_lacks_is_wrong_and_has_no_loss(plain: Classification) -> None:
-    """The loss is the mean over the others; the accuracy and macro F1 know of it."""
-    data, params = plain.data, first_params(plain.init, jax.random.key(0))
-    more = [*data.rows["valid"], (("abc",), "ends in z")]
-    examples = {"valid": labelled.encode(data.vocabulary, data.classes, more, "valid")}
-    task = Classification(
-        plain.config, dataclasses.replace(data, rows={"valid": more}, examples=examples)
-    )
-    before, after, count = (
-        plain.evaluate(params, "valid"),
-        task.evaluate(params, "valid"),
-        len(more),
-    )
-    assert after["loss"] == pytest.approx(before["loss"], rel=1e-5)
-    assert (
-        after["accuracy"] == pytest.approx(before["accuracy"] * (count - 1) / count)
-        and 0 < after["macro_f1"] < before["macro_f1"]
-    )
-
-
+@of_models
 @pytest.mark.parametrize("strange", [0, 1])
 def test_scores_are_made_of_their_examples(model: Model, strange: int) -> None:
     """Also where a label is not known, which the loss leaves out."""
@@ -173,31 +163,30 @@ def test_scores_are_made_of_their_examples(model: Model, strange: int) -> None:
     ]
 
 
+@of_models
 def test_answers_confusion_and_measures(model: Model) -> None:
+    """Rows of the confusion are labels; answers come in the order of the lines."""
     task, data = model.task, model.task.data
+    names, rows = data.classes.names, data.rows["test"]
     scores, lines = task.score(model.params, "test")
-    labels, answers = zip(*(line.split("\t") for line in lines), strict=True)
-    assert (
-        list(labels) == [label for _, label in data.rows["test"]]
-        and task.size("test") == len(lines) == 9
-    )
-    assert sum(map(sum, (row.values() for row in scores["confusion"].values()))) == 9
-    assert sum(scores["confusion"][name][name] for name in data.classes.names) == sum(
-        a == b for a, b in zip(labels, answers, strict=True)
-    )
+    pairs = [tuple(line.split("\t")) for line in lines]
+    labels, answers = map(list, zip(*pairs, strict=True))
+    assert labels == [label for _, label in rows] and task.size("test") == len(lines) == 9
+    counts = {label: {each: pairs.count((label, each)) for each in names} for label in names}
+    assert scores["confusion"] == counts
+    assert any(counts[one][other] != counts[other][one] for one in names for other in names)
     assert set(task.measures) == set(task.evaluate(model.params, "test"))
-    responses = task.respond(model.params, ["\t".join(texts) for texts, _ in data.rows["test"]])
-    assert [best[0].text for best in responses] == list(answers) and {
-        len(best) for best in responses
-    } == {1}
-    for (texts, _), (best,) in zip(data.rows["test"], responses, strict=True):
-        assert best.score == pytest.approx(model.log_probs(*texts).max(), abs=1e-5)
+    typed = ["\t".join(texts) for texts, _ in rows]
     order = np.random.default_rng(0).permutation(9)
-    again = task.respond(model.params, ["\t".join(data.rows["test"][i][0]) for i in order])
-    assert [best[0].text for best in again] == [answers[i] for i in order] and len(set(answers)) > 1
+    responses = task.respond(model.params, [typed[i] for i in order])
+    assert [best.text for (best,) in responses] == [answers[i] for i in order]
+    assert len(set(answers)) > 1
+    for i, (best,) in zip(order, responses, strict=True):
+        assert best.score == pytest.approx(model.log_probs(*rows[i][0]).max(), abs=1e-5)
     assert task.respond(model.params, []) == []
 
 
+@of_models
 def test_maps_go_with_their_tokens(model: Model) -> None:
     texts = ("abcd", "b")[: model.task.data.classes.sentences]
     source, target = (*texts, None)[:2]
@@ -212,13 +201,12 @@ def test_maps_go_with_their_tokens(model: Model) -> None:
     ]
 
 
+@of_models
 def test_lines_that_it_cannot_read_are_named(model: Model) -> None:
     pairs = model.task.data.classes.sentences == 2
-    line, words = (
-        ("ab", "'ab': expected two texts with a tab")
-        if pairs
-        else ("a\tb", r"'a\\tb': expected one text")
-    )
+    line, words = ("a\tb", r"'a\\tb': expected one text")
+    if pairs:
+        line, words = ("ab", "'ab': expected two texts with a tab")
     with pytest.raises(UserError, match=words):
         model.task.respond(model.params, [line])
     with pytest.raises(UserError, match="expected"):
@@ -231,20 +219,6 @@ def test_lines_that_it_cannot_read_are_named(model: Model) -> None:
     assert model.task.longer_than(4, lines) == [1] and model.task.longer_than(4, []) == []
 
 
-def test_rows_of_the_confusion_are_labels(model: Model) -> None:
-    """Of an untrained system, which is mostly wrong."""
-    data = model.task.data
-    scores, lines = model.task.score(first_params(model.task.init, jax.random.key(0)), "test")
-    pairs = [tuple(line.split("\t")) for line in lines]
-    counts = {
-        label: {answer: pairs.count((label, answer)) for answer in data.classes.names}
-        for label in data.classes.names
-    }
-    assert scores["confusion"] == counts
-    wrong = next(pair for pair in pairs if pair[0] != pair[1])
-    assert counts[wrong[0]][wrong[1]] != counts[wrong[1]][wrong[0]]
-
-
 @pytest.mark.quick
 def test_macro_f1() -> None:
     """By hand: F1 of 2/3, 4/5 and 0; a class that is neither there nor answered is no class."""
@@ -255,11 +229,9 @@ def test_macro_f1() -> None:
 
 def test_notes_tell_sizes_labels_and_what_is_left_out(plain: Classification) -> None:
     notes = plain.notes(plain.batches(1))
-    assert (
-        notes[0].startswith("train: 64 texts, ")
-        and "(0 unknown); ends in a " in notes[0]
-        and len(notes) == 3
-    )
+    assert notes[0].startswith("train: 64 texts, ")
+    assert "(0 unknown); ends in a " in notes[0]
+    assert len(notes) == 3
     shorter = changed(plain, batch__max_length=5, batch__buckets=(5,))
     left_out = sum(len(texts[0]) + 1 > 5 for texts, _ in plain.data.rows["train"])
     assert shorter.notes(shorter.batches(1))[3:] == [
@@ -273,59 +245,12 @@ def test_a_run_keeps_vocabulary_and_labels(tmp_path: Path) -> None:
     assert not Classification.saved(tmp_path)
     task.save(tmp_path)
     assert Classification.saved(tmp_path)
-    loaded = Classification.load(
-        configs.load(
-            "configs/inference.py:bilstm_pooling",
-            ["vocabulary.kind=char", "vocabulary.size=8000", "vocabulary.lowercase=false"],
-        ),
-        tmp_path,
-        (),
-    )
+    kind = ["vocabulary.kind=char", "vocabulary.size=8000", "vocabulary.lowercase=false"]
+    config = configs.load("configs/inference.py:bilstm_pooling", kind)
+    loaded = Classification.load(config, tmp_path, ())
     assert loaded.data.classes == task.data.classes
     with pytest.raises(UserError, match="has lost its vocabulary or labels"):
         Classification.load(task.config, tmp_path / "elsewhere", ())
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize(
-    ("file", "overrides", "words"),
-    [
-        (
-            "classification.py:self_attentive",
-            ["auxiliary.hops=0"],
-            r"config.auxiliary.hops=0.0: 4 hops without a penalty weight",
-        ),
-        (
-            "classification.py:attention_pooling",
-            ["system.attention=hops"],
-            "4 hops without a penalty weight",
-        ),
-        (
-            "classification.py:bilstm_pooling",
-            ["auxiliary.hops=0.1"],
-            "nothing in this system hands out such a loss",
-        ),
-        (
-            "classification.py:self_attentive",
-            ["system=rnn_encoder_decoder"],
-            (
-                r"system=rnn_encoder_decoder: expected a class .*Classifier; choose from:"
-                r" .*bilstm_pooling"
-            ),
-        ),
-        ("classification.py:self_attentive", ["data=dates"], "needs a method labelled"),
-        (
-            "inference.py:attention_pooling",
-            ["system.width=5", "system.attention=multihead"],
-            "width=10.*heads=8|indivisible|divisible",
-        ),
-    ],
-)
-def test_a_bad_config_fails_before_data_is_read(
-    file: str, overrides: list[str], words: str
-) -> None:
-    with pytest.raises(UserError, match=words):
-        Classification.check(configs.load(f"configs/{file}", overrides))
 
 
 def test_hops_without_a_penalty_on_purpose_and_one_hop_alone() -> None:
@@ -348,15 +273,7 @@ def test_pairs_for_a_system_that_reads_one_text(monkeypatch: pytest.MonkeyPatch)
     Classification.check(configs.load("configs/classification.py:bilstm_pooling"))
 
 
-@pytest.mark.parametrize("file", ["configs/classification.py", "configs/inference.py"])
-def test_every_setting_of_the_config_files_is_sound(file: str) -> None:
-    """All of them, and the argument that is none says what there is."""
-    for name in runpy.run_path(str(Path(__file__).parents[2] / file))["_SYSTEMS"]:
-        Classification.check(configs.load(f"{file}:{name}"))
-    with pytest.raises(UserError, match="did you mean .*self_attentive"):
-        configs.load(f"{file}:self_attentiv")
-
-
+@pytest.mark.full
 def test_choices_that_are_sampled_learn_from_the_label() -> None:
     """Hard attention: one choice for each text, rewarded by the log-likelihood of the label; the
     baseline follows it.
@@ -374,41 +291,3 @@ def test_choices_that_are_sampled_learn_from_the_label() -> None:
         np.log(one)[batch["label"] > 0].sum() for one in lengths
     )  # an untrained additive score is 0 everywhere
     assert float(sums["choice_entropy"]) == pytest.approx(uniform, rel=1e-5)
-
-
-def test_examples_of_the_tests_are_what_they_say() -> None:
-    for (word, letter), label in rows("train", 2):
-        assert (label == "in") == (letter in word)
-    assert isinstance(labelled.Classes(("a",), 1).names, tuple)
-
-
-def test_steps_in_parts_and_in_half_precision_and_what_they_cost() -> None:
-    """Two microbatches add up to the batch, penalty included; bfloat16 is near; a step of two texts
-    costs more than of one.
-    """
-    import optax
-
-    from attnlab.experiments.plan.flops import step_flops
-    from attnlab.training.step import first_state, make_step
-
-    task = load("self_attentive", 2)
-    batch, optimizer = batch_of(task), optax.sgd(0.1)
-    state = first_state(first_params(task.init, jax.random.key(0)), optimizer, 0.0)
-    found = {}
-    for name, how in (
-        ("whole", {}),
-        ("parts", {"accumulate": 2}),
-        ("half", {"compute": "bfloat16"}),
-    ):
-        found[name] = jax.jit(make_step(task.loss, task.weight, optimizer, **how))(state, batch)  # type: ignore[arg-type]
-    for one, other in zip(
-        *(jax.tree.leaves(found[name][0].params) for name in ("whole", "parts")), strict=True
-    ):
-        np.testing.assert_allclose(one, other, atol=1e-6)
-    assert float(found["parts"][1]["hops"]) == pytest.approx(
-        float(found["whole"][1]["hops"]), rel=1e-5
-    )
-    assert float(found["half"][1]["loss"]) == pytest.approx(
-        float(found["whole"][1]["loss"]), rel=2e-2
-    )
-    assert step_flops(task.config, task) > step_flops(task.config, load("self_attentive", 1)) > 0

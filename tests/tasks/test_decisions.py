@@ -1,5 +1,5 @@
-"""Decisions that a system takes by chance: the estimate of their gradient is that of the expected
-reward, and nothing else than they and their baseline is trained by it.
+"""The estimate of the gradient of decisions by chance is that of the expected reward, and only they
+and their baseline are trained by it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from attnlab.systems.protocol import GLIMPSES
 from attnlab.systems.vision.glimpses import Glimpses
 from attnlab.tasks.decisions import Decisions
 from attnlab.tasks.image_classification import ImageClassification
-from attnlab.training.drawing import first_params
+from tests.tasks.tiny import noisy
 
 SIZES = {"glimpses": 2, "size": 2, "scales": 1, "hidden": 3, "width": 4, "cell": "tanh"}
 SMALL = [
     *("data.examples=20", "data.valid=6", "data.test=2", "data.label=shape", "data.side=12"),
     *("batch.size=8", "system.hidden=16", "system.width=8", "system.size=3", "system.scales=2"),
+    "system.glimpses=2",
 ]
 
 
+@pytest.mark.full
 def test_the_estimate_is_the_gradient_of_the_expected_reward() -> None:
     """Of a decision in two dimensions, against an integral over all places, some of them clipped;
     reward is the log-likelihood of class 0.
@@ -103,18 +105,17 @@ def loaded(*overrides: str) -> ImageClassification:
 def test_rewards_train_where_to_look_and_the_labels_all_else() -> None:
     task, plain = loaded(), loaded("decisions.weight=0", "decisions.baseline=0")
     liked = loaded("decisions.reward=log_likelihood")
-    params = first_params(task.init, jax.random.key(0))
+    params = noisy(task, 0.3)
     batch = {name: rows.copy() for name, rows in task.batches(1)(0).items()}
     batch["label"][6:] = 0
 
-    def slopes(params: Any, batch: Any) -> Any:
-        return [
-            jax.value_and_grad(one.loss, has_aux=True)(params, batch, jax.random.key(0))
-            for one in (task, plain, liked)
-        ]
+    @jax.jit
+    def run(params: Any, batch: Any) -> Any:
+        given = (params, batch, jax.random.key(0))
+        both = [jax.value_and_grad(one.loss, has_aux=True)(*given) for one in (task, plain)]
+        return *both, liked.loss(*given)[1]
 
-    run = jax.jit(slopes)
-    ((loss, sums), full), ((bare, other), alone), ((_, third), _) = run(params, batch)
+    ((loss, sums), full), ((bare, other), alone), third = run(params, batch)
     full, alone = (flax.traverse_util.flatten_dict(one) for one in (full, alone))
     for path, one in full.items():
         decides = path[0] in ("location", "expected")

@@ -1,5 +1,5 @@
-"""Detection: the loss against a loop with scipy's assignment, on one and on several devices; scores,
-answers, and what is refused.
+"""Detection has the loss of the best assignment, on any devices; its scores are those of its answers,
+which are drawn over the image.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import jax
 import numpy as np
 import optax
 import pytest
-from PIL import Image
 from scipy.optimize import linear_sum_assignment
 
 from attnlab import config as configs
@@ -19,9 +18,9 @@ from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.boxes import Answers, overlaps
 from attnlab.tasks.detection import Detection
-from attnlab.training.drawing import first_params
 from attnlab.training.parallel import backend
 from attnlab.training.step import first_state, make_step
+from tests.tasks.tiny import image_files, noisy
 
 SMALL = [
     *("data.examples=24", "data.valid=9", "data.test=3", "data.side=20", "data.grid=2"),
@@ -46,9 +45,7 @@ def task() -> Detection:
 
 @pytest.fixture(scope="module")
 def params(task: Detection) -> Any:
-    started = first_params(task.init, jax.random.key(0))
-    noise = np.random.default_rng(0)
-    return jax.tree.map(lambda one: one + 0.1 * noise.normal(size=one.shape), started)
+    return noisy(task, 0.1)
 
 
 def expected(task: Detection, logits: np.ndarray, boxes: np.ndarray, batch: Any) -> float:
@@ -84,26 +81,14 @@ def test_evaluation_reads_every_image_once(task: Detection, params: Any) -> None
     """A system that answers with the truth has an AP of 1; rows of padding are no images."""
     found = task.evaluate(params, "valid")
     assert found.keys() == {"loss", "ap", "ap50", "iou"} and found["ap"] <= found["ap50"]
-    both = jax.tree.map(lambda one: np.stack([0 * one, one]), params)
-    assert task.evaluate_stacked(both, "valid")[1] == pytest.approx(found, abs=1e-5)
     labels, boxes = task.data.labels("valid"), task.data.boxes("valid")
-    sums = [
-        {
-            **{"loss": 1.0, "iou": 1.0, "objects": 2.0},
-            "found": {
-                **{"boxes": boxes[begin:][:7], "classes": labels[begin:][:7] - 1},
-                **{
-                    "scores": (labels[begin:][:7] > 0) * 0.9,
-                    "real": np.ones(len(labels[begin:][:7])),
-                },
-            },
-        }
-        for begin in (0, 7)
+    real, scores = np.ones(len(labels)), (labels > 0) * 0.9
+    truth = {"boxes": boxes, "classes": labels - 1, "scores": scores, "real": real}
+    padded = {name: np.concatenate([one, 0 * one[:1]]) for name, one in truth.items()}
+    halves = [
+        {name: one[rows] for name, one in padded.items()} for rows in (slice(7), slice(7, None))
     ]
-    sums[1]["found"] = {
-        name: np.concatenate([one, np.zeros_like(one[:1])])
-        for name, one in sums[1]["found"].items()  # type: ignore[attr-defined]
-    }
+    sums = [{"loss": 1.0, "iou": 1.0, "objects": 2.0, "found": half} for half in halves]
     perfect = task.averaged(task.totals(sums, "valid"))
     assert (perfect["ap"], perfect["ap50"], perfect["loss"]) == (1.0, 1.0, 0.5)
     scores, lines = task.score(params, "valid")
@@ -112,19 +97,14 @@ def test_evaluation_reads_every_image_once(task: Detection, params: Any) -> None
     assert mean == pytest.approx(found["ap50"])
 
 
-@pytest.fixture(scope="module")
-def on_one(task: Detection, params: Any) -> tuple[Any, ...]:
-    """A step, the state and the batch that it takes, and what one device makes of them."""
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["pmap", "mesh"])
+def test_several_devices_take_the_step_of_one(task: Detection, params: Any, name: str) -> None:
+    """The assignment is a part of the program, on whatever device an image is."""
     sgd = optax.sgd(0.01)
     state, batch = first_state(params, sgd, 0.0), task.batches(4)(0)
     step = make_step(task.loss, task.weight, sgd)
-    return step, state, batch, *jax.jit(step)(state, batch)
-
-
-@pytest.mark.parametrize("name", ["pmap", "mesh"])
-def test_several_devices_take_the_step_of_one(on_one: tuple[Any, ...], name: str) -> None:
-    """The assignment is a part of the program, on whatever device an image is."""
-    step, state, batch, alone, metrics = on_one
+    alone, metrics = jax.jit(step)(state, batch)
     on = backend(name, 4)
     placed, fed = on.place(jax.device_get(state)), on.feed(batch)
     after, told = on.compile(step, placed, fed)(placed, fed)
@@ -133,23 +113,11 @@ def test_several_devices_take_the_step_of_one(on_one: tuple[Any, ...], name: str
     np.testing.assert_allclose(moved, wanted, rtol=1e-3, atol=1e-6)
 
 
-def test_a_step_learns(task: Detection) -> None:
-    adam = optax.adam(0.01)
-    step, batches = jax.jit(make_step(task.loss, task.weight, adam)), task.batches(1)
-    state, losses = first_state(first_params(task.init, jax.random.key(0)), adam, 0.0), []
-    for number in range(40):
-        state, metrics = step(state, batches(number))
-        losses.append(float(metrics["loss"]))
-    kept = {"loss", "tokens", "rows", "objects", "iou", "correct", "grad_norm"}
-    assert metrics.keys() == kept and np.mean(losses[-5:]) < 0.7 * losses[0]
-
-
 def test_files_are_answered_and_maps_drawn(task: Detection, params: Any, tmp_path: Path) -> None:
     task.save(tmp_path)
     assert Detection.load(task.config, tmp_path, ("test",)).data.learned == task.data.learned
-    name = tmp_path / "one.png"
-    Image.fromarray(task.of_split("valid").batch(np.arange(1), 1)["image"][0]).save(name)
-    ((best,),) = task.respond(params, [str(name)])
+    (name,) = image_files(tmp_path, task.of_split("valid").batch(np.arange(1), 1)["image"])
+    ((best,),) = task.respond(params, [name])
     found = task.found(params, task.of_split("valid"))[0]
     sure = found.scores >= 0.5
     assert best.text == task.score(params, "valid")[1][0]
@@ -179,25 +147,7 @@ def test_boxes_are_drawn_over_the_image(
     assert task.seen(params, image) == {}
 
 
-REFUSED = {
-    "another kind of system": (["system=cnn"], "expected a class derived from .*detr"),
-    "labels alone": (["data=shapes"], r"needs a method objects\(split\), such as scenes"),
-    "microbatches": (["training.accumulate=2"], "accumulate=2: norms of system=detr"),
-    "a weight": (["objective.overlap=-1"], "config.objective.overlap=-1"),
-}
-
-
-@pytest.mark.parametrize(("overrides", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_does_not_fit_is_one_line(overrides: list[str], words: str) -> None:
-    base = [] if overrides[0].startswith(("data=", "system=")) else SMALL
-    with pytest.raises(UserError, match=words):
-        Detection.check(configs.load("configs/detection.py:detr", [*base, *overrides]))
-
-
+@pytest.mark.full
 def test_fewer_queries_than_objects_are_refused() -> None:
     with pytest.raises(UserError, match="queries=1: an image of the train split has 2 objects"):
         load("system.queries=1")
-
-
-def test_the_config_passes_its_checks() -> None:
-    Detection.check(configs.load("configs/detection.py:detr"))

@@ -1,5 +1,5 @@
-"""Classification of images: scores against a loop, normalisation, augmentation in training alone,
-a step with batch norm, answers to files, and what is refused.
+"""Images are classified and scored as a loop over them does; they are changed in training alone;
+files are answered and looked at.
 """
 
 from __future__ import annotations
@@ -8,19 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
-from PIL import Image
 
 from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.image_classification import ImageClassification
-from attnlab.training.drawing import first_params
-from attnlab.training.step import first_state, make_step
-from tests.tasks.tiny import check_items
+from tests.tasks.tiny import check_items, image_files, noisy
 
 SMALL = [
     *("data.examples=50", "data.valid=21", "data.test=5", "data.label=shape"),
@@ -43,10 +38,7 @@ def task() -> ImageClassification:
 
 @pytest.fixture(scope="module")
 def params(task: ImageClassification) -> Any:
-    """That tell images apart."""
-    started = first_params(task.init, jax.random.key(0))
-    noise = np.random.default_rng(0)
-    return jax.tree.map(lambda one: one + 0.3 * np.abs(noise.normal(size=one.shape)), started)
+    return noisy(task, 0.3)
 
 
 @pytest.mark.quick
@@ -67,28 +59,6 @@ def test_scores_are_those_of_a_loop_over_images(task: ImageClassification, param
         assert scores["confusion"][names[label]][names[answer]] == count
     assert lines[4] == f"{names[labels[4]]}\t{names[logits[4].argmax()]}"
     check_items(task, params, "valid", {"loss", "accuracy"})
-    both = jax.tree.map(lambda one: jnp.stack([0 * one, one]), params)
-    assert task.evaluate_stacked(both, "valid")[1] == pytest.approx(found)
-
-
-def test_a_step_learns_and_moves_running_averages(task: ImageClassification, params: Any) -> None:
-    """Padding rows of the last batch of an epoch count for nothing; gradients are finite."""
-    sgd = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1, momentum=0.9))
-    step, batches = jax.jit(make_step(task.loss, task.weight, sgd)), task.batches(1)
-    assert batches(0)["image"].shape == (16, 12, 12, 3) and batches.batches_per_epoch == 4  # type: ignore[attr-defined]
-    first = sum((batches(number)["label"] > 0).sum() for number in range(4))
-    assert first == 50
-    state = first_state(first_params(task.init, jax.random.key(0)), sgd, 0.0)
-    losses = []
-    for number in range(60):
-        state, metrics = step(state, batches(number))
-        losses.append(float(metrics["loss"]))
-        assert np.isfinite(float(metrics["grad_norm"]))
-    assert metrics.keys() == {"loss", "tokens", "rows", "correct", "grad_norm"}
-    # The last batch of an epoch has two images, whose statistics say little: the middle counts.
-    assert np.median(losses[-4:]) < 0.7 * losses[0]
-    averages = state.params["normalisation_0_0"]
-    assert (np.abs(averages["mean"]) > 1e-3).all() and (averages["variance"] != 1).all()
 
 
 def test_images_are_changed_in_training_alone_and_by_the_key(
@@ -114,10 +84,8 @@ def test_what_was_learned_is_kept_with_the_run(task: ImageClassification, tmp_pa
     other = ImageClassification.load(task.config, tmp_path, ("test",))
     assert other.data.learned == task.data.learned and other.size("test") == 5
     first, _ = other.pictured("test", 2)
-    assert (
-        first.shown()
-        == f"test image 1  ->  {other.data.learned.classes[other.data.labels('test')[0]]}"
-    )
+    label = other.data.learned.classes[other.data.labels("test")[0]]
+    assert first.shown() == f"test image 1  ->  {label}"
 
 
 def test_files_are_answered_and_looked_at(
@@ -125,9 +93,7 @@ def test_files_are_answered_and_looked_at(
 ) -> None:
     """A file with the pixels of an image of the split gets the answer to that image."""
     images = task.of_split("valid").batch(np.arange(3), 1)["image"]
-    names = [str(tmp_path / f"{number}.png") for number in range(3)]
-    for name, image in zip(names, images, strict=True):
-        Image.fromarray(image).save(name)
+    names = image_files(tmp_path, images)
     answers = [line.split("\t")[1] for line in task.score(params, "valid")[1][:3]]
     found = task.respond(params, names)
     assert [best.text for (best,) in found] == answers
@@ -144,52 +110,15 @@ def test_files_are_answered_and_looked_at(
 def test_gates_and_maps_lie_over_the_image() -> None:
     task = load("system.gate=spatial")
     assert task.system.looks and not load().system.looks
-    params = first_params(task.init, jax.random.key(0))
+    params = noisy(task)
     (example,) = task.pictured("valid", 1)
     found = task.maps(params, example)
-    assert {name: one.weights.shape for name, one in found.looks.items()} == {
-        "gate_0": (1, 12, 12),
-        "gate_1": (1, 6, 6),
-    }
-    _, collected = task.system.apply(
-        {"params": params}, task.normalised(example.image[None]), mutable=["gates"]
-    )
-    np.testing.assert_allclose(
-        found.looks["gate_1"].weights[0],
-        collected["gates"]["gate_1"]["gate"][0][0, :, :, 0],
-        rtol=1e-5,
-    )
+    wanted = {"gate_0": (1, 12, 12), "gate_1": (1, 6, 6)}
+    assert {name: one.weights.shape for name, one in found.looks.items()} == wanted
+    run = jax.jit(lambda x: task.system.apply({"params": params}, x, mutable=["gates"]))
+    _, collected = run(task.normalised(example.image[None]))
+    gate = collected["gates"]["gate_1"]["gate"][0][0, :, :, 0]
+    np.testing.assert_allclose(found.looks["gate_1"].weights[0], gate, rtol=1e-5)
     block = load("system.gate=non_local", "system.gated=1", "system.gate.reduction=1")
-    found = block.maps(first_params(block.init, jax.random.key(0)), example)
+    found = block.maps(noisy(block), example)
     assert found.looks["gate_1/attention"].weights.shape == (1, 6, 6) and not found.gates
-
-
-REFUSED = {
-    "small images": (["system.widths=2,2,2,2"], "cnn halves images until 16 x 16"),
-    "another kind of system": (
-        ["system=bilstm_pooling"],
-        "expected a class derived from .*cnn, resnet, glimpses",
-    ),
-    "texts": (["data=dates"], r"needs a method images\(split\)"),
-    "microbatches": (["training.accumulate=2"], "accumulate=2: the statistics of system.normal"),
-    "a vocabulary": (["vocabulary.size=5"], "vocabulary"),
-    "lengths": (["batch.max_length=5"], "max_length"),
-    "a crop": (["augmentation.crop=-1"], "config.augmentation.crop=-1"),
-}
-
-
-@pytest.mark.parametrize(("overrides", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_does_not_fit_is_one_line(overrides: list[str], words: str) -> None:
-    base = [] if overrides[0].startswith(("data=", "system=")) else CNN
-    with pytest.raises(UserError, match=words):
-        ImageClassification.check(
-            configs.load("configs/image_classification.py:cnn", [*base, *overrides])
-        )
-
-
-@pytest.mark.parametrize(
-    "name", ["cnn", "resnet", "resnet_paper", "vit", "vit_paper", "glimpses", "perceptron"]
-)
-def test_every_config_passes_its_checks(name: str) -> None:
-    config = configs.load(f"configs/image_classification.py:{name}")
-    ImageClassification.check(config)

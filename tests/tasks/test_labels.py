@@ -1,6 +1,4 @@
-"""Labels of a test split: those that training does not have, splits without any, and how often each
-got which answer.
-"""
+"""A label that training does not have is answered wrong, and answers are counted in one look."""
 
 from __future__ import annotations
 
@@ -68,16 +66,10 @@ def test_the_command_for_data_without_test_labels_is_sound() -> None:
     config = configs.load(
         "configs/classification.py", [one.removeprefix("--config.") for one in command]
     )
-    assert (config.data.train, config.data.valid, config.data.test) == (
-        "train[:95%]",
-        "train[95%:]",
-        "validation",
-    )
-    assert (config.data.dataset, config.data.label, config.data.target) == (
-        "glue/sst2",
-        "label",
-        "",
-    )
+    wanted = ("train[:95%]", "train[95%:]", "validation")
+    assert (config.data.train, config.data.valid, config.data.test) == wanted
+    expected = ("glue/sst2", "label", "")
+    assert (config.data.dataset, config.data.label, config.data.target) == expected
 
 
 @pytest.mark.quick
@@ -103,7 +95,5 @@ def test_counting_answers_takes_no_look_at_every_pair_for_every_cell() -> None:
         answered=lambda *_: [Response(names[number % 7], 0.0) for number in range(200)],
     )
     scores, _ = Classification.score(task, None, "test")
-    assert (
-        sum(map(sum, (row.values() for row in scores["confusion"].values()))) == 200
-        and Name.compared < 20 * 200
-    )
+    assert sum(map(sum, (row.values() for row in scores["confusion"].values()))) == 200
+    assert Name.compared < 20 * 200

@@ -1,5 +1,5 @@
-"""Masked language modelling: scores against a loop over rows, what a gradient sees, answers, maps,
-resuming from what is kept, and every named error.
+"""Masked language modelling is scored as a loop over rows scores it, and both of its losses are
+trained; hidden tokens are answered, maps shown, and the mask kept.
 """
 
 from __future__ import annotations
@@ -22,18 +22,13 @@ from attnlab.errors import UserError
 from attnlab.tasks.masked_language_modelling import MaskedLanguageModelling
 from attnlab.training.drawing import first_params
 from attnlab.training.step import first_state, make_step
-from tests.tasks.tiny import check_items
+from tests.tasks.tiny import check_items, noisy
 from tests.tasks.tiny_language import SIZES
 
 FILE = "configs/masked_language_modelling.py"
 SMALL = [
-    "data=tests.tasks.tiny_language:Letters",
-    "vocabulary.kind=char",
-    "batch.size=8",
-    "batch.max_length=12",
-    "system.width=8",
-    "system.hidden=16",
-    "system.layers=1",
+    *("data=tests.tasks.tiny_language:Letters", "vocabulary.kind=char", "batch.size=8"),
+    *("batch.max_length=12", "system.width=8", "system.hidden=16", "system.layers=1"),
     "system.attention.heads=2",
 ]
 
@@ -41,15 +36,6 @@ SMALL = [
 def load(*overrides: str, system: str = "transformer") -> MaskedLanguageModelling:
     config = configs.load(f"{FILE}:{system}", [*SMALL, *overrides])
     return MaskedLanguageModelling.load(config, None, tuple(SIZES))
-
-
-def drawn(task: MaskedLanguageModelling) -> Any:
-    """Parameters that tell tokens apart."""
-    noise = np.random.default_rng(0)
-    started = first_params(task.init, jax.random.key(0))
-    return jax.tree.map(
-        lambda leaf: leaf + 0.5 * noise.normal(size=leaf.shape).astype(np.float32), started
-    )
 
 
 def log_softmax(logits: Any) -> np.ndarray:
@@ -79,7 +65,7 @@ def expected(task: MaskedLanguageModelling, params: Any, rows: list[list[int]]) 
 def test_scores_are_those_of_every_text_by_itself() -> None:
     """Whatever the batches are; and every text counts in the rows of the items."""
     task = load("masking.rate=0.4")
-    params = drawn(task)
+    params = noisy(task)
     ids = task.data.ids["valid"]
     wanted = expected(task, params, [[BOS, *one.tolist()] for one in ids])
     assert task.evaluate(params, "valid") == pytest.approx(wanted, rel=2e-6)
@@ -92,10 +78,11 @@ def test_scores_are_those_of_every_text_by_itself() -> None:
     assert again[1] == pytest.approx(wanted, rel=2e-6)
 
 
+@pytest.mark.full
 def test_packed_texts_do_not_see_each_other() -> None:
     """The gradient of what is hidden in one text sees no token of another."""
     task = load("batch.texts=packed", "masking.rate=0.5")
-    batch, params = task.batches(1)(0), drawn(task)
+    batch, params = task.batches(1)(0), noisy(task)
     assert batch["source"].shape == (8, 12) and batch["segments"].max() > 0
     row = {name: one[:1] for name, one in batch.items()}
     first = row["segments"] == 0
@@ -118,7 +105,7 @@ def test_packed_texts_do_not_see_each_other() -> None:
 
 def test_the_loss_is_per_hidden_token() -> None:
     task = load("masking.rate=0.4")
-    batch, params = task.batches(1)(0), drawn(task)
+    batch, params = task.batches(1)(0), noisy(task)
     total, sums = jax.jit(functools.partial(task.loss, smoothing=0.1))(
         params, batch, jax.random.key(0)
     )
@@ -137,7 +124,7 @@ def test_the_loss_is_per_hidden_token() -> None:
 def test_hidden_tokens_of_a_line_are_told() -> None:
     """The likeliest token at each; never one that is no text."""
     task = load()
-    params = drawn(task)
+    params = noisy(task)
     lines = ["ab[MASK]d", "[MASK][MASK]", "a[MASK]"]
     mask = task.data.vocabulary.special.reserved[0]
     bias = jnp.asarray(params["out"]["bias"]).at[jnp.array([BOS, EOS, mask])].add(9.0)
@@ -162,7 +149,7 @@ def test_hidden_tokens_of_a_line_are_told() -> None:
 
 def test_maps_have_the_tokens_of_a_text() -> None:
     task = load()
-    params = drawn(task)
+    params = noisy(task)
     (example,) = task.completed(params, [("ab[MASK]", None)])
     maps = task.maps(params, example)
     assert list(maps.axes["source"].labels) == ["<s>", "a", "b", "<reserved 0>", "</s>"]
@@ -214,7 +201,7 @@ def test_pairs_are_scored_row_by_row_and_both_losses_are_trained() -> None:
     the loss of its relation times its hidden tokens.
     """
     task = load(*PAIRS, "masking.rate=0.3", "system.dropout=0.0", system="bert")
-    params = drawn(task)
+    params = noisy(task)
     batch = task.batches(1)(1)
     nats, counted, second, right = 0.0, 0, 0.0, 0
 
@@ -255,16 +242,15 @@ def test_pairs_are_scored_row_by_row_and_both_losses_are_trained() -> None:
     check_items(task, params, "valid", {"loss", "perplexity", "accuracy", "next_sentence"})
 
 
+@pytest.mark.full
 def test_what_follows_is_learned() -> None:
     """No more than 15/16 can be told, 84 pairs; chance is a half."""
     sizes = ["batch.size=32", "system.width=32", "system.hidden=32", "system.attention.heads=4"]
     task = load(*PAIRS, *sizes, "system.dropout=0.0", system="bert")
     optimizer = optax.adam(3e-3)
     step = jax.jit(make_step(task.loss, task.weight, optimizer), donate_argnums=0)
-    state, batches = (
-        first_state(first_params(task.init, jax.random.key(0)), optimizer, 0.0),
-        task.batches(1),
-    )
+    state = first_state(first_params(task.init, jax.random.key(0)), optimizer, 0.0)
+    batches = task.batches(1)
     before = task.evaluate(state.params, "valid")["next_sentence"]
     for number in range(240):
         state, _ = step(state, batches(number))
@@ -280,38 +266,6 @@ def test_pairs_need_a_system_that_tells_and_others_have_no_such_score() -> None:
     assert "next_sentence" not in load().measures
     with pytest.raises(UserError, match="max_length=4: a pair takes"):
         load(*PAIRS, "batch.max_length=4", system="bert").batches(1)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["vocabulary.reserved=0"], r"set config\.vocabulary\.reserved=1"),
-        (["system.positions.length=9"], "rows of 12 tokens, but positions end at 9"),
-        (["masking.hidden=0.8", "masking.random=0.3"], "together they are shares"),
-        (["masking.rate=0.0"], "masking.rate"),
-        (["batch.texts=joined"], "batch.texts"),
-        (["system.attention.visibility=causal"], "visibility"),
-    ],
-)
-def test_what_does_not_go_is_refused_before_data_is_read(
-    overrides: list[str], message: str
-) -> None:
-    with pytest.raises(UserError, match=message):
-        config = configs.load(f"{FILE}:transformer", [*SMALL, *overrides])
-        MaskedLanguageModelling.check(config)
-
-
-def test_other_kinds_of_systems_are_refused() -> None:
-    with pytest.raises(UserError, match=r"TokenClassifier; choose from: encoder, bert"):
-        MaskedLanguageModelling.check(configs.load(f"{FILE}:transformer", ["system=lstm_lm"]))
-    from attnlab.tasks.language_modelling import LanguageModelling
-
-    config = configs.load(
-        "configs/language_modelling.py:lstm",
-        ["system=encoder", "system.attention=multihead", "system.positions=learned"],
-    )
-    with pytest.raises(UserError, match="system=encoder: expected a class derived from .*Language"):
-        LanguageModelling.check(config)
 
 
 def test_masking_takes_the_settings_of_the_config() -> None:

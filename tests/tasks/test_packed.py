@@ -1,4 +1,4 @@
-"""Language modelling on packed rows: texts that share a row are scored as if each stood alone."""
+"""Texts that share a row are modelled as if each stood alone."""
 
 from __future__ import annotations
 
@@ -9,18 +9,13 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.data.blocks import Blocks
-from attnlab.errors import UserError
-from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks.language_modelling import LanguageModelling
-from attnlab.training.drawing import first_params
+from tests.tasks.tiny import noisy
 from tests.tasks.tiny_language import SHARED, SIZES
 
 SMALL = [
-    *SHARED[1:],
-    "system.width=8",
-    "system.hidden=16",
-    "system.attention.heads=2",
-    "decoding.batch=4",
+    *(*SHARED[1:], "system.width=8", "system.hidden=16"),
+    *("system.attention.heads=2", "decoding.batch=4"),
 ]
 SCHEMES = {
     "learned": [],
@@ -37,24 +32,24 @@ def load(*overrides: str) -> LanguageModelling:
     return LanguageModelling.load(config, None, tuple(SIZES))
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+full = pytest.mark.full  # mechanisms and positions are tested on packed rows where they are at home
+
+
+@pytest.mark.parametrize(
+    "scheme", ["learned", *(pytest.param(name, marks=full) for name in [*SCHEMES][1:])]
+)
 def test_texts_of_a_row_are_scored_as_texts_apart(scheme: str) -> None:
     """A row that holds the whole split cuts no text."""
     packed = load("batch.texts=packed", "batch.max_length=150", *SCHEMES[scheme])
     apart = load("batch.texts=apart", "batch.max_length=150", *SCHEMES[scheme])
-    noise = np.random.default_rng(0)
-    params = jax.tree.map(
-        lambda leaf: leaf + 0.3 * noise.normal(size=leaf.shape).astype(np.float32),
-        first_params(apart.init, jax.random.key(0)),
-    )
+    params = noisy(apart, 0.3)
     assert len(packed.data.ids["valid"].ids) < 150
-    for split in ("valid", "test"):
-        one, other = (task.evaluate(params, split) for task in (packed, apart))
-        assert one == pytest.approx(other, rel=2e-6)
-        rows = [task.items(params, split, []) for task in (packed, apart)]
-        assert rows[0] is not None and rows[1] is not None
-        for name in ("loss", "accuracy"):
-            np.testing.assert_allclose(*(one.rows[name] for one in rows), rtol=1e-5, atol=1e-6)
+    one, other = (task.evaluate(params, "valid") for task in (packed, apart))
+    assert one == pytest.approx(other, rel=2e-6)
+    rows = [task.items(params, "valid", []) for task in (packed, apart)]
+    assert rows[0] is not None and rows[1] is not None
+    for name in ("loss", "accuracy"):
+        np.testing.assert_allclose(*(one.rows[name] for one in rows), rtol=1e-5, atol=1e-6)
 
 
 def test_training_reads_shuffled_rows_and_a_gradient_sees_one_text() -> None:
@@ -64,7 +59,7 @@ def test_training_reads_shuffled_rows_and_a_gradient_sees_one_text() -> None:
     assert task.remembered() is None
     batch = batches(0)
     assert batch["source"].shape == (8, 12) and batch["segments"].max() > 0
-    params = first_params(task.init, jax.random.key(0))
+    params = noisy(task, 0.3)
     row = {name: values[:1] for name, values in batch.items()}
     inside = np.flatnonzero(row["segments"][0] == 0)
     assert len(inside) < 12
@@ -81,38 +76,13 @@ def test_training_reads_shuffled_rows_and_a_gradient_sees_one_text() -> None:
         np.testing.assert_allclose(one, two, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["batch.max_length=170"], "rows of 170 tokens, but positions end at 160"),
-        (["system.attention=recurrent"], "would share its state"),
-    ],
-)
-def test_what_does_not_go_is_refused_before_data_is_read(
-    overrides: list[str], message: str
-) -> None:
-    given = [one for one in SMALL if "heads" not in one] if "recurrent" in overrides[0] else SMALL
-    config = configs.load(
-        "configs/language_modelling.py:decoder", [*given, "batch.texts=packed", *overrides]
-    )
-    with pytest.raises(UserError, match=message):
-        LanguageModelling.check(config)
-
-
-def test_a_system_that_cannot_keep_texts_apart() -> None:
-    config = configs.load("configs/language_modelling.py:lstm", ["batch.texts=packed"])
-    with pytest.raises(UserError, match="system=lstm_lm cannot keep the texts of a row apart"):
-        LanguageModelling.check(config)
-    assert not LanguageModel.packs
-
-
 def test_crops_are_trained_on_anywhere_and_scored_in_turn_from_nothing() -> None:
     task = load("batch.texts=crops", "batch.max_length=12")
     batch, stream = task.batches(1)(0), task.data.ids["train"].ids
     for source, target in zip(batch["source"], batch["target"], strict=True):
         np.testing.assert_array_equal(source[1:], target[:-1])
         assert any((stream[at : at + 12] == target).all() for at in range(1, len(stream) - 11))
-    params = first_params(task.init, jax.random.key(0))
+    params = noisy(task, 0.3)
     found = task.evaluate(params, "valid")
     assert task.totals(task.passed(params, "valid"), "valid")["tokens"] == len(
         task.data.ids["valid"].ids

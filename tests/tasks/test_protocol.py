@@ -24,17 +24,18 @@ every = pytest.mark.parametrize("name", TASKS.names())
 
 
 @every
-@pytest.mark.parametrize("method", METHODS)
-def test_methods_take_what_callers_give(name: str, method: str) -> None:
+def test_methods_take_what_callers_give(name: str) -> None:
+    """What a task adds to their arguments may be left out."""
     kind = TASKS.resolve(name)
-    wanted, found = (
-        list(inspect.signature(getattr(one, method)).parameters.values()) for one in (Task, kind)
-    )
-    assert [one.name for one in found][: len(wanted)] == [one.name for one in wanted]
-    assert all(
-        one.default is not inspect.Parameter.empty for one in found[len(wanted) :]
-    )  # what it adds may be left out
-    assert "self" not in [one.name for one in found] or method not in ("check", "load", "saved")
+    for method in METHODS:
+        wanted, given = (
+            [*inspect.signature(getattr(of, method)).parameters.values()] for of in (Task, kind)
+        )
+        names = [argument.name for argument in given]
+        assert names[: len(wanted)] == [argument.name for argument in wanted], method
+        added = given[len(wanted) :]
+        assert all(one.default is not inspect.Parameter.empty for one in added), method
+        assert "self" not in names or method not in ("check", "load", "saved"), method
 
 
 @pytest.mark.quick
@@ -42,16 +43,13 @@ def test_methods_take_what_callers_give(name: str, method: str) -> None:
 def test_measures_units_and_names(name: str) -> None:
     kind: Any = TASKS.resolve(name)
     known = declared(kind)
-    assert known["loss"].better == "min" and all(
-        one.low is not None and one.count is None for one in known.values()
-    )
+    assert known["loss"].better == "min"
+    assert all(one.low is not None and one.count is None for one in known.values())
     assert all((one.low, one.high) == (0.0, 1.0) for one in known.values() if one.of is not None)
     assert kind.evaluated[0] == "loss" and set(kind.evaluated) <= set(kind.measures)
-    assert (
-        all(isinstance(unit, str) for unit in kind.units.values())
-        and isinstance(kind.examples, str)
-        and kind.examples
-    )
+    assert all(isinstance(unit, str) for unit in kind.units.values())
+    assert isinstance(kind.examples, str)
+    assert kind.examples
     assert issubclass(kind.systems, System) and kind.reads in READS
     assert isinstance(kind.outputs, str) and "/" not in kind.outputs
 

@@ -1,5 +1,5 @@
-"""Extractive question answering: loss and answers against loops in NumPy, with windows and without
-an answer too, the scores of SQuAD, answers to typed lines, maps, and errors.
+"""The loss, the answers and the scores of extractive question answering are those of loops in NumPy,
+with windows and without an answer too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from attnlab import config as configs
 from attnlab.data import questions
 from attnlab.errors import UserError
 from attnlab.tasks.question_answering import QuestionAnswering, exact, f1
-from attnlab.training.drawing import first_params
+from tests.tasks.tiny import noisy
 
 FILE = "configs/question_answering.py:transformer"
 SMALL = [
@@ -32,10 +32,7 @@ def task() -> QuestionAnswering:
 
 @pytest.fixture(scope="module")
 def params(task: QuestionAnswering) -> Any:
-    return jax.tree.map(
-        lambda leaf: leaf + 0.5 * jax.random.normal(jax.random.key(leaf.size), leaf.shape),
-        first_params(task.init, jax.random.key(0)),
-    )
+    return noisy(task)
 
 
 @functools.lru_cache(maxsize=1)
@@ -44,12 +41,17 @@ def applied(task: QuestionAnswering) -> Any:
     return jax.jit(task.system.apply)
 
 
-def chances(task: QuestionAnswering, params: Any, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """log p of both ends [T,2] over the passage of a question of the split "valid", and the words."""
+def chances(
+    task: QuestionAnswering, params: Any, number: int, nowhere: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """log p of both ends [T,2] over the passage of a row of the split "valid", and over the first
+    place if the answer may be nowhere; and the words.
+    """
     examples = task.of_split("valid")
     ids, types, words = (examples.packed(name)[number] for name in ("source", "types", "words"))
-    found: Any = applied(task)({"params": params}, ids[None], types[None])
-    inside = np.where(words[:, None] > 0, np.asarray(found[0], np.float64), -np.inf)
+    logits: Any = applied(task)({"params": params}, ids[None], types[None])
+    allowed = (words > 0) | ((np.arange(len(words)) == 0) & nowhere)
+    inside = np.where(allowed[:, None], np.asarray(logits[0], np.float64), -np.inf)
     return inside - np.logaddexp.reduce(inside, axis=0), words
 
 
@@ -91,13 +93,8 @@ def by_window(task: QuestionAnswering, params: Any, number: int) -> tuple[float,
     """Of a window of the split "valid": nats, both ends right, and (score of "not here", score of
     the best stretch, its words).
     """
-    examples = task.of_split("valid")
-    ids, types, words = (examples.packed(name)[number] for name in ("source", "types", "words"))
-    found: Any = applied(task)({"params": params}, ids[None], types[None])
-    allowed = (words > 0) | (np.arange(len(words)) == 0)
-    inside = np.where(allowed[:, None], np.asarray(found[0], np.float64), -np.inf)
-    log_p = inside - np.logaddexp.reduce(inside, axis=0)
-    begin, end = examples["span"].block(np.array([number]), 0)[0]
+    log_p, words = chances(task, params, number, nowhere=True)
+    begin, end = task.of_split("valid")["span"].block(np.array([number]), 0)[0]
     pairs = [(i, j) for i in range(1, len(words)) for j in range(i, min(i + 30, len(words)))]
     i, j = max(pairs, key=lambda pair: log_p[pair[0], 0] + log_p[pair[1], 1])
     best = (log_p[0].sum(), log_p[i, 0] + log_p[j, 1], (words[i], words[j]))
@@ -105,13 +102,10 @@ def by_window(task: QuestionAnswering, params: Any, number: int) -> tuple[float,
     return -(log_p[begin, 0] + log_p[end, 1]) / 2, right, best
 
 
-def test_the_best_of_all_windows_or_no_answer(params: Any) -> None:
+def test_the_best_of_all_windows_or_no_answer() -> None:
     config = configs.load(FILE, SMALL + CUT)
     task = QuestionAnswering.load(config, None, ("train", "valid", "test"))
-    params = jax.tree.map(
-        lambda leaf: leaf + 0.5 * jax.random.normal(jax.random.key(leaf.size), leaf.shape),
-        first_params(task.init, jax.random.key(0)),
-    )
+    params = noisy(task)
     rows, windows = task.data.rows["valid"], len(task.of_split("valid"))
     assert task.counts("valid") == {"windows": windows} and windows > 2 * len(rows)
     assert f"7 questions in {windows} windows" in task.data.about("valid")
@@ -146,12 +140,7 @@ def test_the_best_of_all_windows_or_no_answer(params: Any) -> None:
     assert task.longer_than(5, typed) == []
 
 
-def test_windows_that_leave_gaps_are_refused() -> None:
-    config = configs.load(FILE, ["passages.stride=20", "passages.question=26"])
-    with pytest.raises(UserError, match=r"passages.stride=20 and question=26: .*max_length=48"):
-        QuestionAnswering.check(config)
-
-
+@pytest.mark.full
 def test_padding_costs_nothing(task: QuestionAnswering, params: Any) -> None:
     batch = task.batches(1)(0)
     wider = {

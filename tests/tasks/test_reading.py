@@ -1,5 +1,5 @@
-"""Reading in pieces: what is known after one is what the next begins with, unless a text begins;
-and logits in pieces.
+"""What is known after one piece is what the next begins with, unless a text begins; logits in
+pieces give the same losses and gradients.
 """
 
 from __future__ import annotations
@@ -21,14 +21,8 @@ from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
 from attnlab.systems.transformers.decoder import Decoder
 from attnlab.tasks.models import shapes_of
-from attnlab.tasks.reading import (
-    check_pieces,
-    of_tokens,
-    penalised,
-    penalties,
-    state_before,
-)
-from attnlab.training.drawing import first_params
+from attnlab.tasks.reading import check_pieces, of_tokens, penalised, penalties, state_before
+from tests.tasks.tiny import noise
 from tests.tasks.tiny_language import apart, passed
 
 
@@ -36,14 +30,15 @@ def test_pieces_are_what_the_whole_text_is_and_a_fresh_row_knows_nothing() -> No
     task, params = apart()
     source = np.array([[1, 4, 5, 6, 7, 4], [1, 5, 5, 4, 6, 7]], np.int32)
     target = np.roll(source, -1, axis=1)
-    whole, after = of_tokens(task.system, params, {"source": source, "target": target}, None)
+    read = jax.jit(functools.partial(of_tokens, task.system, params))
+    whole, after = read({"source": source, "target": target}, None)
     assert after is None
     state = state_before(task.system, jax.eval_shape(lambda: params), 2)
     assert all(not np.asarray(leaf).any() for leaf in jax.tree.leaves(state))
     found = []
     for piece, fresh in ((slice(0, 3), [1, 1]), (slice(3, 6), [0, 1])):
         batch = {"source": source[:, piece], "target": target[:, piece], "fresh": np.array(fresh)}
-        each, state = of_tokens(task.system, params, batch, state)
+        each, state = read(batch, state)
         found.append(np.asarray(each["loss"]))
     np.testing.assert_allclose(np.concatenate(found, axis=1)[0], whole["loss"][0], atol=1e-5)
     np.testing.assert_allclose(found[0][1], whole["loss"][1, :3], atol=1e-5)
@@ -60,7 +55,7 @@ def test_padding_counts_nowhere() -> None:
         "target": np.array([[4, 2, PAD, PAD]], np.int32),
         "recalled": np.array([[0, 1, 0, 0]], np.int32),
     }
-    each, _ = of_tokens(task.system, params, batch, None)
+    each, _ = jax.jit(functools.partial(of_tokens, task.system, params))(batch, None)
     assert np.asarray(each["tokens"]).tolist() == [[True, True, False, False]]
     assert not np.asarray(each["loss"])[0, 2:].any() and np.asarray(each["loss"])[0, :2].all()
     assert np.asarray(each["asked"]).tolist() == [[False, True, False, False]]
@@ -73,15 +68,16 @@ def _decoder(vocabulary: int) -> Any:
     return made_of(vocabulary=vocabulary, pad_id=PAD)
 
 
-@pytest.mark.parametrize("at_once", [1, 3, 7, 16])
+@pytest.mark.parametrize(
+    "at_once", [3, *(pytest.param(number, marks=pytest.mark.full) for number in (1, 7, 16))]
+)
 def test_logits_in_pieces_give_the_same_losses_and_gradients(at_once: int) -> None:
     system = _decoder(9)
     rng = np.random.default_rng(0)
     source = rng.integers(4, 9, (2, 7)).astype(np.int32)
     source[1, 5:] = PAD
     batch = {"source": source, "target": np.roll(source, -1, axis=1)}
-    params = first_params(system.init, jax.random.key(0), source)["params"]
-    params = jax.tree.map(lambda one: 20.0 * one, params)
+    params = noise(jax.eval_shape(system.init, jax.random.key(0), source)["params"], 5.0)
 
     def loss(params: Any, at_once: int) -> Any:
         each, _ = of_tokens(system, params, batch, None, smoothing=0.1, at_once=at_once)
@@ -122,23 +118,16 @@ def test_a_system_without_hidden_states_is_refused() -> None:
         check_pieces(task.system, 8)
 
 
-@pytest.mark.parametrize("scan", [False, True])
+@pytest.mark.parametrize("scan", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_losses_of_attention_are_added_by_their_weights_at_real_tokens(scan: bool) -> None:
     """Those of an indexer, of both layers; they alone teach it."""
     mixer = functools.partial(LightningIndexer, heads=2, keep=2, index_heads=2, index_width=3)
-    system = Decoder(
-        vocabulary=8,
-        pad_id=PAD,
-        width=8,
-        hidden=8,
-        attention=mixer,
-        positions=PositionScheme,
-        scan=scan,
-    )
+    sizes = {"vocabulary": 8, "pad_id": PAD, "width": 8, "hidden": 8, "scan": scan}
+    system = Decoder(**sizes, attention=mixer, positions=PositionScheme)  # type: ignore[arg-type]
     source = np.array([[1, 4, 5, 6, 7], [1, 5, 4, PAD, PAD]], np.int32)
     target = np.array([[4, 5, 6, 7, 2], [5, 4, 2, PAD, PAD]], np.int32)
     batch = {"source": source, "target": target}
-    params = first_params(system.init, jax.random.key(0), source)["params"]
+    params = noise(jax.eval_shape(system.init, jax.random.key(0), source)["params"], 0.4)
 
     def loss(params: Any, weight: float) -> Any:
         each, _ = of_tokens(system, params, batch, None, losses=("indexer",) if weight else ())

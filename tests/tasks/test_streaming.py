@@ -1,5 +1,5 @@
-"""Texts that are shown while they are written, texts that end answers, and beginnings read in
-pieces: none of them changes what is written.
+"""Showing a text while it is written and reading its beginning in pieces change nothing of what is
+written; a text may end an answer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlab.data.vocabulary import BOS, PAD
+from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.decoding.settings import Settings, validate
 from attnlab.errors import UserError
 from attnlab.tasks.decoders import continuing, ending
@@ -21,16 +21,20 @@ GREEDY = ["decoding.method=greedy", "decoding.max_ratio=0.0", "decoding.max_extr
 SAMPLE = ["decoding.method=sample", *GREEDY[1:], "decoding.seed=3"]
 
 
+full = pytest.mark.full
+
+
 def shown(task: Any, params: Any, line: str, index: int) -> str:
     *_, last = task.streamed(params, line, index)
     return str(last)
 
 
-@pytest.mark.parametrize("how", [GREEDY, SAMPLE])
+@pytest.mark.parametrize("how", [GREEDY, pytest.param(SAMPLE, marks=full)])
 def test_what_is_streamed_is_what_is_answered(how: list[str]) -> None:
     """Every line, with the draws of its own place; and texts only grow."""
     task = load(*APART, *how)
     params = drawn(task)
+    params["out"]["bias"][EOS] = -50.0  # texts as long as they may be
     answers = [best[0].text for best in task.respond(params, LINES)]
     assert [shown(task, params, line, n) for n, line in enumerate(LINES)] == answers
     every = list(task.streamed(params, LINES[0], 0))
@@ -53,7 +57,7 @@ def test_a_text_that_ends_answers() -> None:
     )
 
 
-@pytest.mark.parametrize("method", ["greedy", "sample"])
+@pytest.mark.parametrize("method", ["greedy", pytest.param("sample", marks=full)])
 def test_it_stops_there(method: str) -> None:
     """Not at the limit, and each text at a token of its own."""
     task = load(*APART)
@@ -72,7 +76,7 @@ def test_it_stops_there(method: str) -> None:
     assert ending(settings, lambda ids: "ax")(np.zeros(1)) and ending(Settings(), str) is None
 
 
-@pytest.mark.parametrize("piece", [1, 2, 3, 5])
+@pytest.mark.parametrize("piece", [2, *(pytest.param(size, marks=full) for size in (1, 3, 5))])
 def test_a_beginning_in_pieces(piece: int) -> None:
     """Rows whose beginnings end in different pieces: the same as read at once."""
     task = load(*APART)

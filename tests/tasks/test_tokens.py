@@ -1,4 +1,4 @@
-"""Losses of tokens against float64, and the scores and rows that are made of their sums."""
+"""Losses of tokens are those of float64, and scores and rows are made of their sums."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ def test_cross_entropy_is_that_of_the_smoothed_target(smoothing: float) -> None:
     """-sum_v q_v log p_v with q = (1 - e) onehot + e / V, in float64, also for huge logits."""
     rng = np.random.default_rng(0)
     for scale in (1.0, 300.0):
-        logits, target = (
-            (scale * rng.normal(size=(3, 4, 7))).astype(np.float32),
-            rng.integers(0, 7, (3, 4)),
-        )
+        logits = (scale * rng.normal(size=(3, 4, 7))).astype(np.float32)
+        target = rng.integers(0, 7, (3, 4))
         wide = logits.astype(np.float64)
         top = wide.max(-1, keepdims=True)
         log_p = wide - top - np.log(np.exp(wide - top).sum(-1, keepdims=True))

@@ -1,5 +1,5 @@
-"""The translation task: its loss and scores against plain loops, and decoding of really trained
-tiny systems against rescoring.
+"""Loss, scores and hypotheses of translation are those of plain loops over teacher-forced
+probabilities.
 """
 
 from __future__ import annotations
@@ -17,23 +17,20 @@ from attnlab.data.corpus import Corpus, encode
 from attnlab.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from attnlab.decoding import Decoded, corpus_scores
 from attnlab.tasks.translation import Translation
-from attnlab.training.drawing import first_params
-from tests.tasks.tiny import batch_of, check_items, load, looked, trained
+from tests.tasks.tiny import batch_of, check_items, load, looked, noisy
+
+of_models = pytest.mark.product("translations")
 
 
 class Model:
-    """A task, parameters after a little training, and what is worth compiling once: the pass and a
+    """A task that smooths its loss, parameters, and what is worth compiling once: the pass and a
     decoder for each setting.
     """
 
     def __init__(self, system: str) -> None:
-        self.task = load(system)
-        self.params = trained(self.task)
-        self.logits = jax.jit(
-            lambda source, target_in: self.task.system.apply(
-                {"params": self.params}, source, target_in
-            )
-        )
+        self.task = load(system, "training.label_smoothing=0.2", "decoding.method=greedy")
+        self.params = noisy(self.task)
+        self.logits = jax.jit(lambda *ids: self.task.system.apply({"params": self.params}, *ids))
         self.texts = [source for source, _ in self.task.data.pairs["test"]]
 
     @functools.cache  # noqa: B019 - lives as long as the module's tests
@@ -81,9 +78,10 @@ def picked(log_probs: np.ndarray, target: np.ndarray) -> np.ndarray:
     return log_probs[np.arange(len(target)), target]
 
 
+@of_models
 def test_loss_smooths_in_training_only_and_counts_real_tokens(model: Model) -> None:
-    """The summed loss of a padded batch against single sentences; without smoothing it is that of
-    evaluation.
+    """The summed loss of a padded batch is that of single sentences; a rate that is given replaces
+    the config's.
     """
     batch = batch_of(model.task, rows=3)
     hard, soft = 0.0, 0.0
@@ -92,37 +90,19 @@ def test_loss_smooths_in_training_only_and_counts_real_tokens(model: Model) -> N
         every = model.log_probs(source[source != PAD], target)
         hard, soft = hard - picked(every, target).sum(), soft - every.mean(axis=1).sum()
 
-    def smoothed(smoothing: float) -> Translation:
-        config = ConfigDict(model.task.config.to_dict())
-        config.training.label_smoothing = smoothing
-        return Translation(config, model.task.data)
-
-    plain, soft_task = smoothed(0.0), smoothed(0.2)
-
     @jax.jit
-    def losses(*of: Any) -> Any:  # the rate that is given replaces the config's
-        return plain.loss(*of), soft_task.loss(*of), soft_task.loss(*of, None, 0.0)
+    def losses(*given: Any) -> Any:
+        return model.task.loss(*given), model.task.loss(*given, None, 0.0)
 
-    found = losses(model.params, batch, jax.random.key(1))
-    for (total, sums), expected in zip(found, (hard, 0.8 * hard + 0.2 * soft, hard), strict=True):
+    both = losses(model.params, batch, jax.random.key(1))
+    for (total, sums), expected in zip(both, (0.8 * hard + 0.2 * soft, hard), strict=True):
         assert float(total) == pytest.approx(expected, rel=1e-5)
         assert int(sums["tokens"]) == (batch["target"] != PAD).sum()
 
 
-def test_evaluation_is_never_smoothed(plain: Translation) -> None:
-    """Alone, and of several models at once."""
-    config = ConfigDict(plain.config.to_dict())
-    config.training.label_smoothing = 0.4
-    smoothed, params = Translation(config, plain.data), first_params(plain.init, jax.random.key(0))
-    hard = plain.evaluate(params, "valid")
-    stacked = jax.tree.map(lambda leaf: leaf[None], params)
-    assert smoothed.evaluate(params, "valid") == hard
-    assert smoothed.evaluate_stacked(stacked, "valid")[0] == pytest.approx(hard, rel=1e-5)
-
-
 def test_the_key_decides_the_dropout() -> None:
-    task = load("rnnsearch", "system.dropout=0.5")
-    params, batch = first_params(task.init, jax.random.key(0)), batch_of(task)
+    task = load("rnn_encoder_decoder", "system.dropout=0.5")
+    params, batch = noisy(task), batch_of(task)
     loss = jax.jit(lambda key: task.loss(params, batch, key)[0])
     one, again, other = (float(loss(jax.random.key(seed))) for seed in (0, 0, 1))
     assert one == again != other
@@ -136,9 +116,10 @@ def test_weight_by_token_and_by_sentence(plain: Translation) -> None:
     assert float(plain.weight({name: 0 * rows for name, rows in batch.items()})) == 0
 
 
-def test_evaluation_is_weighted_by_tokens_over_ragged_batches(model: Model) -> None:
-    """11 sentences in batches of 8, of unequal lengths; the same by a loop over single
-    sentences.
+@of_models
+def test_evaluation_is_never_smoothed_and_weighted_by_tokens(model: Model) -> None:
+    """11 sentences in batches of 8, of unequal lengths, are scored as by a loop over single
+    sentences; one model alone and of several at once.
     """
     losses, right, examples = [], [], model.task.data.examples["valid"]
     for source, target in zip(*examples.sequences, strict=True):
@@ -146,68 +127,64 @@ def test_evaluation_is_weighted_by_tokens_over_ragged_batches(model: Model) -> N
         losses.append(-picked(every, target))
         right.append(every.argmax(axis=1) == target)
     mean, accuracy = np.concatenate(losses).mean(), np.concatenate(right).mean()
-    scores = model.task.evaluate(model.params, "valid")
-    assert scores == pytest.approx(
-        {"loss": mean, "perplexity": math.exp(mean), "accuracy": accuracy}, rel=1e-5
-    )
-    assert (
-        abs(mean - np.mean([loss.mean() for loss in losses])) > 1e-2
-    )  # not the mean over sentences
-    assert 0.3 < accuracy < 1.0
+    expected = {"loss": mean, "perplexity": math.exp(mean), "accuracy": accuracy}
+    assert model.task.evaluate(model.params, "valid") == pytest.approx(expected, rel=1e-5)
+    stacked = jax.tree.map(lambda leaf: leaf[None], model.params)
+    (scores,) = model.task.evaluate_stacked(stacked, "valid")
+    assert scores == pytest.approx(expected, rel=1e-5)
+    assert abs(mean - np.mean([loss.mean() for loss in losses])) > 1e-2  # no mean over sentences
+    assert 0 < accuracy < 1.0
 
 
+@of_models
 def test_translations_come_in_the_order_of_the_sources(model: Model) -> None:
     """11 texts in batches of 8 that are sorted by length inside: a permuted input gives the
     permuted output.
     """
     texts = [*model.texts, "", "deadbeef"]
-    found = [model.task.text(best[0]) for best in model.translate(texts)]
+    answers = [model.task.text(best[0]) for best in model.translate(texts)]
     order = np.random.default_rng(0).permutation(len(texts))
-    assert [model.task.text(best[0]) for best in model.translate([texts[i] for i in order])] == [
-        found[i] for i in order
-    ]
-    assert len(set(found)) > 5  # else order could not be seen
+    permuted = model.translate([texts[i] for i in order])
+    assert [model.task.text(best[0]) for best in permuted] == [answers[i] for i in order]
+    assert len(set(answers)) > 5  # else order could not be seen
     assert model.translate([]) == []
 
 
-def test_greedy_is_a_beam_of_one(model: Model) -> None:
-    greedy = model.translate(method="greedy", alignment=True)
-    beam = model.translate(beam=1, length_penalty=0.0, alignment=True)
-    for (one,), (other,) in zip(greedy, beam, strict=True):
-        np.testing.assert_array_equal(one.tokens, other.tokens)
-        assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4) and one.score == one.log_prob
-        np.testing.assert_allclose(one.alignment, other.alignment, atol=1e-5)  # type: ignore[arg-type]
-    assert any(one.tokens[-1] == EOS for (one,) in greedy)
-
-
+BEAM = {"method": "beam", "beam": 4, "n_best": 3, "length_penalty": 0.7, "max_extra": 6}
 METHODS: list[dict[str, Any]] = [
     {"method": "greedy"},
-    {"beam": 4, "n_best": 3, "length_penalty": 0.7, "max_extra": 6},
+    {**BEAM, "coverage": 0.4},
     {"method": "sample", "n_best": 4, "seed": 0},
 ]
 
 
+@of_models
 @pytest.mark.parametrize("how", METHODS, ids=["greedy", "beam", "sample"])
 def test_log_probability_is_that_of_teacher_forcing(model: Model, how: dict[str, Any]) -> None:
-    """Step by step with caches and beams in flight, and in one pass over the found tokens: the same
-    number. Scores follow from it.
+    """Step by step with caches and beams in flight, and in one pass over the tokens that were
+    written, it is the same number. With the weights that a hypothesis comes with, the score is
+    log P / lp + beta sum_i log min(sum_j a_ij, 1).
     """
-    for text, hypotheses in zip(model.texts, model.translate(**how), strict=True):
+    translated = model.translate(**how, alignment=True)
+    for text, hypotheses in zip(model.texts, translated, strict=True):
         source = np.append(model.task.vocabularies[0].encode_all([text])[0], EOS)
-        assert len(hypotheses) == how.get("n_best", 1)
-        assert [one.score for one in hypotheses] == sorted(
-            (one.score for one in hypotheses), reverse=True
-        )
-        for one in hypotheses:
-            expected = picked(
-                model.log_probs(source, one.tokens, never=(PAD, BOS)), one.tokens
-            ).sum()
-            assert one.log_prob == pytest.approx(expected, abs=1e-4)
-            penalty = ((5 + len(one.tokens)) / 6) ** how.get("length_penalty", 0.0)
-            assert one.score == pytest.approx(one.log_prob / penalty, abs=1e-4)
-            assert len(one.tokens) <= len(source) + how.get("max_extra", 2)
+        scores = [hypothesis.score for hypothesis in hypotheses]
+        assert len(scores) == how.get("n_best", 1) and scores == sorted(scores, reverse=True)
+        for best in hypotheses:
+            every = model.log_probs(source, best.tokens, never=(PAD, BOS))
+            assert best.log_prob == pytest.approx(picked(every, best.tokens).sum(), abs=1e-4)
+            assert best.alignment is not None
+            assert best.alignment.shape == (len(best.tokens), len(source))
+            np.testing.assert_allclose(best.alignment.sum(axis=1), 1.0, atol=1e-5)
+            length = ((5 + len(best.tokens)) / 6) ** how.get("length_penalty", 0.0)
+            looked_at = best.alignment.astype(np.float64).sum(axis=0)
+            covered = how.get("coverage", 0.0) * np.log(np.clip(looked_at, 1e-6, 1.0)).sum()
+            near = 1e-3 if covered else 1e-4
+            assert best.score == pytest.approx(best.log_prob / length + covered, abs=near)
+            assert len(best.tokens) <= len(source) + how.get("max_extra", 2)
 
 
+@of_models
 def test_the_log_probability_of_a_pair_counts_its_end(model: Model) -> None:
     """As `generate --score` prints it: the sum over all tokens of the target and EOS, whoever is
     beside it in the batch.
@@ -220,41 +197,12 @@ def test_the_log_probability_of_a_pair_counts_its_end(model: Model) -> None:
     ]
     wanted = [picked(model.log_probs(source, target), target).sum() for source, target in ends]
     assert model.task.log_probs(model.params, pairs) == pytest.approx(wanted, abs=1e-4)
-    assert (
-        max(abs(picked(model.log_probs(source, target), target)[-1]) for source, target in ends)
-        > 1e-2
-    )  # the end has a price
+    prices = [picked(model.log_probs(source, target), target)[-1] for source, target in ends]
+    assert max(map(abs, prices)) > 1e-2  # the end has a price
 
 
-def test_coverage_penalty_reads_the_maps(model: Model) -> None:
-    """score = log P / lp + beta sum_i log min(sum_j a_ij, 1), with the weights that the hypothesis
-    comes with.
-    """
-    found = model.translate(beam=3, length_penalty=0.5, coverage=0.4, n_best=2, alignment=True)
-    for text, hypotheses in zip(model.texts, found, strict=True):
-        for one in hypotheses:
-            assert one.alignment is not None and one.alignment.shape == (
-                len(one.tokens),
-                len(text) + 1,
-            )
-            np.testing.assert_allclose(one.alignment.sum(axis=1), 1.0, atol=1e-5)
-            penalty = (
-                0.4 * np.log(np.clip(one.alignment.astype(np.float64).sum(axis=0), 1e-6, 1.0)).sum()
-            )
-            assert one.score == pytest.approx(
-                one.log_prob / ((5 + len(one.tokens)) / 6) ** 0.5 + penalty, abs=1e-3
-            )
-    assert (
-        np.mean(
-            [
-                abs(best[0].score - best[0].log_prob / ((5 + len(best[0].tokens)) / 6) ** 0.5)
-                for best in found
-            ]
-        )
-        > 0.01
-    )
-
-
+@of_models
+@pytest.mark.full
 def test_samples_are_reproducible_and_differ_by_seed(model: Model) -> None:
     def drawn(texts: list[str] | None = None, **how: Any) -> list[list[list[int]]]:
         return [[one.tokens.tolist() for one in best] for best in model.translate(texts, **how)]
@@ -265,29 +213,20 @@ def test_samples_are_reproducible_and_differ_by_seed(model: Model) -> None:
     assert any(len({tuple(tokens) for tokens in best}) > 1 for best in first)
 
 
+@of_models
 def test_maps_go_with_their_tokens_and_are_the_alignment_of_decoding(model: Model) -> None:
     (best,) = model.translate(["abcde"], method="greedy", alignment=True)[0]
     text = model.task.text(best)
     maps, tokens = looked(model.task, model.params, "abcde", text)
-    assert tokens == {
-        "source": [*"abcde", "</s>"],
-        "target": [*text, "</s>"],
-        "target_in": ["<s>", *text],
-    }
+    written = {"target": [*text, "</s>"], "target_in": ["<s>", *text]}
+    assert tokens == {"source": [*"abcde", "</s>"], **written}
     recurrent = model.task.config.system.name == "rnnsearch"
-    wanted = (
-        {"attention"}
-        if recurrent
-        else {"encoder_0/self_attention", "decoder_0/self_attention", "decoder_0/cross_attention"}
-    )
-    assert set(maps) == wanted
+    places = ("encoder_0/self", "decoder_0/self", "decoder_0/cross")
+    assert {*maps} == ({"attention"} if recurrent else {f"{place}_attention" for place in places})
     for one in maps.values():
         assert isinstance(one.weights, np.ndarray)
-        assert one.weights.shape == (
-            1 if recurrent else 4,
-            len(tokens[one.query]),
-            len(tokens[one.key]),
-        )
+        expected = (1 if recurrent else 4, len(tokens[one.query]), len(tokens[one.key]))
+        assert one.weights.shape == expected
         np.testing.assert_allclose(one.weights.sum(-1), 1.0, atol=1e-5)
     cross = maps["attention" if recurrent else "decoder_0/cross_attention"]
     assert (cross.query, cross.key) == ("target", "source") and best.alignment is not None
@@ -296,40 +235,22 @@ def test_maps_go_with_their_tokens_and_are_the_alignment_of_decoding(model: Mode
     )
 
 
-def test_scores_of_a_split_are_those_of_its_translations(model: Model) -> None:
+@of_models
+def test_scores_of_a_split_are_made_of_its_sentences(model: Model) -> None:
+    """Nine translations, in the order of the data; the loss of each alone is that of its row."""
+    pairs = model.task.data.pairs["test"]
     scores, hypotheses = model.task.score(model.params, "test")
     assert hypotheses == [model.task.text(best[0]) for best in model.translate()]
-    hits = sum(
-        one == target
-        for one, (_, target) in zip(hypotheses, model.task.data.pairs["test"], strict=True)
-    )
-    assert (
-        scores["exact"] == hits / 9
-        and 0 <= scores["bleu"] <= 100
-        and "nrefs:1" in scores["bleu_signature"]
-    )
-    named = {name for name in scores if not name.endswith("_signature")} | set(
-        model.task.evaluate(model.params, "test")
-    )
-    assert named == set(model.task.measures)
-
-
-def test_scores_are_made_of_their_sentences(model: Model) -> None:
-    """Nine of them, in the order of the data: the loss of each alone is that of its row."""
-    items = check_items(
-        model.task,
-        model.params,
-        "test",
-        {"loss", "perplexity", "accuracy", "bleu", "chrf", "exact"},
-    )
-    assert len(items) == 9 and items.rows["loss"][:, 1].tolist() == [
-        len(target) + 1 for _, target in model.task.data.pairs["test"]
-    ]
-    np.testing.assert_allclose(
-        items.rows["loss"][:, 0],
-        np.negative(model.task.log_probs(model.params, model.task.data.pairs["test"])),
-        rtol=1e-6,
-    )
+    hits = sum(mine == target for mine, (_, target) in zip(hypotheses, pairs, strict=True))
+    assert scores["exact"] == hits / 9 and 0 <= scores["bleu"] <= 100
+    assert "nrefs:1" in scores["bleu_signature"]
+    measures = {"loss", "perplexity", "accuracy", "bleu", "chrf", "exact"}
+    assert {*model.task.measures} == measures
+    assert {name for name in scores if not name.endswith("_signature")} <= measures
+    items = check_items(model.task, model.params, "test", measures)
+    assert items.rows["loss"][:, 1].tolist() == [len(target) + 1 for _, target in pairs]
+    nats = np.negative(model.task.log_probs(model.params, pairs))
+    np.testing.assert_allclose(items.rows["loss"][:, 0], nats, rtol=1e-6)
     assert model.task.log_probs(model.params, []) == []
 
 
@@ -339,24 +260,15 @@ def test_references_are_lower_cased_and_so_is_bleu(
     """A run without case is scored without case, on references spelt as its own texts are: composed
     letters, no capitals.
     """
-    pairs = [
-        ("a b c d e", "\u00c9t\u00c9 B C D E"),
-        ("b", "E\u0301 A B C D"),
-    ]  # one of them with a combining accent
+    # One of them with a combining accent.
+    pairs = [("a b c d e", "\u00c9t\u00c9 B C D E"), ("b", "E\u0301 A B C D")]
     vocabulary = Vocabulary.train(
         [text for pair in pairs for text in pair], kind="char", min_frequency=1, lowercase=True
     )
     config = ConfigDict(plain.config.to_dict())
     config.vocabulary.lowercase = True
-    task = Translation(
-        config,
-        Corpus(
-            {"test": pairs},
-            {"test": encode((vocabulary, vocabulary), pairs)},
-            vocabulary,
-            vocabulary,
-        ),
-    )
+    both = (vocabulary, vocabulary)
+    task = Translation(config, Corpus({"test": pairs}, {"test": encode(both, pairs)}, *both))
     found = [
         [Decoded(np.append(ids, EOS), 0.0, 0.0, None)]
         for ids in vocabulary.encode_all([target for _, target in pairs])

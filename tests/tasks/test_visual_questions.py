@@ -1,29 +1,23 @@
-"""Questions about images: scores against a loop, by group and kind, beside guesses; a step of
-training; answers to files; maps over the image; and what is refused.
+"""Questions about images are scored as a loop over them does, by group and kind, beside guesses;
+files are answered, and maps lie over the image.
 """
 
 from __future__ import annotations
 
-import runpy
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
-from PIL import Image
 
 from attnlab import config as configs
-from attnlab.config import find_file
 from attnlab.data.images.questions import Prior
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.visual_questions import VisualQuestions
-from attnlab.training.drawing import first_params
-from attnlab.training.step import first_state, make_step
-from tests.tasks.tiny import check_items
+from tests.tasks.tiny import check_items, image_files, noisy
 
 SMALL = [
     *("data.examples=12", "data.valid=3", "data.test=2", "data.side=20", "batch.size=16"),
@@ -49,10 +43,7 @@ def task() -> VisualQuestions:
 
 @pytest.fixture(scope="module")
 def params(task: VisualQuestions) -> Any:
-    """That tell images and questions apart."""
-    started = first_params(task.init, jax.random.key(0))
-    noise = np.random.default_rng(0)
-    return jax.tree.map(lambda one: one + 0.5 * np.abs(noise.normal(size=one.shape)), started)
+    return noisy(task)
 
 
 def test_scores_are_those_of_a_loop_over_questions(task: VisualQuestions, params: Any) -> None:
@@ -73,8 +64,6 @@ def test_scores_are_those_of_a_loop_over_questions(task: VisualQuestions, params
     assert lines[4] == f"{rows[4].text}\t{rows[4].answer}\t{said}"
     assert scores["confusion"][rows[4].answer][said] >= 1
     check_items(task, params, "valid", {"loss", "accuracy"})
-    both = jax.tree.map(lambda one: np.stack([0 * one, one]), params)
-    assert task.evaluate_stacked(both, "valid")[1] == pytest.approx(found)
 
     prior = Prior(task.data.rows["train"])
     for by in ("group", "kind"):
@@ -107,23 +96,6 @@ def test_scores_are_those_of_a_loop_over_questions(task: VisualQuestions, params
     assert inside["attention_1"][rows[0].kind] == pytest.approx(np.mean(shares), rel=1e-5)
 
 
-def test_a_step_learns(task: VisualQuestions, params: Any) -> None:
-    """Padding rows of the last batch of an epoch count for nothing; running averages move."""
-    sgd = optax.adam(0.02)
-    step, batches = jax.jit(make_step(task.loss, task.weight, sgd)), task.batches(1)
-    first = batches(0)
-    assert first["image"].shape == (16, 20, 20, 3) and first["question"].shape == (16, 14)
-    assert sum((batches(number)["label"] > 0).sum() for number in range(6)) == 12 * 7
-    state = first_state(first_params(task.init, jax.random.key(0)), sgd, 0.0)
-    losses = []
-    for number in range(60):
-        state, metrics = step(state, batches(number))
-        losses.append(float(metrics["loss"]))
-        assert np.isfinite(float(metrics["grad_norm"]))
-    assert np.median(losses[-6:]) < 0.7 * losses[0]
-    assert (state.params["backbone"]["normalisation_0_0"]["variance"] != 1).all()
-
-
 def test_a_row_may_be_an_image_with_several_questions(task: VisualQuestions, params: Any) -> None:
     """All questions occur once an epoch, beside their image; loss and sums are those of single rows."""
     rows = load("batch.questions=4", "batch.size=3")
@@ -148,6 +120,7 @@ def test_a_row_may_be_an_image_with_several_questions(task: VisualQuestions, par
     assert "rows of 4 questions longer than" in few.note
 
 
+@pytest.mark.full
 def test_questions_side_by_side_train_as_those_of_single_rows(
     task: VisualQuestions, params: Any
 ) -> None:
@@ -205,9 +178,7 @@ def test_files_are_asked_about(task: VisualQuestions, params: Any, tmp_path: Pat
     """A file with the pixels of an image of the split gets the answers to that image."""
     rows = task.data.rows["valid"]
     images = task.of_split("valid")["image"].block(np.array([0, 20]), 1)
-    names = [str(tmp_path / f"{number}.png") for number in range(2)]
-    for name, image in zip(names, images, strict=True):
-        Image.fromarray(image).save(name)
+    names = image_files(tmp_path, images)
     lines = [f"{names[0]}\t{rows[0].text}", f"{names[1]}\t{rows[20].text}"]
     lines += [f"{names[0]}\t{rows[1].text}"]
     said = [line.split("\t")[2] for line in task.score(params, "valid")[1]]
@@ -239,36 +210,8 @@ def test_maps_lie_on_the_grid_of_the_image(
         over = maps.looks[name]
         np.testing.assert_allclose(over.weights, one.weights.reshape(1, 5, 5), rtol=1e-6)
         assert over.rows == ["hop 1"] and over.image is first.image
-    path = str(tmp_path / "a.png")
-    Image.fromarray(first.image).save(path)
+    (path,) = image_files(tmp_path, [first.image])
     (again,) = task.completed(params, [(path, first.question)])
     assert again.shown() == f"{path}: {first.question}"
     for name, one in task.maps(params, again).weights.items():
         np.testing.assert_array_equal(one.weights, maps.weights[name].weights)
-
-
-REFUSED = {
-    "small images": (["system.backbone.widths=2,2,2,2,2,2"], "cnn halves images until 64 x 64"),
-    "another kind of system": (["system=cnn"], "expected a class derived from .*bottom_up"),
-    "labels": (["data=shapes"], r"needs a method visual_questions\(split\)"),
-    "microbatches": (["training.accumulate=2"], "accumulate=2: norms of system.backbone have"),
-    "no pairs": (
-        ["system=bottom_up", "system.attention=hops"],
-        "system.attention=hops: Hops does not support values apart from keys",
-    ),
-}
-
-
-@pytest.mark.parametrize(("overrides", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_does_not_fit_is_one_line(overrides: list[str], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        VisualQuestions.check(
-            configs.load("configs/visual_questions.py:stacked_attention", overrides)
-        )
-
-
-@pytest.mark.parametrize(
-    "name", runpy.run_path(str(find_file("configs/visual_questions.py", "config file")))["_SYSTEMS"]
-)
-def test_every_config_passes_its_checks(name: str) -> None:
-    VisualQuestions.check(configs.load(f"configs/visual_questions.py:{name}"))

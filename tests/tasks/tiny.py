@@ -4,12 +4,15 @@ systems of the users' config file.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import optax
 import pytest
+from PIL import Image
 
 from attnlab import config as configs
 from attnlab.analysis.results import resampled, scores
@@ -26,35 +29,22 @@ from attnlab.training.step import first_state, make_step
 SIZES = {"train": 64, "valid": 11, "test": 9}
 SMALL = {
     "rnn_encoder_decoder": [
-        "system.embedding=8",
-        "system.encoder=8",
-        "system.decoder=8",
-        "system.maxout=6",
+        *("system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6"),
     ],
     "rnnsearch": [
-        "system.embedding=8",
-        "system.encoder=8",
-        "system.decoder=8",
-        "system.maxout=6",
+        *("system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6"),
         "system.attention.score.hidden=8",
     ],
     "rctm": ["system.width=24", "system.longest=8"],
     "convs2s": [
-        "system.embedding=16",
-        "system.width=16",
-        "system.encoder_layers=1",
-        "system.decoder_layers=2",
-        "system.dropout=0.0",
+        *("system.embedding=16", "system.width=16", "system.encoder_layers=1"),
+        *("system.decoder_layers=2", "system.dropout=0.0"),
     ],
     "transformer": ["system.width=16", "system.hidden=16", "system.layers=1", "system.dropout=0.0"],
 }
 SHARED = [
-    "batch.size=16",
-    "batch.buckets=8",
-    "batch.max_length=8",
-    "decoding.max_ratio=1.0",
-    "decoding.max_extra=2",
-    "decoding.batch=8",
+    *("batch.size=16", "batch.buckets=8", "batch.max_length=8", "decoding.max_ratio=1.0"),
+    *("decoding.max_extra=2", "decoding.batch=8"),
 ]
 
 
@@ -128,14 +118,39 @@ def batch_of(task: Translation, rows: int = 13) -> Batch:
     }
 
 
+def image_files(folder: Path, images: Iterable[np.ndarray]) -> list[str]:
+    """The names of files with these pixels."""
+    names = []
+    for number, pixels in enumerate(images):
+        names.append(str(folder / f"{number}.png"))
+        Image.fromarray(pixels).save(names[-1])
+    return names
+
+
+def noise(shapes: Any, deviation: float) -> Any:
+    """Parameters of these shapes that tell inputs apart: noise, around 1 for scales and variances.
+    Nothing of it is compiled.
+    """
+    rng = np.random.default_rng(0)
+
+    def drawn(path: Any, leaf: Any) -> np.ndarray:
+        values = (deviation * rng.normal(size=leaf.shape)).astype(np.float32)
+        return 1 + np.abs(values) if path[-1].key in ("scale", "variance") else values
+
+    return jax.tree_util.tree_map_with_path(drawn, shapes)
+
+
+def noisy(task: Any, deviation: float = 0.5) -> Any:
+    """`noise` in the shapes of a task's parameters."""
+    return noise(jax.eval_shape(task.init, jax.random.key(0)), deviation)
+
+
 def trained(task: Translation, steps: int = 150) -> Any:
     """Parameters after a little training: far from uniform, far from perfect."""
     optimizer = optax.adam(1e-2)
     step = jax.jit(make_step(task.loss, task.weight, optimizer), donate_argnums=0)
-    state, batches = (
-        first_state(first_params(task.init, jax.random.key(3)), optimizer, 0.0),
-        task.batches(1),
-    )
+    state = first_state(first_params(task.init, jax.random.key(3)), optimizer, 0.0)
+    batches = task.batches(1)
     for number in range(steps):
         state, _ = step(state, batches(number))
     return state.params

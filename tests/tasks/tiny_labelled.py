@@ -4,19 +4,13 @@ whether the second is in the first.
 
 from __future__ import annotations
 
-from typing import Any
-
-import jax
 import numpy as np
-import optax
 
 from attnlab import config as configs
 from attnlab.data import labelled
 from attnlab.data.columns import Batch
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.tasks.classification import Classification
-from attnlab.training.drawing import first_params
-from attnlab.training.step import first_state, make_step
 
 SIZES = {"train": 64, "valid": 11, "test": 9}
 SMALL = ["system.embedding=8", "system.width=8", "system.hidden=8"]
@@ -69,18 +63,3 @@ def batch_of(task: Classification, count: int = 13) -> Batch:
         name: np.where((np.arange(16) < count).reshape(-1, *[1] * (ids.ndim - 1)), ids, 0)
         for name, ids in batch.items()
     }
-
-
-def trained(task: Classification, steps: int = 60) -> Any:
-    """Parameters after a little training."""
-    optimizer = optax.adam(1e-2)
-    step = jax.jit(
-        make_step(task.loss, task.weight, optimizer, follow=task.follow), donate_argnums=0
-    )
-    state, batches = (
-        first_state(first_params(task.init, jax.random.key(3)), optimizer, 0.0, task.carried()),
-        task.batches(1),
-    )
-    for number in range(steps):
-        state, _ = step(state, batches(number))
-    return state.params

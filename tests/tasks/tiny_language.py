@@ -17,14 +17,12 @@ from attnlab import config as configs
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks.language_modelling import LanguageModelling
-from attnlab.training.drawing import first_params
+from tests.tasks.tiny import noisy
 
 SIZES = {"train": 40, "valid": 7, "test": 5}
 SHARED = [
-    "system=tests.tasks.tiny_language:Plain",
-    "data=tests.tasks.tiny_language:Letters",
-    "vocabulary.kind=char",
-    "batch.size=8",
+    *("system=tests.tasks.tiny_language:Plain", "data=tests.tasks.tiny_language:Letters"),
+    *("vocabulary.kind=char", "batch.size=8"),
 ]
 JOINED = ["batch.texts=joined", "batch.max_length=5", "decoding.batch=1"]
 APART = ["batch.texts=apart", "batch.max_length=9", "decoding.batch=4"]
@@ -105,12 +103,9 @@ def passed(params: Any, tokens: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.array(found), h
 
 
-def drawn(task: LanguageModelling, seed: int = 3) -> Any:
+def drawn(task: LanguageModelling) -> Any:
     """Parameters far from uniform."""
-    params = first_params(task.init, jax.random.key(seed))
-    return jax.tree.map(
-        lambda leaf: leaf + 0.5 * jax.random.normal(jax.random.key(leaf.size), leaf.shape), params
-    )
+    return noisy(task, 0.7)
 
 
 @functools.cache

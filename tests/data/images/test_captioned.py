@@ -1,5 +1,5 @@
-"""Images with captions: what is learned of training and kept, and a folder of images with a file of
-captions: what it gives, and one line for what is wrong with it.
+"""What is learned of images with captions comes from training and is kept; a folder of them is read
+as it says, or refused in one line.
 """
 
 from __future__ import annotations
@@ -55,9 +55,8 @@ def test_a_folder_gives_images_and_captions(folder: Path) -> None:
     assert ("two" in train.captions) == ("a second" in train.captions)  # of one image
     assert made(folder, grey=True).captions("test").images.shape == (2, 4, 4, 1)
     own = made(folder, valid="test.jsonl")
-    assert (
-        own.captions("valid").captions == test.captions and len(own.captions("train").images) == 4
-    )
+    assert own.captions("valid").captions == test.captions
+    assert len(own.captions("train").images) == 4
 
 
 def test_what_is_wrong_with_a_folder_is_one_line(folder: Path) -> None:

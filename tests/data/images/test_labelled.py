@@ -1,5 +1,5 @@
-"""What a run learns of its images and keeps: classes in order, mean and deviation; and what does not
-fit them.
+"""A run learns classes, mean and deviation of its training images and keeps them; what does not fit
+them is refused.
 """
 
 from __future__ import annotations
@@ -81,12 +81,7 @@ def test_the_fingerprint_tells_images_labels_and_shapes_apart() -> None:
         ("train", IMAGES, [1] * 12, "no label but '1'; there is nothing to tell apart"),
         ("train", IMAGES[:0], [], "the train split has uint8 .*N at least 1"),
         ("train", IMAGES / 255, [1] * 12, r"has float64 \[12, 2, 3, 2\]; expected uint8"),
-        (
-            "valid",
-            IMAGES[:, :, :2],
-            [1] * 12,
-            "images of 2 x 2 x 2, the training split of 2 x 3 x 2",
-        ),
+        ("valid", IMAGES[:, :, :2], [1] * 12, "images of 2 x 2 x 2, the training split of 2 x 3"),
         ("valid", IMAGES[:1], [12], "has the label '12', which the training split does not have"),
     ],
 )

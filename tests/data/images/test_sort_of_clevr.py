@@ -1,5 +1,5 @@
-"""Sort-of-CLEVR: every answer follows from the pixels and the words alone, splits have no image in
-common, and what a guess reaches is what the paper's questions leave.
+"""Every answer of Sort-of-CLEVR follows from the pixels and the words alone, and a guess reaches
+what the paper's questions leave.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import pytest
 from attnlab.data import SOURCES
 from attnlab.data.images.questions import Prior, Question
 from attnlab.data.images.sort_of_clevr import COLOURS, KINDS, SortOfClevr, Thing
-from attnlab.errors import UserError
 
 SMALL: dict[str, Any] = {"examples": 300, "valid": 20, "test": 20, "side": 24, "radius": 2}
 SMALL |= {"non_relational": 18, "relational": 18}
@@ -51,7 +50,7 @@ def answered(image: np.ndarray, text: str, radius: int) -> str:
     return away[max(away)] if "farthest" in words else shape
 
 
-@pytest.mark.parametrize("fields", [{"examples": 60}, {"examples": 40, "side": 75, "radius": 5}])
+@pytest.mark.parametrize("fields", [{"examples": 60}, {"examples": 20, "side": 75, "radius": 5}])
 def test_answers_follow_from_the_pixels(fields: dict[str, int]) -> None:
     """The middle of a pixel stands half a pixel from its edge, so of an odd number the middle column is
     on the left, as in the generator of the paper.
@@ -90,26 +89,15 @@ def test_boxes_hold_what_the_answer_is_seen_of() -> None:
             full = (other == other[2, 2]).all(axis=-1).all()
             assert one.answer == ("square" if full else "circle")
     assert of_kind["shape"] == of_kind["left"] == of_kind["top"] == {1}
-    assert of_kind["closest"] == of_kind["farthest"] == {2} and of_kind["count"] <= {
-        1,
-        2,
-        3,
-        4,
-        5,
-        6,
-    }
+    assert of_kind["closest"] == of_kind["farthest"] == {2}
+    assert of_kind["count"] <= {1, 2, 3, 4, 5, 6}
 
 
-def test_no_scene_is_in_two_splits_and_equal_fields_give_equal_images() -> None:
-    source = made()
-    sets = [set(source.scenes(split)) for split in ("train", "valid", "test")]
-    assert [len(one) for one in sets] == [300, 20, 20]
-    assert not any(one & other for one in sets for other in sets if one is not other)
-    assert not set(made(seed=1).scenes("valid")) & sets[0]
+def test_equal_fields_give_equal_images_and_things_stand_apart() -> None:
     one, same, other = (made(seed=seed).visual_questions("valid") for seed in (0, 0, 1))
     np.testing.assert_array_equal(one.images(), same.images())
     assert one.questions == same.questions and (one.images() != other.images()).any()
-    for things in sets[0]:
+    for things in made().scenes("train"):
         pairs = [(a, b) for a in things for b in things if a is not b]
         assert all(max(abs(a.row - b.row), abs(a.column - b.column)) >= 5 for a, b in pairs)
 
@@ -138,22 +126,6 @@ def test_objects_equally_far_of_different_shapes_are_not_asked_about() -> None:
     above, below = Thing("green", "square", 6, 10), Thing("orange", "circle", 14, 10)
     assert not _is_clear((square, above, below, *others))
     assert _is_clear((square, above, below._replace(shape="square"), *others))
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"radius": 1}, "config.data.radius=1 must be in 2"),
-        ({"side": 19}, "config.data.side=19 must be in 20"),
-        ({"relational": 19}, "config.data.relational=19 must be in 0 ... 18"),
-        ({"relational": 0, "non_relational": 0}, "nothing is asked"),
-        ({"examples": 0}, "config.data.examples=0"),
-        ({"side": 1024, "test": 10**6}, "1,000,000 images of 1024 x 1024 x 3 take 2,930 GiB"),
-    ],
-)
-def test_numbers_out_of_range(fields: dict[str, int], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        made(**fields)
 
 
 def test_a_question_of_one_group_alone() -> None:

@@ -1,5 +1,5 @@
-"""Images of TensorFlow Datasets without TensorFlow: a set that is prepared here, with labels and with
-captions, and every complaint.
+"""Images of TensorFlow Datasets are read without TensorFlow, with labels and with captions;
+mistakes are one line.
 """
 
 from __future__ import annotations
@@ -182,10 +182,7 @@ def test_runs_read_them(prepared: Path) -> None:
         ({"label": "blank"}, "has no image with a label there"),
         ({"train": "trian"}, "config.data.train='trian' is no split of .*"),
         ({"train": "train[:1%]"}, r"config.data.train='train\[:1%\]' of .* has no record; take a"),
-        (
-            {"image": "sizes"},
-            r"image . of the train split of .* is (4|5) x 6 pixels, image .* (4|5) x 6; set",
-        ),
+        ({"image": "sizes"}, r"of the train split .* is (4|5) x 6 pixels, image .* (4|5) x 6; set"),
         ({"side": -1}, r"config.data.side=-1 must be in 0 ... 4096"),
         ({"held_out": 0.01}, "both splits need one"),
         ({"directory": "nowhere"}, "set config.data.dataset to a name of the TFDS catalogue"),
