@@ -228,11 +228,9 @@ def test_a_damaged_latest_checkpoint_falls_back(shared: Path, run: Path) -> None
     done = launch(*again(shared, run))
     assert done.code == 0, done.err
     warnings = [line for line in done.err.splitlines() if "damaged" in line]
-    assert (
-        len(warnings) == 1
-        and f"{run}/checkpoints/{STEPS} is damaged" in warnings[0]
-        and "the one before" in warnings[0]
-    )
+    assert len(warnings) == 1
+    assert f"{run}/checkpoints/{STEPS} is damaged" in warnings[0]
+    assert "the one before" in warnings[0]
     assert f"step {EARLIER}/{STEPS}" in done.err  # it went on from there, not from the start
     assert same_numbers(shared, run)
 
@@ -243,9 +241,8 @@ def test_no_checkpoint_is_left_whole(shared: Path, run: Path) -> None:
     before = contents(run)
     done = launch(*again(shared, run))
     line = done.err.splitlines()[-1]
-    assert (
-        done.code == 2 and f"launch.py: error: no readable checkpoint in {run}/checkpoints" in line
-    ), done
+    assert done.code == 2, done
+    assert f"launch.py: error: no readable checkpoint in {run}/checkpoints" in line, done
     assert "put back a good copy" in line and contents(run) == before
     check_kept(
         run,

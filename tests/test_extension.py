@@ -177,11 +177,9 @@ def test_it_passes_the_whole_suite_by_one_command(folder: Path) -> None:
 def test_it_is_listed(folder: Path) -> None:
     done = ran(str(ROOT / "launch.py"), "list", "mechanisms", "hopfield:Hopfield")
     assert done.returncode == 0, done.stderr
-    assert (
-        "associative memory" in done.stdout
-        and "2021" in done.stdout
-        and re.search(r"\nsteps +2 ", done.stdout)
-    )
+    assert "associative memory" in done.stdout
+    assert "2021" in done.stdout
+    assert re.search(r"\nsteps +2 ", done.stdout)
 
 
 @pytest.mark.parametrize("system", SLOTS)
@@ -309,9 +307,10 @@ def test_the_promises_of_every_kind(folder: Path, monkeypatch: pytest.MonkeyPatc
         expected = [
             one if "Pooling" not in path or one[0] == "s" else one.rstrip("-") for one in always
         ]
-        assert len(found) == count and not [
-            one for one in (*expected, *names) if not any(one in name for name in found)
-        ], found
+        assert len(found) == count, found
+        assert not [one for one in (*expected, *names) if not any(one in name for name in found)], (
+            found
+        )
     assert {"peeking:Peeking"} == checks.TIED and checks.SILENT["peeking:Peeking"] == ("gate/bias",)
     assert own.PROMISES[-1][1].args[0]["width"] == 8  # type: ignore[attr-defined]
     peeks, told = (
@@ -403,12 +402,10 @@ def test_a_task_of_ones_own_trains_is_evaluated_and_answers(digits: Path) -> Non
     ways = {"loss": "min", "absolute_error": "min", "correlation": "max"}
     assert results["measures"] == {name: {"better": way} for name, way in ways.items()}
     items = Items.read(digits / "run")
-    assert (
-        items is not None
-        and len(items) == 200
-        and set(items.rules) == {"loss", "absolute_error"}
-        and "warning" not in ended.err
-    )
+    assert items is not None
+    assert len(items) == 200
+    assert set(items.rules) == {"loss", "absolute_error"}
+    assert "warning" not in ended.err
     lines = (digits / "run" / "predictions.tsv").read_text().splitlines()
     assert len(lines) == 200 and all(len(line.split("\t")) == 2 for line in lines)
     ended = called(["evaluate", "--workdir=run", "--split=valid"])
@@ -427,15 +424,11 @@ def test_json_lines_are_read_and_what_is_wrong_with_them_is_named(digits: Path) 
         source().texts("test"),
         source(target="").labelled("test"),
     )
-    assert (
-        pair == (text, " ".join(sorted(text.split())))
-        and labelled[0] == (text,)
-        and source().labelled("test")[0][0] == pair
-    )
-    assert (
-        float(labelled[1]) == pytest.approx(np.mean(list(map(int, text.split()))), abs=1e-4)
-        and source(target="").sentences == 1
-    )
+    assert pair == (text, " ".join(sorted(text.split())))
+    assert labelled[0] == (text,)
+    assert source().labelled("test")[0][0] == pair
+    assert float(labelled[1]) == pytest.approx(np.mean(list(map(int, text.split()))), abs=1e-4)
+    assert source(target="").sentences == 1
     for line, words in (
         ("{", r"valid.jsonl, line 2: no JSON"),
         ("[1]", "line 2: expected an object"),
@@ -508,7 +501,8 @@ def test_the_experiment_is_one(folder: Path) -> None:
     dry run was tried by hand.
     """
     experiment = load_experiment("looking.py:2")
-    assert experiment.seeds == (0, 1) and [one.name for one in experiment.compare] == [
+    assert experiment.seeds == (0, 1)
+    assert [one.name for one in experiment.compare] == [
         "before",
         "after",
         "after, heads",

@@ -137,12 +137,10 @@ def test_a_command_gets_its_flags_config_and_overrides(toy: Callable[..., int]) 
         "beam": 3,
         "overrides": ["x.y=1", "z=-1e-3", "t=a=b"],
     }
-    assert (
-        toy(run) == 7
-        and seen[1].config is None
-        and seen[1].workdir is None
-        and seen[1].overrides == []
-    )
+    assert toy(run) == 7
+    assert seen[1].config is None
+    assert seen[1].workdir is None
+    assert seen[1].overrides == []
 
 
 def test_overrides_stop_at_a_double_dash() -> None:

@@ -204,11 +204,9 @@ def test_no_tensorflow_and_no_torch() -> None:
     """
     for path in modules():
         for name in imported(path):
-            assert name.split(".")[0] not in (
-                "tensorflow",
-                "torch",
-                "torchvision",
-            ), f"{path} imports {name}"
+            assert name.split(".")[0] not in ("tensorflow", "torch", "torchvision"), (
+                f"{path} imports {name}"
+            )
 
 
 @pytest.mark.parametrize("folder", ["attnlab", "configs", "tests", "benchmarks"])
@@ -328,9 +326,8 @@ def test_every_table_leads_somewhere() -> None:
         SCHEDULES,
     ):
         for name in table.names():
-            assert callable(table.resolve(name)) and (table.resolve(name).__doc__ or "").strip(), (
-                f"{table.kind} {name}"
-            )
+            assert callable(table.resolve(name)), f"{table.kind} {name}"
+            assert (table.resolve(name).__doc__ or "").strip(), f"{table.kind} {name}"
 
 
 def test_tests_mirror_the_source() -> None:
@@ -398,13 +395,10 @@ def test_the_files_around_the_package_say_what_is_so() -> None:
     (job,) = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())[
         "jobs"
     ].values()
-    assert (
-        f">={job['strategy']['matrix']['python'][0]}" == project["requires-python"]
-        and "3.13" in job["strategy"]["matrix"]["python"]
-    )
-    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"] and (
-        ROOT / ".ci" / "run"
-    ).stat().st_mode & 0o100
+    assert f">={job['strategy']['matrix']['python'][0]}" == project["requires-python"]
+    assert "3.13" in job["strategy"]["matrix"]["python"]
+    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
+    assert (ROOT / ".ci" / "run").stat().st_mode & 0o100
 
     (local,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     hooks = {hook["entry"]: hook for hook in local["hooks"]}
@@ -415,14 +409,11 @@ def test_the_files_around_the_package_say_what_is_so() -> None:
     ]
 
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert {"cff-version", "message", "title", "authors"} <= set(cited) and cited[
-        "license"
-    ] == project["license"]
+    assert {"cff-version", "message", "title", "authors"} <= set(cited)
+    assert cited["license"] == project["license"]
     changes = re.findall(r"^## \[(.*)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert cited["version"] == attnlab.__version__ and changes[:2] == [
-        "Unreleased",
-        attnlab.__version__,
-    ]
+    assert cited["version"] == attnlab.__version__
+    assert changes[:2] == ["Unreleased", attnlab.__version__]
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])

@@ -96,11 +96,8 @@ def test_an_absurd_number_is_taken_or_one_line(file: str) -> None:
             try:
                 (configs.prepare if value == 10**400 else configs.validate)(other)
             except UserError as error:
-                assert name.rpartition(".")[2] in str(error) and len(str(error)) < 400, (
-                    name,
-                    value,
-                    str(error),
-                )
+                assert name.rpartition(".")[2] in str(error), (name, value, str(error))
+                assert len(str(error)) < 400, (name, value, str(error))
                 continue
             assert not isinstance(old, float), (name, value)
             assert value == -1 or (
@@ -254,9 +251,7 @@ def test_a_sweep_bounds_its_seeds_alike(tmp_path: Path) -> None:
                 f"--dir={tmp_path / 'sweep'}",
             ]
         )
-        assert (
-            ended.code == 2
-            and "whole numbers of at least 0 are needed, all below 2**32" in ended.err
-            and ended.err.count("\n") == 1
-        )
+        assert ended.code == 2
+        assert "whole numbers of at least 0 are needed, all below 2**32" in ended.err
+        assert ended.err.count("\n") == 1
     assert not (tmp_path / "sweep").exists()

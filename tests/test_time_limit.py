@@ -64,8 +64,6 @@ def test_the_limits_of_this_suite(pytestconfig: pytest.Config) -> None:
         float(pytestconfig.getini("timeout")),
         float(pytestconfig.getini("faulthandler_timeout")),
     )
-    assert (
-        60 <= limit < last
-        and pytestconfig.getini("timeout_method") == "signal"
-        and pytestconfig.getini("faulthandler_exit_on_timeout")
-    )
+    assert 60 <= limit < last
+    assert pytestconfig.getini("timeout_method") == "signal"
+    assert pytestconfig.getini("faulthandler_exit_on_timeout")

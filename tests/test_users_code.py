@@ -92,12 +92,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def refused(*argv: str) -> str:
     """The one line of a command that ends with 2."""
     ended = called(list(argv))
-    assert (
-        ended.code == 2
-        and ended.out == ""
-        and ended.err.count("\n") == 1
-        and "Traceback" not in ended.err
-    ), ended
+    assert ended.code == 2, ended
+    assert ended.out == "", ended
+    assert ended.err.count("\n") == 1, ended
+    assert "Traceback" not in ended.err, ended
     return ended.err
 
 
@@ -144,10 +142,8 @@ def test_what_is_derived_from_nothing_is_told_the_base(kind: str, text: str, fol
     (folder / "own.py").write_text("\n" + text)
     config, slot, others = SLOTS[kind]
     line = trained(config, *others, f"{slot}=own:Thing")
-    assert (
-        f"config.{slot}=own:Thing: expected a class derived from attnlab." in line
-        and " Thing (own.py:2)" in line
-    )
+    assert f"config.{slot}=own:Thing: expected a class derived from attnlab." in line
+    assert " Thing (own.py:2)" in line
 
 
 MECHANISM = """
@@ -337,9 +333,8 @@ def test_a_broken_config_or_experiment_file_is_one_line(
     }[command]
     sys.path.append(str(folder))
     line = refused(*argv)
-    assert (
-        line.partition("error: ")[2].startswith("own.py") and words.replace("{0}", function) in line
-    )
+    assert line.partition("error: ")[2].startswith("own.py")
+    assert words.replace("{0}", function) in line
     assert not (folder / "run").exists()
 
 
@@ -359,11 +354,9 @@ def test_the_traceback_is_shown_to_who_asks_for_it(
     monkeypatch.setenv("ATTNLAB_TRACEBACK", "1")
     ended = called(["train", f"--config={RNNSEARCH}", "--config.system.attention=own:Thing"])
     *before, line = ended.err.splitlines()
-    assert (
-        ended.code == 2
-        and "own.py:2: ZeroDivisionError" in line
-        and "Traceback (most recent call last):" in before[0]
-    )
+    assert ended.code == 2
+    assert "own.py:2: ZeroDivisionError" in line
+    assert "Traceback (most recent call last):" in before[0]
     assert "ATTNLAB_TRACEBACK=1" in called([]).out
 
 

@@ -109,14 +109,12 @@ def test_a_wheel_has_the_package_and_the_files_it_is_used_with(
             for name in archive.namelist()
             if name.endswith(".dist-info/METADATA")
         )
-    assert (
-        names
-        == files(ROOT, "attnlab") | {f"attnlab/_shipped/{name}" for name in files(ROOT, *SHIPPED)}
-        and "attnlab/py.typed" in names
-    )
-    assert (
-        "License-Expression: Apache-2.0" in metadata and "Classifier: Typing :: Typed" in metadata
-    )
+    assert names == files(ROOT, "attnlab") | {
+        f"attnlab/_shipped/{name}" for name in files(ROOT, *SHIPPED)
+    }
+    assert "attnlab/py.typed" in names
+    assert "License-Expression: Apache-2.0" in metadata
+    assert "Classifier: Typing :: Typed" in metadata
 
 
 def test_it_trains_by_name_from_an_empty_folder(
@@ -159,6 +157,5 @@ assert main(["list", "configs"]) == main(["list", "experiments"]) == main({train
         "configs/classification.py",
         "experiments/quickstart.py",
     } <= listed
-    assert (empty / "run" / "results.json").is_file() and [
-        path.name for path in empty.iterdir()
-    ] == ["run"]
+    assert (empty / "run" / "results.json").is_file()
+    assert [path.name for path in empty.iterdir()] == ["run"]

@@ -38,11 +38,9 @@ def test_the_page_has_every_component_once_with_formula_and_shapes() -> None:
     for section, name in zip(sections[len(names) :], more, strict=True):
         assert name in ("by_layer", "none") or " = " in section.split("```")[1]
     for section in sections[: len(names)]:
-        assert (
-            section.count("```") == 2
-            and " = " in section.split("```")[1]
-            and "[B,Tq,width]" in text
-        )
+        assert section.count("```") == 2
+        assert " = " in section.split("```")[1]
+        assert "[B,Tq,width]" in text
         assert "Memory: " in section or section.startswith("`multi_step`")
 
 

@@ -119,9 +119,8 @@ USES = [
 
 def test_a_run_holds_the_code_it_was_made_with(folder: Folder) -> None:
     manifest = json.loads((folder.run / "manifest.json").read_text())
-    assert {*manifest["own_code"]["modules"]} == {"mine", "blunt"} and manifest["own_code"][
-        "accepted"
-    ] == []
+    assert {*manifest["own_code"]["modules"]} == {"mine", "blunt"}
+    assert manifest["own_code"]["accepted"] == []
     for name in ("mine.py", "blunt.py"):
         assert (folder.run / "code" / name).read_bytes() == (folder.path / name).read_bytes()
     assert (folder.run / "code" / "config-file" / "settings.py").read_bytes() == (
@@ -171,11 +170,9 @@ def test_evaluate_with_other_code_says_so_beside_the_numbers(folder: Folder) -> 
     ended = folder.call("evaluate", "--workdir=run", "--json", "--accept-changed-code")
     now = json.loads(ended.out)
     assert ended.code == 0 and now["loss"] != was["loss"] and {*now["changed_code"]} == {"blunt"}
-    assert (
-        len(now["changed_code"]["blunt"]["was"]) == 12
-        and "note: going on with other code" in ended.err
-        and "blunt.py" in ended.err
-    )
+    assert len(now["changed_code"]["blunt"]["was"]) == 12
+    assert "note: going on with other code" in ended.err
+    assert "blunt.py" in ended.err
 
 
 def test_a_run_that_goes_on_with_other_code_holds_both(folder: Folder) -> None:
@@ -224,10 +221,8 @@ def test_code_that_is_edited_after_its_import_is_not_in_the_numbers(
 
     fit = run.Prepared.fit
     monkeypatch.setattr(run.Prepared, "fit", early)
-    assert (
-        folder.call(*folder.train).code == 0
-        and (folder.path / "blunt.py").read_text() == "BY = 0.25\n"
-    )
+    assert folder.call(*folder.train).code == 0
+    assert (folder.path / "blunt.py").read_text() == "BY = 0.25\n"
     assert "changed_code" not in json.loads((folder.run / "results.json").read_text())
 
 
@@ -246,10 +241,8 @@ def test_a_file_that_is_gone_is_found_in_the_run(
     """It is not gone while it lies where the run was made, only out of reach."""
     (folder.path / "mine.py").unlink()
     line = folder.refused("evaluate", "--workdir=run")
-    assert (
-        f"{made / 'mine.py'} cannot be imported from here (as it was: run/code/mine.py)" in line
-        and "add it to PYTHONPATH" in line
-    )
+    assert f"{made / 'mine.py'} cannot be imported from here (as it was: run/code/mine.py)" in line
+    assert "add it to PYTHONPATH" in line
     manifest = folder.run / "manifest.json"
     manifest.write_text(manifest.read_text().replace(str(made), str(folder.path)))
     assert "mine.py is gone (as it was: run/code/mine.py)" in folder.refused(
@@ -266,21 +259,17 @@ def test_an_old_run_is_used_with_a_note_and_new_words_in_a_config_file_with_anot
         (folder.path / "settings.py").read_text().replace("A small system", "A tiny system")
     )
     ended = folder.call(*folder.train)
-    assert (
-        ended.code == 0
-        and "settings.py has changed since run was begun, but its settings have not" in ended.err
-    )
+    assert ended.code == 0
+    assert "settings.py has changed since run was begun, but its settings have not" in ended.err
     manifest = json.loads((folder.run / "manifest.json").read_text())
     for name in ("own_code", "vocabulary"):
         del manifest[name]
     (folder.run / "manifest.json").write_text(json.dumps(manifest))
     (folder.path / "blunt.py").write_text("BY = 0.25\n")
     ended = folder.call("evaluate", "--workdir=run", "--split=valid")
-    assert (
-        ended.code == 0
-        and "note: run does not say what code it was made with" in ended.err
-        and ended.err.count("\n") == 1
-    )
+    assert ended.code == 0
+    assert "note: run does not say what code it was made with" in ended.err
+    assert ended.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("command", [*USES, ["verify"], ["train"]], ids=" ".join)

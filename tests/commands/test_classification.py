@@ -85,10 +85,8 @@ def test_a_run_leaves_scores_predictions_and_pictures(run: tuple[str, Path, Call
         results["examples"] == 4 == sum(sum(row.values()) for row in results["confusion"].values())
     )
     rows = [line.split("\t") for line in (workdir / "predictions.tsv").read_text().splitlines()]
-    assert (
-        len(rows) == 4
-        and np.mean([label == answer for label, answer in rows]) == results["accuracy"]
-    )
+    assert len(rows) == 4
+    assert np.mean([label == answer for label, answer in rows]) == results["accuracy"]
     assert "share of labels right" in ended.out and "label \\ answer" in ended.out
     maps = ["attention"] if file == "classification" else ["attention", "attention_1"]
     for name in (f"test2-{one}.png" for one in maps):
@@ -118,10 +116,8 @@ def test_generate_gives_the_label_of_each_line(run: tuple[str, Path, Called]) ->
         ["generate", f"--workdir={workdir}"],
         "\t".join(["a " * 30] * (1 if file == "classification" else 2)),
     )
-    assert (
-        long.code == 0
-        and "note: 1 of 1 examples are longer than the 16 tokens of training" in long.err
-    )
+    assert long.code == 0
+    assert "note: 1 of 1 examples are longer than the 16 tokens of training" in long.err
 
 
 def test_inspect_draws_the_hops(run: tuple[str, Path, Called], tmp_path: Path) -> None:
@@ -137,10 +133,8 @@ def test_inspect_draws_the_hops(run: tuple[str, Path, Called], tmp_path: Path) -
     )
     assert ended.code == 0, ended.err
     arrays = np.load(tmp_path / "0.npz")
-    assert (
-        arrays["attention"].shape == (1, 2, len(arrays["source_tokens"]))
-        and (tmp_path / "0-attention.png").is_file()
-    )
+    assert arrays["attention"].shape == (1, 2, len(arrays["source_tokens"]))
+    assert (tmp_path / "0-attention.png").is_file()
     if file == "inference":
         assert arrays["attention_1"].shape == (1, 2, len(arrays["target_tokens"])) == (1, 2, 5)
         assert ended.out.splitlines()[0] == "anna sings  ->  anna does not sing"
@@ -168,9 +162,7 @@ def test_evaluate_gives_the_numbers_of_training(run: tuple[str, Path, Called]) -
 @pytest.mark.quick
 def test_hops_without_a_penalty_weight_end_before_anything_is_read(tmp_path: Path) -> None:
     ended = called(arguments("classification", tmp_path / "run", "auxiliary.hops=0.0"))
-    assert (
-        ended.code == 2
-        and "2 hops without a penalty weight" in ended.err
-        and ended.err.count("\n") == 1
-    )
+    assert ended.code == 2
+    assert "2 hops without a penalty weight" in ended.err
+    assert ended.err.count("\n") == 1
     assert not (tmp_path / "run").exists()

@@ -142,11 +142,7 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     frozen, tested = (
         {"event": "choice", "chosen": {"additive": "a"}},
-        {
-            "event": "test",
-            "candidate": "a",
-            "scored": [0],
-        },
+        {"event": "test", "candidate": "a", "scored": [0]},
     )
     synthetic.lines(directory / "looks.jsonl", [{**frozen, **look}, {**tested, **look}])
     one = choice["chosen"]["additive"]

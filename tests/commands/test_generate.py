@@ -102,11 +102,9 @@ def test_where_the_answers_go(searched: Path, tmp_path: Path) -> None:
         assert (ended.code, ended.out, ended.err) == (0, "", "")
     reader.join(10)
     assert got == [private.read_text()] and got[0].count("\n") == 1
-    assert (
-        stat.S_ISFIFO(fifo.stat().st_mode)
-        and link.is_symlink()
-        and stat.S_IMODE(private.stat().st_mode) == 0o600
-    )
+    assert stat.S_ISFIFO(fifo.stat().st_mode)
+    assert link.is_symlink()
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
 
 
 def test_a_file_in_a_folder_that_may_not_be_written_to(
@@ -120,7 +118,8 @@ def test_a_file_in_a_folder_that_may_not_be_written_to(
     ended = called(
         ["generate", f"--workdir={searched}", f"--output={tmp_path / 'out'}"], "3 of may 1967\n"
     )
-    assert ended.code == 2 and ended.err.endswith(
+    assert ended.code == 2
+    assert ended.err.endswith(
         f"error: --output={tmp_path / 'out'}: you may not write there; name another\n"
     )
 
@@ -136,12 +135,10 @@ def test_streams_that_a_caller_has_closed_or_made_ascii(
     monkeypatch.setattr(sys, "stderr", err)
     monkeypatch.setattr(sys, "stdin", None)
     assert main(["generate", f"--workdir={searched}"]) == 2
-    assert (
-        err.getvalue().endswith(
-            "error: stdin is closed; send the lines there, or name a file of them\n"
-        )
-        and not out.getvalue()
+    assert err.getvalue().endswith(
+        "error: stdin is closed; send the lines there, or name a file of them\n"
     )
+    assert not out.getvalue()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("grün\t1967\n".encode())))
     assert main(["generate", "--score", f"--workdir={searched}"]) == 0, err.getvalue()
     assert out.getvalue().decode().endswith("\tgrün\t1967\n")

@@ -63,9 +63,8 @@ def test_kinds(capsys: pytest.CaptureFixture[str]) -> None:
 def test_components_with_fields_and_what_cannot_be_imported() -> None:
     plain, gone = listing.component_rows(MECHANISMS, ("module", "about", "fields"))
     assert plain == ("plain", __name__, "What it is, in one line.", "hidden=32, sizes=(1, 2)")
-    assert gone[:-1] == ("gone", "", "") and gone[-1].startswith(
-        "not available: mechanism 'gone': cannot import"
-    )
+    assert gone[:-1] == ("gone", "", "")
+    assert gone[-1].startswith("not available: mechanism 'gone': cannot import")
     assert listing.described("holder", Holder, ())["fields"] == "attention=<mechanism>, other=plain"
 
 
@@ -77,9 +76,8 @@ def test_every_kind_is_there(kind: str, capsys: pytest.CaptureFixture[str]) -> N
     assert entries and all(f"\n{entry} " in out for entry in entries) and "not available" not in out
     if "year" in listing.KINDS[kind].columns:
         lines = [line for line in out.splitlines() if line.split("  ")[0].strip() in entries]
-        assert all(re.search(r"  (19|20)\d\d  \S", line) for line in lines) and len(lines) == len(
-            entries
-        )
+        assert all(re.search(r"  (19|20)\d\d  \S", line) for line in lines)
+        assert len(lines) == len(entries)
 
 
 def test_every_system_has_a_small_setting_in_the_config_file_of_its_task() -> None:
@@ -134,9 +132,8 @@ def test_tasks_say_which_systems_and_data_they_take(capsys: pytest.CaptureFixtur
             ("rnnsearch", "dates"),
         ),
     ):
-        assert all(word in lines[name] for word in taken) and not any(
-            word in lines[name] for word in left
-        )
+        assert all(word in lines[name] for word in taken)
+        assert not any(word in lines[name] for word in left)
     assert run("tasks", "attnlab.tasks.texts:TextTask") == 0
     out = capsys.readouterr().out
     assert re.search(r"\nsystems +encoder_classifier, bert_classifier, lstmn_classifier", out)
@@ -188,9 +185,8 @@ def test_configs_are_read_not_run(
     monkeypatch.chdir(tmp_path)
     assert run("configs") == 0
     lines = capsys.readouterr().out.splitlines()[3:]
-    assert lines[0].startswith("configs/broken.py  not readable") and lines[1].split(
-        maxsplit=1
-    ) == ["configs/toy.py", "A toy."]
+    assert lines[0].startswith("configs/broken.py  not readable")
+    assert lines[1].split(maxsplit=1) == ["configs/toy.py", "A toy."]
     (folder / "toy.py").unlink()
     assert [file for file, _ in listing.file_rows("configs")] == ["configs/broken.py"]
 

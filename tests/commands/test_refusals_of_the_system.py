@@ -46,12 +46,10 @@ def test_records_of_a_sweep_that_may_not_be_read(
     sweep = synthetic.sweep(tmp_path / "sweep", {"additive": (0.9,), "location": (0.7,)})
     unreadable.add(name)
     ended = called(["report", str(sweep)])
-    assert (
-        ended.code == 2
-        and ended.err.count("\n") == 1
-        and "ermission denied" in ended.err
-        and name in ended.err
-    ), ended
+    assert ended.code == 2, ended
+    assert ended.err.count("\n") == 1, ended
+    assert "ermission denied" in ended.err, ended
+    assert name in ended.err, ended
     assert "damaged" not in ended.err and not (sweep / "report.md").exists()
 
 
@@ -64,9 +62,8 @@ def test_a_run_that_may_not_be_read(command: str, unreadable: set[str], tmp_path
         "verify": [str(tmp_path)],
     }
     ended = called([command, *flags.get(command, [f"--workdir={tmp_path}"])])
-    assert (ended.code, ended.out) == (2, "") and ended.err.endswith(
-        f"error: Permission denied: {tmp_path}/manifest.json\n"
-    ), ended
+    assert (ended.code, ended.out) == (2, ""), ended
+    assert ended.err.endswith(f"error: Permission denied: {tmp_path}/manifest.json\n"), ended
 
 
 FLAGS: dict[str, Any] = {
@@ -87,11 +84,9 @@ def test_names_that_cannot_be(command: str, name: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
     ended = called([command, *(flag.format(name=tmp_path / name) for flag in FLAGS[command])])
-    assert (
-        (ended.code, ended.out) == (2, "")
-        and ended.err.count("\n") == 1
-        and "damaged" not in ended.err
-    ), ended
+    assert (ended.code, ended.out) == (2, ""), ended
+    assert ended.err.count("\n") == 1, ended
+    assert "damaged" not in ended.err, ended
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "loop"]
 
 
@@ -111,7 +106,5 @@ def test_files_of_generate_that_cannot_be(
         "3 of may 1967\n",
     )
     assert (ended.code, ended.out) == (2, "") and ended.err.count("\n") == 1, ended
-    assert (
-        sorted(path.name for path in tmp_path.iterdir()) == ["file", "loop"]
-        and (tmp_path / "loop").is_symlink()
-    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "loop"]
+    assert (tmp_path / "loop").is_symlink()

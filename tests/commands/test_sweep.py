@@ -117,11 +117,9 @@ def test_a_second_launcher_is_refused(tmp_path: Path) -> None:
     stub.planned(tmp_path / "sweep")
     with RunLock(tmp_path / "sweep"):
         ended = called(["sweep", "experiments/which.py", f"--dir={tmp_path / 'sweep'}"])
-    assert (
-        ended.code == 2
-        and "another launcher is at work there (pid " in ended.err
-        and ended.err.count("\n") == 1
-    )
+    assert ended.code == 2
+    assert "another launcher is at work there (pid " in ended.err
+    assert ended.err.count("\n") == 1
 
 
 def test_a_sweep_without_a_file_keeps_one_and_goes_on_with_the_same_words(
@@ -147,10 +145,8 @@ def test_a_sweep_without_a_file_keeps_one_and_goes_on_with_the_same_words(
         "--seeds=5",
         "--config.training.steps=60",
     ]
-    assert (
-        called([*words, "--grid=system.attention.score=additive,general"]).code == 2
-        and not (tmp_path / "mine").exists()
-    )
+    assert called([*words, "--grid=system.attention.score=additive,general"]).code == 2
+    assert not (tmp_path / "mine").exists()
     for _ in range(2):
         assert called([*words, "--grid", "system.attention.score=additive,dot"]).code == 0
     files, texts, changes = zip(*asked[1:], strict=True)
@@ -159,10 +155,8 @@ def test_a_sweep_without_a_file_keeps_one_and_goes_on_with_the_same_words(
     assert called([*words, "--grid=system.attention.score=additive,general"]).code == 2
     assert (tmp_path / "mine" / "rnnsearch.py").read_text() == texts[0]
     found = load_experiment(files[0], changes[0])
-    assert [one.name for one in found.compare] == [
-        "score=additive",
-        "score=dot",
-    ] and found.base == {"training.steps": 60}
+    assert [one.name for one in found.compare] == ["score=additive", "score=dot"]
+    assert found.base == {"training.steps": 60}
 
 
 def test_a_bad_variant_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

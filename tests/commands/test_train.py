@@ -102,17 +102,13 @@ def test_a_run_leaves_what_the_readme_promises(
     ]
     assert list((workdir / "tensorboard").iterdir()) and read_records(workdir / "timing.jsonl")
     manifest = Manifest.read(workdir)
-    assert (
-        manifest is not None
-        and manifest.config["system"]["name"] == system
-        and set(manifest.data) == {"train", "valid", "test"}
-    )
+    assert manifest is not None
+    assert manifest.config["system"]["name"] == system
+    assert set(manifest.data) == {"train", "valid", "test"}
     assert attempts.last_word(attempts.read(workdir))[0] == "done"
-    assert (
-        "first step " in ended.out
-        and f"{system} on dates, test split" in ended.out
-        and "train: 160 pairs" in ended.err
-    )
+    assert "first step " in ended.out
+    assert f"{system} on dates, test split" in ended.out
+    assert "train: 160 pairs" in ended.err
 
 
 def test_the_same_command_again_changes_no_number(
@@ -178,10 +174,8 @@ def test_a_mechanism_of_ones_own_by_its_dotted_path(
             elsewhere,
         ]
     )
-    assert (
-        refused.code == 2
-        and "Mean does not support the role 'self'; it offers 'cross'" in refused.err
-    )
+    assert refused.code == 2
+    assert "Mean does not support the role 'self'; it offers 'cross'" in refused.err
     assert not (tmp_path / "no").exists()
 
 
@@ -236,11 +230,9 @@ def test_divergence_is_told_and_exit_code_1(tmp_path: Path) -> None:
             "checkpoint.every=1",
         )
     )
-    assert (
-        ended.code == 1
-        and "diverged: loss" in ended.out
-        and "the last good checkpoint is kept" in ended.out
-    )
+    assert ended.code == 1
+    assert "diverged: loss" in ended.out
+    assert "the last good checkpoint is kept" in ended.out
     state, step, message = attempts.last_word(attempts.read(tmp_path / "run"))
     assert state == "diverged" and f"at step {step}" in message
     assert not (tmp_path / "run" / "results.json").exists()
@@ -271,9 +263,8 @@ def test_default_workdir_tells_configs_apart() -> None:
     first = configs.load("configs/translation.py:rnnsearch")
     other = configs.load("configs/translation.py:rnnsearch", ["seed=1"])
     path = default_workdir("configs/translation.py:rnnsearch", first)
-    assert path.startswith("runs/translation-rnnsearch-") and path == default_workdir(
-        "configs/translation.py:rnnsearch", first
-    )
+    assert path.startswith("runs/translation-rnnsearch-")
+    assert path == default_workdir("configs/translation.py:rnnsearch", first)
     assert path != default_workdir("configs/translation.py:rnnsearch", other)
     elsewhere = configs.load(
         "configs/translation.py:rnnsearch", ["parallel.devices=2", "parallel.backend=mesh"]
@@ -298,6 +289,5 @@ def test_without_workdir_the_run_goes_below_runs(
     ]
     assert called(command).code == 1
     (workdir,) = (tmp_path / "runs").iterdir()
-    assert (workdir / "manifest.json").is_file() and workdir.name.startswith(
-        "translation-rnnsearch-"
-    )
+    assert (workdir / "manifest.json").is_file()
+    assert workdir.name.startswith("translation-rnnsearch-")

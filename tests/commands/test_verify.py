@@ -39,10 +39,9 @@ def changed(path: Path, number: int, name: str, value: Any) -> None:
 def test_a_run_comes_out_the_same(searched: Path) -> None:
     before = {path: path.read_bytes() for path in searched.rglob("*") if path.is_file()}
     ended = called(["verify", str(searched)])
-    assert (ended.code, ended.out) == (
-        0,
-        f"{searched}: identical, 6 records up to step 12\n",
-    ), ended.err
+    assert (ended.code, ended.out) == (0, f"{searched}: identical, 6 records up to step 12\n"), (
+        ended.err
+    )
     assert {path: path.read_bytes() for path in searched.rglob("*") if path.is_file()} == before
 
 
@@ -53,7 +52,8 @@ def test_the_first_difference_is_named_and_what_is_not_as_it_was(copied: Path) -
     manifest["packages"]["jax"] = "0.0.1"
     (copied / "manifest.json").write_text(json.dumps(manifest))
     ended = called(["verify", str(copied), "--steps=6"])
-    assert ended.code == 1 and ended.out.startswith(
+    assert ended.code == 1
+    assert ended.out.startswith(
         f"{copied}: differs first at step 6 (valid), in accuracy: recorded 0.123, now 0."
     )
     assert '  not as it was: packages.jax: saved "0.0.1", wanted "' in ended.out

@@ -25,23 +25,19 @@ def test_what_is_left_is_taken_and_nothing_is_chosen(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path)
     stub.behave(tmp_path, general_1="fail")
     part = called(["work", str(tmp_path), "--slots=2", "--only=*/seed0"])
+    assert part.code == 0
     assert (
-        part.code == 0
-        and part.out.splitlines()[-1]
+        part.out.splitlines()[-1]
         == f"nothing is left to take; 'sweep {plan.file} --dir={tmp_path}' chooses when all has"
         " settled"
     )
     assert [use["trial"] for use in stub.uses(tmp_path)] and len(stub.uses(tmp_path)) == 2
     ended = called(["work", str(tmp_path), "--slots=2"])
-    assert (
-        ended.code == 1
-        and ended.err == f"{plan.trials()[3].name} failed at step 3: ValueError: no good\n"
-    )
-    assert (
-        len(stub.uses(tmp_path)) == 4
-        and not (tmp_path / "choice.json").exists()
-        and not list(tmp_path.rglob("results.json"))
-    )
+    assert ended.code == 1
+    assert ended.err == f"{plan.trials()[3].name} failed at step 3: ValueError: no good\n"
+    assert len(stub.uses(tmp_path)) == 4
+    assert not (tmp_path / "choice.json").exists()
+    assert not list(tmp_path.rglob("results.json"))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +56,7 @@ def test_what_is_refused(flag: str, words: str, tmp_path: Path) -> None:
     stub.planned(tmp_path)
     before = sorted(tmp_path.rglob("*"))
     ended = called(["work", str(tmp_path), flag])
-    assert (
-        ended.code == 2 and ended.err.endswith(f"error: {words}\n") and ended.err.count("\n") == 1
-    )
+    assert ended.code == 2
+    assert ended.err.endswith(f"error: {words}\n")
+    assert ended.err.count("\n") == 1
     assert sorted(tmp_path.rglob("*")) == before

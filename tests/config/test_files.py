@@ -23,11 +23,7 @@ BASE = {
     [
         ({"training": {"steps": 7}}, "training", {"steps": 7, "clip": 1.0}),
         (ConfigDict({"training": {"steps": 7}}), "training", {"steps": 7, "clip": 1.0}),
-        (
-            {"schedule": {"peak": 1.0}},
-            "schedule",
-            {"name": "cosine", "peak": 1.0, "warmup": 50},
-        ),
+        ({"schedule": {"peak": 1.0}}, "schedule", {"name": "cosine", "peak": 1.0, "warmup": 50}),
         (
             {"schedule": {"name": "cosine", "warmup": 0}},
             "schedule",

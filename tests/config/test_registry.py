@@ -68,13 +68,10 @@ TABLE.entries["holder"] = f"{__name__}:Holder"
 @pytest.mark.quick
 def test_names_in_order_and_what_they_lead_to() -> None:
     assert TABLE.names() == ["plain", "module", "function", "gone", "holder"]
-    assert (
-        TABLE.resolve("plain") is Plain
-        and TABLE.resolve("collections:OrderedDict").__name__ == "OrderedDict"
-    )
-    assert TABLE.defaults("module") == {"hidden": 4} and TABLE.defaults("function") == {
-        "peak": 1e-3
-    }
+    assert TABLE.resolve("plain") is Plain
+    assert TABLE.resolve("collections:OrderedDict").__name__ == "OrderedDict"
+    assert TABLE.defaults("module") == {"hidden": 4}
+    assert TABLE.defaults("function") == {"peak": 1e-3}
 
 
 @pytest.mark.parametrize(

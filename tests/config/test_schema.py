@@ -82,9 +82,8 @@ def test_what_is_left_out_has_its_default() -> None:
 def test_a_setting_describes_itself() -> None:
     known = described(Outer)
     assert list(known) == ["seed", "model", "inner", "weights"]
-    assert known["inner"].help == "How it is trained." and known["inner"].below == tuple(
-        described(Inner)
-    )
+    assert known["inner"].help == "How it is trained."
+    assert known["inner"].below == tuple(described(Inner))
     assert known["seed"].allowed == "a whole number of at least 0 and at most 9"
     assert described(Inner)["mode"].allowed == "one of: fast, slow"
     assert described(Inner)["steps"].default is dataclasses.MISSING

@@ -58,7 +58,7 @@ SHARED = {
     "tagging": ["data.examples=200"],
     "diagnostics": ["data.examples=200", "batch.buckets=65", "batch.max_length=65"],
     "image_classification": [
-        *("data.examples=200", "data.side=16", "augmentation.crop=2", "augmentation.flip=true"),
+        *("data.examples=200", "data.side=16", "augmentation.crop=2", "augmentation.flip=true")
     ],
     "segmentation": ["data.examples=100", "augmentation.crop=2", "augmentation.flip=true"],
     "detection": ["data.examples=100"],
@@ -67,7 +67,7 @@ SHARED = {
         *("decoding.max_extra=2", "augmentation.crop=1"),
     ],
     "visual_questions": [
-        *("data.examples=20", "data.valid=2", "data.side=20", "system.backbone.widths=4,4"),
+        *("data.examples=20", "data.valid=2", "data.side=20", "system.backbone.widths=4,4")
     ],
     "question_answering": [
         *("data.examples=100", "data.absent=0.3", "batch.buckets=24", "batch.max_length=24"),

@@ -249,10 +249,8 @@ def test_flipped_bits_in_every_other_file_are_detected_or_harmless(
             else:
                 outcomes.append("harmless")
                 assert_equal(restored, 3, 3)
-                assert restored is not None and restored.meta == {
-                    "loss": pytest.approx(0.3),
-                    "history": [1, 2],
-                }
+                assert restored is not None
+                assert restored.meta == {"loss": pytest.approx(0.3), "history": [1, 2]}
             checkpoints.close()
             shutil.copy(three_steps / file, copied / file)
     assert outcomes.count("found") >= 10
@@ -291,11 +289,9 @@ def test_damaged_step_falls_back_and_can_be_saved_again(
     checkpoints = make()
     assert checkpoints.best in (2, None)
     assert_equal(checkpoints.restore(tree_of(0)), 2, 2)
-    assert (
-        len(warnings) == 1
-        and f"checkpoint {copied / '3'} is damaged" in warnings[0]
-        and "\n" not in warnings[0]
-    )
+    assert len(warnings) == 1
+    assert f"checkpoint {copied / '3'} is damaged" in warnings[0]
+    assert "\n" not in warnings[0]
     assert checkpoints.best == 2
     assert checkpoints.save(3, tree_of(3), {})
     checkpoints.wait()
@@ -513,9 +509,8 @@ def test_a_limit_on_the_size_of_files(
         " good step is 1"
     )
     assert str(raised.value) == f"cannot write checkpoint 2 in {checkpoints.directory}: {words}"
-    assert [path.name for path in checkpoints.directory.iterdir()] == [
-        "1"
-    ] and capfd.readouterr().err == ""
+    assert [path.name for path in checkpoints.directory.iterdir()] == ["1"]
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("how", [None, "best"])

@@ -20,10 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize(
     ("system", "backend", "devices", "kills", "processes"),
-    [
-        ("transformer", "pmap", 4, 2, 1),
-        ("lstm_lm", "mesh", 2, 1, 2),
-    ],
+    [("transformer", "pmap", 4, 2, 1), ("lstm_lm", "mesh", 2, 1, 2)],
 )
 def test_kill_minus_nine_changes_nothing(
     system: str, backend: str, devices: int, kills: int, processes: int

@@ -45,9 +45,8 @@ def last_state(workdir: Path, config: Any) -> Any:
 def test_records_come_in_order_with_the_loss_of_the_formula(tmp_path: Path) -> None:
     config = settings(training__clip=0.0)
     outcome = run(tmp_path, config)
-    assert (outcome.state, outcome.step, outcome.message) == ("done", 9, "") and (
-        outcome.seconds_to_first_step or 0
-    ) > 0
+    assert (outcome.state, outcome.step, outcome.message) == ("done", 9, "")
+    assert (outcome.seconds_to_first_step or 0) > 0
     records = read_records(tmp_path / "metrics.jsonl")
     expected = [
         (2, "train"),
@@ -99,10 +98,8 @@ def test_interrupted_and_resumed_equals_uninterrupted_byte_for_byte(
     run(tmp_path / "whole", config)
     outcome = run(tmp_path / "cut", config, stop=stop)
     assert (outcome.state, outcome.step) == ("interrupted", stop) and "signal 15" in outcome.message
-    assert (
-        saved(tmp_path / "cut")[-1] == stop
-        and read_records(tmp_path / "cut" / "metrics.jsonl")[-1]["step"] == stop
-    )
+    assert saved(tmp_path / "cut")[-1] == stop
+    assert read_records(tmp_path / "cut" / "metrics.jsonl")[-1]["step"] == stop
     assert run(tmp_path / "cut", config).state == "done"
     whole, cut = (last_state(tmp_path / name, config) for name in ("whole", "cut"))
     assert (tmp_path / "whole" / "metrics.jsonl").read_bytes() == (
@@ -131,9 +128,8 @@ def test_what_is_remembered_of_rows_survives_a_stop_and_other_devices(
             checkpoints.close()
         whole, cut = states
         assert whole is not None and cut is not None and whole.step == cut.step == 9
-        assert whole.tree.remembered["m"].shape == (8, 3) and whole.tree.remembered[
-            "steps"
-        ].tolist() == [9] * 6 + [6, 3]
+        assert whole.tree.remembered["m"].shape == (8, 3)
+        assert whole.tree.remembered["steps"].tolist() == [9] * 6 + [6, 3]
         for one, other in zip(jax.tree.leaves(whole.tree), jax.tree.leaves(cut.tree), strict=True):
             np.testing.assert_allclose(one, other, atol=0 if devices == 4 else 2e-6)
     assert (tmp_path / "whole" / "metrics.jsonl").read_bytes() == (
@@ -342,10 +338,8 @@ def test_divergence_ends_the_run_and_keeps_the_last_good_checkpoint(
         assert (outcome.state, outcome.step) == ("diverged", 7) and "at step 7" in outcome.message
         assert read_records(tmp_path / "metrics.jsonl")[-1]["step"] == 6
         restored = last_state(tmp_path, config)
-        assert (
-            all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(restored.tree))
-            and restored.step <= 6
-        )
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(restored.tree))
+        assert restored.step <= 6
     assert run(tmp_path, config).state == "done"  # with good data it goes on
 
 
@@ -362,15 +356,11 @@ class Rooted(Line):
 
 def test_a_gradient_that_is_not_finite_ends_the_run_though_the_loss_is(tmp_path: Path) -> None:
     outcome = run(tmp_path, settings(training__log_every=1, checkpoint__every=1), Rooted())
-    assert (outcome.state, outcome.step) == (
-        "diverged",
-        1,
-    ) and "gradient norm nan at step 1" in outcome.message
-    assert (
-        "loss nan" not in outcome.message
-        and saved(tmp_path) == []
-        and read_records(tmp_path / "metrics.jsonl") == []
-    )
+    assert (outcome.state, outcome.step) == ("diverged", 1)
+    assert "gradient norm nan at step 1" in outcome.message
+    assert "loss nan" not in outcome.message
+    assert saved(tmp_path) == []
+    assert read_records(tmp_path / "metrics.jsonl") == []
 
 
 def test_an_update_that_overflows_is_not_saved(tmp_path: Path) -> None:
@@ -537,10 +527,8 @@ def test_how_far_it_is_and_the_note_of_every_compilation(
         "",
     )  # as if it had died there
     assert stream.getvalue().count("compiled batches of") == 2
-    assert (
-        "compiled batches of 16x3" in stream.getvalue()
-        and "compiled batches of 8x3" in stream.getvalue()
-    )
+    assert "compiled batches of 16x3" in stream.getvalue()
+    assert "compiled batches of 8x3" in stream.getvalue()
     timing = read_records(tmp_path / "timing.jsonl")
     assert [record["step"] for record in timing if "compile_seconds" in record] == [1, 2]
     assert [record["step"] for record in timing if "step_seconds" in record] == [2, 4, 6, 8, 9]

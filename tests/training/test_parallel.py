@@ -200,9 +200,8 @@ def test_devices_draw_apart() -> None:
     )
     for name, draws in (("pmap", apart), ("mesh", np.asarray(jax.random.uniform(key, (ROWS,))))):
         metrics = trace(Noisy(), [points(0)], name, 4)[0][1]
-        assert len(np.unique(draws)) == ROWS and float(metrics["loss"]) == pytest.approx(
-            draws.mean(), rel=1e-6
-        )
+        assert len(np.unique(draws)) == ROWS
+        assert float(metrics["loss"]) == pytest.approx(draws.mean(), rel=1e-6)
 
 
 @pytest.mark.parametrize(("trials", "devices", "wanted"), [(3, 2, 2), (3, 0, 3), (8, 0, 4)])
@@ -221,10 +220,8 @@ def test_stacked_trials_are_dealt_to_the_devices(trials: int, devices: int, want
         fed,
     )
     after, sums = program(state, fed)
-    assert (
-        len(after["w"].sharding.device_set) == wanted
-        and len({str(shard.index) for shard in after["w"].addressable_shards}) == wanted
-    )
+    assert len(after["w"].sharding.device_set) == wanted
+    assert len({str(shard.index) for shard in after["w"].addressable_shards}) == wanted
     np.testing.assert_array_equal(
         place.fetch(after)["w"], np.arange(2.0 * slots).reshape(slots, 2) + 1
     )
@@ -251,13 +248,10 @@ def test_what_is_fetched_has_no_device_axis_and_replicas_are_equal(name: str) ->
         first, *others = (np.asarray(shard.data) for shard in leaf.addressable_shards)
         assert len(others) == 3 and all((other == first).all() for other in others)
     fetched, one = place.fetch(state), place.one(state.params)
-    assert (
-        jax.tree.map(np.shape, fetched) == jax.tree.map(np.shape, host) and int(fetched.step) == 3
-    )
-    assert (
-        all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(fetched))
-        and np.shape(place.fetch(metrics)["loss"]) == ()
-    )
+    assert jax.tree.map(np.shape, fetched) == jax.tree.map(np.shape, host)
+    assert int(fetched.step) == 3
+    assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(fetched))
+    assert np.shape(place.fetch(metrics)["loss"]) == ()
     assert Line().evaluate(one, "valid") == pytest.approx(Line().evaluate(fetched.params, "valid"))
     assert {len(leaf.devices()) for leaf in jax.tree.leaves(one)} == {1}
 
@@ -272,9 +266,8 @@ def test_a_pmap_program_is_compiled_once() -> None:
     after, _ = program(state, place.feed(points(0)))
     placed = place.place(place.fetch(after))
     assert jax.tree.map(lambda x: x.sharding, after) == jax.tree.map(lambda x: x.sharding, placed)
-    assert isinstance(place, PmapBackend) and jax.tree.leaves(placed)[
-        0
-    ].sharding.mesh.axis_names == (AXIS,)
+    assert isinstance(place, PmapBackend)
+    assert jax.tree.leaves(placed)[0].sharding.mesh.axis_names == (AXIS,)
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
@@ -292,9 +285,8 @@ def test_no_row_moves_to_another_device(accumulate: int) -> None:
         make_step(task.loss, task.weight, ADAM, accumulate=accumulate), state, place.feed(points(0))
     )
     text = program.as_text()
-    assert "all-reduce" in text and not any(
-        word in text for word in ("all-gather", "all-to-all", "collective-permute")
-    )
+    assert "all-reduce" in text
+    assert not any(word in text for word in ("all-gather", "all-to-all", "collective-permute"))
 
 
 @pytest.mark.parametrize(

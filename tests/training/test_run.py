@@ -92,11 +92,9 @@ def test_only_the_splits_asked_for_are_opened_and_nothing_is_written(
     workdir.mkdir()
     found.describe(progress())
     manifest = Manifest.read(workdir)
-    assert (
-        manifest is not None
-        and set(manifest.data) == {"train", "valid"}
-        and (workdir / "vocabulary").is_dir()
-    )
+    assert manifest is not None
+    assert set(manifest.data) == {"train", "valid"}
+    assert (workdir / "vocabulary").is_dir()
     with pytest.raises(
         UserError, match="holds another config: training.steps: saved 12, wanted 13"
     ):
@@ -133,11 +131,9 @@ def test_a_lost_vocabulary_is_learned_again(files: Path, tmp_path: Path) -> None
     prepared(config(files), workdir).describe(progress())
     assert kept.read_bytes() == content
     manifest = Manifest.read(workdir)
-    assert (
-        manifest is not None
-        and manifest.vocabulary is not None
-        and {*manifest.vocabulary} == {kept.name}
-    )
+    assert manifest is not None
+    assert manifest.vocabulary is not None
+    assert {*manifest.vocabulary} == {kept.name}
     manifest.vocabulary[kept.name] = "0" * 64  # as if another version of the library had learned it
     manifest.write(workdir)
     kept.unlink()

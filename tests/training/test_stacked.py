@@ -139,7 +139,8 @@ def assert_alike(
         )
         assert [(record["split"], *record) for record in records] == [
             (record["split"], *record) for record in others
-        ] and records
+        ]
+        assert records
         for found, wanted in zip(numeric(records), numeric(others), strict=True):
             assert found == pytest.approx(wanted, rel=close), number
         stores = [
@@ -148,11 +149,9 @@ def assert_alike(
         ]
         assert stores[0].steps() == stores[1].steps() and stores[0].best == stores[1].best
         found, wanted = (store.restore(saved_like(config, task or Lines())) for store in stores)
-        assert (
-            found is not None
-            and wanted is not None
-            and found.meta["best"] == pytest.approx(wanted.meta["best"], rel=close)
-        )
+        assert found is not None
+        assert wanted is not None
+        assert found.meta["best"] == pytest.approx(wanted.meta["best"], rel=close)
         for leaf, expected in zip(
             jax.tree.leaves(found.tree), jax.tree.leaves(wanted.tree), strict=True
         ):
@@ -269,9 +268,8 @@ def test_one_that_diverges_is_left_behind(tmp_path: Path) -> None:
             read_records(tmp_path / name / str(number) / "metrics.jsonl")
             for name in ("stacked", "alone")
         )
-        assert len(found) == len(wanted) and numeric(found)[-1] == pytest.approx(
-            numeric(wanted)[-1], rel=2e-6
-        )
+        assert len(found) == len(wanted)
+        assert numeric(found)[-1] == pytest.approx(numeric(wanted)[-1], rel=2e-6)
     assert Checkpoints(tmp_path / "stacked" / "3" / "checkpoints", 1, read_only=True).steps() == []
 
 
@@ -281,9 +279,8 @@ def test_stopped_together_each_goes_on_alone(stop: int, tmp_path: Path) -> None:
     configs = [settings(seed=seed, training__ema=0.5) for seed in range(2)]
     alone(tmp_path / "whole", configs)
     outcomes = together(tmp_path / "cut", configs, stop=stop)
-    assert [(one.state, one.step) for one in outcomes] == [
-        ("interrupted", stop)
-    ] * 2 and "signal 15" in outcomes[0].message
+    assert [(one.state, one.step) for one in outcomes] == [("interrupted", stop)] * 2
+    assert "signal 15" in outcomes[0].message
     assert [one.state for one in alone(tmp_path / "cut", configs)] == ["done"] * 2
     assert_alike_but_for_steps_saved(tmp_path / "cut", tmp_path / "whole", configs)
 
@@ -364,11 +361,9 @@ def test_label_smoothing_is_given_where_trials_differ_in_it(tmp_path: Path) -> N
         numeric(read_records(tmp_path / name / "metrics.jsonl"))[0]["loss"]
         for name in ("apart/0", "apart/1", "same/0", "same/1")
     ]
-    assert (
-        losses[0] == pytest.approx(losses[2], rel=1e-6)
-        and losses[2] == losses[3]
-        and abs(losses[1] - losses[0]) > 1e-2
-    )
+    assert losses[0] == pytest.approx(losses[2], rel=1e-6)
+    assert losses[2] == losses[3]
+    assert abs(losses[1] - losses[0]) > 1e-2
 
 
 def test_a_system_with_dropout_and_two_widths(tmp_path: Path) -> None:

@@ -109,9 +109,8 @@ def test_microbatches_draw_apart() -> None:
         [jax.random.uniform(one, (ROWS // 2,)) for one in jax.random.split(key, 2)]
     )
     _, metrics = one_step(task, points(0), accumulate=2)
-    assert len(np.unique(draws)) == ROWS and float(metrics["loss"]) == pytest.approx(
-        float(draws.mean()), rel=1e-6
-    )
+    assert len(np.unique(draws)) == ROWS
+    assert float(metrics["loss"]) == pytest.approx(float(draws.mean()), rel=1e-6)
 
 
 def test_bfloat16_computes_low_and_keeps_float32() -> None:
