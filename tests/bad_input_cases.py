@@ -23,6 +23,7 @@ from unittest import mock
 import pytest
 
 from attnlab.commands import main
+from tests.commands.tiny import train, under
 from tests.flags import FAST
 
 ROOT = Path(__file__).parents[1]
@@ -187,23 +188,15 @@ def write_text(folder: Path, long: int = 2) -> Path:
 
 def settings(data: Path, workdir: Path) -> list[str]:
     """The flags of a run of seconds on the files in `data`."""
-    values = [f"system.{field}=8" for field in SYSTEM] + ["data=files", f"data.directory={data}"]
-    values += ["batch.size=16", f"batch.buckets={LIMIT}", f"batch.max_length={LIMIT}"]
-    values += [
-        f"training.steps={STEPS}",
-        "training.log_every=1",
-        "training.evaluate_every=6",
-        "checkpoint.every=4",
-        "schedule.warmup=6",
-    ]
-    values += [
-        "decoding.method=greedy",
-        "decoding.max_ratio=0.5",
-        "decoding.max_extra=2",
-        "decoding.batch=8",
+    values = [
+        *under("system", **dict.fromkeys(SYSTEM, 8)),
+        *("data=files", f"data.directory={data}", "schedule.warmup=6", "checkpoint.every=4"),
+        *under("batch", size=16, buckets=LIMIT, max_length=LIMIT),
+        *under("training", steps=STEPS, log_every=1, evaluate_every=6),
+        *under("decoding", method="greedy", max_ratio=0.5, max_extra=2, batch=8),
         "parallel.devices=1",
     ]
-    return [RNNSEARCH, f"--workdir={workdir}", *(f"--config.{value}" for value in values)]
+    return train("translation.py:rnnsearch", workdir, *values)[1:]
 
 
 def rewrite_config(workdir: Path, key: str, value: Any) -> None:

@@ -7,7 +7,6 @@ checkpoint falls back.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -39,29 +38,25 @@ from tests.bad_input_cases import (
     truncate,
     write_text,
 )
+from tests.sampling import full_mode
 
-QUICK = {"unknown argument of the config", "misspelt override"}
+QUICK = {"misspelt override"}
 needs_dev_full = pytest.mark.skipif(
     not os.path.exists("/dev/full"), reason="this system has no device that is always full"
 )
 USES = ("evaluate", "generate", "inspect")  # the commands that work on a trained run
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with files in `text` and a run trained on them in `run`; made once, by whichever
-    worker comes first.
+    """A folder with files in `text` and a run trained on them in `run`; in the full mode by a
+    process of its own.
     """
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "bad-input"
-    folder.mkdir(exist_ok=True)
-    with open(folder / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "stderr").exists():
-            given = settings(write_text(folder / "text"), folder / "run")
-            done = launch("train", *given, start=True)
-            assert done.code == 0, done.err
-            (folder / "stderr").write_text(done.err)
+    folder = tmp_path_factory.mktemp("bad-input")
+    given = settings(write_text(folder / "text"), folder / "run")
+    done = launch("train", *given, start=full_mode())
+    assert done.code == 0, done.err
+    (folder / "stderr").write_text(done.err)
     return folder
 
 
@@ -171,7 +166,6 @@ def test_a_workdir_being_trained(shared: Path, run: Path) -> None:
             run,
             *again(shared, run),
             words=("being trained by a live process", f"pid {os.getpid()}", "wait for it"),
-            start=True,
         )
         assert (run / ".lock").read_bytes() == lock
 
@@ -255,6 +249,7 @@ def test_no_checkpoint_is_left_whole(shared: Path, run: Path) -> None:
 # --- a full disk ---
 
 
+@pytest.mark.full
 def test_a_disk_full_at_the_start(shared: Path, tmp_path: Path) -> None:
     folder = tmp_path / "runs"
     folder.mkdir()
@@ -265,6 +260,7 @@ def test_a_disk_full_at_the_start(shared: Path, tmp_path: Path) -> None:
     }  # no half of a run that would be in the way of the next try
 
 
+@pytest.mark.full
 def test_a_disk_too_small_for_the_checkpoints(shared: Path, run: Path) -> None:
     shutil.rmtree(run / "checkpoints" / str(STEPS))
     kept = contents(run / "checkpoints")
@@ -302,6 +298,7 @@ def test_a_full_disk_loses_nothing(shared: Path, run: Path) -> None:
     assert same_numbers(shared, run)
 
 
+@pytest.mark.full
 @needs_dev_full
 def test_a_full_disk_for_translations(shared: Path) -> None:
     with open("/dev/full", "w") as full:
@@ -316,7 +313,8 @@ def test_a_full_disk_for_translations(shared: Path) -> None:
 @pytest.mark.quick
 @pytest.mark.parametrize("command", USES)
 def test_a_workdir_without_a_run(command: str, tmp_path: Path) -> None:
-    refused(launch(command, start=True), "no --workdir given", "name the folder of a trained run")
+    start = command == "evaluate" or full_mode()
+    refused(launch(command, start=start), "no --workdir given", "name the folder of a trained run")
     (tmp_path / "notes.txt").write_text("mine")
     for name in (".", "absent"):
         check_kept(
@@ -343,7 +341,6 @@ def test_a_run_without_a_checkpoint(command: list[str], run: Path) -> None:
         *command,
         f"--workdir={run}",
         words=(f"no checkpoint in {run}/checkpoints", "train there first"),
-        start=command == ["evaluate"],
     )
 
 

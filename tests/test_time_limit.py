@@ -50,6 +50,7 @@ def test_a_test_that_waits_fails_with_its_name_and_the_others_go_on(tmp_path: Pa
     assert "FAILED test_hanging.py::test_waits - Failed: Timeout (>0.3s)" in said
 
 
+@pytest.mark.full
 def test_one_that_hears_no_signal_ends_its_worker_which_is_named(tmp_path: Path) -> None:
     code, said = ended(tmp_path, DEAF, "-n1")
     assert code == 1 and "1 failed, 1 passed" in said

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.tiny import SHARED, SMALL, Called, called
+from tests.commands.tiny import SHARED, SMALL, Called, called, under
 
 MINE = '''
 """Additive attention, blunted."""
@@ -47,12 +47,8 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path, self.run = path, path / "run"
-        self.train = [
-            "train",
-            "--config=settings.py",
-            "--workdir=run",
-            "--config.parallel.devices=1",
-        ]
+        self.train = ["train", "--config=settings.py", "--workdir=run"]
+        self.train.append("--config.parallel.devices=1")
 
     def call(self, *argv: str, stdin: str = "") -> Called:
         """A command, as a process of its own would see the folder: nothing of the user's is
@@ -82,13 +78,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "".join(f"{side} {number} words\n" for number in range(count))
             )
     settings = [one for one in (*SMALL["rnnsearch"], *SHARED) if not one.startswith("data.")]
-    settings += [
-        "data=files",
-        "data.directory=data",
-        "data.source=de",
-        "data.target=en",
-        "system.attention=mine:Mine",
-    ]
+    settings += ["data=files", *under("data", directory="data", source="de", target="en")]
+    settings.append("system.attention=mine:Mine")
     (path / "settings.py").write_text(SETTINGS.format(overrides=settings))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
@@ -163,6 +154,7 @@ def test_a_member_of_an_ensemble_is_looked_at_too(folder: Folder) -> None:
     )
 
 
+@pytest.mark.full
 def test_evaluate_with_other_code_says_so_beside_the_numbers(folder: Folder) -> None:
     was = json.loads(folder.call("evaluate", "--workdir=run", "--json").out)
     assert "changed_code" not in was
@@ -175,6 +167,7 @@ def test_evaluate_with_other_code_says_so_beside_the_numbers(folder: Folder) -> 
     assert "blunt.py" in ended.err
 
 
+@pytest.mark.full
 def test_a_run_that_goes_on_with_other_code_holds_both(folder: Folder) -> None:
     """After that it needs no flag any more, but whatever is made of it says that its first steps
     had other code.
@@ -199,6 +192,7 @@ def test_a_run_that_goes_on_with_other_code_holds_both(folder: Folder) -> None:
         assert json.loads(printed)["changed_code"] == {"blunt": change}
 
 
+@pytest.mark.full
 def test_a_finished_run_is_reported_with_other_code_but_holds_none_of_it(folder: Folder) -> None:
     """No step is trained with it."""
     (folder.path / "blunt.py").write_text("BY = 0.25\n")
@@ -209,6 +203,7 @@ def test_a_finished_run_is_reported_with_other_code_but_holds_none_of_it(folder:
     assert "blunt.py has changed" in folder.refused("evaluate", "--workdir=run")
 
 
+@pytest.mark.full
 def test_code_that_is_edited_after_its_import_is_not_in_the_numbers(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +221,7 @@ def test_code_that_is_edited_after_its_import_is_not_in_the_numbers(
     assert "changed_code" not in json.loads((folder.run / "results.json").read_text())
 
 
+@pytest.mark.full
 def test_code_that_has_trained_nothing_yet_is_simply_replaced(folder: Folder) -> None:
     """As after an error in the first step, which is mended."""
     shutil.rmtree(folder.run / "checkpoints")
@@ -252,6 +248,7 @@ def test_a_file_that_is_gone_is_found_in_the_run(
     assert folder.call("evaluate", "--workdir=run", "--split=valid").code == 0
 
 
+@pytest.mark.full
 def test_an_old_run_is_used_with_a_note_and_new_words_in_a_config_file_with_another(
     folder: Folder,
 ) -> None:
@@ -296,17 +293,27 @@ def test_another_vocabulary_of_the_same_settings_is_refused(
     assert f"{where} is not the one that this run was trained with" in folder.refused(*argv)
 
 
-def test_data_that_changed_in_place_is_refused_unless_it_is_named(folder: Folder) -> None:
+def changed_data(folder: Folder) -> str:
+    """Another test split in the place of the old one, which is in `new`; what is said of it."""
     shutil.copytree("data", "new")
     for side in ("de", "en"):
         (folder.path / "data" / f"test.{side}").write_text(
             "".join(f"{side} {number} words\n" for number in range(4, 8))
         )
-    words = "the data of workdir run has changed since it began (split test)"
+    return "the data of workdir run has changed since it began (split test)"
+
+
+def test_data_that_changed_in_place_is_refused(folder: Folder) -> None:
+    words = changed_data(folder)
     assert words in folder.refused("evaluate", "--workdir=run")
     assert words in folder.refused("evaluate", "--workdir=run", "--config.data.directory=data")
+    (folder.path / "data" / "valid.de").write_text("de\n" * 8)
+    assert "(split valid)" in folder.refused("verify", "run")
+
+
+@pytest.mark.full
+def test_data_that_has_not_changed_or_is_named_is_taken(folder: Folder) -> None:
+    changed_data(folder)
     assert folder.call("evaluate", "--workdir=run", "--split=valid").code == 0
     assert folder.call("evaluate", "--workdir=run", "--config.data.directory=new").code == 0
     assert folder.call("generate", "--workdir=run", stdin="de 1 words\n").code == 0
-    (folder.path / "data" / "valid.de").write_text("de\n" * 8)
-    assert "(split valid)" in folder.refused("verify", "run")

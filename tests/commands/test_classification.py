@@ -11,34 +11,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.commands.tiny import Called, called
+from tests.commands.tiny import Called, called, train, under
 
 SMALL = [
-    "system.embedding=8",
-    "system.width=8",
-    "system.hidden=8",
-    "system.attention.hops=2",
-    "system.attention.hidden=8",
+    *under("system", embedding=8, width=8, hidden=8),
+    *under("system.attention", hops=2, hidden=8),
+    *under("batch", size=16, buckets=16, max_length=16),
+    *under("training", steps=12, log_every=3, evaluate_every=6),
+    *("schedule.warmup=2", "checkpoint.every=4"),
 ]
-SHARED = [
-    "batch.size=16",
-    "batch.buckets=16",
-    "batch.max_length=16",
-    "training.steps=12",
-    "training.log_every=3",
-]
-SHARED += ["training.evaluate_every=6", "schedule.warmup=2", "checkpoint.every=4"]
 
 
 def arguments(file: str, workdir: Path, *overrides: str) -> list[str]:
     """The train command of a tiny run."""
-    settings = [f"--config.{one}" for one in (*SMALL, *SHARED, *overrides)]
-    return [
-        "train",
-        f"--config=configs/{file}.py:self_attentive",
-        f"--workdir={workdir}",
-        *settings,
-    ]
+    return train(f"{file}.py:self_attentive", workdir, *SMALL, *overrides)
 
 
 @pytest.fixture(scope="module", params=["classification", "inference"])
@@ -55,13 +41,8 @@ def run(
                 for n in range(count)
             ]
             (folder / f"{split}.tsv").write_text("text\tlabel\n" + "".join(lines))
-        overrides = [
-            "data=table",
-            f"data.directory={folder}",
-            "data.target=0",
-            "data.label=2",
-            "data.header=1",
-        ]
+        table = under("data", directory=folder, target=0, label=2, header=1)
+        overrides = ["data=table", *table]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("attnlab.analysis.results.PICTURED", 3)
         ended = called(arguments(request.param, folder / "run", *overrides))
@@ -69,18 +50,12 @@ def run(
     yield request.param, folder / "run", ended
 
 
+@pytest.mark.full
 def test_a_run_leaves_scores_predictions_and_pictures(run: tuple[str, Path, Called]) -> None:
     file, workdir, ended = run
     results = json.loads((workdir / "results.json").read_text())
-    assert {
-        "loss",
-        "accuracy",
-        "macro_f1",
-        "confusion",
-        "step",
-        "parameters",
-        "decoding_seconds",
-    } <= set(results)
+    scores = {"loss", "accuracy", "macro_f1", "confusion"}
+    assert scores | {"step", "parameters", "decoding_seconds"} <= set(results)
     assert (
         results["examples"] == 4 == sum(sum(row.values()) for row in results["confusion"].values())
     )
@@ -94,6 +69,7 @@ def test_a_run_leaves_scores_predictions_and_pictures(run: tuple[str, Path, Call
     assert ("train: 40 texts" if file == "classification" else "train: 160 pairs") in ended.err
 
 
+@pytest.mark.full
 def test_generate_gives_the_label_of_each_line(run: tuple[str, Path, Called]) -> None:
     file, workdir, _ = run
     lines = (
@@ -120,6 +96,7 @@ def test_generate_gives_the_label_of_each_line(run: tuple[str, Path, Called]) ->
     assert "note: 1 of 1 examples are longer than the 16 tokens of training" in long.err
 
 
+@pytest.mark.full
 def test_inspect_draws_the_hops(run: tuple[str, Path, Called], tmp_path: Path) -> None:
     file, workdir, _ = run
     pair = ["--source=anna sings", "--target=anna does not sing"]
@@ -149,6 +126,7 @@ def test_inspect_draws_the_hops(run: tuple[str, Path, Called], tmp_path: Path) -
     assert wrong.code == 2 and "expected" in wrong.err and wrong.err.count("\n") == 1
 
 
+@pytest.mark.full
 def test_evaluate_gives_the_numbers_of_training(run: tuple[str, Path, Called]) -> None:
     _, workdir, _ = run
     ended = called(["evaluate", f"--workdir={workdir}", "--json"])

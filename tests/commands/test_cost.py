@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from attnlab.analysis import costs
 from tests.commands.tiny import called
 
 SMALL = ("cost", "--width=8", "--lengths=8,4")
 
 
-def test_a_table_and_three_files(tmp_path: Path) -> None:
+def counted(name: str, module: Any, length: int, **how: Any) -> costs.Point:
+    """A program whose time was not measured: that grows with its length."""
+    return costs.Point(name, length, parameters=9, flops=1e3, bytes=10, seconds=1e-3 * length)
+
+
+def test_a_table_and_three_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is measured, and how, is held by tests/api/test_costs.py."""
+    monkeypatch.setattr("attnlab.api.costs.measured", counted)
     flags = ["--mechanisms=convolution", "--set=multihead.heads=2", "--forward"]
     found = called([*SMALL, *flags, f"--dir={tmp_path}"])
     assert found.code == 0 and "faster from" in found.out and "k T d^2" in found.out

@@ -18,6 +18,7 @@ import pytest
 from attnlab.commands import session
 from tests.commands.tiny import Called, arguments, called
 from tests.experiments import synthetic
+from tests.sampling import rounds, seed
 
 GONE = object()
 NASTY = (
@@ -157,7 +158,10 @@ def test_of_a_sweep(name: str, sweep: Path) -> None:
     path = sweep / name if name in SHARED else synthetic.workdir(sweep, "additive", 0) / name
     content, outside = path.read_bytes(), set(sweep.parent.iterdir())
     assert [called([command, str(sweep)]).code for command in ("status", "report")] == [0, 0]
-    for harm in harmed(content, 1 if name == "plan.json" else 2):
+    every = rounds(12, 1)  # of the harms
+    for harm in itertools.islice(
+        harmed(content, 1 if name == "plan.json" else 2), seed() % every, None, every
+    ):
         path.write_bytes(harm)
         for command in ("status", "report"):
             answered(called([command, str(sweep)]), harm)
@@ -185,9 +189,8 @@ def test_of_a_run(
             raise Reached
 
         monkeypatch.setattr(session, "start_jax", reached)
-    for harm in itertools.islice(
-        harmed(content, 1), 0, None, 3 if name != "vocabulary/shared.json" else 40
-    ):
+    every = rounds(6, 1) * (40 if name == "vocabulary/shared.json" else 3)
+    for harm in itertools.islice(harmed(content, 1), seed() % every, None, every):
         (run / name).write_bytes(harm)
         for command in commands:
             with contextlib.suppress(Reached):

@@ -13,6 +13,7 @@ from tests.commands.tiny import Called, called
 Runs = Callable[[str], tuple[Path, Called]]
 
 
+@pytest.mark.full
 def test_evaluate_and_generate_take_the_mean_of_runs(runs: Runs) -> None:
     """Better than the worse member at least, for the logarithm is concave; and the same
     translations by both commands.

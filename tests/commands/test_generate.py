@@ -52,6 +52,7 @@ def test_several_hypotheses_of_each_line(searched: Path) -> None:
     assert len({text for _, _, text in rows[:3]}) == 3
 
 
+@pytest.mark.full
 def test_samples_repeat_with_the_seed(searched: Path) -> None:
     flags = ["--config.decoding.method=sample", "--config.decoding.n_best=2"]
     one, again, other = (
@@ -64,7 +65,7 @@ def test_samples_repeat_with_the_seed(searched: Path) -> None:
     assert one == again != other and one.count("\n") == 2
 
 
-@pytest.mark.parametrize("method", ["greedy", "sample"])
+@pytest.mark.parametrize("method", ["greedy", pytest.param("sample", marks=pytest.mark.full)])
 def test_answers_as_they_are_written(searched: Path, method: str) -> None:
     """The same lines in the end, and one line of refusal where nothing can be shown as it grows."""
     command = ["generate", f"--workdir={searched}", f"--config.decoding.method={method}"]

@@ -76,6 +76,7 @@ def test_mistakes(flags: list[str], stdin: str, words: str, searched: Path) -> N
     assert ended.code == 2 and words in ended.err and ended.err.count("\n") == 1
 
 
+@pytest.mark.full
 def test_a_run_without_attention_has_results_and_nothing_to_look_at(tmp_path: Path) -> None:
     ended = called(arguments("rnn_encoder_decoder", tmp_path / "run", "training.steps=2"))
     assert ended.code == 0, ended.err

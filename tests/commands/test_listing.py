@@ -68,7 +68,12 @@ def test_components_with_fields_and_what_cannot_be_imported() -> None:
     assert listing.described("holder", Holder, ())["fields"] == "attention=<mechanism>, other=plain"
 
 
-@pytest.mark.parametrize("kind", list(listing.KINDS))
+SYSTEMS_TRACED = pytest.param("systems", marks=pytest.mark.full)  # test_catalogue lists them too
+
+
+@pytest.mark.parametrize(
+    "kind", [*(kind for kind in listing.KINDS if kind != "systems"), SYSTEMS_TRACED]
+)
 def test_every_kind_is_there(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(kind) == 0
     out = capsys.readouterr().out
@@ -80,6 +85,7 @@ def test_every_kind_is_there(kind: str, capsys: pytest.CaptureFixture[str]) -> N
         assert len(lines) == len(entries)
 
 
+@pytest.mark.full
 def test_every_system_has_a_small_setting_in_the_config_file_of_its_task() -> None:
     """Else nothing is said of its size."""
     rows = {row[0]: row[1:] for row in listing.component_rows(SYSTEMS, ("task", "parameters"))}

@@ -58,7 +58,10 @@ class Mean(Attention):
 '''
 
 
-@pytest.mark.parametrize("system", ["rnnsearch", "transformer"])
+TRANSFORMER = pytest.param("transformer", marks=pytest.mark.full)
+
+
+@pytest.mark.parametrize("system", ["rnnsearch", TRANSFORMER])
 def test_a_run_leaves_what_the_readme_promises(
     system: str, runs: Callable[[str], tuple[Path, Called]]
 ) -> None:
@@ -86,7 +89,8 @@ def test_a_run_leaves_what_the_readme_promises(
         *(workdir / "maps" / f"test{number}-{name}.png" for number in range(drawn)),
     ]
     for path in pictures:
-        assert path.read_bytes().startswith(b"\x89PNG") and str(path) in ended.out
+        assert path.read_bytes().startswith(b"\x89PNG"), path
+        assert f"/run/{path.relative_to(workdir)}" in ended.out
     assert (workdir / "maps" / f"test{drawn - 1}.npz").is_file()
     assert not (workdir / "maps" / f"test{drawn}.npz").exists()
     records = [
@@ -127,6 +131,7 @@ def test_the_same_command_again_changes_no_number(
     assert {**again, "decoding_seconds": 0} == {**results, "decoding_seconds": 0}
 
 
+@pytest.mark.full
 def test_a_mechanism_of_ones_own_by_its_dotted_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,7 +185,7 @@ def test_a_mechanism_of_ones_own_by_its_dotted_path(
 
 
 @pytest.mark.parametrize("name", MECHANISMS.names())
-@pytest.mark.parametrize("system", ["rnnsearch", "transformer"])
+@pytest.mark.parametrize("system", ["rnnsearch", TRANSFORMER])
 def test_any_registered_mechanism_by_config_alone(system: str, name: str) -> None:
     slots = (
         {"attention": ("cross", "bidirectional")}
@@ -219,6 +224,7 @@ def test_any_registered_mechanism_by_config_alone(system: str, name: str) -> Non
             check(slot)
 
 
+@pytest.mark.full
 def test_divergence_is_told_and_exit_code_1(tmp_path: Path) -> None:
     ended = called(
         arguments(

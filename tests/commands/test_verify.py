@@ -36,6 +36,7 @@ def changed(path: Path, number: int, name: str, value: Any) -> None:
     path.write_text("".join(line + "\n" for line in lines))
 
 
+@pytest.mark.full
 def test_a_run_comes_out_the_same(searched: Path) -> None:
     before = {path: path.read_bytes() for path in searched.rglob("*") if path.is_file()}
     ended = called(["verify", str(searched)])

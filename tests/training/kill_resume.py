@@ -28,6 +28,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.commands.tiny import train, under
+
 STEPS = 24
 FILES = {
     "rnnsearch": (
@@ -50,10 +52,8 @@ SHARED = {
     "classification": ["data.examples=200"],
     "inference": ["data.examples=200"],
     "g2p": [
-        "data.examples=400",
-        "decoding.method=greedy",
-        "decoding.max_ratio=0.5",
-        "decoding.max_extra=2",
+        *("data.examples=400", "decoding.method=greedy"),
+        *("decoding.max_ratio=0.5", "decoding.max_extra=2"),
     ],
     "tagging": ["data.examples=200"],
     "diagnostics": ["data.examples=200", "batch.buckets=65", "batch.max_length=65"],
@@ -104,26 +104,15 @@ def command(system: str, backend: str, devices: int, workdir: Path) -> list[str]
     lanes of one stream.
     """
     config, own = FILES.get(system, (f"configs/{system.replace(':', '.py:')}", []))
-    settings = [f"system.{one}" for one in own] + [
-        "data.valid=16",
-        "data.test=1",
-        "batch.size=16",
+    settings = [
+        *(f"system.{one}" for one in own),
+        *under("data", valid=16, test=1),
+        *("batch.size=16", "checkpoint.every=3", "schedule.warmup=4"),
         *SHARED[Path(config).stem],
+        *under("training", steps=STEPS, log_every=1, evaluate_every=8),
+        *under("parallel", backend=backend, devices=devices),
     ]
-    settings += [
-        f"training.steps={STEPS}",
-        "training.log_every=1",
-        "training.evaluate_every=8",
-        "checkpoint.every=3",
-        "schedule.warmup=4",
-    ]
-    settings += [f"parallel.backend={backend}", f"parallel.devices={devices}"]
-    return [
-        "train",
-        f"--config={config}",
-        f"--workdir={workdir}",
-        *(f"--config.{setting}" for setting in settings),
-    ]
+    return train(config.removeprefix("configs/"), workdir, *settings)
 
 
 def forked(work: Callable[[], int], errors: str = os.devnull) -> int:

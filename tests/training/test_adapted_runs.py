@@ -110,7 +110,9 @@ def test_stopped_and_resumed_equals_uninterrupted(which: Any, tmp_path: Path) ->
         assert not np.array_equal(flat(used)["layer_0/kernel"], begun["layer_0/kernel"])
 
 
-@pytest.mark.parametrize("which", [FROZEN, DROPPED], ids=["frozen", "dropped"])
+@pytest.mark.parametrize(
+    "which", [pytest.param(FROZEN, marks=pytest.mark.full), DROPPED], ids=["frozen", "dropped"]
+)
 def test_several_as_one_program(which: Any, tmp_path: Path) -> None:
     configs = [
         set_to(seed=seed, schedule__peak=peak, training__ema=0.5, **which)

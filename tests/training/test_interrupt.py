@@ -92,6 +92,7 @@ def test_second_ctrl_c_is_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.full
 def test_sigterm_to_a_real_run_saves_and_the_same_command_finishes_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,7 +20,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize(
     ("system", "backend", "devices", "kills", "processes"),
-    [("transformer", "pmap", 4, 2, 1), ("lstm_lm", "mesh", 2, 1, 2)],
+    [
+        ("lstm_lm", "mesh", 1, 1, 1),
+        pytest.param("transformer", "pmap", 4, 2, 1, marks=pytest.mark.full),
+        pytest.param("lstm_lm", "mesh", 2, 1, 2, marks=pytest.mark.full),
+    ],
 )
 def test_kill_minus_nine_changes_nothing(
     system: str, backend: str, devices: int, kills: int, processes: int

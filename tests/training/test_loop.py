@@ -26,10 +26,17 @@ from tests.rounding import assert_close
 from tests.training.toy import Line, Noisy, Trailing, points, run, settings
 
 pytestmark = pytest.mark.usefixtures("plain_steps")
+FULL = pytest.mark.full
 
 
 def saved(workdir: Path) -> list[int]:
     return Checkpoints(workdir / "checkpoints", 1, read_only=True).steps()
+
+
+def of_split(workdir: Path, split: str) -> list[dict[str, Any]]:
+    """The records of one split."""
+    records = read_records(workdir / "metrics.jsonl")
+    return [record for record in records if record["split"] == split]
 
 
 def last_state(workdir: Path, config: Any) -> Any:
@@ -90,27 +97,43 @@ def test_records_come_in_order_with_the_loss_of_the_formula(tmp_path: Path) -> N
         assert_close(value, params[name], eps=64)
 
 
-@pytest.mark.parametrize("stop", [1, 3, pytest.param(5, marks=pytest.mark.stored_by_orbax), 8])
+EVERY = settings(training__ema=0.5, training__log_every=1)
+"""A config that records every step."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Any]:
+    """The records of a run of `EVERY` that nothing disturbed, and its last checkpoint."""
+    workdir = tmp_path_factory.mktemp("whole")
+    run(workdir, EVERY)
+    return (workdir / "metrics.jsonl").read_bytes(), last_state(workdir, EVERY)
+
+
+STOPS = [
+    pytest.param(1, marks=FULL),
+    3,
+    pytest.param(5, marks=pytest.mark.stored_by_orbax),
+    pytest.param(8, marks=FULL),
+]
+
+
+@pytest.mark.parametrize("stop", STOPS)
 def test_interrupted_and_resumed_equals_uninterrupted_byte_for_byte(
-    stop: int, tmp_path: Path
+    stop: int, whole: tuple[bytes, Any], tmp_path: Path
 ) -> None:
-    config = settings(training__ema=0.5, training__log_every=1)
-    run(tmp_path / "whole", config)
-    outcome = run(tmp_path / "cut", config, stop=stop)
+    outcome = run(tmp_path / "cut", EVERY, stop=stop)
     assert (outcome.state, outcome.step) == ("interrupted", stop) and "signal 15" in outcome.message
     assert saved(tmp_path / "cut")[-1] == stop
     assert read_records(tmp_path / "cut" / "metrics.jsonl")[-1]["step"] == stop
-    assert run(tmp_path / "cut", config).state == "done"
-    whole, cut = (last_state(tmp_path / name, config) for name in ("whole", "cut"))
-    assert (tmp_path / "whole" / "metrics.jsonl").read_bytes() == (
-        tmp_path / "cut" / "metrics.jsonl"
-    ).read_bytes()
-    assert whole.meta == cut.meta
-    for one, other in zip(jax.tree.leaves(whole.tree), jax.tree.leaves(cut.tree), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert run(tmp_path / "cut", EVERY).state == "done"
+    records, expected = whole
+    assert (tmp_path / "cut" / "metrics.jsonl").read_bytes() == records
+    cut = last_state(tmp_path / "cut", EVERY)
+    assert cut.meta == expected.meta
+    jax.tree.map(np.testing.assert_array_equal, cut.tree, expected.tree)
 
 
-@pytest.mark.parametrize("name", ["mesh", "pmap"])
+@pytest.mark.parametrize("name", ["mesh", pytest.param("pmap", marks=FULL)])
 def test_what_is_remembered_of_rows_survives_a_stop_and_other_devices(
     name: str, tmp_path: Path
 ) -> None:
@@ -137,7 +160,7 @@ def test_what_is_remembered_of_rows_survives_a_stop_and_other_devices(
     ).read_bytes()
 
 
-@pytest.mark.parametrize("until", [3, 4, 9])
+@pytest.mark.parametrize("until", [3, pytest.param(4, marks=FULL), pytest.param(9, marks=FULL)])
 def test_until_a_step_is_the_beginning_of_the_whole_run(until: int, tmp_path: Path) -> None:
     """No record more or less than the whole run has up to there, nor asked again; and it can go on.
     At the last step it is simply done.
@@ -188,84 +211,65 @@ def test_checkpoints_hold_no_seed(tmp_path: Path) -> None:
 
 
 def test_a_run_killed_between_checkpoints_drops_the_records_it_cannot_continue(
-    tmp_path: Path,
+    whole: tuple[bytes, Any], tmp_path: Path
 ) -> None:
-    """As after kill -9 at step 6: the newest checkpoint is 4, metrics and a torn line go
-    further.
+    """Records are as after kill -9 at step 6: the newest checkpoint is 4, metrics and a torn line
+    go further.
     """
-    config = settings(training__log_every=1)
-    run(tmp_path / "whole", config)
-    run(tmp_path / "cut", config, stop=4)
-    path = tmp_path / "cut" / "metrics.jsonl"
-    lines = (tmp_path / "whole" / "metrics.jsonl").read_bytes().splitlines(keepends=True)
-    path.write_bytes(
-        b"".join(line for line in lines if json.loads(line)["step"] <= 6) + b'{"step": 7, "spl'
-    )
-    run(tmp_path / "cut", config)
-    assert path.read_bytes() == b"".join(lines)
+    run(tmp_path, EVERY, stop=4)
+    path, lines = tmp_path / "metrics.jsonl", whole[0].splitlines(keepends=True)
+    kept = [line for line in lines if json.loads(line)["step"] <= 6]
+    path.write_bytes(b"".join(kept) + b'{"step": 7, "spl')
+    run(tmp_path, EVERY)
+    assert path.read_bytes() == whole[0]
 
 
-def cut_short(stream: bytes) -> bytes:
-    return stream[: stream.index(b"\n") + 1]
+def exchanged(stream: bytes) -> bytes:
+    """The records with the first two lines exchanged."""
+    first, second, *rest = stream.splitlines(keepends=True)
+    return b"".join([second, first, *rest])
 
 
+SHORTER, OTHER = r"holds \d+ bytes up to step 8", "holds other bytes up to step 8"
 HARMS: dict[str, tuple[Any, str]] = {
-    "cut": (cut_short, r"holds \d+ bytes up to step 8"),
-    "cut within a line": (
-        lambda stream: stream[: len(stream) // 2],
-        r"holds \d+ bytes up to step 8",
-    ),
-    "doubled": (lambda stream: stream + stream, r"holds \d+ bytes up to step 8"),
-    "edited": (
-        lambda stream: stream.replace(b'"tokens": 8', b'"tokens": 9', 1),
-        "holds other bytes up to step 8",
-    ),
-    "with the ends of lines of another system": (
-        lambda stream: stream.replace(b"\n", b"\r\n"),
-        r"holds \d+ bytes up to step 8",
-    ),
-    "with two lines exchanged": (
-        lambda stream: b"".join([*(lines := stream.splitlines(keepends=True))[1::-1], *lines[2:]]),
-        "holds other bytes up to step 8",
-    ),
+    "cut": (lambda stream: stream[: stream.index(b"\n") + 1], SHORTER),
+    "cut within a line": (lambda stream: stream[: len(stream) // 2], SHORTER),
+    "doubled": (lambda stream: stream + stream, SHORTER),
+    "edited": (lambda stream: stream.replace(b'"tokens": 8', b'"tokens": 9', 1), OTHER),
+    "ends of lines of another system": (lambda stream: stream.replace(b"\n", b"\r\n"), SHORTER),
+    "two lines exchanged": (exchanged, OTHER),
     "empty": (lambda stream: b"", "holds 0 bytes up to step 8"),
     "deleted": (None, "is gone"),
 }
 
 
-@pytest.mark.parametrize("case", HARMS)
-def test_records_that_are_not_those_of_the_checkpoint_are_refused(
-    case: str, tmp_path: Path
-) -> None:
+def test_records_that_are_not_those_of_the_checkpoint_are_refused(tmp_path: Path) -> None:
     """Nothing is written, so that a good copy can be put back; then the run goes on as if nothing
     had been.
     """
-    harm, words = HARMS[case]
-    config, path = settings(training__log_every=1), tmp_path / "cut" / "metrics.jsonl"
-    run(tmp_path / "cut", config, stop=8)
+    path = tmp_path / "metrics.jsonl"
+    run(tmp_path, EVERY, stop=8)
     good = path.read_bytes()
-    path.unlink() if harm is None else path.write_bytes(harm(good))
-    before = {one: one.read_bytes() for one in (tmp_path / "cut").rglob("*") if one.is_file()}
-    with pytest.raises(
-        UserError, match=f"{path} {words}.* was saved with {len(good)}: .*put back a good copy"
-    ):
-        run(tmp_path / "cut", config)
-    assert {
-        one: one.read_bytes() for one in (tmp_path / "cut").rglob("*") if one.is_file()
-    } == before
-    path.write_bytes(good)
-    assert run(tmp_path / "cut", config).state == "done" and path.read_bytes().startswith(good)
+    for case, (harm, words) in HARMS.items():
+        path.unlink() if harm is None else path.write_bytes(harm(good))
+        before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+        told = f"{path} {words}.* was saved with {len(good)}: .*put back a good copy"
+        with pytest.raises(UserError, match=told):
+            run(tmp_path, EVERY)
+        after = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+        assert after == before, case
+        path.write_bytes(good)
+    assert run(tmp_path, EVERY).state == "done" and path.read_bytes().startswith(good)
 
 
 @pytest.mark.stored_by_orbax
 def test_records_are_compared_with_the_checkpoint_that_the_run_falls_back_to(
-    tmp_path: Path,
+    whole: tuple[bytes, Any], tmp_path: Path
 ) -> None:
-    """Not with the damaged newer one; and a checkpoint of before there was anything to compare with
-    goes on.
+    """They are not compared with the damaged newer one; and a checkpoint of before there was
+    anything to compare with goes on.
     """
-    config, path = settings(training__log_every=1), tmp_path / "cut" / "metrics.jsonl"
-    run(tmp_path / "whole", config)
+    config, path = EVERY, tmp_path / "cut" / "metrics.jsonl"
     run(tmp_path / "cut", config, stop=8)
     good = path.read_bytes()
     for file in (tmp_path / "cut" / "checkpoints" / "8").rglob("*"):
@@ -291,7 +295,7 @@ def test_records_are_compared_with_the_checkpoint_that_the_run_falls_back_to(
     assert run(tmp_path / "older", config, stop=7).state == "interrupted"  # as it always was
     assert run(tmp_path / "older", config).state == "done"  # and from then on it is compared
     run(tmp_path / "cut", config)
-    assert path.read_bytes() == (tmp_path / "whole" / "metrics.jsonl").read_bytes()
+    assert path.read_bytes() == whole[0]
 
 
 def old(meta: Any) -> Any:
@@ -393,14 +397,10 @@ def test_how_often_it_evaluates_and_saves(
 ) -> None:
     run(tmp_path, settings(**changes))
     assert saved(tmp_path) == steps
-    assert [
-        record["step"]
-        for record in read_records(tmp_path / "metrics.jsonl")
-        if record["split"] == "valid"
-    ] == evaluated
+    assert [record["step"] for record in of_split(tmp_path, "valid")] == evaluated
 
 
-@pytest.mark.parametrize("stop", [None, 4, 7])
+@pytest.mark.parametrize("stop", [pytest.param(None, marks=FULL), 4, 7])
 def test_the_best_step_is_kept_and_remembered_across_a_resume(
     stop: int | None, tmp_path: Path
 ) -> None:
@@ -444,11 +444,8 @@ def test_of_equal_evaluations_the_first_is_the_best(tmp_path: Path) -> None:
 def test_the_pace_is_tokens_over_seconds(tmp_path: Path) -> None:
     """Of every logged step its own tokens and seconds."""
     run(tmp_path, settings(training__log_every=1))
-    tokens = {
-        one["step"]: one["tokens"]
-        for one in read_records(tmp_path / "metrics.jsonl")
-        if one["split"] == "train"
-    }
+    records = of_split(tmp_path, "train")
+    tokens = {record["step"]: record["tokens"] for record in records}
     paces = [one for one in read_records(tmp_path / "timing.jsonl") if "step_seconds" in one]
     assert [one["step"] for one in paces] == list(tokens) and len({*tokens.values()}) > 1
     for one in paces:
@@ -469,12 +466,8 @@ def test_the_moving_average_is_what_is_evaluated_and_handed_out(tmp_path: Path) 
     params, step = best_params(config, Line(), tmp_path)
     assert step == 9 and np.abs(restored.tree.params["w"] - restored.tree.ema["w"]).max() > 1e-3
     np.testing.assert_array_equal(params["w"], restored.tree.ema["w"])
-    valid = [
-        record["loss"]
-        for record in read_records(tmp_path / "metrics.jsonl")
-        if record["split"] == "valid"
-    ]
-    assert valid[-1] == pytest.approx(Line().evaluate(params, "valid")["loss"], rel=1e-6)
+    last = of_split(tmp_path, "valid")[-1]["loss"]
+    assert last == pytest.approx(Line().evaluate(params, "valid")["loss"], rel=1e-6)
 
 
 def test_everything_of_a_step_is_on_disk_before_its_checkpoint(

@@ -100,7 +100,7 @@ class Following(Line):
         return {"mean": 0.9 * carried["mean"] + 0.1 * tracked["error"] / tracked["rows"]}
 
 
-@pytest.mark.quick
+@pytest.mark.product("kept between steps")
 @pytest.mark.parametrize(
     ("name", "devices", "accumulate"), [("pmap", 4, 1), ("pmap", 2, 2), ("mesh", 4, 2)]
 )
@@ -119,7 +119,7 @@ def test_what_a_loss_carries_is_the_same_everywhere(
     assert len(set(means[0])) == STEPS and "tracked" not in found[0][1]
 
 
-@pytest.mark.quick
+@pytest.mark.product("kept between steps")
 @pytest.mark.parametrize(
     ("name", "devices", "accumulate"),
     [("pmap", 4, 1), ("pmap", 2, 2), ("pmap", 1, 2), ("mesh", 4, 2), ("mesh", 2, 1)],
@@ -142,6 +142,7 @@ def test_what_is_remembered_stays_with_its_row(name: str, devices: int, accumula
         assert state.remembered["steps"].dtype == np.int32 and "remembered" not in metrics
 
 
+@pytest.mark.full
 def test_auxiliary_terms_are_the_same_everywhere() -> None:
     """Penalties, coverage and sampled choices; a mesh draws the same samples however many devices
     it has.
@@ -166,6 +167,7 @@ def test_auxiliary_terms_are_the_same_everywhere() -> None:
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("system", "name", "devices", "accumulate"),
     [("rnnsearch", "mesh", 4, 2), ("transformer", "pmap", 2, 2)],

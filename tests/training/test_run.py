@@ -26,7 +26,7 @@ from attnlab.training import loop
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.loop import Outcome
 from attnlab.training.run import Prepared, start_jax
-from tests.commands.tiny import SHARED, SMALL
+from tests.commands.tiny import SHARED, SMALL, under
 
 
 @pytest.fixture
@@ -45,14 +45,10 @@ def files(tmp_path: Path) -> Path:
 def config(folder: Path, *overrides: str) -> Any:
     """A tiny RNNsearch on those files."""
     settings = [one for one in (*SMALL["rnnsearch"], *SHARED) if not one.startswith("data.")]
-    data = [
-        "data=files",
-        f"data.directory={folder}",
-        "data.source=de",
-        "data.target=en",
-        "parallel.devices=1",
-    ]
-    return configs.load("configs/translation.py:rnnsearch", [*settings, *data, *overrides])
+    data = ["data=files", *under("data", directory=folder, source="de", target="en")]
+    return configs.load(
+        "configs/translation.py:rnnsearch", [*settings, *data, "parallel.devices=1", *overrides]
+    )
 
 
 def prepared(made: Any, workdir: Path) -> Prepared:
@@ -144,7 +140,7 @@ def test_a_lost_vocabulary_is_learned_again(files: Path, tmp_path: Path) -> None
     assert not kept.exists()
 
 
-@pytest.mark.parametrize("until", [None, 5])
+@pytest.mark.parametrize("until", [pytest.param(None, marks=pytest.mark.full), 5])
 def test_fit_trains_and_says_how_it_ended(until: int | None, files: Path, tmp_path: Path) -> None:
     workdir = tmp_path / "run"
     found = prepared(config(files), workdir)

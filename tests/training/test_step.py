@@ -138,7 +138,9 @@ def test_bfloat16_computes_low_and_keeps_float32() -> None:
     assert set(floats) == {jnp.dtype(jnp.float32)}
 
 
-@pytest.mark.parametrize("system", ["rnnsearch", "transformer"])
+@pytest.mark.parametrize(
+    "system", [pytest.param("rnnsearch", marks=pytest.mark.full), "transformer"]
+)
 def test_systems_in_bfloat16_and_a_batch_of_nothing(system: str) -> None:
     """bfloat16 gives almost the same loss and float32 parameters; a batch that is all padding gives
     no update and no NaN.
