@@ -41,6 +41,7 @@ from tests.bad_input_cases import (
 from tests.sampling import full_mode
 
 QUICK = {"misspelt override"}
+FULL = pytest.mark.full
 needs_dev_full = pytest.mark.skipif(
     not os.path.exists("/dev/full"), reason="this system has no device that is always full"
 )
@@ -277,6 +278,7 @@ def test_a_disk_too_small_for_the_checkpoints(shared: Path, run: Path) -> None:
     )  # refused before a step: as the run before it left it
 
 
+@pytest.mark.full
 @needs_dev_full
 def test_a_full_disk_loses_nothing(shared: Path, run: Path) -> None:
     """Where no disk of our own can be had: what is to become events.jsonl lies on the device that
@@ -394,7 +396,10 @@ def test_generate_translates_long_sentences_whole_and_says_so(shared: Path) -> N
     )  # the most that decoding allows for a source cut at the limit
 
 
-@pytest.mark.parametrize(("flags", "words"), INSPECT)
+LATIN = pytest.param([b"--source=s\xe4tze"], ["--source='s\\udce4tze'", "UTF-8"], marks=FULL)
+
+
+@pytest.mark.parametrize(("flags", "words"), [*INSPECT, LATIN])
 def test_bad_input_of_inspect(
     flags: list[str | bytes], words: list[str], shared: Path, tmp_path: Path
 ) -> None:

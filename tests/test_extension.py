@@ -88,7 +88,7 @@ def trains(config: str, *settings: str) -> Called:
     return ended
 
 
-def tested(room: str, *options: str) -> tuple[dict[str, int], str]:
+def suite(room: str, *options: str) -> tuple[dict[str, int], str]:
     """How many tests of a room passed, were skipped or failed in a process of their own, and what
     was printed.
     """
@@ -176,7 +176,7 @@ def test_every_field_is_explained_with_its_default(page: str, kind: Any) -> None
 @pytest.mark.full
 def test_it_passes_the_whole_suite_by_one_command(folder: Path) -> None:
     own = ["--mechanism=hopfield:Hopfield", "--oracle=hopfield_oracle:oracle"]
-    counts, printed = tested("attention", *own)
+    counts, printed = suite("attention", *own)
     assert counts["passed"] >= 16 and "failed" not in counts, printed
     reasons = set(re.findall(r"^SKIPPED .*?: (.*)$", printed, flags=re.MULTILINE))
     assert not [reason for reason in reasons if "oracle" in reason], reasons
@@ -229,7 +229,7 @@ def test_a_system_is_put_through_what_all_of_its_kind_are(folder: Path) -> None:
     """
     own = ["--system=look_after:LookAfter", "--oracle=look_after_oracle:oracle"]
     some = ["-k", "slots or oracle or (causality and single)"]
-    counts, printed = tested("systems", *own, *some)
+    counts, printed = suite("systems", *own, *some)
     assert counts == {"passed": 5, "skipped": 2}, printed
     assert "the oracle leaves this setting out: written for the score 'dot'" in printed
 
@@ -295,6 +295,7 @@ def test_the_promises_of_every_kind(folder: Path, monkeypatch: pytest.MonkeyPatc
             promised(path)
 
 
+@pytest.mark.full
 def test_pairs_system_optimizer_and_schedule_train_together(digits: Path) -> None:
     """Two steps with nothing of ours but the task; then it is evaluated, and translates."""
     chosen = [

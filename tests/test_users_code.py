@@ -13,7 +13,7 @@ import pytest
 
 from attnlab import processes
 from attnlab.errors import UserError
-from tests.commands.tiny import called
+from tests.commands.tiny import called, refused
 
 TRANSFORMER, RNNSEARCH = "configs/translation.py:transformer", "configs/translation.py:rnnsearch"
 
@@ -87,16 +87,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in set(sys.modules) - before:
         if name.startswith(("own", "inner")):
             del sys.modules[name]
-
-
-def refused(*argv: str) -> str:
-    """The one line of a command that ends with 2."""
-    ended = called(list(argv))
-    assert ended.code == 2, ended
-    assert ended.out == "", ended
-    assert ended.err.count("\n") == 1, ended
-    assert "Traceback" not in ended.err, ended
-    return ended.err
 
 
 def trained(config: str, *overrides: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from attnlab.data.vocabulary import Vocabulary
 from tests.commands.tiny import SHARED, SMALL, Called, called, under
 
 MINE = '''
@@ -57,6 +58,12 @@ class Folder:
         for name in ("mine", "blunt"):
             sys.modules.pop(name, None)
         return called([*argv], stdin)
+
+    def whole(self, command: list[str]) -> list[str]:
+        """A command with the flags that name the run."""
+        if command == ["train"]:
+            return self.train
+        return [*command, "run" if command == ["verify"] else "--workdir=run"]
 
     def refused(self, *argv: str) -> str:
         """The one line of a command that ends with 2."""
@@ -128,14 +135,7 @@ def test_changed_code_is_refused_in_one_line(command: list[str], folder: Folder)
     if "--ensemble=other" in command:
         shutil.copytree(folder.run, "other")
     before = (folder.run / "manifest.json").read_bytes()
-    argv = (
-        folder.train
-        if command == ["train"]
-        else [*command, "run"]
-        if command == ["verify"]
-        else [*command, "--workdir=run"]
-    )
-    line = folder.refused(*argv)
+    line = folder.refused(*folder.whole(command))
     assert (
         "run was made with other code: blunt.py has changed (as it was: run/code/blunt.py)" in line
     )
@@ -276,21 +276,11 @@ def test_another_vocabulary_of_the_same_settings_is_refused(
     """It is a valid file; only it is not the one that the parameters belong to."""
     if "--ensemble=other" in command:
         shutil.copytree(folder.run, "other")
-    from attnlab.data.vocabulary import Vocabulary
-
     where = Path("other" if "--ensemble=other" in command else "run") / "vocabulary" / "shared.json"
-    old = Vocabulary.load(where)
-    Vocabulary.train(
-        [f"en de {number} sdrow" for number in range(90, 10, -1)], **old.settings
-    ).save(where)
-    argv = (
-        folder.train
-        if command == ["train"]
-        else [*command, "run"]
-        if command == ["verify"]
-        else [*command, "--workdir=run"]
-    )
-    assert f"{where} is not the one that this run was trained with" in folder.refused(*argv)
+    texts = [f"en de {number} sdrow" for number in range(90, 10, -1)]
+    Vocabulary.train(texts, **Vocabulary.load(where).settings).save(where)
+    line = folder.refused(*folder.whole(command))
+    assert f"{where} is not the one that this run was trained with" in line
 
 
 def changed_data(folder: Folder) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.commands.tiny import Called, called, train, under
+from tests.commands.tiny import Called, called, refused, train, under
 
 SMALL = [
     *under("system", embedding=8, width=8, hidden=8),
@@ -72,42 +72,29 @@ def test_a_run_leaves_scores_predictions_and_pictures(run: tuple[str, Path, Call
 @pytest.mark.full
 def test_generate_gives_the_label_of_each_line(run: tuple[str, Path, Called]) -> None:
     file, workdir, _ = run
-    lines = (
-        ["good film", "", "bad film"]
-        if file == "classification"
-        else ["anna sings\tanna sleeps", "", "ben runs and emma waits\tben jogs"]
-    )
-    ended = called(["generate", f"--workdir={workdir}"], "\n".join(lines))
+    command = ["generate", f"--workdir={workdir}"]
+    if file == "classification":
+        lines, labels, fields = ["good film", "", "bad film"], {"pos", "neg"}, 1
+    else:
+        lines = ["anna sings\tanna sleeps", "", "ben runs and emma waits\tben jogs"]
+        labels, fields = {"entailment", "neutral", "contradiction"}, 2
+    ended = called(command, "\n".join(lines))
     assert ended.code == 0, ended.err
-    labels = (
-        {"pos", "neg"} if file == "classification" else {"entailment", "neutral", "contradiction"}
-    )
-    answers = ended.out.splitlines()
-    assert len(answers) == 3 and answers[1] == "" and {answers[0], answers[2]} <= labels
-    wrong = called(
-        ["generate", f"--workdir={workdir}"], "a\tb" if file == "classification" else "a"
-    )
-    assert wrong.code == 2 and "expected" in wrong.err and wrong.err.count("\n") == 1
-    long = called(
-        ["generate", f"--workdir={workdir}"],
-        "\t".join(["a " * 30] * (1 if file == "classification" else 2)),
-    )
-    assert long.code == 0
-    assert "note: 1 of 1 examples are longer than the 16 tokens of training" in long.err
+    first, blank, last = ended.out.splitlines()
+    assert blank == "" and {first, last} <= labels
+    assert "expected" in refused(*command, stdin="\t".join(["a"] * (3 - fields)))
+    long = called(command, "\t".join(["a " * 30] * fields))
+    note = "note: 1 of 1 examples are longer than the 16 tokens of training"
+    assert long.code == 0 and note in long.err
 
 
 @pytest.mark.full
 def test_inspect_draws_the_hops(run: tuple[str, Path, Called], tmp_path: Path) -> None:
     file, workdir, _ = run
-    pair = ["--source=anna sings", "--target=anna does not sing"]
-    ended = called(
-        [
-            "inspect",
-            f"--workdir={workdir}",
-            f"--output={tmp_path}",
-            *(pair[:1] if file == "classification" else pair),
-        ]
-    )
+    command = ["inspect", f"--workdir={workdir}", f"--output={tmp_path}", "--source=anna sings"]
+    pair = [*command, "--target=anna does not sing"]
+    right, wrong = (command, pair) if file == "classification" else (pair, command)
+    ended = called(right)
     assert ended.code == 0, ended.err
     arrays = np.load(tmp_path / "0.npz")
     assert arrays["attention"].shape == (1, 2, len(arrays["source_tokens"]))
@@ -115,15 +102,7 @@ def test_inspect_draws_the_hops(run: tuple[str, Path, Called], tmp_path: Path) -
     if file == "inference":
         assert arrays["attention_1"].shape == (1, 2, len(arrays["target_tokens"])) == (1, 2, 5)
         assert ended.out.splitlines()[0] == "anna sings  ->  anna does not sing"
-    wrong = called(
-        [
-            "inspect",
-            f"--workdir={workdir}",
-            f"--output={tmp_path}",
-            *(pair if file == "classification" else pair[:1]),
-        ]
-    )
-    assert wrong.code == 2 and "expected" in wrong.err and wrong.err.count("\n") == 1
+    assert "expected" in refused(*wrong)
 
 
 @pytest.mark.full
@@ -132,15 +111,12 @@ def test_evaluate_gives_the_numbers_of_training(run: tuple[str, Path, Called]) -
     ended = called(["evaluate", f"--workdir={workdir}", "--json"])
     assert ended.code == 0, ended.err
     stored, found = json.loads((workdir / "results.json").read_text()), json.loads(ended.out)
-    assert {name: stored[name] for name in found if name != "decoding_seconds"} == {
-        name: value for name, value in found.items() if name != "decoding_seconds"
-    }
+    found["decoding_seconds"] = stored["decoding_seconds"]
+    assert found.items() <= stored.items()
 
 
 @pytest.mark.quick
 def test_hops_without_a_penalty_weight_end_before_anything_is_read(tmp_path: Path) -> None:
-    ended = called(arguments("classification", tmp_path / "run", "auxiliary.hops=0.0"))
-    assert ended.code == 2
-    assert "2 hops without a penalty weight" in ended.err
-    assert ended.err.count("\n") == 1
+    line = refused(*arguments("classification", tmp_path / "run", "auxiliary.hops=0.0"))
+    assert "2 hops without a penalty weight" in line
     assert not (tmp_path / "run").exists()

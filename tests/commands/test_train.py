@@ -23,7 +23,7 @@ from attnlab.systems.protocol import Seq2Seq
 from attnlab.tasks.models import system_factory
 from attnlab.tasks.translation import Translation
 from attnlab.training import loop
-from tests.commands.tiny import SHARED, SMALL, Called, arguments, called
+from tests.commands.tiny import SHARED, SMALL, Called, arguments, called, refused, train
 
 OWN = '''
 """Somebody's own mechanism: the mean of what may be seen."""
@@ -67,19 +67,8 @@ def test_a_run_leaves_what_the_readme_promises(
 ) -> None:
     workdir, ended = runs(system)
     results = json.loads((workdir / "results.json").read_text())
-    measures = {
-        "loss",
-        "perplexity",
-        "accuracy",
-        "bleu",
-        "chrf",
-        "exact",
-        "bleu_signature",
-        "step",
-        "parameters",
-        "decoding_seconds",
-    }
-    assert measures <= set(results)
+    scores = {"loss", "perplexity", "accuracy", "bleu", "chrf", "exact", "bleu_signature"}
+    assert scores | {"step", "parameters", "decoding_seconds"} <= set(results)
     assert results["split"] == "test" and results["sentences"] == 4 and results["step"] in (6, 12)
     assert len((workdir / "translations.txt").read_text().splitlines()) == 4
     name = "attention" if system == "rnnsearch" else "decoder_0-cross_attention"
@@ -96,14 +85,8 @@ def test_a_run_leaves_what_the_readme_promises(
     records = [
         (record["step"], record["split"]) for record in read_records(workdir / "metrics.jsonl")
     ]
-    assert records == [
-        (3, "train"),
-        (6, "train"),
-        (6, "valid"),
-        (9, "train"),
-        (12, "train"),
-        (12, "valid"),
-    ]
+    halves = [[(at + 3, "train"), (at + 6, "train"), (at + 6, "valid")] for at in (0, 6)]
+    assert records == halves[0] + halves[1]
     assert list((workdir / "tensorboard").iterdir()) and read_records(workdir / "timing.jsonl")
     manifest = Manifest.read(workdir)
     assert manifest is not None
@@ -142,45 +125,18 @@ def test_a_mechanism_of_ones_own_by_its_dotted_path(
     monkeypatch.setattr("attnlab.analysis.results.PICTURED", 1)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    small = [
-        f"--config.{one}"
-        for one in (
-            *SMALL["rnnsearch"][:-1],
-            *SHARED,
-            "training.steps=2",
-            "data.test=1",
-            "batch.buckets=8,32",
-        )
-    ]
-    mechanism = "--config.system.attention=mine_for_a_test:Mean"
-    workdir = tmp_path / "own"
-    command = [
-        "train",
-        "--config=configs/translation.py:rnnsearch",
-        f"--workdir={workdir}",
-        mechanism,
-        *small,
-    ]
-    ended = called([*command, "--config.system.attention.sharpness=2"])
+    small = [*SMALL["rnnsearch"][:-1], *SHARED, "training.steps=2", "data.test=1"]
+    own, workdir = "mine_for_a_test:Mean", tmp_path / "own"
+    chosen = [f"system.attention={own}", "system.attention.sharpness=2", "batch.buckets=8,32"]
+    ended = called(train("translation.py:rnnsearch", workdir, *chosen, *small))
     assert ended.code == 0, ended.err
     manifest = Manifest.read(workdir)
     assert manifest is not None
-    assert manifest.config["system"]["attention"] == {
-        "name": "mine_for_a_test:Mean",
-        "sharpness": 2.0,
-    }
+    assert manifest.config["system"]["attention"] == {"name": own, "sharpness": 2.0}
     assert (workdir / "maps" / "test0-attention.png").is_file()
-    elsewhere = mechanism.replace("system.attention", "system.decoder_attention")
-    refused = called(
-        [
-            "train",
-            "--config=configs/translation.py:transformer",
-            f"--workdir={tmp_path / 'no'}",
-            elsewhere,
-        ]
-    )
-    assert refused.code == 2
-    assert "Mean does not support the role 'self'; it offers 'cross'" in refused.err
+    elsewhere = f"system.decoder_attention={own}"
+    line = refused(*train("translation.py:transformer", tmp_path / "no", elsewhere))
+    assert "Mean does not support the role 'self'; it offers 'cross'" in line
     assert not (tmp_path / "no").exists()
 
 
@@ -226,16 +182,8 @@ def test_any_registered_mechanism_by_config_alone(system: str, name: str) -> Non
 
 @pytest.mark.full
 def test_divergence_is_told_and_exit_code_1(tmp_path: Path) -> None:
-    ended = called(
-        arguments(
-            "rnnsearch",
-            tmp_path / "run",
-            "optimizer=sgd",
-            "schedule.peak=1e38",
-            "training.clip=0",
-            "checkpoint.every=1",
-        )
-    )
+    diverging = ["optimizer=sgd", "schedule.peak=1e38", "training.clip=0", "checkpoint.every=1"]
+    ended = called(arguments("rnnsearch", tmp_path / "run", *diverging))
     assert ended.code == 1
     assert "diverged: loss" in ended.out
     assert "the last good checkpoint is kept" in ended.out

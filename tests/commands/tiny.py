@@ -61,3 +61,14 @@ def called(argv: list[str], stdin: str = "") -> Called:
     finally:
         sys.stdin = before
     return Called(code, out.getvalue(), err.getvalue())
+
+
+def refused(*argv: str, stdin: str = "") -> str:
+    """The one line of a command that ends with 2 and prints nothing else.
+
+    Raises:
+      AssertionError: another exit code, results on stdout, more than the line.
+    """
+    ended = called([*argv], stdin)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1), ended
+    return ended.err

@@ -436,11 +436,6 @@ def test_another_score_can_choose_the_step(
     assert task.scripted == [] and best_params(config, Line(), tmp_path)[1] == best
 
 
-def test_of_equal_evaluations_the_first_is_the_best(tmp_path: Path) -> None:
-    run(tmp_path, settings(checkpoint__keep=1), Line([2.0, 1.5, 1.5]))
-    assert best_params(settings(checkpoint__keep=1), Line(), tmp_path)[1] == 6
-
-
 def test_the_pace_is_tokens_over_seconds(tmp_path: Path) -> None:
     """Of every logged step its own tokens and seconds."""
     run(tmp_path, settings(training__log_every=1))
