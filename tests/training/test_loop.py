@@ -4,9 +4,11 @@ nothing.
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -39,10 +41,14 @@ def of_split(workdir: Path, split: str) -> list[dict[str, Any]]:
     return [record for record in records if record["split"] == split]
 
 
-def last_state(workdir: Path, config: Any) -> Any:
+def recorded(workdir: Path) -> bytes:
+    return (workdir / "metrics.jsonl").read_bytes()
+
+
+def last_state(workdir: Path, config: Any, task: Any = None) -> Any:
     """The newest state as host arrays, and what is stored beside it."""
     checkpoints = Checkpoints(workdir / "checkpoints", 1, read_only=True)
-    restored = checkpoints.restore(saved_like(config, Line()))
+    restored = checkpoints.restore(saved_like(config, task or Line()))
     checkpoints.close()
     assert restored is not None
     return restored
@@ -144,20 +150,12 @@ def test_what_is_remembered_of_rows_survives_a_stop_and_other_devices(
         workdir = tmp_path / str(devices)
         run(workdir, config, task, stop=5, place=backend(name, 4))
         run(workdir, config, task, place=backend(name, devices))
-        states = []
-        for folder in (tmp_path / "whole", workdir):
-            checkpoints = Checkpoints(folder / "checkpoints", 1, read_only=True)
-            states.append(checkpoints.restore(saved_like(config, task)))
-            checkpoints.close()
-        whole, cut = states
-        assert whole is not None and cut is not None and whole.step == cut.step == 9
-        assert whole.tree.remembered["m"].shape == (8, 3)
+        whole, cut = (last_state(folder, config, task) for folder in (tmp_path / "whole", workdir))
+        assert whole.step == cut.step == 9 and whole.tree.remembered["m"].shape == (8, 3)
         assert whole.tree.remembered["steps"].tolist() == [9] * 6 + [6, 3]
-        for one, other in zip(jax.tree.leaves(whole.tree), jax.tree.leaves(cut.tree), strict=True):
-            np.testing.assert_allclose(one, other, atol=0 if devices == 4 else 2e-6)
-    assert (tmp_path / "whole" / "metrics.jsonl").read_bytes() == (
-        tmp_path / "4" / "metrics.jsonl"
-    ).read_bytes()
+        close = functools.partial(np.testing.assert_allclose, atol=0 if devices == 4 else 2e-6)
+        jax.tree.map(close, cut.tree, whole.tree)
+    assert recorded(tmp_path / "4") == recorded(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("until", [3, pytest.param(4, marks=FULL), pytest.param(9, marks=FULL)])
@@ -175,9 +173,7 @@ def test_until_a_step_is_the_beginning_of_the_whole_run(until: int, tmp_path: Pa
     whole, part = (read_records(tmp_path / name / "metrics.jsonl") for name in ("whole", "part"))
     assert part == [record for record in whole if record["step"] <= until]
     assert run(tmp_path / "part", config).state == "done"
-    assert (tmp_path / "whole" / "metrics.jsonl").read_bytes() == (
-        tmp_path / "part" / "metrics.jsonl"
-    ).read_bytes()
+    assert recorded(tmp_path / "part") == recorded(tmp_path / "whole")
 
 
 def test_runs_that_differ_in_their_seed_share_their_programs(tmp_path: Path) -> None:
@@ -192,9 +188,7 @@ def test_runs_that_differ_in_their_seed_share_their_programs(tmp_path: Path) -> 
     for seed in (0, 1, 2**32 + 1):
         run(tmp_path / str(seed), settings(seed=seed), Noisy(), place=Watched(jax.devices()[:1]))
     assert len(texts) == 3 and len(set(texts)) == 1
-    zero, one, large = (
-        (tmp_path / str(seed) / "metrics.jsonl").read_bytes() for seed in (0, 1, 2**32 + 1)
-    )
+    zero, one, large = (recorded(tmp_path / str(seed)) for seed in (0, 1, 2**32 + 1))
     assert zero != one and one == large  # a key is made of the low 32 bits of a number
 
 
@@ -205,9 +199,7 @@ def test_checkpoints_hold_no_seed(tmp_path: Path) -> None:
     run(tmp_path / "cut", config, Noisy(), stop=5)
     assert last_state(tmp_path / "cut", config).tree.seed is None
     run(tmp_path / "cut", config, Noisy())
-    assert (tmp_path / "whole" / "metrics.jsonl").read_bytes() == (
-        tmp_path / "cut" / "metrics.jsonl"
-    ).read_bytes()
+    assert recorded(tmp_path / "cut") == recorded(tmp_path / "whole")
 
 
 def test_a_run_killed_between_checkpoints_drops_the_records_it_cannot_continue(
@@ -262,6 +254,13 @@ def test_records_that_are_not_those_of_the_checkpoint_are_refused(tmp_path: Path
     assert run(tmp_path, EVERY).state == "done" and path.read_bytes().startswith(good)
 
 
+def earlier(
+    self: Checkpoints, step: int, tree: Any, meta: Any, best: bool, save: Any = Checkpoints.save
+) -> Any:
+    """An earlier version kept less beside a checkpoint."""
+    return save(self, step, tree, {"best": meta["best"]}, best)
+
+
 @pytest.mark.stored_by_orbax
 def test_records_are_compared_with_the_checkpoint_that_the_run_falls_back_to(
     whole: tuple[bytes, Any], tmp_path: Path
@@ -283,24 +282,13 @@ def test_records_are_compared_with_the_checkpoint_that_the_run_falls_back_to(
     assert path.read_bytes() == good
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            Checkpoints,
-            "save",
-            lambda self, step, tree, meta, best, save=Checkpoints.save: save(
-                self, step, tree, old(meta), best
-            ),
-        )
+        patch.setattr(Checkpoints, "save", earlier)
         run(tmp_path / "older", config, stop=5)
     (tmp_path / "older" / "metrics.jsonl").unlink()
     assert run(tmp_path / "older", config, stop=7).state == "interrupted"  # as it always was
     assert run(tmp_path / "older", config).state == "done"  # and from then on it is compared
     run(tmp_path / "cut", config)
     assert path.read_bytes() == whole[0]
-
-
-def old(meta: Any) -> Any:
-    """What an earlier version kept beside a checkpoint."""
-    return {"best": meta["best"]}
 
 
 def test_a_workdir_that_is_removed_ends_the_run(tmp_path: Path) -> None:
@@ -312,9 +300,8 @@ def test_a_workdir_that_is_removed_ends_the_run(tmp_path: Path) -> None:
             shutil.rmtree(tmp_path / "run")
         return points(step)
 
-    with pytest.raises(
-        UserError, match=f"{tmp_path}/run/metrics.jsonl was removed while it was being written"
-    ):
+    words = f"{tmp_path}/run/metrics.jsonl was removed while it was being written"
+    with pytest.raises(UserError, match=words):
         run(tmp_path / "run", config, batches=removed)
     assert not (tmp_path / "run").exists()
 
@@ -368,14 +355,8 @@ def test_a_gradient_that_is_not_finite_ends_the_run_though_the_loss_is(tmp_path:
 
 
 def test_an_update_that_overflows_is_not_saved(tmp_path: Path) -> None:
-    config = settings(
-        optimizer__name="sgd",
-        schedule__peak=3e38,
-        schedule__warmup=0,
-        training__clip=0.0,
-        checkpoint__every=1,
-    )
-    outcome = run(tmp_path, config)
+    large = {"optimizer__name": "sgd", "schedule__peak": 3e38, "schedule__warmup": 0}
+    outcome = run(tmp_path, settings(**large, training__clip=0.0, checkpoint__every=1))
     assert outcome.state == "diverged" and "not finite" in outcome.message
     assert saved(tmp_path) == []
 
@@ -385,11 +366,8 @@ def test_an_update_that_overflows_is_not_saved(tmp_path: Path) -> None:
     [
         ({"checkpoint__every": 2, "checkpoint__keep": 3}, [6, 8, 9], [3, 6, 9]),
         ({"checkpoint__every": 0, "training__evaluate_every": 0}, [9], [9]),
-        (
-            {"checkpoint__every": 100, "checkpoint__keep": 9},
-            [3, 6, 9],
-            [3, 6, 9],
-        ),  # each evaluation was the best so far
+        # each evaluation was the best so far
+        ({"checkpoint__every": 100, "checkpoint__keep": 9}, [3, 6, 9], [3, 6, 9]),
     ],
 )
 def test_how_often_it_evaluates_and_saves(
@@ -443,10 +421,9 @@ def test_the_pace_is_tokens_over_seconds(tmp_path: Path) -> None:
     tokens = {record["step"]: record["tokens"] for record in records}
     paces = [one for one in read_records(tmp_path / "timing.jsonl") if "step_seconds" in one]
     assert [one["step"] for one in paces] == list(tokens) and len({*tokens.values()}) > 1
-    for one in paces:
-        assert one["tokens_per_second"] * one["step_seconds"] == pytest.approx(
-            tokens[one["step"]], rel=1e-6
-        )
+    for pace in paces:
+        counted = pace["tokens_per_second"] * pace["step_seconds"]
+        assert counted == pytest.approx(tokens[pace["step"]], rel=1e-6)
 
 
 def test_a_loss_that_is_not_a_number_is_never_the_best(tmp_path: Path) -> None:
@@ -483,13 +460,8 @@ def test_everything_of_a_step_is_on_disk_before_its_checkpoint(
     for owner, name in ((Metrics, "write"), (Metrics, "sync"), (Checkpoints, "save")):
         monkeypatch.setattr(owner, name, noted(name, getattr(owner, name)))
     run(tmp_path, settings(training__steps=6, checkpoint__every=6))
-    assert done[-5:] == [
-        ("train", 6),
-        ("valid", 6),
-        ("sync", 0),
-        ("save", 6),
-        ("sync", 0),
-    ]  # the last one is from closing
+    last = [("train", 6), ("valid", 6), ("sync", 0), ("save", 6)]
+    assert done[-5:] == [*last, ("sync", 0)]  # the last one is from closing
 
 
 def test_how_far_it_is_and_the_note_of_every_compilation(
@@ -500,23 +472,15 @@ def test_how_far_it_is_and_the_note_of_every_compilation(
 
     def watched(step: int) -> dict[str, np.ndarray]:
         seen.append(attempts.last_word(attempts.read(tmp_path)))
-        batch = points(step)
-        return (
-            batch
-            if step % 2
-            else {name: np.repeat(rows, 2, axis=0) for name, rows in batch.items()}
-        )
+        times = 1 if step % 2 else 2
+        return {name: np.repeat(rows, times, axis=0) for name, rows in points(step).items()}
 
     stream = io.StringIO()
     run(tmp_path, settings(), batches=watched, stream=stream)
-    assert seen[0] == ("pending", 0, "") and seen[-1] == (
-        "interrupted",
-        8,
-        "",
-    )  # as if it had died there
-    assert stream.getvalue().count("compiled batches of") == 2
-    assert "compiled batches of 16x3" in stream.getvalue()
-    assert "compiled batches of 8x3" in stream.getvalue()
+    assert seen[0] == ("pending", 0, "")
+    assert seen[-1] == ("interrupted", 8, "")  # as if it had died there
+    shapes = re.findall(r"compiled batches of (\S+)", stream.getvalue())
+    assert sorted(shapes) == ["16x3", "8x3"]
     timing = read_records(tmp_path / "timing.jsonl")
     assert [record["step"] for record in timing if "compile_seconds" in record] == [1, 2]
     assert [record["step"] for record in timing if "step_seconds" in record] == [2, 4, 6, 8, 9]

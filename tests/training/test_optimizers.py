@@ -281,7 +281,9 @@ OPTAX: dict[str, tuple[dict[str, Any], Any]] = {
 """Optimizers of another package: some have annotations that nobody can resolve, one is a partial, one has a default rate of its own."""
 
 
-@pytest.mark.parametrize("name", OPTAX)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.full] * (name != "lion")) for name in OPTAX]
+)
 def test_an_optimizer_by_dotted_path_trains_at_the_rates_of_the_schedule(
     name: str, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from pathlib import Path
 from typing import Any
@@ -57,14 +58,12 @@ def assert_close(found: list[Any], expected: list[Any]) -> None:
         for name, value in wanted.items():
             np.testing.assert_allclose(metrics[name], value, rtol=2e-6)
     scale = 10 * float(expected[0][1]["grad_norm"])  # mu = (1 - 0.9) g after one step
-    for one, other in zip(
-        *(jax.tree.leaves(trace[0][0].opt_state[0].mu) for trace in (found, expected)), strict=True
+    for part, atol in (
+        (lambda trace: jax.tree.map(lambda mu: 10 * mu, trace[0][0].opt_state[0].mu), 1e-7 * scale),
+        (lambda trace: trace[-1][0].params, 2e-6),
     ):
-        np.testing.assert_allclose(10 * one, 10 * other, atol=1e-7 * scale)
-    for one, other in zip(
-        *(jax.tree.leaves(trace[-1][0].params) for trace in (found, expected)), strict=True
-    ):
-        np.testing.assert_allclose(one, other, atol=2e-6)
+        close = functools.partial(np.testing.assert_allclose, atol=atol)
+        jax.tree.map(close, part(found), part(expected))
 
 
 GRID = list(itertools.product(("pmap", "mesh"), (1, 2, 4), (1, 2)))
@@ -188,8 +187,7 @@ def test_on_one_device_pmap_is_the_mesh_to_the_last_bit(task: Any) -> None:
         trace(task, [points(number) for number in range(STEPS)], name, 1)
         for name in ("pmap", "mesh")
     )
-    for one, other in zip(jax.tree.leaves(pmap), jax.tree.leaves(mesh), strict=True):
-        np.testing.assert_array_equal(one, other)
+    jax.tree.map(np.testing.assert_array_equal, pmap, mesh)
 
 
 def test_devices_draw_apart() -> None:
@@ -315,10 +313,8 @@ def test_a_checkpoint_of_four_devices_goes_on_on_one(
     other = narrow.place(restored.tree)
     there, _ = narrow.compile(step, other, narrow.feed(points(2)))(other, narrow.feed(points(2)))
     here, _ = program(state, wide.feed(points(2)))
-    for one, two in zip(
-        jax.tree.leaves(narrow.fetch(there)), jax.tree.leaves(wide.fetch(here)), strict=True
-    ):
-        np.testing.assert_allclose(one, two, atol=1e-6)
+    close = functools.partial(np.testing.assert_allclose, atol=1e-6)
+    jax.tree.map(close, narrow.fetch(there), wide.fetch(here))
 
 
 @pytest.mark.parametrize(

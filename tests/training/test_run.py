@@ -140,7 +140,8 @@ def test_a_lost_vocabulary_is_learned_again(files: Path, tmp_path: Path) -> None
     assert not kept.exists()
 
 
-@pytest.mark.parametrize("until", [pytest.param(None, marks=pytest.mark.full), 5])
+@pytest.mark.full
+@pytest.mark.parametrize("until", [None, 5])
 def test_fit_trains_and_says_how_it_ended(until: int | None, files: Path, tmp_path: Path) -> None:
     workdir = tmp_path / "run"
     found = prepared(config(files), workdir)

@@ -209,10 +209,7 @@ SCHEDULES = {"adam": "cosine", "adamw": "linear", "adafactor": "inverse_sqrt"}
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[pytest.mark.full] * (name not in ("adamw", "sgd")))
-        for name in FIRST
-    ],
+    [pytest.param(name, marks=[pytest.mark.full] * (name != "adamw")) for name in FIRST],
 )
 def test_every_number_of_every_optimizer(name: str, tmp_path: Path) -> None:
     """All differ at once, also clipping and the moving average; the second trial has none of the
@@ -288,6 +285,7 @@ def test_stopped_together_each_goes_on_alone(stop: int, tmp_path: Path) -> None:
     assert_alike(tmp_path / "cut", tmp_path / "whole", configs, stopped=True)
 
 
+@pytest.mark.full
 def test_stopped_alone_they_go_on_together(tmp_path: Path) -> None:
     """From different steps: one done, one in the middle, one not begun."""
     configs = [settings(seed=seed) for seed in range(3)]

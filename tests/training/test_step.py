@@ -161,7 +161,4 @@ def test_systems_in_bfloat16_and_a_batch_of_nothing(system: str) -> None:
     for step in steps:
         after, metrics = step(start, empty)
         assert all(float(value) == 0.0 for value in metrics.values())
-        for one, other in zip(
-            jax.tree.leaves(start.params), jax.tree.leaves(after.params), strict=True
-        ):
-            np.testing.assert_array_equal(one, other)
+        jax.tree.map(np.testing.assert_array_equal, after.params, start.params)
