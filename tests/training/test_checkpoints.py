@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from collections import namedtuple
 from collections.abc import Callable, Iterator
@@ -37,13 +36,9 @@ def tree_of(value: float) -> dict[str, Any]:
     scalar, None.
     """
     noise = np.random.default_rng(int(value)).normal(size=(40, 50)).astype(np.float32)
+    bias = np.full(5, value, jax.numpy.bfloat16)
     return {
-        "params": {
-            "encoder": {
-                "kernel": noise + np.float32(value),
-                "bias": np.full(5, value, jax.numpy.bfloat16),
-            }
-        },
+        "params": {"encoder": {"kernel": noise + np.float32(value), "bias": bias}},
         "opt_state": (Moments(np.int32(value), {"w": np.asfortranarray(noise[:3].T)}), ()),
         "ema": None,
     }
@@ -89,9 +84,8 @@ def three_steps(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("saved") / "checkpoints"
     checkpoints = Checkpoints(directory, keep=3)
     for step in (1, 2, 3):
-        checkpoints.save(
-            step, tree_of(step), {"loss": 0.1 * step, "history": (1, 2)}, best=step == 2
-        )
+        meta = {"loss": 0.1 * step, "history": (1, 2)}
+        checkpoints.save(step, tree_of(step), meta, best=step == 2)
     checkpoints.close()
     return directory
 
@@ -100,6 +94,11 @@ def three_steps(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def copied(three_steps: Path, tmp_path: Path) -> Path:
     """A copy of the three steps that a test may damage."""
     return Path(shutil.copytree(three_steps, tmp_path / "checkpoints"))
+
+
+def environment() -> dict[str, str]:
+    """Of a process that saves checkpoints."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
 
 
 def flip(file: Path, position: int, bit: int) -> None:
@@ -347,26 +346,18 @@ def test_mismatch_is_one_line(
     make: Callable[..., Checkpoints], copied: Path, warnings: list[str]
 ) -> None:
     """Shape, dtype, missing and extra paths; a sound step that does not fit is not "damaged"."""
-    wrong: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
-        (
-            lambda t: t["params"]["encoder"].update(kernel=np.zeros((40, 51), np.float32)),
-            "saved float32[40,50], wanted float32[40,51]",
-        ),
-        (
-            lambda t: t["params"]["encoder"].update(kernel=np.zeros((40, 50), np.float16)),
-            "saved float32[40,50], wanted float16[40,50]",
-        ),
-        (lambda t: t["params"]["encoder"].pop("kernel"), "saved float32[40,50], wanted nothing"),
-    ]
-    for change, message in wrong:
+    for kernel, wanted in (
+        ({"kernel": np.zeros((40, 51), np.float32)}, "float32[40,51]"),
+        ({"kernel": np.zeros((40, 50), np.float16)}, "float16[40,50]"),
+        ({}, "nothing"),
+    ):
         tree = tree_of(0)
-        change(tree)
+        del tree["params"]["encoder"]["kernel"]
+        tree["params"]["encoder"] |= kernel
         with pytest.raises(UserError) as raised:
             make().restore(tree)
-        assert (
-            str(raised.value)
-            == f"checkpoint {copied / '3'} does not fit: params/encoder/kernel: {message}"
-        )
+        where = f"checkpoint {copied / '3'} does not fit: params/encoder/kernel"
+        assert str(raised.value) == f"{where}: saved float32[40,50], wanted {wanted}"
     tree = tree_of(0) | {"params": {"decoder": np.zeros(3)}}
     with pytest.raises(
         UserError, match=r"params/decoder: saved nothing, wanted float64\[3\] \(and 2 more\)"
@@ -398,17 +389,11 @@ def test_kill_while_saving_leaves_a_good_step(tmp_path: Path) -> None:
     """SIGKILL at three moments in a loop of saves: the newest step is at least the last one known
     committed, and right.
     """
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     like = {"a": np.zeros((60, 1000)), "b": np.int64(0)}
     for delay in (0.013, 0.05, 0.11):
-        child = subprocess.Popen(
-            [sys.executable, "-c", KILLED, str(tmp_path)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        assert child.stdout is not None and child.stderr is not None
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        saving = [sys.executable, "-c", KILLED, str(tmp_path)]
+        child = subprocess.Popen(saving, text=True, env=environment(), **pipes)
         committed = int(child.stdout.readline() or child.stderr.read())
         time.sleep(0.15 + delay)
         child.send_signal(signal.SIGKILL)
@@ -462,13 +447,8 @@ def test_no_space_error_names_folder_and_last_good_step(
             with monkeypatch.context() as patch:
                 patch.setattr(checkpoints._store(), "write", lambda *arguments: None)
                 patch.setattr(checkpoints._store(), method, fail)
-                with pytest.raises(
-                    UserError,
-                    match=(
-                        rf"no space left on the disk of {checkpoints.directory}: step 2 .*the last"
-                        r" good step is 1"
-                    ),
-                ):
+                words = f"of {checkpoints.directory}: step 2 .*the last good step is 1"
+                with pytest.raises(UserError, match=f"no space left on the disk {words}"):
                     checkpoints.save(2, tree_of(2), {})
                     checkpoints.wait()
             assert [path.name for path in checkpoints.directory.iterdir()] == ["1"]
@@ -501,11 +481,9 @@ def test_a_limit_on_the_size_of_files(
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     checkpoints.close()
-    words = (
-        "File too large; raise the limit on the size of files ('ulimit -f') and run again; the last"
-        " good step is 1"
-    )
-    assert str(raised.value) == f"cannot write checkpoint 2 in {checkpoints.directory}: {words}"
+    words = "File too large; raise the limit on the size of files ('ulimit -f') and run again"
+    where = f"cannot write checkpoint 2 in {checkpoints.directory}"
+    assert str(raised.value) == f"{where}: {words}; the last good step is 1"
     assert [path.name for path in checkpoints.directory.iterdir()] == ["1"]
     assert capfd.readouterr().err == ""
 
@@ -529,13 +507,8 @@ def test_a_step_that_may_not_be_read_is_not_damaged(
     with monkeypatch.context() as patch:
         patch.setattr(again._store(), "read_record", lambda step: refuse(f"{step}/meta"))
         patch.setattr("attnlab.training.checkpoints.open", refuse, raising=False)
-        with pytest.raises(
-            UserError,
-            match=(
-                f"cannot read checkpoint {again.directory}/2, which need not be damaged: Permission"
-                " denied"
-            ),
-        ):
+        words = "which need not be damaged: Permission denied"
+        with pytest.raises(UserError, match=f"cannot read checkpoint {again.directory}/2, {words}"):
             again.restore(tree_of(0), how if again.best else None)
     assert warnings == [] and sorted(path.name for path in again.directory.iterdir()) == ["1", "2"]
     assert_equal(make().restore(tree_of(0), how), 2 if how is None else 1, 2 if how is None else 1)
@@ -574,31 +547,18 @@ def test_full_disk(tmp_path: Path) -> None:
     """A real full disk (a tiny tmpfs): one line, the half-written step gone, the one before still
     good, nothing else printed.
     """
-    if (
-        shutil.which("unshare") is None
-        or subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode
-    ):
+    probe = [shutil.which("unshare") or "false", "-rm", "true"]
+    if subprocess.run(probe, capture_output=True).returncode:
         pytest.skip("no user namespaces here")
-    command = (
-        f'mount -t tmpfs -o size=3m none "{tmp_path}" && exec "{sys.executable}" -c "$0"'
-        f' "{tmp_path}"'
-    )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", command, textwrap.dedent(FULL)],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=60,
-    )
-    lines = done.stdout.splitlines()
+    mount = f'mount -t tmpfs -o size=3m none "{tmp_path}"'
+    command = f'{mount} && exec "{sys.executable}" -c "$0" "{tmp_path}"'
+    unshared = ["unshare", "-rm", "sh", "-c", command, FULL]
+    done = subprocess.run(unshared, capture_output=True, text=True, env=environment(), timeout=60)
+    first, *lines = done.stdout.splitlines()
     assert done.returncode == 0 and done.stderr == "", done.stderr
-    assert (
-        lines[0]
-        == f"no space left on the disk of {tmp_path}/run: step 2 was not saved; the last good step"
-        " is 1"
-    )
-    assert lines[1:] == ["['1']", "True"]
+    words = "step 2 was not saved; the last good step is 1"
+    assert first == f"no space left on the disk of {tmp_path}/run: {words}"
+    assert lines == ["['1']", "True"]
 
 
 def test_keep_must_be_positive(tmp_path: Path) -> None:

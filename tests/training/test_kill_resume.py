@@ -32,26 +32,14 @@ def test_kill_minus_nine_changes_nothing(
     """Kills at random moments, of one of several processes too; parameters, optimizer and metric
     stream equal those of the undisturbed run of one process.
     """
-    flags = [
-        f"--system={system}",
-        f"--backend={backend}",
-        f"--devices={devices}",
-        f"--kills={kills}",
-        f"--processes={processes}",
-    ]
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.training.kill_resume", *flags],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=900,
-        check=False,
-    )
+    flags = [f"--system={system}", f"--backend={backend}", f"--devices={devices}"]
+    flags += [f"--kills={kills}", f"--processes={processes}"]
+    command = [sys.executable, "-W", "ignore", "-m", "tests.training.kill_resume", *flags]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = re.fullmatch(
-        rf"{system} +{devices} device\(s\) {backend} +(\d+) kills: equal\n", done.stdout
-    )
+    line = rf"{system} +{devices} device\(s\) {backend} +(\d+) kills: equal\n"
+    found = re.fullmatch(line, done.stdout)
     assert found is not None and int(found[1]) >= kills, done.stdout
 
 
@@ -60,13 +48,9 @@ def test_a_difference_is_seen(tmp_path: Path) -> None:
     """Another seed differs in metrics, parameters and moments; a changed metric alone is seen too;
     equal runs are equal.
     """
+    whole = {"training__steps": STEPS, "checkpoint__every": 0, "training__evaluate_every": 0}
     for name, seed in (("one", 0), ("same", 0), ("other", 1)):
-        run(
-            tmp_path / name,
-            settings(
-                training__steps=STEPS, checkpoint__every=0, training__evaluate_every=0, seed=seed
-            ),
-        )
+        run(tmp_path / name, settings(**whole, seed=seed))
     assert differences(tmp_path / "one", tmp_path / "same") == []
     assert {"metrics.jsonl", "params/w"} <= set(differences(tmp_path / "one", tmp_path / "other"))
     path = tmp_path / "same" / "metrics.jsonl"

@@ -4,6 +4,7 @@ values.
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from attnlab.training.optimizers import (
     decay_mask,
 )
 from attnlab.training.states import best_params
+from tests.commands.tiny import under
 from tests.training import toy
 
 STEPS, WARMUP, PEAK, FLOOR = 50, 10, 0.3, 0.02
@@ -182,25 +184,16 @@ def test_weight_decay_spares_biases_norms_and_embeddings() -> None:
     """The mask by rank and name (stacked layers too), and its effect in AdamW with a zero
     gradient.
     """
-    params = {
-        "encoder": {
-            "Embed_0": {"embedding": jnp.ones((5, 2))},
-            "dense": {"kernel": jnp.ones((2, 2)), "bias": jnp.ones(2)},
-        },
+    shapes = {
+        "encoder": {"Embed_0": {"embedding": (5, 2)}, "dense": {"kernel": (2, 2), "bias": (2,)}},
         "layers": {
-            "norm": {"scale": jnp.ones((3, 2)), "gain": jnp.ones(2)},
-            "dense": {"kernel": jnp.ones((3, 2, 2)), "bias": jnp.ones((3, 2))},
+            "norm": {"scale": (3, 2), "gain": (2,)},
+            "dense": {"kernel": (3, 2, 2), "bias": (3, 2)},
         },
-        "target_embedding": jnp.ones((5, 2)),
+        "target_embedding": (5, 2),
     }
-    decayed = {
-        "encoder": {"Embed_0": {"embedding": False}, "dense": {"kernel": True, "bias": False}},
-        "layers": {
-            "norm": {"scale": False, "gain": False},
-            "dense": {"kernel": True, "bias": False},
-        },
-        "target_embedding": False,
-    }
+    params = jax.tree.map(jnp.ones, shapes, is_leaf=lambda node: isinstance(node, tuple))
+    decayed = jax.tree_util.tree_map_with_path(lambda path, _: path[-1].key == "kernel", params)
     assert decay_mask(params) == decayed
     transform, _ = build_optimizer(
         {"name": "adamw", "weight_decay": 0.5}, {"name": "constant", "peak": 0.1}, steps=5, clip=0.0
@@ -291,13 +284,9 @@ def test_an_optimizer_by_dotted_path_trains_at_the_rates_of_the_schedule(
     with the rates written out.
     """
     fields, by_hand = OPTAX[name]
-    overrides = [
-        f"optimizer=optax:{name}",
-        *(f"optimizer.{field}={value}" for field, value in fields.items()),
-    ]
-    config = toy.settings(
-        training__steps=5, training__clip=0.0, training__evaluate_every=5, checkpoint__every=5
-    )
+    overrides = [f"optimizer=optax:{name}", *under("optimizer", **fields)]
+    evaluated = {"training__evaluate_every": 5, "checkpoint__every": 5}
+    config = toy.settings(training__steps=5, training__clip=0.0, **evaluated)
     config.schedule = {"name": "constant", "peak": 0.1, "warmup": 2}
     given = configs.load("configs/translation.py:rnnsearch", overrides).optimizer
     assert "learning_rate" not in given and given.name == f"optax:{name}"
@@ -318,8 +307,5 @@ def test_an_optimizer_by_dotted_path_trains_at_the_rates_of_the_schedule(
         updates, state = transform.update(grads, state, params)
         params = optax.apply_updates(params, updates)
     assert step == 5
-    jax.tree.map(
-        lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6),
-        found,
-        params,
-    )
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
+    jax.tree.map(close, found, params)
