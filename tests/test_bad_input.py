@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.commands.session import existing_run
 from attnlab.records import attempts
 from attnlab.records.stream import RunLock
 from tests.bad_input_cases import (
@@ -83,7 +82,8 @@ def same_numbers(shared: Path, run: Path) -> bool:
     "case", [pytest.param(case, marks=[pytest.mark.quick] * (case in QUICK)) for case in CONFIGS]
 )
 def test_a_bad_config(case: str, tmp_path: Path) -> None:
-    argv, words = CONFIGS[case]
+    given, words = CONFIGS[case]
+    argv = [word if word.startswith("--") else f"--config.{word}" for word in given.split()]
     done = launch("train", *argv, f"--workdir={tmp_path / 'run'}", start=case in QUICK)
     refused(done, *words)
     assert not (tmp_path / "run").exists()
@@ -131,32 +131,15 @@ def test_a_workdir_of_another_config(shared: Path, run: Path) -> None:
 @pytest.mark.parametrize("name", ["thesis.txt", "checkpoints"])
 def test_a_workdir_that_is_no_run(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("mine")
-    check_kept(
-        tmp_path,
-        "train",
-        RNNSEARCH,
-        f"--workdir={tmp_path}",
-        words=("is not empty and holds no run", name, "new or empty folder"),
-    )
-
-
-def test_what_a_kill_at_the_very_start_leaves_is_not_in_the_way(tmp_path: Path) -> None:
-    for name in (".lock", ".manifest.json.tmp"):
-        (tmp_path / name).touch()
-    (tmp_path / "vocabulary").mkdir()
-    assert existing_run(tmp_path) is None
+    words = ("is not empty and holds no run", name, "new or empty folder")
+    check_kept(tmp_path, "train", RNNSEARCH, f"--workdir={tmp_path}", words=words)
 
 
 def test_a_file_as_workdir_and_an_empty_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
+    words = (f"{tmp_path / 'file'} is not a folder",)
     for workdir in ("file", "file/run"):
-        check_kept(
-            tmp_path,
-            "train",
-            RNNSEARCH,
-            f"--workdir={tmp_path / workdir}",
-            words=(f"{tmp_path / 'file'} is not a folder",),
-        )
+        check_kept(tmp_path, "train", RNNSEARCH, f"--workdir={tmp_path / workdir}", words=words)
     refused(launch("train", RNNSEARCH, "--workdir="), "--workdir= is empty", "name a folder")
 
 

@@ -263,6 +263,15 @@ def test_every_table_leads_somewhere() -> None:
             assert (table.resolve(name).__doc__ or "").strip(), f"{table.kind} {name}"
 
 
+MIXERS = """
+recurrent convolution average fourier longformer nystrom reformer performer retention gated_linear
+hgrn mamba delta_net gated_delta_net kda delta_product gated_delta_product rwkv7 mlstm ttt_mlp
+"""
+"""Mixers that attention/test_mixer.py and one of mixers/test_whole.py, test_kernelised.py and
+test_ttt_linear.py test.
+"""
+
+
 def test_tests_mirror_the_source() -> None:
     """tests/<room>/test_<file>.py for every file, but for these, whose tests are of another
     shape.
@@ -270,35 +279,11 @@ def test_tests_mirror_the_source() -> None:
     elsewhere = {
         "attention/mechanisms",  # the conformance suite
         # contract tests over each of these tables, beside the tests of families
-        "attention/scores",
-        "attention/alignments",
-        "attention/positions",
+        *("attention/scores", "attention/alignments", "attention/positions"),
         "attention/visibility",  # one suite over all rules
         "attention/kernels",  # one suite, all kernels against plain: test_kernels*.py
         "data/images/annotated.py",  # records, and the base of boxed.py and segmented.py
         "tasks/images.py",  # the base of image_classification, segmentation and detection
-        "mixers/recurrent.py",  # attention/test_mixer.py, one suite for all mixers
-        "mixers/convolution.py",
-        "mixers/average.py",
-        # test_whole.py, one suite for mixers that every token of a text sees
-        "mixers/fourier.py",
-        "mixers/longformer.py",
-        "mixers/nystrom.py",
-        "mixers/reformer.py",
-        # test_kernelised.py too
-        "mixers/performer.py",
-        "mixers/retention.py",
-        "mixers/gated_linear.py",
-        "mixers/hgrn.py",
-        "mixers/mamba.py",
-        "mixers/delta_net.py",
-        "mixers/gated_delta_net.py",
-        "mixers/kda.py",
-        "mixers/delta_product.py",
-        "mixers/gated_delta_product.py",
-        "mixers/rwkv7.py",
-        "mixers/mlstm.py",
-        "mixers/ttt_mlp.py",  # test_ttt_linear.py too
         "attention/features/maps.py",  # test_features.py
         "layers/gates",  # one suite over all gates, test_gates.py
         "layers/backbones",  # test_backbones.py, and with a read-out tests/systems/test_image_classifiers.py
@@ -307,6 +292,7 @@ def test_tests_mirror_the_source() -> None:
         "weights",  # one suite over the models of others: test_parity.py, test_folder.py, test_writing.py
         "decoding/hypotheses.py",  # a record
         "config",  # test_resolve.py tests checks and tree too
+        *(f"mixers/{name}.py" for name in MIXERS.split()),
     }
     missing = []
     for path in modules():

@@ -25,22 +25,9 @@ def ended(folder: Path, text: str, *options: str) -> tuple[int, str]:
     """How pytest ends on a file of tests, and what it prints."""
     (folder / "test_hanging.py").write_text(text)
     limits = ["-o", "timeout=0.3", "-o", "faulthandler_timeout=1"]
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-c",
-        str(SETTINGS),
-        f"--rootdir={folder}",
-        "-p",
-        "no:cacheprovider",
-        *limits,
-        *options,
-    ]
-    done = subprocess.run(
-        [*command, str(folder)], cwd=folder, capture_output=True, text=True, timeout=50
-    )
+    command = [sys.executable, "-m", "pytest", "-q", "-c", str(SETTINGS), f"--rootdir={folder}"]
+    command += ["-p", "no:cacheprovider", *limits, *options, str(folder)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=50)
     return done.returncode, done.stdout + done.stderr
 
 

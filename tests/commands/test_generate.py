@@ -52,11 +52,9 @@ def test_several_hypotheses_of_each_line(searched: Path) -> None:
 @pytest.mark.full
 def test_samples_repeat_with_the_seed(searched: Path) -> None:
     flags = ["--config.decoding.method=sample", "--config.decoding.n_best=2"]
+    command = ["generate", f"--workdir={searched}", *flags]
     one, again, other = (
-        called(
-            ["generate", f"--workdir={searched}", *flags, f"--config.decoding.seed={seed}"],
-            "3 of may 1967\n",
-        ).out
+        called([*command, f"--config.decoding.seed={seed}"], "3 of may 1967\n").out
         for seed in (0, 0, 1)
     )
     assert one == again != other and one.count("\n") == 2

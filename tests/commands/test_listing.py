@@ -103,17 +103,11 @@ def test_mechanisms_say_where_they_come_from_what_they_can_and_what_they_cost(
     line = next(
         line for line in capsys.readouterr().out.splitlines() if line.startswith("multi_step ")
     )
+    can = "self, cross, causal, bidirectional, padding, dense, cache, window, maps exact"
     assert re.split(r"  +", line) == [
-        *(
-            "multi_step",
-            "hops",
-            "2015",
-            "Sukhbaatar et al., End-To-End Memory Networks, NeurIPS 2015",
-        ),
-        (
-            "self, cross, causal, bidirectional, padding, dense, cache, window, maps exact, positions"
-            " embedding"
-        ),
+        *("multi_step", "hops", "2015"),
+        "Sukhbaatar et al., End-To-End Memory Networks, NeurIPS 2015",
+        f"{can}, positions embedding",
         *("N (T^2 d + T d^2)", "T d", "1", "N"),
     ]
 

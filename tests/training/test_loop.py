@@ -61,16 +61,8 @@ def test_records_come_in_order_with_the_loss_of_the_formula(tmp_path: Path) -> N
     assert (outcome.state, outcome.step, outcome.message) == ("done", 9, "")
     assert (outcome.seconds_to_first_step or 0) > 0
     records = read_records(tmp_path / "metrics.jsonl")
-    expected = [
-        (2, "train"),
-        (3, "valid"),
-        (4, "train"),
-        (6, "train"),
-        (6, "valid"),
-        (8, "train"),
-        (9, "train"),
-        (9, "valid"),
-    ]
+    expected = [(2, "train"), (3, "valid"), (4, "train"), (6, "train"), (6, "valid")]
+    expected += [(8, "train"), (9, "train"), (9, "valid")]
     assert [(record["step"], record["split"]) for record in records] == expected
 
     params = {
