@@ -191,9 +191,8 @@ def test_it_is_listed(folder: Path) -> None:
     assert re.search(r"\nsteps +2 ", done.stdout)
 
 
-@pytest.mark.parametrize(
-    "system", ["rnnsearch", pytest.param("transformer", marks=pytest.mark.full)]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("system", SLOTS)
 def test_it_trains_in_every_system(
     system: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

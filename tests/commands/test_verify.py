@@ -47,7 +47,7 @@ def test_a_run_comes_out_the_same(searched: Path) -> None:
 
 
 def test_the_first_difference_is_named_and_what_is_not_as_it_was(copied: Path) -> None:
-    """Within the steps asked for; one behind them is not looked at."""
+    """It is looked for within the steps that are asked for."""
     changed(copied / "metrics.jsonl", 2, "accuracy", 0.123)  # valid at step 6
     manifest = json.loads((copied / "manifest.json").read_text())
     manifest["packages"]["jax"] = "0.0.1"
@@ -58,6 +58,11 @@ def test_the_first_difference_is_named_and_what_is_not_as_it_was(copied: Path) -
         f"{copied}: differs first at step 6 (valid), in accuracy: recorded 0.123, now 0."
     )
     assert '  not as it was: packages.jax: saved "0.0.1", wanted "' in ended.out
+
+
+@pytest.mark.full
+def test_what_comes_after_the_steps_asked_for_is_not_looked_at(copied: Path) -> None:
+    changed(copied / "metrics.jsonl", 2, "accuracy", 0.123)  # valid at step 6
     ended = called(["verify", str(copied), "--steps=5"])
     assert ended.code == 0 and "identical, 1 records up to step 3" in ended.out
 
