@@ -1,5 +1,5 @@
-"""Bad input, each case by running the command: exit code 2, one line that helps, nothing written or
-lost.
+"""Bad input is told in one line that helps, with exit code 2 and nothing written or lost, each case by
+running the command.
 
 And what must not be an error: sentences above the limit are counted and reported, a damaged latest
 checkpoint falls back.

@@ -1,5 +1,5 @@
-"""What `docs/extending.md` and the pages below it tell a user to do, done: files outside the
-package are like any of its own.
+"""What `docs/extending.md` and the pages below it tell a user to do works: files outside the package
+are like any of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command line, as a user meets it: help that teaches, one line for every mistake."""
+"""The command line teaches by its help, and answers every mistake with one line."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The shape of the house: dependencies point one way, heavy imports stay where they belong, every
-registered name is tested.
+"""Dependencies point one way, heavy imports stay where they belong, and every registered name is
+tested.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Absurd numbers in every numeric setting of some configs: each is taken as it is or is one line,
-and none hangs, allocates or crashes.
+"""Absurd numbers in the numeric settings of some configs are taken as they are or are one line, and
+none hangs, allocates or crashes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The commands of `docs/pretrained.md`, run from top to bottom."""
+"""The commands of `docs/pretrained.md` do what the page says, from top to bottom."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A test that hangs ends, with its name, by the settings of pyproject.toml; its limits are
-shortened here.
+"""A test that hangs ends, with its name, by the settings of pyproject.toml; its limits are shortened
+here.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What is built from this tree: a source distribution that builds and tests itself, and a wheel
-that needs no clone beside it.
+"""What is built from this tree works without it: a source distribution that builds and tests itself,
+and a wheel that needs no clone beside it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A run whose code, data or vocabulary is no longer what it was made from: every command says so,
-and goes on only where told to.
+"""A run whose code, data or vocabulary is no longer what it was made from is noticed by every command,
+which goes on only where it is told to.
 """
 
 from __future__ import annotations

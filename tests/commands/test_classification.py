@@ -1,4 +1,4 @@
-"""All commands on runs that classify: texts of one's own and pairs, from training to labels, maps
+"""All commands work on runs that classify texts of one's own and pairs, from training to labels, maps
 and scores again.
 """
 

@@ -1,4 +1,4 @@
-"""`cost` in the process: its table and files, and its refusals."""
+"""`cost` prints a table and writes three files, and refuses a mistake in one line."""
 
 from __future__ import annotations
 

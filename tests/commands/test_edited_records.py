@@ -1,5 +1,5 @@
-"""Records that somebody has edited by hand: every command answers with a result or with one line,
-never with a traceback.
+"""Records that somebody has edited by hand are answered with a result or with one line by every
+command, never with a traceback.
 """
 
 from __future__ import annotations

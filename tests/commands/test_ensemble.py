@@ -1,4 +1,4 @@
-"""Several runs as one, for the two commands that can."""
+"""`evaluate` and `generate` take the mean of several runs, and refuse what is no other run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generate command: a line out for each line in, and its other form."""
+"""`generate` writes a line for each line it reads, wherever the lines come from and go to."""
 
 from __future__ import annotations
 

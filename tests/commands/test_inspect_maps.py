@@ -1,4 +1,4 @@
-"""The inspect command: a picture for every map, an archive for every pair."""
+"""`inspect` draws a picture of every map and writes an archive of every pair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`launch.py list`."""
+"""`launch.py list` names every component, and says of each what it is, has and costs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Files that cannot be read or written, by the command: one line with the file and the reason, and
-nothing is called damaged.
+"""Files that cannot be read or written are told in one line with the file and the reason, and nothing
+is called damaged.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""`train` and `evaluate` by two processes: they end together, and what they leave is what one
-process with two devices leaves.
+"""`train` and `evaluate` by two processes end together, and leave what one process with two devices
+leaves.
 """
 
 from __future__ import annotations

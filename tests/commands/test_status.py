@@ -1,4 +1,4 @@
-"""`status`, on folders of sweeps that no launcher is at work on."""
+"""`status` tells how far the trials of a sweep are, where no launcher is at work."""
 
 from __future__ import annotations
 

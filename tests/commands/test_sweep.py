@@ -1,4 +1,4 @@
-"""`sweep`: what is refused, and how it sets out; a real sweep is in
+"""`sweep` refuses in one line what it cannot do, and says what it will do; a real sweep is in
 tests/experiments/test_swept.py.
 """
 

@@ -1,5 +1,5 @@
-"""The train command from config to pictures, for both systems, any registered mechanism and a
-user's own.
+"""The train command goes from a config to pictures, with any registered mechanism and a user's own,
+and leaves what the README promises.
 """
 
 from __future__ import annotations

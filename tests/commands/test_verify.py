@@ -1,6 +1,4 @@
-"""The verify command: identical, or where a recorded run first differs and what is not as it
-was.
-"""
+"""`verify` says that a run comes out identical, or where it first differs and what is not as it was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`work`: trials of a sweep taken by whoever sees its folder; real trials are in
+"""`work` takes the trials that are left of a sweep and chooses nothing; real trials are in
 tests/experiments/run/test_worker.py's neighbours.
 """
 

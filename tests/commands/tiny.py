@@ -1,4 +1,4 @@
-"""The train command of a tiny run, and a way to call any command in this process."""
+"""Tests of commands share the settings of a tiny run, and call any command in this process."""
 
 from __future__ import annotations
 

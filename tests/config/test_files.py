@@ -1,4 +1,4 @@
-"""Layers of settings, laid over one another."""
+"""A layer of settings says only what differs from the layers below it."""
 
 from __future__ import annotations
 

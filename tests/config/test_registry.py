@@ -1,4 +1,4 @@
-"""Tables, dotted paths, fields as configuration, and the types a value must have."""
+"""Names and dotted paths lead to components, whose fields are built from a config, each of its type."""
 
 from __future__ import annotations
 

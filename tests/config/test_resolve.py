@@ -1,4 +1,6 @@
-"""Config files, overrides and replacements of components, on stand-in tables."""
+"""A config file, overrides and replacements of components give one complete config, or one line that
+names what is wrong; tried on stand-in tables.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes say of themselves, and that a config file is checked by it as strictly as a flag."""
+"""Nodes say what each setting means, and a config file is checked by them as strictly as a flag."""
 
 from __future__ import annotations
 

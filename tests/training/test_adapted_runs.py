@@ -1,5 +1,5 @@
-"""Runs in which a part of the parameters is trained: on several devices, in microbatches, stopped
-and gone on with, several as one program.
+"""Runs that train a part of the parameters learn the same on several devices, in microbatches, stopped
+and gone on with, and several as one program.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Checkpoints against damage: flipped bits, truncation, kills while saving, full disks; and which
-steps are kept.
+"""Checkpoints survive flipped bits, truncation, kills while saving and full disks, or say so; the last
+and the best are kept.
 """
 
 from __future__ import annotations

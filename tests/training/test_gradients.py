@@ -1,4 +1,4 @@
-"""Parameters without a gradient, found in the program, against gradients that are computed."""
+"""Parameters without a gradient are found in the program as in gradients that are computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two processes, each with rows of its own, against one process with all of them."""
+"""Two processes, each with rows of its own, learn what one process with all of them learns."""
 
 from __future__ import annotations
 

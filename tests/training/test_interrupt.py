@@ -1,5 +1,5 @@
-"""Signals: the first is remembered, the second acts; a run that gets SIGTERM saves, says so and
-goes on later as if nothing had been.
+"""The first signal is remembered and the second acts: a run that gets SIGTERM saves, says so and goes
+on later as if nothing had been.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The short form of `kill_resume.py`, and that its comparison can fail."""
+"""kill -9 and the same command again change nothing, in the short form of `kill_resume.py`, whose
+comparison can fail.
+"""
 
 from __future__ import annotations
 

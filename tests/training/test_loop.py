@@ -1,5 +1,5 @@
-"""The training loop on a straight line: what it writes and when, and that stopping changes
-nothing.
+"""The training loop writes what is due when it is due, and a stop changes nothing; tried on a straight
+line.
 """
 
 from __future__ import annotations

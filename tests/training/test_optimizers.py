@@ -1,5 +1,5 @@
-"""Schedules against closed forms, optimizers against a quadratic and a hand-computed step, and bad
-values.
+"""Schedules equal their closed forms and optimizers the formulas of their papers; bad values are one
+line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Both backends on 1, 2 and 4 devices: equal results, one kind of checkpoint, named mistakes."""
+"""Both backends learn the same on 1, 2 and 4 devices, with one kind of checkpoint; mistakes are named."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""One run from config to outcome: what is read, what is written before the first step, and what a
-resumed run is told.
+"""A run reads and writes no more than it needs before the first step, and a resumed one is told what
+has changed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Trials trained as one program against the same trials alone: records, checkpoints, how they end,
-and going on in either way.
-"""
+"""Trials trained as one program record, save, end and go on as the same trials alone do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training state of a task: the first one, and what a checkpoint must hold."""
+"""The first training state is a function of the seed, and a checkpoint holds all of it but the seed."""
 
 from __future__ import annotations
 

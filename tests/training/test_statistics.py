@@ -1,5 +1,5 @@
-"""Batch norm in training: running averages that the step moves, the same over several devices, and
-what is refused.
+"""The step moves the running averages of batch norm, the same over several devices; what batch norm
+cannot do is refused.
 """
 
 from __future__ import annotations

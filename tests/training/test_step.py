@@ -1,5 +1,5 @@
-"""The step function: objective, accumulation, moving average, precision, randomness, and a batch
-with nothing in it.
+"""The step function minimises the mean over the weight, however it is accumulated, and keeps its
+promises on averages, precision, randomness and an empty batch.
 """
 
 from __future__ import annotations

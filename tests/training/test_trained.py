@@ -1,4 +1,4 @@
-"""Parameters that are frozen, paced or adapted by low-rank products."""
+"""Parameters that are frozen, paced or adapted by low-rank products are trained so, and no others."""
 
 from __future__ import annotations
 
