@@ -142,7 +142,6 @@ def test_dependencies_point_one_way() -> None:
     )
 
 
-@pytest.mark.quick
 def test_the_rooms_of_experiments_have_one_way_in() -> None:
     """Whoever is not in one of them imports from its `__init__.py`, and each knows only those
     before it.

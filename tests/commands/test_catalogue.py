@@ -18,7 +18,6 @@ def text() -> str:
     return page()
 
 
-@pytest.mark.quick
 def test_the_page_is_what_the_code_says(text: str) -> None:
     written, now = PAGE.read_text(encoding="utf-8").splitlines(), text.splitlines()
     changed = next((pair for pair in zip(written, now, strict=False) if pair[0] != pair[1]), None)
@@ -28,7 +27,6 @@ def test_the_page_is_what_the_code_says(text: str) -> None:
     )
 
 
-@pytest.mark.quick
 def test_the_page_has_every_component_once_with_formula_and_shapes(text: str) -> None:
     kinds = ["mechanisms", "mixers", *(kind for kind, _ in catalogue.PARTS.values())]
     for kind in kinds:

@@ -41,7 +41,6 @@ FLAGS = {
 """Flags of a sweep of an experiment into a new folder, and what its line says."""
 
 
-@pytest.mark.quick
 def test_what_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     compare = 'compare=rows({"additive": {}, "general": {"system.attention.score": "general"}})'
     file = real.experiment(

@@ -45,7 +45,6 @@ def test_kill_minus_nine_changes_nothing(
     assert found is not None and int(found[1]) >= kills, done.stdout
 
 
-@pytest.mark.quick
 def test_a_difference_is_seen(tmp_path: Path) -> None:
     """Another seed differs in metrics, parameters and moments; a changed metric alone is seen too;
     equal runs are equal.
