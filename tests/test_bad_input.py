@@ -1,5 +1,5 @@
-"""Bad input, each case by running the command: exit code 2, one line that helps, nothing written or
-lost.
+"""Bad input is told in one line that helps, with exit code 2 and nothing written or lost, each case by
+running the command.
 
 And what must not be an error: sentences above the limit are counted and reported, a damaged latest
 checkpoint falls back.
@@ -7,7 +7,6 @@ checkpoint falls back.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.commands.session import existing_run
 from attnlab.records import attempts
 from attnlab.records.stream import RunLock
 from tests.bad_input_cases import (
@@ -39,29 +37,26 @@ from tests.bad_input_cases import (
     truncate,
     write_text,
 )
+from tests.sampling import full_mode
 
-QUICK = {"unknown argument of the config", "misspelt override"}
+QUICK = {"misspelt override"}
+FULL = pytest.mark.full
 needs_dev_full = pytest.mark.skipif(
     not os.path.exists("/dev/full"), reason="this system has no device that is always full"
 )
 USES = ("evaluate", "generate", "inspect")  # the commands that work on a trained run
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with files in `text` and a run trained on them in `run`; made once, by whichever
-    worker comes first.
+    """A folder with files in `text` and a run trained on them in `run`; in the full mode by a
+    process of its own.
     """
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "bad-input"
-    folder.mkdir(exist_ok=True)
-    with open(folder / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "stderr").exists():
-            given = settings(write_text(folder / "text"), folder / "run")
-            done = launch("train", *given, start=True)
-            assert done.code == 0, done.err
-            (folder / "stderr").write_text(done.err)
+    folder = tmp_path_factory.mktemp("bad-input")
+    given = settings(write_text(folder / "text"), folder / "run")
+    done = launch("train", *given, start=full_mode())
+    assert done.code == 0, done.err
+    (folder / "stderr").write_text(done.err)
     return folder
 
 
@@ -87,8 +82,10 @@ def same_numbers(shared: Path, run: Path) -> bool:
     "case", [pytest.param(case, marks=[pytest.mark.quick] * (case in QUICK)) for case in CONFIGS]
 )
 def test_a_bad_config(case: str, tmp_path: Path) -> None:
-    argv, words = CONFIGS[case]
-    done = launch("train", *argv, f"--workdir={tmp_path / 'run'}", start=case in QUICK)
+    given, words = CONFIGS[case]
+    argv = [word if word.startswith("--") else f"--config.{word}" for word in given.split()]
+    start = case in QUICK and full_mode()
+    done = launch("train", *argv, f"--workdir={tmp_path / 'run'}", start=start)
     refused(done, *words)
     assert not (tmp_path / "run").exists()
 
@@ -135,32 +132,15 @@ def test_a_workdir_of_another_config(shared: Path, run: Path) -> None:
 @pytest.mark.parametrize("name", ["thesis.txt", "checkpoints"])
 def test_a_workdir_that_is_no_run(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("mine")
-    check_kept(
-        tmp_path,
-        "train",
-        RNNSEARCH,
-        f"--workdir={tmp_path}",
-        words=("is not empty and holds no run", name, "new or empty folder"),
-    )
-
-
-def test_what_a_kill_at_the_very_start_leaves_is_not_in_the_way(tmp_path: Path) -> None:
-    for name in (".lock", ".manifest.json.tmp"):
-        (tmp_path / name).touch()
-    (tmp_path / "vocabulary").mkdir()
-    assert existing_run(tmp_path) is None
+    words = ("is not empty and holds no run", name, "new or empty folder")
+    check_kept(tmp_path, "train", RNNSEARCH, f"--workdir={tmp_path}", words=words)
 
 
 def test_a_file_as_workdir_and_an_empty_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
+    words = (f"{tmp_path / 'file'} is not a folder",)
     for workdir in ("file", "file/run"):
-        check_kept(
-            tmp_path,
-            "train",
-            RNNSEARCH,
-            f"--workdir={tmp_path / workdir}",
-            words=(f"{tmp_path / 'file'} is not a folder",),
-        )
+        check_kept(tmp_path, "train", RNNSEARCH, f"--workdir={tmp_path / workdir}", words=words)
     refused(launch("train", RNNSEARCH, "--workdir="), "--workdir= is empty", "name a folder")
 
 
@@ -171,7 +151,6 @@ def test_a_workdir_being_trained(shared: Path, run: Path) -> None:
             run,
             *again(shared, run),
             words=("being trained by a live process", f"pid {os.getpid()}", "wait for it"),
-            start=True,
         )
         assert (run / ".lock").read_bytes() == lock
 
@@ -228,11 +207,9 @@ def test_a_damaged_latest_checkpoint_falls_back(shared: Path, run: Path) -> None
     done = launch(*again(shared, run))
     assert done.code == 0, done.err
     warnings = [line for line in done.err.splitlines() if "damaged" in line]
-    assert (
-        len(warnings) == 1
-        and f"{run}/checkpoints/{STEPS} is damaged" in warnings[0]
-        and "the one before" in warnings[0]
-    )
+    assert len(warnings) == 1
+    assert f"{run}/checkpoints/{STEPS} is damaged" in warnings[0]
+    assert "the one before" in warnings[0]
     assert f"step {EARLIER}/{STEPS}" in done.err  # it went on from there, not from the start
     assert same_numbers(shared, run)
 
@@ -243,9 +220,8 @@ def test_no_checkpoint_is_left_whole(shared: Path, run: Path) -> None:
     before = contents(run)
     done = launch(*again(shared, run))
     line = done.err.splitlines()[-1]
-    assert (
-        done.code == 2 and f"launch.py: error: no readable checkpoint in {run}/checkpoints" in line
-    ), done
+    assert done.code == 2, done
+    assert f"launch.py: error: no readable checkpoint in {run}/checkpoints" in line, done
     assert "put back a good copy" in line and contents(run) == before
     check_kept(
         run,
@@ -258,6 +234,7 @@ def test_no_checkpoint_is_left_whole(shared: Path, run: Path) -> None:
 # --- a full disk ---
 
 
+@pytest.mark.full
 def test_a_disk_full_at_the_start(shared: Path, tmp_path: Path) -> None:
     folder = tmp_path / "runs"
     folder.mkdir()
@@ -268,6 +245,7 @@ def test_a_disk_full_at_the_start(shared: Path, tmp_path: Path) -> None:
     }  # no half of a run that would be in the way of the next try
 
 
+@pytest.mark.full
 def test_a_disk_too_small_for_the_checkpoints(shared: Path, run: Path) -> None:
     shutil.rmtree(run / "checkpoints" / str(STEPS))
     kept = contents(run / "checkpoints")
@@ -284,6 +262,7 @@ def test_a_disk_too_small_for_the_checkpoints(shared: Path, run: Path) -> None:
     )  # refused before a step: as the run before it left it
 
 
+@pytest.mark.full
 @needs_dev_full
 def test_a_full_disk_loses_nothing(shared: Path, run: Path) -> None:
     """Where no disk of our own can be had: what is to become events.jsonl lies on the device that
@@ -305,6 +284,7 @@ def test_a_full_disk_loses_nothing(shared: Path, run: Path) -> None:
     assert same_numbers(shared, run)
 
 
+@pytest.mark.full
 @needs_dev_full
 def test_a_full_disk_for_translations(shared: Path) -> None:
     with open("/dev/full", "w") as full:
@@ -319,7 +299,8 @@ def test_a_full_disk_for_translations(shared: Path) -> None:
 @pytest.mark.quick
 @pytest.mark.parametrize("command", USES)
 def test_a_workdir_without_a_run(command: str, tmp_path: Path) -> None:
-    refused(launch(command, start=True), "no --workdir given", "name the folder of a trained run")
+    start = command == "evaluate" or full_mode()
+    refused(launch(command, start=start), "no --workdir given", "name the folder of a trained run")
     (tmp_path / "notes.txt").write_text("mine")
     for name in (".", "absent"):
         check_kept(
@@ -346,7 +327,6 @@ def test_a_run_without_a_checkpoint(command: list[str], run: Path) -> None:
         *command,
         f"--workdir={run}",
         words=(f"no checkpoint in {run}/checkpoints", "train there first"),
-        start=command == ["evaluate"],
     )
 
 
@@ -400,7 +380,10 @@ def test_generate_translates_long_sentences_whole_and_says_so(shared: Path) -> N
     )  # the most that decoding allows for a source cut at the limit
 
 
-@pytest.mark.parametrize(("flags", "words"), INSPECT)
+LATIN = pytest.param([b"--source=s\xe4tze"], ["--source='s\\udce4tze'", "UTF-8"], marks=FULL)
+
+
+@pytest.mark.parametrize(("flags", "words"), [*INSPECT, LATIN])
 def test_bad_input_of_inspect(
     flags: list[str | bytes], words: list[str], shared: Path, tmp_path: Path
 ) -> None:

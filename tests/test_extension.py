@@ -1,5 +1,5 @@
-"""What `docs/extending.md` and the pages below it tell a user to do, done: files outside the
-package are like any of its own.
+"""What `docs/extending.md` and the pages below it tell a user to do works: files outside the package
+are like any of its own.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from attnlab.records.items import Items
 from attnlab.tasks import TASKS
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.run import check
-from tests.commands.tiny import SHARED, SMALL, called
+from tests.commands.tiny import SHARED, SMALL, Called, called, train, under
 from tests.systems import checks, own
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -76,6 +76,27 @@ def commands(guide: Path) -> Iterator[list[str]]:
             words = shlex.split(line.rpartition(" | ")[2])
             if words[0] in ("python", "mkdir"):
                 yield words
+
+
+SHORT = [*SHARED, "training.steps=2", "data.test=1"]
+
+
+def trains(config: str, *settings: str) -> Called:
+    """A run in `run`, which comes to its end."""
+    ended = called(train(config, "run", *settings))
+    assert ended.code == 0, ended.err
+    return ended
+
+
+def suite(room: str, *options: str) -> tuple[dict[str, int], str]:
+    """How many tests of a room passed, were skipped or failed in a process of their own, and what
+    was printed.
+    """
+    tests = ["-m", "pytest", str(ROOT / "tests" / room), "-q", "-rs", "-p", "no:cacheprovider"]
+    done = ran(*tests, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    counts = re.findall(r"(\d+) (passed|skipped|failed)", done.stdout)
+    return {word: int(number) for number, word in counts}, done.stdout
 
 
 def ran(*words: str) -> subprocess.CompletedProcess[str]:
@@ -152,38 +173,25 @@ def test_every_field_is_explained_with_its_default(page: str, kind: Any) -> None
         assert len(meaning) > 10
 
 
+@pytest.mark.full
 def test_it_passes_the_whole_suite_by_one_command(folder: Path) -> None:
     own = ["--mechanism=hopfield:Hopfield", "--oracle=hopfield_oracle:oracle"]
-    done = ran(
-        "-m",
-        "pytest",
-        str(ROOT / "tests" / "attention"),
-        *own,
-        "-q",
-        "-rs",
-        "-p",
-        "no:cacheprovider",
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    counts = {
-        word: int(number)
-        for number, word in re.findall(r"(\d+) (passed|skipped|failed)", done.stdout)
-    }
-    assert counts["passed"] >= 16 and "failed" not in counts, done.stdout
-    reasons = set(re.findall(r"^SKIPPED .*?: (.*)$", done.stdout, flags=re.MULTILINE))
+    counts, printed = suite("attention", *own)
+    assert counts["passed"] >= 16 and "failed" not in counts, printed
+    reasons = set(re.findall(r"^SKIPPED .*?: (.*)$", printed, flags=re.MULTILINE))
     assert not [reason for reason in reasons if "oracle" in reason], reasons
 
 
+@pytest.mark.full
 def test_it_is_listed(folder: Path) -> None:
     done = ran(str(ROOT / "launch.py"), "list", "mechanisms", "hopfield:Hopfield")
     assert done.returncode == 0, done.stderr
-    assert (
-        "associative memory" in done.stdout
-        and "2021" in done.stdout
-        and re.search(r"\nsteps +2 ", done.stdout)
-    )
+    assert "associative memory" in done.stdout
+    assert "2021" in done.stdout
+    assert re.search(r"\nsteps +2 ", done.stdout)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("system", SLOTS)
 def test_it_trains_in_every_system(
     system: str, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -192,66 +200,37 @@ def test_it_trains_in_every_system(
     drawn.
     """
     monkeypatch.setattr("attnlab.analysis.results.PICTURED", 1)
-    small = (
-        SMALL[system][:-1] if system == "rnnsearch" else SMALL[system]
-    )  # the last is a field of the score it replaces
-    chosen = [f"system.{slot}=hopfield:Hopfield" for slot in SLOTS[system]] + [
-        f"system.{SLOTS[system][0]}.steps=1"
-    ]
-    settings = [*chosen, *small, *SHARED, "training.steps=2", "data.test=1"]
-    command = ["train", f"--config=configs/translation.py:{system}", f"--workdir={folder / 'run'}"]
-    ended = called([*command, *(f"--config.{one}" for one in settings)])
-    assert ended.code == 0, ended.err
+    small = [one for one in SMALL[system] if "score" not in one]  # which has been replaced
+    chosen = [f"system.{slot}=hopfield:Hopfield" for slot in SLOTS[system]]
+    chosen.append(f"system.{SLOTS[system][0]}.steps=1")
+    trains(f"translation.py:{system}", *chosen, *small, *SHORT)
     results = json.loads((folder / "run" / "results.json").read_text())
     assert results["step"] == 2 and list((folder / "run" / "maps").glob("*.png"))
 
 
+@pytest.mark.full
 def test_a_norm_and_a_feed_forward_of_ones_own_train(folder: Path) -> None:
     """Two steps of a Transformer; their parameters are there, and something else is refused."""
     chosen = ["normalisation=maxout:L1Norm", "feed_forward=maxout:Maxout", "feed_forward.pieces=3"]
-    settings = [*SMALL["transformer"], *SHARED, "training.steps=2", "data.test=1"]
-    settings += [f"system.{one}" for one in chosen]
-    command = [
-        "train",
-        "--config=configs/translation.py:transformer",
-        f"--workdir={folder / 'run'}",
-    ]
-    ended = called([*command, *(f"--config.{one}" for one in settings)])
-    assert ended.code == 0, ended.err
+    chosen = [f"system.{one}" for one in chosen]
+    trains("translation.py:transformer", *chosen, *SMALL["transformer"], *SHORT)
     inner = attnlab.load("run").params["encoder_0"]["feed_forward"]["inner"]["kernel"]
     assert inner.shape == (16, 48)
-    swapped = ["--config.system.normalisation=maxout:Maxout", "--workdir=other"]
-    ended = called([*command[:2], *swapped])
+    swapped = "system.normalisation=maxout:Maxout"
+    ended = called(train("translation.py:transformer", "other", swapped))
     assert ended.code == 2 and "normalisation" in ended.err and "Norm" in ended.err
 
 
+@pytest.mark.full
 def test_a_system_is_put_through_what_all_of_its_kind_are(folder: Path) -> None:
     """By one command; a part of it here, for the same functions run over every registered
     system.
     """
-    chosen = [
-        "--system=look_after:LookAfter",
-        "--oracle=look_after_oracle:oracle",
-        "-k",
-        "slots or oracle or (causality and single)",
-    ]
-    done = ran(
-        "-m",
-        "pytest",
-        str(ROOT / "tests" / "systems"),
-        *chosen,
-        "-q",
-        "-rs",
-        "-p",
-        "no:cacheprovider",
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    counts = {
-        word: int(number)
-        for number, word in re.findall(r"(\d+) (passed|skipped|failed)", done.stdout)
-    }
-    assert counts == {"passed": 5, "skipped": 2}, done.stdout
-    assert "the oracle leaves this setting out: written for the score 'dot'" in done.stdout
+    own = ["--system=look_after:LookAfter", "--oracle=look_after_oracle:oracle"]
+    some = ["-k", "slots or oracle or (causality and single)"]
+    counts, printed = suite("systems", *own, *some)
+    assert counts == {"passed": 5, "skipped": 2}, printed
+    assert "the oracle leaves this setting out: written for the score 'dot'" in printed
 
 
 PEEKING = """
@@ -270,8 +249,7 @@ def test_the_promises_of_every_kind(folder: Path, monkeypatch: pytest.MonkeyPatc
     """What `--system` runs: all checks of the kind for every setting; open slots are filled; what
     the file says beside it is heard.
     """
-    for name in ("PROMISES",):
-        monkeypatch.setattr(own, name, [])
+    monkeypatch.setattr(own, "PROMISES", [])
     monkeypatch.setattr(checks, "TIED", set())
     monkeypatch.setattr(checks, "SILENT", {})
     (folder / "peeking.py").write_text(PEEKING)
@@ -280,38 +258,22 @@ def test_the_promises_of_every_kind(folder: Path, monkeypatch: pytest.MonkeyPatc
         own.only(path)
         return [name for name, _ in own.PROMISES]
 
-    always = (
-        "slots and shapes",
-        "gradients",
-        "padding",
-        "dropout",
-        "the oracle-",
-        "the oracle reads every parameter",
-    )
+    always = ("slots and shapes", "gradients", "padding", "dropout", "the oracle-")
+    always = (*always, "the oracle reads every parameter")
+    lstm = "attnlab.systems.recurrent.lstm_lm:LSTMLanguageModel"
+    pooling = "attnlab.systems.recurrent.attention_pooling:AttentionPooling"
+    both = ("causality", "learning by heart")
     for path, count, names in (
-        (
-            "attnlab.systems.recurrent.lstm_lm:LSTMLanguageModel",
-            10,
-            ("causality", "pieces", "learning by heart"),
-        ),
-        (
-            "attnlab.systems.recurrent.attention_pooling:AttentionPooling",
-            26,
-            ("every text counts of 2 texts",),
-        ),
-        (
-            "peeking:Peeking",
-            21,
-            ("causality", "cached decoding", "maps", "learning by heart", "multihead"),
-        ),
+        (lstm, 10, (*both, "pieces")),
+        (pooling, 26, ("every text counts of 2 texts",)),
+        ("peeking:Peeking", 21, (*both, "cached decoding", "maps", "multihead")),
     ):
         found = promised(path)
         expected = [
-            one if "Pooling" not in path or one[0] == "s" else one.rstrip("-") for one in always
+            name if path != pooling or name[0] == "s" else name.rstrip("-") for name in always
         ]
-        assert len(found) == count and not [
-            one for one in (*expected, *names) if not any(one in name for name in found)
-        ], found
+        missing = {start for start in (*expected, *names) if not any(start in one for one in found)}
+        assert len(found) == count and not missing, found
     assert {"peeking:Peeking"} == checks.TIED and checks.SILENT["peeking:Peeking"] == ("gate/bias",)
     assert own.PROMISES[-1][1].args[0]["width"] == 8  # type: ignore[attr-defined]
     peeks, told = (
@@ -332,83 +294,49 @@ def test_the_promises_of_every_kind(folder: Path, monkeypatch: pytest.MonkeyPatc
             promised(path)
 
 
+@pytest.mark.full
 def test_pairs_system_optimizer_and_schedule_train_together(digits: Path) -> None:
     """Two steps with nothing of ours but the task; then it is evaluated, and translates."""
     chosen = [
-        "data=jsonl:JsonLines",
-        "system=look_after:LookAfter",
-        "system.attention=hopfield:Hopfield",
-        "system.attention.steps=1",
+        *("data=jsonl:JsonLines", "system=look_after:LookAfter", "vocabulary.kind=word"),
+        *("system.attention=hopfield:Hopfield", "system.attention.steps=1"),
+        *("optimizer=lion:lion", "optimizer.b1=0.8", "schedule=lion:stay_and_fall"),
+        *under("system", embedding=8, width=8),
     ]
-    chosen += [
-        "system.embedding=8",
-        "system.width=8",
-        "optimizer=lion:lion",
-        "optimizer.b1=0.8",
-        "schedule=lion:stay_and_fall",
-    ]
-    small = [one for one in SHARED if not one.startswith(("data.", "schedule."))]
-    settings = [
-        f"--config.{one}" for one in (*chosen, *small, "training.steps=2", "vocabulary.kind=word")
-    ]
+    small = [one for one in SHORT if not one.startswith(("data.", "schedule."))]
     for split in ("train", "valid", "test"):
         lines = (digits / f"{split}.jsonl").read_text().splitlines(keepends=True)
         (digits / f"{split}.jsonl").write_text("".join(lines[:40]))
-    ended = called(
-        ["train", "--config=configs/translation.py:rnnsearch", "--workdir=run", *settings]
-    )
-    assert ended.code == 0, ended.err
+    trains("translation.py:rnnsearch", *chosen, *small)
     manifest = json.loads((digits / "run" / "manifest.json").read_text())
-    assert manifest["config"]["optimizer"] == {
-        "name": "lion:lion",
-        "b1": 0.8,
-        "b2": 0.99,
-        "weight_decay": 0.1,
-    }
+    chosen = {"name": "lion:lion", "b1": 0.8, "b2": 0.99, "weight_decay": 0.1}
+    assert manifest["config"]["optimizer"] == chosen
     ended = called(["evaluate", "--workdir=run", "--split=valid", "--json"])
     assert ended.code == 0 and json.loads(ended.out)["sentences"] == 40, ended.err
     ended = called(["generate", "--workdir=run"], stdin="3 1 2\n\n")
     assert ended.code == 0 and len(ended.out.splitlines()) == 2, ended.err
 
 
+@pytest.mark.full
 def test_a_task_of_ones_own_trains_is_evaluated_and_answers(digits: Path) -> None:
     chosen = [
-        "task=regression:Regression",
-        "checkpoint.by=correlation",
-        "data=jsonl:JsonLines",
-        "data.target=",
-        "system.embedding=8",
+        *("task=regression:Regression", "checkpoint.by=correlation"),
+        *("data=jsonl:JsonLines", "data.target=", "schedule.peak=2e-2", "schedule.warmup=2"),
+        *under("system", embedding=8, width=8, hidden=8),
+        *under("batch", buckets=10, max_length=10),
+        *under("training", steps=80, evaluate_every=40),
     ]
-    chosen += [
-        "system.width=8",
-        "system.hidden=8",
-        "batch.buckets=10",
-        "batch.max_length=10",
-        "training.steps=80",
-        "schedule.warmup=2",
-    ]
-    settings = [
-        f"--config.{one}" for one in (*chosen, "training.evaluate_every=40", "schedule.peak=2e-2")
-    ]
-    ended = called(
-        ["train", "--config=configs/classification.py:bilstm_pooling", "--workdir=run", *settings]
-    )
-    assert ended.code == 0, ended.err
+    ended = trains("classification.py:bilstm_pooling", *chosen)
     results = json.loads((digits / "run" / "results.json").read_text())
-    assert results["correlation"] > 0.8 and set(results) >= {
-        "loss",
-        "absolute_error",
-        "examples",
-    }  # the mean of digits is easily learnt
+    assert results["correlation"] > 0.8  # the mean of digits is easily learnt
+    assert {"loss", "absolute_error", "examples"} <= set(results)
     ways = {"loss": "min", "absolute_error": "min", "correlation": "max"}
     assert results["measures"] == {name: {"better": way} for name, way in ways.items()}
     items = Items.read(digits / "run")
-    assert (
-        items is not None
-        and len(items) == 200
-        and set(items.rules) == {"loss", "absolute_error"}
-        and "warning" not in ended.err
-    )
+    assert items is not None
+    assert len(items) == 200
+    assert set(items.rules) == {"loss", "absolute_error"}
+    assert "warning" not in ended.err
     lines = (digits / "run" / "predictions.tsv").read_text().splitlines()
     assert len(lines) == 200 and all(len(line.split("\t")) == 2 for line in lines)
     ended = called(["evaluate", "--workdir=run", "--split=valid"])
@@ -427,15 +355,11 @@ def test_json_lines_are_read_and_what_is_wrong_with_them_is_named(digits: Path) 
         source().texts("test"),
         source(target="").labelled("test"),
     )
-    assert (
-        pair == (text, " ".join(sorted(text.split())))
-        and labelled[0] == (text,)
-        and source().labelled("test")[0][0] == pair
-    )
-    assert (
-        float(labelled[1]) == pytest.approx(np.mean(list(map(int, text.split()))), abs=1e-4)
-        and source(target="").sentences == 1
-    )
+    assert pair == (text, " ".join(sorted(text.split())))
+    assert labelled[0] == (text,)
+    assert source().labelled("test")[0][0] == pair
+    assert float(labelled[1]) == pytest.approx(np.mean(list(map(int, text.split()))), abs=1e-4)
+    assert source(target="").sentences == 1
     for line, words in (
         ("{", r"valid.jsonl, line 2: no JSON"),
         ("[1]", "line 2: expected an object"),
@@ -508,12 +432,9 @@ def test_the_experiment_is_one(folder: Path) -> None:
     dry run was tried by hand.
     """
     experiment = load_experiment("looking.py:2")
-    assert experiment.seeds == (0, 1) and [one.name for one in experiment.compare] == [
-        "before",
-        "after",
-        "after, heads",
-        "after, twice",
-    ]
+    assert experiment.seeds == (0, 1)
+    names = [variant.name for variant in experiment.compare]
+    assert names == ["before", "after", "after, heads", "after, twice"]
     for point in experiment.compare:
         settings = {**experiment.base, **point.overrides, **experiment.tune[0].overrides}
         config = configs.load(

@@ -1,11 +1,12 @@
-"""The shape of the house: dependencies point one way, heavy imports stay where they belong, every
-registered name is tested.
+"""Dependencies point one way, heavy imports stay where they belong, and every registered name is
+tested.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import re
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.positions import POSITIONS, SCALINGS
 from attnlab.attention.scores import SCORES
 from attnlab.attention.visibility import VISIBILITIES
+from attnlab.config.registry import Table
 from attnlab.data import SOURCES
 from attnlab.layers import CELLS, FEED_FORWARDS, INITIALIZERS, NORMS
 from attnlab.layers.backbones import BACKBONES
@@ -32,24 +34,11 @@ from attnlab.training.optimizers import OPTIMIZERS, SCHEDULES
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "attnlab"
-ROOMS = (
-    "config",
-    "records",
-    "layers",
-    "attention",
-    "mixers",
-    "systems",
-    "data",
-    "weights",
-    "decoding",
-    "tasks",
-    "training",
-    "analysis",
-    "pages",
-    "experiments",
-    "processes",
-)
-ROOMS += ("api", "commands")
+ORDER = """
+config records layers attention mixers systems data weights decoding tasks training analysis pages
+experiments processes api commands
+"""
+ROOMS = tuple(ORDER.split())
 # What each room may import besides itself and the foundation (files directly in the package).
 _MODELS = {"layers", "attention", "mixers"}
 ALLOWED = {
@@ -74,44 +63,35 @@ ALLOWED = {
 # The foundation imports no room, with one exception: the package's own names stand in `api`, from
 # where they come when they are asked for.
 EXCEPTIONS = {("__init__", "api")}
-LIGHT = (
-    "attnlab.config",
-    "attnlab.commands",
-    "attnlab.progress",
-    "attnlab.errors",
-    "attnlab.config.registry",
-    "attnlab.records.files",
+TRACKERS = "experiments.report.trackers"
+LIGHT_FILES = {
+    "": "config commands progress errors",
+    "config": "registry",
+    "records": "files provenance measures items",
+    "pages": "html svg tables formats",
+    "experiments": "define plan run report",
+    "experiments.run": "worker searching studies",
+    "processes": "supervision worker meeting",
+    "api": "stored",
+    "commands": "sweep status report session compare export",
+    TRACKERS: "wandb_offline mlflow_store tensorboard_hparams",
+}
+LIGHT = tuple(
+    ".".join(filter(None, ("attnlab", folder, name)))
+    for folder, names in LIGHT_FILES.items()
+    for name in names.split()
 )
-LIGHT += ("attnlab.records.provenance", "attnlab.records.measures", "attnlab.records.items")
-LIGHT += (
-    "attnlab.pages.html",
-    "attnlab.pages.svg",
-    "attnlab.pages.tables",
-    "attnlab.pages.formats",
-)
-LIGHT += (
-    "attnlab.experiments.define",
-    "attnlab.experiments.plan",
-    "attnlab.experiments.run",
-    "attnlab.experiments.report",
-)
-LIGHT += tuple(f"attnlab.experiments.run.{one}" for one in ("worker", "searching", "studies"))
-LIGHT += ("attnlab.processes.supervision", "attnlab.processes.worker", "attnlab.processes.meeting")
-LIGHT += (
-    "attnlab.api.stored",
-    "attnlab.commands.sweep",
-    "attnlab.commands.status",
-    "attnlab.commands.report",
-    "attnlab.commands.session",
-)
-LIGHT += (
-    "attnlab.commands.compare",
-    "attnlab.commands.export",
-    "attnlab.experiments.report.trackers.wandb_offline",
-)
-LIGHT += tuple(
-    f"attnlab.experiments.report.trackers.{one}" for one in ("mlflow_store", "tensorboard_hparams")
-)
+
+
+TABLES: dict[str, tuple[Table, ...]] = {
+    "systems": (SYSTEMS,),
+    "attention": (SCORES, ALIGNMENTS, POSITIONS, SCALINGS, VISIBILITIES),
+    "layers": (NORMS, CELLS, FEED_FORWARDS, INITIALIZERS, GATES, BACKBONES),
+    "data": (SOURCES,),
+    "training": (OPTIMIZERS, SCHEDULES),
+    "tasks": (TASKS,),
+}
+"""All tables but that of mechanisms, by the room whose tests name what is in them."""
 
 
 @functools.cache
@@ -162,7 +142,6 @@ def test_dependencies_point_one_way() -> None:
     )
 
 
-@pytest.mark.quick
 def test_the_rooms_of_experiments_have_one_way_in() -> None:
     """Whoever is not in one of them imports from its `__init__.py`, and each knows only those
     before it.
@@ -204,11 +183,9 @@ def test_no_tensorflow_and_no_torch() -> None:
     """
     for path in modules():
         for name in imported(path):
-            assert name.split(".")[0] not in (
-                "tensorflow",
-                "torch",
-                "torchvision",
-            ), f"{path} imports {name}"
+            assert name.split(".")[0] not in ("tensorflow", "torch", "torchvision"), (
+                f"{path} imports {name}"
+            )
 
 
 @pytest.mark.parametrize("folder", ["attnlab", "configs", "tests", "benchmarks"])
@@ -222,23 +199,10 @@ def test_light_modules_do_not_load_jax() -> None:
     """The command line answers at once: config, commands and progress import neither jax nor numpy;
     records need no numpy either.
     """
+    heavy = "jax flax optax numpy scipy tensorflow matplotlib orbax optuna submitit"
     for names, banned in (
-        (
-            LIGHT,
-            (
-                "jax",
-                "flax",
-                "optax",
-                "numpy",
-                "scipy",
-                "tensorflow",
-                "matplotlib",
-                "orbax",
-                "optuna",
-                "submitit",
-            ),
-        ),
-        (("attnlab.records.stream",), ("jax", "numpy")),
+        (LIGHT, heavy.split()),
+        (("attnlab.records.stream",), ["jax", "numpy"]),
     ):
         code = (
             f"import sys, {', '.join(names)}; print([name for name in {banned} if name in"
@@ -280,57 +244,31 @@ def test_every_registered_name_is_tested() -> None:
 
     assert set(MECHANISMS.names()) == set(of_mechanisms) == set(SETTINGS)
     assert set(SYSTEMS.names()) == set(of_systems)
-    for table, folder in (
-        (SYSTEMS, "systems"),
-        (SCORES, "attention"),
-        (ALIGNMENTS, "attention"),
-        (POSITIONS, "attention"),
-        (SCALINGS, "attention"),
-        (NORMS, "layers"),
-        (CELLS, "layers"),
-        (FEED_FORWARDS, "layers"),
-        (INITIALIZERS, "layers"),
-        (GATES, "layers"),
-        (BACKBONES, "layers"),
-        (VISIBILITIES, "attention"),
-        (SOURCES, "data"),
-        (OPTIMIZERS, "training"),
-        (SCHEDULES, "training"),
-        (TASKS, "tasks"),
-    ):
+    for folder, tables in TABLES.items():
         text = "".join(path.read_text() for path in (ROOT / "tests" / folder).rglob("*.py"))
         missing = [
             name
+            for table in tables
             for name in table.names()
             if f'"{name}"' not in text and table.resolve(name).__name__ not in text
         ]
-        assert missing == [], f"{table.kind}: no test in tests/{folder} names {missing}"
+        assert missing == [], f"no test in tests/{folder} names {missing}"
 
 
 def test_every_table_leads_somewhere() -> None:
-    for table in (
-        MECHANISMS,
-        SCORES,
-        ALIGNMENTS,
-        POSITIONS,
-        SCALINGS,
-        NORMS,
-        CELLS,
-        FEED_FORWARDS,
-        INITIALIZERS,
-        GATES,
-        BACKBONES,
-        VISIBILITIES,
-        SYSTEMS,
-        SOURCES,
-        TASKS,
-        OPTIMIZERS,
-        SCHEDULES,
-    ):
+    for table in (MECHANISMS, *itertools.chain(*TABLES.values())):
         for name in table.names():
-            assert callable(table.resolve(name)) and (table.resolve(name).__doc__ or "").strip(), (
-                f"{table.kind} {name}"
-            )
+            assert callable(table.resolve(name)), f"{table.kind} {name}"
+            assert (table.resolve(name).__doc__ or "").strip(), f"{table.kind} {name}"
+
+
+MIXERS = """
+recurrent convolution average fourier longformer nystrom reformer performer retention gated_linear
+hgrn mamba delta_net gated_delta_net kda delta_product gated_delta_product rwkv7 mlstm ttt_mlp
+"""
+"""Mixers that attention/test_mixer.py and one of mixers/test_whole.py, test_kernelised.py and
+test_ttt_linear.py test.
+"""
 
 
 def test_tests_mirror_the_source() -> None:
@@ -340,35 +278,11 @@ def test_tests_mirror_the_source() -> None:
     elsewhere = {
         "attention/mechanisms",  # the conformance suite
         # contract tests over each of these tables, beside the tests of families
-        "attention/scores",
-        "attention/alignments",
-        "attention/positions",
+        *("attention/scores", "attention/alignments", "attention/positions"),
         "attention/visibility",  # one suite over all rules
         "attention/kernels",  # one suite, all kernels against plain: test_kernels*.py
         "data/images/annotated.py",  # records, and the base of boxed.py and segmented.py
         "tasks/images.py",  # the base of image_classification, segmentation and detection
-        "mixers/recurrent.py",  # attention/test_mixer.py, one suite for all mixers
-        "mixers/convolution.py",
-        "mixers/average.py",
-        # test_whole.py, one suite for mixers that every token of a text sees
-        "mixers/fourier.py",
-        "mixers/longformer.py",
-        "mixers/nystrom.py",
-        "mixers/reformer.py",
-        # test_kernelised.py too
-        "mixers/performer.py",
-        "mixers/retention.py",
-        "mixers/gated_linear.py",
-        "mixers/hgrn.py",
-        "mixers/mamba.py",
-        "mixers/delta_net.py",
-        "mixers/gated_delta_net.py",
-        "mixers/kda.py",
-        "mixers/delta_product.py",
-        "mixers/gated_delta_product.py",
-        "mixers/rwkv7.py",
-        "mixers/mlstm.py",
-        "mixers/ttt_mlp.py",  # test_ttt_linear.py too
         "attention/features/maps.py",  # test_features.py
         "layers/gates",  # one suite over all gates, test_gates.py
         "layers/backbones",  # test_backbones.py, and with a read-out tests/systems/test_image_classifiers.py
@@ -377,6 +291,7 @@ def test_tests_mirror_the_source() -> None:
         "weights",  # one suite over the models of others: test_parity.py, test_folder.py, test_writing.py
         "decoding/hypotheses.py",  # a record
         "config",  # test_resolve.py tests checks and tree too
+        *(f"mixers/{name}.py" for name in MIXERS.split()),
     }
     missing = []
     for path in modules():
@@ -412,14 +327,11 @@ def test_the_files_around_the_package_say_what_is_so() -> None:
     ]
 
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert {"cff-version", "message", "title", "authors"} <= set(cited) and cited[
-        "license"
-    ] == project["license"]
+    assert {"cff-version", "message", "title", "authors"} <= set(cited)
+    assert cited["license"] == project["license"]
     changes = re.findall(r"^## \[(.*)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert cited["version"] == attnlab.__version__ and changes[:2] == [
-        "Unreleased",
-        attnlab.__version__,
-    ]
+    assert cited["version"] == attnlab.__version__
+    assert changes[:2] == ["Unreleased", attnlab.__version__]
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])

@@ -23,170 +23,123 @@ class Placed(MultiHead):
 
 REFUSED = {
     "a location score that ends too early": (
-        (
-            "translation.py:luong",
-            "system.attention.score=location",
-            "system.attention.score.limit=6",
-        ),
-        (
-            r"config.system.attention.score.limit=6: sequences have up to batch.max_length=32"
-            r" tokens; take 32 or more"
-        ),
+        "translation.py:luong system.attention.score=location system.attention.score.limit=6",
+        r"config.system.attention.score.limit=6: sequences have up to batch.max_length=32 "
+        r"tokens; take 32 or more",
     ),
     "the same in a classifier": (
-        ("classification.py:attention_pooling", "system.attention.score=location"),
+        "classification.py:attention_pooling system.attention.score=location",
         r"score.limit=50: .*batch.max_length=64 tokens; take 64 or more",
     ),
     "a window beyond all sequences": (
-        (
-            "translation.py:luong",
-            "system.order=plain",
-            "system.attention.alignment=local_m",
-            "system.attention.alignment.reach=33",
-        ),
+        "translation.py:luong system.order=plain system.attention.alignment=local_m "
+        "system.attention.alignment.reach=33",
         r"config.system.attention.alignment.reach=33: .*take 32 or less",
     ),
     "a span beyond all sequences": (
-        ("translation.py:lstmn_seq2seq", "system.span=33"),
+        "translation.py:lstmn_seq2seq system.span=33",
         r"config.system.span=33: .*take 32 or less",
     ),
     "windows of a sentence model beyond all sequences": (
-        ("translation.py:rctm", "system.longest=33"),
+        "translation.py:rctm system.longest=33",
         r"config.system.longest=33: .*take 32 or less",
     ),
     "a span beyond all texts": (
-        ("classification.py:lstmn_classifier", "system.span=5000"),
+        "classification.py:lstmn_classifier system.span=5000",
         r"config.system.span=5000: .*take 64 or less",
     ),
     "a span beyond all pairs": (
-        ("inference.py:lstmn_pair", "system.span=65"),
+        "inference.py:lstmn_pair system.span=65",
         r"config.system.span=65: .*take 64 or less",
     ),
     "positions that end before decoding does": (
-        ("translation.py:convs2s", "batch.max_length=200", "batch.buckets=200"),
+        "translation.py:convs2s batch.max_length=200 batch.buckets=200",
         r"length=256, but a sequence is 410 long",
     ),
     "an unfit alignment inside a mechanism that looks twice": (
-        (
-            "language_modelling.py:attention",
-            "system.attention=multi_step",
-            "system.attention.looks=single",
-            "system.attention.looks.alignment=monotonic",
-        ),
+        "language_modelling.py:attention system.attention=multi_step "
+        "system.attention.looks=single system.attention.looks.alignment=monotonic",
         r"system.attention=multi_step.looks.alignment: .*needs all queries",
     ),
     "an unfit score inside a mechanism that looks twice": (
-        (
-            "language_modelling.py:attention",
-            "system.attention=multi_step",
-            "system.attention.looks=single",
-            "system.attention.looks.score=location",
-        ),
+        "language_modelling.py:attention system.attention=multi_step "
+        "system.attention.looks=single system.attention.looks.score=location",
         r"looks.score: Location depends on positions",
     ),
     "cells that are projected at every step": (
-        (
-            "language_modelling.py:lstmn",
-            "system.attention=multihead",
-            "system.attention.heads=2",
-            "system.attention.positions=alibi",
-        ),
-        (
-            r"system.attention=multihead: MultiHead does not support unprojected values;"
-            r" choose 'single'"
-        ),
+        "language_modelling.py:lstmn system.attention=multihead system.attention.heads=2 "
+        "system.attention.positions=alibi",
+        r"system.attention=multihead: MultiHead does not support unprojected values; choose "
+        r"'single'",
     ),
     "cells that are projected while a text is classified": (
-        ("classification.py:lstmn_classifier", "system.attention=gated"),
+        "classification.py:lstmn_classifier system.attention=gated",
         r"system.attention=gated: Gated does not support unprojected values",
     ),
     "cells that are projected in either of two texts": (
-        ("inference.py:lstmn_pair", "system.fusion=shallow", "system.attention=multihead"),
+        "inference.py:lstmn_pair system.fusion=shallow system.attention=multihead",
         r"system.attention=multihead: MultiHead does not support unprojected values",
     ),
     "distances from a slot that stands nowhere": (
-        (
-            "language_modelling.py:lstmn",
-            f"system.attention={__name__}:Placed",
-            "system.attention.positions=alibi",
-        ),
-        (
-            r"system.attention.positions: .*measures distances, also from slot 0; set"
-            r" system.origin='none'"
-        ),
+        f"language_modelling.py:lstmn system.attention={__name__}:Placed "
+        "system.attention.positions=alibi",
+        r"system.attention.positions: .*measures distances, also from slot 0; set "
+        r"system.origin='none'",
     ),
     "cells that are added up": (
-        (
-            "translation.py:lstmn_seq2seq",
-            "system.attention=single",
-            "system.attention.alignment=sigmoid",
-        ),
-        (
-            r"system.attention=single: the weights of Single sum to anything, here they must sum to"
-            r" at most one"
-        ),
+        "translation.py:lstmn_seq2seq system.attention=single system.attention.alignment=sigmoid",
+        r"system.attention=single: the weights of Single sum to anything, here they must "
+        r"sum to at most one",
     ),
     "a checkpoint chosen by what is only known at the end": (
-        ("translation.py:luong", "checkpoint.by=bleu"),
+        "translation.py:luong checkpoint.by=bleu",
         r"config.checkpoint.by='bleu'; choose from: accuracy, loss, perplexity",
     ),
     "a checkpoint chosen by a score of another task": (
-        ("classification.py:self_attentive", "checkpoint.by=macro"),
+        "classification.py:self_attentive checkpoint.by=macro",
         r"config.checkpoint.by='macro'; did you mean 'macro_f1'",
     ),
     "hops without a penalty": (
-        ("classification.py:self_attentive", "auxiliary.hops=0"),
+        "classification.py:self_attentive auxiliary.hops=0",
         r"auxiliary.hops=0.0: 4 hops without a penalty",
     ),
 }
 TAKEN = {
     "a window as long as the longest sequence": (
-        "translation.py:luong",
-        "system.order=plain",
-        "system.attention.alignment=local_m",
-        "system.attention.alignment.reach=32",
+        "translation.py:luong system.order=plain system.attention.alignment=local_m "
+        "system.attention.alignment.reach=32"
     ),
     "an LSTMN that sees one step back": (
-        "classification.py:lstmn_classifier",
-        "system.span=1",
-        "system.origin=none",
+        "classification.py:lstmn_classifier system.span=1 system.origin=none"
     ),
     "a checkpoint chosen by another score": (
-        "classification.py:self_attentive",
-        "checkpoint.by=macro_f1",
+        "classification.py:self_attentive checkpoint.by=macro_f1"
     ),
     "one hop beside many heads": (
-        "inference.py:lstmn_pair",
-        "system.fusion=shallow",
-        "system.attention=single",
-        "system.inter_attention=hops",
-        "system.inter_attention.hops=1",
+        "inference.py:lstmn_pair system.fusion=shallow system.attention=single "
+        "system.inter_attention=hops system.inter_attention.hops=1"
     ),
     "projected values that no recurrence takes up again": (
-        "translation.py:lstmn_seq2seq",
-        "system.inter_attention=multihead",
+        "translation.py:lstmn_seq2seq system.inter_attention=multihead"
     ),
-    "projected values between convolutions": (
-        "translation.py:convs2s",
-        "system.attention=multihead",
-    ),
+    "projected values between convolutions": "translation.py:convs2s system.attention=multihead",
 }
 
 
-def check(file: str, *overrides: str) -> None:
-    """As a command does before it reads data."""
-    config = configs.load(f"configs/{file}", list(overrides))
+def check(settings: str) -> None:
+    """A config and its overrides are checked as a command does it before it reads data."""
+    file, *overrides = settings.split()
+    config = configs.load(f"configs/{file}", overrides)
     run.check(TASKS.resolve(config.task), config)
 
 
 @pytest.mark.parametrize(("settings", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_refused(settings: tuple[str, ...], words: str) -> None:
+def test_refused(settings: str, words: str) -> None:
     with pytest.raises(UserError, match=words) as caught:
-        check(*settings)
+        check(settings)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("settings", TAKEN.values(), ids=TAKEN.keys())
-def test_taken(settings: tuple[str, ...]) -> None:
-    check(*settings)
-    assert configs.load(f"configs/{settings[0]}", list(settings[1:])).system
+def test_taken(settings: str) -> None:
+    check(settings)

@@ -1,4 +1,4 @@
-"""The commands of `docs/pretrained.md`, run from top to bottom."""
+"""The commands of `docs/pretrained.md` do what the page says, from top to bottom."""
 
 from __future__ import annotations
 
@@ -65,29 +65,43 @@ def animals(folder: Path) -> None:
                 Image.fromarray(pixels).save(folder / split / animal / f"{number}.png")
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Called]]:
-    """A folder in which all commands have run, and how each ended."""
-    folder, ended = tmp_path_factory.mktemp("page"), []
+def ran(folder: Path, blocks: list[str]) -> list[Called]:
+    """How the commands of some blocks of the page end in a folder that has its model."""
     (folder / "gpt2").mkdir()
     gpt2(folder / "gpt2")
-    (folder / "texts").mkdir()
-    for split in ("train", "valid", "test"):
-        (folder / "texts" / f"{split}.txt").write_text(TEXT)
-    models.folder("images/vit", folder / "vit")
-    animals(folder / "images")
+    ended = []
     with pytest.MonkeyPatch.context() as moved:
         moved.chdir(folder)
-        for line in "".join(BLOCKS).splitlines():
+        for line in "".join(blocks).splitlines():
             words, typed = shlex.split(line), ""
             if words[0] == "echo":
                 typed, words = words[1] + "\n", words[3:]
             assert words[:2] == ["python", "launch.py"], line
             ended.append(called(words[2:], typed))
             assert ended[-1].code == 0, (line, ended[-1].err)
-    return folder, ended
+    return ended
 
 
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Called]]:
+    """A folder in which all commands have run, and how each ended."""
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "texts").mkdir()
+    for split in ("train", "valid", "test"):
+        (folder / "texts" / f"{split}.txt").write_text(TEXT)
+    models.folder("images/vit", folder / "vit")
+    animals(folder / "images")
+    return folder, ran(folder, BLOCKS)
+
+
+def test_a_model_is_imported_and_goes_on_with_a_text(tmp_path: Path) -> None:
+    """The first block, without training; all others in the full mode."""
+    imported, generated = ran(tmp_path, BLOCKS[:1])
+    assert (tmp_path / "runs" / "gpt2" / "manifest.json").is_file(), imported.err
+    assert generated.out.startswith("A dog")
+
+
+@pytest.mark.full
 def test_every_command_runs_and_says_what_the_page_says(page: tuple[Path, list[Called]]) -> None:
     _, ended = page
     assert len(ended) == 9 and ended[1].out.startswith("A dog")
@@ -97,6 +111,7 @@ def test_every_command_runs_and_says_what_the_page_says(page: tuple[Path, list[C
     assert f"{trained} of " in PAGE.read_text() and every  # the number of pieces differs
 
 
+@pytest.mark.full
 def test_tuning_lowers_the_loss_and_what_is_written_is_what_was_tuned(
     page: tuple[Path, list[Called]],
 ) -> None:
@@ -117,6 +132,7 @@ def test_tuning_lowers_the_loss_and_what_is_written_is_what_was_tuned(
             np.testing.assert_array_equal(flat(back.params)[path], one, err_msg=path)
 
 
+@pytest.mark.full
 def test_low_rank_products_leave_all_other_weights_as_they_were(
     page: tuple[Path, list[Called]],
 ) -> None:
@@ -128,6 +144,7 @@ def test_low_rank_products_leave_all_other_weights_as_they_were(
     assert changed == {f"transformer.h.{i}.attn.c_attn.weight" for i in range(LAYERS)}
 
 
+@pytest.mark.full
 def test_a_model_of_images_learns_other_classes(page: tuple[Path, list[Called]]) -> None:
     """It tells dark from light, and what is written has the new classes."""
     folder, _ = page

@@ -162,11 +162,9 @@ def test_a_query_that_sees_nothing_gets_zeros_and_maps_are_of_every_head() -> No
     params = module.init(jax.random.key(0), x, x)["params"]
     nobody = jnp.array([[True] * 3, [False] * 3])
     reading, _ = module.apply({"params": params}, x, x, valid=nobody, mutable=[MAPS])  # type: ignore[misc]
-    assert (
-        not reading.context[1].any()
-        and reading.context[0].all()
-        and reading.weights.shape == (2, 2, 3, 3)
-    )
+    assert not reading.context[1].any()
+    assert reading.context[0].all()
+    assert reading.weights.shape == (2, 2, 3, 3)
 
 
 def test_neighbouring_heads_of_differential_make_a_pair() -> None:

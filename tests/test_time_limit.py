@@ -1,5 +1,5 @@
-"""A test that hangs ends, with its name, by the settings of pyproject.toml; its limits are
-shortened here.
+"""A test that hangs ends, with its name, by the settings of pyproject.toml; its limits are shortened
+here.
 """
 
 from __future__ import annotations
@@ -25,22 +25,9 @@ def ended(folder: Path, text: str, *options: str) -> tuple[int, str]:
     """How pytest ends on a file of tests, and what it prints."""
     (folder / "test_hanging.py").write_text(text)
     limits = ["-o", "timeout=0.3", "-o", "faulthandler_timeout=1"]
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-c",
-        str(SETTINGS),
-        f"--rootdir={folder}",
-        "-p",
-        "no:cacheprovider",
-        *limits,
-        *options,
-    ]
-    done = subprocess.run(
-        [*command, str(folder)], cwd=folder, capture_output=True, text=True, timeout=50
-    )
+    command = [sys.executable, "-m", "pytest", "-q", "-c", str(SETTINGS), f"--rootdir={folder}"]
+    command += ["-p", "no:cacheprovider", *limits, *options, str(folder)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=50)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -50,6 +37,7 @@ def test_a_test_that_waits_fails_with_its_name_and_the_others_go_on(tmp_path: Pa
     assert "FAILED test_hanging.py::test_waits - Failed: Timeout (>0.3s)" in said
 
 
+@pytest.mark.full
 def test_one_that_hears_no_signal_ends_its_worker_which_is_named(tmp_path: Path) -> None:
     code, said = ended(tmp_path, DEAF, "-n1")
     assert code == 1 and "1 failed, 1 passed" in said
@@ -64,8 +52,6 @@ def test_the_limits_of_this_suite(pytestconfig: pytest.Config) -> None:
         float(pytestconfig.getini("timeout")),
         float(pytestconfig.getini("faulthandler_timeout")),
     )
-    assert (
-        60 <= limit < last
-        and pytestconfig.getini("timeout_method") == "signal"
-        and pytestconfig.getini("faulthandler_exit_on_timeout")
-    )
+    assert 60 <= limit < last
+    assert pytestconfig.getini("timeout_method") == "signal"
+    assert pytestconfig.getini("faulthandler_exit_on_timeout")

@@ -1,5 +1,5 @@
-"""What is built from this tree: a source distribution that builds and tests itself, and a wheel
-that needs no clone beside it.
+"""What is built from this tree works without it: a source distribution that builds and tests itself,
+and a wheel that needs no clone beside it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands.tiny import SMALL, train, under
+
 setuptools = pytest.importorskip(
     "setuptools", "77", reason="the extra 'test' brings the setuptools that builds this project"
 )
@@ -21,25 +23,11 @@ setuptools = pytest.importorskip(
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = ("configs", "experiments")
 TINY = [
-    "data.examples=64",
-    "data.valid=4",
-    "data.test=2",
-    "batch.size=16",
-    "training.steps=2",
-    "training.evaluate_every=2",
-]
-TINY += [
-    "system.embedding=8",
-    "system.encoder=8",
-    "system.decoder=8",
-    "system.maxout=6",
-    "system.attention.score.hidden=8",
-]
-TINY += [
-    "schedule.warmup=1",
-    "decoding.method=greedy",
-    "decoding.max_extra=0",
-    "decoding.max_ratio=0.2",
+    *under("data", examples=64, valid=4, test=2),
+    *under("training", steps=2, evaluate_every=2),
+    *SMALL["rnnsearch"],
+    *under("decoding", method="greedy", max_extra=0, max_ratio=0.2),
+    *("batch.size=16", "schedule.warmup=1"),
 ]
 
 
@@ -84,6 +72,7 @@ def files(root: Path, *folders: str) -> set[str]:
     return {name for name in found if "__pycache__" not in name}
 
 
+@pytest.mark.full
 def test_an_sdist_has_all_that_building_and_testing_need(distributions: tuple[Path, Path]) -> None:
     source, _ = distributions
     wanted = files(ROOT, "attnlab", *SHIPPED, "tests", "docs", "benchmarks") | {
@@ -95,6 +84,7 @@ def test_an_sdist_has_all_that_building_and_testing_need(distributions: tuple[Pa
     assert sorted(wanted - files(source, ".")) == []
 
 
+@pytest.mark.full
 def test_a_wheel_has_the_package_and_the_files_it_is_used_with(
     distributions: tuple[Path, Path],
 ) -> None:
@@ -109,16 +99,15 @@ def test_a_wheel_has_the_package_and_the_files_it_is_used_with(
             for name in archive.namelist()
             if name.endswith(".dist-info/METADATA")
         )
-    assert (
-        names
-        == files(ROOT, "attnlab") | {f"attnlab/_shipped/{name}" for name in files(ROOT, *SHIPPED)}
-        and "attnlab/py.typed" in names
-    )
-    assert (
-        "License-Expression: Apache-2.0" in metadata and "Classifier: Typing :: Typed" in metadata
-    )
+    assert names == files(ROOT, "attnlab") | {
+        f"attnlab/_shipped/{name}" for name in files(ROOT, *SHIPPED)
+    }
+    assert "attnlab/py.typed" in names
+    assert "License-Expression: Apache-2.0" in metadata
+    assert "Classifier: Typing :: Typed" in metadata
 
 
+@pytest.mark.full
 def test_it_trains_by_name_from_an_empty_folder(
     distributions: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -127,19 +116,14 @@ def test_it_trains_by_name_from_an_empty_folder(
         archive.extractall(tmp_path / "site")
     empty = tmp_path / "empty"
     empty.mkdir()
-    train = [
-        "train",
-        "--config=configs/translation.py:rnnsearch",
-        "--workdir=run",
-        *(f"--config.{one}" for one in TINY),
-    ]
+    command = train("translation.py:rnnsearch", "run", *TINY)
     code = f"""
 import attnlab
 from attnlab.commands import main
 from attnlab.experiments.define.loading import load_experiment
 print(attnlab.__file__)
 assert load_experiment("experiments/quickstart.py").baseline == "none"
-assert main(["list", "configs"]) == main(["list", "experiments"]) == main({train}) == 0
+assert main(["list", "configs"]) == main(["list", "experiments"]) == main({command}) == 0
 """
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
     done = subprocess.run(
@@ -159,6 +143,5 @@ assert main(["list", "configs"]) == main(["list", "experiments"]) == main({train
         "configs/classification.py",
         "experiments/quickstart.py",
     } <= listed
-    assert (empty / "run" / "results.json").is_file() and [
-        path.name for path in empty.iterdir()
-    ] == ["run"]
+    assert (empty / "run" / "results.json").is_file()
+    assert [path.name for path in empty.iterdir()] == ["run"]

@@ -1,4 +1,4 @@
-"""The page docs/mechanisms.md."""
+"""The page docs/mechanisms.md is what the code says of itself."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ from attnlab.commands.catalogue import COMMAND, page
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "mechanisms.md"
 
 
-@pytest.mark.quick
-def test_the_page_is_what_the_code_says() -> None:
-    written, now = PAGE.read_text(encoding="utf-8").splitlines(), page().splitlines()
+@pytest.fixture(scope="module")
+def text() -> str:
+    """The page as the code makes it."""
+    return page()
+
+
+def test_the_page_is_what_the_code_says(text: str) -> None:
+    written, now = PAGE.read_text(encoding="utf-8").splitlines(), text.splitlines()
     changed = next((pair for pair in zip(written, now, strict=False) if pair[0] != pair[1]), None)
     assert written == now, (
         f"docs/mechanisms.md is out of date, write it again: {COMMAND}\nfirst difference (written,"
@@ -22,9 +27,7 @@ def test_the_page_is_what_the_code_says() -> None:
     )
 
 
-@pytest.mark.quick
-def test_the_page_has_every_component_once_with_formula_and_shapes() -> None:
-    text = page()
+def test_the_page_has_every_component_once_with_formula_and_shapes(text: str) -> None:
     kinds = ["mechanisms", "mixers", *(kind for kind, _ in catalogue.PARTS.values())]
     for kind in kinds:
         for name in listing.components(kind).names():
@@ -38,14 +41,12 @@ def test_the_page_has_every_component_once_with_formula_and_shapes() -> None:
     for section, name in zip(sections[len(names) :], more, strict=True):
         assert name in ("by_layer", "none") or " = " in section.split("```")[1]
     for section in sections[: len(names)]:
-        assert (
-            section.count("```") == 2
-            and " = " in section.split("```")[1]
-            and "[B,Tq,width]" in text
-        )
+        assert section.count("```") == 2
+        assert " = " in section.split("```")[1]
+        assert "[B,Tq,width]" in text
         assert "Memory: " in section or section.startswith("`multi_step`")
 
 
-def test_bars_in_a_cell_do_not_end_it() -> None:
-    row = next(line for line in page().splitlines() if line.startswith("| euclidean"))
+def test_bars_in_a_cell_do_not_end_it(text: str) -> None:
+    row = next(line for line in text.splitlines() if line.startswith("| euclidean"))
     assert "-\\|q_i - k_j\\|" in row and row.replace("\\|", "").count("|") == 8

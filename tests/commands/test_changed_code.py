@@ -1,5 +1,5 @@
-"""A run whose code, data or vocabulary is no longer what it was made from: every command says so,
-and goes on only where told to.
+"""A run whose code, data or vocabulary is no longer what it was made from is noticed by every command,
+which goes on only where it is told to.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.tiny import SHARED, SMALL, Called, called
+from attnlab.data.vocabulary import Vocabulary
+from tests.commands.tiny import SHARED, SMALL, Called, called, under
 
 MINE = '''
 """Additive attention, blunted."""
@@ -47,12 +48,8 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path, self.run = path, path / "run"
-        self.train = [
-            "train",
-            "--config=settings.py",
-            "--workdir=run",
-            "--config.parallel.devices=1",
-        ]
+        self.train = ["train", "--config=settings.py", "--workdir=run"]
+        self.train.append("--config.parallel.devices=1")
 
     def call(self, *argv: str, stdin: str = "") -> Called:
         """A command, as a process of its own would see the folder: nothing of the user's is
@@ -61,6 +58,12 @@ class Folder:
         for name in ("mine", "blunt"):
             sys.modules.pop(name, None)
         return called([*argv], stdin)
+
+    def whole(self, command: list[str]) -> list[str]:
+        """A command with the flags that name the run."""
+        if command == ["train"]:
+            return self.train
+        return [*command, "run" if command == ["verify"] else "--workdir=run"]
 
     def refused(self, *argv: str) -> str:
         """The one line of a command that ends with 2."""
@@ -82,13 +85,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "".join(f"{side} {number} words\n" for number in range(count))
             )
     settings = [one for one in (*SMALL["rnnsearch"], *SHARED) if not one.startswith("data.")]
-    settings += [
-        "data=files",
-        "data.directory=data",
-        "data.source=de",
-        "data.target=en",
-        "system.attention=mine:Mine",
-    ]
+    settings += ["data=files", *under("data", directory="data", source="de", target="en")]
+    settings.append("system.attention=mine:Mine")
     (path / "settings.py").write_text(SETTINGS.format(overrides=settings))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
@@ -119,9 +117,8 @@ USES = [
 
 def test_a_run_holds_the_code_it_was_made_with(folder: Folder) -> None:
     manifest = json.loads((folder.run / "manifest.json").read_text())
-    assert {*manifest["own_code"]["modules"]} == {"mine", "blunt"} and manifest["own_code"][
-        "accepted"
-    ] == []
+    assert {*manifest["own_code"]["modules"]} == {"mine", "blunt"}
+    assert manifest["own_code"]["accepted"] == []
     for name in ("mine.py", "blunt.py"):
         assert (folder.run / "code" / name).read_bytes() == (folder.path / name).read_bytes()
     assert (folder.run / "code" / "config-file" / "settings.py").read_bytes() == (
@@ -138,14 +135,7 @@ def test_changed_code_is_refused_in_one_line(command: list[str], folder: Folder)
     if "--ensemble=other" in command:
         shutil.copytree(folder.run, "other")
     before = (folder.run / "manifest.json").read_bytes()
-    argv = (
-        folder.train
-        if command == ["train"]
-        else [*command, "run"]
-        if command == ["verify"]
-        else [*command, "--workdir=run"]
-    )
-    line = folder.refused(*argv)
+    line = folder.refused(*folder.whole(command))
     assert (
         "run was made with other code: blunt.py has changed (as it was: run/code/blunt.py)" in line
     )
@@ -164,6 +154,7 @@ def test_a_member_of_an_ensemble_is_looked_at_too(folder: Folder) -> None:
     )
 
 
+@pytest.mark.full
 def test_evaluate_with_other_code_says_so_beside_the_numbers(folder: Folder) -> None:
     was = json.loads(folder.call("evaluate", "--workdir=run", "--json").out)
     assert "changed_code" not in was
@@ -171,13 +162,12 @@ def test_evaluate_with_other_code_says_so_beside_the_numbers(folder: Folder) -> 
     ended = folder.call("evaluate", "--workdir=run", "--json", "--accept-changed-code")
     now = json.loads(ended.out)
     assert ended.code == 0 and now["loss"] != was["loss"] and {*now["changed_code"]} == {"blunt"}
-    assert (
-        len(now["changed_code"]["blunt"]["was"]) == 12
-        and "note: going on with other code" in ended.err
-        and "blunt.py" in ended.err
-    )
+    assert len(now["changed_code"]["blunt"]["was"]) == 12
+    assert "note: going on with other code" in ended.err
+    assert "blunt.py" in ended.err
 
 
+@pytest.mark.full
 def test_a_run_that_goes_on_with_other_code_holds_both(folder: Folder) -> None:
     """After that it needs no flag any more, but whatever is made of it says that its first steps
     had other code.
@@ -202,6 +192,7 @@ def test_a_run_that_goes_on_with_other_code_holds_both(folder: Folder) -> None:
         assert json.loads(printed)["changed_code"] == {"blunt": change}
 
 
+@pytest.mark.full
 def test_a_finished_run_is_reported_with_other_code_but_holds_none_of_it(folder: Folder) -> None:
     """No step is trained with it."""
     (folder.path / "blunt.py").write_text("BY = 0.25\n")
@@ -212,6 +203,7 @@ def test_a_finished_run_is_reported_with_other_code_but_holds_none_of_it(folder:
     assert "blunt.py has changed" in folder.refused("evaluate", "--workdir=run")
 
 
+@pytest.mark.full
 def test_code_that_is_edited_after_its_import_is_not_in_the_numbers(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,13 +216,12 @@ def test_code_that_is_edited_after_its_import_is_not_in_the_numbers(
 
     fit = run.Prepared.fit
     monkeypatch.setattr(run.Prepared, "fit", early)
-    assert (
-        folder.call(*folder.train).code == 0
-        and (folder.path / "blunt.py").read_text() == "BY = 0.25\n"
-    )
+    assert folder.call(*folder.train).code == 0
+    assert (folder.path / "blunt.py").read_text() == "BY = 0.25\n"
     assert "changed_code" not in json.loads((folder.run / "results.json").read_text())
 
 
+@pytest.mark.full
 def test_code_that_has_trained_nothing_yet_is_simply_replaced(folder: Folder) -> None:
     """As after an error in the first step, which is mended."""
     shutil.rmtree(folder.run / "checkpoints")
@@ -246,10 +237,8 @@ def test_a_file_that_is_gone_is_found_in_the_run(
     """It is not gone while it lies where the run was made, only out of reach."""
     (folder.path / "mine.py").unlink()
     line = folder.refused("evaluate", "--workdir=run")
-    assert (
-        f"{made / 'mine.py'} cannot be imported from here (as it was: run/code/mine.py)" in line
-        and "add it to PYTHONPATH" in line
-    )
+    assert f"{made / 'mine.py'} cannot be imported from here (as it was: run/code/mine.py)" in line
+    assert "add it to PYTHONPATH" in line
     manifest = folder.run / "manifest.json"
     manifest.write_text(manifest.read_text().replace(str(made), str(folder.path)))
     assert "mine.py is gone (as it was: run/code/mine.py)" in folder.refused(
@@ -259,6 +248,7 @@ def test_a_file_that_is_gone_is_found_in_the_run(
     assert folder.call("evaluate", "--workdir=run", "--split=valid").code == 0
 
 
+@pytest.mark.full
 def test_an_old_run_is_used_with_a_note_and_new_words_in_a_config_file_with_another(
     folder: Folder,
 ) -> None:
@@ -266,21 +256,17 @@ def test_an_old_run_is_used_with_a_note_and_new_words_in_a_config_file_with_anot
         (folder.path / "settings.py").read_text().replace("A small system", "A tiny system")
     )
     ended = folder.call(*folder.train)
-    assert (
-        ended.code == 0
-        and "settings.py has changed since run was begun, but its settings have not" in ended.err
-    )
+    assert ended.code == 0
+    assert "settings.py has changed since run was begun, but its settings have not" in ended.err
     manifest = json.loads((folder.run / "manifest.json").read_text())
     for name in ("own_code", "vocabulary"):
         del manifest[name]
     (folder.run / "manifest.json").write_text(json.dumps(manifest))
     (folder.path / "blunt.py").write_text("BY = 0.25\n")
     ended = folder.call("evaluate", "--workdir=run", "--split=valid")
-    assert (
-        ended.code == 0
-        and "note: run does not say what code it was made with" in ended.err
-        and ended.err.count("\n") == 1
-    )
+    assert ended.code == 0
+    assert "note: run does not say what code it was made with" in ended.err
+    assert ended.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("command", [*USES, ["verify"], ["train"]], ids=" ".join)
@@ -290,34 +276,34 @@ def test_another_vocabulary_of_the_same_settings_is_refused(
     """It is a valid file; only it is not the one that the parameters belong to."""
     if "--ensemble=other" in command:
         shutil.copytree(folder.run, "other")
-    from attnlab.data.vocabulary import Vocabulary
-
     where = Path("other" if "--ensemble=other" in command else "run") / "vocabulary" / "shared.json"
-    old = Vocabulary.load(where)
-    Vocabulary.train(
-        [f"en de {number} sdrow" for number in range(90, 10, -1)], **old.settings
-    ).save(where)
-    argv = (
-        folder.train
-        if command == ["train"]
-        else [*command, "run"]
-        if command == ["verify"]
-        else [*command, "--workdir=run"]
-    )
-    assert f"{where} is not the one that this run was trained with" in folder.refused(*argv)
+    texts = [f"en de {number} sdrow" for number in range(90, 10, -1)]
+    Vocabulary.train(texts, **Vocabulary.load(where).settings).save(where)
+    line = folder.refused(*folder.whole(command))
+    assert f"{where} is not the one that this run was trained with" in line
 
 
-def test_data_that_changed_in_place_is_refused_unless_it_is_named(folder: Folder) -> None:
+def changed_data(folder: Folder) -> str:
+    """Another test split in the place of the old one, which is in `new`; what is said of it."""
     shutil.copytree("data", "new")
     for side in ("de", "en"):
         (folder.path / "data" / f"test.{side}").write_text(
             "".join(f"{side} {number} words\n" for number in range(4, 8))
         )
-    words = "the data of workdir run has changed since it began (split test)"
+    return "the data of workdir run has changed since it began (split test)"
+
+
+def test_data_that_changed_in_place_is_refused(folder: Folder) -> None:
+    words = changed_data(folder)
     assert words in folder.refused("evaluate", "--workdir=run")
     assert words in folder.refused("evaluate", "--workdir=run", "--config.data.directory=data")
+    (folder.path / "data" / "valid.de").write_text("de\n" * 8)
+    assert "(split valid)" in folder.refused("verify", "run")
+
+
+@pytest.mark.full
+def test_data_that_has_not_changed_or_is_named_is_taken(folder: Folder) -> None:
+    changed_data(folder)
     assert folder.call("evaluate", "--workdir=run", "--split=valid").code == 0
     assert folder.call("evaluate", "--workdir=run", "--config.data.directory=new").code == 0
     assert folder.call("generate", "--workdir=run", stdin="de 1 words\n").code == 0
-    (folder.path / "data" / "valid.de").write_text("de\n" * 8)
-    assert "(split valid)" in folder.refused("verify", "run")

@@ -19,15 +19,11 @@ def test_compare_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture
     before = set(tmp_path.rglob("*"))
     assert main(["compare", str(first), str(second)]) == 0
     printed = capsys.readouterr().out
-    assert (
-        "exact on the test split, higher is better" in printed
-        and "0.8500" in printed
-        and f"A: {first} (made)." in printed
-    )
-    assert (
-        "Nothing on record differs but the numbers." in printed
-        and set(tmp_path.rglob("*")) == before
-    )
+    assert "exact on the test split, higher is better" in printed
+    assert "0.8500" in printed
+    assert f"A: {first} (made)." in printed
+    assert "Nothing on record differs but the numbers." in printed
+    assert set(tmp_path.rglob("*")) == before
     for name, words in (("both.md", "## What differs between the two"), ("both.csv", "a,2,0.85")):
         assert main(["compare", str(first), str(second), f"--out={tmp_path / name}"]) == 0
         assert words in (tmp_path / name).read_text()
@@ -53,8 +49,6 @@ def test_mistakes_are_one_line(
     other = sweep(tmp_path / "other", {"a": (0.9, 0.8)}, measure={"metric": "loss", "mode": "min"})
     assert main(["compare", *(word.format(one=one, other=other) for word in argv)]) == 2
     error = capsys.readouterr().err
-    assert (
-        words in error
-        and error.count("\n") == 1
-        and {path.name for path in tmp_path.iterdir()} == {"one", "other"}
-    )
+    assert words in error
+    assert error.count("\n") == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"one", "other"}

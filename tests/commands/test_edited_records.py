@@ -1,5 +1,5 @@
-"""Records that somebody has edited by hand: every command answers with a result or with one line,
-never with a traceback.
+"""Records that somebody has edited by hand are answered with a result or with one line by every
+command, never with a traceback.
 """
 
 from __future__ import annotations
@@ -18,48 +18,22 @@ import pytest
 from attnlab.commands import session
 from tests.commands.tiny import Called, arguments, called
 from tests.experiments import synthetic
+from tests.sampling import rounds, seed
 
 GONE = object()
 NASTY = (
-    None,
-    True,
-    0,
-    -1,
-    1.5,
-    math.inf,
-    math.nan,
-    10**30,
-    "x",
-    "../../x",
-    "",
-    "\ud800",
-    [],
-    [1],
-    {},
-    {"x": None},
-    GONE,
+    *(None, True, 0, -1, 1.5, math.inf, math.nan, 10**30),
+    *("x", "../../x", "", "\ud800", [], [1], {}, {"x": None}, GONE),
 )
 WHOLE = (
-    b"",
-    b"null\n",
-    b"[]\n",
-    b"{}\n",
-    b"1\n",
-    b"\xff\n",
-    b'{"step": Infinity}\n',
-    b"[" * 100_000 + b"\n",
-    b'{"step": ' * 9999 + b"\n",
+    *(b"", b"null\n", b"[]\n", b"{}\n", b"1\n", b"\xff\n", b'{"step": Infinity}\n'),
+    *(b"[" * 100_000 + b"\n", b'{"step": ' * 9999 + b"\n"),
 )
 VARIANTS = {"additive": (0.9, 0.8), "location": (0.7, 0.6)}
 SHARED = ("plan.json", "choice.json", "looks.jsonl")
 FILES = (
-    "events.jsonl",
-    "manifest.json",
-    "metrics.jsonl",
-    "timing.jsonl",
-    "valid.json",
-    "results.json",
-    "look.json",
+    *("events.jsonl", "manifest.json", "metrics.jsonl", "timing.jsonl"),
+    *("valid.json", "results.json", "look.json"),
 )
 
 
@@ -67,13 +41,8 @@ def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The way to every value; of a list its first two."""
     if path:
         yield path
-    for key, one in (
-        node.items()
-        if isinstance(node, dict)
-        else enumerate(node[:2])
-        if isinstance(node, list)
-        else ()
-    ):
+    inner = node.items() if isinstance(node, dict) else ()
+    for key, one in enumerate(node[:2]) if isinstance(node, list) else inner:
         yield from places(one, (*path, key))
 
 
@@ -112,42 +81,25 @@ def answered(ended: Called, harm: bytes) -> None:
 def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A finished sweep with a budget, whose report draws nothing."""
     budget = {"match": "parameters", "within": 0.01, "knob": "x", "to": "additive", "knobs": {}}
-    more = {
-        "tune": [{"name": "a", "overrides": {"x.y": 1}}],
-        "test_data": dict.fromkeys(VARIANTS, "1" * 64),
-    }
-    directory = synthetic.sweep(tmp_path / "sweep", VARIANTS, budget=budget, **more)
+    tune = [{"name": "a", "overrides": {"x.y": 1}}]
+    data = dict.fromkeys(VARIANTS, "1" * 64)
+    directory = synthetic.sweep(
+        tmp_path / "sweep", VARIANTS, budget=budget, tune=tune, test_data=data
+    )
     plan, choice = (
         json.loads((directory / name).read_bytes()) for name in ("plan.json", "choice.json")
     )
-    plan["candidates"][0]["budget"] = {
-        "wanted": 1.0,
-        "reached": 1.0,
-        "knob": "x",
-        "value": 3,
-        "matched": True,
-        "note": "",
-    }
-    plan["candidates"][0]["counted"] = {
-        "transcendentals": 1.0,
-        "loops": 1,
-        "idle": ["w"],
-        "examples": 2.0,
-    }
+    solved = {"wanted": 1.0, "reached": 1.0, "knob": "x", "value": 3, "matched": True, "note": ""}
+    counted = {"transcendentals": 1.0, "loops": 1, "idle": ["w"], "examples": 2.0}
+    plan["candidates"][0] |= {"budget": solved, "counted": counted}
     look = {
         "time": "2026-01-01T00:00:00+00:00",
         "plan": "p",
         "seeds": [0],
         "code": {"revision": "1", "dirty": False},
     }
-    frozen, tested = (
-        {"event": "choice", "chosen": {"additive": "a"}},
-        {
-            "event": "test",
-            "candidate": "a",
-            "scored": [0],
-        },
-    )
+    frozen = {"event": "choice", "chosen": {"additive": "a"}}
+    tested = {"event": "test", "candidate": "a", "scored": [0]}
     synthetic.lines(directory / "looks.jsonl", [{**frozen, **look}, {**tested, **look}])
     one = choice["chosen"]["additive"]
     one["scores"] = {one["candidate"]: {"mean": 0.1, "seeds": {"0": 0.1}}}
@@ -161,7 +113,10 @@ def test_of_a_sweep(name: str, sweep: Path) -> None:
     path = sweep / name if name in SHARED else synthetic.workdir(sweep, "additive", 0) / name
     content, outside = path.read_bytes(), set(sweep.parent.iterdir())
     assert [called([command, str(sweep)]).code for command in ("status", "report")] == [0, 0]
-    for harm in harmed(content, 1 if name == "plan.json" else 2):
+    every = rounds(12, 1)  # of the harms
+    for harm in itertools.islice(
+        harmed(content, 1 if name == "plan.json" else 2), seed() % every, None, every
+    ):
         path.write_bytes(harm)
         for command in ("status", "report"):
             answered(called([command, str(sweep)]), harm)
@@ -189,9 +144,8 @@ def test_of_a_run(
             raise Reached
 
         monkeypatch.setattr(session, "start_jax", reached)
-    for harm in itertools.islice(
-        harmed(content, 1), 0, None, 3 if name != "vocabulary/shared.json" else 40
-    ):
+    every = rounds(6, 1) * (40 if name == "vocabulary/shared.json" else 3)
+    for harm in itertools.islice(harmed(content, 1), seed() % every, None, every):
         (run / name).write_bytes(harm)
         for command in commands:
             with contextlib.suppress(Reached):

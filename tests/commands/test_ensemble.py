@@ -1,4 +1,4 @@
-"""Several runs as one, for the two commands that can."""
+"""`evaluate` and `generate` take the mean of several runs, and refuse what is no other run."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.commands.tiny import Called, called
 Runs = Callable[[str], tuple[Path, Called]]
 
 
+@pytest.mark.full
 def test_evaluate_and_generate_take_the_mean_of_runs(runs: Runs) -> None:
     """Better than the worse member at least, for the logarithm is concave; and the same
     translations by both commands.

@@ -1,4 +1,4 @@
-"""The generate command: a line out for each line in, and its other form."""
+"""`generate` writes a line for each line it reads, wherever the lines come from and go to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from attnlab.commands import main
 from attnlab.data.dates import Dates
-from tests.commands.tiny import called
+from tests.commands.tiny import called, refused, under
 
 
 def test_a_line_out_for_each_line_in(trained: Path, tmp_path: Path) -> None:
@@ -37,11 +37,8 @@ def test_a_line_out_for_each_line_in(trained: Path, tmp_path: Path) -> None:
 
 def test_several_hypotheses_of_each_line(searched: Path) -> None:
     """Line number, score, text, best first; a blank line has none."""
-    flags = [
-        "--config.decoding.method=beam",
-        "--config.decoding.beam=20",
-        "--config.decoding.n_best=3",
-    ]
+    settings = under("decoding", method="beam", beam=20, n_best=3)
+    flags = [f"--config.{setting}" for setting in settings]
     ended = called(["generate", f"--workdir={searched}", *flags], "3 of may 1967\n\n4.5.1999\n")
     assert ended.code == 0, ended.err
     rows = [line.split("\t") for line in ended.out.splitlines()]
@@ -52,19 +49,18 @@ def test_several_hypotheses_of_each_line(searched: Path) -> None:
     assert len({text for _, _, text in rows[:3]}) == 3
 
 
+@pytest.mark.full
 def test_samples_repeat_with_the_seed(searched: Path) -> None:
     flags = ["--config.decoding.method=sample", "--config.decoding.n_best=2"]
+    command = ["generate", f"--workdir={searched}", *flags]
     one, again, other = (
-        called(
-            ["generate", f"--workdir={searched}", *flags, f"--config.decoding.seed={seed}"],
-            "3 of may 1967\n",
-        ).out
+        called([*command, f"--config.decoding.seed={seed}"], "3 of may 1967\n").out
         for seed in (0, 0, 1)
     )
     assert one == again != other and one.count("\n") == 2
 
 
-@pytest.mark.parametrize("method", ["greedy", "sample"])
+@pytest.mark.parametrize("method", ["greedy", pytest.param("sample", marks=pytest.mark.full)])
 def test_answers_as_they_are_written(searched: Path, method: str) -> None:
     """The same lines in the end, and one line of refusal where nothing can be shown as it grows."""
     command = ["generate", f"--workdir={searched}", f"--config.decoding.method={method}"]
@@ -77,8 +73,7 @@ def test_answers_as_they_are_written(searched: Path, method: str) -> None:
         "--score": "leave out --score",
         "--output=x": "leave out --output",
     }.items():
-        ended = called([*command, "--stream", flag], lines)
-        assert ended.code == 2 and why in ended.err and ended.err.count("\n") == 1
+        assert why in refused(*command, "--stream", flag, stdin=lines)
 
 
 def test_nothing_in_nothing_out(searched: Path) -> None:
@@ -102,11 +97,9 @@ def test_where_the_answers_go(searched: Path, tmp_path: Path) -> None:
         assert (ended.code, ended.out, ended.err) == (0, "", "")
     reader.join(10)
     assert got == [private.read_text()] and got[0].count("\n") == 1
-    assert (
-        stat.S_ISFIFO(fifo.stat().st_mode)
-        and link.is_symlink()
-        and stat.S_IMODE(private.stat().st_mode) == 0o600
-    )
+    assert stat.S_ISFIFO(fifo.stat().st_mode)
+    assert link.is_symlink()
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
 
 
 def test_a_file_in_a_folder_that_may_not_be_written_to(
@@ -120,7 +113,8 @@ def test_a_file_in_a_folder_that_may_not_be_written_to(
     ended = called(
         ["generate", f"--workdir={searched}", f"--output={tmp_path / 'out'}"], "3 of may 1967\n"
     )
-    assert ended.code == 2 and ended.err.endswith(
+    assert ended.code == 2
+    assert ended.err.endswith(
         f"error: --output={tmp_path / 'out'}: you may not write there; name another\n"
     )
 
@@ -136,12 +130,10 @@ def test_streams_that_a_caller_has_closed_or_made_ascii(
     monkeypatch.setattr(sys, "stderr", err)
     monkeypatch.setattr(sys, "stdin", None)
     assert main(["generate", f"--workdir={searched}"]) == 2
-    assert (
-        err.getvalue().endswith(
-            "error: stdin is closed; send the lines there, or name a file of them\n"
-        )
-        and not out.getvalue()
+    assert err.getvalue().endswith(
+        "error: stdin is closed; send the lines there, or name a file of them\n"
     )
+    assert not out.getvalue()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("grün\t1967\n".encode())))
     assert main(["generate", "--score", f"--workdir={searched}"]) == 0, err.getvalue()
     assert out.getvalue().decode().endswith("\tgrün\t1967\n")

@@ -30,9 +30,8 @@ def test_systems_say_where_they_come_from_what_they_are_for_and_how_large_they_a
         for line in capsys.readouterr().out.splitlines()
         if re.search(r"\S  +\S", line)
     )
-    assert (cells["task"], cells["year"]) == ("translation", "2017") and cells["source"].startswith(
-        "Gehring et al., "
-    )
+    assert (cells["task"], cells["year"]) == ("translation", "2017")
+    assert cells["source"].startswith("Gehring et al., ")
     f, d, v, layers, places = 64, 64, 1000, 3, 256
     linear = {
         (f, d): 2 * layers + 4,

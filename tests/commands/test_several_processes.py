@@ -1,11 +1,12 @@
-"""`train` and `evaluate` by two processes: they end together, and what they leave is what one
-process with two devices leaves.
+"""`train` and `evaluate` by two processes end together, and leave what one process with two devices
+leaves.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -59,35 +60,43 @@ def ended(both: list[subprocess.Popen[str]]) -> tuple[list[int], str, str]:
     return [one.returncode for one in both], *texts[0]
 
 
-def test_sigterm_to_one_saves_and_any_number_of_processes_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """pmap. Both stop after the same step, saved once; one process with two devices goes on to the
-    same end within rounding; two score it as one does.
-    """
-    cut, whole = tmp_path / "cut", tmp_path / "whole"
-    both = started(command("transformer", "auto", 2, cut))
+Stopped = tuple[Path, tuple[list[int], str, str]]
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Stopped:
+    """A run of two processes of which one was sent SIGTERM, and how they ended."""
+    workdir = tmp_path_factory.mktemp("stopped") / "run"
+    both = started(command("lstm_lm", "auto", 2, workdir))
     deadline = time.monotonic() + 300
-    while (
-        not read_records(cut / "metrics.jsonl")
-        and both[0].poll() is None
-        and time.monotonic() < deadline
-    ):
+    while not read_records(workdir / "metrics.jsonl") and both[0].poll() is None:
+        assert time.monotonic() < deadline
         time.sleep(0.01)
     both[1].send_signal(signal.SIGTERM)
-    codes, out, err = ended(both)
+    return workdir, ended(both)
+
+
+def test_sigterm_to_one_saves_and_ends_both(stopped: Stopped) -> None:
+    """Both processes stop after the same step (of pmap), which is saved once."""
+    workdir, (codes, out, err) = stopped
     assert codes == [143, 143], err
-    step = attempts.last_word(attempts.read(cut))[1]
-    assert (
-        0 < step < STEPS
-        and f"interrupted at step {step}: saved in {cut}" in out
-        and (cut / "checkpoints" / str(step)).is_dir()
-    )
-    manifest = json.loads((cut / "manifest.json").read_text())
+    step = attempts.last_word(attempts.read(workdir))[1]
+    assert 0 < step < STEPS and f"interrupted at step {step}: saved in {workdir}" in out
+    assert (workdir / "checkpoints" / str(step)).is_dir()
+    manifest = json.loads((workdir / "manifest.json").read_text())
     assert manifest["devices"]["processes"] == 2 and manifest["devices"]["count"] == 2
 
+
+@pytest.mark.full
+def test_any_number_of_processes_goes_on(
+    stopped: Stopped, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One process with two devices goes on to the end of an undisturbed run, within rounding; two
+    score it as one does.
+    """
+    cut, whole = Path(shutil.copytree(stopped[0], tmp_path / "cut")), tmp_path / "whole"
     for workdir in (cut, whole):
-        assert main(command("transformer", "pmap", 2, workdir)) == 0
+        assert main(command("lstm_lm", "pmap", 2, workdir)) == 0
     check_alike(whole, cut)
     capsys.readouterr()
     arguments = ["evaluate", f"--workdir={whole}", "--split=valid", "--json"]
@@ -99,6 +108,7 @@ def test_sigterm_to_one_saves_and_any_number_of_processes_goes_on(
     assert {**json.loads(out), **timing} == {**alone, **timing}
 
 
+@pytest.mark.full
 def test_what_the_first_process_refuses_ends_both(tmp_path: Path) -> None:
     with RunLock(tmp_path / "run"):
         codes, out, err = ended(started(command("lstm_lm", "mesh", 2, tmp_path / "run")))

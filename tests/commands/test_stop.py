@@ -16,12 +16,11 @@ def test_a_trial_is_stopped_and_taken_back(tmp_path: Path) -> None:
     ended = called(["stop", str(tmp_path), trial, "--reason=of no use"])
     assert (ended.code, ended.out, ended.err) == (0, f"{trial} will not run\n", "")
     shown = called(["status", str(tmp_path)]).out
-    assert (
-        f"{trial} stopped at step 0: stopped by request: of no use" in shown
-        and "1 stopped of 4" in shown
-    )
+    assert f"{trial} stopped at step 0: stopped by request: of no use" in shown
+    assert "1 stopped of 4" in shown
     again = called(["stop", str(tmp_path), trial])
-    assert again.code == 2 and again.err.endswith(
+    assert again.code == 2
+    assert again.err.endswith(
         f"error: {trial} is stopped already, at step 0: there is nothing to stop\n"
     )
     assert (

@@ -1,5 +1,5 @@
-"""The train command from config to pictures, for both systems, any registered mechanism and a
-user's own.
+"""The train command goes from a config to pictures, with any registered mechanism and a user's own,
+and leaves what the README promises.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from attnlab.systems.protocol import Seq2Seq
 from attnlab.tasks.models import system_factory
 from attnlab.tasks.translation import Translation
 from attnlab.training import loop
-from tests.commands.tiny import SHARED, SMALL, Called, arguments, called
+from tests.commands.tiny import SHARED, SMALL, Called, arguments, called, refused, train
 
 OWN = '''
 """Somebody's own mechanism: the mean of what may be seen."""
@@ -58,25 +58,17 @@ class Mean(Attention):
 '''
 
 
-@pytest.mark.parametrize("system", ["rnnsearch", "transformer"])
+TRANSFORMER = pytest.param("transformer", marks=pytest.mark.full)
+
+
+@pytest.mark.parametrize("system", ["rnnsearch", TRANSFORMER])
 def test_a_run_leaves_what_the_readme_promises(
     system: str, runs: Callable[[str], tuple[Path, Called]]
 ) -> None:
     workdir, ended = runs(system)
     results = json.loads((workdir / "results.json").read_text())
-    measures = {
-        "loss",
-        "perplexity",
-        "accuracy",
-        "bleu",
-        "chrf",
-        "exact",
-        "bleu_signature",
-        "step",
-        "parameters",
-        "decoding_seconds",
-    }
-    assert measures <= set(results)
+    scores = {"loss", "perplexity", "accuracy", "bleu", "chrf", "exact", "bleu_signature"}
+    assert scores | {"step", "parameters", "decoding_seconds"} <= set(results)
     assert results["split"] == "test" and results["sentences"] == 4 and results["step"] in (6, 12)
     assert len((workdir / "translations.txt").read_text().splitlines()) == 4
     name = "attention" if system == "rnnsearch" else "decoder_0-cross_attention"
@@ -86,33 +78,24 @@ def test_a_run_leaves_what_the_readme_promises(
         *(workdir / "maps" / f"test{number}-{name}.png" for number in range(drawn)),
     ]
     for path in pictures:
-        assert path.read_bytes().startswith(b"\x89PNG") and str(path) in ended.out
+        assert path.read_bytes().startswith(b"\x89PNG"), path
+        assert f"/run/{path.relative_to(workdir)}" in ended.out
     assert (workdir / "maps" / f"test{drawn - 1}.npz").is_file()
     assert not (workdir / "maps" / f"test{drawn}.npz").exists()
     records = [
         (record["step"], record["split"]) for record in read_records(workdir / "metrics.jsonl")
     ]
-    assert records == [
-        (3, "train"),
-        (6, "train"),
-        (6, "valid"),
-        (9, "train"),
-        (12, "train"),
-        (12, "valid"),
-    ]
+    halves = [[(at + 3, "train"), (at + 6, "train"), (at + 6, "valid")] for at in (0, 6)]
+    assert records == halves[0] + halves[1]
     assert list((workdir / "tensorboard").iterdir()) and read_records(workdir / "timing.jsonl")
     manifest = Manifest.read(workdir)
-    assert (
-        manifest is not None
-        and manifest.config["system"]["name"] == system
-        and set(manifest.data) == {"train", "valid", "test"}
-    )
+    assert manifest is not None
+    assert manifest.config["system"]["name"] == system
+    assert set(manifest.data) == {"train", "valid", "test"}
     assert attempts.last_word(attempts.read(workdir))[0] == "done"
-    assert (
-        "first step " in ended.out
-        and f"{system} on dates, test split" in ended.out
-        and "train: 160 pairs" in ended.err
-    )
+    assert "first step " in ended.out
+    assert f"{system} on dates, test split" in ended.out
+    assert "train: 160 pairs" in ended.err
 
 
 def test_the_same_command_again_changes_no_number(
@@ -131,6 +114,7 @@ def test_the_same_command_again_changes_no_number(
     assert {**again, "decoding_seconds": 0} == {**results, "decoding_seconds": 0}
 
 
+@pytest.mark.full
 def test_a_mechanism_of_ones_own_by_its_dotted_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,52 +125,23 @@ def test_a_mechanism_of_ones_own_by_its_dotted_path(
     monkeypatch.setattr("attnlab.analysis.results.PICTURED", 1)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    small = [
-        f"--config.{one}"
-        for one in (
-            *SMALL["rnnsearch"][:-1],
-            *SHARED,
-            "training.steps=2",
-            "data.test=1",
-            "batch.buckets=8,32",
-        )
-    ]
-    mechanism = "--config.system.attention=mine_for_a_test:Mean"
-    workdir = tmp_path / "own"
-    command = [
-        "train",
-        "--config=configs/translation.py:rnnsearch",
-        f"--workdir={workdir}",
-        mechanism,
-        *small,
-    ]
-    ended = called([*command, "--config.system.attention.sharpness=2"])
+    small = [*SMALL["rnnsearch"][:-1], *SHARED, "training.steps=2", "data.test=1"]
+    own, workdir = "mine_for_a_test:Mean", tmp_path / "own"
+    chosen = [f"system.attention={own}", "system.attention.sharpness=2", "batch.buckets=8,32"]
+    ended = called(train("translation.py:rnnsearch", workdir, *chosen, *small))
     assert ended.code == 0, ended.err
     manifest = Manifest.read(workdir)
     assert manifest is not None
-    assert manifest.config["system"]["attention"] == {
-        "name": "mine_for_a_test:Mean",
-        "sharpness": 2.0,
-    }
+    assert manifest.config["system"]["attention"] == {"name": own, "sharpness": 2.0}
     assert (workdir / "maps" / "test0-attention.png").is_file()
-    elsewhere = mechanism.replace("system.attention", "system.decoder_attention")
-    refused = called(
-        [
-            "train",
-            "--config=configs/translation.py:transformer",
-            f"--workdir={tmp_path / 'no'}",
-            elsewhere,
-        ]
-    )
-    assert (
-        refused.code == 2
-        and "Mean does not support the role 'self'; it offers 'cross'" in refused.err
-    )
+    elsewhere = f"system.decoder_attention={own}"
+    line = refused(*train("translation.py:transformer", tmp_path / "no", elsewhere))
+    assert "Mean does not support the role 'self'; it offers 'cross'" in line
     assert not (tmp_path / "no").exists()
 
 
 @pytest.mark.parametrize("name", MECHANISMS.names())
-@pytest.mark.parametrize("system", ["rnnsearch", "transformer"])
+@pytest.mark.parametrize("system", ["rnnsearch", TRANSFORMER])
 def test_any_registered_mechanism_by_config_alone(system: str, name: str) -> None:
     slots = (
         {"attention": ("cross", "bidirectional")}
@@ -225,22 +180,13 @@ def test_any_registered_mechanism_by_config_alone(system: str, name: str) -> Non
             check(slot)
 
 
+@pytest.mark.full
 def test_divergence_is_told_and_exit_code_1(tmp_path: Path) -> None:
-    ended = called(
-        arguments(
-            "rnnsearch",
-            tmp_path / "run",
-            "optimizer=sgd",
-            "schedule.peak=1e38",
-            "training.clip=0",
-            "checkpoint.every=1",
-        )
-    )
-    assert (
-        ended.code == 1
-        and "diverged: loss" in ended.out
-        and "the last good checkpoint is kept" in ended.out
-    )
+    diverging = ["optimizer=sgd", "schedule.peak=1e38", "training.clip=0", "checkpoint.every=1"]
+    ended = called(arguments("rnnsearch", tmp_path / "run", *diverging))
+    assert ended.code == 1
+    assert "diverged: loss" in ended.out
+    assert "the last good checkpoint is kept" in ended.out
     state, step, message = attempts.last_word(attempts.read(tmp_path / "run"))
     assert state == "diverged" and f"at step {step}" in message
     assert not (tmp_path / "run" / "results.json").exists()
@@ -271,9 +217,8 @@ def test_default_workdir_tells_configs_apart() -> None:
     first = configs.load("configs/translation.py:rnnsearch")
     other = configs.load("configs/translation.py:rnnsearch", ["seed=1"])
     path = default_workdir("configs/translation.py:rnnsearch", first)
-    assert path.startswith("runs/translation-rnnsearch-") and path == default_workdir(
-        "configs/translation.py:rnnsearch", first
-    )
+    assert path.startswith("runs/translation-rnnsearch-")
+    assert path == default_workdir("configs/translation.py:rnnsearch", first)
     assert path != default_workdir("configs/translation.py:rnnsearch", other)
     elsewhere = configs.load(
         "configs/translation.py:rnnsearch", ["parallel.devices=2", "parallel.backend=mesh"]
@@ -298,6 +243,5 @@ def test_without_workdir_the_run_goes_below_runs(
     ]
     assert called(command).code == 1
     (workdir,) = (tmp_path / "runs").iterdir()
-    assert (workdir / "manifest.json").is_file() and workdir.name.startswith(
-        "translation-rnnsearch-"
-    )
+    assert (workdir / "manifest.json").is_file()
+    assert workdir.name.startswith("translation-rnnsearch-")

@@ -1,4 +1,4 @@
-"""`work`: trials of a sweep taken by whoever sees its folder; real trials are in
+"""`work` takes the trials that are left of a sweep and chooses nothing; real trials are in
 tests/experiments/run/test_worker.py's neighbours.
 """
 
@@ -10,7 +10,7 @@ import pytest
 
 from attnlab.experiments.run import live, memory
 from attnlab.experiments.run.queue import Queue
-from tests.commands.tiny import called
+from tests.commands.tiny import called, refused
 from tests.experiments import stub
 
 
@@ -25,32 +25,25 @@ def test_what_is_left_is_taken_and_nothing_is_chosen(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path)
     stub.behave(tmp_path, general_1="fail")
     part = called(["work", str(tmp_path), "--slots=2", "--only=*/seed0"])
-    assert (
-        part.code == 0
-        and part.out.splitlines()[-1]
-        == f"nothing is left to take; 'sweep {plan.file} --dir={tmp_path}' chooses when all has"
-        " settled"
-    )
+    assert part.code == 0
+    choosing = f"'sweep {plan.file} --dir={tmp_path}' chooses when all has settled"
+    assert part.out.splitlines()[-1] == f"nothing is left to take; {choosing}"
     assert [use["trial"] for use in stub.uses(tmp_path)] and len(stub.uses(tmp_path)) == 2
     ended = called(["work", str(tmp_path), "--slots=2"])
-    assert (
-        ended.code == 1
-        and ended.err == f"{plan.trials()[3].name} failed at step 3: ValueError: no good\n"
-    )
-    assert (
-        len(stub.uses(tmp_path)) == 4
-        and not (tmp_path / "choice.json").exists()
-        and not list(tmp_path.rglob("results.json"))
-    )
+    assert ended.code == 1
+    assert ended.err == f"{plan.trials()[3].name} failed at step 3: ValueError: no good\n"
+    assert len(stub.uses(tmp_path)) == 4
+    assert not (tmp_path / "choice.json").exists()
+    assert not list(tmp_path.rglob("results.json"))
+
+
+NOBODY = "no variant, candidate or trial is called so"
 
 
 @pytest.mark.parametrize(
     ("flag", "words"),
     [
-        (
-            "--only=genral",
-            "--only=genral: no variant, candidate or trial is called so; did you mean 'general'?",
-        ),
+        ("--only=genral", f"--only=genral: {NOBODY}; did you mean 'general'?"),
         ("--slots=0", "--slots=0: expected a whole number of at least 1"),
         ("--trial-timeout=-1", "--trial-timeout=-1: expected minutes, a number above 0"),
         ("--devices-per-trial=0", "--devices-per-trial=0: expected a whole number of at least 1"),
@@ -59,8 +52,5 @@ def test_what_is_left_is_taken_and_nothing_is_chosen(tmp_path: Path) -> None:
 def test_what_is_refused(flag: str, words: str, tmp_path: Path) -> None:
     stub.planned(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    ended = called(["work", str(tmp_path), flag])
-    assert (
-        ended.code == 2 and ended.err.endswith(f"error: {words}\n") and ended.err.count("\n") == 1
-    )
+    assert refused("work", str(tmp_path), flag).endswith(f"error: {words}\n")
     assert sorted(tmp_path.rglob("*")) == before

@@ -1,4 +1,4 @@
-"""The train command of a tiny run, and a way to call any command in this process."""
+"""Tests of commands share the settings of a tiny run, and call any command in this process."""
 
 from __future__ import annotations
 
@@ -10,49 +10,36 @@ from pathlib import Path
 
 from attnlab.commands import main
 
+
+def under(node: str, **values: object) -> list[str]:
+    """Settings below one node of a config, as flags say them."""
+    return [f"{node}.{name}={value}" for name, value in values.items()]
+
+
+RNN = under("system", embedding=8, encoder=8, decoder=8, maxout=6)
 SMALL = {
-    "rnn_encoder_decoder": [
-        "system.embedding=8",
-        "system.encoder=8",
-        "system.decoder=8",
-        "system.maxout=6",
-    ],
-    "rnnsearch": [
-        "system.embedding=8",
-        "system.encoder=8",
-        "system.decoder=8",
-        "system.maxout=6",
-        "system.attention.score.hidden=8",
-    ],
-    "transformer": ["system.width=16", "system.hidden=16", "system.layers=1"],
+    "rnn_encoder_decoder": RNN,
+    "rnnsearch": [*RNN, "system.attention.score.hidden=8"],
+    "transformer": under("system", width=16, hidden=16, layers=1),
 }
 SHARED = [
-    "data.examples=160",
-    "data.valid=10",
-    "data.test=4",
-    "batch.size=16",
-    "batch.buckets=32",
-    "batch.max_length=32",
-]
-SHARED += [
-    "training.steps=12",
-    "training.log_every=3",
-    "training.evaluate_every=6",
-    "schedule.warmup=2",
-    "checkpoint.every=4",
-]
-SHARED += [
-    "decoding.method=greedy",
-    "decoding.max_ratio=0.4",
-    "decoding.max_extra=2",
-    "decoding.batch=4",
+    *under("data", examples=160, valid=10, test=4),
+    *under("batch", size=16, buckets=32, max_length=32),
+    *under("training", steps=12, log_every=3, evaluate_every=6),
+    *under("decoding", method="greedy", max_ratio=0.4, max_extra=2, batch=4),
+    *("schedule.warmup=2", "checkpoint.every=4"),
 ]
 
 
 def arguments(system: str, workdir: Path, *overrides: str) -> list[str]:
     """The train command of a tiny run on dates: 12 steps, evaluated at 6 and 12."""
-    settings = [f"--config.{one}" for one in (*SMALL[system], *SHARED, *overrides)]
-    return ["train", f"--config=configs/translation.py:{system}", f"--workdir={workdir}", *settings]
+    return train(f"translation.py:{system}", workdir, *SMALL[system], *SHARED, *overrides)
+
+
+def train(config: str, workdir: Path | str, *settings: str) -> list[str]:
+    """The train command of a config in configs/, with these settings."""
+    flags = [f"--config.{setting}" for setting in settings]
+    return ["train", f"--config=configs/{config}", f"--workdir={workdir}", *flags]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,3 +61,14 @@ def called(argv: list[str], stdin: str = "") -> Called:
     finally:
         sys.stdin = before
     return Called(code, out.getvalue(), err.getvalue())
+
+
+def refused(*argv: str, stdin: str = "") -> str:
+    """The one line of a command that ends with 2 and prints nothing else.
+
+    Raises:
+      AssertionError: another exit code, results on stdout, more than the line.
+    """
+    ended = called([*argv], stdin)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1), ended
+    return ended.err

@@ -1,4 +1,4 @@
-"""Layers of settings, laid over one another."""
+"""A layer of settings says only what differs from the layers below it."""
 
 from __future__ import annotations
 
@@ -18,40 +18,27 @@ BASE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("layer", "key", "value"),
-    [
-        ({"training": {"steps": 7}}, "training", {"steps": 7, "clip": 1.0}),
-        (ConfigDict({"training": {"steps": 7}}), "training", {"steps": 7, "clip": 1.0}),
-        (
-            {"schedule": {"peak": 1.0}},
-            "schedule",
-            {"name": "cosine", "peak": 1.0, "warmup": 50},
-        ),
-        (
-            {"schedule": {"name": "cosine", "warmup": 0}},
-            "schedule",
-            {"name": "cosine", "peak": 1e-3, "warmup": 0},
-        ),
-        (
-            {"schedule": {"name": "constant", "peak": 1.0}},
-            "schedule",
-            {"name": "constant", "peak": 1.0},
-        ),
-        ({"schedule": "constant"}, "schedule", "constant"),
-        ({"optimizer": {"b2": 0.98}}, "optimizer", {"name": "adam", "b2": 0.98}),
-        ({"optimizer": {"name": "adam", "b2": 0.98}}, "optimizer", {"name": "adam", "b2": 0.98}),
-        ({"optimizer": {"name": "sgd"}}, "optimizer", {"name": "sgd"}),
-        ({"seed": 3}, "seed", 3),
-        ({"new": {"a": {"b": 1}}}, "new", {"a": {"b": 1}}),
-    ],
-)
-def test_a_layer_says_what_differs(layer: Any, key: str, value: Any) -> None:
-    merged = merge(BASE, layer).to_dict()
-    assert merged[key] == value
-    assert {name: merged[name] for name in BASE if name != key} == {
-        name: one for name, one in BASE.items() if name != key
-    }
+COSINE = {"name": "cosine", "peak": 1e-3, "warmup": 50}
+CONSTANT = {"name": "constant", "peak": 1.0}
+LAYERS: list[tuple[Any, str, Any]] = [
+    ({"training": {"steps": 7}}, "training", {"steps": 7, "clip": 1.0}),
+    (ConfigDict({"training": {"steps": 7}}), "training", {"steps": 7, "clip": 1.0}),
+    ({"schedule": {"peak": 1.0}}, "schedule", COSINE | {"peak": 1.0}),
+    ({"schedule": {"name": "cosine", "warmup": 0}}, "schedule", COSINE | {"warmup": 0}),
+    ({"schedule": CONSTANT}, "schedule", CONSTANT),
+    ({"schedule": "constant"}, "schedule", "constant"),
+    ({"optimizer": {"b2": 0.98}}, "optimizer", {"name": "adam", "b2": 0.98}),
+    ({"optimizer": {"name": "adam", "b2": 0.98}}, "optimizer", {"name": "adam", "b2": 0.98}),
+    ({"optimizer": {"name": "sgd"}}, "optimizer", {"name": "sgd"}),
+    ({"seed": 3}, "seed", 3),
+    ({"new": {"a": {"b": 1}}}, "new", {"a": {"b": 1}}),
+]
+"""Layers over `BASE`, the key that they change, and its value then."""
+
+
+def test_a_layer_says_what_differs() -> None:
+    for layer, key, value in LAYERS:
+        assert merge(BASE, layer).to_dict() == {**BASE, key: value}
 
 
 def test_parts_of_components_merge_too() -> None:

@@ -1,4 +1,6 @@
-"""Config files, overrides and replacements of components, on stand-in tables."""
+"""A config file, overrides and replacements of components give one complete config, or one line that
+names what is wrong; tried on stand-in tables.
+"""
 
 from __future__ import annotations
 
@@ -149,12 +151,8 @@ def test_loads_completes_and_locks(file: str) -> None:
         "note": None,
     }
     assert config.optimizer.to_dict() == {"name": "adam", "b1": 0.9, "nesterov": False}
-    assert config.batch.to_dict() == {
-        "buckets": (16, 32),
-        "max_length": 32,
-        "size": 64,
-        "unit": "sentences",
-    }
+    sizes = {"buckets": (16, 32), "max_length": 32, "size": 64}
+    assert config.batch.to_dict() == {**sizes, "unit": "sentences"}
     assert (config.training.clip, config.training.steps, config.decoding.beam) == (1.0, 100, 5)
     with pytest.raises(AttributeError):
         config.system.hiden = 3
@@ -235,13 +233,8 @@ def test_replacing_a_component_brings_its_own_fields_whatever_the_order(
     file: str, key: str
 ) -> None:
     config = load(file, "system.attention.heads=8", f"{key}=multihead", "system.attention.scale=2")
-    assert config.system.attention.to_dict() == {
-        "name": "multihead",
-        "heads": 8,
-        "dropout": 0.0,
-        "scale": 2.0,
-        "kernel": "auto",
-    }
+    chosen = {"heads": 8, "dropout": 0.0, "scale": 2.0, "kernel": "auto"}
+    assert config.system.attention.to_dict() == {"name": "multihead", **chosen}
     assert config.system.hidden == 48
     assert "config.system.attention.hidden: no such key" in error(
         file, f"{key}=multihead", "system.attention.hidden=3"
@@ -253,13 +246,8 @@ def test_naming_the_component_that_stands_there_keeps_its_settings(file: str) ->
 
 
 def test_an_outer_replacement_comes_before_an_inner_one(file: str) -> None:
-    config = load(
-        file,
-        "system.inner.hidden=9",
-        "system.attention=additive",
-        "system=stacked",
-        "system.cross=multihead",
-    )
+    inner = ["system.inner.hidden=9", "system.attention=additive"]
+    config = load(file, *inner, "system=stacked", "system.cross=multihead")
     assert config.system.attention.to_dict() == {"name": "additive", "hidden": 32}
     assert config.system.inner.to_dict() == {"name": "additive", "hidden": 9}
     assert config.system.cross.name == "multihead" and config.system.layers == 2
@@ -278,28 +266,21 @@ def test_a_dotted_path_names_a_users_own_component(
 
 
 @pytest.mark.parametrize(
-    ("overrides", "words"),
+    ("override", "words"),
     [
-        (
-            ["system.attention=multhead"],
-            "config.system.attention: unknown mechanism 'multhead'; did you mean 'multihead'?",
-        ),
-        (
-            ["system=recurent"],
-            "config.system: unknown system 'recurent'; did you mean 'recurrent'?",
-        ),
-        (["system.attention="], "a name is needed"),
-        (["system=stacked", "system=recurrent"], ""),
-        (["system.attention=None"], "config.system.attention"),
+        ("system.attention=multhead", "unknown mechanism 'multhead'; did you mean 'multihead'?"),
+        ("system=recurent", "unknown system 'recurent'; did you mean 'recurrent'?"),
+        ("system.attention=", "a name is needed"),
+        ("system.attention=None", "config.system.attention"),
     ],
 )
-def test_an_unknown_component_names_the_near_ones(
-    file: str, overrides: list[str], words: str
-) -> None:
-    if words:
-        assert words in error(file, *overrides)
-    else:
-        assert load(file, *overrides).system.name == "recurrent"
+def test_an_unknown_component_names_the_near_ones(file: str, override: str, words: str) -> None:
+    line = error(file, override)
+    assert words in line and f"config.{override.split('=')[0]}: " in line
+
+
+def test_the_last_of_two_replacements_counts(file: str) -> None:
+    assert load(file, "system=stacked", "system=recurrent").system.name == "recurrent"
 
 
 def test_a_part_without_a_default_must_be_named(tmp_path: pathlib.Path) -> None:
@@ -320,59 +301,40 @@ def test_a_part_without_a_default_must_be_named(tmp_path: pathlib.Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("x = 1\n", "no function get_config"),
-        (
-            "def get_config(argument):\n    return 1 / 0\n",
-            "broken.py:2: ZeroDivisionError: division by zero",
-        ),
-        ("def get_config(argument)\n    pass\n", "broken.py:1: SyntaxError"),
-        ("import no_such_module_here\n", "broken.py:1: ModuleNotFoundError"),
-        (
-            "def get_config(argument):\n    return 3\n",
-            "returned int, expected a dict or ml_collections.ConfigDict",
-        ),
-        ("def get_config():\n    return 0\n", "TypeError"),
-        (
-            (
-                "from attnlab.errors import UserError\ndef get_config(a):\n    raise UserError(f'no"
-                " {a}')\n"
-            ),
-            "no recurrent",
-        ),
-        (
-            (
-                "from ml_collections import config_dict as c\ndef get_config(a): return"
-                " c.ConfigDict({'seed': c.required_placeholder(int)})\n"
-            ),
-            "required placeholder",
-        ),
-        (
-            (
-                "import ml_collections, pathlib\ndef get_config(a): return"
-                " ml_collections.ConfigDict({'system': {'name': 'stacked', 'layers':"
-                " pathlib.Path('.')}})\n"
-            ),
-            "config.system.layers: a PosixPath cannot be stored",
-        ),
-        (
-            (
-                "import ml_collections\ndef get_config(a): return"
-                " ml_collections.ConfigDict({'optimizer': {'name': 'adam', 'b2': 1.0}})\n"
-            ),
-            "config.optimizer.b2: no such key; choose from: b1, nesterov",
-        ),
-        (
-            (
-                "import ml_collections\ndef get_config(a): return"
-                " ml_collections.ConfigDict({'optimizer': {'name': 'adam', 'b1': 'x'}})\n"
-            ),
-            "config.optimizer.b1='x' is of type str, expected float",
-        ),
-    ],
+def giving(result: object) -> str:
+    """A config file that returns this."""
+    return f"def get_config(argument):\n    return {result}\n"
+
+
+OWN_ERROR = (
+    "from attnlab.errors import UserError\ndef get_config(a):\n    raise UserError(f'no {a}')\n"
 )
+UNSET = "from ml_collections import config_dict as c\n" + giving(
+    "c.ConfigDict({'seed': c.required_placeholder(int)})"
+)
+STORED = "import pathlib\n" + giving("{'system': {'name': 'stacked', 'layers': pathlib.Path('.')}}")
+BROKEN = [
+    ("x = 1\n", "no function get_config"),
+    (giving("1 / 0"), "broken.py:2: ZeroDivisionError: division by zero"),
+    ("def get_config(argument)\n    pass\n", "broken.py:1: SyntaxError"),
+    ("import no_such_module_here\n", "broken.py:1: ModuleNotFoundError"),
+    (giving(3), "returned int, expected a dict or ml_collections.ConfigDict"),
+    ("def get_config():\n    return 0\n", "TypeError"),
+    (OWN_ERROR, "no recurrent"),
+    (UNSET, "required placeholder"),
+    (STORED, "config.system.layers: a PosixPath cannot be stored"),
+    (
+        giving({"optimizer": {"name": "adam", "b2": 1.0}}),
+        "config.optimizer.b2: no such key; choose from: b1, nesterov",
+    ),
+    (
+        giving({"optimizer": {"name": "adam", "b1": "x"}}),
+        "config.optimizer.b1='x' is of type str, expected float",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), BROKEN)
 def test_a_broken_file_is_one_line(tmp_path: pathlib.Path, text: str, words: str) -> None:
     (tmp_path / "broken.py").write_text(text)
     message = error(f"{tmp_path}/broken.py:recurrent", schema=Seeded)
@@ -392,10 +354,7 @@ def test_a_missing_file_names_the_near_ones(file: str, tmp_path: pathlib.Path) -
         ("batch.size=0", "config.batch.size=0: expected a whole number of at least 1"),
         ("training.steps=-1", "at least 1"),
         ("training.label_smoothing=1", "below 1"),
-        (
-            "system.dropout=1.0",
-            "config.system.dropout=1.0: expected a number of at least 0 and below 1",
-        ),
+        ("system.dropout=1.0", "system.dropout=1.0: expected a number of at least 0 and below 1"),
         ("system.dropout=-0.1", "below 1"),
         ("system.hidden=0", "config.system.hidden=0: expected a whole number of at least 1"),
         ("system.attention.hidden=-4", "config.system.attention.hidden=-4"),
@@ -448,48 +407,29 @@ def test_a_config_given_to_prepare_stays_as_it_is() -> None:
 
 def test_settings_of_decoding_are_completed(file: str) -> None:
     config = load(file, "decoding.n_best=3", "decoding.coverage=1")
-    assert (config.decoding.n_best, config.decoding.coverage, config.decoding.top_p) == (
-        3,
-        1.0,
-        1.0,
-    )
+    decoding = config.decoding
+    assert (decoding.n_best, decoding.coverage, decoding.top_p) == (3, 1.0, 1.0)
     assert "config.decoding.n_bset: no such key; did you mean 'decoding.n_best'" in error(
         file, "decoding.n_bset=3"
     )
 
 
 def test_hash_and_flat_survive_json(file: str) -> None:
-    config = load(file)
+    config, digest = load(file), configs.config_hash
     stored = configs.from_dict(json.loads(json.dumps(configs.to_dict(config))))
-    assert (
-        configs.config_hash(stored) == configs.config_hash(config)
-        and len(configs.config_hash(config)) == 12
-    )
+    assert digest(stored) == digest(config) and len(digest(config)) == 12
     assert configs.flat(stored) == configs.flat(config)
     assert configs.flat(config)["system.attention.hidden"] == 5
-    assert configs.config_hash(load(file, "system.attention.hidden=6")) != configs.config_hash(
-        config
-    )
-    assert configs.config_hash(load(file, "system.dropout=0.1", "seed=0")) == configs.config_hash(
-        config
-    )
-    assert configs.config_hash({"b": 1, "a": {"d": (1,), "c": 2}}) == configs.config_hash(
-        {"a": {"c": 2, "d": [1]}, "b": 1}
-    )
+    assert digest(load(file, "system.attention.hidden=6")) != digest(config)
+    assert digest(load(file, "system.dropout=0.1", "seed=0")) == digest(config)
+    assert digest({"b": 1, "a": {"d": (1,), "c": 2}}) == digest({"a": {"c": 2, "d": [1]}, "b": 1})
     tree = configs.to_dict(config)
-    whole = configs.prepare(
-        configs.from_dict({**tree, "system": {**tree["system"], "dropout": 0}}), [], Toy
-    )
-    assert (
-        type(whole.system.dropout) is float
-    )  # a whole number in a file is the fraction that it stands for
-    assert configs.config_hash(whole) == configs.config_hash(load(file, "system.dropout=0"))
-    assert configs.config_hash(load(file, "system.dropout=0")) == configs.config_hash(
-        load(file, "system.dropout=0.0")
-    )
-    assert configs.config_hash({"a": 1}) == "015abd7f5cc5" and configs.config_hash(
-        {"a": 1}
-    ) != configs.config_hash({"a": 1.0})
+    tree["system"]["dropout"] = 0
+    whole = configs.prepare(configs.from_dict(tree), [], Toy)
+    assert type(whole.system.dropout) is float  # a whole number stands for a fraction
+    for override in ("system.dropout=0", "system.dropout=0.0"):
+        assert digest(load(file, override)) == digest(whole)
+    assert digest({"a": 1}) == "015abd7f5cc5" and digest({"a": 1}) != digest({"a": 1.0})
     again = configs.prepare(stored, ["seed=3"], Toy)
     assert again.seed == 3 and again.is_locked
 

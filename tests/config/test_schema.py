@@ -1,4 +1,4 @@
-"""What nodes say of themselves, and that a config file is checked by it as strictly as a flag."""
+"""Nodes say what each setting means, and a config file is checked by them as strictly as a flag."""
 
 from __future__ import annotations
 
@@ -67,6 +67,14 @@ def prepared(tree: Mapping[str, Any], *overrides: str) -> Any:
     return configs.prepare(configs.from_dict(tree), overrides, Outer)
 
 
+def refused(tree: Mapping[str, Any]) -> str:
+    """The one line of a config that is wrong."""
+    with pytest.raises(UserError) as caught:
+        prepared(tree)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
 GOOD: Mapping[str, Any] = {"model": "model", "inner": {"steps": 5}}
 
 
@@ -82,94 +90,56 @@ def test_what_is_left_out_has_its_default() -> None:
 def test_a_setting_describes_itself() -> None:
     known = described(Outer)
     assert list(known) == ["seed", "model", "inner", "weights"]
-    assert known["inner"].help == "How it is trained." and known["inner"].below == tuple(
-        described(Inner)
-    )
+    assert known["inner"].help == "How it is trained."
+    assert known["inner"].below == tuple(described(Inner))
     assert known["seed"].allowed == "a whole number of at least 0 and at most 9"
     assert described(Inner)["mode"].allowed == "one of: fast, slow"
     assert described(Inner)["steps"].default is dataclasses.MISSING
 
 
-BAD: Mapping[str, tuple[Mapping[str, Any], str]] = {
-    "unknown node": (
-        {**GOOD, "iner": {"steps": 3}},
-        "config.iner: no such key; did you mean 'inner'?",
+STEPS = "updates (a whole number of at least 1 and at most 100)"
+BAD: list[tuple[Mapping[str, Any], str]] = [
+    ({"iner": {"steps": 3}}, "iner: no such key; did you mean 'inner'?"),
+    ({"inner": {"steps": 5, "raet": 0.1}}, "inner.raet: no such key; did you mean 'rate'?"),
+    ({"model": {"name": "model", "widht": 3}}, "model.widht: no such key; did you mean 'width'?"),
+    (
+        {"inner": {}},
+        f"inner.steps is missing: {STEPS}; set it in the config file or by --config.inner.steps",
     ),
-    "unknown setting": (
-        {**GOOD, "inner": {"steps": 5, "raet": 0.1}},
-        "config.inner.raet: no such key; did you mean 'rate'?",
+    ({"inner": {"steps": "5"}}, "inner.steps='5' is of type str, expected int"),
+    ({"inner": {"steps": 5.0}}, "inner.steps=5.0 is of type float, expected int"),
+    ({"seed": True}, "seed=True is of type bool, expected int"),
+    ({"inner": {"steps": 5, "mode": "fats"}}, "inner.mode='fats'; did you mean 'fast'?"),
+    (
+        {"inner": {"steps": 0}},
+        "inner.steps=0: expected a whole number of at least 1 and at most 100",
     ),
-    "unknown field of a component": (
-        {**GOOD, "model": {"name": "model", "widht": 3}},
-        "config.model.widht: no such key; did you mean 'width'?",
-    ),
-    "missing setting": (
-        {**GOOD, "inner": {}},
-        "config.inner.steps is missing: updates (a whole number of at least 1 and at most 100);"
-        " set it in the config file or by --config.inner.steps",
-    ),
-    "missing node": ({"model": "model"}, "config.inner.steps is missing"),
-    "missing component": (
-        {"inner": {"steps": 5}},
-        "config.model is missing: what is trained; set it in the config file or by --config.model;"
-        " choose from: model",
-    ),
-    "mistyped": (
-        {**GOOD, "inner": {"steps": "5"}},
-        "config.inner.steps='5' is of type str, expected int",
-    ),
-    "a fraction": (
-        {**GOOD, "inner": {"steps": 5.0}},
-        "config.inner.steps=5.0 is of type float, expected int",
-    ),
-    "true for a number": ({**GOOD, "seed": True}, "config.seed=True is of type bool, expected int"),
-    "none of the choices": (
-        {**GOOD, "inner": {"steps": 5, "mode": "fats"}},
-        "config.inner.mode='fats'; did you mean 'fast'?",
-    ),
-    "out of range": (
-        {**GOOD, "inner": {"steps": 0}},
-        "config.inner.steps=0: expected a whole number of at least 1 and at most 100",
-    ),
-    "a value for a node": (
-        {**GOOD, "inner": 5},
-        "config.inner=5: expected a group of settings: steps, rate, mode, note",
-    ),
-    "a node for a value": (
-        {**GOOD, "seed": {"value": 1}},
-        "config.seed: expected a value, not a group of settings",
-    ),
-    "a value for a component": ({**GOOD, "model": 3}, "config.model=3: expected the name of a"),
-    "an unknown component": ({**GOOD, "model": "modle"}, "config.model: unknown model 'modle'"),
-    "together": (
-        {**GOOD, "inner": {"steps": 60}},
-        "config.inner.steps=60 is too many for mode='fast'",
-    ),
-    "a further key of another type": (
-        {**GOOD, "weights": {"other": "x"}},
-        "config.weights.other='x' is of type str, expected float or None",
-    ),
-    "a further key out of range": (
-        {**GOOD, "weights": {"other": -1.0}},
-        "config.weights.other=-1.0: expected a number of at least 0",
-    ),
-}
+    ({"inner": 5}, "inner=5: expected a group of settings: steps, rate, mode, note"),
+    ({"seed": {"value": 1}}, "seed: expected a value, not a group of settings"),
+    ({"model": 3}, "model=3: expected the name of a"),
+    ({"model": "modle"}, "model: unknown model 'modle'"),
+    ({"inner": {"steps": 60}}, "inner.steps=60 is too many for mode='fast'"),
+    ({"weights": {"other": "x"}}, "weights.other='x' is of type str, expected float or None"),
+    ({"weights": {"other": -1.0}}, "weights.other=-1.0: expected a number of at least 0"),
+]
+"""What a file says otherwise than `GOOD`, and the line that it is."""
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_what_a_file_gets_wrong_is_one_line(case: str) -> None:
-    tree, words = BAD[case]
-    with pytest.raises(UserError) as caught:
-        prepared(tree)
-    assert words in str(caught.value) and "\n" not in str(caught.value)
+@pytest.mark.parametrize(("changes", "words"), BAD)
+def test_what_a_file_gets_wrong_is_one_line(changes: Mapping[str, Any], words: str) -> None:
+    assert f"config.{words}" in refused({**GOOD, **changes})
+
+
+def test_what_a_file_leaves_out_is_one_line() -> None:
+    assert "config.inner.steps is missing" in refused({"model": "model"})
+    missing = "config.model is missing: what is trained; set it in the config file or by"
+    assert f"{missing} --config.model; choose from: model" in refused({"inner": {"steps": 5}})
 
 
 def test_further_keys_are_taken_where_a_node_may_have_them() -> None:
-    assert prepared({**GOOD, "weights": {"other": None, "third": 2.0}}).weights.to_dict() == {
-        "other": None,
-        "third": 2.0,
-        "first": 0.0,
-    }
+    further = {"other": None, "third": 2.0}
+    weights = prepared({**GOOD, "weights": further}).weights.to_dict()
+    assert weights == {**further, "first": 0.0}
 
 
 def test_a_flag_sets_what_a_file_leaves_out() -> None:
@@ -211,43 +181,37 @@ def test_the_types_of_settings_are_known_without_their_task() -> None:
     assert "training.steps" not in known and "optimizer" not in known
 
 
-OWN: Mapping[str, tuple[str, str]] = {
-    "an unknown task": (
-        "{'task': 'translaton'}",
-        "config.task: unknown task 'translaton'; did you",
-    ),
-    "no task": ("{'system': 'rnnsearch'}", "config.task is missing; choose from: translation"),
-    "a node of another task": (
+OWN = [
+    ("{'task': 'translaton'}", "config.task: unknown task 'translaton'; did you"),
+    ("{'system': 'rnnsearch'}", "config.task is missing; choose from: translation"),
+    (
         "merge(BASE, {'decoding': {'beam': 3}})",
         "config.decoding: no such key; choose from: auxiliary, batch, checkpoint",
     ),
-    "a setting of another task": (
+    (
         "merge(BASE, {'training': {'per': 'token'}})",
         "config.training.per: no such key; choose from: accumulate",
     ),
-    "a missing node": ("{k: v for k, v in BASE.items() if k != 'batch'}", "config.batch."),
-    "a mistyped setting": (
+    ("{k: v for k, v in BASE.items() if k != 'batch'}", "config.batch."),
+    (
         "merge(BASE, {'checkpoint': {'keep': 'all'}})",
         "config.checkpoint.keep='all' is of type str, expected int",
     ),
-    "a setting out of range": (
+    (
         "merge(BASE, {'vocabulary': {'size': 0}})",
         "config.vocabulary.size=0: expected a whole number of at least 1",
     ),
-    "buckets of text": (
+    (
         "merge(BASE, {'batch': {'buckets': ('a',)}})",
         "config.batch.buckets=('a',): expected increasing whole numbers",
     ),
-    "no text as key": (
-        "{**BASE, 'seed': {3: 4}}",
-        "own.py: get_config returned the key 3, expected a text",
-    ),
-}
+    ("{**BASE, 'seed': {3: 4}}", "own.py: get_config returned the key 3, expected a text"),
+]
+"""What a user's own file returns, with `BASE` a config of attnlab, and the line that it is."""
 
 
-@pytest.mark.parametrize("case", OWN)
-def test_a_users_own_file_is_checked(case: str, tmp_path: pathlib.Path) -> None:
-    text, words = OWN[case]
+@pytest.mark.parametrize(("text", "words"), OWN)
+def test_a_users_own_file_is_checked(text: str, words: str, tmp_path: pathlib.Path) -> None:
     (tmp_path / "own.py").write_text(
         "from attnlab.config import call_file, merge\n\n"
         "BASE = call_file('configs/classification.py', 'get_config', 'config file')\n\n\n"
@@ -282,14 +246,8 @@ def test_a_users_own_task_has_settings_of_its_own(
     assert configs.load(file, [own]).training.margin == 1.0
     assert configs.load(file, ["training.margin=2", own]).training.margin == 2.0
     for overrides, words in (
-        (
-            [own, "training.margin=-1"],
-            "config.training.margin=-1.0: expected a number of at least 0",
-        ),
-        (
-            [own, "training.magrin=1"],
-            "config.training.magrin: no such key; did you mean 'training.ma",
-        ),
+        ([own, "training.margin=-1"], "training.margin=-1.0: expected a number of at least 0"),
+        ([own, "training.magrin=1"], "training.magrin: no such key; did you mean 'training.ma"),
         (["training.margin=2"], "config.training.margin: no such key"),
         (["task=own_ranking:Numbered"], "its schema is 3; expected a class derived from"),
     ):
@@ -306,10 +264,7 @@ def test_the_file_of_the_readme_says_what_differs(tmp_path: pathlib.Path) -> Non
     mine = configs.flat(configs.load(str(tmp_path / "mine.py")))
     differing = {name for name in ours | mine if ours.get(name) != mine.get(name)}
     assert {name for name in differing if not name.startswith("data.")} == {
-        "vocabulary.kind",
-        "vocabulary.size",
-        "batch.buckets",
-        "batch.max_length",
+        *("vocabulary.kind", "vocabulary.size", "batch.buckets", "batch.max_length"),
         "training.steps",
     }
     assert (mine["data.name"], mine["data.target"], mine["training.clip"]) == ("files", "en", 1.0)

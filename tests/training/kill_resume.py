@@ -28,6 +28,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.commands.tiny import train, under
+
 STEPS = 24
 FILES = {
     "rnnsearch": (
@@ -37,45 +39,35 @@ FILES = {
     "transformer": ("configs/translation.py:transformer", ["width=16", "hidden=16", "layers=1"]),
     "lstm_lm": ("configs/language_modelling.py:lstm", ["embedding=8", "width=8", "dropout=0.1"]),
 }
+GREEDY = under("decoding", method="greedy", max_ratio=0.5, max_extra=2)
+JITTERED = ["augmentation.crop=2", "augmentation.flip=true"]
 SHARED = {
-    "translation": [
-        *("data.examples=400", "batch.buckets=32", "batch.max_length=32"),
-        *("decoding.method=greedy", "decoding.max_ratio=0.5", "decoding.max_extra=2"),
-    ],
+    "translation": ["data.examples=400", *under("batch", buckets=32, max_length=32), *GREEDY],
     "language_modelling": ["data.examples=60", "batch.texts=joined", "batch.max_length=8"],
     "masked_language_modelling": [
-        *("data=associations", "data.examples=60"),
-        *("batch.texts=packed", "batch.max_length=16"),
+        *("data=associations", "data.examples=60", "batch.texts=packed", "batch.max_length=16"),
     ],
     "classification": ["data.examples=200"],
     "inference": ["data.examples=200"],
-    "g2p": [
-        "data.examples=400",
-        "decoding.method=greedy",
-        "decoding.max_ratio=0.5",
-        "decoding.max_extra=2",
-    ],
+    "g2p": ["data.examples=400", *GREEDY],
     "tagging": ["data.examples=200"],
-    "diagnostics": ["data.examples=200", "batch.buckets=65", "batch.max_length=65"],
-    "image_classification": [
-        *("data.examples=200", "data.side=16", "augmentation.crop=2", "augmentation.flip=true"),
-    ],
-    "segmentation": ["data.examples=100", "augmentation.crop=2", "augmentation.flip=true"],
+    "diagnostics": ["data.examples=200", *under("batch", buckets=65, max_length=65)],
+    "image_classification": [*under("data", examples=200, side=16), *JITTERED],
+    "segmentation": ["data.examples=100", *JITTERED],
     "detection": ["data.examples=100"],
     "captioning": [
-        *("data.examples=200", "system.backbone.widths=4,32", "system.backbone.layers=1"),
-        *("decoding.max_extra=2", "augmentation.crop=1"),
+        *("data.examples=200", "decoding.max_extra=2", "augmentation.crop=1"),
+        *under("system.backbone", widths="4,32", layers=1),
     ],
     "visual_questions": [
-        *("data.examples=20", "data.valid=2", "data.side=20", "system.backbone.widths=4,4"),
+        *(*under("data", examples=20, valid=2, side=20), "system.backbone.widths=4,4"),
     ],
     "question_answering": [
-        *("data.examples=100", "data.absent=0.3", "batch.buckets=24", "batch.max_length=24"),
-        *("passages.stride=8", "passages.question=8", "passages.unanswerable=true"),
+        *(*under("data", examples=100, absent=0.3), *under("batch", buckets=24, max_length=24)),
+        *under("passages", stride=8, question=8, unanswerable="true"),
     ],
     "span_corruption": [
-        *("data=associations", "data.examples=60", "batch.max_length=16"),
-        *("decoding.method=greedy", "decoding.max_ratio=0.5", "decoding.max_extra=2"),
+        *("data=associations", "data.examples=60", "batch.max_length=16", *GREEDY),
     ],
 }
 SHARED["text_to_text"] = SHARED["translation"]
@@ -104,26 +96,15 @@ def command(system: str, backend: str, devices: int, workdir: Path) -> list[str]
     lanes of one stream.
     """
     config, own = FILES.get(system, (f"configs/{system.replace(':', '.py:')}", []))
-    settings = [f"system.{one}" for one in own] + [
-        "data.valid=16",
-        "data.test=1",
-        "batch.size=16",
+    settings = [
+        *(f"system.{one}" for one in own),
+        *under("data", valid=16, test=1),
+        *("batch.size=16", "checkpoint.every=3", "schedule.warmup=4"),
         *SHARED[Path(config).stem],
+        *under("training", steps=STEPS, log_every=1, evaluate_every=8),
+        *under("parallel", backend=backend, devices=devices),
     ]
-    settings += [
-        f"training.steps={STEPS}",
-        "training.log_every=1",
-        "training.evaluate_every=8",
-        "checkpoint.every=3",
-        "schedule.warmup=4",
-    ]
-    settings += [f"parallel.backend={backend}", f"parallel.devices={devices}"]
-    return [
-        "train",
-        f"--config={config}",
-        f"--workdir={workdir}",
-        *(f"--config.{setting}" for setting in settings),
-    ]
+    return train(config.removeprefix("configs/"), workdir, *settings)
 
 
 def forked(work: Callable[[], int], errors: str = os.devnull) -> int:

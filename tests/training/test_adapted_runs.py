@@ -1,9 +1,10 @@
-"""Runs in which a part of the parameters is trained: on several devices, in microbatches, stopped
-and gone on with, several as one program.
+"""Runs that train a part of the parameters learn the same on several devices, in microbatches, stopped
+and gone on with, and several as one program.
 """
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,9 @@ from tests.training.toy import FEATURES, Line, points, run, settings
 FROZEN = {"training__freeze": ("layer_1",), "training__rates": ("b$=0.5",)}
 ADAPTED = {"lora": {"rank": 2, "alpha": 4.0, "dropout": 0.0, "on": ("layer_0",), "also": ("b$",)}}
 DROPPED = {"lora": {**ADAPTED["lora"], "dropout": 0.3}}
+PARTLY = pytest.mark.parametrize(
+    "which", [pytest.param(FROZEN, marks=pytest.mark.full), DROPPED], ids=["frozen", "dropped"]
+)
 
 
 def set_to(**changes: Any) -> ConfigDict:
@@ -83,26 +87,24 @@ def test_the_same_everywhere(name: str, devices: int, accumulate: int, which: An
             np.testing.assert_allclose(leaf, flat(other)[path], atol=2e-6, err_msg=path)
 
 
-@pytest.mark.parametrize("which", [FROZEN, DROPPED], ids=["frozen", "dropped"])
+@PARTLY
 def test_stopped_and_resumed_equals_uninterrupted(which: Any, tmp_path: Path) -> None:
     config, task = set_to(training__ema=0.5, training__log_every=1, **which), Deep()
     run(tmp_path / "whole", config, task)
     assert run(tmp_path / "cut", config, task, stop=5).state == "interrupted"
     assert run(tmp_path / "cut", config, task).state == "done"
-    whole, cut = (
-        Checkpoints(tmp_path / name / "checkpoints", 2, read_only=True) for name in ("whole", "cut")
-    )
-    one, other = (store.restore(saved_like(config, task)) for store in (whole, cut))
-    for store in (whole, cut):
-        store.close()
-    assert one is not None and other is not None
-    for leaf, wanted in zip(jax.tree.leaves(one.tree), jax.tree.leaves(other.tree), strict=True):
-        np.testing.assert_array_equal(leaf, wanted)
+    states = []
+    for name in ("whole", "cut"):
+        with contextlib.closing(
+            Checkpoints(tmp_path / name / "checkpoints", 2, read_only=True)
+        ) as store:
+            states.append(store.restore(saved_like(config, task)).tree)
+    jax.tree.map(np.testing.assert_array_equal, *states)
     metrics = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("whole", "cut")]
     assert metrics[0] == metrics[1]
     begun, still = flat(first_states(config, task)(0).params), {"layer_1/kernel"}
     still |= {"layer_0/kernel"} if "lora" in which else set()
-    for path, leaf in flat(one.tree.params).items():
+    for path, leaf in flat(states[0].params).items():
         assert np.array_equal(leaf, begun[path]) == (path in still), path
     used, _ = best_params(config, task, tmp_path / "whole")
     assert set(flat(used)) == {"layer_0/kernel", "layer_1/kernel", "b"}
@@ -110,7 +112,7 @@ def test_stopped_and_resumed_equals_uninterrupted(which: Any, tmp_path: Path) ->
         assert not np.array_equal(flat(used)["layer_0/kernel"], begun["layer_0/kernel"])
 
 
-@pytest.mark.parametrize("which", [FROZEN, DROPPED], ids=["frozen", "dropped"])
+@PARTLY
 def test_several_as_one_program(which: Any, tmp_path: Path) -> None:
     configs = [
         set_to(seed=seed, schedule__peak=peak, training__ema=0.5, **which)

@@ -1,4 +1,4 @@
-"""Parameters without a gradient, found in the program, against gradients that are computed."""
+"""Parameters without a gradient are found in the program as in gradients that are computed."""
 
 from __future__ import annotations
 
@@ -81,22 +81,14 @@ def test_what_has_no_gradient_is_found_in_the_program(loss: Any, wrap: Any) -> N
 def test_shapes_are_enough_and_paths_are_whole() -> None:
     nested = {"layer": PARAMS, "bias": jnp.ones(3)}
     shapes = jax.tree.map(lambda one: jax.ShapeDtypeStruct(one.shape, one.dtype), (nested, X))
-    assert idle(lambda params, x: plain(params["layer"], x) + params["bias"].sum(), *shapes) == (
-        "layer/stopped",
-        "layer/unused",
-    )
+    found = idle(lambda params, x: plain(params["layer"], x) + params["bias"].sum(), *shapes)
+    assert found == ("layer/stopped", "layer/unused")
 
 
 def test_a_gradient_that_is_zero_for_this_data_only_is_one() -> None:
-    assert (
-        idle(
-            lambda params, x: jax.nn.relu(x @ params["used"] - 1e6).sum(),
-            {"used": PARAMS["used"]},
-            X,
-        )
-        == ()
-    )
+    used = {"used": PARAMS["used"]}
+    assert idle(lambda params, x: jax.nn.relu(x @ params["used"] - 1e6).sum(), used, X) == ()
     in_a_loop = jax.jit(
         lambda params, x: jax.lax.fori_loop(0, 3, lambda _, y: y @ params["used"], x).sum()
     )
-    assert idle(in_a_loop, {"used": PARAMS["used"]}, X) == ()
+    assert idle(in_a_loop, used, X) == ()

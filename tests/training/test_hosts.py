@@ -1,4 +1,4 @@
-"""Two processes, each with rows of its own, against one process with all of them."""
+"""Two processes, each with rows of its own, learn what one process with all of them learns."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import pytest
 
 from attnlab.training.states import remembered
 from attnlab.training.step import first_state, make_step
@@ -20,6 +21,7 @@ from tests.training.toy import Trailing, points
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.full
 def test_two_processes_are_one(tmp_path: Path) -> None:
     """Both backends: parameters, optimizer, and what is remembered of all rows, on every
     process.

@@ -1,5 +1,5 @@
-"""Signals: the first is remembered, the second acts; a run that gets SIGTERM saves, says so and
-goes on later as if nothing had been.
+"""The first signal is remembered and the second acts: a run that gets SIGTERM saves, says so and goes
+on later as if nothing had been.
 """
 
 from __future__ import annotations
@@ -92,6 +92,7 @@ def test_second_ctrl_c_is_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.full
 def test_sigterm_to_a_real_run_saves_and_the_same_command_finishes_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,19 +101,11 @@ def test_sigterm_to_a_real_run_saves_and_the_same_command_finishes_it(
     """
     cut, whole = tmp_path / "cut", tmp_path / "whole"
     launch = [sys.executable, str(ROOT / "launch.py"), *command("lstm_lm", "mesh", 1, cut)]
-    child = subprocess.Popen(
-        launch,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": ""},
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    child = subprocess.Popen(launch, env={**os.environ, "PYTHONPATH": ""}, **pipes)
     deadline = time.monotonic() + 300
-    while (
-        not read_records(cut / "metrics.jsonl")
-        and child.poll() is None
-        and time.monotonic() < deadline
-    ):
+    while not read_records(cut / "metrics.jsonl") and child.poll() is None:
+        assert time.monotonic() < deadline
         time.sleep(0.005)
     child.send_signal(signal.SIGTERM)
     out, err = child.communicate(timeout=300)

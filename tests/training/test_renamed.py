@@ -61,6 +61,7 @@ def same(one: object, other: object) -> bool:
     return jax.tree.all(jax.tree.map(jnp.array_equal, one, other))
 
 
+@pytest.mark.full
 def test_first_values_and_dropout_are_those_of_the_new_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,5 +1,5 @@
-"""One run from config to outcome: what is read, what is written before the first step, and what a
-resumed run is told.
+"""A run reads and writes no more than it needs before the first step, and a resumed one is told what
+has changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from attnlab.training import loop
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.loop import Outcome
 from attnlab.training.run import Prepared, start_jax
-from tests.commands.tiny import SHARED, SMALL
+from tests.commands.tiny import SHARED, SMALL, under
 
 
 @pytest.fixture
@@ -45,14 +45,10 @@ def files(tmp_path: Path) -> Path:
 def config(folder: Path, *overrides: str) -> Any:
     """A tiny RNNsearch on those files."""
     settings = [one for one in (*SMALL["rnnsearch"], *SHARED) if not one.startswith("data.")]
-    data = [
-        "data=files",
-        f"data.directory={folder}",
-        "data.source=de",
-        "data.target=en",
-        "parallel.devices=1",
-    ]
-    return configs.load("configs/translation.py:rnnsearch", [*settings, *data, *overrides])
+    data = ["data=files", *under("data", directory=folder, source="de", target="en")]
+    return configs.load(
+        "configs/translation.py:rnnsearch", [*settings, *data, "parallel.devices=1", *overrides]
+    )
 
 
 def prepared(made: Any, workdir: Path) -> Prepared:
@@ -92,11 +88,9 @@ def test_only_the_splits_asked_for_are_opened_and_nothing_is_written(
     workdir.mkdir()
     found.describe(progress())
     manifest = Manifest.read(workdir)
-    assert (
-        manifest is not None
-        and set(manifest.data) == {"train", "valid"}
-        and (workdir / "vocabulary").is_dir()
-    )
+    assert manifest is not None
+    assert set(manifest.data) == {"train", "valid"}
+    assert (workdir / "vocabulary").is_dir()
     with pytest.raises(
         UserError, match="holds another config: training.steps: saved 12, wanted 13"
     ):
@@ -133,11 +127,9 @@ def test_a_lost_vocabulary_is_learned_again(files: Path, tmp_path: Path) -> None
     prepared(config(files), workdir).describe(progress())
     assert kept.read_bytes() == content
     manifest = Manifest.read(workdir)
-    assert (
-        manifest is not None
-        and manifest.vocabulary is not None
-        and {*manifest.vocabulary} == {kept.name}
-    )
+    assert manifest is not None
+    assert manifest.vocabulary is not None
+    assert {*manifest.vocabulary} == {kept.name}
     manifest.vocabulary[kept.name] = "0" * 64  # as if another version of the library had learned it
     manifest.write(workdir)
     kept.unlink()
@@ -148,6 +140,7 @@ def test_a_lost_vocabulary_is_learned_again(files: Path, tmp_path: Path) -> None
     assert not kept.exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("until", [None, 5])
 def test_fit_trains_and_says_how_it_ended(until: int | None, files: Path, tmp_path: Path) -> None:
     workdir = tmp_path / "run"

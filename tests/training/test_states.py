@@ -1,15 +1,11 @@
-"""The training state of a task: the first one, and what a checkpoint must hold."""
+"""The first training state is a function of the seed, and a checkpoint holds all of it but the seed."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import jax
 import numpy as np
-import pytest
 
-from attnlab.errors import UserError
-from attnlab.training.states import best_params, first_states, remembered, saved_like
+from attnlab.training.states import first_states, remembered, saved_like
 from tests.training.toy import Line, settings
 
 
@@ -30,8 +26,3 @@ def test_a_checkpoint_holds_all_of_the_state_but_the_seed() -> None:
 
 def test_a_task_without_lanes_remembers_nothing() -> None:
     assert remembered(Line()) is None
-
-
-def test_a_folder_without_a_checkpoint_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no checkpoint in .*: train there first"):
-        best_params(settings(), Line(), tmp_path)

@@ -1,5 +1,5 @@
-"""Batch norm in training: running averages that the step moves, the same over several devices, and
-what is refused.
+"""The step moves the running averages of batch norm, the same over several devices; what batch norm
+cannot do is refused.
 """
 
 from __future__ import annotations
@@ -111,7 +111,10 @@ def test_the_step_moves_running_averages_and_the_optimizer_does_not() -> None:
 
 @pytest.mark.parametrize(
     ("make", "others"),
-    [(classification, (("mesh", 4), ("pmap", 4))), (translation, (("pmap", 4),))],
+    [
+        (classification, (("mesh", 4), ("pmap", 4))),
+        pytest.param(translation, (("pmap", 4),), marks=pytest.mark.full),
+    ],
     ids=["classification", "translation"],
 )
 def test_several_devices_see_one_batch(make: Any, others: tuple[tuple[str, int], ...]) -> None:
@@ -134,7 +137,9 @@ def test_several_devices_see_one_batch(make: Any, others: tuple[tuple[str, int],
         assert_close(one, found["mesh", 1])
 
 
-@pytest.mark.parametrize("make", [classification, translation])
+@pytest.mark.parametrize(
+    "make", [classification, pytest.param(translation, marks=pytest.mark.full)]
+)
 def test_padding_is_inert_in_training(make: Any) -> None:
     """Rows and columns of padding change neither the loss nor the averages."""
     task = make()
@@ -149,6 +154,7 @@ def test_padding_is_inert_in_training(make: Any) -> None:
     np.testing.assert_allclose(sums["loss"], again["loss"], rtol=1e-5)
 
 
+@pytest.mark.full
 def test_a_decoder_only_model_keeps_averages_too_and_decodes_with_them() -> None:
     how = [*SMALL, "system.attention.heads=2", *tiny_language.SHARED[1:], *tiny_language.APART]
     config = configs.load("configs/language_modelling.py:decoder", how)

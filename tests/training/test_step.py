@@ -1,5 +1,5 @@
-"""The step function: objective, accumulation, moving average, precision, randomness, and a batch
-with nothing in it.
+"""The step function minimises the mean over the weight, however it is accumulated, and keeps its
+promises on averages, precision, randomness and an empty batch.
 """
 
 from __future__ import annotations
@@ -109,9 +109,8 @@ def test_microbatches_draw_apart() -> None:
         [jax.random.uniform(one, (ROWS // 2,)) for one in jax.random.split(key, 2)]
     )
     _, metrics = one_step(task, points(0), accumulate=2)
-    assert len(np.unique(draws)) == ROWS and float(metrics["loss"]) == pytest.approx(
-        float(draws.mean()), rel=1e-6
-    )
+    assert len(np.unique(draws)) == ROWS
+    assert float(metrics["loss"]) == pytest.approx(float(draws.mean()), rel=1e-6)
 
 
 def test_bfloat16_computes_low_and_keeps_float32() -> None:
@@ -139,7 +138,9 @@ def test_bfloat16_computes_low_and_keeps_float32() -> None:
     assert set(floats) == {jnp.dtype(jnp.float32)}
 
 
-@pytest.mark.parametrize("system", ["rnnsearch", "transformer"])
+@pytest.mark.parametrize(
+    "system", [pytest.param("rnnsearch", marks=pytest.mark.full), "transformer"]
+)
 def test_systems_in_bfloat16_and_a_batch_of_nothing(system: str) -> None:
     """bfloat16 gives almost the same loss and float32 parameters; a batch that is all padding gives
     no update and no NaN.
@@ -160,7 +161,4 @@ def test_systems_in_bfloat16_and_a_batch_of_nothing(system: str) -> None:
     for step in steps:
         after, metrics = step(start, empty)
         assert all(float(value) == 0.0 for value in metrics.values())
-        for one, other in zip(
-            jax.tree.leaves(start.params), jax.tree.leaves(after.params), strict=True
-        ):
-            np.testing.assert_array_equal(one, other)
+        jax.tree.map(np.testing.assert_array_equal, after.params, start.params)

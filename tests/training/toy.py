@@ -127,26 +127,17 @@ def points(step: int) -> dict[str, np.ndarray]:
 
 def settings(**changes: Any) -> ConfigDict:
     """A config of 9 steps; changes by dotted name with "__" for the dot."""
-    config = ConfigDict(
-        {
-            "seed": 0,
-            "optimizer": {"name": "adam"},
-            "schedule": {"name": "linear", "peak": 0.1, "warmup": 2},
-            "training": {
-                "steps": 9,
-                "accumulate": 1,
-                "clip": 1.0,
-                "ema": 0.0,
-                "compute": "float32",
-                "log_every": 2,
-                "evaluate_every": 3,
-            },
-            "checkpoint": {"every": 4, "keep": 2, "by": "loss"},
-        }
-    )
-    config.update_from_flattened_dict(
-        {name.replace("__", "."): value for name, value in changes.items()}
-    )
+    training = {"steps": 9, "accumulate": 1, "clip": 1.0, "ema": 0.0, "compute": "float32"}
+    tree = {
+        "seed": 0,
+        "optimizer": {"name": "adam"},
+        "schedule": {"name": "linear", "peak": 0.1, "warmup": 2},
+        "training": {**training, "log_every": 2, "evaluate_every": 3},
+        "checkpoint": {"every": 4, "keep": 2, "by": "loss"},
+    }
+    config = ConfigDict(tree)
+    changed = {name.replace("__", "."): value for name, value in changes.items()}
+    config.update_from_flattened_dict(changed)
     return config
 
 
@@ -175,15 +166,6 @@ def run(
 
     progress = Progress(config.training.steps, stream=stream or io.StringIO())
     with Interrupt() as interrupt, progress:
-        where = place or backend("mesh", 1)
-        return train(
-            config,
-            task or Line(),
-            fetched,
-            workdir,
-            where,
-            progress,
-            interrupt,
-            time.perf_counter(),
-            until,
-        )
+        where, begin = place or backend("mesh", 1), time.perf_counter()
+        rest = (workdir, where, progress, interrupt, begin, until)
+        return train(config, task or Line(), fetched, *rest)

@@ -1,0 +1,16 @@
+"""Commands are tried on the run of one system, and on that of another in the full mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.commands.tiny import Called
+
+
+@pytest.fixture(params=["rnnsearch", pytest.param("transformer", marks=pytest.mark.full)])
+def trained(request: pytest.FixtureRequest, runs: Callable[[str], tuple[Path, Called]]) -> Path:
+    """The workdir of a finished run of each system."""
+    return runs(request.param)[0]
