@@ -4,59 +4,20 @@ in special cases.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import numpy as np
 import pytest
 
 from attnlab.attention.protocol import MAPS
-from attnlab.systems import SYSTEMS
-from attnlab.systems.protocol import Classifier
-from tests.systems.checks import check_equal, check_every_parameter_is_read
 from tests.systems.classifiers import (
-    CASES,
-    CHECKS,
     SOURCE,
     SPECS,
     TARGET,
     batch,
-    check_dropout,
-    compared,
     make,
     parameters,
     prepared,
 )
-from tests.systems.oracles import ORACLES
-
-HAS_ORACLE = [(name, texts) for name, texts in CASES if "multihead" not in name]
-
-
-@pytest.mark.parametrize(("name", "texts"), CASES)
-@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())
-def test_promise(name: str, texts: int, check: Any) -> None:
-    check(SPECS[name], texts)
-
-
-def test_every_classifier_has_an_oracle() -> None:
-    assert {
-        name for name in SYSTEMS.names() if issubclass(SYSTEMS.resolve(name), Classifier)
-    } <= set(ORACLES)
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize(("name", "texts"), HAS_ORACLE)
-def test_logits_equal_the_papers(name: str, texts: int) -> None:
-    check_equal(*compared(SPECS[name], ORACLES[SPECS[name]["name"]], SPECS[name], texts))
-
-
-@pytest.mark.parametrize(
-    ("name", "texts"), [case for case in HAS_ORACLE if case[0] != "bilstm_pooling-last"]
-)
-def test_the_oracle_reads_every_parameter(name: str, texts: int) -> None:
-    _, params, _ = prepared(SPECS[name], texts)
-    oracle, ids = ORACLES[SPECS[name]["name"]], batch(texts)
-    check_every_parameter_is_read(lambda params: oracle(params, SPECS[name], *ids), params, by=0.1)
 
 
 @pytest.mark.parametrize(
@@ -122,11 +83,6 @@ def test_the_order_of_states_is_no_matter_to_mean_and_max_but_to_the_last() -> N
         turned[0] = ids[0, ::-1]
         change = np.abs(call(params, ids)[0] - call(params, turned)[0]).max()
         assert (change > 1e-2) == differs and (differs or change < 1e-6)
-
-
-def test_dropout_acts_only_with_its_stream() -> None:
-    for name in ("bilstm_pooling-mean", "attention_pooling", "self_attentive"):
-        check_dropout(SPECS[name], 1)
 
 
 def test_every_registered_classifier_has_parameters_of_its_own_for_two_texts() -> None:

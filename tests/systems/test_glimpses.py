@@ -6,10 +6,8 @@ from typing import Any
 
 import jax
 import numpy as np
-import pytest
 
 from attnlab.attention.alignments.protocol import SAMPLES
-from attnlab.errors import UserError
 from attnlab.systems.protocol import GLIMPSES as LOOKED
 from attnlab.systems.vision.glimpses import patches, shown, squares
 from tests.rounding import assert_close
@@ -104,16 +102,3 @@ def test_decisions_train_the_layer_of_locations_alone() -> None:
     of_locations = gradient.pop("location")
     assert all(np.abs(one).max() > 1e-3 for one in jax.tree.leaves(of_locations))
     assert not any(np.any(one) for one in jax.tree.leaves(gradient))
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"glimpses": 0}, "glimpses: glimpses=0: expected at least 1"),
-        ({"scales": 0}, "glimpses: scales=0"),
-        ({"deviation": 0.0}, "glimpses: deviation=0.0: expected a number above 0"),
-    ],
-)
-def test_fields_out_of_range(fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        jax.eval_shape(make({**GLIMPSES, **fields}).init, jax.random.key(0), images())

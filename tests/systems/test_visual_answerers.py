@@ -12,13 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.errors import UserError
-from attnlab.systems import SYSTEMS
-from attnlab.systems.vision.protocol import VisualAnswerer
-from tests.systems.checks import check_every_parameter_is_read
 from tests.systems.oracles import ORACLES
 from tests.systems.visual_answerers import (
-    CHECKS,
     GRID,
     SHAPE,
     SPECS,
@@ -31,41 +26,6 @@ from tests.systems.visual_answerers import (
 IMAGES, QUESTIONS = batch()
 LENGTHS = (QUESTIONS != 0).sum(axis=1)
 PLACES = GRID[0] * GRID[1]
-
-
-def test_every_answerer_has_an_oracle() -> None:
-    kinds = {name: SYSTEMS.resolve(name) for name in SYSTEMS.names()}
-    named = {name for name, kind in kinds.items() if issubclass(kind, VisualAnswerer)}
-    assert named == {spec["name"] for spec in SPECS.values()} <= set(ORACLES)
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize("name", SPECS)
-def test_logits_equal_the_papers(name: str) -> None:
-    """Of rows of several lengths in one batch: the oracle never reads padding."""
-    call, params = prepared(SPECS[name])
-    found = call(params, IMAGES, QUESTIONS).logits
-    wanted = ORACLES[SPECS[name]["name"]](params, SPECS[name], IMAGES.astype(float), QUESTIONS)
-    np.testing.assert_allclose(found[:3], wanted[:3], rtol=1e-9, atol=1e-11)
-    assert np.isfinite(found).all() and np.abs(found[0] - found[1]).max() > 1e-2
-
-
-@pytest.mark.parametrize("name", SPECS)
-def test_the_oracle_reads_every_parameter(name: str) -> None:
-    _, params = prepared(SPECS[name])
-    oracle, images = ORACLES[SPECS[name]["name"]], IMAGES[:2].astype(float)
-
-    def small(params: Any) -> np.ndarray:
-        return oracle(params, SPECS[name], images, QUESTIONS[:2])  # type: ignore[no-any-return]
-
-    check_every_parameter_is_read(small, params, by=0.1)
-
-
-@pytest.mark.parametrize("promise", CHECKS)
-@pytest.mark.parametrize("name", SPECS)
-def test_promises(name: str, promise: str) -> None:
-    check_promise = CHECKS[promise]
-    check_promise(SPECS[name])
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -207,38 +167,6 @@ def test_other_mechanisms_and_settings_by_shapes(name: str, fields: dict[str, An
     assert found.shape == (4, 3) and set(made) == {"params"}
     assert system.looks and type(system).between("backbone/layer_0/attention") == ("image",) * 2
     assert system.grid(SHAPE) == ((2, 3) if fields.get("backbone") is VIT else GRID)
-
-
-MISFITS: dict[str, tuple[str, dict[str, Any], str]] = {
-    "no hop": ("stacked_attention", {"hops": 0}, "system.hops=0: expected at least 1"),
-    "no level": ("co_attention", {"levels": ()}, r"system.levels=\(\): expected one or more"),
-    "their order": ("co_attention", {"levels": ("phrase", "word")}, "in this order"),
-    "a level": ("co_attention", {"levels": ("words",)}, "unknown 'words'; did you mean 'word'"),
-    "layers": ("cross_attention", {"image_layers": -1}, "system.image_layers=-1"),
-    "positions": (
-        "cross_attention",
-        {"image_positions": {"name": "learned", "length": 5}},
-        "images of 12 places, but system.image_positions end at 5",
-    ),
-    "inside": ("cross_attention", {"image_positions": "rope"}, "acts inside attention"),
-    "words": (
-        "cross_attention",
-        {"positions": {"name": "learned", "length": 4}},
-        "rows of 9 tokens, but positions end at 4",
-    ),
-    "small images": (
-        "cnn_lstm",
-        {"backbone": {"name": "cnn", "widths": (2, 2, 2)}},
-        "cnn halves images until 8 x 8",
-    ),
-}
-
-
-@pytest.mark.parametrize(("name", "fields", "words"), MISFITS.values(), ids=MISFITS.keys())
-def test_what_does_not_fit_is_one_line(name: str, fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        system = make({**SPECS[name], **fields})
-        jax.eval_shape(system.init, jax.random.key(0), IMAGES, QUESTIONS)
 
 
 def test_statistics_are_those_of_rows_that_ask() -> None:

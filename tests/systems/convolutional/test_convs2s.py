@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab import config as configs
 from attnlab.attention.protocol import MAPS
 from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.errors import UserError
@@ -198,21 +197,3 @@ def _compiled() -> Any:
 def pass_of_tiny(ids: np.ndarray, target_in: np.ndarray) -> Any:
     """Logits of the trained system, compiled once."""
     return _compiled()(ids, target_in)
-
-
-@pytest.mark.parametrize(
-    ("override", "words"),
-    [
-        ("system.kernel=4", "kernel=4 has no middle; take 3 or 5"),
-        ("system.positions=shaw", "positions=Shaw acts inside attention"),
-        (
-            "system.attention=key_value",
-            "system.attention=key_value: KeyValue does not support values apart from keys",
-        ),
-        ("system.positions.length=20", "length=20, but a sequence is 32 long"),
-        ("system.encoder_layers=0", "config.system.encoder_layers=0: expected a whole number"),
-    ],
-)
-def test_settings_that_do_not_fit_are_named(override: str, words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        Translation.check(configs.load("configs/translation.py:convs2s", [override]))

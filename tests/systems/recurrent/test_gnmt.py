@@ -10,12 +10,8 @@ from typing import Any
 
 import jax
 import numpy as np
-import pytest
 
-from attnlab import config as configs
 from attnlab.attention.protocol import MAPS
-from attnlab.errors import UserError
-from attnlab.tasks.translation import Translation
 from tests.systems.checks import SPECS, batch, make, parameters, prepared
 from tests.systems.oracles.parts import additive, lstm, lstm_start
 
@@ -164,18 +160,3 @@ def test_an_empty_source_is_defined() -> None:
         found = call(np.where(np.arange(3)[:, None] == 1, 0, source), target)
         assert np.isfinite(found).all()
         np.testing.assert_allclose(found[0], call(source, target)[0], atol=1e-6)
-
-
-def test_states_are_not_handed_between_stacks_of_different_depth() -> None:
-    overrides = ["system.first=encoder", "system.encoder_layers=3"]
-    with pytest.raises(
-        UserError, match="encoder_layers=3 and decoder_layers=2; make them equal or choose 'zeros'"
-    ):
-        Translation.check(configs.load("configs/translation.py:gnmt", overrides))
-
-
-def test_its_penalties_are_those_of_decoding() -> None:
-    """The published config asks for both, and the coverage penalty gets its weights."""
-    config = configs.load("configs/translation.py:gnmt_paper")
-    assert (config.decoding.length_penalty, config.decoding.coverage) == (0.2, 0.2)
-    Translation.check(config)

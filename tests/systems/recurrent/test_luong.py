@@ -12,10 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from attnlab import config as configs
 from attnlab.attention.protocol import MAPS
-from attnlab.errors import UserError
-from attnlab.tasks.translation import Translation
 from tests.systems.checks import SPECS, batch, check_cached_decoding, make, parameters, prepared
 
 GENERAL: dict[str, Any] = {"name": "single", "score": {"name": "general"}}
@@ -163,10 +160,8 @@ def test_all_steps_at_once_are_one_after_the_other_where_nothing_is_fed_back() -
     """So that no step knows of a later one either; with windows, whose place depends on the
     step.
     """
-    check_cached_decoding(
-        spec({**GENERAL, "alignment": {"name": "local_p", "reach": 2}}, feeding="none"),
-        slopes=False,
-    )
+    local = {**GENERAL, "alignment": {"name": "local_p", "reach": 2}}
+    check_cached_decoding(spec(local, feeding="none"))
 
 
 def test_only_input_feeding_hands_the_attentional_vector_on() -> None:
@@ -190,21 +185,3 @@ def test_an_empty_source_gives_an_empty_context(feeding: str) -> None:
     found = call(source, target)
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found[0], call(*batch())[0], atol=1e-6)
-
-
-@pytest.mark.quick
-def test_windows_that_follow_the_target_over_a_reversed_source_are_refused() -> None:
-    local = ["system.attention.alignment=local_m"]
-    deeper = [
-        "system.attention=multi_step",
-        "system.attention.looks=single",
-        "system.attention.looks.alignment=local_m",
-    ]
-    for chosen in (local, [*deeper, "system.feeding=none"]):
-        with pytest.raises(
-            UserError,
-            match=r"system.attention.alignment: the windows of local_m .* set system.order='plain'",
-        ):
-            Translation.check(configs.load("configs/translation.py:luong", chosen))
-    for allowed in ([*local, "system.order=plain"], ["system.attention.alignment=local_p"]):
-        Translation.check(configs.load("configs/translation.py:luong", allowed))

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.attention.protocol import MAPS
 from attnlab.systems.recurrent.rctm import SentenceModel
 from tests.systems.checks import SPECS, batch, make, parameters, prepared
 from tests.tasks.tiny import load, trained
@@ -81,11 +80,6 @@ def test_without_the_sentence_it_is_a_language_model_of_the_target() -> None:
     np.testing.assert_array_equal(apply(source), apply(np.flip(source, axis=0)))
     call, _ = prepared(SPEC)
     assert np.abs(call(source, target) - call(np.flip(source, axis=0), target)).max() > 1e-3
-
-
-def test_there_is_nothing_to_look_at() -> None:
-    call, system = prepared(SPEC)
-    assert system.maps(call(*batch(), mutable=[MAPS])[1].get(MAPS, {})) == {}
 
 
 def test_the_source_helps() -> None:

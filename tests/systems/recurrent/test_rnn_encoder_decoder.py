@@ -13,9 +13,7 @@ import numpy as np
 import pytest
 
 from attnlab import config as configs
-from attnlab.attention.protocol import MAPS
 from attnlab.data.vocabulary import BOS, EOS, PAD
-from attnlab.errors import UserError
 from attnlab.tasks.pairs import build_system
 from attnlab.tasks.translation import Translation
 from tests.systems.checks import SPECS, batch, make, parameters
@@ -76,14 +74,6 @@ def test_the_fixed_vector_forgets_no_position() -> None:
     assert slope[0] == 0.0 and (slope[np.unique(by_position[source != 0])] > 1e-6).all()
 
 
-def test_there_is_nothing_to_look_at_and_decoding_says_so_by_giving_nothing() -> None:
-    system, (source, target) = make(SPEC), batch()
-    given = {"params": parameters(system)}
-    run = lambda *ids: system.apply(given, *ids, mutable=[MAPS])[1]
-    collected: Any = jax.eval_shape(run, source, target)
-    assert system.maps(collected.get(MAPS, {})) == {}
-
-
 @functools.cache
 def tiny() -> tuple[Translation, Any]:
     """The mirrored words of `tests.tasks.tiny`, a little trained."""
@@ -117,23 +107,6 @@ def test_the_one_interface_decodes_it(method: str) -> None:
         assert best.log_prob == pytest.approx(
             log_probs[np.arange(len(best.tokens)), best.tokens].sum(), abs=1e-3
         )
-
-
-@pytest.mark.parametrize(
-    ("override", "words"),
-    [
-        ("decoding.coverage=0.2", "decoding.coverage=0.2 needs attention weights"),
-        (
-            "auxiliary.doubly_stochastic=1.0",
-            "auxiliary.doubly_stochastic=1.0: nothing in this system hands out such a loss",
-        ),
-        ("system.attention=single", "config.system.attention: no such key"),
-        ("system.encoder=0", "config.system.encoder=0: expected a whole number"),
-    ],
-)
-def test_what_needs_attention_is_refused(override: str, words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        Translation.check(configs.load("configs/translation.py:rnn_encoder_decoder", [override]))
 
 
 def test_it_is_as_large_as_rnnsearch() -> None:

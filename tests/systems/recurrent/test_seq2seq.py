@@ -8,12 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
-import pytest
 
-from attnlab import config as configs
-from attnlab.errors import UserError
-from attnlab.tasks.translation import Translation
-from attnlab.training.drawing import first_params
 from tests.systems.checks import SPECS, VOCABULARY, batch, make, parameters, prepared
 
 SPEC = SPECS["seq2seq"]
@@ -62,35 +57,6 @@ def test_an_empty_source_is_the_state_of_zeros() -> None:
     memory = call(source, method="encode")
     assert all((np.asarray(leaf)[1] == 0.0).all() for leaf in jax.tree.leaves(memory))
     assert np.isfinite(call(source, target)).all()
-
-
-def test_published_start() -> None:
-    """All weights uniform in [-0.08, 0.08], and no forget gate open."""
-    system = make({**SPEC, "layers": 1, "uniform": 0.08, "forget": 0.0})
-    leaves = [
-        np.abs(leaf).max()
-        for leaf in jax.tree.leaves(
-            first_params(system.init, jax.random.key(0), *batch())["params"]
-        )
-    ]
-    assert (
-        max(leaves) <= 0.08 and sorted(leaves)[1] > 0.05
-    )  # all but the output's bias, which starts at zero
-
-
-@pytest.mark.parametrize(
-    ("override", "words"),
-    [
-        ("system.order=backwards", "order='backwards'; choose from: plain, reversed"),
-        ("system.uniform=-0.1", "uniform=-0.1: expected a number of at least 0"),
-        ("system.layers=0", "config.system.layers=0: expected a whole number of at least 1"),
-        ("system.attention=single", "config.system.attention: no such key"),
-        ("decoding.coverage=0.2", "decoding.coverage=0.2 needs attention weights"),
-    ],
-)
-def test_what_it_cannot_do_is_refused(override: str, words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        Translation.check(configs.load("configs/translation.py:seq2seq", [override]))
 
 
 def test_parameter_count_of_the_published_size() -> None:

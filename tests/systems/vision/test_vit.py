@@ -180,31 +180,3 @@ def test_what_a_part_of_a_system_cannot_do_is_refused() -> None:
     chosen = config("system.backbone.attention=linear", "system.backbone.initial=bert")
     with pytest.raises(UserError, match="leave initial=own"):
         build_system(chosen, 2, (8, 8, 3))
-
-
-MISFITS: dict[str, tuple[dict[str, Any], str]] = {
-    "patches": ({"patch": 3}, "patch=3: images of 4 x 6 pixels .* 3 x 3; patch could be 1 or 2"),
-    "no patch": ({"patch": 0}, "patch=0: images of 4 x 6"),
-    "positions": (
-        {"positions": {"name": "learned", "length": 6}},
-        r"7 tokens \(patches and a class token\), but positions end at 6; .*length=7",
-    ),
-    "an odd half": (
-        {"positions": "sinusoidal_2d", "width": 7, "attention": {"name": "single"}},
-        "a width of 7 has no halves; take 8",
-    ),
-    "a rule and a grid": (
-        {**SPECS["vit-rope"], "visibility": {"name": "window", "width": 2}},
-        "choose 'full', or other positions",
-    ),
-    "heads": (
-        {"attention": {"name": "multihead", "heads": 4, "positions": "rope_2d"}},
-        "rope_2d: a head width of 2, .* so that it is 4",
-    ),
-}
-
-
-@pytest.mark.parametrize(("fields", "words"), MISFITS.values(), ids=MISFITS.keys())
-def test_sizes_that_make_no_network(fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        shapes({**VIT, **fields})
