@@ -134,6 +134,7 @@ COMPARED: dict[str, dict[str, Any]] = {
         **{"cell": "gru", "directions": 1, "residual": False, "decoder_layers": 3},
     },
     "gnmt-previous": SPECS["gnmt"],
+    "gnmt-one-layer-a-side": {**SPECS["gnmt"], "encoder_layers": 1, "decoder_layers": 1},
     "gnmt-current": {**SPECS["gnmt"], "query": "current", "first": "encoder", "decoder_layers": 3},
     "rnn_encoder_decoder": SPECS["rnn_encoder_decoder"],
     **{
@@ -285,12 +286,14 @@ def prepared(spec: dict[str, Any]) -> tuple[Any, Any]:
     return made(json.dumps(spec, sort_keys=True))[:2]
 
 
-def passed(spec: dict[str, Any], target: np.ndarray, until: int = 5) -> tuple[Any, np.ndarray]:
+def passed(
+    spec: dict[str, Any], target: np.ndarray, until: int = 5, source: np.ndarray | None = None
+) -> tuple[Any, np.ndarray]:
     """Of one program: gradients with respect to all parameters of the squared logits at the first
-    `until` words of `target`, and all logits; at the source of `batch`.
+    `until` words of `target`, and all logits; at `source`, or that of `batch`.
     """
     slope = made(json.dumps(spec, sort_keys=True))[2]
-    grads, logits = slope(batch()[0], target, until)
+    grads, logits = slope(batch()[0] if source is None else source, target, until)
     return grads, np.asarray(logits)
 
 

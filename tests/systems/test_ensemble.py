@@ -43,6 +43,7 @@ def test_its_probabilities_are_the_mean_of_those_of_its_members() -> None:
     np.testing.assert_allclose(np.exp(call(source, target)), expected, atol=1e-6)
 
 
+@pytest.mark.full
 def test_one_system_twice_is_itself() -> None:
     source, target = batch()
     alone = prepared(SPECS["luong"])[0](source, target)

@@ -19,6 +19,7 @@ from attnlab.systems.recurrent import attention_lm, lstmn
 from attnlab.systems.recurrent.rnnsearch import RNNsearch
 from attnlab.systems.transformers.transformer import Transformer
 from tests.systems import checks, language_models
+from tests.systems.tiny import seldom
 
 DEFAULT = ("no causal mask", "padding attended, additive", "decoder state not carried")
 
@@ -150,9 +151,7 @@ FAULTS: dict[str, Fault] = {  # of what, which promise tells, and what takes the
 }
 
 
-@pytest.mark.parametrize(
-    "fault", [pytest.param(one, marks=[pytest.mark.full] * (one not in DEFAULT)) for one in FAULTS]
-)
+@pytest.mark.parametrize("fault", seldom(FAULTS, *DEFAULT))
 def test_fault_is_caught(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, promise, place, attribute, broken = FAULTS[fault]
     room: Any = checks if name in checks.SPECS else language_models

@@ -52,7 +52,8 @@ def test_squares_are_where_patches_look() -> None:
 
 def test_glimpses_are_drawn_over_the_image() -> None:
     system, read = make(GLIMPSES), images(rows=1)
-    _, left = system.apply({"params": parameters(system, read)}, read, mutable=[LOOKED])
+    look = jax.jit(lambda params: system.apply({"params": params}, read, mutable=[LOOKED])[1])
+    left = look(parameters(system, read))
     weights, rows = system.overlaid(left, 8, 9)["glimpses"]
     assert system.looks and weights.shape == (len(rows), 8, 9) == (system.glimpses, 8, 9)
     assert weights[0, 4, 4] == 1  # the first in the middle

@@ -9,39 +9,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
-from ml_collections import ConfigDict
 
 from attnlab.attention.protocol import MAPS
-from attnlab.config.registry import build
 from attnlab.layers.norms import STATISTICS
-from attnlab.systems import SYSTEMS
 from tests.systems.image_classifiers import SPECS, images, make, parameters
 from tests.systems.image_systems import DETECTORS, OF_PIXELS
-
-COUNTS: dict[str, tuple[int, dict[str, Any]]] = {
-    # of torchvision: with option B and 1,000 classes
-    "ResNet-18": (11_689_512, {"stem": "imagenet", "depth": 18, "width": 64}),
-    "ResNet-50": (25_557_032, {"stem": "imagenet", "depth": 50, "width": 64}),
-    # "0.27 M" and "0.85 M" of the paper's table 6, exactly as its layers add up
-    "ResNet-20": (269_722, {"stem": "cifar", "depth": 20, "width": 16}),
-    "ResNet-56": (853_018, {"stem": "cifar", "depth": 56, "width": 16}),
-}
-
-
-@pytest.mark.parametrize("name", COUNTS)
-def test_parameters_of_the_papers(name: str) -> None:
-    """What is learned by gradients; running averages are no parameters there."""
-    count, sizes = COUNTS[name]
-    large = sizes["stem"] == "imagenet"
-    block = "bottleneck" if sizes["depth"] == 50 else "basic"
-    spec = {"name": "resnet", **sizes, "block": block, "shortcut": "project" if large else "pad"}
-    system = build(SYSTEMS, ConfigDict(spec), "system")(classes=1000 if large else 10)
-    read = jax.ShapeDtypeStruct((1, 32, 32, 3), jnp.float32)
-    shapes = jax.eval_shape(system.init, jax.random.key(0), read)["params"]
-    leaves = jax.tree_util.tree_leaves_with_path(shapes)
-    learned = [one.size for path, one in leaves if path[-1].key not in ("mean", "variance")]
-    assert sum(learned) == count
 
 
 def test_statistics_are_those_of_the_images_and_not_of_padding() -> None:

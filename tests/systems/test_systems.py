@@ -47,6 +47,7 @@ BY_ITS_ORACLE = (
 """Settings that differ from others in what their oracle holds alone."""
 STEPWISE = ("cached decoding", "pieces", "language_models: padding")
 READS = "the oracle reads every parameter"
+LEARNING = ("seq2seq", "ngram_rnn", "encoder", "perceptron", "segmenter")  # by default
 DEAR = ("resnet", "segmenter", "detr", "glimpses")  # oracles that are slow
 
 
@@ -125,6 +126,18 @@ def test_every_system_has_an_oracle_and_settings() -> None:
     assert compared == {spec["name"] for room in ROOMS for spec in room.SPECS.values()}
 
 
+def check_empty_source(spec: dict[str, Any]) -> None:
+    """A source without words gives finite logits and gradients, and changes no other row."""
+    call, _ = checks.prepared(spec)
+    source, target = checks.batch()
+    empty = np.where(np.arange(3)[:, None] == 1, 0, source)
+    logits = np.asarray(call(empty, target))
+    assert np.isfinite(logits).all()
+    np.testing.assert_allclose(logits[::2], np.asarray(call(source, target))[::2], atol=1e-6)
+    slopes, _ = checks.passed(spec, target, source=empty)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
+
+
 def of_kind(room: Any) -> str:
     """The name of the file with the promises of a kind."""
     return str(room.__name__.rpartition(".")[2])
@@ -148,13 +161,16 @@ def cases() -> Iterator[tuple[str, str, Callable[[], None], bool]]:
             number = {"number": NUMBER.get(setting, 1)} if several else {}
             call = functools.partial(check, spec, **number, **of)
             dear = not first or (promise == READS and spec["name"] in DEAR)
+            dear |= promise == "dropout" and room is checks  # by its places: test_starts.py
             yield label(setting, of), f"{of_kind(room)}: {promise}", call, dear
-        if first:
-            call = functools.partial(check_slots, spec)
-            yield setting, f"{of_kind(room)}: slots and shapes", call, False
+        more = {"slots and shapes": check_slots} if first else {}
+        if room is checks and spec["name"] != "transformer":
+            more["an empty source"] = check_empty_source
+        for promise, check in more.items():
+            yield setting, f"{of_kind(room)}: {promise}", functools.partial(check, spec), not first
         if setting in (larger := getattr(room, "LARGER", {})):
             call = functools.partial(room.check_learning, {**spec, **larger[setting]})
-            yield setting, f"{kind.__name__}: learning by heart", call, False
+            yield setting, f"{of_kind(room)}: learning by heart", call, setting not in LEARNING
 
 
 CALLS = {(setting, promise): call for setting, promise, call, _ in cases()}
@@ -187,6 +203,7 @@ BLIND = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", BLIND)
 def test_what_looks_at_nothing_has_no_maps(name: str) -> None:
     system = make(checks.SPECS[name])

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 import optax
+import pytest
 from ml_collections import ConfigDict
 
 from attnlab.config.registry import build
@@ -49,6 +50,17 @@ def make(spec: Mapping[str, Any], **sizes: int) -> Any:
     """A tiny system; `sizes` other than the usual ones of its kind."""
     factory: Any = build(SYSTEMS, ConfigDict(spec), "system")
     return factory(**{**SIZES[kind_of(factory.func)], **sizes})  # type: ignore[index]
+
+
+def seldom(cases: Iterable[Any], *default: Any) -> list[Any]:
+    """Cases of which all but the `default` ones run in the full mode only."""
+    return [
+        pytest.param(
+            *(case if isinstance(case, tuple) else (case,)),
+            marks=[] if case in default else [pytest.mark.full],
+        )
+        for case in cases
+    ]
 
 
 def alone(variables: Any) -> Any:

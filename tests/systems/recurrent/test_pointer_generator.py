@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from attnlab.attention.protocol import LOSSES, MAPS
 from attnlab.data.vocabulary import EOS, PAD
@@ -131,7 +132,8 @@ def test_of_several_heads_the_mean_is_copied() -> None:
     system = make({**SPEC, "attention": {"name": "multihead", "heads": 2}, "coverage": "none"})
     (source, target), params = batch(), parameters(system)
     shut = {**params, "gate": {"kernel": 0 * params["gate"]["kernel"], "bias": np.full(1, -60.0)}}
-    log_probs, collected = system.apply({"params": narrow(shut)}, source, target, mutable=[MAPS])
+    apply = jax.jit(lambda params: system.apply({"params": params}, source, target, mutable=[MAPS]))
+    log_probs, collected = apply(narrow(shut))
     (found,) = system.maps(collected[MAPS]).values()  # type: ignore[union-attr]
     assert (
         found.weights.shape[1] == 2
@@ -195,6 +197,7 @@ def test_rows_of_padding_and_sources_of_one_word_have_finite_slopes() -> None:
     assert (np.exp(log_probs[1:]).sum(axis=-1) < 1.0).all()
 
 
+@pytest.mark.full
 def test_beams_carry_the_coverage_of_their_own_words() -> None:
     """log P of every hypothesis, found step by step and in other rows than its parents', is that of
     one pass over its words.
