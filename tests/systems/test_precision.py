@@ -14,7 +14,7 @@ import pytest
 from attnlab.systems import SYSTEMS
 from tests.systems.own import KINDS
 from tests.systems.test_misfits import read
-from tests.systems.tiny import make
+from tests.systems.tiny import make, seldom
 
 FIRST = {
     spec["name"]: (room, spec)

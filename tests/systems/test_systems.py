@@ -45,7 +45,8 @@ BY_ITS_ORACLE = (
     *("decoder-post", "decoder-rezero", "decoder-res_post"),
 )
 """Settings that differ from others in what their oracle holds alone."""
-STEPWISE = ("cached decoding", "pieces", "language_models: padding")
+ALONE = ("cached decoding", "pieces", "language_models: padding", "what it reads")
+"""Promises that no oracle holds, since each reads one text, and that at once."""
 READS = "the oracle reads every parameter"
 LEARNING = ("seq2seq", "ngram_rnn", "encoder", "perceptron", "segmenter")  # by default
 DEAR = ("resnet", "segmenter", "detr", "glimpses")  # oracles that are slow
@@ -167,33 +168,37 @@ def cases() -> Iterator[tuple[str, str, Callable[[], None], bool]]:
         if room is checks and spec["name"] != "transformer":
             more["an empty source"] = check_empty_source
         for promise, check in more.items():
-            yield setting, f"{of_kind(room)}: {promise}", functools.partial(check, spec), not first
+            case = label(setting, texts_of(room, setting)[0])
+            yield case, f"{of_kind(room)}: {promise}", functools.partial(check, spec), not first
         if setting in (larger := getattr(room, "LARGER", {})):
             call = functools.partial(room.check_learning, {**spec, **larger[setting]})
             yield setting, f"{of_kind(room)}: learning by heart", call, setting not in LEARNING
 
 
-CALLS = {(setting, promise): call for setting, promise, call, _ in cases()}
+CALLS = {f"{setting}-{promise}": call for setting, promise, call, _ in cases()}
 
 
-def every(stepwise: bool) -> Any:
-    """All cases of promises that an oracle could hold, or of those that none does."""
-    chosen = [
-        pytest.param(setting, promise, id=f"{setting}-{promise}", marks=[pytest.mark.full] * dear)
+def every(alone: bool) -> list[Any]:
+    """The cases of promises of which the draw takes some, or of those in `ALONE`."""
+    return [
+        pytest.param(
+            *([f"{setting}-{promise}"] if alone else [setting, promise]),
+            id=f"{setting}-{promise}",
+            marks=[pytest.mark.full] * dear,
+        )
         for setting, promise, _, dear in cases()
-        if promise.endswith(STEPWISE) == stepwise
+        if promise.endswith(ALONE) == alone
     ]
-    return pytest.mark.parametrize(("setting", "promise"), chosen)
 
 
-@every(stepwise=False)
+@pytest.mark.parametrize(("setting", "promise"), every(alone=False))
 def test_promise(setting: str, promise: str) -> None:
-    CALLS[setting, promise]()
+    CALLS[f"{setting}-{promise}"]()
 
 
-@every(stepwise=True)
-def test_step_by_step_is_as_at_once(setting: str, promise: str) -> None:
-    CALLS[setting, promise]()
+@pytest.mark.parametrize("case", every(alone=True))
+def test_promise_that_no_oracle_holds(case: str) -> None:
+    CALLS[case]()
 
 
 BLIND = [

@@ -1,6 +1,4 @@
-"""What is said of the conditional GRU beyond its equations: when it looks, and what reaches it of
-the source.
-"""
+"""What decoders have read when they look, and what reaches the conditional GRU of the source."""
 
 from __future__ import annotations
 

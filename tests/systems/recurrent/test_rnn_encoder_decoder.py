@@ -12,7 +12,9 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.tasks.pairs import build_system
+from attnlab.tasks.translation import Translation
 from tests.systems.checks import SPECS, batch, make, parameters
+from tests.tasks.tiny import load, looked, trained
 
 SPEC = SPECS["rnn_encoder_decoder"]
 WAYS = ("first_state", "of_context", "out_context")  # from c to s_0, to every step, to every output
@@ -51,3 +53,16 @@ def test_it_is_as_large_as_rnnsearch() -> None:
         return sum(leaf.size for leaf in jax.tree.leaves(shapes))
 
     assert 5 / 6 < count("rnn_encoder_decoder") / count("rnnsearch") < 7 / 6
+
+
+@pytest.mark.full
+def test_who_is_asked_for_alignments_it_has_not_gives_none() -> None:
+    task = load("rnn_encoder_decoder")
+    params, texts = trained(task, 1), [source for source, _ in task.data.pairs["test"]]
+    for method in ("beam", "greedy"):
+        config = configs.from_dict(configs.to_dict(task.config))
+        chosen = configs.prepare(config, [f"decoding.method={method}"])
+        found = Translation(chosen, task.data).translate(params, texts, alignment=True)
+        assert all(best.alignment is None for best, *_ in found)
+    maps, tokens = looked(task, params, texts[0], task.text(found[0][0]))
+    assert maps == {} and tokens["source"][:-1] == list(texts[0])
