@@ -56,9 +56,14 @@ SPECS: dict[str, dict[str, Any]] = {
     "ngram_rnn-2": {"name": "ngram_rnn", "embedding": 5, "width": 3, "order": 2},
     "decoder": _DECODER,
     "decoder-recurrent": {**_DECODER, "attention": {"name": "recurrent", "cell": "gru"}},
-    **{f"decoder-{norm}": {**_DECODER, "norm": norm} for norm in ("post", "parallel")},
-    "decoder-rezero": {**_DECODER, "norm": "rezero", "layers": 1},
-    "decoder-res_post": {**_DECODER, "norm": "res_post", "normalisation": {"name": "scale_norm"}},
+    **{
+        f"decoder-{norm}": {**_DECODER, "norm": norm, "layers": 1}
+        for norm in ("post", "parallel", "rezero")
+    },
+    "decoder-res_post": {
+        **{**_DECODER, "norm": "res_post", "layers": 1},
+        "normalisation": {"name": "scale_norm"},
+    },
     "decoder-bare": {
         **{**_DECODER, "norm": "none"},
         **dict.fromkeys(("normalisation", "positions", "feed_forward"), _NOTHING),
@@ -222,11 +227,12 @@ def check_causality(spec: dict[str, Any]) -> None:
 
 def check_pieces(spec: dict[str, Any]) -> None:
     """A text read in pieces, or token by token, gives the logits and the state of one read at
-    once.
+    once, and its logits are those of training.
     """
     call, _ = prepared(spec)
     tokens = batch()
     whole, ended = call(begun(spec), tokens, method="read")
+    close_where_real(call(tokens), whole, tokens)
     first, state = call(begun(spec), tokens[:, :3], method="read")
     second, state = call(state, tokens[:, 3:], method="read")
     close_where_real(np.concatenate([first, second], axis=1), whole, tokens)
@@ -318,16 +324,23 @@ def compared(
     spec: dict[str, Any], oracle: Any, settings: dict[str, Any]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Logits of the system and of the oracle where tokens are real, for texts of 6, 3, 1 and 0
-    tokens; "piece" of `spec` are read at once.
+    tokens; "piece" of `spec` are read at once, if it says so.
     """
-    spec, tokens, pieces = dict(spec), batch(), []
-    piece = spec.pop("piece", 6)
-    (call, system), state = prepared(spec), begun(spec)
-    for start in range(0, 6, piece):
-        logits, state = call(state, tokens[:, start : start + piece], method="read")
-        pieces.append(np.asarray(logits, np.float64))
+    spec, tokens, piece = dict(spec), batch(), spec.get("piece")
+    spec.pop("piece", None)
+    call, system = prepared(spec)
+    logits = call(tokens) if piece is None else _in_pieces(spec, tokens, piece)
     expected = oracle(wide(parameters(system)), settings, tokens)
-    return np.concatenate(pieces, axis=1)[tokens != PAD], expected[tokens != PAD]
+    return np.asarray(logits, np.float64)[tokens != PAD], expected[tokens != PAD]
+
+
+def _in_pieces(spec: dict[str, Any], tokens: np.ndarray, piece: int) -> np.ndarray:
+    state, pieces = begun(spec), []
+    for start in range(0, tokens.shape[1], piece):
+        given = tokens[:, start : start + piece]
+        logits, state = prepared(spec)[0](state, given, method="read")
+        pieces.append(logits)
+    return np.concatenate(pieces, axis=1)
 
 
 CHECKS = {

@@ -14,10 +14,14 @@ from tests.systems.classifiers import (
     batch,
     prepared,
 )
+from tests.systems.tiny import seldom
 
 
 @pytest.mark.parametrize(
-    "name", ["attention_pooling", "attention_pooling-multihead", "self_attentive"]
+    "name",
+    seldom(
+        ("attention_pooling", "attention_pooling-multihead", "self_attentive"), "self_attentive"
+    ),
 )
 def test_maps_of_both_texts(name: str) -> None:
     """A row for each look, hop or head; a text without a token is looked at nowhere."""

@@ -52,6 +52,7 @@ def test_one_system_twice_is_itself() -> None:
     )
 
 
+@pytest.mark.full
 def test_step_by_step_is_all_at_once() -> None:
     source, target = batch()
     full, memory = call(source, target), call(source, method="encode")

@@ -328,6 +328,7 @@ def test_configs_that_fit_no_task(name: str) -> None:
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.full
 def test_configs_that_fit() -> None:
     for name, overrides in FITS:
         checked(name, overrides)

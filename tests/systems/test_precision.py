@@ -23,7 +23,7 @@ FIRST = {
 }
 
 
-DEFAULT = ("gnmt", "decoder", "self_attentive", "bert", "resnet", "top_down", "cross_attention")
+DEFAULT = ("gnmt", "bert", "top_down")
 
 
 def dtypes(tree: Any) -> dict[str, str]:

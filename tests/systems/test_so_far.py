@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from tests.systems.checks import SPECS, batch, begun, check_cached_decoding, prepared
-from tests.systems.tiny import seldom
 
-DEFAULT = ("pointer_generator-temporal", "convs2s-location_aware", "gnmt-monotonic")
+DEFAULT = ("pointer_generator-temporal", "gnmt-monotonic")
 """By default; the others carry their looks alike."""
 PARTS: dict[str, dict[str, Any]] = {
     "location_aware": {"score": {"name": "location_aware", "hidden": 5, "filters": 3, "reach": 2}},
@@ -71,7 +70,8 @@ def test_word_by_word_equals_the_full_pass(name: str, part: str, fields: dict[st
     check_cached_decoding({**SPECS[name], **fields})
 
 
-@pytest.mark.parametrize("name", seldom(("transformer", "rnnsearch-released"), "transformer"))
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["transformer", "rnnsearch-released"])
 def test_looks_that_are_lost_would_be_noticed(name: str) -> None:
     """The state holds what the looks leave, and the logits depend on it."""
     slot = {"cross_attention": heads("temporal")} if name == "transformer" else {}

@@ -169,6 +169,7 @@ def test_the_start_of_convs2s() -> None:
             assert (leaf == 0.0).all(), path
 
 
+@pytest.mark.full
 def test_how_wide_the_embeddings_of_an_lstmn_classifier_start() -> None:
     """N(0, 1 / width), or as told."""
     for deviation, expected in ((0.0, 40**-0.5), (1.0, 1.0)):

@@ -105,7 +105,7 @@ def test_gradients_into_the_encoder_are_divided_by_twice_the_attentions_and_thos
     )
 
 
-@pytest.mark.quick
+@pytest.mark.full
 def test_the_alignment_is_the_average_over_layers_and_nothing_of_padding_is_read() -> None:
     call, system = prepared(SPEC)
     source, target = batch()

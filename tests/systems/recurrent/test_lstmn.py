@@ -23,9 +23,11 @@ from tests.systems import checks, classifiers
 from tests.systems.language_models import SPECS, parameters
 from tests.systems.tiny import make, seldom
 
+READERS = ("readers/encoder/attention", "readers/decoder/attention")
 WRITING = checks.SPECS["lstmn_seq2seq"]
 
 
+@pytest.mark.full
 def test_shallow_fusion_writes_step_by_step_as_in_one_pass() -> None:
     """With any mechanism between the sequences; deep fusion is among the systems of
     `test_systems.py`.
@@ -49,19 +51,14 @@ def test_the_map_of_a_single_step_holds_that_step_which_does_not_see_itself() ->
 
 @pytest.mark.parametrize(
     ("case", "names"),
-    [
-        ("lstmn_classifier", {"reader_0/attention", "reader_1/attention"}),
-        *(
-            (
-                f"lstmn_pair-{fusion}",
-                {"readers/encoder/attention", "readers/decoder/attention", f"readers/{between}"},
-            )
-            for fusion, between in (
-                ("deep", "decoder/inter_attention"),
-                ("shallow", "inter_attention"),
-            )
+    seldom(
+        (
+            ("lstmn_classifier", {"reader_0/attention", "reader_1/attention"}),
+            ("lstmn_pair-deep", {*READERS, "readers/decoder/inter_attention"}),
+            ("lstmn_pair-shallow", {*READERS, "readers/inter_attention"}),
         ),
-    ],
+        ("lstmn_pair-deep", {*READERS, "readers/decoder/inter_attention"}),
+    ),
 )
 def test_maps_of_classifiers_lie_between_the_texts_they_name(case: str, names: set[str]) -> None:
     ids = classifiers.batch(*classifiers.TEXTS[case])

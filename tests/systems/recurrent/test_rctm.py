@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from attnlab.systems.recurrent.rctm import SentenceModel
+from attnlab.training.drawing import first_params
 from tests.systems.checks import SPECS, batch, make, parameters, prepared
 from tests.systems.tiny import seldom
 
@@ -26,7 +27,8 @@ def sentence_model() -> Any:
     each length.
     """
     module = SentenceModel(WIDTH, WIDEST)
-    params = module.init(jax.random.key(0), jnp.zeros((1, 4, WIDTH)), jnp.ones((1, 4), bool))
+    given = jnp.zeros((1, 4, WIDTH)), jnp.ones((1, 4), bool)
+    params = first_params(module.init, jax.random.key(0), *given)
     return jax.jit(functools.partial(module.apply, params))
 
 

@@ -58,6 +58,7 @@ def test_the_penalty_is_handed_out_for_every_text() -> None:
     assert (np.asarray(slope)[0] == 0.0).all() and np.abs(slope).max() > 1e-3
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("hops", "length", "expected"), [(2, 20, 1.81), (4, 20, 3.64), (30, 20, 29.25)]
 )
@@ -71,6 +72,7 @@ def test_penalty_of_uniform_and_of_equal_rows(hops: int, length: int, expected: 
     assert float(overlap(apart)[0, 0]) == 0.0  # type: ignore[arg-type]
 
 
+@pytest.mark.full
 def test_a_mechanism_that_mixes_its_heads_gives_one_row() -> None:
     spec = {**SPEC, "attention": {"name": "multihead", "heads": 2}}
     assert make(SPEC).hops == 3 and make(spec).hops == 1  # type: ignore[attr-defined]

@@ -38,7 +38,10 @@ def test_one_table_of_positions_for_a_stack_or_one_for_each_layer() -> None:
 @pytest.mark.parametrize("promise", seldom(CHECKS, "cached decoding"))
 @pytest.mark.parametrize(
     "mixer",
-    [{"name": "recurrent", "cell": "gru", "state": 5}, {"name": "convolution", "kernel": 2}],
+    seldom(
+        ({"name": "recurrent", "cell": "gru", "state": 5}, {"name": "convolution", "kernel": 2}),
+        {"name": "convolution", "kernel": 2},
+    ),
 )
 def test_a_mixer_that_is_no_attention_in_the_decoder(mixer: dict[str, Any], promise: str) -> None:
     """All that is promised of the Transformer holds: no look ahead, inert padding, stepwise
@@ -65,6 +68,7 @@ def test_a_leaking_decoder_sees_later_words_but_no_padding() -> None:
     assert "system.leaking=true: the decoder sees its targets" in system.notes()[0]
 
 
+@pytest.mark.full
 def test_a_leaking_decoder_writes_as_a_causal_one_with_its_parameters() -> None:
     """Since nothing that is yet to be written can be seen."""
     (leaking, _), (causal, plain) = prepared(LEAKING), prepared(CAUSAL)
