@@ -11,87 +11,66 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
-from attnlab.config.registry import build
 from attnlab.data.vocabulary import EOS, PAD
-from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Classifier
 from tests.rounding import assert_close
-from tests.systems.checks import alone, heard, wide
+from tests.systems import tiny
+from tests.systems.checks import check_heard
+from tests.systems.tiny import by_rows, drawn, make, named, wide
 
-VOCABULARY, CLASSES = 17, 3
+VOCABULARY, CLASSES = tiny.SIZES[Classifier].values()
 SOURCE, TARGET = (6, 3, 1, 0), (5, 2, 4, 1)  # real tokens of the rows of `batch`
 _SMALL = {"embedding": 5, "width": 4, "hidden": 6}
+_HEADS = {"name": "multihead", "heads": 2}
 _HOPS = {"name": "hops", "hops": 3, "hidden": 5, "output": "side_by_side"}
 _ENCODER = {
-    "name": "encoder_classifier",
-    "attention": {"name": "multihead", "heads": 2, "bias": ("query", "value", "out")},
+    **{"name": "encoder_classifier", "width": 8, "layers": 2, "hidden": 12},
+    "attention": {**_HEADS, "bias": ("query", "value", "out")},
     "positions": {"name": "learned", "length": 19},
-    "width": 8,
-    "layers": 2,
-    "hidden": 12,
 }
 _ADDITIVE = {"name": "single", "score": {"name": "additive", "hidden": 5}}
+_POOLED = {"name": "bilstm_pooling", **_SMALL}
+_LSTMN = {"name": "lstmn_classifier", "attention": _ADDITIVE, "embedding": 5, "width": 8}
+_PAIR = {**_LSTMN, "name": "lstmn_pair", "inter_attention": _ADDITIVE}
+_SHALLOW = {**_PAIR, "fusion": "shallow"}
 
 SPECS: dict[str, dict[str, Any]] = {
-    **{
-        f"bilstm_pooling-{how}": {"name": "bilstm_pooling", **_SMALL, "pooling": how}
-        for how in ("mean", "max", "last")
-    },
-    "bilstm_pooling-gru": {"name": "bilstm_pooling", **_SMALL, "cell": "gru"},
-    "bilstm_pooling-tanh-one-way": {
-        "name": "bilstm_pooling",
-        **_SMALL,
-        **{"pooling": "last", "cell": "tanh", "directions": 1},
-    },
+    **{f"bilstm_pooling-{by}": {**_POOLED, "pooling": by} for by in ("mean", "max", "last")},
+    "bilstm_pooling-gru": {**_POOLED, "cell": "gru"},
+    "bilstm_pooling-tanh-one-way": {**_POOLED, "pooling": "last", "cell": "tanh", "directions": 1},
     "attention_pooling": {"name": "attention_pooling", **_SMALL, "attention": _ADDITIVE},
-    "attention_pooling-multihead": {
-        "name": "attention_pooling",
-        **_SMALL,
-        "attention": {"name": "multihead", "heads": 2},
-    },
+    "attention_pooling-multihead": {"name": "attention_pooling", **_SMALL, "attention": _HEADS},
     "self_attentive": {"name": "self_attentive", **_SMALL, "gated": 3, "attention": _HOPS},
     **{
-        f"encoder_classifier-{how}": {**_ENCODER, "pooling": how, "layers": layers}
-        for how, layers in (("mean", 2), ("max", 1), ("first", 1))
+        f"encoder_classifier-{by}": {**_ENCODER, "pooling": by, "layers": layers}
+        for by, layers in (("mean", 2), ("max", 1), ("first", 1))
     },
     "bert_classifier": {**_ENCODER, "name": "bert_classifier"},
+    "lstmn_classifier": {**_LSTMN, "layers": 2},
+    "lstmn_classifier-last": {**_LSTMN, "layers": 2, "pooling": "last"},
+    "lstmn_classifier-span": {**_LSTMN, "span": 2, "origin": "none", "question": "word"},
+    "lstmn_pair-deep": _PAIR,
+    "lstmn_pair-shallow": _SHALLOW,
+    "lstmn_pair-deep-span": {**_PAIR, "span": 2, "question": "word", "origin": "zeros"},
+    "lstmn_pair-shallow-none": {**_SHALLOW, "origin": "none"},
 }
-CASES = [(name, 1) for name in SPECS] + [
-    (name, 2)
-    for name in (
-        *("bilstm_pooling-mean", "attention_pooling", "self_attentive"),
-        *("encoder_classifier-mean", "bert_classifier"),
-    )
-]
-
-
-def make(spec: dict[str, Any]) -> Classifier:
-    """A tiny system."""
-    system: Classifier = build(SYSTEMS, ConfigDict(spec), "system")(
-        vocabulary=VOCABULARY, classes=CLASSES
-    )
-    return system
+TEXTS: dict[str, tuple[int, ...]] = {
+    **{name: (2,) if "pair" in name else (1,) for name in SPECS},
+    **dict.fromkeys(("bilstm_pooling-mean", "attention_pooling", "self_attentive"), (1, 2)),
+    **dict.fromkeys(("encoder_classifier-mean", "bert_classifier"), (1, 2)),
+}
+"""How many texts each is tested with."""
+COMPARED = {name: spec for name, spec in SPECS.items() if "multihead" not in name}
 
 
 def parameters(system: Classifier, texts: int, seed: int = 0) -> Any:
-    """Parameters with no silent path: N(0, 4/rows) everywhere, also where a paper starts at zero;
-    large enough for weights to differ. Norms multiply by about 1, or else their biases are all that
-    is left.
+    """Of N(0, 4/rows), large enough for weights to differ. Norms multiply by about 1, or else their
+    biases are all that is left.
     """
-    ids = jnp.ones((1, 2), jnp.int32)
-    shapes = alone(jax.eval_shape(system.init, jax.random.key(0), *[ids] * texts))
-    leaves, tree = jax.tree_util.tree_flatten_with_path(shapes)
-    rng = np.random.default_rng(seed)
-    return jax.tree.unflatten(
-        tree,
-        [
-            2 * rng.normal(size=s.shape).astype(np.float32) / np.sqrt(max(1, s.shape[0]))
-            + np.float32(jax.tree_util.keystr(path).endswith("['scale']"))
-            for path, s in leaves
-        ],
-    )
+    ids = [jnp.ones((1, 2), jnp.int32)] * texts
+    scaled = lambda path, noise: 2 * by_rows(noise) + path.endswith("/scale")
+    return drawn(system, *ids, seed=seed, rule=scaled)
 
 
 def batch(texts: int, seed: int = 1) -> list[np.ndarray]:
@@ -170,26 +149,15 @@ def check_gradients(spec: dict[str, Any], texts: int) -> None:
     grads = jax.jit(jax.grad(lambda params: (system.apply({"params": params}, *ids) ** 2).sum()))(
         params
     )
-    flat = {
-        jax.tree_util.keystr(path): np.asarray(grad)
-        for path, grad in jax.tree_util.tree_leaves_with_path(grads)
-    }
-    assert all(np.isfinite(grad).all() for grad in flat.values())
-    assert heard(spec, [name for name, grad in flat.items() if not np.abs(grad).max() > 1e-9]) == []
-    tables = [grad for name, grad in flat.items() if "embed']['embedding" in name]
+    check_heard(spec, grads)
+    tables = [grad for path, grad in named(grads).items() if path.endswith("embed/embedding")]
     assert len(tables) == 1 or ":" in spec["name"]
     assert all((table[PAD] == 0.0).all() for table in tables)
 
 
 def check_dropout(spec: dict[str, Any], texts: int) -> None:
     """The rate changes nothing without a random stream, and other keys drop other units."""
-    call, params, _ = prepared({**spec, "dropout": 0.0}, texts)
-    system, ids = make({**spec, "dropout": 0.5}), batch(texts)
-    apply = jax.jit(lambda key: system.apply({"params": params}, *ids, rngs={"dropout": key}))
-    np.testing.assert_array_equal(
-        jax.jit(system.apply)({"params": params}, *ids), call(params, *ids)
-    )
-    assert np.abs(apply(jax.random.key(0)) - apply(jax.random.key(1))).max() > 1e-3
+    tiny.check_dropout(spec, parameters(make(spec), texts), batch(texts))
 
 
 def compared(

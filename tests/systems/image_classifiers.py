@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import functools
-import json
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
-from attnlab.config.registry import build
-from attnlab.systems import SYSTEMS
 from attnlab.systems.vision.protocol import ImageClassifier
-from tests.systems.checks import alone, wide
+from tests.systems.tiny import SIZES, drawn, make
 
-CLASSES = 3
+__all__ = ["CLASSES", "SHAPES", "SPECS", "images", "images_for", "make", "parameters", "shape_of"]
+CLASSES = SIZES[ImageClassifier]["classes"]
 _CNN = {"name": "cnn", "widths": (3, 4), "layers": 1, "kernel": 3, "pooling": "max"}
 _RESNET = {
     "name": "resnet",
     **{"stem": "cifar", "depth": 8, "block": "basic", "order": "post", "width": 2},
     **{"shortcut": "pad", "residual": True, "strided": "first"},
 }
+_HEADS = {"name": "multihead", "heads": 2}
 _VIT = {
-    "name": "vit",
-    **{"patch": 2, "class_token": True, "width": 8, "layers": 2, "hidden": 6, "norm": "pre"},
-    "positions": {"name": "learned", "length": 7},
-    "attention": {"name": "multihead", "heads": 2, "bias": True},
+    **{"name": "vit", "positions": {"name": "learned", "length": 7}, "norm": "pre"},
+    **{"patch": 2, "class_token": True, "width": 8, "layers": 2, "hidden": 6},
+    "attention": {**_HEADS, "bias": True},
 }
-_DEEP = {"block": "bottleneck", "depth": 11}
+_DEEP = {**_RESNET, "block": "bottleneck", "depth": 11}
 _GLIMPSES = {
-    "name": "glimpses",
-    **{"glimpses": 3, "size": 3, "scales": 2, "hidden": 4, "width": 5},
+    **{"name": "glimpses", "glimpses": 3, "size": 3, "scales": 2, "hidden": 4, "width": 5},
     **{"cell": "lstm", "deviation": 0.1},
 }
 SPECS: dict[str, dict[str, Any]] = {
@@ -41,12 +34,8 @@ SPECS: dict[str, dict[str, Any]] = {
     "resnet": _RESNET,
     "resnet-plain": {**_RESNET, "residual": False},
     "resnet-pre": {**_RESNET, "order": "pre"},
-    "resnet-bottleneck": {**_RESNET, **_DEEP, "shortcut": "project_all"},
-    "resnet-pre-bottleneck": {
-        **_RESNET,
-        **_DEEP,
-        **{"order": "pre", "shortcut": "project", "strided": "second"},
-    },
+    "resnet-bottleneck": {**_DEEP, "shortcut": "project_all"},
+    "resnet-pre-bottleneck": {**_DEEP, "order": "pre", "shortcut": "project", "strided": "second"},
     "resnet-gated": {**_RESNET, "gate": {"name": "se", "reduction": 2}},
     "resnet-pre-gated": {
         **_RESNET,
@@ -63,14 +52,12 @@ SPECS: dict[str, dict[str, Any]] = {
         "normalisation": {"name": "layer_norm", "epsilon": 1e-3},
     },
     "vit-rope": {
-        **_VIT,
-        **{"positions": "none", "feed_forward": "relu"},
-        "attention": {"name": "multihead", "heads": 2, "bias": True, "positions": "rope_2d"},
+        **{**_VIT, "positions": "none", "feed_forward": "relu"},
+        "attention": {**_HEADS, "bias": True, "positions": "rope_2d"},
     },
     "vit-linear": {**_VIT, "norm": "post", "attention": {"name": "linear", "heads": 2}},
     "vit-window": {
-        **_VIT,
-        "positions": "sinusoidal",
+        **{**_VIT, "positions": "sinusoidal"},
         "visibility": {"name": "window", "width": 2},
     },
     "resnet-imagenet": {**_RESNET, "stem": "imagenet", "depth": 18, "shortcut": "project"},
@@ -83,12 +70,6 @@ def shape_of(spec: dict[str, Any]) -> tuple[int, int, int]:
     """H, W, C' as small as the network reads them; for patches, 2 x 3 of them."""
     usual = (32, 33, 3) if spec.get("stem") == "imagenet" else (8, 9, 3)
     return SHAPES.get(spec["name"], usual)
-
-
-def make(spec: dict[str, Any]) -> ImageClassifier:
-    """A tiny system."""
-    system: ImageClassifier = build(SYSTEMS, ConfigDict(spec), "system")(classes=CLASSES)
-    return system
 
 
 def images(side: int = 8, rows: int = 2, seed: int = 1, wider: int = 1) -> np.ndarray:
@@ -105,32 +86,12 @@ def images_for(spec: dict[str, Any]) -> np.ndarray:
 
 def parameters(system: ImageClassifier, read: np.ndarray, seed: int = 0) -> Any:
     """Parameters with no silent path; variances are above 0."""
-    shapes = alone(jax.eval_shape(system.init, jax.random.key(0), read))
-    leaves, tree = jax.tree_util.tree_flatten_with_path(shapes)
-    rng = np.random.default_rng(seed)
 
-    def drawn(name: str, shape: tuple[int, ...]) -> np.ndarray:
-        noise = rng.normal(size=shape).astype(np.float32)
+    def rule(path: str, noise: np.ndarray) -> np.ndarray:
+        name = path.rpartition("/")[2]
         if name in ("kernel", "past"):
-            return noise * np.float32((2 / np.prod(shape[:-1])) ** 0.5)
-        if name in ("mean", "bias", "class_token", "table"):
-            return np.float32(0.3) * noise
-        return 0.5 + np.abs(noise)
+            return noise * (2 / np.prod(noise.shape[:-1])) ** 0.5
+        around_zero = name in ("mean", "bias", "class_token", "table")
+        return 0.3 * noise if around_zero else 0.5 + np.abs(noise)
 
-    return jax.tree.unflatten(tree, [drawn(path[-1].key, one.shape) for path, one in leaves])
-
-
-@functools.cache
-def _compared(spec: str) -> Any:
-    chosen = json.loads(spec)
-    system, read = make(chosen), images_for(chosen)
-    params, read = wide(parameters(system, read)), wide(read)
-    with jax.enable_x64(True):
-        found = jax.jit(system.apply)({"params": params}, jnp.asarray(read))
-    return params, read, np.asarray(found)
-
-
-def compared(spec: dict[str, Any], oracle: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Logits of the system and of its oracle, both in float64."""
-    params, read, found = _compared(json.dumps(spec, sort_keys=True))
-    return found, oracle(params, spec, read)
+    return drawn(system, read, seed=seed, rule=rule)

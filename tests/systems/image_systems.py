@@ -6,22 +6,20 @@ from __future__ import annotations
 
 import functools
 import json
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from ml_collections import ConfigDict
 
-from attnlab.config.registry import build
 from attnlab.layers.norms import STATISTICS
-from attnlab.systems import SYSTEMS
 from attnlab.systems.vision.protocol import Detected, Detector, PixelClassifier
-from tests.systems.checks import SILENT, heard, wide
+from tests.systems import tiny
+from tests.systems.checks import SILENT, check_heard
 from tests.systems.image_classifiers import CLASSES, SHAPES, parameters, shape_of
 from tests.systems.image_classifiers import SPECS as OF_IMAGES
-from tests.systems.learning import fitted
+from tests.systems.tiny import fitted, make, wide
 
 _HEADS = {"name": "multihead", "heads": 2, "bias": True}
 _DETR = {
@@ -40,6 +38,14 @@ OF_PIXELS: dict[str, dict[str, Any]] = {
     "segmenter-coarse": {"name": "segmenter", "backbone": OF_IMAGES["cnn"], "width": 0},
 }
 SPECS = {**OF_IMAGES, **OF_PIXELS, **DETECTORS}
+COMPARED = SPECS
+LARGER: dict[str, dict[str, Any]] = {  # or smaller: what learns by heart with fewer layers
+    **{"cnn": {}, "resnet": {}, "perceptron": {}},
+    "detr": {"decoder_layers": 1},
+    "segmenter": {"backbone": OF_IMAGES["cnn"]},
+    "vit": {"layers": 1},
+    "glimpses": {"glimpses": 2},
+}
 SHAPES["detr"] = (12, 13, 3)
 _FIRST = "decoder_0/self_attention"  # queries begin as zeros, so that it looks at nothing but those
 SILENT["detr"] = (
@@ -51,11 +57,6 @@ SILENT["glimpses"] = (  # where to look and what to expect learn from losses; on
     *("where/kernel", "core/cell/gates", "core/cell/candidate"),
 )
 ROWS = 3
-
-
-def make(spec: dict[str, Any]) -> Any:
-    """A tiny system."""
-    return build(SYSTEMS, ConfigDict(spec), "system")(classes=CLASSES)
 
 
 def shown(spec: dict[str, Any], rows: int = ROWS) -> np.ndarray:
@@ -70,60 +71,56 @@ def joined(found: Any) -> jax.Array:
     return jnp.concatenate([one.reshape(len(one), -1) for one in parts], axis=1)
 
 
-class Pass(NamedTuple):
-    """Of one batch: what is `joined`, boxes of a detector, and gradients of the sum of squares."""
-
-    told: np.ndarray
-    boxes: Any
-    gradients: Any
-
-
 @functools.cache
-def _made(spec: str) -> tuple[Any, Any, Any]:
+def _made(spec: str) -> tuple[Any, Any, Any, Any]:
     chosen = json.loads(spec)
     system = make(chosen)
 
     @jax.jit
-    @functools.partial(jax.grad, has_aux=True)
+    def said(params: Any, read: jax.Array) -> Any:
+        answers = system.apply({"params": params}, read)
+        return joined(answers), answers.boxes if isinstance(answers, Detected) else None
+
+    @jax.jit
+    @jax.grad
     def slopes(params: Any, read: jax.Array) -> Any:
-        found = system.apply({"params": params}, read)
-        told = joined(found)
-        return (told**2).sum(), (told, found.boxes if isinstance(found, Detected) else None)
+        return (joined(system.apply({"params": params}, read)) ** 2).sum()
 
-    def run(params: Any, read: np.ndarray) -> Pass:
+    def in_float64(program: Any, params: Any, read: np.ndarray) -> Any:
         with jax.enable_x64(True):
-            gradients, (told, boxes) = slopes(wide(params), jnp.asarray(wide(read)))
-        return Pass(np.asarray(told), boxes, gradients)
+            return jax.device_get(program(wide(params), jnp.asarray(wide(read))))
 
-    return run, parameters(system, shown(chosen)), system
+    run, slope = (functools.partial(in_float64, program) for program in (said, slopes))
+    return run, parameters(system, shown(chosen)), system, slope
 
 
-def prepared(spec: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """`run(params, images)` to a `Pass` in float64, compiled once; parameters; and the system."""
+def prepared(spec: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    """In float64, compiled once: `run(params, images)` to what is `joined` and the boxes of a
+    detector; parameters; the system; and `slope(params, images)` to gradients of the sum of squares.
+    """
     return _made(json.dumps(spec, sort_keys=True))
 
 
 def check_answers(spec: dict[str, Any]) -> None:
     """They are finite and differ from image to image; boxes are shares of the image."""
-    run, params, system = prepared(spec)
-    found = run(params, shown(spec))
-    assert np.isfinite(found.told).all()
-    assert np.abs(found.told[0] - found.told[1]).max() > 1e-5, "two images get the same answer"
+    run, params, system, _ = prepared(spec)
+    told, boxes = run(params, shown(spec))
+    assert np.isfinite(told).all()
+    assert np.abs(told[0] - told[1]).max() > 1e-5, "two images get the same answer"
     if isinstance(system, Detector):
-        boxes = np.asarray(found.boxes)
         assert boxes.min() >= 0 and boxes.max() <= 1, "a box is no share of the image"
 
 
 def check_rows(spec: dict[str, Any]) -> None:
     """An answer is of its own image: the others change nothing."""
-    run, params, _ = prepared(spec)
+    run, params, *_ = prepared(spec)
     read = shown(spec)
-    before = run(params, read).told
+    before, _ = run(params, read)
     read[0] += np.random.default_rng(2).normal(size=read[0].shape)
-    after = run(params, read).told
+    after, _ = run(params, read)
     assert np.abs(after[0] - before[0]).max() > 1e-5, "another image gets the same answer"
     np.testing.assert_allclose(after[1:], before[1:], rtol=1e-9, atol=1e-10)
-    alone = run(params, np.repeat(read[2:], ROWS, axis=0)).told
+    alone, _ = run(params, np.repeat(read[2:], ROWS, axis=0))
     np.testing.assert_allclose(alone[0], before[2], rtol=1e-9, atol=1e-10)
 
 
@@ -131,7 +128,7 @@ def check_padding(spec: dict[str, Any]) -> None:
     """In training, where norms see the whole batch, rows that are no images change no answer and no
     statistics.
     """
-    _, params, system = prepared(spec)
+    _, params, system, _ = prepared(spec)
 
     def both(params: Any, read: jax.Array) -> Any:
         more, valid = jnp.concatenate([read, jnp.full_like(read[:1], 9.0)]), jnp.arange(ROWS + 1)
@@ -149,28 +146,15 @@ def check_gradients(spec: dict[str, Any]) -> None:
     """Finite, and there is one for every parameter, for one of two draws of them at least: a unit
     may be dead.
     """
-    run, _, system = prepared(spec)
-    largest: dict[str, float] = {}
-    for seed in (0, 1):
-        found = run(parameters(system, shown(spec), seed), shown(spec)).gradients
-        for path, one in jax.tree_util.tree_leaves_with_path(found):
-            assert np.isfinite(one).all()
-            name = jax.tree_util.keystr(path)
-            largest[name] = max(largest.get(name, 0.0), float(np.abs(one).max()))
-    silent = heard(spec, [name for name, one in largest.items() if not one > 1e-12])
-    assert not silent, f"no gradient for {', '.join(silent)}"
+    _, _, system, slope = prepared(spec)
+    read = shown(spec)
+    draws = [slope(parameters(system, read, seed), read) for seed in (0, 1)]
+    check_heard(spec, *draws, least=1e-12)
 
 
 def check_dropout(spec: dict[str, Any]) -> None:
     """The rate changes nothing without a random stream, and other keys drop other units."""
-    run, params, _ = prepared({**spec, "dropout": 0.0})
-    system, read = make({**spec, "dropout": 0.5}), shown(spec)
-    apply = jax.jit(
-        lambda key: joined(system.apply({"params": params}, read, rngs={"dropout": key}))
-    )
-    quiet = prepared({**spec, "dropout": 0.5})[0](params, read).told
-    np.testing.assert_array_equal(quiet, run(params, read).told)
-    assert np.abs(apply(jax.random.key(0)) - apply(jax.random.key(1))).max() > 1e-3
+    tiny.check_dropout(spec, prepared(spec)[1], [shown(spec)], joined)
 
 
 def check_learning(spec: dict[str, Any]) -> None:
@@ -210,12 +194,12 @@ def compared(
     spec: dict[str, Any], oracle: Any, settings: dict[str, Any]
 ) -> tuple[np.ndarray, np.ndarray]:
     """What the system says and what the oracle says of images, both in float64, see `joined`."""
-    run, params, system = prepared(spec)
+    run, params, system, _ = prepared(spec)
     read = shown(spec)
     told = oracle(wide(params), settings, wide(read))
-    told = Detected(*map(jnp.asarray, told)) if isinstance(system, Detector) else told
     with jax.enable_x64(True):
-        return run(params, read).told, np.asarray(joined(jax.tree.map(np.asarray, told)))
+        told = Detected(*map(jnp.asarray, told)) if isinstance(system, Detector) else told
+        return run(params, read)[0], np.asarray(joined(told))
 
 
 CHECKS = {

@@ -13,90 +13,68 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from ml_collections import ConfigDict
 
-from attnlab.config.registry import build
 from attnlab.data.vocabulary import PAD
-from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import LanguageModel
-from attnlab.training.drawing import first_params
 from tests.rounding import assert_close
-from tests.systems.checks import TIED, alone, heard, wide
+from tests.systems import tiny
+from tests.systems.checks import TIED, check_heard
+from tests.systems.tiny import by_rows, check_learnt, drawn, fitted, make, wide
 
-VOCABULARY = 13
+VOCABULARY = tiny.SIZES[LanguageModel]["vocabulary"]
 ROUNDING = 16  # machine epsilons of the largest number by which two forms of one sum may differ
 ROOM = 7  # tokens that a state has room for
 LENGTHS = (6, 3, 1, 0)  # of the texts of `batch`; the last one is nothing but padding
 _SCORE = {"name": "additive", "hidden": 4}
 _SINGLE = {"name": "single", "score": _SCORE}
 _HEADS = {"name": "multihead", "heads": 2}
-_DANILUK = {"name": "attention_lm", "embedding": 5, "width": 4, "layers": 1, "window": 2}
+_ROPE = {**_HEADS, "positions": {"name": "rope"}}
+_SMALL = {"embedding": 5, "width": 4}
+_DANILUK = {"name": "attention_lm", **_SMALL, "layers": 1, "window": 2}
 _DECODER = {
-    "name": "decoder",
-    "attention": {**_HEADS, "bias": True},
-    "positions": {"name": "learned", "length": 9},
-    "width": 8,
-    "layers": 2,
-    "hidden": 12,
-    "share": "output",
+    **{"name": "decoder", "width": 8, "layers": 2, "hidden": 12, "share": "output"},
+    **{"attention": {**_HEADS, "bias": True}, "positions": {"name": "learned", "length": 9}},
 }
-_LSTMN = {
-    "name": "lstmn_lm",
-    "attention": _SINGLE,
-    "embedding": 5,
-    "width": 4,
-    "layers": 2,
-    "span": 3,
-}
+_LSTMN = {"name": "lstmn_lm", **_SMALL, "attention": _SINGLE, "layers": 2, "span": 3}
+_NOTHING = {"name": "none"}
 
 SPECS: dict[str, dict[str, Any]] = {
-    "lstm_lm": {"name": "lstm_lm", "embedding": 5, "width": 4, "layers": 2},
-    "lstm_lm-gru": {"name": "lstm_lm", "embedding": 5, "width": 4, "layers": 2, "cell": "gru"},
-    "lstm_lm-tanh": {"name": "lstm_lm", "embedding": 5, "width": 4, "cell": "tanh"},
+    "lstm_lm": {"name": "lstm_lm", **_SMALL, "layers": 2},
+    "lstm_lm-gru": {"name": "lstm_lm", **_SMALL, "layers": 2, "cell": "gru"},
+    "lstm_lm-tanh": {"name": "lstm_lm", **_SMALL, "cell": "tanh"},
     "lstm_lm-shared": {"name": "lstm_lm", "embedding": 4, "width": 4, "share": "output"},
     "attention_lm": {**_DANILUK, "attention": _SINGLE, "state": 4, "layers": 2},
-    "attention_lm-key_value": {
-        **_DANILUK,
-        "attention": {"name": "key_value", "score": _SCORE},
-        "state": 8,
-        "merge": "none",
-    },
-    "attention_lm-key_value_predict": {
-        **_DANILUK,
-        "attention": {"name": "key_value_predict", "score": _SCORE},
-        "state": 12,
-        "merge": "none",
+    **{
+        f"attention_lm-{name}": {
+            **{**_DANILUK, "attention": {"name": name, "score": _SCORE}},
+            **{"state": state, "merge": "none"},
+        }
+        for name, state in (("key_value", 8), ("key_value_predict", 12))
     },
     "attention_lm-multihead": {**_DANILUK, "attention": _HEADS, "state": 6},
     "ngram_rnn": {"name": "ngram_rnn", "embedding": 5, "width": 3, "order": 4},
     "ngram_rnn-2": {"name": "ngram_rnn", "embedding": 5, "width": 3, "order": 2},
     "decoder": _DECODER,
     "decoder-recurrent": {**_DECODER, "attention": {"name": "recurrent", "cell": "gru"}},
-    **{f"decoder-{norm}": {**_DECODER, "norm": norm} for norm in ("post", "parallel")},
-    "decoder-rezero": {**_DECODER, "norm": "rezero", "layers": 1},
-    "decoder-res_post": {**_DECODER, "norm": "res_post", "normalisation": {"name": "scale_norm"}},
+    **{
+        f"decoder-{norm}": {**_DECODER, "norm": norm, "layers": 1}
+        for norm in ("post", "parallel", "rezero")
+    },
+    "decoder-res_post": {
+        **{**_DECODER, "norm": "res_post", "layers": 1},
+        "normalisation": {"name": "scale_norm"},
+    },
     "decoder-bare": {
-        **_DECODER,
-        "norm": "none",
-        "normalisation": {"name": "none"},
-        "positions": {"name": "none"},
-        "feed_forward": {"name": "none"},
+        **{**_DECODER, "norm": "none"},
+        **dict.fromkeys(("normalisation", "positions", "feed_forward"), _NOTHING),
     },
     "decoder-concatenated": {**_DECODER, "position_width": 3, "scaled_embedding": True},
     "decoder-by-layer": {
-        **_DECODER,
-        "layers": 4,
+        **{**_DECODER, "layers": 4, "feed_forward": _NOTHING},
         "attention": {
-            "name": "by_layer",
-            "one": {"name": "none"},
-            "other": {
-                "name": "by_layer",
-                "one": _HEADS,
-                "other": {**_HEADS, "heads": 1, "positions": {"name": "rope"}},
-            },
-            "pattern": ("other", "other", "one"),
+            **{"name": "by_layer", "one": _NOTHING, "pattern": ("other", "other", "one")},
+            "other": {"name": "by_layer", "one": _HEADS, "other": {**_ROPE, "heads": 1}},
         },
-        "feed_forward": {"name": "none"},
     },
     "decoder-hybrid": {
         **_DECODER,
@@ -105,59 +83,48 @@ SPECS: dict[str, dict[str, Any]] = {
     "decoder-llama": {
         **_DECODER,
         "attention": {
-            **_HEADS,
-            "key_heads": 1,
-            "head_width": 4,
+            **{**_HEADS, "key_heads": 1, "head_width": 4},
             "score": {"name": "soft_capped", "cap": 3.0, "score": {"name": "qk_rmsnorm"}},
             "positions": {"name": "rope", "layout": "half"},
         },
-        "positions": {"name": "none"},
-        "norm": "sandwich",
+        **{"positions": _NOTHING, "norm": "sandwich", "feed_forward": {"name": "swiglu"}},
         "normalisation": {"name": "rms_norm", "epsilon": 1e-5},
-        "feed_forward": {"name": "swiglu"},
-        "scaled_embedding": True,
-        "share": "none",
-        "logit_cap": 5.0,
+        **{"scaled_embedding": True, "share": "none", "logit_cap": 5.0},
         "visibility": {
-            "name": "by_layer",
-            "one": {"name": "window", "width": 2},
+            **{"name": "by_layer", "one": {"name": "window", "width": 2}},
             "other": {"name": "full"},
         },
     },
     "lstmn_lm": _LSTMN,
     "lstmn_lm-word": {**_LSTMN, "layers": 1, "origin": "none", "question": "word"},
-    "lstmn_lm-multihead": {
-        **_LSTMN,
-        "layers": 1,
-        "attention": {**_HEADS, "positions": {"name": "rope"}},
-    },
+    "lstmn_lm-multihead": {**_LSTMN, "layers": 1, "attention": _ROPE},
 }
-
-
-def make(spec: dict[str, Any]) -> LanguageModel:
-    """A tiny system."""
-    system: LanguageModel = build(SYSTEMS, ConfigDict(spec), "system")(vocabulary=VOCABULARY)
-    return system
+COMPARED: dict[str, dict[str, Any]] = {
+    **{
+        name: spec
+        for name, spec in SPECS.items()
+        if not name.endswith(("multihead", "recurrent", "hybrid"))
+    },
+    "attention_lm-pieces": {
+        **SPECS["attention_lm-key_value"],
+        **{"carry": "state", "piece": 2, "window": 3},
+    },
+    "lstmn_lm-wide": {**_LSTMN, "span": 9},
+    "lstmn_lm-none": {**_LSTMN, "origin": "none", "layers": 1},
+    "lstmn_lm-word-zeros": {**_LSTMN, "question": "word", "layers": 1},
+}
+"""Compared with an oracle; `piece` tokens of a text are read at once."""
+LARGER: dict[str, dict[str, Any]] = {
+    name: {"embedding": 24, "layers": 1, "width": 24} for name in ("ngram_rnn", "lstmn_lm")
+}
+LARGER["attention_lm"] = {**LARGER["lstmn_lm"], "state": 24}
+"""With which eight texts can be learnt by heart."""
 
 
 def parameters(system: Any, *arguments: Any, seed: int = 0) -> Any:
-    """Parameters with no silent path: N(0, 4/rows) everywhere, also where a paper starts at
-    zero.
-    """
-    shapes = alone(
-        jax.eval_shape(
-            system.init, jax.random.key(0), *(arguments or (jnp.ones((1, 2), jnp.int32),))
-        )
-    )
-    leaves, tree = jax.tree.flatten(shapes)
-    rng = np.random.default_rng(seed)
-    return jax.tree.unflatten(
-        tree,
-        [
-            rng.normal(size=s.shape).astype(np.float32) * 2 / np.sqrt(max((1, *s.shape[:1])))
-            for s in leaves
-        ],
-    )
+    """Of N(0, 4/rows), large enough for weights to differ."""
+    read = arguments or (jnp.ones((1, 2), jnp.int32),)
+    return drawn(system, *read, seed=seed, rule=lambda _, noise: 2 * by_rows(noise))
 
 
 def batch(seed: int = 1) -> np.ndarray:
@@ -175,6 +142,7 @@ def _made(spec: str) -> tuple[Any, Any, Any]:
     params = parameters(system)
 
     @functools.partial(jax.jit, static_argnames=("method", "mutable"))
+    @jax.default_matmul_precision("highest")  # as the oracles: one program serves all tests
     def compiled(params: Any, *arguments: Any, method: str, mutable: tuple[str, ...]) -> Any:
         return system.apply(
             {"params": params}, *arguments, method=method, mutable=list(mutable) or False
@@ -259,11 +227,12 @@ def check_causality(spec: dict[str, Any]) -> None:
 
 def check_pieces(spec: dict[str, Any]) -> None:
     """A text read in pieces, or token by token, gives the logits and the state of one read at
-    once.
+    once, and its logits are those of training.
     """
     call, _ = prepared(spec)
     tokens = batch()
     whole, ended = call(begun(spec), tokens, method="read")
+    close_where_real(call(tokens), whole, tokens)
     first, state = call(begun(spec), tokens[:, :3], method="read")
     second, state = call(state, tokens[:, 3:], method="read")
     close_where_real(np.concatenate([first, second], axis=1), whole, tokens)
@@ -318,8 +287,8 @@ def check_rows_apart(spec: dict[str, Any]) -> None:
     for row in range(4):
         alone, ended = call(begun(spec), np.tile(tokens[row], (4, 1)), method="read")
         assert_close(np.concatenate(found[row]), alone[0, :4], eps=ROUNDING)
-        same_states(jax.tree.map(lambda one, row=row: one[row : row + 1], state),
-                    jax.tree.map(lambda one: one[:1], ended))  # fmt: skip
+        here = jax.tree.map(lambda one, row=row: one[row : row + 1], state)
+        same_states(here, jax.tree.map(lambda one: one[:1], ended))
 
 
 def close_where_real(found: Any, expected: Any, tokens: np.ndarray) -> None:
@@ -330,75 +299,48 @@ def close_where_real(found: Any, expected: Any, tokens: np.ndarray) -> None:
 
 def check_gradients(spec: dict[str, Any]) -> None:
     """Every parameter gets a gradient, and all are finite."""
-    flat = {
-        jax.tree_util.keystr(path): grad
-        for path, grad in jax.tree_util.tree_leaves_with_path(slopes(spec, batch(), 6))
-    }
-    assert all(np.isfinite(grad).all() for grad in flat.values())
-    assert heard(spec, [name for name, grad in flat.items() if not np.abs(grad).max() > 1e-9]) == []
+    check_heard(spec, slopes(spec, batch(), 6))
 
 
 def check_learning(spec: dict[str, Any]) -> None:
     """Eight texts can be learnt by heart, from about chance."""
-    system, rng = make(spec), np.random.default_rng(0)
-    tokens = rng.integers(2, VOCABULARY, (8, 6))
+    tokens = np.random.default_rng(0).integers(2, VOCABULARY, (8, 6))
     tokens[:, 0] = np.arange(8) + 2  # no two begin alike
-    read, target = np.pad(tokens, ((0, 0), (1, 0)), constant_values=1)[:, :-1], tokens
-    params = first_params(system.init, jax.random.key(0), read)["params"]
-    optimizer = optax.adam(optax.cosine_decay_schedule(2e-2, 200))
+    read = np.pad(tokens, ((0, 0), (1, 0)), constant_values=1)[:, :-1]
 
-    def update(carry: Any, _: None) -> tuple[Any, jax.Array]:
-        params, state = carry
+    def cost(logits: jax.Array) -> jax.Array:
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits, tokens)
+        return losses[:, 1:].mean() + 0 * losses.sum()  # the first token is a throw of dice
 
-        def loss(params: Any) -> jax.Array:
-            logits: Any = system.apply({"params": params}, read)
-            losses = optax.softmax_cross_entropy_with_integer_labels(logits, target)
-            return losses[:, 1:].mean() + 0 * losses.sum()  # the first token is a throw of dice
-
-        value, grads = jax.value_and_grad(loss)(params)
-        updates, state = optimizer.update(grads, state)
-        return (optax.apply_updates(params, updates), state), value
-
-    @jax.jit
-    def losses_of(params: Any) -> jax.Array:
-        return jax.lax.scan(update, (params, optimizer.init(params)), length=200)[1]
-
-    losses = losses_of(params)
-    chance = np.log(VOCABULARY)  # about that at first: no target leaks in
-    assert abs(float(losses[0]) - chance) < 0.5, (
-        f"the first loss is {losses[0]:.2f}, chance {chance:.2f}"
-    )
-    assert losses[-1] < 0.05, f"the loss ends at {losses[-1]:.4f}"
+    check_learnt(fitted(make(spec), (read,), cost, steps=200), VOCABULARY, last=0.05, above=0.5)
 
 
 def check_dropout(spec: dict[str, Any]) -> None:
     """The rate changes nothing without a random stream, and other keys drop other units."""
-    system, tokens = make({**spec, "dropout": 0.5}), batch()
-    variables = {"params": parameters(system)}
-    run = jax.jit(system.apply)
-    np.testing.assert_array_equal(
-        run(variables, tokens), jax.jit(make({**spec, "dropout": 0.0}).apply)(variables, tokens)
-    )
-    one, two = (run(variables, tokens, rngs={"dropout": jax.random.key(k)}) for k in (0, 1))
-    assert np.abs(np.asarray(one) - np.asarray(two)).max() > 1e-3
+    tiny.check_dropout(spec, parameters(make(spec)), [batch()])
 
 
 def compared(
-    spec: dict[str, Any], oracle: Any, settings: dict[str, Any], piece: int = 6
+    spec: dict[str, Any], oracle: Any, settings: dict[str, Any]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Logits of the system and of the oracle where tokens are real, for texts of 6, 3, 1 and 0
-    tokens; `piece` are read at once.
+    tokens; "piece" of `spec` are read at once, if it says so.
     """
-    tokens, (call, system) = batch(), prepared(spec)
-    state, found = begun(spec), []
-    for start in range(0, 6, piece):
-        logits, state = call(state, tokens[:, start : start + piece], method="read")
-        found.append(np.asarray(logits, np.float64))
-    real = tokens != PAD
-    return (
-        np.concatenate(found, axis=1)[real],
-        oracle(wide(parameters(system)), settings, tokens)[real],
-    )
+    spec, tokens, piece = dict(spec), batch(), spec.get("piece")
+    spec.pop("piece", None)
+    call, system = prepared(spec)
+    logits = call(tokens) if piece is None else _in_pieces(spec, tokens, piece)
+    expected = oracle(wide(parameters(system)), settings, tokens)
+    return np.asarray(logits, np.float64)[tokens != PAD], expected[tokens != PAD]
+
+
+def _in_pieces(spec: dict[str, Any], tokens: np.ndarray, piece: int) -> np.ndarray:
+    state, pieces = begun(spec), []
+    for start in range(0, tokens.shape[1], piece):
+        given = tokens[:, start : start + piece]
+        logits, state = prepared(spec)[0](state, given, method="read")
+        pieces.append(logits)
+    return np.concatenate(pieces, axis=1)
 
 
 CHECKS = {

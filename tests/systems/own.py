@@ -47,10 +47,12 @@ from tests.systems import (
     image_classifiers,
     image_systems,
     language_models,
+    tiny,
     token_classifiers,
     visual_answerers,
 )
 from tests.systems.slots import check_slots_and_shapes
+from tests.systems.tiny import SIZES, kind_of
 
 FILLINGS = (
     {"name": "single", "score": {"name": "additive", "hidden": 6}},
@@ -64,20 +66,6 @@ KINDS: Mapping[type[System], Any] = {
     **dict.fromkeys((ImageClassifier, PixelClassifier, Detector), image_systems),
     Captioner: captioners,
     VisualAnswerer: visual_answerers,
-}
-SIZES: Mapping[type[System], dict[str, int]] = {
-    Seq2Seq: {"source_vocabulary": checks.VOCABULARY, "target_vocabulary": checks.VOCABULARY},
-    LanguageModel: {"vocabulary": language_models.VOCABULARY},
-    Classifier: {"vocabulary": classifiers.VOCABULARY, "classes": classifiers.CLASSES},
-    TokenClassifier: {
-        "vocabulary": token_classifiers.VOCABULARY,
-        "outputs": token_classifiers.VOCABULARY,  # as a masked language model needs it
-    },
-    ImageClassifier: {"classes": image_classifiers.CLASSES},
-    PixelClassifier: {"classes": image_classifiers.CLASSES},
-    Detector: {"classes": image_classifiers.CLASSES},
-    Captioner: {"target_vocabulary": captioners.VOCABULARY},
-    VisualAnswerer: {"vocabulary": classifiers.VOCABULARY, "classes": classifiers.CLASSES},
 }
 Promise = Callable[[], None]
 PROMISES: list[tuple[str, Promise]] = []
@@ -96,9 +84,7 @@ def only(path: str, oracle: str | None = None) -> None:
       UserError: no such class, one of no kind, or settings that do not fit it.
     """
     system = SYSTEMS.resolve(path)
-    kind = next(
-        (one for one in KINDS if isinstance(system, type) and issubclass(system, one)), None
-    )
+    kind = kind_of(system)
     if kind is None:
         raise UserError(
             f"expected a class derived from {', '.join(one.__name__ for one in KINDS)} of"
@@ -177,11 +163,11 @@ def _promises(
     found: list[tuple[str, Promise]] = []
     for spec in specs:
         label = json.dumps({name: value for name, value in spec.items() if name != "name"})
-        found.append((f"slots and shapes-{label}", functools.partial(_slots, spec, SIZES[kind])))
+        found.append((f"slots and shapes-{label}", functools.partial(check_slots, spec)))
         for texts in system.texts if kind is Classifier else [None]:
             of = {} if texts is None else {"texts": texts}
             beside = "" if texts is None else f" of {texts} texts" if texts > 1 else " of a text"
-            for name, check in _checks(KINDS[kind], kind, system, oracle):
+            for name, check in promises(kind, system, oracle):
                 found.append((f"{name}{beside}-{label}", functools.partial(check, spec, **of)))
     if kind is not Classifier:
         of_its_own = {
@@ -198,29 +184,35 @@ def _promises(
     return found
 
 
-def _checks(
-    room: Any, kind: Any, system: Any, oracle: Any
+def promises(
+    kind: Any, system: Any, oracle: Any, settings: Callable[[Any], Any] | None = None
 ) -> Iterator[tuple[str, Callable[..., None]]]:
+    """What every setting of a system is put through, each a function of the setting; `settings`
+    makes of it what the oracle is told, by default the config node with all defaults.
+    """
+    room, told = KINDS[kind], settings or complete_settings
     yield from room.CHECKS.items()
     if system.needs and kind is Seq2Seq:
         yield "maps", checks.check_maps
     if "dropout" in fields(system):
         yield "dropout", room.check_dropout
-    yield "the oracle", functools.partial(_equal, room, oracle)
-    yield "the oracle reads every parameter", functools.partial(_reads, room, oracle)
+    yield "the oracle", functools.partial(_equal, room, oracle, told)
+    yield "the oracle reads every parameter", functools.partial(_reads, room, oracle, told)
 
 
-def _slots(spec: dict[str, Any], sizes: dict[str, int]) -> None:
-    factory = build(SYSTEMS, ConfigDict(spec), "system")
-    check_slots_and_shapes(factory, image=image_classifiers.SHAPES.get(spec["name"]), **sizes)
+def check_slots(spec: dict[str, Any]) -> None:
+    """See `slots.py`."""
+    factory: Any = build(SYSTEMS, ConfigDict(spec), "system")
+    sizes, image = SIZES[kind_of(factory.func)], image_classifiers.SHAPES.get(spec["name"])  # type: ignore[index]
+    check_slots_and_shapes(factory, image=image, **sizes)
 
 
-def _equal(room: Any, oracle: Any, spec: dict[str, Any], **of: int) -> None:
+def _equal(room: Any, oracle: Any, settings: Any, spec: dict[str, Any], **of: int) -> None:
     """The system computes what its oracle computes."""
-    checks.check_equal(*_told(room.compared, oracle, spec, **of))
+    tiny.check_equal(*_told(room.compared, oracle, settings, spec, **of))
 
 
-def _reads(room: Any, oracle: Any, spec: dict[str, Any], **of: int) -> None:
+def _reads(room: Any, oracle: Any, settings: Any, spec: dict[str, Any], **of: int) -> None:
     """No array of parameters is left out of the oracle."""
     calls: list[tuple[Any, ...]] = []
 
@@ -228,12 +220,12 @@ def _reads(room: Any, oracle: Any, spec: dict[str, Any], **of: int) -> None:
         calls.append(given)
         return oracle(*given)
 
-    _told(room.compared, oracle and noted, spec, **of)
+    _told(room.compared, oracle and noted, settings, spec, **of)
     params, *given = calls[0]
-    checks.check_every_parameter_is_read(lambda params: oracle(params, *given), params, by=0.3)
+    tiny.check_every_parameter_is_read(lambda params: oracle(params, *given), params)
 
 
-def _told(compared: Any, oracle: Any, spec: dict[str, Any], **of: int) -> Any:
+def _told(compared: Any, oracle: Any, settings: Any, spec: dict[str, Any], **of: int) -> Any:
     """Logits of the system and of the oracle; skips the test where there is none, or none for this
     setting.
     """
@@ -243,6 +235,6 @@ def _told(compared: Any, oracle: Any, spec: dict[str, Any], **of: int) -> Any:
             " `oracle` beside the system"
         )
     try:
-        return compared(spec, oracle, complete_settings(spec), **of)
+        return compared(spec, oracle, settings(spec), **of)
     except NotImplementedError as error:
         pytest.skip(f"the oracle leaves this setting out: {error}")

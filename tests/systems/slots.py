@@ -54,10 +54,8 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
         def remember(
             self, source: Any, valid: Any = None, capacity: Any = None, positions: Any = 0
         ) -> Any:
-            asked(
-                "remember",
-                (valid is None or need.padding, "padding=False, but it is handed `valid`"),
-            )
+            handed = valid is None or need.padding
+            asked("remember", (handed, "padding=False, but it is handed `valid`"))
             return _left(inside, super().remember(source, valid, capacity, **at(positions)))
 
         def extend(self, memory: Any, source: Any, valid: Any = None) -> Any:
@@ -78,12 +76,10 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
             )
 
         def extend_pairs(self, memory: Any, keys: Any, values: Any, valid: Any = None) -> Any:
+            declared = need.values and need.cache
             asked(
                 "extend_pairs",
-                (
-                    need.values and need.cache,
-                    "values or cache False, but a memory of keys and values is extended",
-                ),
+                (declared, "values or cache False, but a memory of keys and values is extended"),
             )
             return _left(inside, super().extend_pairs(memory, keys, values, valid))
 
@@ -95,28 +91,25 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
             weights: bool = False,
             so_far: Any = None,
         ) -> Any:
-            wanted = need.under(view.rule)
+            wanted, one_by_one = need.under(view.rule), stepping[0]
+            told = isinstance(so_far, Told)
             asked(
                 "read",
-                (
-                    need.dense or not wanted.dense,
-                    "dense=False, but it is given a rule of its own",
-                ),
+                (need.dense or not wanted.dense, "dense=False, but it is given a rule of its own"),
                 (
                     wanted.direction == need.direction,
                     "direction='bidirectional', but it is given a causal view",
                 ),
                 (
-                    need.stepwise or not stepping[0],
+                    need.stepwise or not one_by_one,
                     "stepwise=False, but queries come one by one in decoding",
                 ),
                 (bool(need.weights) or not weights, "weights=False, but it is asked for weights"),
                 (
-                    not need.so_far or not stepping[0] or isinstance(so_far, Told),
+                    told or not (need.so_far and one_by_one),
                     "so_far=True, but a look of decoding is not told of the looks before",
                 ),
             )
-            told = isinstance(so_far, Told)
             asks = asking(weights, so_far.own if told else so_far)
             reading = _left(inside, super().read(query, memory, view, **asks))
             return reading.replace(so_far=Told(reading.so_far)) if told else reading
@@ -167,21 +160,19 @@ def check_slots_and_shapes(
 
         watched[slot] = _every(factory.keywords[slot], note, need, stepping)
     system = _rebound(factory, factory.func, **watched)(**sizes)
-    kinds = {
-        Seq2Seq: _translates,
-        LanguageModel: _continues,
-        Classifier: _classifies,
-        TokenClassifier: _labels,
-        Captioner: _writes,
-        VisualAnswerer: _answers,
+    shown = jax.ShapeDtypeStruct((ROWS, *(image or (16, 16, 3))), jnp.float32)
+    kinds: dict[Any, Callable[[], None]] = {
+        Seq2Seq: lambda: _decodes(system, _ids(ROWS, 6), stepping),
+        LanguageModel: lambda: _continues(system, stepping),
+        Classifier: lambda: _classifies(system),
+        TokenClassifier: lambda: _labels(system),
+        Captioner: lambda: _decodes(system, _images(8, 12), stepping),
+        VisualAnswerer: lambda: _answers(system),
+        **dict.fromkeys((ImageClassifier, PixelClassifier, Detector), lambda: _sees(system, shown)),
     }
-    of_images = {ImageClassifier: _sees, PixelClassifier: _sees_pixels, Detector: _finds}
-    for kind, seen in of_images.items():
-        if isinstance(system, kind):
-            seen(system, image or (16, 16, 3))
     for kind, check in kinds.items():
         if isinstance(system, kind):
-            check(system, stepping)
+            check()
     assert not wrong, "; ".join(sorted(wrong))
     assert read == set(needs), f"slots that nothing asks: {sorted(set(needs) - read)}"
 
@@ -215,6 +206,10 @@ def _ids(*shape: int) -> Any:
     return jax.ShapeDtypeStruct(shape, jnp.int32)
 
 
+def _images(height: int, width: int) -> Any:
+    return jax.ShapeDtypeStruct((ROWS, height, width, 3), jnp.float32)
+
+
 def _parameters(system: Any, *ids: Any) -> Any:
     return jax.eval_shape(system.init, jax.random.key(0), *ids)["params"]
 
@@ -243,11 +238,11 @@ def _logits(found: Any, *shape: int) -> None:
     ), f"logits are {found.dtype}{list(found.shape)}, expected float32{list(shape)}"
 
 
-def _translates(system: Any, stepping: list[bool]) -> None:
-    """`encode`, `decode`, `start` and `step`; a state may hold one step's shapes only, whatever its
-    room.
+def _decodes(system: Any, source: Any, stepping: list[bool]) -> None:
+    """`encode`, `decode`, `start` and `step` of texts, or of images; a state may hold one step's
+    shapes only, whatever its room.
     """
-    variables = {"params": _parameters(system, _ids(1, 2), _ids(1, 2))}
+    variables = {"params": _parameters(system, source, _ids(ROWS, 2))}
 
     def run(variables: Any, source: jax.Array, target: jax.Array) -> Any:
         memory = system.apply(variables, source, method="encode")
@@ -258,9 +253,7 @@ def _translates(system: Any, stepping: list[bool]) -> None:
         stepping[0] = False
         return memory, full, begun, logits, after
 
-    memory, full, begun, logits, after = jax.eval_shape(
-        run, variables, _ids(ROWS, 6), _ids(ROWS, 5)
-    )
+    memory, full, begun, logits, after = jax.eval_shape(run, variables, source, _ids(ROWS, 5))
     _leads(memory, "memory")
     _leads(begun, "state")
     _same(begun, after)
@@ -288,19 +281,15 @@ def _continues(system: Any, stepping: list[bool]) -> None:
     _logits(logits, ROWS, system.vocabulary)
 
 
-def _classifies(system: Any, stepping: list[bool]) -> None:
+def _classifies(system: Any) -> None:
     """Texts to logits, as many texts as it says."""
     for texts in system.texts:
-        ids = [_ids(1, 2)] * texts
-        logits = jax.eval_shape(
-            system.apply,
-            {"params": _parameters(system, *ids)},
-            *[_ids(ROWS, 6), _ids(ROWS, 5)][:texts],
-        )
+        variables = {"params": _parameters(system, *[_ids(1, 2)] * texts)}
+        logits = jax.eval_shape(system.apply, variables, *[_ids(ROWS, 6), _ids(ROWS, 5)][:texts])
         _logits(logits, ROWS, system.classes)
 
 
-def _labels(system: Any, stepping: list[bool]) -> None:
+def _labels(system: Any) -> None:
     """Tokens to numbers for each."""
     variables = {"params": _parameters(system, _ids(1, 2))}
     beside = {name: _ids(ROWS, 6) for name in ("types", "segments") if name in system.reads}
@@ -308,57 +297,26 @@ def _labels(system: Any, stepping: list[bool]) -> None:
     _logits(numbers, ROWS, 6, system.outputs)
 
 
-def _writes(system: Any, stepping: list[bool]) -> None:
-    """As `_translates`, for images in place of texts."""
-    shown = jax.ShapeDtypeStruct((ROWS, 8, 12, 3), jnp.float32)
-    variables = {"params": _parameters(system, shown, _ids(ROWS, 2))}
-
-    def run(variables: Any, images: jax.Array, target: jax.Array) -> Any:
-        memory = system.apply(variables, images, method="encode")
-        full = system.apply(variables, memory, target, method="decode")
-        stepping[0] = True
-        begun = system.apply(variables, memory, 5, method="start")
-        logits, after = system.apply(variables, begun, memory, target[:, 0], method="step")
-        stepping[0] = False
-        return memory, full, begun, logits, after
-
-    memory, full, begun, logits, after = jax.eval_shape(run, variables, shown, _ids(ROWS, 5))
-    _leads(memory, "memory")
-    _leads(begun, "state")
-    _same(begun, after)
-    _logits(full, ROWS, 5, system.target_vocabulary)
-    _logits(logits, ROWS, system.target_vocabulary)
-
-
-def _answers(system: Any, stepping: list[bool]) -> None:
+def _answers(system: Any) -> None:
     """Images and questions to logits; places on a grid."""
-    shown = jax.ShapeDtypeStruct((ROWS, 6, 9, 3), jnp.float32)
-    variables = {"params": _parameters(system, shown, _ids(ROWS, 5))}
-    logits = jax.eval_shape(system.apply, variables, shown, _ids(ROWS, 5))
+    read = _images(6, 9), _ids(ROWS, 5)
+    logits = jax.eval_shape(system.apply, {"params": _parameters(system, *read)}, *read)
     _logits(logits, ROWS, system.classes)
-    height, width = system.grid(shown.shape[1:])
+    height, width = system.grid(read[0].shape[1:])
     assert height >= 1 and width >= 1, f"a grid of {height} x {width} places"
 
 
-def _shown(system: Any, image: tuple[int, int, int]) -> Any:
-    """What a system that reads images alone makes of `ROWS` of them, by shapes."""
-    images = jax.ShapeDtypeStruct((ROWS, *image), jnp.float32)
-    return jax.eval_shape(system.apply, {"params": _parameters(system, images)}, images)
-
-
-def _sees(system: Any, image: tuple[int, int, int]) -> None:
-    """Images to logits."""
-    _logits(_shown(system, image), ROWS, system.classes)
-
-
-def _sees_pixels(system: Any, image: tuple[int, int, int]) -> None:
-    """Images to logits at every pixel."""
-    _logits(_shown(system, image), ROWS, *image[:2], system.classes)
-
-
-def _finds(system: Any, image: tuple[int, int, int]) -> None:
-    """Images to classes and boxes of all queries, layer by layer."""
-    found = _shown(system, image)
-    layers = found.logits.shape[0]
-    _logits(found.logits, layers, ROWS, system.queries, system.classes + 1)
-    _logits(found.boxes, layers, ROWS, system.queries, 4)
+def _sees(system: Any, images: Any) -> None:
+    """Images to logits, of each or at every pixel, or to classes and boxes of all queries, layer by
+    layer.
+    """
+    found = jax.eval_shape(system.apply, {"params": _parameters(system, images)}, images)
+    match system:
+        case ImageClassifier():
+            _logits(found, ROWS, system.classes)
+        case PixelClassifier():
+            _logits(found, *images.shape[:3], system.classes)
+        case Detector():
+            layers = found.logits.shape[0]
+            _logits(found.logits, layers, ROWS, system.queries, system.classes + 1)
+            _logits(found.boxes, layers, ROWS, system.queries, 4)

@@ -43,6 +43,7 @@ def test_its_probabilities_are_the_mean_of_those_of_its_members() -> None:
     np.testing.assert_allclose(np.exp(call(source, target)), expected, atol=1e-6)
 
 
+@pytest.mark.full
 def test_one_system_twice_is_itself() -> None:
     source, target = batch()
     alone = prepared(SPECS["luong"])[0](source, target)
@@ -51,6 +52,7 @@ def test_one_system_twice_is_itself() -> None:
     )
 
 
+@pytest.mark.full
 def test_step_by_step_is_all_at_once() -> None:
     source, target = batch()
     full, memory = call(source, target), call(source, method="encode")

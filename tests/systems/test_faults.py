@@ -1,6 +1,4 @@
-"""The promises of `checks.py` are worth something only if broken code breaks them: each fault here
-must be caught.
-"""
+"""Promises are worth something only if broken code breaks them: each fault here must be caught."""
 
 from __future__ import annotations
 
@@ -16,11 +14,14 @@ from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.positions.sinusoidal import Sinusoidal
 from attnlab.attention.view import View
 from attnlab.layers.cells import GRULayer
+from attnlab.layers.lstm import LSTMLayer
+from attnlab.systems.recurrent import attention_lm, lstmn
 from attnlab.systems.recurrent.rnnsearch import RNNsearch
 from attnlab.systems.transformers.transformer import Transformer
-from tests.systems.checks import CHECKS, SPECS, made
+from tests.systems import checks, language_models
+from tests.systems.tiny import seldom
 
-Patch = Callable[[pytest.MonkeyPatch], None]
+DEFAULT = ("no causal mask", "padding attended, additive", "decoder state not carried")
 
 
 @pytest.fixture(autouse=True)
@@ -28,128 +29,133 @@ def _nothing_compiled_before() -> Iterator[None]:
     """A program that was compiled from sound code would hide the fault; one compiled from broken
     code would stay.
     """
-    made.cache_clear()
-    jax.clear_caches()  # of functions inside the package that are compiled on their own, too
+
+    def forget() -> None:
+        checks.made.cache_clear()
+        language_models.forget()
+        jax.clear_caches()  # of functions inside the package that are compiled on their own, too
+
+    forget()
     yield
-    made.cache_clear()
-    jax.clear_caches()
+    forget()
 
 
-def _forget_causality(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(View, "allows", lambda self, i, j: None)
+def _reads_padding(plain: Any) -> Any:
+    def read(self: Any, query: Any, memory: Any, *rest: Any) -> Any:
+        everything = jnp.arange(memory.valid.shape[1])[None] < memory.length
+        valid = jnp.broadcast_to(everything, memory.valid.shape)
+        return plain(self, query, memory.replace(valid=valid), *rest)
+
+    return read
 
 
-def _mask_one_too_late(patch: pytest.MonkeyPatch) -> None:
-    plain = View.allows
-    patch.setattr(View, "allows", lambda self, i, j: plain(self, i + 1, j))
+def _runs_over_padding(plain: Any) -> Any:
+    def through(self: Any, x: jax.Array, valid: Any = None, *rest: Any, **named: Any) -> Any:
+        return plain(self, x, None, *rest, **named)
+
+    return through
 
 
-def _align_top_left(patch: pytest.MonkeyPatch) -> None:
-    plain = View.allows
-    patch.setattr(View, "allows", lambda self, i, j: plain(self, i - i[..., :1], j))
-
-
-def _ignore_padding(mechanism: Any) -> Patch:
-    def act(patch: pytest.MonkeyPatch) -> None:
-        plain = mechanism.read
-
-        def read(self: Any, query: Any, memory: Any, *rest: Any) -> Any:
-            everything = jnp.arange(memory.valid.shape[1])[None] < memory.length
-            return plain(
-                self,
-                query,
-                memory.replace(valid=jnp.broadcast_to(everything, memory.valid.shape)),
-                *rest,
-            )
-
-        patch.setattr(mechanism, "read", read)
-
-    return act
-
-
-def _run_over_padding(patch: pytest.MonkeyPatch) -> None:
-    plain = GRULayer.__call__
-
-    def through(self: Any, x: jax.Array, valid: Any = None, *rest: Any, **how: Any) -> Any:
-        return plain(self, x, None, *rest, **how)
-
-    patch.setattr(GRULayer, "__call__", through)
-
-
-def _overwrite_the_cache(patch: pytest.MonkeyPatch) -> None:
-    plain = MultiHead.extend
-
+def _overwrites_the_cache(plain: Any) -> Any:
     def extend(self: Any, memory: Any, source: jax.Array, valid: Any = None) -> Any:
-        return plain(
-            self, memory.replace(length=jnp.maximum(memory.length - 1, 0)), source, valid
-        ).replace(length=memory.length + 1)
+        shorter = memory.replace(length=jnp.maximum(memory.length - 1, 0))
+        return plain(self, shorter, source, valid).replace(length=memory.length + 1)
 
-    patch.setattr(MultiHead, "extend", extend)
+    return extend
 
 
-def _forget_the_position(patch: pytest.MonkeyPatch) -> None:
-    plain = Transformer.step
-    patch.setattr(
-        Transformer,
-        "step",
-        lambda self, state, memory, tokens: plain(
-            self, state.replace(fed=0 * state.fed), memory, tokens
-        ),
+def _position_stuck(plain: Any) -> Any:
+    return lambda self, state, memory, tokens: plain(
+        self, state.replace(fed=0 * state.fed), memory, tokens
     )
 
 
-def _positions_from_one_in_full_pass(patch: pytest.MonkeyPatch) -> None:
-    plain = Sinusoidal.embed
-    patch.setattr(
-        Sinusoidal, "embed", lambda self, x, positions: plain(self, x, positions + (x.shape[1] > 1))
-    )
+def _shifts_in_the_full_pass(plain: Any) -> Any:
+    return lambda self, x, positions: plain(self, x, positions + (x.shape[1] > 1))
 
 
-def _keep_the_first_state(patch: pytest.MonkeyPatch) -> None:
-    plain = RNNsearch.step
-    patch.setattr(
-        RNNsearch,
-        "step",
-        lambda self, state, memory, tokens: (plain(self, state, memory, tokens)[0], state),
-    )
+def _keeps_the_state(plain: Any) -> Any:
+    return lambda self, state, memory, tokens: (plain(self, state, memory, tokens)[0], state)
 
 
-FAULTS: dict[str, tuple[str, str, Patch]] = {
-    "no causal mask": ("transformer", "causality", _forget_causality),
-    "causal mask one too late": ("transformer", "causality", _mask_one_too_late),
-    "no causal mask, additive": ("transformer-post-additive", "causality", _forget_causality),
-    "mask aligned top left in decoding": ("transformer", "cached decoding", _align_top_left),
-    "cache overwritten": ("transformer", "cached decoding", _overwrite_the_cache),
-    "position stuck at zero": ("transformer", "cached decoding", _forget_the_position),
-    "positions shifted in the full pass": (
-        "transformer",
-        "cached decoding",
-        _positions_from_one_in_full_pass,
+def _looks_ahead(plain: Any) -> Any:
+    return lambda self, memory, target_in: plain(self, memory, jnp.roll(target_in, -1, axis=1))
+
+
+def _sees_oneself(plain: Any) -> Any:
+    def later(self: Any, *arguments: Any, **named: Any) -> Any:
+        outputs, last = plain(self, *arguments, **named)
+        return jnp.roll(outputs, -1, axis=1), last
+
+    return later
+
+
+def _forgets_the_window(plain: Any) -> Any:
+    return lambda slots, counts, kept: jnp.zeros_like(slots[:, :kept])
+
+
+def _keeps_padding(plain: Any) -> Any:
+    return lambda slots, counts, kept: slots[:, slots.shape[1] - kept :]
+
+
+Fault = tuple[str, str, Any, str, Callable[[Any], Any]]
+FAULTS: dict[str, Fault] = {  # of what, which promise tells, and what takes the place of what
+    **{
+        f"no causal mask{spec.removeprefix('transformer')}": (
+            *(spec, "causality"),
+            *(View, "allows", lambda plain: lambda self, i, j: None),
+        )
+        for spec in ("transformer", "transformer-post-additive")
+    },
+    "causal mask one too late": (
+        *("transformer", "causality"),
+        *(View, "allows", lambda plain: lambda self, i, j: plain(self, i + 1, j)),
     ),
-    "padding attended, multihead": ("transformer", "padding", _ignore_padding(MultiHead)),
-    "padding attended, additive": ("rnnsearch", "padding", _ignore_padding(Single)),
-    "encoder reads padding": ("rnnsearch", "padding", _run_over_padding),
-    "decoder state not carried": ("rnnsearch", "cached decoding", _keep_the_first_state),
+    "mask aligned top left in decoding": (
+        *("transformer", "cached decoding"),
+        *(View, "allows", lambda plain: lambda self, i, j: plain(self, i - i[..., :1], j)),
+    ),
+    "cache overwritten": (
+        *("transformer", "cached decoding"),
+        *(MultiHead, "extend", _overwrites_the_cache),
+    ),
+    "position stuck at zero": (
+        *("transformer", "cached decoding"),
+        *(Transformer, "step", _position_stuck),
+    ),
+    "positions shifted in the full pass": (
+        *("transformer", "cached decoding"),
+        *(Sinusoidal, "embed", _shifts_in_the_full_pass),
+    ),
+    "padding attended, multihead": ("transformer", "padding", MultiHead, "read", _reads_padding),
+    "padding attended, additive": ("rnnsearch", "padding", Single, "read", _reads_padding),
+    "encoder reads padding": ("rnnsearch", "padding", GRULayer, "__call__", _runs_over_padding),
+    "decoder state not carried": (
+        *("rnnsearch", "cached decoding"),
+        *(RNNsearch, "step", _keeps_the_state),
+    ),
+    "a recurrent decoder looks ahead": (
+        *("rnnsearch", "causality"),
+        *(RNNsearch, "decode", _looks_ahead),
+    ),
+    "the window is forgotten": (
+        *("attention_lm", "pieces"),
+        *(attention_lm, "latest", _forgets_the_window),
+    ),
+    "the window keeps padding": ("attention_lm", "padding", attention_lm, "latest", _keeps_padding),
+    "the span keeps padding": ("lstmn_lm", "padding", lstmn, "latest", _keeps_padding),
+    "a language model sees the word": (
+        *("lstm_lm", "causality"),
+        *(LSTMLayer, "__call__", _sees_oneself),
+    ),
 }
 
 
-@pytest.mark.parametrize(("spec", "check", "fault"), FAULTS.values(), ids=FAULTS.keys())
-def test_fault_is_caught(
-    spec: str, check: str, fault: Patch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fault(monkeypatch)
-    small = {"layers": 1} if spec.startswith("transformer") else {}
-    how = {} if check == "causality" else {"slopes": False}
+@pytest.mark.parametrize("fault", seldom(FAULTS, *DEFAULT))
+def test_fault_is_caught(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, promise, place, attribute, broken = FAULTS[fault]
+    room: Any = checks if name in checks.SPECS else language_models
+    spec = room.SPECS[name]
+    monkeypatch.setattr(place, attribute, broken(getattr(place, attribute)))
     with pytest.raises(AssertionError):
-        CHECKS[check]({**SPECS[spec], **small}, **how)
-
-
-def test_recurrent_decoder_that_looks_ahead_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = RNNsearch.decode
-    monkeypatch.setattr(
-        RNNsearch,
-        "decode",
-        lambda self, memory, target_in: plain(self, memory, jnp.roll(target_in, -1, axis=1)),
-    )
-    with pytest.raises(AssertionError):
-        CHECKS["causality"](SPECS["rnnsearch"])
+        room.CHECKS[promise]({**spec, **({"layers": 1} if "layers" in spec else {})})

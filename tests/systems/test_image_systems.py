@@ -1,32 +1,71 @@
-"""All registered systems that read images keep the promises of their kind, those that `--system`
-puts one of somebody's own through.
+"""Systems that read images alone, beyond what their oracles hold: the numbers of parameters of the
+papers, statistics of batches, and maps.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
+import jax
+import jax.numpy as jnp
+import numpy as np
 
-from tests.systems import image_systems
-from tests.systems.image_systems import CHECKS, SPECS
-
-FIRST = {spec["name"]: spec for spec in reversed(SPECS.values())}
-SMALL: dict[str, dict[str, Any]] = {  # what learns by heart with fewer layers
-    "detr": {"decoder_layers": 1},
-    "segmenter": {"backbone": SPECS["cnn"]},
-    "vit": {"layers": 1},
-    "glimpses": {"glimpses": 2},
-}
+from attnlab.attention.protocol import MAPS
+from attnlab.layers.norms import STATISTICS
+from tests.systems.image_classifiers import SPECS, images, make, parameters
+from tests.systems.image_systems import DETECTORS, OF_PIXELS
 
 
-@pytest.mark.parametrize("promise", CHECKS)
-@pytest.mark.parametrize("name", SPECS)
-def test_promises(name: str, promise: str) -> None:
-    check_promise = CHECKS[promise]
-    check_promise(SPECS[name])
+def test_statistics_are_those_of_the_images_and_not_of_padding() -> None:
+    """In training: rows of padding change nothing, neither logits nor what is seen, which is the mean
+    and the variance of what a convolution gives, over all pixels.
+    """
+    spec, read = SPECS["cnn"], images(rows=3)
+    system = make(spec)
+    params = parameters(system, read)
+    assert system.over_batch and not make({**spec, "normalisation": "layer_norm"}).over_batch
+
+    def both(params: Any, read: jax.Array) -> Any:
+        more = jnp.concatenate([read, jnp.full_like(read[:1], 9.0)])
+        told = system.apply(
+            {"params": params}, more, jnp.array([True] * 3 + [False]), mutable=[STATISTICS]
+        )
+        return told, system.apply({"params": params}, read, mutable=[STATISTICS])
+
+    (padded, seen), (logits, wanted) = jax.jit(both)(params, read)
+    np.testing.assert_allclose(padded[:3], logits, rtol=1e-5, atol=1e-6)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6), seen, wanted)
+    kernel = params["convolution_0_0"]["kernel"]
+    edged = np.pad(read, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(edged, (3, 3), axis=(1, 2))
+    y = np.einsum("bijcuv,uvcf->bijf", windows, kernel).reshape(-1, kernel.shape[-1])
+    ((_, found),) = seen[STATISTICS]["normalisation_0_0"]["seen"]
+    np.testing.assert_allclose(found["mean"], y.mean(axis=0), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found["variance"], y.var(axis=0, ddof=1), rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", FIRST)
-def test_learning_by_heart(name: str) -> None:
-    image_systems.check_learning({**FIRST[name], **SMALL.get(name, {})})
+def test_maps_say_what_they_lie_between() -> None:
+    system, read = make(DETECTORS["detr"]), images(12)
+    params = parameters(system, read)
+    _, aside = jax.jit(lambda p: system.apply({"params": p}, read, mutable=[MAPS]))(params)
+    found = {name: (one.query, one.key) for name, one in system.maps(aside[MAPS]).items()}
+    assert found == {
+        "encoder_0/self_attention": ("image", "image"),
+        **{f"decoder_{layer}/self_attention": ("queries", "queries") for layer in (0, 1)},
+        **{f"decoder_{layer}/cross_attention": ("queries", "image") for layer in (0, 1)},
+    }
+
+
+def test_statistics_are_of_batches_where_a_norm_is() -> None:
+    """Of a backbone, or at the pixels that a segmenter gives a class."""
+    plain = {"backbone": {**SPECS["cnn"], "normalisation": "layer_norm"}}
+    segmenter = {**OF_PIXELS["segmenter"], "normalisation": "layer_norm"}
+    for spec, over_batch in (
+        (DETECTORS["detr"], True),
+        ({**DETECTORS["detr"], **plain}, False),
+        (segmenter, True),
+        ({**segmenter, **plain}, False),
+        ({**segmenter, **plain, "normalisation": "batch_norm"}, True),
+        ({**segmenter, **plain, "normalisation": "batch_norm", "width": 0}, False),
+    ):
+        assert make(spec).over_batch == over_batch

@@ -12,31 +12,18 @@ import numpy as np
 import pytest
 
 from attnlab.systems import SYSTEMS
-from tests.systems import (
-    captioners,
-    checks,
-    classifiers,
-    image_classifiers,
-    language_models,
-    test_detectors,
-    test_pixel_classifiers,
-    token_classifiers,
-    visual_answerers,
-)
-from tests.systems.recurrent import test_lstmn
+from tests.systems.own import KINDS
+from tests.systems.test_misfits import read
+from tests.systems.tiny import make, seldom
 
-KINDS = [
-    (kind, kind.SPECS)
-    for kind in (
-        *(checks, classifiers, language_models, token_classifiers, image_classifiers),
-        *(captioners, visual_answerers, test_pixel_classifiers, test_detectors),
-    )
-] + [(classifiers, test_lstmn.CASES)]
 FIRST = {
-    spec["name"]: (kind, spec)
-    for kind, specs in reversed(KINDS)
-    for spec in reversed(specs.values())
+    spec["name"]: (room, spec)
+    for room in reversed(list(dict.fromkeys(KINDS.values())))
+    for spec in reversed(room.SPECS.values())
 }
+
+
+DEFAULT = ("gnmt", "bert", "top_down")
 
 
 def dtypes(tree: Any) -> dict[str, str]:
@@ -49,32 +36,21 @@ def dtypes(tree: Any) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("name", SYSTEMS.names())
+@pytest.mark.parametrize("name", seldom(SYSTEMS.names(), *DEFAULT))
 def test_a_system_has_one_precision_where_float64_is_possible(name: str) -> None:
-    kind, spec = FIRST[name]
-    system: Any = kind.make(spec)  # type: ignore[attr-defined]
-    ids = np.full((2, 4), 5, np.int32)
-    texts: tuple[np.ndarray, ...] = (ids, ids) if kind is checks or name == "lstmn_pair" else (ids,)
-    if kind in (image_classifiers, test_pixel_classifiers, test_detectors):
-        texts = (image_classifiers.images_for(spec),)
-    if kind is captioners:
-        texts = (captioners.images(), captioners.words())
-    if kind is visual_answerers:
-        texts = (
-            visual_answerers.batch()[0],
-            np.pad(np.full((4, 4), 5, np.int32), ((0, 0), (0, 4))),
-        )
+    room, spec = FIRST[name]
+    system, given = make(spec), read(room, spec)
 
     def slopes(params: Any) -> Any:
         def total(params: Any) -> tuple[jax.Array, jax.Array]:
-            made = system.apply({"params": params}, *texts)
+            made = system.apply({"params": params}, *given)
             logits = made[0] if isinstance(made, tuple) else made
             return logits.astype(jnp.float32).sum(), logits
 
         return jax.grad(total, has_aux=True)(params)
 
     with jax.enable_x64(True):
-        params = jax.eval_shape(system.init, jax.random.key(0), *texts)["params"]
+        params = jax.eval_shape(system.init, jax.random.key(0), *given)["params"]
         assert {path: found for path, found in dtypes(params).items() if found != "float64"} == {}
         assert set(dtypes(jax.eval_shape(slopes, params)).values()) == {"float64"}
         narrow = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, np.float32), params)

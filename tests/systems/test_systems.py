@@ -1,188 +1,218 @@
-"""All systems, with several mechanisms in their slots: the promises of `checks.py`, learning, maps,
-named refusals.
+"""Every registered system computes what its float64 oracle computes, and keeps the promises of its
+kind, those that `--system` puts one of somebody's own through.
+
+An oracle reads no padding and no later word, so logits that equal its own depend on neither, in
+every setting. The rest is tested of the first setting of each system, and in the full mode of all.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from attnlab.attention.protocol import MAPS
-from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
-from tests.rounding import assert_close
-from tests.systems.checks import (
-    CHECKS,
-    SPECS,
-    VOCABULARY,
-    batch,
-    check_dropout,
-    check_learning,
-    check_maps,
-    make,
-    passed,
-    prepared,
+from attnlab.systems.protocol import Seq2Seq
+from tests.systems import (
+    captioners,
+    checks,
+    classifiers,
+    image_systems,
+    language_models,
+    visual_answerers,
 )
-from tests.systems.oracles.parts import in_layer
+from tests.systems.oracles import ORACLES
+from tests.systems.own import KINDS, check_slots, promises
+from tests.systems.tiny import check_equal, kind_of, make
 
-LOOKING = [
-    *("luong", "gnmt", "rnnsearch", "rnnsearch-multihead", "cgru", "pointer_generator"),
-    *("pointer_generator-heads", "convs2s", "lstmn_seq2seq", "transformer"),
-    *("transformer-by-layer", "transformer-bart"),
-]
-"""Every system with attention, and what changes its maps: heads, and layers without a look."""
-LARGER = {
-    "seq2seq": {"embedding": 24, "width": 48, "layers": 1},
-    "luong": {"embedding": 24, "width": 24, "layers": 1},
-    "gnmt": {"embedding": 24, "width": 48, "encoder_layers": 1},
-    "rnn_encoder_decoder": {"embedding": 24, "encoder": 24, "decoder": 24},
-    "rnnsearch": {"embedding": 24, "encoder": 24, "decoder": 24},
-    "cgru": {"embedding": 24, "encoder": 24, "decoder": 24, "readout": 24},
-    "pointer_generator": {"embedding": 24, "encoder": 24, "decoder": 48, "readout": 24},
-    "rctm": {"width": 64},
-    "convs2s": {"embedding": 24, "width": 24},
-    "lstmn_seq2seq": {"embedding": 24, "width": 24},
-    "transformer": {"width": 32, "hidden": 64, "layers": 1},
+ROOMS: list[Any] = list(dict.fromkeys(KINDS.values()))
+FLOAT64 = (captioners, image_systems, visual_answerers)  # where the systems compute in it too
+NUMBER = {
+    **{"transformer": 6, "transformer-by-layer": 3, "transformer-bart": 4, "convs2s": 2},
+    **{"lstmn_seq2seq": 3, "transformer-t5": 6, "transformer-post-additive": 6},
+    "convs2s-heads": 2,
+}
+"""Of maps; one without."""
+BY_ITS_ORACLE = (
+    *("rnnsearch-previous", "rnnsearch-released", "pointer_generator-uncovered"),
+    *("lstm_lm-shared", "attention_lm-key_value", "ngram_rnn-2", "lstmn_lm-word"),
+    *("decoder-post", "decoder-rezero", "decoder-res_post"),
+)
+"""Settings that differ from others in what their oracle holds alone."""
+ALONE = ("cached decoding", "pieces", "language_models: padding", "what it reads")
+"""Promises that no oracle holds, since each reads one text, and that at once."""
+READS = "the oracle reads every parameter"
+LEARNING = ("seq2seq", "ngram_rnn", "encoder", "perceptron", "segmenter")  # by default
+DEAR = ("resnet", "segmenter", "detr", "glimpses")  # oracles that are slow
+
+
+def told(spec: dict[str, Any]) -> dict[str, Any]:
+    """What an oracle is told of a setting: all of it, and that heads are two."""
+    t5 = {"t5": (6, 4)} if spec.get("share_positions") else {}
+    return {"heads": 2, **spec, **t5}
+
+
+def texts_of(room: Any, setting: str) -> list[dict[str, int]]:
+    """Of classifiers of texts how many are read; else nothing."""
+    return [{"texts": n} for n in room.TEXTS[setting]] if room is classifiers else [{}]
+
+
+def label(setting: str, of: dict[str, int]) -> str:
+    return "-".join([setting, *map(str, of.values())])
+
+
+COMPARED = {
+    label(setting, of): (room, spec, of)
+    for room in ROOMS
+    for setting, spec in room.COMPARED.items()
+    for of in texts_of(room, setting)
 }
 
 
-ESSENTIAL = {(name, "causality") for name in ("rnn_encoder_decoder", "rnnsearch", "transformer")}
-COMPARED = (
-    *("rnnsearch-previous", "rnnsearch-released", "pointer_generator-uncovered"),
-    *("transformer-by-layer", "transformer-t5", "transformer-bart"),
+@functools.cache
+def actual_and_expected(case: str) -> tuple[np.ndarray, np.ndarray]:
+    """Logits of the system and of its oracle."""
+    room, spec, of = COMPARED[case]
+    found: tuple[np.ndarray, np.ndarray] = room.compared(
+        spec, ORACLES[spec["name"]], told(spec), **of
+    )
+    return found
+
+
+FIRST = {spec["name"]: case for case, (_, spec, _) in reversed(COMPARED.items())}
+
+
+def settings(case: str) -> dict[str, Any]:
+    """For the draw: the entries of a setting are parts of it, those of each system its own."""
+    _, spec, of = COMPARED[case]
+    return {spec["name"]: {**spec, **{name: str(number) for name, number in of.items()}}}
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        pytest.param(
+            settings(case), id=case, marks=[pytest.mark.quick] if case in FIRST.values() else []
+        )
+        for case in COMPARED
+    ],
 )
-"""Of these test_oracles.py compares the logits of padded sentences with those of a loop over words
-that sees neither padding nor a later word."""
-PROMISES = [
-    pytest.param(
-        spec,
-        check,
-        id=f"{promise}-{name}",
-        marks=[pytest.mark.quick] if (name, promise) in ESSENTIAL else [],
-    )
-    for name, spec in SPECS.items()
-    for promise, check in CHECKS.items()
-    if not (name in COMPARED and promise in ("causality", "padding"))
-]
+def test_logits_equal_the_papers(setting: Any, request: pytest.FixtureRequest) -> None:
+    """In float32 to 1e-6 of the largest, and to 1e-9 where both compute in float64."""
+    case = request.node.callspec.id
+    actual, expected = actual_and_expected(case)
+    check_equal(actual, expected, 1e-9 if COMPARED[case][0] in FLOAT64 else 1e-6)
+    assert np.ptp(expected, axis=-1).min() > 1e-6  # classes, words and queries differ
 
 
-@pytest.mark.parametrize(("spec", "check"), PROMISES)
-def test_promise(spec: dict[str, Any], check: Any) -> None:
-    check(spec)
-
-
-@pytest.mark.parametrize("name", {spec["name"]: None for spec in SPECS.values()})
-def test_a_source_of_one_word_is_read_as_beside_longer_ones(name: str) -> None:
-    spec = next(spec for spec in SPECS.values() if spec["name"] == name)
-    source, target = batch()
-    alone = prepared(spec)[0](source[2:3, :1], target[2:3])
-    assert_close(alone[0], passed(spec, target)[1][2], eps=8)
-
-
-def _attentions(spec: dict[str, Any]) -> int:
-    """Of a Transformer, in all its layers."""
-    counts = {slot: spec.get("layers", 0) for slot in ("encoder", "decoder", "cross")}
-    if spec.get("decoder_layers"):
-        counts |= dict.fromkeys(("decoder", "cross"), spec["decoder_layers"])
-    return sum(
-        in_layer(spec, layer)[f"{slot}_attention"]["name"] != "none"
-        for slot, count in counts.items()
-        for layer in range(count)
-    )
-
-
-def test_every_system_that_looks_is_asked_for_its_maps() -> None:
-    looks = {spec["name"] for spec in SPECS.values() if SYSTEMS.resolve(spec["name"]).needs}
-    assert looks == {SPECS[name]["name"] for name in LOOKING}
-
-
-@pytest.mark.parametrize("name", LOOKING)
-def test_maps_of_every_layer_and_head_and_the_same_in_decoding(name: str) -> None:
-    spec = SPECS[name]
-    match spec["name"]:
-        case "transformer":
-            several = _attentions(spec)
-        case "convs2s":
-            several = spec.get("decoder_layers", 0)
-        case "lstmn_seq2seq":
-            several = 3
-        case _:
-            several = 1
-    check_maps(spec, several)
-
-
-@pytest.mark.parametrize("name", LARGER)
-def test_eight_pairs_can_be_learnt_by_heart(name: str) -> None:
-    check_learning(SPECS[name] | LARGER[name])
-
-
-def test_published_start_of_rnnsearch_is_uniform_attention() -> None:
-    system, (source, target) = make(SPECS["rnnsearch"]), batch()
-
-    @jax.jit
-    def started(key: Any) -> Any:
-        params = system.init(key, source, target)["params"]
-        return system.apply({"params": params}, source, target, mutable=[MAPS])
-
-    _, collected = started(jax.random.key(0, impl="rbg"))  # whose programs are small
-    weights = np.asarray(system.maps(collected[MAPS])["attention"].weights)[:, 0]  # type: ignore[index]
-    for row, length in enumerate((6, 3, 1)):
-        np.testing.assert_allclose(weights[row, :, :length], 1 / length, atol=1e-7)
-
-
-def test_parameter_count_of_the_published_base_model() -> None:
-    one = {"name": "multihead", "heads": 8}
-    spec = {
-        "name": "transformer",
-        "width": 512,
-        "layers": 6,
-        "hidden": 2048,
-        "norm": "post",
-        "positions": {"name": "sinusoidal"},
-    }
-    from ml_collections import ConfigDict
-
-    from attnlab.config.registry import build
-
-    factory = build(
-        SYSTEMS,
-        ConfigDict(spec | {f"{slot}_attention": one for slot in ("encoder", "decoder", "cross")}),
-        "system",
-    )
-    system = factory(source_vocabulary=37000, target_vocabulary=37000)
-    ids = jax.ShapeDtypeStruct((1, 2), jnp.int32)
-    shapes = jax.eval_shape(system.init, jax.random.key(0), ids, ids)["params"]
-    count = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(shapes))
-    attention, feed_forward, norm = 4 * 512 * 512, 2 * 512 * 2048 + 2048 + 512, 2 * 512
-    assert count == 37000 * 512 + 6 * (attention + feed_forward + 2 * norm) + 6 * (
-        2 * attention + feed_forward + 3 * norm
-    )
-    assert 62e6 < count < 64e6  # "63M computed"
+@pytest.mark.full
+@pytest.mark.parametrize("room", [checks, language_models, image_systems])
+def test_settings_change_the_formula_so_that_oracles_can_tell(room: Any) -> None:
+    """No two settings have the same logits."""
+    of_room = [actual_and_expected(case)[1] for case in COMPARED if COMPARED[case][0] is room]
+    for one, other in itertools.combinations(of_room, 2):
+        assert one.shape != other.shape or np.abs(one - other).max() > 1e-3
 
 
 @pytest.mark.quick
-def test_sizes_that_do_not_fit_are_named() -> None:
-    source, target = batch()
-    for change, words in (
-        ({"width": 9, "share": "none"}, "width=9.*heads=2"),
-        ({"share": "all"}, "share='all'"),
-    ):
-        spec = SPECS["transformer"] | change
-        from ml_collections import ConfigDict
+def test_every_system_has_an_oracle_and_settings() -> None:
+    compared = {spec["name"] for _, spec, _ in COMPARED.values()}
+    assert set(SYSTEMS.names()) == set(ORACLES) == compared
+    assert compared == {spec["name"] for room in ROOMS for spec in room.SPECS.values()}
 
-        from attnlab.config.registry import build
 
-        system = build(SYSTEMS, ConfigDict(spec), "system")(
-            source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY + 1
+def check_empty_source(spec: dict[str, Any]) -> None:
+    """A source without words gives finite logits and gradients, and changes no other row."""
+    call, _ = checks.prepared(spec)
+    source, target = checks.batch()
+    empty = np.where(np.arange(3)[:, None] == 1, 0, source)
+    logits = np.asarray(call(empty, target))
+    assert np.isfinite(logits).all()
+    np.testing.assert_allclose(logits[::2], np.asarray(call(source, target))[::2], atol=1e-6)
+    slopes, _ = checks.passed(spec, target, source=empty)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
+
+
+def of_kind(room: Any) -> str:
+    """The name of the file with the promises of a kind."""
+    return str(room.__name__.rpartition(".")[2])
+
+
+def cases() -> Iterator[tuple[str, str, Callable[[], None], bool]]:
+    """A setting, a promise of its kind, what to call, and whether only the full mode does."""
+    known = set()
+    settings = [(room, *item) for room in ROOMS for item in room.SPECS.items()]
+    for room, setting, spec in settings:
+        system, oracle = SYSTEMS.resolve(spec["name"]), ORACLES[spec["name"]]
+        kind, first = kind_of(system), spec["name"] not in known
+        known.add(spec["name"])
+        checked = dict(promises(kind, system, oracle, told))
+        dropped = ["the oracle", *(() if first else ("dropout", READS))]
+        dropped += ["causality", "padding"] if setting in BY_ITS_ORACLE else []
+        for promise in {*dropped} & {*checked}:
+            del checked[promise]
+        for of, (promise, check) in itertools.product(texts_of(room, setting), checked.items()):
+            several = promise == "maps" and room is checks
+            number = {"number": NUMBER.get(setting, 1)} if several else {}
+            call = functools.partial(check, spec, **number, **of)
+            dear = not first or (promise == READS and spec["name"] in DEAR)
+            dear |= promise == "dropout" and room is checks  # by its places: test_starts.py
+            dear |= of not in texts_of(room, setting)[:1]
+            yield label(setting, of), f"{of_kind(room)}: {promise}", call, dear
+        more = {"slots and shapes": check_slots} if first else {}
+        if room is checks and spec["name"] != "transformer":
+            more["an empty source"] = check_empty_source
+        for promise, check in more.items():
+            case = label(setting, texts_of(room, setting)[0])
+            yield case, f"{of_kind(room)}: {promise}", functools.partial(check, spec), not first
+        if setting in (larger := getattr(room, "LARGER", {})):
+            call = functools.partial(room.check_learning, {**spec, **larger[setting]})
+            yield setting, f"{of_kind(room)}: learning by heart", call, setting not in LEARNING
+
+
+CALLS = {f"{setting}-{promise}": call for setting, promise, call, _ in cases()}
+
+
+def every(alone: bool) -> list[Any]:
+    """The cases of promises of which the draw takes some, or of those in `ALONE`."""
+    return [
+        pytest.param(
+            *([f"{setting}-{promise}"] if alone else [setting, promise]),
+            id=f"{setting}-{promise}",
+            marks=[pytest.mark.full] * dear,
         )
-        with pytest.raises(UserError, match=words):
-            system.init(jax.random.key(0), source, target)
+        for setting, promise, _, dear in cases()
+        if promise.endswith(ALONE) == alone
+    ]
 
 
-@pytest.mark.parametrize("name", LARGER)
-def test_dropout_acts_only_with_its_stream(name: str) -> None:
-    check_dropout(SPECS[name] | ({"layers": 1} if name == "transformer" else {}))
+@pytest.mark.parametrize(("setting", "promise"), every(alone=False))
+def test_promise(setting: str, promise: str) -> None:
+    CALLS[f"{setting}-{promise}"]()
+
+
+@pytest.mark.parametrize("case", every(alone=True))
+def test_promise_that_no_oracle_holds(case: str) -> None:
+    CALLS[case]()
+
+
+BLIND = [
+    name
+    for name in SYSTEMS.names()
+    if kind_of(SYSTEMS.resolve(name)) is Seq2Seq and not SYSTEMS.resolve(name).needs
+]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", BLIND)
+def test_what_looks_at_nothing_has_no_maps(name: str) -> None:
+    system = make(checks.SPECS[name])
+    run = lambda params, *ids: system.apply({"params": params}, *ids, mutable=[MAPS])[1]
+    left: Any = jax.eval_shape(run, checks.parameters(system), *checks.batch())
+    assert system.maps(left.get(MAPS, {})) == {}

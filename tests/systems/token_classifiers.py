@@ -12,96 +12,72 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from ml_collections import ConfigDict
 
-from attnlab.config.registry import build
 from attnlab.data.vocabulary import PAD
-from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import TokenClassifier
-from attnlab.training.drawing import first_params
 from tests.rounding import assert_close
-from tests.systems.checks import alone, heard, wide
+from tests.systems import tiny
+from tests.systems.checks import check_heard
+from tests.systems.tiny import by_rows, check_learnt, drawn, fitted, wide
 
-VOCABULARY, OUTPUTS = 11, 3
+VOCABULARY, OUTPUTS = tiny.SIZES[TokenClassifier]["vocabulary"], 3
 LENGTHS = (6, 3, 1, 0)  # of the rows of `batch`; the last one is nothing but padding
 _HEADS = {"name": "multihead", "heads": 2, "bias": ("query", "value", "out")}
+_NOTHING = {"name": "none"}
 _ENCODER = {
-    "name": "encoder",
-    "attention": _HEADS,
-    "positions": {"name": "learned", "length": 10},
-    "width": 8,
-    "layers": 2,
-    "hidden": 12,
+    **{"name": "encoder", "attention": _HEADS, "positions": {"name": "learned", "length": 10}},
+    **{"width": 8, "layers": 2, "hidden": 12},
 }
+_WINDOW = {"name": "window", "width": 2}
+_TAGGER = {"name": "bilstm_tagger", "embedding": 6, "width": 5}
 
 SPECS: dict[str, dict[str, Any]] = {
     "encoder": _ENCODER,
     "encoder-tied": {
-        **_ENCODER,
-        "head": "tied",
-        "norm": "post",
-        "normalised_embedding": True,
-        "types": 2,
+        **{**_ENCODER, "head": "tied", "norm": "post"},
+        **{"normalised_embedding": True, "types": 2},
     },
     "bert": {**_ENCODER, "name": "bert"},
     "encoder-concatenated": {
-        **_ENCODER,
-        "layers": 1,
-        "position_width": 3,
-        "head": "tied",
-        "types": 2,
+        **{**_ENCODER, "layers": 1, "position_width": 3},
+        **{"head": "tied", "types": 2},
     },
     "encoder-by-layer": {
-        **_ENCODER,
-        "layers": 3,
+        **{**_ENCODER, "layers": 3},
         "attention": {
-            "name": "by_layer",
-            "one": {"name": "none"},
-            "other": _HEADS,
+            **{"name": "by_layer", "one": _NOTHING, "other": _HEADS},
             "pattern": ("other", "one", "other"),
         },
         "visibility": {
-            "name": "by_layer",
-            "one": {"name": "full"},
-            "other": {"name": "window", "width": 2},
+            **{"name": "by_layer", "one": {"name": "full"}, "other": _WINDOW},
             "pattern": ("other", "other", "one"),
         },
     },
     "encoder-parts-taken-out": {
-        **_ENCODER,
-        "layers": 1,
-        "positions": {"name": "none"},
-        "normalisation": {"name": "none"},
-        "feed_forward": {"name": "none"},
-        "norm": "post",
+        **{**_ENCODER, "layers": 1, "norm": "post"},
+        **dict.fromkeys(("positions", "normalisation", "feed_forward"), _NOTHING),
     },
-    "bilstm_tagger": {"name": "bilstm_tagger", "embedding": 6, "width": 5},
-    "bilstm_tagger-deep": {"name": "bilstm_tagger", "embedding": 6, "width": 5, "layers": 2},
+    "bilstm_tagger": _TAGGER,
+    "bilstm_tagger-deep": {**_TAGGER, "layers": 2},
     "encoder-rope-window": {
-        **_ENCODER,
-        "attention": {**_HEADS, "key_heads": 1, "positions": {"name": "rope"}},
-        "positions": {"name": "none"},
-        "visibility": {"name": "window", "width": 2},
-        "norm": "sandwich",
-        "normalisation": {"name": "rms_norm"},
-        "feed_forward": {"name": "swiglu"},
+        **{**_ENCODER, "attention": {**_HEADS, "key_heads": 1, "positions": {"name": "rope"}}},
+        **{"positions": _NOTHING, "visibility": _WINDOW, "norm": "sandwich"},
+        **{"normalisation": {"name": "rms_norm"}, "feed_forward": {"name": "swiglu"}},
         "scaled_embedding": True,
     },
 }
-
-PLACED: dict[str, dict[str, Any]] = {
+COMPARED: dict[str, dict[str, Any]] = {
+    **SPECS,
     **{norm: {**_ENCODER, "norm": norm, "layers": 1} for norm in ("parallel", "res_post", "none")},
-    "rezero": {**_ENCODER, "norm": "rezero", "normalisation": {"name": "none"}, "layers": 1},
+    "rezero": {**_ENCODER, "norm": "rezero", "normalisation": _NOTHING, "layers": 1},
 }
-"""For their oracle alone."""
+LARGER: dict[str, dict[str, Any]] = {"encoder": {}}
+"""What learns by heart."""
 
 
 def make(spec: dict[str, Any]) -> TokenClassifier:
     """A tiny system; one whose output is tied to the embedding has as many outputs as ids."""
-    system: TokenClassifier = build(SYSTEMS, ConfigDict(spec), "system")(
-        vocabulary=VOCABULARY, outputs=VOCABULARY if _tied(spec) else OUTPUTS
-    )
-    return system
+    return tiny.make(spec, outputs=VOCABULARY if _tied(spec) else OUTPUTS)  # type: ignore[no-any-return]
 
 
 def _tied(spec: dict[str, Any]) -> bool:
@@ -109,18 +85,9 @@ def _tied(spec: dict[str, Any]) -> bool:
 
 
 def parameters(system: TokenClassifier, seed: int = 0) -> Any:
-    """Parameters with no silent path: N(0, 1/rows) everywhere, also where a paper starts at
-    zero; norms multiply by about 1.
-    """
-    shapes = alone(jax.eval_shape(system.init, jax.random.key(0), jnp.ones((1, 2), jnp.int32)))
-    leaves, tree = jax.tree_util.tree_flatten_with_path(shapes)
-    rng = np.random.default_rng(seed)
-    drawn = [
-        rng.normal(size=s.shape) / np.sqrt(max((1, *s.shape[:1])))
-        + float(jax.tree_util.keystr(path).endswith("['scale']"))
-        for path, s in leaves
-    ]
-    return jax.tree.unflatten(tree, [one.astype(np.float32) for one in drawn])
+    """Of N(0, 1/rows); norms multiply by about 1."""
+    scaled = lambda path, noise: by_rows(noise) + path.endswith("/scale")
+    return drawn(system, jnp.ones((1, 2), jnp.int32), seed=seed, rule=scaled)
 
 
 def batch(seed: int = 1) -> np.ndarray:
@@ -219,52 +186,26 @@ def check_gradients(spec: dict[str, Any]) -> None:
         found: Any = system.apply({"params": params}, batch(), **beside)
         return jnp.where(real()[..., None], found**2, 0.0).sum()
 
-    flat = {
-        jax.tree_util.keystr(path): np.asarray(grad)
-        for path, grad in jax.tree_util.tree_leaves_with_path(jax.jit(jax.grad(squared))(params))
-    }
-    assert all(np.isfinite(grad).all() for grad in flat.values())
-    assert heard(spec, [name for name, grad in flat.items() if not np.abs(grad).max() > 1e-9]) == []
+    check_heard(spec, jax.jit(jax.grad(squared))(params))
 
 
 def check_dropout(spec: dict[str, Any]) -> None:
     """The rate changes nothing without a random stream, and other keys drop other units."""
-    call, params, _ = prepared({**spec, "dropout": 0.0})
-    system, ids = make({**spec, "dropout": 0.5}), batch()
-    apply = jax.jit(lambda key: system.apply({"params": params}, ids, rngs={"dropout": key}))
-    np.testing.assert_array_equal(jax.jit(system.apply)({"params": params}, ids), call(params, ids))
-    assert np.abs(apply(jax.random.key(0)) - apply(jax.random.key(1))).max() > 1e-3
+    _, params, system = prepared(spec)
+    tiny.check_dropout(spec, params, [batch()], outputs=system.outputs)
 
 
 def check_learning(spec: dict[str, Any]) -> None:
     """The tokens before and after, which no token tells by itself, can be learnt by heart."""
-    system, rng = make({**spec, "dropout": 0.0}), np.random.default_rng(0)
-    outputs = system.outputs
-    ids = rng.integers(4, VOCABULARY, (8, 6))
-    wanted = (np.roll(ids, 1, axis=1) + np.roll(ids, -1, axis=1))[:, 1:-1] % outputs
-    params = first_params(system.init, jax.random.key(0), ids)["params"]
-    optimizer = optax.adam(optax.cosine_decay_schedule(1e-2, 200))
+    system = make({**spec, "dropout": 0.0})
+    ids = np.random.default_rng(0).integers(4, VOCABULARY, (8, 6))
+    wanted = (np.roll(ids, 1, axis=1) + np.roll(ids, -1, axis=1))[:, 1:-1] % system.outputs
 
-    def update(carry: Any, _: None) -> tuple[Any, jax.Array]:
-        params, state = carry
+    def cost(said: jax.Array) -> jax.Array:
+        return optax.softmax_cross_entropy_with_integer_labels(said[:, 1:-1], wanted).mean()
 
-        def loss(params: Any) -> jax.Array:
-            found: Any = system.apply({"params": params}, ids)
-            cost = optax.softmax_cross_entropy_with_integer_labels
-            return cost(found[:, 1:-1], wanted).mean()
-
-        value, grads = jax.value_and_grad(loss)(params)
-        updates, state = optimizer.update(grads, state)
-        return (optax.apply_updates(params, updates), state), value
-
-    @jax.jit
-    def losses_of(params: Any) -> jax.Array:
-        return jax.lax.scan(update, (params, optimizer.init(params)), length=200)[1]
-
-    losses = losses_of(params)
-    chance = np.log(outputs)  # about that at first: no target leaks in
-    assert -0.3 < float(losses[0]) - chance < 1.5, f"{losses[0]:.2f}, chance is {chance:.2f}"
-    assert losses[-1] < 0.02, f"the loss ends at {losses[-1]:.4f}"
+    losses = fitted(system, (ids,), cost, steps=200, rate=1e-2)
+    check_learnt(losses, system.outputs, last=0.02, below=0.3)
 
 
 def compared(

@@ -12,17 +12,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from ml_collections import ConfigDict
 
 from attnlab.attention.protocol import MAPS
-from attnlab.config.registry import build
-from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import AttentionMap
 from attnlab.systems.vision.protocol import VisualAnswerer
-from tests.systems.checks import alone, heard, wide
+from tests.systems import tiny
+from tests.systems.checks import check_heard
 from tests.systems.classifiers import CLASSES, VOCABULARY
 from tests.systems.classifiers import batch as texts
-from tests.systems.learning import fitted
+from tests.systems.tiny import drawn, fitted, make, named, wide
 
 GRID, SHAPE = (3, 4), (6, 9, 3)  # places of the feature map of an image
 _BACKBONE = {"name": "cnn", "widths": (4,), "layers": 1, "kernel": 3, "pooling": "mean"}
@@ -56,22 +54,14 @@ SPECS: dict[str, dict[str, Any]] = {
         **{"image_positions": {"name": "learned", "length": 14}},
     },
 }
+COMPARED = SPECS
 
 
 class Pass(NamedTuple):
-    """Of one batch: logits [B,C], maps, and gradients of the sum of their squares."""
+    """Of one batch: logits [B,C] and maps."""
 
     logits: np.ndarray
     maps: dict[str, AttentionMap]
-    gradients: Any
-
-
-def make(spec: dict[str, Any]) -> VisualAnswerer:
-    """A tiny system."""
-    system: VisualAnswerer = build(SYSTEMS, ConfigDict(spec), "system")(
-        vocabulary=VOCABULARY, classes=CLASSES
-    )
-    return system
 
 
 def batch(seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -82,17 +72,14 @@ def batch(seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
 
 def parameters(system: VisualAnswerer, seed: int = 0) -> Any:
     """Parameters with no silent path; variances and scales are above 0."""
-    shapes = alone(jax.eval_shape(system.init, jax.random.key(0), *batch()))
-    leaves, tree = jax.tree_util.tree_flatten_with_path(shapes)
-    rng = np.random.default_rng(seed)
 
-    def drawn(name: str, shape: tuple[int, ...]) -> np.ndarray:
-        noise = rng.normal(size=shape)
+    def rule(path: str, noise: np.ndarray) -> np.ndarray:
+        name = path.rpartition("/")[2]
         if name in ("variance", "scale"):
             return 0.5 + np.abs(noise)
-        return 0.3 * noise if name in ("mean", "bias") else 2 * noise / np.sqrt(shape[0])
+        return 0.3 * noise if name in ("mean", "bias") else 2 * noise / np.sqrt(noise.shape[0])
 
-    return jax.tree.unflatten(tree, [drawn(path[-1].key, one.shape) for path, one in leaves])
+    return wide(drawn(system, *batch(), seed=seed, rule=rule))
 
 
 @functools.cache
@@ -102,21 +89,17 @@ def _compiled(spec: str) -> tuple[Any, Any]:
 
     @jax.jit
     def run(params: Any, images: jax.Array, questions: jax.Array) -> Any:
-        def total(params: Any) -> Any:
-            logits, left = system.apply({"params": params}, images, questions, mutable=[MAPS])
-            maps = system.maps(dict(left).get(MAPS, {}))
-            names[:] = [(name, one.query, one.key) for name, one in maps.items()]
-            return (logits**2).sum(), (logits, {name: one.weights for name, one in maps.items()})
-
-        return jax.value_and_grad(total, has_aux=True)(params)
+        logits, left = system.apply({"params": params}, images, questions, mutable=[MAPS])
+        maps = system.maps(dict(left).get(MAPS, {}))
+        names[:] = [(name, one.query, one.key) for name, one in maps.items()]
+        return logits, {name: one.weights for name, one in maps.items()}
 
     def call(params: Any, images: np.ndarray, questions: np.ndarray) -> Pass:
         with jax.enable_x64(True):
-            (_, (logits, maps)), gradients = jax.device_get(
-                run(wide(params), jnp.asarray(wide(images)), jnp.asarray(questions))
-            )
+            given = wide(params), jnp.asarray(wide(images)), jnp.asarray(questions)
+            logits, maps = jax.device_get(run(*given))
         named = {name: AttentionMap(maps[name], query, key) for name, query, key in names}
-        return Pass(np.asarray(logits), named, gradients)
+        return Pass(np.asarray(logits), named)
 
     return call, parameters(system)
 
@@ -164,13 +147,12 @@ def check_padding(spec: dict[str, Any]) -> None:
 
 def check_gradients(spec: dict[str, Any]) -> None:
     """Finite, one for every parameter, and none for the embedding of padding."""
-    call, params = prepared(spec)
-    leaves = jax.tree_util.tree_leaves_with_path(call(params, *batch()).gradients)
-    flat = {jax.tree_util.keystr(path): np.asarray(grad) for path, grad in leaves}
-    assert all(np.isfinite(grad).all() for grad in flat.values())
-    silent = heard(spec, [one for one, grad in flat.items() if not grad.any()])
-    assert not silent, f"no gradient for {', '.join(silent)}"
-    tables = [grad for name, grad in flat.items() if "embed']['embedding" in name]
+    system, params = make(spec), prepared(spec)[1]
+    with jax.enable_x64(True):
+        squares = lambda params: (system.apply({"params": params}, *batch()) ** 2).sum()
+        grads = jax.jit(jax.grad(squares))(params)
+    check_heard(spec, grads, least=0.0)
+    tables = [grad for path, grad in named(grads).items() if path.endswith("embed/embedding")]
     assert len(tables) == 1 or ":" in spec["name"]
     assert all((table[0] == 0).all() for table in tables)
 
@@ -187,12 +169,7 @@ def check_maps(spec: dict[str, Any]) -> None:
 
 def check_dropout(spec: dict[str, Any]) -> None:
     """The rate changes nothing without a random stream, and other keys drop other units."""
-    call, params = prepared({**spec, "dropout": 0.0})
-    quiet, _ = prepared({**spec, "dropout": 0.5})
-    np.testing.assert_array_equal(quiet(params, *batch()).logits, call(params, *batch()).logits)
-    system = make({**spec, "dropout": 0.5})
-    apply = jax.jit(lambda key: system.apply({"params": params}, *batch(), rngs={"dropout": key}))
-    assert np.abs(apply(jax.random.key(0)) - apply(jax.random.key(1))).max() > 1e-3
+    tiny.check_dropout(spec, parameters(make(spec)), batch())
 
 
 def check_learning(spec: dict[str, Any]) -> None:

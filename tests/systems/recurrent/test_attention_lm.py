@@ -58,7 +58,7 @@ def logits(spec: dict[str, Any], params: Any) -> np.ndarray:
     return np.asarray(jax.jit(make(spec).apply)({"params": params}, tokens))[tokens != PAD]
 
 
-@pytest.mark.quick
+@pytest.mark.full
 def test_key_value_with_equal_halves_is_attention() -> None:
     params = parameters(make(SINGLE))
     merges = {name: params[name] for name in ("of_found", "of_own")}
@@ -69,6 +69,7 @@ def test_key_value_with_equal_halves_is_attention() -> None:
     np.testing.assert_allclose(logits(KEY_VALUE, halves), logits(SINGLE, params), atol=2e-6)
 
 
+@pytest.mark.full
 def test_key_value_predict_whose_prediction_is_the_value_is_key_value() -> None:
     params = parameters(make(KEY_VALUE))
     np.testing.assert_allclose(
@@ -90,6 +91,7 @@ def through(params: Any, merge: np.ndarray) -> np.ndarray:
     return np.tanh(h @ merge) @ params["out"]["kernel"] + params["out"]["bias"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "spec", [SINGLE, KEY_VALUE, PREDICT], ids=["attention", "key_value", "key_value_predict"]
 )
@@ -104,6 +106,7 @@ def test_without_what_is_found_it_is_an_lstm_and_a_layer(spec: dict[str, Any]) -
     assert_close(logits(spec, params), through(params, merge), eps=8)
 
 
+@pytest.mark.full
 def test_an_n_gram_rnn_of_two_words_or_without_late_parts_is_an_lstm_and_a_layer() -> None:
     for name in ("ngram_rnn-2", "ngram_rnn"):
         params = parameters(make(SPECS[name]))
@@ -117,6 +120,7 @@ def test_a_window_of_one_has_all_its_weight_on_the_step_before() -> None:
     np.testing.assert_allclose(one.weights[0, 0], np.eye(6, k=-1), atol=1e-7)
 
 
+@pytest.mark.full
 def test_a_window_longer_than_the_text_sees_what_there_is() -> None:
     params = parameters(make(SINGLE))
     np.testing.assert_allclose(

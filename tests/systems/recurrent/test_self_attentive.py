@@ -17,26 +17,7 @@ from tests.systems.oracles.self_attentive import penalties
 SPEC = SPECS["self_attentive"]
 
 
-def test_without_hop_scores_every_row_is_the_mean() -> None:
-    """W_s2 = 0: A is uniform over real tokens, so M has the mean in every row."""
-    call, params, _ = prepared(SPEC, 1)
-    flat = {
-        **params,
-        "attention": {**params["attention"], "w_hops": {"kernel": np.zeros((5, 3), np.float32)}},
-    }
-    mean = make(SPECS["bilstm_pooling-mean"])
-    kernel = params["verdict"]["first"]["kernel"]
-    summed = {
-        **params["verdict"],
-        "first": {**params["verdict"]["first"], "kernel": kernel.reshape(3, 8, -1).sum(axis=0)},
-    }
-    ids = batch(1)
-    same = jax.jit(mean.apply)({"params": {"reader": params["reader"], "verdict": summed}}, *ids)
-    np.testing.assert_allclose(call(flat, *ids), same, atol=2e-6)
-    assert np.abs(call(params, *ids) - same).max() > 1e-2
-
-
-@pytest.mark.quick
+@pytest.mark.full
 def test_one_hop_is_attention_pooling_with_an_additive_score() -> None:
     """r = 1, and a query that adds nothing: v . tanh(W h_j) in both."""
     one = {**SPEC, "attention": {**SPEC["attention"], "hops": 1}}
@@ -59,29 +40,6 @@ def test_one_hop_is_attention_pooling_with_an_additive_score() -> None:
     )
 
 
-def test_hops_may_change_places() -> None:
-    """Permuted hops, with the inputs of the hidden layer permuted alike: the same logits, and the
-    same penalty.
-    """
-    call, params, _ = prepared(SPEC, 1)
-    order = [2, 0, 1]
-    kernel = params["verdict"]["first"]["kernel"].reshape(3, 8, -1)[order].reshape(24, -1)
-    other = {
-        **params,
-        "attention": {
-            **params["attention"],
-            "w_hops": {"kernel": params["attention"]["w_hops"]["kernel"][:, order]},
-        },
-        "verdict": {**params["verdict"], "first": {**params["verdict"]["first"], "kernel": kernel}},
-    }
-    ids = batch(1)
-    np.testing.assert_allclose(call(other, *ids), call(params, *ids), atol=2e-6)
-    assert (
-        np.abs(call({**params, "attention": other["attention"]}, *ids) - call(params, *ids)).max()
-        > 1e-2
-    )
-
-
 def test_the_penalty_is_handed_out_for_every_text() -> None:
     """|| A A^T - I ||_F^2 by plain loops, of both texts; its gradient does not reach padding."""
     _, params, system = prepared(SPEC, 2)
@@ -100,6 +58,7 @@ def test_the_penalty_is_handed_out_for_every_text() -> None:
     assert (np.asarray(slope)[0] == 0.0).all() and np.abs(slope).max() > 1e-3
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("hops", "length", "expected"), [(2, 20, 1.81), (4, 20, 3.64), (30, 20, 29.25)]
 )
@@ -113,6 +72,7 @@ def test_penalty_of_uniform_and_of_equal_rows(hops: int, length: int, expected: 
     assert float(overlap(apart)[0, 0]) == 0.0  # type: ignore[arg-type]
 
 
+@pytest.mark.full
 def test_a_mechanism_that_mixes_its_heads_gives_one_row() -> None:
     spec = {**SPEC, "attention": {"name": "multihead", "heads": 2}}
     assert make(SPEC).hops == 3 and make(spec).hops == 1  # type: ignore[attr-defined]

@@ -1,5 +1,5 @@
-"""What is said of Sequence to Sequence: states are all that goes from source to target, and how the
-source is read.
+"""States are all that goes from source to target in Sequence to Sequence, and the two sides may
+have vocabularies of their own.
 """
 
 from __future__ import annotations
@@ -10,35 +10,10 @@ import jax
 import numpy as np
 import pytest
 
-from attnlab import config as configs
 from attnlab.errors import UserError
-from attnlab.tasks.translation import Translation
-from attnlab.training.drawing import first_params
-from tests.systems.checks import SPECS, VOCABULARY, batch, make, parameters, prepared
+from tests.systems.checks import SPECS, VOCABULARY, batch, make, prepared
 
 SPEC = SPECS["seq2seq"]
-PLAIN = {**SPEC, "order": "plain"}
-
-
-def backwards(source: np.ndarray) -> np.ndarray:
-    """Real tokens from last to first, padding last."""
-    return np.array([[*row[row != 0][::-1], *row[row == 0]] for row in source])
-
-
-def test_reversed_reading_is_plain_reading_of_the_real_tokens_backwards() -> None:
-    source, target = batch()
-    assert (
-        backwards(source)[:, 0] == 2
-    ).all()  # the end sign comes first, padding stays where it was
-    (call, _), (plain, _) = prepared(SPEC), prepared(PLAIN)
-    np.testing.assert_allclose(call(source, target), plain(backwards(source), target), atol=1e-6)
-    assert np.abs(call(source, target) - plain(source, target))[:2].max() > 1e-3
-
-
-def test_a_palindrome_reads_alike_both_ways() -> None:
-    source = np.array([[5, 9, 7, 9, 5, 0], [4, 4, 0, 0, 0, 0], [8, 0, 0, 0, 0, 0]])
-    one, other = (prepared(spec)[0](source, method="encode") for spec in (SPEC, PLAIN))
-    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, atol=1e-6), one, other)
 
 
 def test_the_decoder_begins_where_the_encoder_ended_in_every_layer() -> None:
@@ -55,70 +30,16 @@ def test_the_decoder_begins_where_the_encoder_ended_in_every_layer() -> None:
     assert all(np.abs(slope).max() > 1e-3 for slope in jax.tree.leaves(jax.grad(loss)(memory)))
 
 
-def test_an_empty_source_is_the_state_of_zeros() -> None:
-    call, _ = prepared(SPEC)
-    source, target = batch()
-    source = np.where(np.arange(3)[:, None] == 1, 0, source)
-    memory = call(source, method="encode")
-    assert all((np.asarray(leaf)[1] == 0.0).all() for leaf in jax.tree.leaves(memory))
-    assert np.isfinite(call(source, target)).all()
-
-
-def test_published_start() -> None:
-    """All weights uniform in [-0.08, 0.08], and no forget gate open."""
-    system = make({**SPEC, "layers": 1, "uniform": 0.08, "forget": 0.0})
-    leaves = [
-        np.abs(leaf).max()
-        for leaf in jax.tree.leaves(
-            first_params(system.init, jax.random.key(0), *batch())["params"]
-        )
-    ]
-    assert (
-        max(leaves) <= 0.08 and sorted(leaves)[1] > 0.05
-    )  # all but the output's bias, which starts at zero
-
-
-@pytest.mark.parametrize(
-    ("override", "words"),
-    [
-        ("system.order=backwards", "order='backwards'; choose from: plain, reversed"),
-        ("system.uniform=-0.1", "uniform=-0.1: expected a number of at least 0"),
-        ("system.layers=0", "config.system.layers=0: expected a whole number of at least 1"),
-        ("system.attention=single", "config.system.attention: no such key"),
-        ("decoding.coverage=0.2", "decoding.coverage=0.2 needs attention weights"),
-    ],
-)
-def test_what_it_cannot_do_is_refused(override: str, words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        Translation.check(configs.load("configs/translation.py:seq2seq", [override]))
-
-
-def test_parameter_count_of_the_published_size() -> None:
-    """384 million, as the paper says, with its own two vocabularies: 64 million of them the
-    recurrences of both sides.
-    """
-    from attnlab.systems.recurrent.seq2seq import SequenceToSequence
-
-    system = SequenceToSequence(
-        source_vocabulary=160_000, target_vocabulary=80_000, embedding=1000, width=1000, layers=4
-    )
-    ids = jax.ShapeDtypeStruct((1, 2), np.int32)
-    shapes = jax.eval_shape(system.init, jax.random.key(0), ids, ids)["params"]
-    count = {
-        name: sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(part))
-        for name, part in shapes.items()
-    }
-    assert count["reader"] == count["writer"] == 4 * (8_000_000 + 4000)
-    assert 384e6 < sum(count.values()) < 385e6
-
-
 def test_vocabularies_may_differ() -> None:
-    from attnlab.systems.recurrent.seq2seq import SequenceToSequence
-
-    system = SequenceToSequence(
-        source_vocabulary=VOCABULARY, target_vocabulary=9, embedding=6, width=5
-    )
     source, target = batch()
+    system = make(SPEC, target_vocabulary=9)
     params = jax.eval_shape(system.init, jax.random.key(0), source, target % 9)["params"]
     assert params["embed_target"]["embedding"].shape == (9, 6)
-    assert parameters(make(SPEC))["embed_source"]["embedding"].shape == (VOCABULARY, 6)
+    assert params["embed_source"]["embedding"].shape == (VOCABULARY, 6)
+
+
+@pytest.mark.quick
+def test_one_table_wants_one_vocabulary() -> None:
+    system = make({**SPECS["transformer"], "share": "all"}, target_vocabulary=VOCABULARY + 1)
+    with pytest.raises(UserError, match="share='all'"):
+        jax.eval_shape(system.init, jax.random.key(0), *batch())

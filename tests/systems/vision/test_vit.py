@@ -10,48 +10,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 from attnlab import config as configs
 from attnlab.attention import MECHANISMS
 from attnlab.attention.protocol import MAPS
-from attnlab.config.registry import build, made
+from attnlab.config.registry import made
 from attnlab.errors import UserError
 from attnlab.layers.backbones import BACKBONES
 from attnlab.layers.norms import STATISTICS
 from attnlab.mixers import MIXERS
-from attnlab.systems import SYSTEMS
 from attnlab.systems.vision.vit import ViT
 from tests.systems.image_classifiers import SPECS, images_for, make, parameters
 
 VIT = SPECS["vit"]
 READ = images_for(VIT)
 
-SIZES = {  # patch, side, d, n, hidden, heads: parameters with 1,000 classes, as torchvision counts
-    "B/16": ((16, 224, 768, 12, 3072, 12), 86_567_656),
-    "B/32": ((32, 224, 768, 12, 3072, 12), 88_224_232),
-    "L/16": ((16, 224, 1024, 24, 4096, 16), 304_326_632),
-}
 
-
-def shapes(spec: dict[str, Any], read: Any = READ, classes: int = 3) -> Any:
-    """Of the parameters."""
-    system = build(SYSTEMS, ConfigDict(spec), "system")(classes=classes)
-    return jax.eval_shape(system.init, jax.random.key(0), read)["params"]
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_parameters_of_the_paper(name: str) -> None:
-    (patch, side, width, layers, hidden, heads), count = SIZES[name]
-    spec = {
-        **{"name": "vit", "patch": patch, "width": width, "layers": layers, "hidden": hidden},
-        "positions": {"name": "learned", "length": (side // patch) ** 2 + 1},
-        "attention": {"name": "multihead", "heads": heads, "bias": True},
-    }
-    read = jax.ShapeDtypeStruct((1, side, side, 3), jnp.float32)
-    assert sum(one.size for one in jax.tree.leaves(shapes(spec, read, 1000))) == count
-
-
+@pytest.mark.full
 def test_patches_mean_nothing_but_what_they_show_and_where_they_stand() -> None:
     """Patches in another order are another image; not if their positions go with them, nor if there
     are no positions.
@@ -81,6 +56,7 @@ def test_maps_are_of_all_tokens_the_class_token_first() -> None:
         np.testing.assert_allclose(one.weights.sum(axis=-1), 1.0, atol=1e-6)
 
 
+@pytest.mark.full
 def test_a_scheme_on_the_grid_reads_rows_and_columns() -> None:
     """6 patches in a row, in a column and on two rows are other images to it; to positions in reading
     order they are one.
@@ -129,6 +105,7 @@ def fitting(rule: str) -> list[str]:
     return found
 
 
+@pytest.mark.full
 def test_whatever_the_slot_takes_gives_logits() -> None:
     """By shapes alone, with their own defaults."""
     both = {"multihead", "linear", "differential", "latent", "performer", "fourier"}
@@ -180,31 +157,3 @@ def test_what_a_part_of_a_system_cannot_do_is_refused() -> None:
     chosen = config("system.backbone.attention=linear", "system.backbone.initial=bert")
     with pytest.raises(UserError, match="leave initial=own"):
         build_system(chosen, 2, (8, 8, 3))
-
-
-MISFITS: dict[str, tuple[dict[str, Any], str]] = {
-    "patches": ({"patch": 3}, "patch=3: images of 4 x 6 pixels .* 3 x 3; patch could be 1 or 2"),
-    "no patch": ({"patch": 0}, "patch=0: images of 4 x 6"),
-    "positions": (
-        {"positions": {"name": "learned", "length": 6}},
-        r"7 tokens \(patches and a class token\), but positions end at 6; .*length=7",
-    ),
-    "an odd half": (
-        {"positions": "sinusoidal_2d", "width": 7, "attention": {"name": "single"}},
-        "a width of 7 has no halves; take 8",
-    ),
-    "a rule and a grid": (
-        {**SPECS["vit-rope"], "visibility": {"name": "window", "width": 2}},
-        "choose 'full', or other positions",
-    ),
-    "heads": (
-        {"attention": {"name": "multihead", "heads": 4, "positions": "rope_2d"}},
-        "rope_2d: a head width of 2, .* so that it is 4",
-    ),
-}
-
-
-@pytest.mark.parametrize(("fields", "words"), MISFITS.values(), ids=MISFITS.keys())
-def test_sizes_that_make_no_network(fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        shapes({**VIT, **fields})
