@@ -100,11 +100,8 @@ def parts_of(item: pytest.Item) -> frozenset[Part]:
 def _parts(name: str, value: Any, item: pytest.Item) -> Iterator[Part]:
     if isinstance(value, Mapping):
         for key, entry in value.items():
-            if isinstance(entry, (str, Mapping)):
-                yield from _parts(f"{name}.{key}", entry, item)
-            else:
-                yield name, str(key)  # that it is set: its number is no kind of its own
-    elif isinstance(value, (str, int, float, bool, tuple, type(None))):
+            yield from _parts(f"{name}.{key}", entry, item)
+    elif isinstance(value, (str, int, float, bool, tuple, list, type(None))):
         yield name.removesuffix(".name"), repr(value)
     else:
         yield name, getattr(value, "__qualname__", item.name)
