@@ -1,10 +1,11 @@
-"""The experiments of the repository: each file loads without jax, every candidate of it builds, and
-budgets are met.
+"""The experiments of the repository: each file loads without jax, the settings of every candidate
+are resolved, and its variants are equally large; a default run builds those of a few files.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import re
 import subprocess
 import sys
@@ -17,15 +18,21 @@ from ml_collections import ConfigDict
 
 from attnlab import config as configs
 from attnlab.errors import UserError
-from attnlab.experiments.define.loading import load_experiment
+from attnlab.experiments.define.loading import definition, load_experiment
 from attnlab.experiments.plan import building, process
 from attnlab.experiments.plan.building import Builder
 from attnlab.experiments.plan.flops import Work
-from attnlab.experiments.plan.process import made
+from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.plan.process import listed, made
 from attnlab.tasks import auxiliary, models
+from tests import sampling
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "experiments").glob("*.py"))
+DRAWN = random.Random(sampling.seed()).sample(FILES, 3)
+BUILT = [
+    pytest.param(file, marks=() if file in DRAWN else pytest.mark.full, id=file) for file in FILES
+]
 BOTTLENECK = "experiments/bottleneck.py"
 FEW = 200
 WORDS = ["ein", "haus", "und", "noch", "ein", "garten", "mit", "rosen", "hinter", "dem", "zaun"]
@@ -120,15 +127,23 @@ def test_every_file_loads_without_jax_and_says_how_to_run_it() -> None:
         assert f"python launch.py sweep {file} --dir=runs/" in (ROOT / file).read_text()
 
 
+@pytest.mark.quick
+def test_every_candidate_of_every_file_has_settings_that_exist() -> None:
+    for file in FILES:
+        defined = definition(load_experiment(file), file)
+        plan = Plan(**defined, file=file, hash="", created="", candidates=())
+        assert len(plan.seeds) >= 3 and len(plan.variants) >= 4 and plan.claim is not None
+        builder = Builder(plan.config, plan.seeds[0])
+        for candidate in listed(plan):
+            with building.naming(f"{file}: {candidate.variant}", candidate.tuned):
+                builder.resolved(candidate.overrides)
+
+
 @pytest.mark.usefixtures("uncounted", "sizes_alike")
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", BUILT)
 def test_every_file_plans_and_its_variants_are_equally_large(file: str, tmp_path: Path) -> None:
     plan = made(file, tmp_path)
-    assert (
-        len(plan.seeds) >= 3
-        and len(plan.candidates) == len(plan.variants) >= 4
-        and plan.claim is not None
-    )
+    assert len(plan.candidates) == len(plan.variants)
     sizes = [candidate.parameters for candidate in plan.candidates]
     within = plan.budget["within"] if plan.budget else 0.01
     assert max(sizes) <= (1 + 2 * within) * min(sizes), dict(zip(plan.variants, sizes, strict=True))
@@ -167,8 +182,8 @@ def test_bottleneck_on_text_compares_its_shortest_with_its_longest_third(
     ]
     plan = made(f"{BOTTLENECK}:{folder}", tmp_path / "sweep")
     data = [candidate.config["data"] for candidate in plan.candidates]
-    assert [(one["shortest"], one["longest"]) for one in data] == 2 * [(1, 3), (7, 50)]
-    assert all(one["of"]["directory"] == str(folder) for one in data)
+    assert [(texts["shortest"], texts["longest"]) for texts in data] == 2 * [(1, 3), (7, 50)]
+    assert all(texts["of"]["directory"] == str(folder) for texts in data)
     assert plan.measure["metric"] == "bleu"
 
 

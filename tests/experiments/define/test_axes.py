@@ -68,11 +68,7 @@ def test_names_take_as_much_of_a_key_as_tells_it_from_the_others() -> None:
 def test_nested_overrides_become_dotted() -> None:
     assert flattened(
         {"system": {"attention": {"name": "single", "hidden": 8}}, "seedling": [1, [2, 3]]}, ""
-    ) == {
-        "system.attention.name": "single",
-        "system.attention.hidden": 8,
-        "seedling": (1, (2, 3)),
-    }
+    ) == {"system.attention.name": "single", "system.attention.hidden": 8, "seedling": (1, (2, 3))}
 
 
 @pytest.mark.parametrize(

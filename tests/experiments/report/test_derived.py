@@ -181,11 +181,7 @@ def test_how_many_were_at_work_at_once(tmp_path: Path) -> None:
     assert side_by_side(collect(directory).trials) == 1
     start, step = (
         {"event": "start", "time": 5.0, "host": "one", "step": 0},
-        {
-            "event": "step",
-            "time": 12.0,
-            "step": 4,
-        },
+        {"event": "step", "time": 12.0, "step": 4},
     )
     lines(workdir(directory, "a", 2) / "events.jsonl", [start, step])
     assert side_by_side(collect(directory).trials) == 2

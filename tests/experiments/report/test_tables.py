@@ -40,12 +40,7 @@ def test_results_show_scores_and_costs_in_one_row(tmp_path: Path) -> None:
         first["FLOPs per step"],
         first["ms per step"],
         first["peak memory"],
-    ) == (
-        "12,353",
-        "2.5 G",
-        "25",
-        "300 MiB",
-    )
+    ) == ("12,353", "2.5 G", "25", "300 MiB")
     assert (last["difference"], last["its interval"], last["adjusted p"]) == (
         "-0.5000",
         "[-0.5185, -0.4815]",
@@ -93,19 +88,13 @@ def test_a_terminal_gets_the_same_in_narrow_tables(tmp_path: Path) -> None:
     assert cells(costs, 2)["parameters"] == "12,353"
     assert [
         part.title for part in tables.narrow(results(tmp_path / "half", final=False), "additive")
-    ] == [
-        "loss on the validation split, lower is better",
-        "costs",
-    ]
+    ] == ["loss on the validation split, lower is better", "costs"]
     assert [
         part.title
         for part in tables.narrow(
             results(tmp_path / "one", {"additive": (0.9, 0.8)}, claim=None), "additive"
         )
-    ] == [
-        "exact on the test split, higher is better",
-        "costs",
-    ]
+    ] == ["exact on the test split, higher is better", "costs"]
     assert (
         differences.numbers == {1, 2, 3, 4}
         and costs.numbers == {1, 2, 3, 4}

@@ -17,12 +17,7 @@ def test_only_what_has_not_settled_is_left(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path)
     assert [
         job.name.rpartition("-")[0] + job.name[-1] for job in training(plan, None, tmp_path)
-    ] == [
-        "additive0",
-        "general0",
-        "additive1",
-        "general1",
-    ]
+    ] == ["additive0", "general0", "additive1", "general1"]
     for trial, state in zip(
         plan.trials(), ("done", "failed", "interrupted", "diverged"), strict=True
     ):
@@ -49,10 +44,7 @@ def test_evaluations_of_chosen_candidates_by_candidate(tmp_path: Path) -> None:
     found = finals(plan, choice, tmp_path)
     assert [
         (job.trials[0].candidate.variant, [one.seed for one in job.trials]) for job in found
-    ] == [
-        ("additive", [2]),
-        ("general", [0, 1, 2]),
-    ]
+    ] == [("additive", [2]), ("general", [0, 1, 2])]
     assert found[1].name == f"{plan.candidates[1].id} on the test split" and found[1].left(
         tmp_path
     ) == list(found[1].trials)
