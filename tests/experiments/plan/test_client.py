@@ -40,13 +40,13 @@ def inside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planned, "subprocess", types.SimpleNamespace(run=run))
 
 
-def test_an_experiment_is_planned_once_by_a_process_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("inside", "quick")
+def test_an_experiment_is_planned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of its own plans it: `run/test_swept.py` has a real one."""
     file = experiment_file(tmp_path / "which.py", SCORES)
     made = planned.ensure(file, tmp_path / "sweep")
     assert made == Plan.read(tmp_path / "sweep") and len(made.candidates) == 2
-    monkeypatch.setattr(subprocess, "run", None)
+    monkeypatch.setattr(planned, "subprocess", None)
     assert (
         planned.ensure(file, tmp_path / "sweep") == planned.draft(file, tmp_path / "sweep") == made
     )
@@ -54,7 +54,7 @@ def test_an_experiment_is_planned_once_by_a_process_of_its_own(
     assert planned.grow(tmp_path / "sweep", points) == [made.candidates[1], made.candidates[0]]
 
 
-@pytest.mark.usefixtures("inside")
+@pytest.mark.usefixtures("inside", "quick")
 def test_what_the_command_line_changes_is_part_of_the_experiment(tmp_path: Path) -> None:
     file = experiment_file(tmp_path / "which.py", "compare=rows({'additive': {}})")
     changes = Changes(("training.steps=7",), (4, 2))

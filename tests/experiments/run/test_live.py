@@ -67,7 +67,7 @@ def test_one_that_does_not_is_late_once(tmp_path: Path) -> None:
     assert process.exit_code() == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("system", ["Linux", "without pidfd"])
+@pytest.mark.parametrize("system", ["Linux", pytest.param("without pidfd", marks=pytest.mark.full)])
 def test_the_process_of_a_server_that_was_killed_is_still_held(
     system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

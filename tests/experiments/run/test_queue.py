@@ -198,18 +198,26 @@ def test_a_queue_without_patience_leaves_what_others_hold(
 def stopped_by(
     send: Callable[[int], None], numbers: list[int], plan: Plan, directory: Path
 ) -> None:
-    """Send signals to this process once two trials are running; the second one 0.3 s later."""
+    """Sends signals once two trials are running; the second one 0.1 s later."""
     deadline = time.monotonic() + 60
     while (
         list(states(plan, directory).values()).count("running") < 2 and time.monotonic() < deadline
     ):
         time.sleep(0.02)
     for number in numbers:
-        time.sleep(0.3)
+        time.sleep(0.1)
         send(number)
 
 
-@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.fixture(
+    params=[
+        signal.SIGINT,
+        *(
+            pytest.param(number, marks=pytest.mark.full)
+            for number in (signal.SIGTERM, signal.SIGHUP)
+        ),
+    ]
+)
 def number(request: pytest.FixtureRequest) -> Iterator[int]:
     """A signal that is not ignored, as some are for whoever runs the tests under nohup: `Stop`
     leaves those alone.
@@ -286,7 +294,7 @@ def test_a_process_that_does_not_leave_is_killed(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("ending", ["wait", "deaf"])
+@pytest.mark.parametrize("ending", ["wait", pytest.param("deaf", marks=pytest.mark.full)])
 def test_a_trial_that_takes_too_long_has_failed(
     ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,6 +365,7 @@ def stop_when_all_others_are_done(plan: Plan, directory: Path, stop: Stop) -> No
     stop.signals.append(signal.SIGTERM)
 
 
+@pytest.mark.full
 def test_a_killed_fork_server_is_started_again(tmp_path: Path) -> None:
     """What it had forked goes on in its slot, and is still asked to leave when the launcher is."""
     plan = stub.planned(tmp_path, seeds=(0, 1, 2))
@@ -522,45 +531,24 @@ def launcher_of(directory: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def test_trials_do_not_outlive_a_launcher_that_is_killed(tmp_path: Path) -> None:
-    """They notice at once, save and leave; so the next launcher finds their locks free."""
-    plan = stub.planned(tmp_path / "sweep")
-    stub.behave(tmp_path / "sweep", additive_0="wait", general_0="wait")
-    launcher = launcher_of(tmp_path / "sweep")
-    stopped_by(
-        lambda number: launcher.send_signal(number), [signal.SIGKILL], plan, tmp_path / "sweep"
-    )
+@pytest.mark.parametrize("ending", ["wait", pytest.param("deaf", marks=pytest.mark.full)])
+def test_trials_do_not_outlive_a_launcher_that_is_killed(ending: str, tmp_path: Path) -> None:
+    """They notice at once, save and leave, or are killed where they hang; so the next launcher
+    finds their locks free.
+    """
+    directory = tmp_path / "sweep"
+    plan = stub.planned(directory)
+    stub.behave(directory, additive_0=ending, general_0=ending)
+    launcher = launcher_of(directory)
+    stopped_by(launcher.send_signal, [signal.SIGKILL], plan, directory)
     launcher.wait()
     deadline = time.monotonic() + 30
-    while "running" in states(plan, tmp_path / "sweep").values() and time.monotonic() < deadline:
+    while "running" in states(plan, directory).values() and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert sorted(states(plan, tmp_path / "sweep").values()) == [
-        "interrupted",
-        "interrupted",
-        "pending",
-        "pending",
-    ]
+    assert sorted(states(plan, directory).values()) == [*["interrupted"] * 2, *["pending"] * 2]
 
 
-def test_a_hung_trial_does_not_outlive_its_launcher(tmp_path: Path) -> None:
-    plan = stub.planned(tmp_path / "sweep")
-    stub.behave(tmp_path / "sweep", additive_0="deaf", general_0="deaf")
-    launcher = launcher_of(tmp_path / "sweep")
-    stopped_by(
-        lambda number: launcher.send_signal(number), [signal.SIGKILL], plan, tmp_path / "sweep"
-    )
-    launcher.wait()
-    deadline = time.monotonic() + 30
-    while "running" in states(plan, tmp_path / "sweep").values() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert sorted(states(plan, tmp_path / "sweep").values()) == [
-        "interrupted",
-        "interrupted",
-        "pending",
-        "pending",
-    ]
-
-
+@pytest.mark.full
 def test_kills_of_launchers_and_trials_lose_and_repeat_nothing(tmp_path: Path) -> None:
     """Ten kills at random moments; then every step was made once, every trial done once, and
     chosen and evaluated.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,13 +15,12 @@ from attnlab.records.items import Items
 from attnlab.records.manifest import Manifest
 from attnlab.records.measures import of_record
 from tests.experiments import real, stub
-from tests.experiments.conftest import Swept
+from tests.experiments.conftest import DONE, Swept
 
 
 def called(directory: Path, candidate: str) -> subprocess.CompletedProcess[str]:
     """The module as a process."""
-    line = [sys.executable, "-m", "attnlab.experiments.run", str(directory), "final", candidate]
-    return subprocess.run(line, capture_output=True, text=True, env=real.environment(), check=False)
+    return real.python("-m", "attnlab.experiments.run", directory, "final", candidate)
 
 
 @pytest.mark.quick
@@ -40,8 +38,8 @@ def test_before_the_choice_it_is_refused(tmp_path: Path) -> None:
 
 
 def test_one_that_was_not_chosen_is_refused(swept: Swept) -> None:
-    (wild,) = real.plan(swept.directory).of("wild")
-    ended = called(swept.directory, wild.id)
+    (broken,) = real.plan(swept.directory).of("broken")
+    ended = called(swept.directory, broken.id)
     assert (
         ended.returncode == 2 and "was not chosen" in ended.stderr and ended.stderr.count("\n") == 1
     )
@@ -62,6 +60,7 @@ def test_one_seed_that_cannot_be_evaluated_does_not_stop_the_others(copy: Path) 
     assert others and all((workdir / "results.json").exists() for workdir in others)
 
 
+@pytest.mark.full
 def test_pictures_that_a_kill_has_prevented_are_drawn_by_the_next_launch(copy: Path) -> None:
     """Scores are written first, so a kill can fall between the two; the scores stay as they are."""
     plan = real.plan(copy)
@@ -80,7 +79,7 @@ def test_pictures_that_a_kill_has_prevented_are_drawn_by_the_next_launch(copy: P
 
 def test_it_leaves_what_train_leaves_and_is_not_done_twice(swept: Swept) -> None:
     plan = real.plan(swept.directory)
-    for variant in ("additive", "general"):
+    for variant in DONE:
         (candidate,) = plan.of(variant)
         for seed in plan.seeds:
             workdir = plan.trial(candidate.id, seed).workdir(swept.directory)
@@ -127,10 +126,8 @@ def test_it_leaves_what_train_leaves_and_is_not_done_twice(swept: Swept) -> None
         plan.hash,
         [*plan.variants],
     )
-    chosen = sorted(plan.of(one)[0].id for one in ("additive", "general"))
+    chosen = sorted(plan.of(variant)[0].id for variant in DONE)
     assert sorted(one["candidate"] for one in read) == chosen and {
         one["scored"] for one in read
     } == {plan.seeds}
-    assert {path.parents[1].name for path in swept.directory.rglob("results.json")} == {
-        plan.of(one)[0].id for one in ("additive", "general")
-    }
+    assert {path.parents[1].name for path in swept.directory.rglob("results.json")} == {*chosen}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,24 +22,20 @@ from attnlab.records.measures import of_record, share
 from attnlab.records.stream import RunLock, read_records
 from attnlab.training import states
 from tests.experiments import real, stub
-from tests.experiments.conftest import Swept
+from tests.experiments.conftest import DONE, Swept
 
 
 def called(directory: Path, *names: str) -> subprocess.CompletedProcess[str]:
     """The module as a process."""
-    line = [sys.executable, "-m", "attnlab.experiments.run", str(directory), "train", *names]
-    return subprocess.run(line, capture_output=True, text=True, env=real.environment(), check=False)
+    return real.python("-m", "attnlab.experiments.run", directory, "train", *names)
 
 
 def test_a_trial_leaves_an_ordinary_workdir_and_its_own_records(swept: Swept) -> None:
     """Trained on "train" and "valid" alone; where and for how long it ran; the scores of its
     best step.
     """
-    done = [
-        one
-        for one in real.plan(swept.directory).trials()
-        if one.candidate.variant in ("additive", "general")
-    ]
+    plan = real.plan(swept.directory)
+    done = [trial for trial in plan.trials() if trial.candidate.variant in DONE]
     for one in done:
         workdir = one.workdir(swept.directory)
         manifest = Manifest.read(workdir)

@@ -8,7 +8,6 @@ import dataclasses
 import json
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -127,14 +126,9 @@ def test_the_last_look_wants_the_vocabulary_and_the_test_split_of_all(copy: Path
         "from tests.experiments.run.test_unchanged import last_look; raise"
         f" SystemExit(last_look({str(copy)!r}, {candidate.id!r}))"
     )
-    assert (
-        subprocess.run([sys.executable, "-c", code], env=real.environment(), check=False).returncode
-        == unchanged.CHANGED
-    )
-    assert (
-        "has changed since it began (split test)"
-        in (workdir / "log.txt").read_text().splitlines()[-1]
-    )
+    assert real.python("-c", code).returncode == unchanged.CHANGED
+    last = (workdir / "log.txt").read_text().splitlines()[-1]
+    assert "has changed since it began (split test)" in last
     assert not (workdir / "results.json").exists()
 
 
@@ -144,6 +138,7 @@ def last_look(directory: str, identity: str) -> int:
     return process.perform(Path(directory), Job("final", (trial,)), Slot(0))
 
 
+@pytest.mark.full
 def test_a_module_that_is_edited_in_the_middle_ends_the_sweep(tmp_path: Path) -> None:
     """After the first seed has begun and before the second does; the first one comes to its end."""
     (tmp_path / "mine.py").write_text(MINE)
