@@ -113,15 +113,13 @@ def killed_until_done(
             launcher.wait(rng.uniform(0.3, longest))
             break
         except subprocess.TimeoutExpired:
-            kills += bool(
-                kill(launcher, rng, gentle=spared == 2)
-            )  # what dies three times under one launcher has failed, rightly
+            # what dies three times under one launcher has failed, rightly
+            kills += bool(kill(launcher, rng, gentle=spared == 2))
             spared += 1
             if launcher.poll() is not None:
                 spared, launcher = 0, start(file, directory)
-    for _ in range(
-        3
-    ):  # a trial whose processes were killed three times under one launcher has failed, and runs again
+    # a trial whose processes were killed three times under one launcher has failed, and runs again
+    for _ in range(3):
         if launcher.wait(600) == 0:
             return kills
         launcher = start(file, directory)

@@ -165,9 +165,8 @@ def test_every_file_plans_and_its_variants_are_equally_large(file: str, tmp_path
 def test_what_an_argument_asks_fits_two_cores(file: str, trials: int) -> None:
     experiment = load_experiment(f"experiments/{file}")
     assert len(experiment.compare) * len(experiment.seeds) == trials
-    assert experiment.claim is not None and experiment.baseline in {
-        point.name for point in experiment.compare
-    }
+    assert experiment.claim is not None
+    assert experiment.baseline in {point.name for point in experiment.compare}
 
 
 @pytest.mark.usefixtures("uncounted")

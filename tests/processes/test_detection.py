@@ -21,12 +21,8 @@ SRUN = {
     "SLURM_STEP_NODELIST": "gpu[03-04]",
 }
 SRUN |= {"SLURM_PROCID": "2", "SLURM_LOCALID": "0"}
-BATCH = {
-    "SLURM_JOB_ID": "7",
-    "SLURM_NTASKS": "4",
-    "SLURM_PROCID": "0",
-    "SLURM_LOCALID": "0",
-}  # the shell of a job, without srun
+# the shell of a job, without srun
+BATCH = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}
 MPIRUN = {
     "OMPI_COMM_WORLD_SIZE": "4",
     "OMPI_COMM_WORLD_RANK": "3",
@@ -83,10 +79,8 @@ def test_one_of_several(
     [
         ("", {}),
         ("", BATCH),
-        (
-            "",
-            {**SRUN, "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"},
-        ),  # as a worker of a sweep is started
+        # as a worker of a sweep is started
+        ("", {**SRUN, "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}),
         ("", {**MPIRUN, "OMPI_COMM_WORLD_SIZE": "1"}),
         ("--processes=1", SRUN),
         ("--processes=1", OLD_MPIRUN),

@@ -53,13 +53,10 @@ def test_all_learn_the_same_and_notice_an_end() -> None:
     late = [(member(index, 3, where), ["train"], 0.3 * (2 - index)) for index in range(3)]
     first, second, third = met(*late)
     assert all(isinstance(one, Meeting) for one in (first, second, third))
-    assert first.address == second.address == third.address and first.address.startswith(
-        "localhost:"
-    )
-    assert (
-        first.hosts == second.hosts == [socket.gethostname()] * 3
-        and first.neighbours(late[0][0]) == 3
-    )
+    assert first.address == second.address == third.address
+    assert first.address.startswith("localhost:")
+    assert first.hosts == second.hosts == [socket.gethostname()] * 3
+    assert first.neighbours(late[0][0]) == 3
     assert sorted(first.links) == [1, 2] and sorted(second.links) == sorted(third.links) == [0]
     second.links[0].send({"a": [1, "ü"]})
     assert first.links[1].receive(5) == {"a": [1, "ü"]} and first.links[2].is_open()
@@ -92,10 +89,8 @@ def test_strangers_and_those_that_start_again_do_not_disturb() -> None:
         time.sleep(0.2)
         dead.close()
         others = met(*[(member(index, 3, where), ["train"], 0.2) for index in (1, 2)])
-        assert (
-            all(isinstance(one, Meeting) for one in others)
-            and waiting.result(10).address == others[0].address
-        )
+        assert all(isinstance(one, Meeting) for one in others)
+        assert waiting.result(10).address == others[0].address
 
 
 @pytest.mark.parametrize(
@@ -138,9 +133,8 @@ def test_another_version_and_another_of_the_same_number_are_refused() -> None:
             for number, index in enumerate((0, 1, 1))
         ]
     )
-    assert "two processes were started as process 1" in str(first) and all(
-        isinstance(one, SystemExit) for one in others
-    )
+    assert "two processes were started as process 1" in str(first)
+    assert all(isinstance(one, SystemExit) for one in others)
     hello = {"attnlab": "0.0", "process": 1, "processes": 2, "command": [], "host": "there"}
     assert "process 1 on there runs attnlab 0.0" in meeting._wrong(
         hello, {**hello, "attnlab": "1.0", "process": 0}
@@ -164,11 +158,9 @@ def test_nobody_waits_for_ever(
         in capsys.readouterr().err
     )
     (second,) = met((member(1, 2, where), [], 0.0), patience=0.5)
-    assert f"process 1 of 2: process 0 was not found at localhost:{where}" in str(
-        second
-    ) and "refused" in str(second)
+    assert f"process 1 of 2: process 0 was not found at localhost:{where}" in str(second)
+    assert "refused" in str(second)
     with socket.create_server(("", where)):
         (third,) = met((member(0, 2, where), [], 0.0), patience=0.5)
-    assert f"process 0 cannot listen on port {where}" in str(
-        third
-    ) and "--coordinator=localhost:PORT" in str(third)
+    assert f"process 0 cannot listen on port {where}" in str(third)
+    assert "--coordinator=localhost:PORT" in str(third)

@@ -74,8 +74,5 @@ if middle == 0:
     os.kill(os.getpid(), signal.SIGKILL)
 os.waitpid(middle, 0)
 """
-    assert said(program).split() == [
-        "True",
-        "killed",
-        "begun",
-    ]  # and all that hold its stdout are gone, or this would wait
+    # and all that hold its stdout are gone, or this would wait
+    assert said(program).split() == ["True", "killed", "begun"]

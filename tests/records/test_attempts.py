@@ -34,13 +34,8 @@ def test_a_start_and_an_end_say_who_where_and_how_long(tmp_path: Path) -> None:
         "step": 12,
     }
     assert abs(start["time"] - time.time()) < 60 and 0.02 <= end["seconds"] < 60
-    assert (end["event"], end["state"], end["step"], end["message"], end["first_step_seconds"]) == (
-        "end",
-        "diverged",
-        20,
-        "loss nan",
-        1.5,
-    )
+    assert end["event"] == "end" and end["state"] == "diverged" and end["step"] == 20
+    assert end["message"] == "loss nan" and end["first_step_seconds"] == 1.5
     assert 5e6 < end["peak_bytes"] < 1e11  # a Python process in bytes, not in kibibytes
 
 
@@ -53,17 +48,10 @@ def test_records_are_only_ever_added(tmp_path: Path) -> None:
     attempts.reopen(tmp_path)
     found = attempts.read(tmp_path)
     assert (tmp_path / attempts.FILE).read_bytes().startswith(before)
-    assert [one["event"] for one in found] == [
-        "start",
-        "stop",
-        "end",
-        "retry",
-    ] and "slot" not in found[0]
-    assert (found[2]["state"], found[2]["message"], found[1]["message"]) == (
-        "failed",
-        "killed",
-        "pruned: \n two lines, umlaut ä",
-    )
+    assert [one["event"] for one in found] == ["start", "stop", "end", "retry"]
+    assert "slot" not in found[0]
+    assert found[2]["state"] == "failed" and found[2]["message"] == "killed"
+    assert found[1]["message"] == "pruned: \n two lines, umlaut ä"
 
 
 def test_giving_up_on_a_trial_that_never_began(tmp_path: Path) -> None:
@@ -108,11 +96,8 @@ def test_how_far_it_is_is_told_once_in_a_while(
         ("start", 0),
         *(("step", step) for step in (3, 5, 6, 8)),
     ]
-    assert attempts.last_word(attempts.read(tmp_path)) == (
-        "interrupted",
-        8,
-        "",
-    )  # as one that died here
+    # as one that died here
+    assert attempts.last_word(attempts.read(tmp_path)) == ("interrupted", 8, "")
     monkeypatch.setattr(attempts.time, "time", lambda: 5.0)  # somebody has set the date
     attempt.end("done", 9)
     assert attempts.read(tmp_path)[-1]["seconds"] == 4021.0

@@ -96,10 +96,8 @@ def test_a_link_stays_a_link(dangling: bool, tmp_path: Path) -> None:
     (tmp_path / "second").symlink_to("far/file")
     (tmp_path / "first").symlink_to("second")
     write_atomic(tmp_path / "first", "new")
-    assert (
-        os.readlink(tmp_path / "first") == "second"
-        and os.readlink(tmp_path / "second") == "far/file"
-    )
+    assert os.readlink(tmp_path / "first") == "second"
+    assert os.readlink(tmp_path / "second") == "far/file"
     assert target.read_text() == "new" and (
         dangling or stat.S_IMODE(target.stat().st_mode) == 0o600
     )
@@ -147,10 +145,8 @@ def test_a_device_is_written_into(tmp_path: Path) -> None:
     write_atomic(tmp_path / "null", "new")
     with pytest.raises(UserError, match="no space left on the disk of .*: full was not written"):
         write_atomic(tmp_path / "full", "new")
-    assert (
-        all(stat.S_ISCHR(path.stat().st_mode) for path in tmp_path.iterdir())
-        and len(list(tmp_path.iterdir())) == 2
-    )
+    assert all(stat.S_ISCHR(path.stat().st_mode) for path in tmp_path.iterdir())
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_the_longest_names_that_there_are(tmp_path: Path) -> None:

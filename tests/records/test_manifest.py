@@ -41,13 +41,10 @@ def test_round_trip(tmp_path: Path) -> None:
     manifest = build()
     manifest.write(tmp_path)
     assert Manifest.read(tmp_path) == manifest
-    assert manifest.config["batch"] == {"buckets": [16, 32]} and manifest.command == [
-        "launch.py",
-        "train",
-    ]
-    assert {"jax", "numpy", "flax"} <= manifest.packages.keys() and manifest.created.endswith(
-        "+00:00"
-    )
+    assert manifest.config["batch"] == {"buckets": [16, 32]}
+    assert manifest.command == ["launch.py", "train"]
+    assert {"jax", "numpy", "flax"} <= manifest.packages.keys()
+    assert manifest.created.endswith("+00:00")
     other = Manifest.build(ConfigDict(CONFIG), devices={}, data={})
     assert other.config == manifest.config and other.config_hash == manifest.config_hash
 
@@ -207,11 +204,8 @@ def test_environment_changes_are_listed(tmp_path: Path) -> None:
     saved = Manifest.read(tmp_path)
     assert saved is not None and build().environment_changes(build()) == []
     changes = saved.environment_changes(build())
-    assert (
-        len(changes) == 2
-        and changes[0].startswith('packages.jax: saved "0.0.1", wanted ')
-        and changes[1] == "devices.count: saved 1, wanted 2"
-    )
+    assert len(changes) == 2 and changes[0].startswith('packages.jax: saved "0.0.1", wanted ')
+    assert changes[1] == "devices.count: saved 1, wanted 2"
 
 
 def test_code_revision_of_a_repository(tmp_path: Path) -> None:
@@ -263,6 +257,5 @@ def test_a_setting_that_is_newer_than_a_run_has_its_default() -> None:
     assert changed(older, wanted) == [] != differences(older, wanted)
     other = {**wanted, "lora": {**wanted["lora"], "rank": 4}}
     assert changed(older, other) == ["lora.rank: saved 0, wanted 4"]
-    assert changed({"a": 1}, {"a": 1, "b": 2}) == [
-        "b: saved nothing, wanted 2"
-    ]  # no config of ours
+    # no config of ours
+    assert changed({"a": 1}, {"a": 1, "b": 2}) == ["b: saved nothing, wanted 2"]

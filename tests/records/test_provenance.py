@@ -125,10 +125,8 @@ def test_the_config_file_and_what_it_imports_are_kept_but_do_not_decide(
         },
     )
     before = record(CONFIG, config_file=folder / "settings.py", experiment_file=None)
-    assert {*before["files"]} == {
-        "config-file/settings.py",
-        "config-file/own_spare.py",
-    } and "own_spare" not in before["modules"]
+    assert {*before["files"]} == {"config-file/settings.py", "config-file/own_spare.py"}
+    assert "own_spare" not in before["modules"]
     provenance.of(CONFIG, config_file=folder / "settings.py").keep(tmp_path / "run")
     assert (tmp_path / "run" / "code" / "config-file" / "settings.py").read_bytes() == (
         folder / "settings.py"
@@ -148,11 +146,8 @@ def test_who_accepted_what_is_kept_with_both_versions(folder: Path, tmp_path: Pa
     now = provenance.of(CONFIG, accept=True)
     second = provenance.accepted(first, now, run, step=40)
     (word,) = second["accepted"]
-    assert (
-        {*word["changed"]} == {"own_aid", "own_later", "own_entry"}
-        and word["step"] == 40
-        and "@" in word["by"]
-    )
+    assert {*word["changed"]} == {"own_aid", "own_later", "own_entry"} and word["step"] == 40
+    assert "@" in word["by"]
     assert word["changed"]["own_later"] == {
         "was": first["modules"]["own_later"]["sha256"],
         "now": None,
@@ -166,23 +161,16 @@ def test_who_accepted_what_is_kept_with_both_versions(folder: Path, tmp_path: Pa
     provenance.check(second, provenance.of(CONFIG), run)  # from now on it is the run's code
     (folder / "own_aid.py").write_text("import own_top, own_entry\n")
     third = provenance.accepted(second, provenance.of(CONFIG), run, step=None)
-    assert (
-        len(third["accepted"]) == 2
-        and third["modules"]["own_aid"]["copy"] == "code/accepted-2/own_aid.py"
-    )
+    assert len(third["accepted"]) == 2
+    assert third["modules"]["own_aid"]["copy"] == "code/accepted-2/own_aid.py"
     (folder / "own_top.py").write_text("import own_aid, own_entry\n")
     found = provenance.summary(third, provenance.of(CONFIG))
-    assert found["own_aid"]["was"] == first["modules"]["own_aid"]["sha256"][:12] and found[
-        "own_aid"
-    ]["after_steps"] == [40, None]
-    assert (
-        found["own_aid"]["now"] == third["modules"]["own_aid"]["sha256"][:12]
-        and found["own_later"]["now"] == "absent"
-    )
-    assert (
-        found["own_top"]["after_steps"] == []
-        and found["own_top"]["was"] == first["modules"]["own_top"]["sha256"][:12]
-    )
+    assert found["own_aid"]["was"] == first["modules"]["own_aid"]["sha256"][:12]
+    assert found["own_aid"]["after_steps"] == [40, None]
+    assert found["own_aid"]["now"] == third["modules"]["own_aid"]["sha256"][:12]
+    assert found["own_later"]["now"] == "absent"
+    assert found["own_top"]["after_steps"] == []
+    assert found["own_top"]["was"] == first["modules"]["own_top"]["sha256"][:12]
 
 
 def test_an_old_record_says_nothing(folder: Path, tmp_path: Path) -> None:

@@ -30,9 +30,8 @@ def test_the_test_split_is_closed_until_the_choice_is_frozen_and_for_all_that_wa
     for workdir in (chosen, other):
         with pytest.raises(UserError, match=closed):
             check_test_split(workdir)
-        with pytest.raises(
-            UserError, match=closed
-        ):  # nor does code get there that goes round the commands
+        # nor does code get there that goes round the commands
+        with pytest.raises(UserError, match=closed):
             report(ConfigDict(), None, workdir)
         with pytest.raises(UserError, match=closed):
             Prepared.prepare(None, ConfigDict(), workdir, ("train", "test"))

@@ -133,14 +133,10 @@ def test_records_keep_order_and_bits(tmp_path: Path) -> None:
     metrics.close()
     (record,) = read_records(tmp_path / "metrics.jsonl")
     assert list(record) == ["step", "split", *values]
-    assert (
-        record["z"] == 0.1 + 0.2
-        and record["a"] == float(np.float32(0.1))
-        and record["tiny"] == 5e-324
-    )
-    assert (
-        math.isnan(record["bad"]) and record["worse"] == -math.inf and record["text"] == "ü\u2028"
-    )
+    assert record["z"] == 0.1 + 0.2 and record["a"] == float(np.float32(0.1))
+    assert record["tiny"] == 5e-324
+    assert math.isnan(record["bad"]) and record["worse"] == -math.inf
+    assert record["text"] == "ü\u2028"
 
 
 def test_metrics_hold_no_time_and_timing_does(tmp_path: Path) -> None:
@@ -232,6 +228,5 @@ def test_the_best_record_is_of_the_score_that_chooses_and_of_equal_ones_of_the_l
     assert best_record(records, "loss", "min")["step"] == 3
     assert best_record(records, "accuracy", "max")["step"] == 5
     assert best_record(records[:5], "accuracy", "max")["step"] == 3
-    assert (
-        best_record(records[:2], "loss", "min")["step"] == 1
-    )  # no number: the last there is, which no choice will take
+    # no number: the last there is, which no choice will take
+    assert best_record(records[:2], "loss", "min")["step"] == 1

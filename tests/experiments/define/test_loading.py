@@ -212,10 +212,8 @@ def test_what_is_left_out_is_filled_in() -> None:
         defined(budget=Budget("parameters", "system.decoder", 0.05, "general"))["budget"]["within"]
         == 0.05
     )
-    assert found["search"] == SEARCH.to_dict() and found["select"] == {
-        "metric": "loss",
-        "mode": "min",
-    }
+    assert found["search"] == SEARCH.to_dict()
+    assert found["select"] == {"metric": "loss", "mode": "min"}
 
 
 def test_the_hash_knows_what_defines_the_experiment(tmp_path: Path) -> None:

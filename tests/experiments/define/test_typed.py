@@ -77,19 +77,10 @@ def test_a_setting_that_the_config_file_leaves_out_is_of_the_type_of_its_default
 
 
 def test_what_an_earlier_plan_spelt_as_a_text_is_kept() -> None:
-    assert (
-        same("60", 60)
-        and same("1e-3", 0.001)
-        and same("true", True)
-        and same("16,32", [16, 32])
-        and same("dot", "dot")
-    )
-    assert (
-        not same("60", 61)
-        and not same("60", True)
-        and not same("1e-3", "0.001")
-        and not same("None", 3)
-    )
+    assert same("60", 60) and same("1e-3", 0.001) and same("true", True) and same("16,32", [16, 32])
+    assert same("dot", "dot")
+    assert not same("60", 61) and not same("60", True) and not same("1e-3", "0.001")
+    assert not same("None", 3)
     assert spelt({"a": 60, "b": 7, "c": "x"}, {"a": "60", "b": "8"}) == {
         "a": "60",
         "b": 7,
@@ -101,9 +92,5 @@ def test_nothing_is_only_nothing() -> None:
     """A setting that becomes None, or is no longer, has changed; the text "None" of an earlier
     version is None.
     """
-    assert (
-        not same(None, "bfloat16")
-        and not same("bfloat16", None)
-        and same(None, None)
-        and same("None", None)
-    )
+    assert not same(None, "bfloat16") and not same("bfloat16", None) and same(None, None)
+    assert same("None", None)

@@ -28,13 +28,8 @@ def test_an_id_depends_on_the_settings_and_on_nothing_else() -> None:
 def test_an_id_is_a_folder_name() -> None:
     for name in ("../..", "a/b\\c", "ä", "", "." * 300, "x" * 300, "my.file:Mechanism"):
         found = candidate_id(CONFIG, {}, (name,))
-        assert (
-            len(found) <= 69
-            and "/" not in found
-            and "\\" not in found
-            and not found.startswith((".", "-"))
-            and found.isascii()
-        )
+        assert len(found) <= 69 and "/" not in found and "\\" not in found
+        assert not found.startswith((".", "-")) and found.isascii()
 
 
 def test_ids_stay_when_an_experiment_grows_or_is_put_in_another_order() -> None:
@@ -76,11 +71,8 @@ def test_code_of_the_users_own_is_part_of_an_id() -> None:
         with_code("a-b-12345678", one)
         for one in (code, {"mine": "a" * 64}, {**code, "mine": "c" * 64}, {"other": "a" * 64})
     }
-    assert len(ids) == 4 and all(
-        one.startswith("a-b-") and len(one) == len("a-b-12345678") for one in ids
-    )
-    assert (
-        with_code("a-b-12345678", dict(reversed(code.items()))) in ids
-        and with_code("a-b-12345678", {}) == "a-b-12345678"
-    )
+    assert len(ids) == 4
+    assert all(one.startswith("a-b-") and len(one) == len("a-b-12345678") for one in ids)
+    assert with_code("a-b-12345678", dict(reversed(code.items()))) in ids
+    assert with_code("a-b-12345678", {}) == "a-b-12345678"
     assert with_code("a-b-12345679", code) not in ids

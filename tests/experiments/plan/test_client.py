@@ -59,9 +59,8 @@ def test_what_the_command_line_changes_is_part_of_the_experiment(tmp_path: Path)
     file = experiment_file(tmp_path / "which.py", "compare=rows({'additive': {}})")
     changes = Changes(("training.steps=7",), (4, 2))
     made = planned.ensure(file, tmp_path / "sweep", changes)
-    assert made.seeds == (4, 2) and {
-        one.config["training"]["steps"] for one in made.candidates
-    } == {7}
+    assert made.seeds == (4, 2)
+    assert {one.config["training"]["steps"] for one in made.candidates} == {7}
     assert {trial.config["seed"] for trial in made.trials()} == {4, 2}
     assert (
         planned.draft(file, tmp_path / "sweep", changes)

@@ -68,9 +68,8 @@ def test_what_trials_mean_is_fixed_by_the_choice_and_free_before(
 ) -> None:
     with pytest.raises(UserError) as caught:
         check_growth(plan(), defined(**changes), chosen)
-    assert words in str(caught.value) and "its choice is made, so this can no longer change" in str(
-        caught.value
-    )
+    assert words in str(caught.value)
+    assert "its choice is made, so this can no longer change" in str(caught.value)
     (chosen / "choice.json").unlink()
     check_growth(plan(), defined(**changes), tmp_path)
 

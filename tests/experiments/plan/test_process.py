@@ -35,19 +35,13 @@ def test_a_plan_holds_every_candidate_resolved_and_counted(tmp_path: Path) -> No
     ]
     last = plan.candidates[-1]
     assert last.config["seed"] == 4 and last.config["schedule"]["peak"] == 3e-3
-    assert last.config["system"]["attention"]["score"]["name"] == "general" and last.config[
-        "batch"
-    ]["buckets"] == [32]
+    assert last.config["system"]["attention"]["score"]["name"] == "general"
+    assert last.config["batch"]["buckets"] == [32]
     assert last.overrides["system.attention.score"] == "general" and last.budget is None
-    assert (
-        last.parameters != plan.candidates[0].parameters > 1000
-        and plan.candidates[0].parameters == plan.candidates[1].parameters
-    )
-    assert (
-        1e5 < last.flops < 1e9
-        and last.counted.transcendentals is not None
-        and 1e3 < last.counted.transcendentals < last.flops
-    )
+    assert last.parameters != plan.candidates[0].parameters > 1000
+    assert plan.candidates[0].parameters == plan.candidates[1].parameters
+    assert 1e5 < last.flops < 1e9 and last.counted.transcendentals is not None
+    assert 1e3 < last.counted.transcendentals < last.flops
     assert (last.counted.loops, last.counted.idle, last.counted.examples) == (0, (), 16.0)
     assert Plan.read(tmp_path / "sweep") == plan
 
@@ -138,9 +132,8 @@ def test_parameters_are_matched(tmp_path: Path, quick: None) -> None:
     )
     for narrow, wide in zip(plan.of("additive"), plan.of("wide"), strict=True):
         assert narrow.budget is not None and wide.budget is not None
-        assert (
-            narrow.tuned == wide.tuned and wide.budget["wanted"] == narrow.parameters
-        )  # candidates of equal tuning match each other
+        # candidates of equal tuning match each other
+        assert narrow.tuned == wide.tuned and wide.budget["wanted"] == narrow.parameters
         assert (
             wide.parameters == wide.budget["reached"] == pytest.approx(narrow.parameters, rel=0.03)
             and wide.budget["matched"]
@@ -150,10 +143,8 @@ def test_parameters_are_matched(tmp_path: Path, quick: None) -> None:
             == wide.overrides["system.decoder"]
             == wide.budget["value"]
         )
-        assert (
-            narrow.config["system"]["decoder"] == narrow.budget["value"] == 8
-            and narrow.overrides["system.decoder"] == "8"
-        )
+        assert narrow.config["system"]["decoder"] == narrow.budget["value"] == 8
+        assert narrow.overrides["system.decoder"] == "8"
 
 
 def test_flops_are_matched_to_the_variant_that_is_named(tmp_path: Path, quick: None) -> None:
@@ -171,14 +162,11 @@ def test_flops_are_matched_to_the_variant_that_is_named(tmp_path: Path, quick: N
     }
     loose, _ = planned(tmp_path, WIDEST, budget.replace("to=", "within=0.05, to=")).candidates
     assert loose.budget is not None and loose.budget["matched"]
-    low = WIDEST.replace(
-        "40", "36"
-    )  # 9,800 are wanted and 9,400 are nearest: too few is as far off as too many
+    # 9,800 are wanted and 9,400 are nearest: too few is as far off as too many
+    low = WIDEST.replace("40", "36")
     below, _ = planned(tmp_path, low, budget).candidates
-    assert below.budget is not None and (below.budget["reached"], below.budget["matched"]) == (
-        9400,
-        False,
-    )
+    assert below.budget is not None
+    assert (below.budget["reached"], below.budget["matched"]) == (9400, False)
     near, _ = planned(tmp_path, low, budget.replace("to=", "within=0.05, to=")).candidates
     assert near.budget is not None and near.budget["matched"]
 
@@ -190,10 +178,8 @@ def test_a_variant_may_have_a_knob_of_its_own(tmp_path: Path, quick: None) -> No
         "budget=Budget('parameters', 'system.decoder', 0.05, knobs={'wide': 'system.maxout'})",
     ).candidates
     assert additive.budget is not None and additive.budget["knob"] == "system.decoder"
-    assert wide.budget is not None and (wide.budget["knob"], wide.overrides["system.maxout"]) == (
-        "system.maxout",
-        wide.budget["value"],
-    )
+    assert wide.budget is not None and wide.budget["knob"] == "system.maxout"
+    assert wide.overrides["system.maxout"] == wide.budget["value"]
     assert (
         "system.decoder" not in wide.overrides
         or wide.overrides["system.decoder"] == additive.overrides["system.decoder"]
@@ -205,15 +191,12 @@ def test_what_cannot_be_matched_is_labelled(tmp_path: Path, quick: None) -> None
     _, missed = planned(
         tmp_path, WIDEST, "budget=Budget('parameters', 'system.decoder')"
     ).candidates
-    assert (
-        missed.budget is not None and not missed.budget["matched"] and missed.budget["value"] == 1
-    )
+    assert missed.budget is not None and not missed.budget["matched"]
+    assert missed.budget["value"] == 1
     assert missed.budget["reached"] == missed.parameters > missed.budget["wanted"] * 1.05
     _, idle = planned(tmp_path, WIDEST, "budget=Budget('parameters', 'data.examples')").candidates
-    assert idle.budget is not None and (idle.budget["matched"], idle.budget["note"]) == (
-        False,
-        "it makes no difference",
-    )
+    assert idle.budget is not None
+    assert (idle.budget["matched"], idle.budget["note"]) == (False, "it makes no difference")
 
 
 def test_ids_know_nothing_of_what_the_budget_found(tmp_path: Path, quick: None) -> None:
@@ -236,9 +219,8 @@ def test_a_plan_grows(tmp_path: Path, quick: None) -> None:
         tmp_path, more.replace("scaled_dot", "location"), "seeds=(0, 1)", "baseline='additive'"
     )
     assert [one.variant for one in new.candidates] == ["dot", "additive", "general"]
-    assert (
-        new.candidates[1:] == old.candidates and new.created == old.created and new.hash != old.hash
-    )
+    assert new.candidates[1:] == old.candidates and new.created == old.created
+    assert new.hash != old.hash
     assert "its choice is made" in refused(tmp_path, SCORES, "seeds=(1,)")
     assert Plan.read(tmp_path / "sweep") == new
 
@@ -284,10 +266,8 @@ def test_a_search_plans_what_it_finds(
         == 0
     )
     grown = Plan.read(tmp_path / "sweep")
-    assert grown is not None and [one.variant for one in grown.candidates] == [
-        "general",
-        "additive",
-    ]
+    assert grown is not None
+    assert [one.variant for one in grown.candidates] == ["general", "additive"]
     assert grow(["general", {"schedule.peak": "x"}]) == 2
     assert capsys.readouterr().err.startswith(
         "variant 'general' with schedule.peak=x: config.schedule.peak='x': expected float"
@@ -366,29 +346,20 @@ def test_code_of_the_users_own_is_part_of_a_plan(own: Path, tmp_path: Path) -> N
     file = experiment_file(tmp_path / "which.py", VARIANTS)
     plan = made(file, tmp_path / "sweep")
     additive, mine = plan.candidates
-    assert (
-        additive.code == {}
-        and mine.code is not None
-        and {*mine.code} == {"own_plan", "own_plan_aid"}
-    )
-    assert (
-        plan.made_of(plan.want("own", {}).id) == mine != plan.want("own", {})
-        and mine.id != plan.want("own", {}).id
-    )
+    assert additive.code == {} and mine.code is not None
+    assert {*mine.code} == {"own_plan", "own_plan_aid"}
+    assert plan.made_of(plan.want("own", {}).id) == mine != plan.want("own", {})
+    assert mine.id != plan.want("own", {}).id
     named = [f"experiment-file/{name}.py" for name in ("own_plan", "own_plan_aid", "which")]
-    assert plan.own_code is not None and [*plan.own_code["files"]][:1] == [
-        "config-file/translation.py"
-    ]
+    assert plan.own_code is not None
+    assert [*plan.own_code["files"]][:1] == ["config-file/translation.py"]
     assert sorted(plan.own_code["files"])[1:] == named
     plan.write(tmp_path / "sweep")
     assert made(file, tmp_path / "sweep") == plan
     own.write_text("ONE = 2\n")
     again = made(file, tmp_path / "sweep")
-    assert (
-        again.candidates[0] == additive
-        and again.candidates[1].id != mine.id
-        and again.candidates[1].wanted == mine.wanted
-    )
+    assert again.candidates[0] == additive and again.candidates[1].id != mine.id
+    assert again.candidates[1].wanted == mine.wanted
 
 
 def test_a_plan_goes_on_with_other_code_only_where_that_is_accepted(
@@ -399,21 +370,16 @@ def test_a_plan_goes_on_with_other_code_only_where_that_is_accepted(
     workdir = begin(plan, tmp_path)
     own.write_text("ONE = 2\n")
     words = f"{workdir} was made with other code: {own} has changed"
-    assert words in refused(tmp_path, VARIANTS) and words in refused(
-        tmp_path, VARIANTS, "seeds=(0, 1)"
-    )
+    assert words in refused(tmp_path, VARIANTS)
+    assert words in refused(tmp_path, VARIANTS, "seeds=(0, 1)")
     with pytest.raises(UserError, match=re.escape(words)):
         planning.add(str(tmp_path / "sweep"), [("own", {"schedule.peak": 0.5})])
     mixed = made(str(tmp_path / "which.py"), tmp_path / "sweep", Changes(accept=True))
-    assert [one.id for one in mixed.candidates] == [
-        one.id for one in plan.candidates
-    ] and mixed.own_code is not None
+    assert [one.id for one in mixed.candidates] == [one.id for one in plan.candidates]
+    assert mixed.own_code is not None
     (word,) = mixed.own_code["accepted"]
-    assert (
-        word["candidate"] == plan.candidates[1].id
-        and {*word["changed"]} == {"own_plan_aid"}
-        and word["by"]
-    )
+    assert word["candidate"] == plan.candidates[1].id and {*word["changed"]} == {"own_plan_aid"}
+    assert word["by"]
     assert mixed.candidates[1].code == provenance.of(plan.candidates[1].config).digests
     mixed.write(tmp_path / "sweep")
     assert made(str(tmp_path / "which.py"), tmp_path / "sweep") == mixed  # nobody is asked twice
@@ -471,9 +437,8 @@ def test_trials_that_have_begun_are_left_out_only_on_demand(
     begin_all(plan, directory)
     with pytest.raises(UserError) as caught:
         made(file, directory, changes)
-    assert f"{directory}: of 4 trials that have begun, {words}" in str(
-        caught.value
-    ) and "--change-plan" in str(caught.value)
+    assert f"{directory}: of 4 trials that have begun, {words}" in str(caught.value)
+    assert "--change-plan" in str(caught.value)
     assert made(file, directory, dataclasses.replace(changes, replace=True)) != plan
     grown = experiment_file(
         tmp_path / "which.py",
@@ -537,12 +502,8 @@ def test_a_plan_that_kept_texts_of_the_command_line_is_found_again(
         directory,
         Changes(("training.steps=24", "schedule.peak=2e-3", "training.log_every=3"), (0, 1, 2, 3)),
     )
-    assert [one.id for one in more.candidates] == [one.id for one in old] and more.seeds == (
-        0,
-        1,
-        2,
-        3,
-    )
+    assert [one.id for one in more.candidates] == [one.id for one in old]
+    assert more.seeds == (0, 1, 2, 3)
     assert [one.id for one in more.candidates] == [
         one.id for one in map(more.made_of, [more.want(name, {}).id for name in wanted]) if one
     ]

@@ -26,12 +26,8 @@ def test_what_was_written_comes_back(tmp_path: Path) -> None:
         value for values in SCORES.values() for value in values
     ]
     second = records.trials[1]
-    assert (second.seen.state, second.seen.step, second.seen.total, second.seen.attempts) == (
-        "done",
-        12,
-        12,
-        1,
-    )
+    assert second.seen.state == "done" and second.seen.step == 12 and second.seen.total == 12
+    assert second.seen.attempts == 1
     assert second.cost == Cost(
         step_seconds=0.02, first_step_seconds=4.5, peak_bytes=300 * 2**20 + 1
     )
@@ -40,10 +36,8 @@ def test_what_was_written_comes_back(tmp_path: Path) -> None:
         0: ["decoder_0-cross_attention", "decoder_0-self_attention"],
         1: ["decoder_0-cross_attention"],
     }
-    assert [one.answer for one in second.shown.answers] == [
-        "1967-05-03",
-        "1968-05-04",
-    ] and second.pace[3] == pytest.approx(0.021)
+    assert [one.answer for one in second.shown.answers] == ["1967-05-03", "1968-05-04"]
+    assert second.pace[3] == pytest.approx(0.021)
     assert second.manifest is not None and second.manifest.config["seed"] == 1
     assert "bleu_signature" not in second.scores["test"]
     assert records.choice is not None and records.complete and records.wanted == records.trials
@@ -95,12 +89,8 @@ def test_trials_that_never_began_are_empty(tmp_path: Path) -> None:
     records = collect(tmp_path / "only")
     first = records.trials[0]
     assert len(records.trials) == 12 and not records.complete and records.choice is None
-    assert (first.seen.state, first.cost, first.scores, first.curve) == (
-        "pending",
-        Cost(),
-        {"valid": {}, "test": {}},
-        (),
-    )
+    assert first.seen.state == "pending" and first.cost == Cost()
+    assert first.scores == {"valid": {}, "test": {}} and first.curve == ()
     assert first.manifest is None and first.shown.pictures == {} and first.shown.answers == ()
 
 

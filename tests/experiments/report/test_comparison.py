@@ -37,11 +37,8 @@ def test_differences_to_the_baseline_are_those_of_scipy(tmp_path: Path) -> None:
         "c": (0.80, 0.79, 0.83, 0.81),
     }
     comparison = compared(tmp_path, scores)
-    assert (
-        comparison.basis == Basis("test", "exact", "max")
-        and comparison.frozen
-        and comparison.family.model.kind == "pooled"
-    )
+    assert comparison.basis == Basis("test", "exact", "max") and comparison.frozen
+    assert comparison.family.model.kind == "pooled"
     base, *others = comparison.rows
     assert base.difference is None and base.values == dict(enumerate(scores["a"]))
     test = stats.dunnett(
@@ -71,10 +68,8 @@ def test_the_best_is_marked_only_where_the_seeds_cannot_explain_it(tmp_path: Pat
         if row.best
     ] == ["c"]
     assert [row.name for row in compared(tmp_path / "overlap", dict(SCORES)).rows if row.best] == []
-    apart = {
-        "a": (0.90, 0.95),
-        "b": (0.50, 0.53),
-    }  # all variants tell of one spread, so two seeds can be enough
+    # all variants tell of one spread, so two seeds can be enough
+    apart = {"a": (0.90, 0.95), "b": (0.50, 0.53)}
     assert [row.name for row in compared(tmp_path / "two", apart).rows if row.best] == ["a"]
     close = {"a": (0.90, 0.92, 0.91, 0.93), "b": (0.89, 0.91, 0.92, 0.93)}
     assert [row.name for row in compared(tmp_path / "close", close).rows if row.best] == []
@@ -107,15 +102,10 @@ def test_where_examples_are_counted_seeds_that_agree_decide(tmp_path: Path) -> N
     comparison = compare(collect(directory))
     first, second = comparison.rows
     assert comparison.basis.scale == Scale(0.0, 1.0, 100) and first.best and not second.best
-    assert (
-        first.summary.interval is not None
-        and 0.97 < first.summary.interval[0] < first.summary.interval[1] <= 1.0
-    )
-    assert (
-        second.difference is not None
-        and second.difference.p is not None
-        and second.difference.p < 1e-6
-    )
+    assert first.summary.interval is not None
+    assert 0.97 < first.summary.interval[0] < first.summary.interval[1] <= 1.0
+    assert second.difference is not None and second.difference.p is not None
+    assert second.difference.p < 1e-6
 
 
 def test_a_seed_that_lies_apart_is_named(tmp_path: Path) -> None:
@@ -148,11 +138,8 @@ def test_one_seed_has_no_interval_and_no_winner(tmp_path: Path) -> None:
         for row in comparison.rows:
             assert row.summary.interval is None and not row.best and row.summary.mean is not None
         difference = comparison.rows[1].difference
-        assert difference is not None and (
-            difference.interval,
-            difference.p,
-            difference.effect,
-        ) == (None, None, None)
+        assert difference is not None
+        assert (difference.interval, difference.p, difference.effect) == (None, None, None)
         assert comparison.rows[1].shared == 1
 
 
@@ -167,17 +154,11 @@ def test_a_lost_seed_is_named_and_bars_the_winner(tmp_path: Path) -> None:
     """A variant that diverged once is not best on what is left, and is paired on what is left."""
     comparison = compared(tmp_path, {**CLEAR, "a": (0.90, 0.92, math.nan, 0.93)})
     first = comparison.rows[0]
-    assert (
-        first.missing == ("seed 2 diverged",)
-        and first.summary.n == 3
-        and not any(row.best for row in comparison.rows)
-    )
+    assert first.missing == ("seed 2 diverged",) and first.summary.n == 3
+    assert not any(row.best for row in comparison.rows)
     difference = comparison.rows[1].difference
-    assert (
-        difference is not None
-        and comparison.rows[1].shared == 3
-        and difference.interval is not None
-    )
+    assert difference is not None and comparison.rows[1].shared == 3
+    assert difference.interval is not None
     assert difference.mean == pytest.approx(
         np.mean(CLEAR["b"]) - np.mean([0.90, 0.92, 0.93]), abs=0.01
     )
@@ -197,10 +178,8 @@ def test_pace_is_the_median_of_the_trials_and_peak_their_largest(tmp_path: Path)
     events = [json.loads(line) for line in (slow / "events.jsonl").read_text().splitlines()]
     lines(slow / "events.jsonl", [events[0], {**events[1], "peak_bytes": 7 * 2**30}])
     row = compare(collect(directory)).rows[0]
-    assert row.pace == (pytest.approx(0.03), 1) and row.peak == (
-        7 * 2**30,
-        1,
-    )  # medians 5.0, 0.02, 0.03
+    # medians 5.0, 0.02, 0.03
+    assert row.pace == (pytest.approx(0.03), 1) and row.peak == (7 * 2**30, 1)
 
 
 def test_why_a_finished_seed_has_no_number(tmp_path: Path) -> None:
@@ -219,22 +198,16 @@ def test_a_variant_of_which_nothing_came_through_keeps_its_row(tmp_path: Path) -
     choice["chosen"]["b"]["candidate"] = None
     write(directory / "choice.json", choice)
     row = compare(collect(directory)).rows[1]
-    assert (row.name, row.summary.n, row.summary.mean, row.difference) == (
-        "b",
-        0,
-        None,
-        None,
-    ) and len(row.missing) == 4
+    assert (row.name, row.summary.n, row.summary.mean, row.difference) == ("b", 0, None, None)
+    assert len(row.missing) == 4
 
 
 @pytest.mark.quick
 def test_before_the_choice_candidates_stand_on_validation_without_tests(tmp_path: Path) -> None:
     comparison = compared(tmp_path, CLEAR, final=False, tuned={0.001: 0.5, 0.003: 0.0})
     assert comparison.basis == Basis("valid", "loss", "min") and not comparison.frozen
-    assert [row.name for row in comparison.rows][:2] == [
-        "a (peak=0.001)",
-        "a (peak=0.003)",
-    ] and len(comparison.rows) == 6
+    assert [row.name for row in comparison.rows][:2] == ["a (peak=0.001)", "a (peak=0.003)"]
+    assert len(comparison.rows) == 6
     assert not any(row.difference or row.best for row in comparison.rows)
     assert comparison.rows[0].summary.mean == pytest.approx(2.5 - np.mean(CLEAR["a"]))
 
@@ -245,20 +218,16 @@ def test_frozen_but_not_scored_stands_on_validation_too(tmp_path: Path) -> None:
         for seed in range(4):
             (workdir(directory, variant, seed) / "results.json").unlink()
     comparison = compare(collect(directory))
-    assert (
-        comparison.basis.split == "valid"
-        and comparison.frozen
-        and not any(row.difference or row.best for row in comparison.rows)
-    )
+    assert comparison.basis.split == "valid" and comparison.frozen
+    assert not any(row.difference or row.best for row in comparison.rows)
 
 
 def test_scores_without_a_frozen_choice_are_not_looked_at(tmp_path: Path) -> None:
     directory = sweep(tmp_path, CLEAR)
     (directory / "choice.json").unlink()
     comparison = compare(collect(directory))
-    assert comparison.basis == Basis("valid", "loss", "min") and not any(
-        row.difference or row.best for row in comparison.rows
-    )
+    assert comparison.basis == Basis("valid", "loss", "min")
+    assert not any(row.difference or row.best for row in comparison.rows)
 
 
 def test_the_chosen_candidate_stands_for_its_variant(tmp_path: Path) -> None:
@@ -313,7 +282,5 @@ def test_a_mean_is_that_of_the_seeds_that_are_there(tmp_path: Path) -> None:
     comparison = compared(tmp_path, scores)
     row = comparison.rows[2]
     assert comparison.family.model.kind == "blocked" and row.summary.mean == pytest.approx(0.957)
-    assert (
-        row.summary.interval is not None
-        and row.summary.interval[0] < 0.94 < 0.97 < row.summary.interval[1]
-    )
+    assert row.summary.interval is not None
+    assert row.summary.interval[0] < 0.94 < 0.97 < row.summary.interval[1]

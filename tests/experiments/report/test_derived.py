@@ -58,24 +58,17 @@ def test_values_from_records(tmp_path: Path) -> None:
         "seconds_to(loss<=1.5)": pytest.approx(9 * 0.02),
         "flops_to(loss<=1.5)": 9 * 2.5e9,
     }
-    assert (
-        value(trials["b", 0], "test", STEPS_TO) == 12
-        and value(trials["c", 0], "test", STEPS_TO) is None
-    )
-    assert (
-        value(trials["a", 0], "test", "exact") == 0.90
-        and value(trials["a", 0], "test", "steps_to(exact>=0.85)") == 12
-    )
+    assert value(trials["b", 0], "test", STEPS_TO) == 12
+    assert value(trials["c", 0], "test", STEPS_TO) is None
+    assert value(trials["a", 0], "test", "exact") == 0.90
+    assert value(trials["a", 0], "test", "steps_to(exact>=0.85)") == 12
     assert set(COSTS) == set(PLAIN) > set(COUNTED)
 
 
 def test_a_trial_that_did_not_end_well_has_none(tmp_path: Path) -> None:
     record = collect(sweep(tmp_path, {"a": (float("nan"), 0.9)})).trials[0]
-    assert (
-        record.seen.state,
-        value(record, "test", "step_seconds"),
-        value(record, "test", STEPS_TO),
-    ) == ("diverged", None, None)
+    assert record.seen.state == "diverged" and value(record, "test", "step_seconds") is None
+    assert value(record, "test", STEPS_TO) is None
     assert record.cost.step_seconds is not None
 
 
@@ -85,21 +78,17 @@ def test_a_claim_on_time_to_a_score(tmp_path: Path) -> None:
     open.
     """
     contents = reported(tmp_path / "known", ({"b": 1.0, "a": -1.0}, "seconds_to(loss<=1.5)"))
+    assert contents.verdict is not None
     assert (
-        contents.verdict is not None
-        and contents.verdict.contrasts[0].text
-        == "a better than b: b - a >= 0 (seconds_to(loss<=1.5))"
+        contents.verdict.contrasts[0].text == "a better than b: b - a >= 0 (seconds_to(loss<=1.5))"
     )
     decision = contents.verdict.contrasts[0].found
-    assert decision is not None and decision.mean == pytest.approx(
-        0.03 * 2.5
-    )  # 0.03 (1 + seed), of four seeds
+    # 0.03 (1 + seed), of four seeds
+    assert decision is not None and decision.mean == pytest.approx(0.03 * 2.5)
     assert contents.outcome == "supported (4 seeds)"
     contents = reported(tmp_path / "never", ({"c": 1.0, "a": -1.0}, STEPS_TO))
-    assert (
-        contents.outcome.startswith("undecided")
-        and "c: seed 0 never reached loss <= 1.5 on the validation split" in contents.outcome
-    )
+    assert contents.outcome.startswith("undecided")
+    assert "c: seed 0 never reached loss <= 1.5 on the validation split" in contents.outcome
 
 
 def test_a_claim_on_speed_beside_one_on_the_measure(tmp_path: Path) -> None:
@@ -116,10 +105,8 @@ def test_a_claim_on_speed_beside_one_on_the_measure(tmp_path: Path) -> None:
     assert contents.outcome == "supported (4 seeds)" and contents.comparison.basis.metric == "exact"
     notes = " ".join(contents.results.notes)
     assert "12 trials of this sweep were at work side by side on one machine" in notes
-    assert (
-        "--slots=1" in (directory / "report.md").read_text()
-        and "--slots=1" in (directory / "report.html").read_text()
-    )
+    assert "--slots=1" in (directory / "report.md").read_text()
+    assert "--slots=1" in (directory / "report.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -145,11 +132,8 @@ def test_a_derived_measure_is_the_measure_of_a_sweep(tmp_path: Path) -> None:
     """Compared like any other; a row that lacks a seed says why; the page is made of it."""
     contents = reported(tmp_path, measure={"metric": STEPS_TO, "mode": "min"})
     a, b, c = contents.comparison.rows
-    assert (
-        a.values == dict.fromkeys(range(4), 9)
-        and b.values == dict.fromkeys(range(4), 12)
-        and c.values == {}
-    )
+    assert a.values == dict.fromkeys(range(4), 9) and b.values == dict.fromkeys(range(4), 12)
+    assert c.values == {}
     assert c.missing[0] == "seed 0 never reached loss <= 1.5 on the validation split"
     assert contents.results.title == f"{STEPS_TO} of the trials, lower is better"
     table = json.loads((tmp_path / "report.json").read_text())["rows"]
@@ -163,9 +147,8 @@ def test_an_old_claim_has_no_on(tmp_path: Path) -> None:
         "contrasts": [{"weights": {"a": 1.0, "b": -1.0}, "at_least": 0.0}],
     }
     contents = report.write(sweep(tmp_path, SCORES, claim=claim), stream=io.StringIO())
-    assert contents.outcome == "supported (4 seeds)" and "side by side" not in " ".join(
-        contents.results.notes
-    )
+    assert contents.outcome == "supported (4 seeds)"
+    assert "side by side" not in " ".join(contents.results.notes)
 
 
 def test_how_many_were_at_work_at_once(tmp_path: Path) -> None:

@@ -147,20 +147,16 @@ def test_rows_of_different_test_data_have_no_difference(tmp_path: Path) -> None:
     same = found(
         tmp_path / "same", scores=TWO, claim=CLAIM, test_data={"a": "1" * 64, "b": "1" * 64}
     )
-    assert (
-        same.comparison.rows[1].difference is not None
-        and same.outcome.startswith("supported")
-        and same.warnings == ()
-    )
+    assert same.comparison.rows[1].difference is not None and same.outcome.startswith("supported")
+    assert same.warnings == ()
     other = found(
         tmp_path / "other", scores=TWO, claim=CLAIM, test_data={"a": "1" * 64, "b": "2" * 64}
     )
     assert any(
         "not every row was scored on the same test examples" in note for note in other.results.notes
     )
-    assert other.comparison.rows[1].difference is None and not any(
-        row.best for row in other.comparison.rows
-    )
+    assert other.comparison.rows[1].difference is None
+    assert not any(row.best for row in other.comparison.rows)
     assert (
         other.outcome == "undecided at 3 seeds: a and b were not scored on the same test examples"
     )
@@ -246,8 +242,5 @@ def test_a_claim_about_the_data_is_judged_across_it(tmp_path: Path) -> None:
     contents = found(
         tmp_path / "gain", scores=scores, claim=told, settings=mixed, test_data=digests
     )
-    assert (
-        "same test examples" not in contents.outcome
-        and contents.verdict is not None
-        and contents.verdict.seeds == 2
-    )
+    assert "same test examples" not in contents.outcome and contents.verdict is not None
+    assert contents.verdict.seeds == 2

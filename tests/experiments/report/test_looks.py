@@ -101,19 +101,16 @@ def test_planned_looks_are_tested_at_the_level_that_is_left(tmp_path: Path) -> N
     ]
     one = sweep(tmp_path / "one", TWO, looks=2)
     lines(one / "looks.jsonl", [look([0, 1, 2, 3])])
-    assert (
-        level(collect(one)) == spent(1, 2)
-        and level(collect(sweep(tmp_path / "plain", TWO))) == 0.05
-    )
+    assert level(collect(one)) == spent(1, 2)
+    assert level(collect(sweep(tmp_path / "plain", TWO))) == 0.05
 
 
 def test_a_look_more_than_planned_has_no_level_of_its_own(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO, claim=CLAIM, looks=2)
     lines(directory / "looks.jsonl", [look([0]), look([0, 1]), look([0, 1, 2, 3])])
     contents = gather(directory)
-    assert contents.comparison.alpha == spent(2, 2) and any(
-        "judged 3 times" in text and "2 were planned" in text for text in said(contents)
-    )
+    assert contents.comparison.alpha == spent(2, 2)
+    assert any("judged 3 times" in text and "2 were planned" in text for text in said(contents))
 
 
 def test_variants_added_in_the_light_of_test_scores_are_told(tmp_path: Path) -> None:

@@ -19,10 +19,8 @@ def test_why_no_variant_is_best(tmp_path: Path) -> None:
     """The reason that is given is the true one; with one seed or one variant there is no best one
     to speak of.
     """
-    lost = {
-        "a": (0.90, 0.92, math.nan, 0.91),
-        "b": (0.10, 0.11, 0.12, 0.13),
-    }  # as far apart as can be, but for the lost seed
+    # as far apart as can be, but for the lost seed
+    lost = {"a": (0.90, 0.92, math.nan, 0.91), "b": (0.10, 0.11, 0.12, 0.13)}
     reasons = {
         "like": SCORES,
         "lost": lost,
@@ -67,11 +65,7 @@ def test_costs_of_trials_that_share_a_program_say_so(tmp_path: Path) -> None:
 def test_validation_scores_say_that_they_are(tmp_path: Path) -> None:
     table = results(tmp_path, final=False)
     assert table.title == "loss on the validation split, lower is better"
-    assert (
-        not set(tables.DIFFERENCES) & set(table.columns)
-        and table.columns[-1] == "remark"
-        and cells(table, 0)["budget"] == "-"
-    )
-    assert any("The test split has not been read" in note for note in table.notes) and not any(
-        "Dunnett" in note for note in table.notes
-    )
+    assert not set(tables.DIFFERENCES) & set(table.columns) and table.columns[-1] == "remark"
+    assert cells(table, 0)["budget"] == "-"
+    assert any("The test split has not been read" in note for note in table.notes)
+    assert not any("Dunnett" in note for note in table.notes)

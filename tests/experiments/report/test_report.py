@@ -70,14 +70,10 @@ def test_what_a_person_sees(tmp_path: Path) -> None:
 def test_the_document(tmp_path: Path) -> None:
     contents = report.write(sweep(tmp_path, final=False), stream=io.StringIO())
     text = (tmp_path / "report.md").read_text()
-    assert (
-        text.startswith("# Does the score \\<matter> \\& how much?\n")
-        and f"**{contents.unfinished}**" in text
-    )
-    assert (
-        "Claim: Content beats location." in text
-        and "**undecided: the test split is not scored yet**" in text
-    )
+    assert text.startswith("# Does the score \\<matter> \\& how much?\n")
+    assert f"**{contents.unfinished}**" in text
+    assert "Claim: Content beats location." in text
+    assert "**undecided: the test split is not scored yet**" in text
     assert text.count("\n## ") == 6
     without = report.document(
         report.write(sweep(tmp_path / "none", claim=None), stream=io.StringIO())

@@ -25,27 +25,15 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.mark.quick
 def test_results_show_scores_and_costs_in_one_row(tmp_path: Path) -> None:
     table = results(tmp_path)
-    assert table.title == "exact on the test split, higher is better" and [
-        row[0] for row in table.rows
-    ] == list(SCORES)
+    assert table.title == "exact on the test split, higher is better"
+    assert [row[0] for row in table.rows] == list(SCORES)
     first, last = cells(table, 0), cells(table, 2)
-    assert (first["n"], first["mean"], first["difference"], first["adjusted p"]) == (
-        "4",
-        "0.9250",
-        "baseline",
-        "-",
-    )
-    assert (
-        first["parameters"],
-        first["FLOPs per step"],
-        first["ms per step"],
-        first["peak memory"],
-    ) == ("12,353", "2.5 G", "25", "300 MiB")
-    assert (last["difference"], last["its interval"], last["adjusted p"]) == (
-        "-0.5000",
-        "[-0.5185, -0.4815]",
-        "< 0.001",
-    )
+    assert first["n"] == "4" and first["mean"] == "0.9250" and first["difference"] == "baseline"
+    assert first["adjusted p"] == "-"
+    assert first["parameters"] == "12,353" and first["FLOPs per step"] == "2.5 G"
+    assert first["ms per step"] == "25" and first["peak memory"] == "300 MiB"
+    assert last["difference"] == "-0.5000" and last["its interval"] == "[-0.5185, -0.4815]"
+    assert last["adjusted p"] == "< 0.001"
     assert all(len(row) == len(table.columns) for row in table.rows)
 
 
@@ -56,10 +44,8 @@ def test_the_page_on_reports_uses_the_words_of_the_tables(tmp_path: Path) -> Non
         "XLA's count of one training step as lowered for the CPU, before it is optimised, loops"
         " counted in full, on a batch of mean size."
     )
-    assert (
-        any(f"FLOPs: {words}" in note for note in results(tmp_path).notes)
-        and f"**FLOPs per step**: {words}" in page
-    )
+    assert any(f"FLOPs: {words}" in note for note in results(tmp_path).notes)
+    assert f"**FLOPs per step**: {words}" in page
     for mark in (milliseconds(1.0, 4), memory(1.0, 4)):
         assert f"**{mark[mark.index('(') :].replace('4', 'N')}**" in page
 
@@ -82,9 +68,8 @@ def test_a_terminal_gets_the_same_in_narrow_tables(tmp_path: Path) -> None:
     assert {column for part in (means, differences, costs) for column in part.columns} == set(
         whole.columns
     )
-    assert [row[0] for row in differences.rows] == ["general", "location"] and cells(
-        differences, 1
-    )["adjusted p"] == "< 0.001"
+    assert [row[0] for row in differences.rows] == ["general", "location"]
+    assert cells(differences, 1)["adjusted p"] == "< 0.001"
     assert cells(costs, 2)["parameters"] == "12,353"
     assert [
         part.title for part in tables.narrow(results(tmp_path / "half", final=False), "additive")
@@ -95,26 +80,17 @@ def test_a_terminal_gets_the_same_in_narrow_tables(tmp_path: Path) -> None:
             results(tmp_path / "one", {"additive": (0.9, 0.8)}, claim=None), "additive"
         )
     ] == ["exact on the test split, higher is better", "costs"]
-    assert (
-        differences.numbers == {1, 2, 3, 4}
-        and costs.numbers == {1, 2, 3, 4}
-        and means.numbers == {1, 2, 3}
-    )
+    assert differences.numbers == {1, 2, 3, 4} and costs.numbers == {1, 2, 3, 4}
+    assert means.numbers == {1, 2, 3}
 
 
 def test_a_partial_row_is_marked_and_the_best_one_too(tmp_path: Path) -> None:
     partial = results(tmp_path / "partial", {"a": (0.9, math.nan), "b": (0.1, 0.2)})
-    assert (
-        partial.weak == {0}
-        and cells(partial, 0)["remark"] == "seed 1 diverged"
-        and not partial.strong
-    )
+    assert partial.weak == {0} and cells(partial, 0)["remark"] == "seed 1 diverged"
+    assert not partial.strong
     clear = results(tmp_path / "clear", {"a": (0.90, 0.92, 0.91), "b": (0.10, 0.11, 0.13)})
-    assert (
-        clear.strong == {0}
-        and cells(clear, 0)["remark"] == "best"
-        and not any("No best" in note for note in clear.notes)
-    )
+    assert clear.strong == {0} and cells(clear, 0)["remark"] == "best"
+    assert not any("No best" in note for note in clear.notes)
 
 
 @pytest.mark.quick
@@ -130,10 +106,8 @@ def test_a_difference_over_fewer_seeds_says_so(tmp_path: Path) -> None:
         ("3", "seed 1 diverged"),
     ]
     table = results(tmp_path / "one", {"a": (0.9, math.nan), "b": (0.1, 0.2)})
-    assert (
-        cells(table, 1)["remark"] == "1 seed in common with a"
-        and cells(table, 1)["difference"] == "-0.7500"
-    )
+    assert cells(table, 1)["remark"] == "1 seed in common with a"
+    assert cells(table, 1)["difference"] == "-0.7500"
 
 
 @pytest.mark.parametrize(
@@ -187,18 +161,15 @@ def test_budgets_stand_in_their_column_and_their_absence_in_a_note(tmp_path: Pat
     write(directory / "plan.json", plan)
     records = collect(directory)
     table = tables.results(records, compare(records))
-    assert cells(table, 1)["budget"] == "NOT MATCHED (+12 %)" and not any(
-        "not held equal" in note for note in table.notes
-    )
+    assert cells(table, 1)["budget"] == "NOT MATCHED (+12 %)"
+    assert not any("not held equal" in note for note in table.notes)
     assert [row[-1] for row in tables.variants(records).rows] == [
         "-",
         "system.width=8",
         "system.width=8",
     ]
-    assert (
-        "Budget: parameters held to those of additive by system.width." in table.notes
-        and "general: too coarse." in table.notes
-    )
+    assert "Budget: parameters held to those of additive by system.width." in table.notes
+    assert "general: too coarse." in table.notes
 
 
 def test_what_the_budget_set_is_that_of_the_standing_candidate(tmp_path: Path) -> None:

@@ -49,10 +49,8 @@ def test_without_tuning_there_is_one_row_and_what_is_not_recorded_is_left_out(
     tmp_path: Path,
 ) -> None:
     table = next(one for one in gather(sweep(tmp_path, TWO)).further if one.title == "What it took")
-    assert (
-        table.columns == ("variant", "trials", "steps", "training FLOPs", "tokens", "time")
-        and len(table.rows) == 2
-    )
+    assert table.columns == ("variant", "trials", "steps", "training FLOPs", "tokens", "time")
+    assert len(table.rows) == 2
     assert (
         next(
             one

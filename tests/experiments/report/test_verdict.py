@@ -50,30 +50,24 @@ def verdict(
         ({"a": 1.0, "b": -1.0}, 0.40, UNDECIDED),
         ({"a": 1.0, "b": -1.0}, 0.50, REFUTED),
         ({"b": 1.0, "a": -1.0}, 0.0, REFUTED),  # a false claim
-        (
-            {"a": 1.0, "b": -2.0, "c": 1.0},
-            0.25,
-            SUPPORTED,
-        ),  # a difference of differences: (a - b) - (b - c)
+        # a difference of differences: (a - b) - (b - c)
+        ({"a": 1.0, "b": -2.0, "c": 1.0}, 0.25, SUPPORTED),
         ({"a": 1.0, "b": -2.0, "c": 1.0}, 0.9, REFUTED),
     ],
 )
 def test_outcomes(tmp_path: Path, weights: dict[str, float], at_least: float, outcome: str) -> None:
     found = verdict(tmp_path, contrast(weights, at_least))
     assert (found.outcome, found.contrasts[0].outcome) == (outcome, outcome)
-    variance = np.mean(
-        [np.var(values, ddof=1) for values in SCORES.values()]
-    )  # one for all, with 3 degrees of freedom from each
+    # one for all, with 3 degrees of freedom from each
+    variance = np.mean([np.var(values, ddof=1) for values in SCORES.values()])
     mean = sum(weight * np.mean(SCORES[variant]) for variant, weight in weights.items())
     reach = stats.t.ppf(0.95, 9) * math.sqrt(
         variance * sum(weight**2 for weight in weights.values()) / 4
     )
     decision = found.contrasts[0].found
     assert decision is not None and decision.mean == pytest.approx(mean)
-    assert (decision.lower, decision.upper) == (
-        pytest.approx(mean - reach),
-        pytest.approx(mean + reach),
-    )
+    assert decision.lower == pytest.approx(mean - reach)
+    assert decision.upper == pytest.approx(mean + reach)
     words = "undecided at 4 seeds: the bounds lie on either side of 0.4 (4 seeds find 0.0"
     assert found.sentence.startswith(words if outcome == UNDECIDED else f"{outcome} (4 seeds)")
 
@@ -85,10 +79,8 @@ def test_what_better_says_of_a_loss_is_judged_and_told_the_right_way(tmp_path: P
         "It is so.", (better("additive", "general", by=0.3), better("general", "additive"))
     )
     claim = defined(claim=stated, measure=measure)["claim"]
-    scores = {
-        "additive": (0.9, 0.92, 0.91),
-        "general": (0.4, 0.44, 0.41),
-    }  # losses are 2.05 minus these
+    # losses are 2.05 minus these
+    scores = {"additive": (0.9, 0.92, 0.91), "general": (0.4, 0.44, 0.41)}
     plan = {"claim": claim, "measure": {"metric": "loss", "mode": "min"}}
     found = judge(compare(collect(sweep(tmp_path, scores, **plan))), claim)
     assert found is not None and [one.outcome for one in found.contrasts] == [SUPPORTED, REFUTED]
@@ -138,13 +130,8 @@ def test_an_undecided_claim_says_what_its_seeds_could_have_found(tmp_path: Path)
         scores={"a": (0.50, 0.56, 0.53), "b": (0.51, 0.49, 0.55)},
     )
     power = found.contrasts[0].power
-    assert (
-        power is not None
-        and found.outcome == UNDECIDED
-        and power.detectable > 0.0133
-        and power.needed is not None
-        and power.needed > 3
-    )
+    assert power is not None and found.outcome == UNDECIDED and power.detectable > 0.0133
+    assert power.needed is not None and power.needed > 3
     words = (
         f"(3 seeds find {power.detectable:.2g} with probability 0.8; what was seen would need about"
         f" {power.needed})"
@@ -185,10 +172,8 @@ def test_what_the_seeds_cannot_say_stays_open(
 
 def test_nothing_is_judged_before_the_test_split_is_scored(tmp_path: Path) -> None:
     found = verdict(tmp_path, contrast({"a": 1, "b": -1}), final=False)
-    assert (
-        found.outcome == UNDECIDED
-        and found.sentence == "undecided: the test split is not scored yet"
-    )
+    assert found.outcome == UNDECIDED
+    assert found.sentence == "undecided: the test split is not scored yet"
     assert judge(compare(collect(tmp_path)), None) is None
 
 

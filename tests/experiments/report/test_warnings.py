@@ -46,12 +46,8 @@ def test_they_come_first_in_every_form_and_the_gravest_first(tmp_path: Path) -> 
     out = io.StringIO()
     contents = report.write(directory, stream=out)
     kinds = [one.kind for one in contents.warnings]
-    assert kinds == sorted(kinds, key=list(KINDS).index) and kinds == [
-        "held equal",
-        "lost",
-        "edge",
-        "seeds",
-    ]
+    assert kinds == sorted(kinds, key=list(KINDS).index)
+    assert kinds == ["held equal", "lost", "edge", "seeds"]
     words = "Not held equal: training.clip - (a), 2.0 (b)."
     terminal, text = out.getvalue(), (directory / "report.md").read_text()
     page, data = (
@@ -61,13 +57,10 @@ def test_they_come_first_in_every_form_and_the_gravest_first(tmp_path: Path) -> 
     assert terminal.index(f"warning: {words}") < terminal.index(
         "loss" if "loss" in terminal else "exact on"
     )
-    assert text.index(words) < text.index("Claim:") and page.index(words) < page.index(
-        '<p class="verdict'
-    )
-    assert (
-        data["warnings"][0] == {"kind": "held equal", "text": words}
-        and next(iter(data)) == "warnings"
-    )
+    assert text.index(words) < text.index("Claim:")
+    assert page.index(words) < page.index('<p class="verdict')
+    assert data["warnings"][0] == {"kind": "held equal", "text": words}
+    assert next(iter(data)) == "warnings"
 
 
 def test_lost_and_accepted_trials(tmp_path: Path) -> None:

@@ -51,13 +51,8 @@ def test_a_row_for_every_trial(tmp_path: Path) -> None:
     assert {name: one[name] for name in expected} == expected
     assert float(one["valid loss"]) == 2.0 - (0.1 + 0.2) and one["step_seconds"] == "0.01"
     lost, tried = by["general", "0.003", "1"], by["additive", "0.001", "0"]
-    assert (
-        lost["state"],
-        lost["steps"],
-        lost["test exact"],
-        lost["valid loss"],
-        lost["seconds"],
-    ) == ("diverged", "6", "", "", "30.5")
+    assert lost["state"] == "diverged" and lost["steps"] == "6" and lost["test exact"] == ""
+    assert lost["valid loss"] == "" and lost["seconds"] == "30.5"
     assert (tried["chosen"], tried["test exact"]) == ("no", "") and tried["valid exact"]
     assert not {"training.steps", "test bleu_signature"} & set(one)
 
@@ -110,7 +105,5 @@ def test_pandas_reads_it(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     table(sweep(tmp_path))
     frame = pandas.read_csv(tmp_path / "trials.csv")
-    assert (
-        frame.groupby("variant")["test exact"].mean()["additive"] == pytest.approx(0.925)
-        and frame["seed"].dtype.kind == "i"
-    )
+    assert frame.groupby("variant")["test exact"].mean()["additive"] == pytest.approx(0.925)
+    assert frame["seed"].dtype.kind == "i"

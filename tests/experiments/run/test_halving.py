@@ -53,9 +53,8 @@ def test_the_best_third_goes_on_and_two_to_the_end() -> None:
         [course("a", 0.0, 9.0, 9.0), course("b", 2.0, 0.5, 9.0), course("c", 1.0, 1.0, 0.2), *out],
         finish=2,
     )
-    assert last.until == {"a": None, "c": None} and list(last.pruned) == [
-        "b"
-    ]  # by the best so far: 0, 0.5, 0.2
+    # by the best so far: 0, 0.5, 0.2
+    assert last.until == {"a": None, "c": None} and list(last.pruned) == ["b"]
 
 
 def test_one_that_is_late_is_waited_for_and_one_that_failed_is_not() -> None:
@@ -65,10 +64,8 @@ def test_one_that_is_late_is_waited_for_and_one_that_failed_is_not() -> None:
     failed = ruling([*three, course("d", 0.5, 0.5, settled=True)], finish=2)
     assert failed.until == {"a": None, "b": None} and set(failed.pruned) == {"c"}
     diverged_later = ruling([*three, course("d", 0.5, 0.5, 0.5, settled=True)], finish=2)
-    assert diverged_later.until == {"a": None} and set(diverged_later.pruned) == {
-        "b",
-        "c",
-    }  # it had its place when the round was cut
+    # it had its place when the round was cut
+    assert diverged_later.until == {"a": None} and set(diverged_later.pruned) == {"b", "c"}
 
 
 def test_numbers_that_are_none_come_last_and_of_equals_the_first_goes_on() -> None:

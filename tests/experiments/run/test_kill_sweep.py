@@ -43,8 +43,5 @@ def test_what_the_comparison_sees(tmp_path: Path) -> None:
     ):
         (tmp_path / "results.json").write_text(json.dumps(values))
         assert (content(tmp_path / "results.json") == {"exact": 1.0}) == same
-    assert (
-        compared(Path("a/metrics.jsonl"))
-        and compared(Path("maps/test0.npz"))
-        and not compared(Path("timing.jsonl"))
-    )
+    assert compared(Path("a/metrics.jsonl")) and compared(Path("maps/test0.npz"))
+    assert not compared(Path("timing.jsonl"))

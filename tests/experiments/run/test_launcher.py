@@ -61,9 +61,8 @@ def test_trials_then_the_choice_then_the_test_split_once(tmp_path: Path) -> None
     executor = Records(tmp_path, general_1="diverged")
     made = launched(tmp_path, executor)
     made.train()
-    assert (
-        executor.done == [trial.name for trial in plan.trials()] and Choice.read(tmp_path) is None
-    )
+    assert executor.done == [trial.name for trial in plan.trials()]
+    assert Choice.read(tmp_path) is None
     assert made.finish() == []
     assert executor.done[4:] == [f"{one.id} on the test split" for one in plan.candidates]
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
@@ -102,11 +101,8 @@ def test_nothing_is_frozen_while_a_trial_that_could_be_chosen_has_failed(tmp_pat
         f" has failed ({lost.name}: failed on purpose): --retry-failed runs it again,"
         " --accept-failed chooses without it"
     ]
-    assert (
-        executor.done == []
-        and Choice.read(tmp_path) is None
-        and not list(tmp_path.rglob("results.json"))
-    )
+    assert executor.done == [] and Choice.read(tmp_path) is None
+    assert not list(tmp_path.rglob("results.json"))
     assert retry_failed(tmp_path) == 1  # though nobody knows yet whether it will be chosen
     stub.finish(lost, tmp_path, loss=0.5)
     assert launched(tmp_path, executor).finish() == []
@@ -130,20 +126,13 @@ def test_what_was_accepted_is_written_beside_the_choice_and_not_asked_again(tmp_
     assert "because 5 trials that could be chosen have failed" in line and "runs them again" in line
     assert launched(tmp_path, executor, accept_failed=True).finish() == []
     choice = Choice.read(tmp_path)
-    assert (
-        choice is not None
-        and choice.candidate("general") is None
-        and choice.candidate("additive") == plan.of("additive")[1].id
-    )
+    assert choice is not None and choice.candidate("general") is None
+    assert choice.candidate("additive") == plan.of("additive")[1].id
     additive, general = choice.chosen["additive"], choice.chosen["general"]
-    assert (additive["settings"], additive["trained"]) == (2, 1) and (
-        general["settings"],
-        general["trained"],
-    ) == (2, 0)
-    assert (
-        additive["accepted"] == {plan.trials()[0].name: "failed on purpose"}
-        and len(general["accepted"]) == 4
-    )
+    assert (additive["settings"], additive["trained"]) == (2, 1)
+    assert (general["settings"], general["trained"]) == (2, 0)
+    assert additive["accepted"] == {plan.trials()[0].name: "failed on purpose"}
+    assert len(general["accepted"]) == 4
     assert launched(tmp_path, executor).finish() == []  # the same command again, without the flag
 
 
@@ -156,10 +145,8 @@ def test_failed_trials_run_again_on_request_only_where_they_still_matter(tmp_pat
     made.train()
     made.finish()
     choice = (tmp_path / "choice.json").read_bytes()
-    assert (
-        retry_failed(tmp_path) == 1
-        and [one.state for one in course(tmp_path)].count("interrupted") == 1
-    )
+    assert retry_failed(tmp_path) == 1
+    assert [one.state for one in course(tmp_path)].count("interrupted") == 1
     executor = Records(tmp_path)
     again = launched(tmp_path, executor)
     again.train()
@@ -169,9 +156,8 @@ def test_failed_trials_run_again_on_request_only_where_they_still_matter(tmp_pat
         ("general", "split"),
     ]
     assert (tmp_path / "choice.json").read_bytes() == choice and retry_failed(tmp_path) == 0
-    assert [one.state for one in course(tmp_path)].count(
-        "done"
-    ) == 3  # the diverged one stays what it is
+    # the diverged one stays what it is
+    assert [one.state for one in course(tmp_path)].count("done") == 3
 
 
 def test_trials_are_put_together_as_asked(tmp_path: Path) -> None:
@@ -180,9 +166,8 @@ def test_trials_are_put_together_as_asked(tmp_path: Path) -> None:
     board = Board(plan, tmp_path, stream=io.StringIO())
     pairs = lambda jobs: [Job("train", tuple(one for job in jobs for one in job.trials))]
     Launcher(tmp_path, executor, board, Stop(), pairs).train()
-    assert executor.done == [f"{plan.trials()[0].name} and 3 more"] and {
-        one.state for one in course(tmp_path)
-    } == {"done"}
+    assert executor.done == [f"{plan.trials()[0].name} and 3 more"]
+    assert {one.state for one in course(tmp_path)} == {"done"}
 
 
 def test_a_search_is_asked_until_it_is_over(
@@ -237,9 +222,8 @@ def test_a_part_runs_and_nothing_is_chosen_while_others_are_open(tmp_path: Path)
     rest = Launcher(
         tmp_path, executor, board, Stop(), part=Part.of("*", "general/seed9,general-*/seed0")
     )
-    assert (
-        rest.train() == [] and rest.finish() == [] and len(executor.done) == 4 + 2
-    )  # the left-out one had settled
+    # the left-out one had settled
+    assert rest.train() == [] and rest.finish() == [] and len(executor.done) == 4 + 2
     assert Choice.read(tmp_path) is not None
 
 
@@ -251,13 +235,10 @@ def test_a_trial_stopped_by_request_is_chosen_without(tmp_path: Path) -> None:
     made = launched(tmp_path, executor)
     assert made.train() == [] and names[0] not in executor.done and made.finish() == []
     choice = Choice.read(tmp_path)
-    assert choice is not None and choice.chosen["additive"]["accepted"] == {
-        names[0]: "stopped by request: it oscillates"
-    }
-    assert (choice.candidate("additive"), choice.chosen["additive"]["trained"]) == (
-        plan.of("additive")[1].id,
-        1,
-    )
+    assert choice is not None
+    assert choice.chosen["additive"]["accepted"] == {names[0]: "stopped by request: it oscillates"}
+    assert choice.candidate("additive") == plan.of("additive")[1].id
+    assert choice.chosen["additive"]["trained"] == 1
     assert retry_failed(tmp_path) == 0
     for name, words in (
         (names[0], "is stopped already, at step 0: there is nothing to stop"),

@@ -52,9 +52,8 @@ def test_a_process_that_leaves_when_asked(tmp_path: Path) -> None:
     assert process.exit_code() is None and not process.late() and 100 < process.seconds < 200
     process.ask()
     until(lambda: process.exit_code() is not None)
-    assert process.exit_code() == 128 + signal.SIGTERM and not process.out_of_memory(
-        -signal.SIGKILL
-    )
+    assert process.exit_code() == 128 + signal.SIGTERM
+    assert not process.out_of_memory(-signal.SIGKILL)
 
 
 def test_one_that_does_not_is_late_once(tmp_path: Path) -> None:
@@ -82,10 +81,8 @@ def test_the_process_of_a_server_that_was_killed_is_still_held(
     assert process.exit_code() is None
     process.ask()
     until(lambda: process.exit_code() is not None)
-    assert (
-        process.exit_code() == ORPHANED
-        and read(process.job.trials[0].workdir(tmp_path))[-1]["message"] == "signal 15"
-    )
+    assert process.exit_code() == ORPHANED
+    assert read(process.job.trials[0].workdir(tmp_path))[-1]["message"] == "signal 15"
     other = Live(stub.work, tmp_path, Job("train", (stub.planned(tmp_path).trials()[1],)), Slot(0))
     until(lambda: other.exit_code() == 0)
 

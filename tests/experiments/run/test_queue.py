@@ -82,9 +82,8 @@ def test_no_two_live_trials_share_a_slot(tmp_path: Path) -> None:
             assert one["end"] <= other["begin"] or other["end"] <= one["begin"]
             assert (one["gpu"], one["cores"]) == (other["gpu"], other["cores"])
         else:
-            assert one["gpu"] != other["gpu"] and (
-                len(cores) == 1 or not set(one["cores"]) & set(other["cores"])
-            )
+            assert one["gpu"] != other["gpu"]
+            assert len(cores) == 1 or not set(one["cores"]) & set(other["cores"])
     assert all(use["group"] == use["pid"] for use in uses)
     assert set(states(plan, tmp_path).values()) == {"done"}
     starts = [
@@ -93,10 +92,8 @@ def test_no_two_live_trials_share_a_slot(tmp_path: Path) -> None:
         for record in read(trial.workdir(tmp_path))
         if record["event"] == "start"
     ]
-    assert len(starts) == 6 and {start["devices"]["CUDA_VISIBLE_DEVICES"] for start in starts} == {
-        "7",
-        "9",
-    }
+    assert len(starts) == 6
+    assert {start["devices"]["CUDA_VISIBLE_DEVICES"] for start in starts} == {"7", "9"}
 
 
 def test_failures_and_deaths_do_not_stop_the_rest(tmp_path: Path) -> None:
@@ -127,12 +124,10 @@ def test_failures_and_deaths_do_not_stop_the_rest(tmp_path: Path) -> None:
         if one.trial.candidate.variant == "additive"
     }
     assert found[0].attempts == 1 and found[0].message == "ValueError: no good"
-    assert (
-        found[1].attempts == 3 and found[1].message == "its process was killed by SIGKILL, 3 times"
-    )
-    assert (
-        found[2].attempts == 3 and "ended without a word (exit code 3), 3 times" in found[2].message
-    )
+    assert found[1].attempts == 3
+    assert found[1].message == "its process was killed by SIGKILL, 3 times"
+    assert found[2].attempts == 3
+    assert "ended without a word (exit code 3), 3 times" in found[2].message
     assert sum("trying again" in line for line in board.lines) == 5
     kept = [path.read_bytes() for path in sorted(tmp_path.rglob("events.jsonl"))]
     assert run(plan, tmp_path).lines == []  # failed and done ones stay as they are
@@ -146,9 +141,8 @@ def test_changed_code_ends_the_run_and_fails_no_trial(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^mine.py was edited$"):
         run(plan, tmp_path)
     seen = states(plan, tmp_path)
-    assert (seen["additive_0"], seen["general_0"]) == ("interrupted", "done") and [
-        *seen.values()
-    ].count("pending") >= 2
+    assert (seen["additive_0"], seen["general_0"]) == ("interrupted", "done")
+    assert [*seen.values()].count("pending") >= 2
     stub.behave(tmp_path)
     run(plan, tmp_path)
     assert {*states(plan, tmp_path).values()} == {"done"}
@@ -178,10 +172,8 @@ def test_a_trial_held_by_somebody_else_is_waited_for(
         r" 20.+\); waiting for it"
     )
     assert re.fullmatch(held, board.lines[0])
-    assert (
-        board.lines[-1] == f"ended {plan.trials()[0].name}"
-        and sum("held" in line for line in board.lines) == 1
-    )
+    assert board.lines[-1] == f"ended {plan.trials()[0].name}"
+    assert sum("held" in line for line in board.lines) == 1
 
 
 def test_a_queue_without_patience_leaves_what_others_hold(
@@ -285,10 +277,8 @@ def test_a_process_that_does_not_leave_is_killed(tmp_path: Path) -> None:
         began = time.monotonic()
         board = run(plan, tmp_path, stop=stop, grace=0.5)
         thread.join()
-    assert (
-        time.monotonic() - began < 50
-        and list(states(plan, tmp_path).values()).count("interrupted") == 2
-    )
+    assert time.monotonic() - began < 50
+    assert list(states(plan, tmp_path).values()).count("interrupted") == 2
     assert (
         f"{plan.trials()[0].name}: has not left within 0.5 s of being asked; killed" in board.lines
     )
@@ -311,11 +301,8 @@ def test_a_trial_that_takes_too_long_has_failed(
     earlier.end("interrupted", 1)
     run(plan, tmp_path, [Slot(0)], limit=60.0, grace=0.3)
     (seen,) = [one for one in look_at_all(plan, tmp_path) if one.state != "done"]
-    assert (seen.state, seen.message, seen.attempts) == (
-        "failed",
-        "stopped after 1 minutes (--trial-timeout)",
-        2,
-    )
+    assert seen.state == "failed" and seen.message == "stopped after 1 minutes (--trial-timeout)"
+    assert seen.attempts == 2
     assert attempts.spent(read(first)) >= 58
     attempts.reopen(first)
     assert attempts.spent(read(first)) == 0
@@ -410,10 +397,8 @@ def test_a_trial_killed_for_memory_is_tried_again_alone(
     board = run(plan, tmp_path)
     found = {one.trial.name: one for one in look_at_all(plan, tmp_path) if one.attempts > 1}
     first, second = (plan.trials()[number].name for number in (0, 1))
-    assert (found[first].state, found[first].attempts) == ("failed", 2) and found.keys() == {
-        first,
-        second,
-    }
+    assert (found[first].state, found[first].attempts) == ("failed", 2)
+    assert found.keys() == {first, second}
     assert (
         found[first].message
         == "its process was killed by SIGKILL, perhaps for lack of memory, also with no other trial"
@@ -564,9 +549,8 @@ def test_kills_of_launchers_and_trials_lose_and_repeat_nothing(tmp_path: Path) -
         if launcher.poll() is not None:
             launcher = launcher_of(directory)
     assert kills >= 3
-    for _ in range(
-        3
-    ):  # killed thrice under one launcher is a failure, which the next one tries again
+    # killed thrice under one launcher is a failure, which the next one tries again
+    for _ in range(3):
         code = launcher.wait(60)
         if {one.state for one in look_at_all(plan, directory)} == {"done"}:
             break

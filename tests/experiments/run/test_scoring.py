@@ -29,10 +29,8 @@ def test_before_the_choice_it_is_refused(tmp_path: Path) -> None:
     for trial in plan.trials():
         stub.finish(trial, tmp_path)
     ended = called(tmp_path, plan.candidates[0].id)
-    assert (
-        ended.returncode == 2
-        and "has no frozen choice: the test split stays closed" in ended.stderr
-    )
+    assert ended.returncode == 2
+    assert "has no frozen choice: the test split stays closed" in ended.stderr
     choice = freeze(plan, tmp_path)
     assert list(due(plan, choice, tmp_path)) == [one.id for one in plan.candidates]
 
@@ -40,9 +38,8 @@ def test_before_the_choice_it_is_refused(tmp_path: Path) -> None:
 def test_one_that_was_not_chosen_is_refused(swept: Swept) -> None:
     (broken,) = real.plan(swept.directory).of("broken")
     ended = called(swept.directory, broken.id)
-    assert (
-        ended.returncode == 2 and "was not chosen" in ended.stderr and ended.stderr.count("\n") == 1
-    )
+    assert ended.returncode == 2 and "was not chosen" in ended.stderr
+    assert ended.stderr.count("\n") == 1
 
 
 def test_one_seed_that_cannot_be_evaluated_does_not_stop_the_others(copy: Path) -> None:
@@ -53,10 +50,8 @@ def test_one_seed_that_cannot_be_evaluated_does_not_stop_the_others(copy: Path) 
         (workdir / "results.json").unlink()
     shutil.rmtree(first / "checkpoints")
     assert called(copy, candidate.id).returncode == 1
-    assert (
-        "no checkpoint in" in (first / "log.txt").read_text()
-        and not (first / "results.json").exists()
-    )
+    assert "no checkpoint in" in (first / "log.txt").read_text()
+    assert not (first / "results.json").exists()
     assert others and all((workdir / "results.json").exists() for workdir in others)
 
 
@@ -84,32 +79,21 @@ def test_it_leaves_what_train_leaves_and_is_not_done_twice(swept: Swept) -> None
         for seed in plan.seeds:
             workdir = plan.trial(candidate.id, seed).workdir(swept.directory)
             results = real.read(workdir / "results.json")
-            assert (
-                results["split"] == "test"
-                and results["sentences"] == 1
-                and {"loss", "exact", "bleu", "parameters", "step"} <= set(results)
-            )
-            assert (
-                results["parameters"] == candidate.parameters
-                and results["step"] == real.read(workdir / "valid.json")["step"]
-            )
+            assert results["split"] == "test" and results["sentences"] == 1
+            assert {"loss", "exact", "bleu", "parameters", "step"} <= set(results)
+            assert results["parameters"] == candidate.parameters
+            assert results["step"] == real.read(workdir / "valid.json")["step"]
             known = of_record(results)
-            assert (known["exact"].count, known["exact"].of, known["bleu"].high) == (
-                1,
-                "sentences",
-                100.0,
-            )
+            assert known["exact"].count == 1 and known["exact"].of == "sentences"
+            assert known["bleu"].high == 100.0
             items = Items.read(workdir)
             assert items is not None and len(items) == 1 and set(items.rules) == set(known)
             assert all(
                 items.score(name) == results[name] for name in ("bleu", "chrf", "exact", "accuracy")
             )
             manifest = Manifest.read(workdir)
-            assert (
-                manifest is not None
-                and "test" not in manifest.data
-                and len(manifest.read_data(workdir)["test"]) == 64
-            )
+            assert manifest is not None and "test" not in manifest.data
+            assert len(manifest.read_data(workdir)["test"]) == 64
             assert of_record(real.read(workdir / "valid.json"))["loss"] == known["loss"]
             assert len((workdir / "translations.txt").read_text().splitlines()) == 1
             assert (workdir / "curves.png").is_file() and (workdir / "maps" / "test0.npz").is_file()
@@ -121,13 +105,9 @@ def test_it_leaves_what_train_leaves_and_is_not_done_twice(swept: Swept) -> None
             path: path.stat().st_mtime_ns for path in swept.directory.rglob("*") if path.is_file()
         }
     frozen, *read = looked(swept.directory)
-    assert (frozen["event"], frozen["plan"], [*frozen["chosen"]]) == (
-        "choice",
-        plan.hash,
-        [*plan.variants],
-    )
+    assert frozen["event"] == "choice" and frozen["plan"] == plan.hash
+    assert [*frozen["chosen"]] == [*plan.variants]
     chosen = sorted(plan.of(variant)[0].id for variant in DONE)
-    assert sorted(one["candidate"] for one in read) == chosen and {
-        one["scored"] for one in read
-    } == {plan.seeds}
+    assert sorted(one["candidate"] for one in read) == chosen
+    assert {one["scored"] for one in read} == {plan.seeds}
     assert {path.parents[1].name for path in swept.directory.rglob("results.json")} == {*chosen}

@@ -124,13 +124,8 @@ def test_rounds_wait_for_each_other(tmp_path: Path) -> None:
     assert advance(tmp_path)
     open_ = left(tmp_path)
     variants = [trial.candidate.variant for trial in open_]
-    assert len(open_) == 5 and sorted(variants) == [
-        "additive",
-        "general",
-        "general",
-        "general",
-        "general",
-    ]
+    assert len(open_) == 5
+    assert sorted(variants) == ["additive", "general", "general", "general", "general"]
 
 
 @pytest.mark.parametrize("pruner", [None, "halving"])
@@ -241,10 +236,8 @@ def test_a_search_that_means_something_else_begins_anew(
         again.study("additive"),
         again.select["mode"],
     )
-    assert (
-        again.study("additive") != plan.study("additive")
-        and [one.state for one in study.trials()] == ["complete"] * 3
-    )
+    assert again.study("additive") != plan.study("additive")
+    assert [one.state for one in study.trials()] == ["complete"] * 3
     assert {variant: len(again.of(variant)) for variant in again.variants} == {
         "additive": 3,
         "general": 3,
@@ -379,9 +372,8 @@ def test_all_of_a_round_are_compared_at_the_same_evaluation(tmp_path: Path) -> N
     begin(tmp_path, Search(SPACE, sampler="random", trials=9, pruner="halving"))
     assert advance(tmp_path)
     plan = Plan.read(tmp_path)
-    assert plan is not None and {one.until for one in plan.candidates} == {
-        1
-    }  # of 10 evaluations; then 3, then all
+    # of 10 evaluations; then 3, then all
+    assert plan is not None and {one.until for one in plan.candidates} == {1}
     trials = [Trial(one, 0) for one in plan.of("additive")]
     order = sorted(trials, key=loss)
     for trial in trials[:-1]:
@@ -439,10 +431,8 @@ def test_a_setting_that_is_ahead_late_is_not_worse_for_when_it_was_looked_at(
                 stub.finish(trial, directory, loss=0.5 if trial is slow else 0.9)
         assert advance(directory) is False
         plan = Plan.read(directory)
-        assert plan is not None and [plan.of(variant)[0].promoted for variant in plan.variants] == [
-            True,
-            True,
-        ]
+        assert plan is not None
+        assert [plan.of(variant)[0].promoted for variant in plan.variants] == [True, True]
 
 
 def test_pruned_trials_are_settled_told_once_and_never_chosen(
@@ -483,8 +473,5 @@ def test_pruned_trials_are_settled_told_once_and_never_chosen(
             )
     assert advance(tmp_path) is False
     again = Plan.read(tmp_path)
-    assert again is not None and [one.promoted for one in again.of("additive")] == [
-        False,
-        True,
-        False,
-    ]
+    assert again is not None
+    assert [one.promoted for one in again.of("additive")] == [False, True, False]

@@ -46,20 +46,12 @@ def rates(plan: Plan, choice: Choice) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("losses", "mode", "rate", "whole"),
     [
-        (
-            {"0.1": (1.0, 2.0), "0.2": (1.2, 1.7)},
-            "min",
-            0.2,
-            True,
-        ),  # by the mean, not by the best seed
+        # by the mean, not by the best seed
+        ({"0.1": (1.0, 2.0), "0.2": (1.2, 1.7)}, "min", 0.2, True),
         ({"0.1": (1.0, 2.0), "0.2": (1.2, 1.7)}, "max", 0.1, True),
         ({"0.1": (1.5, 1.5), "0.2": (1.0, 2.0)}, "min", 0.1, True),  # the first of equals
-        (
-            {"0.1": (0.1, None), "0.2": (2.0, 2.0)},
-            "min",
-            0.2,
-            True,
-        ),  # a whole one stands before a better one that lacks a seed
+        # a whole one stands before a better one that lacks a seed
+        ({"0.1": (0.1, None), "0.2": (2.0, 2.0)}, "min", 0.2, True),
         ({"0.1": (0.1, NAN), "0.2": (2.0, 2.0)}, "min", 0.2, True),
         ({"0.1": (3.0, None), "0.2": (None, 2.0)}, "min", 0.2, False),
     ],
@@ -69,13 +61,10 @@ def test_which_candidate_stands_for_its_variant(
 ) -> None:
     plan = tuned(tmp_path, losses, select=("loss", mode))
     choice = freeze(plan, tmp_path)
-    assert rates(plan, choice) == {"additive": rate, "general": rate} and choice == Choice.read(
-        tmp_path
-    )
-    assert {one["whole"] for one in choice.chosen.values()} == {whole} and (
-        choice.metric,
-        choice.mode,
-    ) == ("loss", mode)
+    assert rates(plan, choice) == {"additive": rate, "general": rate}
+    assert choice == Choice.read(tmp_path)
+    assert {one["whole"] for one in choice.chosen.values()} == {whole}
+    assert (choice.metric, choice.mode) == ("loss", mode)
 
 
 def test_what_was_looked_at_is_written_beside_the_choice(tmp_path: Path) -> None:
@@ -100,11 +89,8 @@ def test_a_variant_without_any_result_is_left_open_and_chosen_later(tmp_path: Pa
     for seed in plan.seeds:
         stub.finish(Trial(plan.candidates[0], seed), tmp_path)
     second = freeze(plan, tmp_path)
-    assert (
-        second.candidate("additive") == plan.candidates[0].id
-        and second.candidate("general") is None
-        and second.made == first.made
-    )
+    assert second.candidate("additive") == plan.candidates[0].id
+    assert second.candidate("general") is None and second.made == first.made
 
 
 def test_a_variant_without_any_candidate_is_not_passed_over(tmp_path: Path) -> None:

@@ -84,9 +84,8 @@ def test_a_group_leaves_what_each_trial_would(
     """Records, scores, manifest, attempts; a second process does nothing; one that is held is left
     for later.
     """
-    monkeypatch.setattr(
-        training, "write_output_to", lambda log: None
-    )  # it would take the output of the tests
+    # it would take the output of the tests
+    monkeypatch.setattr(training, "write_output_to", lambda log: None)
     sweep = plan(candidate("one"), seeds=(0, 1, 2))
     sweep.write(tmp_path)
     first, second, third = sweep.trials()
@@ -99,11 +98,8 @@ def test_a_group_leaves_what_each_trial_would(
         ]
         assert records == [(3, "train"), (6, "train"), (6, "valid")]
         manifest = Manifest.read(workdir)
-        assert (
-            manifest is not None
-            and manifest.config == trial.config
-            and manifest.devices["stacked"] == 2
-        )
+        assert manifest is not None and manifest.config == trial.config
+        assert manifest.devices["stacked"] == 2
         assert set(manifest.data) == {"train", "valid"} and (workdir / "vocabulary").is_dir()
         assert json.loads((workdir / "valid.json").read_text())["split"] == "valid"
         assert events(workdir) == [("start", None), ("end", "done")]
@@ -184,9 +180,8 @@ def test_each_trial_ends_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(training, "write_validation", write_validation)
     assert training.run(tmp_path, trials) == 1
     seen = [recorded(trial, tmp_path) for trial in trials]
-    assert [one.state for one in seen] == ["done", "failed", "done"] and seen[
-        1
-    ].message == "the best checkpoint is damaged"
+    assert [one.state for one in seen] == ["done", "failed", "done"]
+    assert seen[1].message == "the best checkpoint is damaged"
     assert [events(trial.workdir(tmp_path))[-1] for trial in trials] == [
         ("end", "done"),
         ("end", "failed"),

@@ -110,18 +110,13 @@ def test_the_test_split_of_trials_is_guarded(copy: Path, monkeypatch: pytest.Mon
     chosen, other = (
         plan.trial(plan.of(variant)[0].id, 0).workdir(copy) for variant in ("additive", "broken")
     )
-    assert (
-        asked(chosen, "test", monkeypatch) == "open"
-        and asked(other, "valid", monkeypatch) == "open"
-    )
+    assert asked(chosen, "test", monkeypatch) == "open"
+    assert asked(other, "valid", monkeypatch) == "open"
     assert "was not chosen in the sweep" in asked(other, "test", monkeypatch)
-    renamed = called(
-        ["evaluate", f"--workdir={other}", "--split=valid", "--config.data.seed=1"]
-    )  # nor under another split's name
-    assert (
-        renamed.code == 2
-        and "cannot change after training; these can: decoding.*, parallel.*" in renamed.err
-    )
+    # nor under another split's name
+    renamed = called(["evaluate", f"--workdir={other}", "--split=valid", "--config.data.seed=1"])
+    assert renamed.code == 2
+    assert "cannot change after training; these can: decoding.*, parallel.*" in renamed.err
     (copy / "choice.json").unlink()
     assert "whose choice is not frozen yet: its test split stays closed" in asked(
         chosen, "test", monkeypatch
@@ -134,11 +129,8 @@ def test_nobody_trains_on_in_a_trials_folder(copy: Path) -> None:
     trained = called(
         ["train", f"--config={plan.config}", f"--workdir={plan.trials()[0].workdir(copy)}"]
     )
-    assert (
-        trained.code == 2
-        and "is a trial of the sweep" in trained.err
-        and "'sweep' trains it" in trained.err
-    )
+    assert trained.code == 2 and "is a trial of the sweep" in trained.err
+    assert "'sweep' trains it" in trained.err
 
 
 def test_a_chosen_trial_is_a_run_like_any_other(swept: Swept) -> None:
@@ -162,9 +154,6 @@ def test_stopping_before_the_choice(swept: Swept, copy: Path) -> None:
     for path in [copy / "choice.json", *copy.rglob("results.json")]:
         path.unlink()
     ended = real.launch("sweep", swept.file, f"--dir={copy}", "--no-final", cwd=swept.cwd)
-    assert (
-        ended.returncode == 1
-        and not (copy / "choice.json").exists()
-        and not list(copy.rglob("results.json"))
-    )
+    assert ended.returncode == 1 and not (copy / "choice.json").exists()
+    assert not list(copy.rglob("results.json"))
     assert (copy / "report.html").is_file()

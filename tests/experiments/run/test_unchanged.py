@@ -109,11 +109,8 @@ def test_the_last_look_wants_the_vocabulary_and_the_test_split_of_all(copy: Path
     workdir = trial.workdir(copy)
     manifest = json.loads((workdir / "manifest.json").read_text())
     look = json.loads((workdir / "look.json").read_text())
-    assert (
-        {*manifest["data"]} == {"train", "valid"}
-        and {*look["data"]} == {"test"}
-        and manifest["vocabulary"]
-    )
+    assert {*manifest["data"]} == {"train", "valid"} and {*look["data"]} == {"test"}
+    assert manifest["vocabulary"]
     (workdir / "manifest.json").write_text(
         json.dumps({**manifest, "vocabulary": dict.fromkeys(manifest["vocabulary"], "0" * 64)})
     )
@@ -161,11 +158,8 @@ def test_a_module_that_is_edited_in_the_middle_ends_the_sweep(tmp_path: Path) ->
     _, err = first.communicate(timeout=300)
     assert first.returncode == 2, err
     last = err.splitlines()[-1]
-    assert (
-        "was planned with other code: " in last
-        and "aid.py; put that back" in last
-        and "--accept-changed-code" in last
-    )
+    assert "was planned with other code: " in last and "aid.py; put that back" in last
+    assert "--accept-changed-code" in last
     zero, one = (
         trial.workdir(tmp_path / "sweep") for trial in real.plan(tmp_path / "sweep").trials()
     )

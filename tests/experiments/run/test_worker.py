@@ -184,9 +184,8 @@ def test_slurm_takes_a_node_back_and_another_worker_goes_on(tmp_path: Path) -> N
     """
     submitit = pytest.importorskip("submitit")
     plan = stub.planned(tmp_path, seeds=(0,))
-    stub.behave(
-        tmp_path, additive_0="linger"
-    )  # it leaves after the worker has heard the signal, however busy the machine
+    # it leaves after the worker has heard the signal, however busy the machine
+    stub.behave(tmp_path, additive_0="linger")
     executor = submitit.AutoExecutor(tmp_path / "slurm", cluster="local")
     executor.update_parameters(timeout_min=5)
     before = os.environ.get("PYTHONPATH", "")
@@ -262,11 +261,8 @@ def test_only_the_first_signal_counts() -> None:
     ("number", "state", "again"),
     [
         (signal.SIGUSR2, "RUNNING", True),
-        (
-            signal.SIGTERM,
-            "RUNNING",
-            True,
-        ),  # preempted, with time to save: SLURM itself queues again only what it has to kill
+        # preempted, with time to save: SLURM itself queues again only what it has to kill
+        (signal.SIGTERM, "RUNNING", True),
         (signal.SIGTERM, "COMPLETING", False),  # cancelled, or requeued already
         (None, "RUNNING", False),
     ],
@@ -322,8 +318,5 @@ def test_a_worker_uses_what_it_was_given(
     if asked is not None:
         monkeypatch.setenv("SLURM_CPUS_PER_TASK", asked)
     slot = allotted(number)
-    assert (slot.number, slot.cores, slot.environment) == (
-        number,
-        cores,
-        {"OMP_NUM_THREADS": str(len(cores))},
-    )
+    assert slot.number == number and slot.cores == cores
+    assert slot.environment == {"OMP_NUM_THREADS": str(len(cores))}

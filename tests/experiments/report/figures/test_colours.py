@@ -71,7 +71,5 @@ def test_before_the_choice_nobody_is_the_baseline_and_who_has_no_number_is_grey(
     found = comparison(tmp_path, scores, tuned={0.1: 0.0, 0.2: 0.15}, final=False)
     assert [look.kind for look in looks(found, "b")] == ["other", "other", "c1", "c3", "c0", "c2"]
     empty = comparison(tmp_path / "none", {"a": (math.nan,), "b": (math.nan,)}, final=False)
-    assert [look.kind for look in looks(empty, "b")] == [
-        "c0",
-        "c1",
-    ]  # their curves are all there is
+    # their curves are all there is
+    assert [look.kind for look in looks(empty, "b")] == ["c0", "c1"]

@@ -27,9 +27,8 @@ def searched(directory: Path, tuned: dict[float, float] = PEAKS) -> Records:
 def test_every_setting_has_its_score_and_the_best_is_the_chosen(tmp_path: Path) -> None:
     """The loss on validation is 2 - score, and what `PEAKS` adds."""
     found = tried(searched(tmp_path), "a")
-    assert [one.number for one in found] == list(range(1, 10)) and [
-        one.chosen for one in found
-    ].index(True) == 4
+    assert [one.number for one in found] == list(range(1, 10))
+    assert [one.chosen for one in found].index(True) == 4
     assert [one.score for one in found] == pytest.approx([1.15 + added for added in PEAKS.values()])
 
 
@@ -59,40 +58,28 @@ def test_one_that_was_stopped_has_the_last_score_it_had_and_does_not_count(tmp_p
     (folder.with_name("seed1") / "metrics.jsonl").unlink()
     records = collect(tmp_path)
     first = tried(records, "a")[0]
-    assert first.stopped and first.score == pytest.approx(
-        2 - 0.9 + 0.4 + 0.1 * 6
-    )  # at step 6 of 12
+    # at step 6 of 12
+    assert first.stopped and first.score == pytest.approx(2 - 0.9 + 0.4 + 0.1 * 6)
     comparison = compare(records)
     text = search(records, looks(comparison, "a"))
-    assert set(re.findall(r'data-row="(-?\d+)"', search(records, []))) == {
-        "-1",
-        "-2",
-    }  # before the choice no row of the table is meant
-    assert (
-        text.count('class="cross"') == 1
-        and "when stopped" in text
-        and "A cross is one that was stopped" in text
-    )
+    # before the choice no row of the table is meant
+    assert set(re.findall(r'data-row="(-?\d+)"', search(records, []))) == {"-1", "-2"}
+    assert text.count('class="cross"') == 1 and "when stopped" in text
+    assert "A cross is one that was stopped" in text
 
 
 @pytest.mark.quick
 def test_a_panel_a_variant_with_the_best_so_far(tmp_path: Path) -> None:
     records = searched(tmp_path)
     text = search(records, looks(compare(records), "a"))
-    assert (
-        text.count("<figure>") == 2
-        and text.count("best so far</title>") == 2
-        and text.count('class="ring"') == 2
-    )
+    assert text.count("<figure>") == 2 and text.count("best so far</title>") == 2
+    assert text.count('class="ring"') == 2
     assert "Importance of tuned settings" in text and "no importance" not in text
     assert "5: loss 1.150, peak=0.005" in text and "A cross" not in text
     assert search(collect(sweep(tmp_path / "plain")), []) == ""
     few = search(searched(tmp_path / "few", {0.1: 0.0, 0.2: 0.1, 0.3: 0.2}), [])
-    assert (
-        few.count("<figure>") == 2
-        and "Importance" not in few
-        and "no importance of settings is given" in few
-    )
+    assert few.count("<figure>") == 2 and "Importance" not in few
+    assert "no importance of settings is given" in few
 
 
 GRID = list(itertools.product((1, 2, 3), ("x", "y", "z")))
@@ -142,10 +129,7 @@ def test_the_table_needs_eight_finished_settings(tmp_path: Path) -> None:
     """The loss is highest at both ends, so that groups of neighbours explain most of it."""
     records = searched(tmp_path)
     table = importances({variant: tried(records, variant) for variant in ("a", "b")})
-    assert (
-        table is not None
-        and table.columns == ("variant", "settings", "peak")
-        and table.rows[0][:2] == ("a", "9")
-    )
+    assert table is not None and table.columns == ("variant", "settings", "peak")
+    assert table.rows[0][:2] == ("a", "9")
     assert 30 < float(table.rows[0][2].removesuffix(" %")) < 100
     assert importances({"a": tried(records, "a")[:7]}) is None

@@ -119,10 +119,8 @@ def test_shares_that_agree_on_every_seed_are_decided() -> None:
     assert found.contrast({"v1": 1.0, "v0": -1.0}, 0.5).outcome == SUPPORTED
     for name in ("v0", "v1"):
         summary = found.mean(name)
-        assert (
-            summary.interval is not None
-            and 0 <= summary.interval[0] <= (summary.mean or 0) <= summary.interval[1] <= 1
-        )
+        assert summary.interval is not None
+        assert 0 <= summary.interval[0] <= (summary.mean or 0) <= summary.interval[1] <= 1
     assert family([[0.98] * 3, [1.0] * 3], scale=Scale(0.0, 1.0, 50)).best() is None, (
         "one example of fifty is chance"
     )
@@ -181,10 +179,8 @@ def test_a_claim_needs_each_contrast_at_alpha_and_a_refutation_needs_more() -> N
         [(up, 0.0), ({"v2": 1.0, "v0": -1.0}, 0.0), (up, -1.0), (up, -2.0)]
     )
     assert outcome == SUPPORTED and {each.rests for each in judged} == {"lower"}
-    assert (
-        found.claim([(down, 0.0)])[0] == REFUTED
-        and found.claim([(down, 0.0)])[1][0].rests == "upper"
-    )
+    assert found.claim([(down, 0.0)])[0] == REFUTED
+    assert found.claim([(down, 0.0)])[1][0].rests == "upper"
     assert found.claim([(down, 0.0), (up, -1.0), (up, -2.0), (up, -3.0)])[0] == UNDECIDED
 
 
@@ -235,13 +231,8 @@ def test_missing_seeds_and_variants_without_any() -> None:
     assert set(found.against("a")) == {"b"} and found.against("c") == {}
     assert not family([[0.1, 0.2], [0.3, 0.4]]).incomplete
     empty = Family({"a": {}, "b": {}})
-    assert (
-        empty.against("a"),
-        empty.pairs(),
-        empty.best(),
-        empty.failing,
-        empty.mean("a").mean,
-    ) == ({}, {}, None, {}, None)
+    assert empty.against("a") == {} and empty.pairs() == {} and empty.best() is None
+    assert empty.failing == {} and empty.mean("a").mean is None
 
 
 def test_failing_seeds_are_named() -> None:
@@ -257,11 +248,8 @@ def test_intervals_of_means_by_either_method() -> None:
         (values[0].mean() - half, values[0].mean() + half)
     )
     boot = found.mean("v0", "bootstrap")
-    assert (
-        boot.interval is not None
-        and min(values[0]) <= boot.interval[0]
-        and boot.std == pytest.approx(values[0].std(ddof=1))
-    )
+    assert boot.interval is not None and min(values[0]) <= boot.interval[0]
+    assert boot.std == pytest.approx(values[0].std(ddof=1))
 
 
 def test_power_of_what_was_seen() -> None:

@@ -88,10 +88,8 @@ def test_spreads_an_order_apart_are_kept_separate() -> None:
     expected = stats.ttest_ind(values[1], values[0], equal_var=False)
     assert found.kind == "separate"
     assert estimate.value / (estimate.error or 0) == pytest.approx(expected.statistic)
-    assert (
-        estimate.freedom == pytest.approx(math.sqrt(expected.df * 5))
-        and 5 <= estimate.freedom <= expected.df
-    )
+    assert estimate.freedom == pytest.approx(math.sqrt(expected.df * 5))
+    assert 5 <= estimate.freedom <= expected.df
 
 
 def test_a_failed_seed_is_handled_by_least_squares() -> None:

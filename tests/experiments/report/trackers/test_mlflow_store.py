@@ -28,16 +28,10 @@ def test_what_is_read_back(tmp_path: Path) -> None:
     )
     assert (one.info.status, lost.info.status, len(runs)) == ("FINISHED", "FAILED", 8)
     params = one.data.params
-    assert (params["training.steps"], params["system.attention.score"], params["seed"]) == (
-        "12",
-        "additive",
-        "1",
-    )
-    assert (one.data.tags["variant"], one.data.tags["chosen"], one.data.tags["seed"]) == (
-        "additive",
-        "yes",
-        "1",
-    )
+    assert params["training.steps"] == "12" and params["system.attention.score"] == "additive"
+    assert params["seed"] == "1"
+    assert one.data.tags["variant"] == "additive" and one.data.tags["chosen"] == "yes"
+    assert one.data.tags["seed"] == "1"
     assert one.data.metrics["final/test/exact"] == 0.8 and one.data.metrics["cost/seconds"] == 30.5
     assert one.data.metrics["final/steps_to_loss le 1.5"] == 9
     curve = [
