@@ -18,6 +18,12 @@ from tests.processes.test_meeting import port
 
 ROOT = Path(__file__).resolve().parents[2]
 AFTER = "all have ended; the same command goes on from what is saved"
+ERROR, PROCESS_1 = "stub.py: error:", r"process 1 of 2 \(host .*\)"
+
+
+def full(*values: object) -> object:
+    """A case of the full mode only."""
+    return pytest.param(*values, marks=pytest.mark.full)
 
 
 def started(work: str) -> list[subprocess.Popen[str]]:
@@ -53,43 +59,28 @@ def ended(both: list[subprocess.Popen[str]]) -> tuple[list[int], str, str]:
 @pytest.mark.parametrize(
     ("work", "codes", "out", "line"),
     [
-        ("adds", [0, 0], "sum of process 0\n", "a note"),
-        ("diverges", [1, 1], "", ""),
-        ("refuses", [2, 2], "", r"stub.py: error: config.seed=-1: expected more"),
-        (
-            "refuses_there",
-            [2, 2],
-            "at work\n",
-            r"stub.py: error: process 1 of 2 \(host .*\): no such file",
-        ),
-        (
-            "is_cut_off",
-            [1, 1],
-            "",
-            rf"stub.py: error: process 1 of 2 \(host .*\) was killed by signal 9: {AFTER}",
-        ),
-        (
-            "full",
-            [2, 1],
-            "",
-            "stub.py: error: No space left on device: somewhere; free some space and run again",
-        ),
+        full("adds", [0, 0], "sum of process 0\n", "a note"),
+        full("diverges", [1, 1], "", ""),
+        full("refuses", [2, 2], "", f"{ERROR} config.seed=-1: expected more"),
+        ("refuses_there", [2, 2], "at work\n", f"{ERROR} {PROCESS_1}: no such file"),
+        ("is_cut_off", [1, 1], "", f"{ERROR} {PROCESS_1} was killed by signal 9: {AFTER}"),
+        full("full", [2, 1], "", f"{ERROR} No space left on device: somewhere; free .* run again"),
     ],
 )
 def test_one_line_and_one_end(work: str, codes: list[int], out: str, line: str) -> None:
     """The second is silent; what both find is said once; of two ends the one that explains the
     other is told.
     """
-    found = ended(started(work))
-    assert found[:2] == (codes, out)
-    assert re.fullmatch(line, found[2].strip()), found[2]
+    ends, printed, errors = ended(started(work))
+    assert (ends, printed) == (codes, out)
+    assert re.fullmatch(line, errors.strip()), errors
 
 
 @pytest.mark.parametrize(
     ("work", "reason", "last"),
     [
         ("fails_there", "ValueError: a bug", "failed with ValueError: a bug"),
-        ("aborts", "F0000 the library's reason", "was aborted by a library"),
+        full("aborts", "F0000 the library's reason", "was aborted by a library"),
     ],
 )
 def test_a_failure_is_shown_with_its_reason(work: str, reason: str, last: str) -> None:
@@ -98,12 +89,10 @@ def test_a_failure_is_shown_with_its_reason(work: str, reason: str, last: str) -
     """
     codes, _, errors = ended(started(work))
     assert codes == [1, 1] and errors.splitlines().count(reason) == 1
-    assert re.fullmatch(
-        rf"stub.py: error: process 1 of 2 \(host .*\) {last}: {AFTER}", errors.splitlines()[-1]
-    )
+    assert re.fullmatch(f"{ERROR} {PROCESS_1} {last}: {AFTER}", errors.splitlines()[-1])
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [full(0), 1])
 def test_one_that_is_killed_takes_the_other_along(victim: int) -> None:
     """Whichever it is, within seconds, though the other one waits for ever; also the process that
     does the work is gone.
@@ -120,6 +109,7 @@ def test_one_that_is_killed_takes_the_other_along(victim: int) -> None:
     ), errors
 
 
+@pytest.mark.full
 def test_a_signal_reaches_the_work_and_the_first_one_tells_when_it_has_saved() -> None:
     both = started("saves")
     assert both[0].stdout is not None and both[0].stdout.readline() == "at work\n"

@@ -174,6 +174,7 @@ def test_a_step_without_loops_counts_like_the_compiled_one() -> None:
     assert step_flops(config, task) == pytest.approx(compiled["flops"], rel=0.05)
 
 
+@pytest.mark.full
 def test_a_recurrent_step_counts_like_its_unrolled_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Encoder and decoder without a loop, as XLA counts them by itself."""
     config, task = tiny("rnnsearch")

@@ -106,22 +106,21 @@ def test_the_test_split_of_trials_is_guarded(copy: Path, monkeypatch: pytest.Mon
     """Open for what was chosen; closed for the rest, and for all before the choice. The validation
     split is open.
     """
-    plan = real.plan(copy)
-    chosen, other = (
-        plan.trial(plan.of(variant)[0].id, 0).workdir(copy) for variant in ("additive", "broken")
-    )
-    assert asked(chosen, "test", monkeypatch) == "open"
-    assert asked(other, "valid", monkeypatch) == "open"
-    assert "was not chosen in the sweep" in asked(other, "test", monkeypatch)
+    plan, choice = real.plan(copy), real.read(copy / "choice.json")
+    workdir = plan.trial(plan.of("additive")[0].id, 0).workdir(copy)
+    assert asked(workdir, "test", monkeypatch) == "open"
+    choice["chosen"]["additive"]["candidate"] = None
+    (copy / "choice.json").write_text(json.dumps(choice))
+    assert asked(workdir, "valid", monkeypatch) == "open"
+    assert "was not chosen in the sweep" in asked(workdir, "test", monkeypatch)
     # nor under another split's name
-    renamed = called(["evaluate", f"--workdir={other}", "--split=valid", "--config.data.seed=1"])
+    renamed = called(["evaluate", f"--workdir={workdir}", "--split=valid", "--config.data.seed=1"])
     assert renamed.code == 2
     assert "cannot change after training; these can: decoding.*, parallel.*" in renamed.err
     (copy / "choice.json").unlink()
-    assert "whose choice is not frozen yet: its test split stays closed" in asked(
-        chosen, "test", monkeypatch
-    )
-    assert asked(chosen, "valid", monkeypatch) == "open"
+    closed = "whose choice is not frozen yet: its test split stays closed"
+    assert closed in asked(workdir, "test", monkeypatch)
+    assert asked(workdir, "valid", monkeypatch) == "open"
 
 
 def test_nobody_trains_on_in_a_trials_folder(copy: Path) -> None:
@@ -133,6 +132,7 @@ def test_nobody_trains_on_in_a_trials_folder(copy: Path) -> None:
     assert "'sweep' trains it" in trained.err
 
 
+@pytest.mark.full
 def test_a_chosen_trial_is_a_run_like_any_other(swept: Swept) -> None:
     """`evaluate` gives the scores that the sweep has written."""
     plan = real.plan(swept.directory)
