@@ -15,7 +15,7 @@ from scipy import stats
 
 from attnlab.errors import UserError
 from attnlab.experiments.report.across import Across, across, as_csv, differing, table
-from tests.experiments.synthetic import sweep, workdir
+from tests.experiments.synthetic import budget, scored_on, sweep, workdir
 
 FIRST = {"a": (0.90, 0.92, 0.91, 0.94), "b": (0.50, 0.53, 0.50, 0.52)}
 SECOND = {"a": (0.94, 0.95, 0.95, 0.99), "c": (0.10, 0.11, 0.10, 0.12)}
@@ -131,19 +131,11 @@ def test_what_differs_is_named(two: tuple[Path, Path]) -> None:
 
     def settings(plan: dict[str, Any]) -> None:
         plan["candidates"][0]["config"] |= {"training": {"steps": 24}, "batch": 8}
-        plan["budget"] = {
-            "match": "flops",
-            "within": 0.02,
-            "knob": "system.decoder",
-            "to": "a",
-            "knobs": {},
-        }
+        plan["budget"] = budget("a", match="flops")
 
     edit(two[1] / "plan.json", settings)
-    other = {
-        "code": {"revision": "e" * 40, "dirty": True},
-        "packages": {"jax": "0.11.0", "flax": "0.12.8"},
-    }
+    packages = {"jax": "0.11.0", "flax": "0.12.8"}
+    other = {"code": {"revision": "e" * 40, "dirty": True}, "packages": packages}
     for path in two[1].glob("trials/*/seed*/manifest.json"):
         edit(path, lambda manifest: manifest.update(other))
     rows = differing(across(*two)).rows
@@ -209,16 +201,7 @@ def test_another_count_or_none_on_record_is_no_reason_to_refuse(tmp_path: Path) 
     sides = []
     for name, count in (("old", None), ("new", 100), ("fewer", 50)):
         sides.append(looked(sweep(tmp_path / name, {"a": (0.5, 0.6, 0.55)})))
-        for path in sides[-1].glob("trials/*/*/results.json") if count else ():
-            known = {
-                "exact": {
-                    "better": "max",
-                    "low": 0.0,
-                    "high": 1.0,
-                    "of": "sentences",
-                    "count": count,
-                }
-            }
-            path.write_text(json.dumps({**json.loads(path.read_text()), "measures": known}))
+        if count:
+            scored_on(sides[-1], a=count)
     for other in (sides[0], sides[2]):
         assert by_name(across(sides[1], other))["a"].gap.mean == pytest.approx(0.0)

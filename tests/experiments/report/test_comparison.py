@@ -13,7 +13,7 @@ from scipy import stats
 from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.comparison import Basis, Comparison, compare
 from attnlab.experiments.report.statistics import Scale
-from tests.experiments.synthetic import SCORES, lines, sweep, workdir, write
+from tests.experiments.synthetic import SCORES, lines, scored_on, sweep, workdir, write
 
 CLEAR = {
     "a": (0.90, 0.92, 0.91, 0.93),
@@ -26,6 +26,11 @@ def compared(
     directory: Path, scores: dict[str, tuple[float, ...]], method: str = "model", **changes: object
 ) -> Comparison:
     return compare(collect(sweep(directory, scores, **changes)), method)
+
+
+def best(comparison: Comparison) -> list[str]:
+    """The variants that are marked as the best."""
+    return [row.name for row in comparison.rows if row.best]
 
 
 @pytest.mark.quick
@@ -59,34 +64,25 @@ def test_differences_to_the_baseline_are_those_of_scipy(tmp_path: Path) -> None:
 
 @pytest.mark.quick
 def test_the_best_is_marked_only_where_the_seeds_cannot_explain_it(tmp_path: Path) -> None:
-    assert [row.name for row in compared(tmp_path / "clear", CLEAR).rows if row.best] == ["a"]
-    assert [
-        row.name
-        for row in compared(
-            tmp_path / "min", CLEAR, measure={"metric": "exact", "mode": "min"}
-        ).rows
-        if row.best
-    ] == ["c"]
-    assert [row.name for row in compared(tmp_path / "overlap", dict(SCORES)).rows if row.best] == []
+    assert best(compared(tmp_path / "clear", CLEAR)) == ["a"]
+    least = {"metric": "exact", "mode": "min"}
+    assert best(compared(tmp_path / "min", CLEAR, measure=least)) == ["c"]
+    assert best(compared(tmp_path / "overlap", dict(SCORES))) == []
     # all variants tell of one spread, so two seeds can be enough
     apart = {"a": (0.90, 0.95), "b": (0.50, 0.53)}
-    assert [row.name for row in compared(tmp_path / "two", apart).rows if row.best] == ["a"]
+    assert best(compared(tmp_path / "two", apart)) == ["a"]
     close = {"a": (0.90, 0.92, 0.91, 0.93), "b": (0.89, 0.91, 0.92, 0.93)}
-    assert [row.name for row in compared(tmp_path / "close", close).rows if row.best] == []
+    assert best(compared(tmp_path / "close", close)) == []
 
 
 def test_a_row_without_spread_may_lose_but_not_decide(tmp_path: Path) -> None:
     """A variant that gets nothing right with any seed does not hide the winner; where no row has
     spread there is none.
     """
-    assert [
-        row.best
-        for row in compared(tmp_path / "zero", {"a": (0.90, 0.92, 0.91), "b": (0.0, 0.0, 0.0)}).rows
-    ] == [True, False]
-    assert [
-        row.best
-        for row in compared(tmp_path / "none", {"a": (1.0, 1.0, 1.0), "b": (0.0, 0.0, 0.0)}).rows
-    ] == [False, False]
+    assert best(compared(tmp_path / "zero", {"a": (0.90, 0.92, 0.91), "b": (0.0, 0.0, 0.0)})) == [
+        "a"
+    ]
+    assert best(compared(tmp_path / "none", {"a": (1.0, 1.0, 1.0), "b": (0.0, 0.0, 0.0)})) == []
 
 
 def test_where_examples_are_counted_seeds_that_agree_decide(tmp_path: Path) -> None:
@@ -94,11 +90,7 @@ def test_where_examples_are_counted_seeds_that_agree_decide(tmp_path: Path) -> N
     100 does, and stays in [0, 1].
     """
     directory = sweep(tmp_path, {"a": (1.0, 1.0, 1.0), "b": (0.2, 0.2, 0.2)})
-    for path in directory.glob("trials/*/*/results.json"):
-        known = {
-            "exact": {"better": "max", "low": 0.0, "high": 1.0, "of": "sentences", "count": 100}
-        }
-        path.write_text(json.dumps({**json.loads(path.read_text()), "measures": known}))
+    scored_on(directory, a=100, b=100)
     comparison = compare(collect(directory))
     first, second = comparison.rows
     assert comparison.basis.scale == Scale(0.0, 1.0, 100) and first.best and not second.best
@@ -124,11 +116,8 @@ def test_all_pairs_count_for_the_best(tmp_path: Path) -> None:
     """
     one, other = (0.90, 0.92, 0.94), (0.89, 0.85, 0.87)
     rivals = {f"r{number}": other[number % 3 :] + other[: number % 3] for number in range(7)}
-    assert [row.best for row in compared(tmp_path / "pair", {"a": one, "b": other}).rows] == [
-        True,
-        False,
-    ]
-    assert not any(row.best for row in compared(tmp_path / "many", {"a": one, **rivals}).rows)
+    assert best(compared(tmp_path / "pair", {"a": one, "b": other})) == ["a"]
+    assert best(compared(tmp_path / "many", {"a": one, **rivals})) == []
 
 
 @pytest.mark.quick
@@ -249,19 +238,7 @@ def test_variants_of_other_test_data_leave_the_others_alone(tmp_path: Path) -> N
         directory = sweep(
             tmp_path / name, {variant: scores[variant] for variant in variants}, test_data=data
         )
-        for variant in variants:
-            for seed in range(3):
-                path = workdir(directory, variant, seed) / "results.json"
-                known = {
-                    "exact": {
-                        "better": "max",
-                        "low": 0.0,
-                        "high": 1.0,
-                        "of": "sentences",
-                        "count": counts[variant],
-                    }
-                }
-                path.write_text(json.dumps({**json.loads(path.read_text()), "measures": known}))
+        scored_on(directory, **counts)
         return compare(collect(directory))
 
     whole, part = made("whole", "a", "b", "c"), made("part", "a", "b")

@@ -17,21 +17,10 @@ from attnlab.experiments.report import page as report_page
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.figures import maps as map_figures
 from attnlab.experiments.report.page import page
-from tests.experiments.synthetic import PNG, SCORES, sweep
+from tests.experiments.synthetic import PNG, SCORES, claim, sweep
 
-PARTS = (
-    "records",
-    "comparison",
-    "verdict",
-    "environment",
-    "outcome",
-    "extent",
-    "unfinished",
-    "results",
-    "claim",
-    "beside",
-    "further",
-)
+PARTS = ("records", "comparison", "verdict", "environment", "outcome", "extent", "unfinished")
+PARTS += ("results", "claim", "beside", "further")
 VOID = {"meta", "img", "link", "br"}
 
 
@@ -119,10 +108,7 @@ def test_it_says_what_the_records_say(tmp_path: Path) -> None:
 
 
 def test_false_open_and_absent_claims_look_different(tmp_path: Path) -> None:
-    false = {
-        "statement": "No.",
-        "contrasts": [{"weights": {"location": 1.0, "additive": -1.0}, "at_least": 0.0}],
-    }
+    false = claim({"location": 1.0, "additive": -1.0})
     text = made(tmp_path / "false", claim=false)
     assert '<p class="verdict no"><b>not supported (4 seeds)</b>' in text
     assert "verdict yes" not in text

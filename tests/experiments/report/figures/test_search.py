@@ -14,7 +14,7 @@ from attnlab.experiments.report.collect import Records, collect
 from attnlab.experiments.report.comparison import compare
 from attnlab.experiments.report.figures.colours import looks
 from attnlab.experiments.report.figures.search import importance, importances, search, tried
-from tests.experiments.synthetic import sweep
+from tests.experiments.synthetic import end, lines, sweep
 
 PEAKS = {0.001 * place: 0.1 * abs(place - 5) for place in range(1, 10)}
 
@@ -36,23 +36,11 @@ def test_one_that_was_stopped_has_the_last_score_it_had_and_does_not_count(tmp_p
     records = searched(tmp_path)
     folder = tmp_path / "trials" / records.plan.of("a")[0].id / "seed0"
     begin = json.loads((folder / "events.jsonl").read_text().splitlines()[0])
-    end = {
-        "event": "end",
-        "time": 130.5,
-        "state": "interrupted",
-        "step": 6,
-        "seconds": 30.5,
-        "peak_bytes": None,
-        "first_step_seconds": None,
-    }
-    (folder / "events.jsonl").write_text(
-        "".join(
-            json.dumps(one) + "\n"
-            for one in (begin, {**end, "message": "pruned after 2 evaluations"})
-        )
-    )
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    (folder / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines[:4]))
+    costs = {"peak_bytes": None, "first_step_seconds": None}
+    why = {"state": "interrupted", "step": 6, "message": "pruned after 2 evaluations"}
+    lines(folder / "events.jsonl", [begin, end(130.5, 30.5, **why, **costs)])
+    metrics = (folder / "metrics.jsonl").read_text().splitlines()
+    (folder / "metrics.jsonl").write_text("".join(f"{line}\n" for line in metrics[:4]))
     for seed in ("seed0", "seed1"):
         (folder.with_name(seed) / "valid.json").unlink()
     (folder.with_name("seed1") / "metrics.jsonl").unlink()
