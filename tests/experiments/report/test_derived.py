@@ -16,7 +16,7 @@ from attnlab.experiments.report import report
 from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.contents import Contents
 from attnlab.experiments.report.derived import COSTS, side_by_side, value
-from tests.experiments.synthetic import lines, sweep, workdir
+from tests.experiments.synthetic import claim, end, lines, start, sweep, workdir
 
 SCORES = {
     "a": (0.90, 0.92, 0.91, 0.94),
@@ -29,18 +29,16 @@ STEPS_TO = "steps_to(loss<=1.5)"  # a: at step 9, b: at the last, 12, c: never
 def reported(directory: Path, *contrasts: tuple[dict[str, float], str], **changes: Any) -> Contents:
     """The report of a sweep with a claim of contrasts (weights, what on)."""
     listed = [{"weights": weights, "at_least": 0.0, "on": on} for weights, on in contrasts]
-    claim = {"statement": "It is so.", "contrasts": listed} if listed else None
-    return report.write(sweep(directory, SCORES, claim=claim, **changes), stream=io.StringIO())
+    stated = {"statement": "It is so.", "contrasts": listed} if listed else None
+    return report.write(sweep(directory, SCORES, claim=stated, **changes), stream=io.StringIO())
 
 
 def paces(directory: Path, **seconds: float) -> None:
     """Let the steps of variants take so long, a little more for each seed."""
     for variant, took in seconds.items():
         for seed in range(4):
-            lines(
-                workdir(directory, variant, seed) / "timing.jsonl",
-                [{"step": 3, "step_seconds": took + 0.001 * seed * seed}],
-            )
+            pace = {"step": 3, "step_seconds": took + 0.001 * seed * seed}
+            lines(workdir(directory, variant, seed) / "timing.jsonl", [pace])
 
 
 def test_values_from_records(tmp_path: Path) -> None:
@@ -92,15 +90,12 @@ def test_a_claim_on_time_to_a_score(tmp_path: Path) -> None:
 
 
 def test_a_claim_on_speed_beside_one_on_the_measure(tmp_path: Path) -> None:
-    claim = (({"a": 1.0, "b": -1.0}, ""), ({"b": 1.0, "a": -1.0}, "step_seconds"))
     directory = tmp_path / "sweep"
-    reported(directory, *claim)
+    reported(directory, ({"a": 1.0, "b": -1.0}, ""), ({"b": 1.0, "a": -1.0}, "step_seconds"))
     paces(directory, a=0.01, b=0.03)
     for seed, more in enumerate((0.0, 0.002, 0.001, 0.003)):
-        lines(
-            workdir(directory, "b", seed) / "timing.jsonl",
-            [{"step": 3, "step_seconds": 0.03 + more}],
-        )
+        pace = {"step": 3, "step_seconds": 0.03 + more}
+        lines(workdir(directory, "b", seed) / "timing.jsonl", [pace])
     contents = report.write(directory, stream=io.StringIO())
     assert contents.outcome == "supported (4 seeds)" and contents.comparison.basis.metric == "exact"
     notes = " ".join(contents.results.notes)
@@ -117,13 +112,8 @@ def test_counts_need_no_interval(tmp_path: Path, weights: dict[str, float], outc
     """Every seed has the same number of parameters: that is what is claimed, and no spread is
     needed to judge it.
     """
-    claim = {
-        "statement": "Smaller.",
-        "contrasts": [{"weights": weights, "at_least": 0.0, "on": "parameters"}],
-    }
-    contents = report.write(
-        sweep(tmp_path, {"a": (0.9, 0.8), "bb": (0.1, 0.2)}, claim=claim), stream=io.StringIO()
-    )
+    smaller, scores = claim(weights, on="parameters"), {"a": (0.9, 0.8), "bb": (0.1, 0.2)}
+    contents = report.write(sweep(tmp_path, scores, claim=smaller), stream=io.StringIO())
     assert contents.verdict is not None and contents.verdict.outcome == outcome
 
 
@@ -142,11 +132,8 @@ def test_a_derived_measure_is_the_measure_of_a_sweep(tmp_path: Path) -> None:
 
 def test_an_old_claim_has_no_on(tmp_path: Path) -> None:
     """Claims in plans of earlier versions speak of the measure."""
-    claim = {
-        "statement": "It is so.",
-        "contrasts": [{"weights": {"a": 1.0, "b": -1.0}, "at_least": 0.0}],
-    }
-    contents = report.write(sweep(tmp_path, SCORES, claim=claim), stream=io.StringIO())
+    old = claim({"a": 1.0, "b": -1.0})
+    contents = report.write(sweep(tmp_path, SCORES, claim=old), stream=io.StringIO())
     assert contents.outcome == "supported (4 seeds)"
     assert "side by side" not in " ".join(contents.results.notes)
 
@@ -156,16 +143,12 @@ def test_how_many_were_at_work_at_once(tmp_path: Path) -> None:
     counts up to what it last told.
     """
     directory = sweep(tmp_path, {"a": (0.9, 0.8, 0.7)})
-    end = {"event": "end", "state": "done", "message": "", "step": 12}
     times = (("one", 0.0, 10.0), ("one", 10.0, 20.0), ("other", 0.0, 20.0))
     for seed, (host, begin, stop) in enumerate(times):
-        start = {"event": "start", "time": begin, "host": host, "step": 0}
-        lines(workdir(directory, "a", seed) / "events.jsonl", [start, {**end, "time": stop}])
+        records = [start(begin, host=host), end(stop, None)]
+        lines(workdir(directory, "a", seed) / "events.jsonl", records)
     assert side_by_side(collect(directory).trials) == 1
-    start, step = (
-        {"event": "start", "time": 5.0, "host": "one", "step": 0},
-        {"event": "step", "time": 12.0, "step": 4},
-    )
-    lines(workdir(directory, "a", 2) / "events.jsonl", [start, step])
+    records = [start(5.0, host="one"), {"event": "step", "time": 12.0, "step": 4}]
+    lines(workdir(directory, "a", 2) / "events.jsonl", records)
     assert side_by_side(collect(directory).trials) == 2
     assert side_by_side(()) == 0

@@ -12,44 +12,23 @@ from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.contents import Contents, gather
 from attnlab.experiments.report.looks import level
 from attnlab.experiments.report.statistics import spent
-from tests.experiments.synthetic import lines, sweep, workdir
+from tests.experiments.synthetic import TIME, claim, end, lines, start, sweep, workdir
 
 TWO = {"a": (0.9, 0.8, 0.85, 0.87), "b": (0.5, 0.4, 0.45, 0.42)}
-CLAIM = {
-    "statement": "a is ahead.",
-    "contrasts": [{"weights": {"a": 1.0, "b": -1.0}, "at_least": 0.1}],
-}
+CLAIM = claim({"a": 1.0, "b": -1.0}, 0.1)
 CODE = {"revision": "f" * 40, "dirty": False}
 LATER = 1.9e9  # seconds since 1970, after 2026
 
 
-def look(seeds: list[int], time: str = "2026-01-01T00:00:00+00:00", **own: Any) -> dict[str, Any]:
-    return {
-        "event": "test",
-        "candidate": "a-0a1b2c3d",
-        "scored": seeds,
-        "time": time,
-        "plan": "p",
-        "seeds": seeds,
-        "code": CODE,
-        **own,
-    }
+def look(seeds: list[int], time: str = TIME, **own: Any) -> dict[str, Any]:
+    record = {"event": "test", "candidate": "a-0a1b2c3d", "time": time, "plan": "p", "code": CODE}
+    return {**record, "scored": seeds, "seeds": seeds, **own}
 
 
 def later(directory: Path, variant: str, seed: int) -> None:
     """Let a trial have begun after the first look."""
-    end = {
-        "event": "end",
-        "time": LATER + 9,
-        "state": "done",
-        "step": 12,
-        "seconds": 9.0,
-        "message": "",
-    }
-    lines(
-        workdir(directory, variant, seed) / "events.jsonl",
-        [{"event": "start", "time": LATER, "step": 0}, end],
-    )
+    records = [start(LATER), end(LATER + 9, 9.0)]
+    lines(workdir(directory, variant, seed) / "events.jsonl", records)
 
 
 def with_a_later_record(directory: Path) -> Path:
@@ -131,14 +110,8 @@ def test_variants_added_in_the_light_of_test_scores_are_told(tmp_path: Path) -> 
 
 def test_a_choice_alone_is_no_look(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO)
-    frozen = {
-        "event": "choice",
-        "chosen": {"a": "a-0a1b2c3d"},
-        "time": "2026-01-01T00:00:00+00:00",
-        "plan": "p",
-        "seeds": [0],
-        "code": None,
-    }
+    frozen = {"event": "choice", "time": TIME, "plan": "p", "seeds": [0], "code": None}
+    frozen["chosen"] = {"a": "a-0a1b2c3d"}
     lines(directory / "looks.jsonl", [frozen, look([0, 1, 2, 3], "2027-01-01T00:00:00+00:00")])
     assert said(gather(directory)) == []
 

@@ -17,7 +17,7 @@ from attnlab.experiments.report.comparison import compare
 from attnlab.experiments.report.verdict import judge
 from attnlab.pages.tables import memory, milliseconds
 from tests.experiments.report.tabled import cells, results
-from tests.experiments.synthetic import CLAIM, SCORES, sweep, write
+from tests.experiments.synthetic import CLAIM, SCORES, budget, met, sweep, write
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -71,15 +71,13 @@ def test_a_terminal_gets_the_same_in_narrow_tables(tmp_path: Path) -> None:
     assert [row[0] for row in differences.rows] == ["general", "location"]
     assert cells(differences, 1)["adjusted p"] == "< 0.001"
     assert cells(costs, 2)["parameters"] == "12,353"
-    assert [
-        part.title for part in tables.narrow(results(tmp_path / "half", final=False), "additive")
-    ] == ["loss on the validation split, lower is better", "costs"]
-    assert [
-        part.title
-        for part in tables.narrow(
-            results(tmp_path / "one", {"additive": (0.9, 0.8)}, claim=None), "additive"
-        )
-    ] == ["exact on the test split, higher is better", "costs"]
+    half = tables.narrow(results(tmp_path / "half", final=False), "additive")
+    assert [part.title for part in half] == [
+        "loss on the validation split, lower is better",
+        "costs",
+    ]
+    one = tables.narrow(results(tmp_path / "one", {"additive": (0.9, 0.8)}, claim=None), "additive")
+    assert [part.title for part in one] == ["exact on the test split, higher is better", "costs"]
     assert differences.numbers == {1, 2, 3, 4} and costs.numbers == {1, 2, 3, 4}
     assert means.numbers == {1, 2, 3}
 
@@ -121,15 +119,8 @@ def test_a_difference_over_fewer_seeds_says_so(tmp_path: Path) -> None:
     ],
 )
 def test_budgets(wanted: int, reached: int, matched: bool, text: str) -> None:
-    budget = {
-        "wanted": wanted,
-        "reached": reached,
-        "knob": "system.width",
-        "value": 8,
-        "matched": matched,
-        "note": "",
-    }
-    assert tables.budget(Candidate("a-0", "a", {}, {}, {}, reached, 1.0, budget)) == text
+    result = met(reached, wanted, matched=matched)
+    assert tables.budget(Candidate("a-0", "a", {}, {}, {}, reached, 1.0, result)) == text
 
 
 def test_budgets_stand_in_their_column_and_their_absence_in_a_note(tmp_path: Path) -> None:
@@ -138,26 +129,11 @@ def test_budgets_stand_in_their_column_and_their_absence_in_a_note(tmp_path: Pat
     plan["candidates"][0]["parameters"] = 24_704
     write(directory / "plan.json", plan)
     records = collect(directory)
-    assert any(
-        "parameters differ by up to 100 %" in note
-        for note in tables.results(records, compare(records)).notes
-    )
-    plan["budget"] = {
-        "match": "parameters",
-        "within": 0.01,
-        "knob": "system.width",
-        "to": "additive",
-        "knobs": {},
-    }
-    for one in plan["candidates"]:
-        one["budget"] = {
-            "wanted": 100,
-            "reached": 112,
-            "knob": "system.width",
-            "value": 8,
-            "matched": False,
-            "note": "too coarse",
-        }
+    notes = tables.results(records, compare(records)).notes
+    assert any("parameters differ by up to 100 %" in note for note in notes)
+    plan["budget"] = budget("additive", "system.width")
+    for candidate in plan["candidates"]:
+        candidate["budget"] = met(112, note="too coarse")
     write(directory / "plan.json", plan)
     records = collect(directory)
     table = tables.results(records, compare(records))
@@ -179,56 +155,27 @@ def test_what_the_budget_set_is_that_of_the_standing_candidate(tmp_path: Path) -
     for final, expected in ((True, "system.width=8"), (False, "system.width=8 or system.width=16")):
         directory = sweep(tmp_path / str(final), tuned={0.003: 0.0, 0.001: 0.5}, final=final)
         plan = json.loads((directory / "plan.json").read_text())
-        plan["budget"] = {
-            "match": "parameters",
-            "within": 0.01,
-            "knob": "system.width",
-            "to": "general",
-            "knobs": {},
-        }
-        for one in plan["candidates"]:
-            width = {0.003: 8, 0.001: 16}[one["tuned"]["schedule.peak"]]
-            one["budget"] = {
-                "wanted": 100,
-                "reached": 100,
-                "knob": "system.width",
-                "value": width,
-                "matched": True,
-                "note": "",
-            }
+        plan["budget"] = budget("general", "system.width")
+        for candidate in plan["candidates"]:
+            width = {0.003: 8, 0.001: 16}[candidate["tuned"]["schedule.peak"]]
+            candidate["budget"] = met(100, value=width, matched=True)
         write(directory / "plan.json", plan)
-        assert [row[-1] for row in tables.variants(collect(directory)).rows] == [
-            expected,
-            "-",
-            expected,
-        ]
+        widths = [row[-1] for row in tables.variants(collect(directory)).rows]
+        assert widths == [expected, "-", expected]
 
 
 def test_contrasts_of_the_claim(tmp_path: Path) -> None:
     verdict = judge(compare(collect(sweep(tmp_path))), CLAIM)
     assert verdict is not None
-    cells_ = (
-        "additive - location >= 0.3",
-        "4",
-        "0.5000",
-        "0.4875",
-        "0.5125",
-        "supported (by its lower bound)",
-    )
-    assert tables.contrasts(verdict).rows == (cells_,)
+    (row,) = tables.contrasts(verdict).rows
+    assert row[:5] == ("additive - location >= 0.3", "4", "0.5000", "0.4875", "0.5125")
+    assert row[5:] == ("supported (by its lower bound)",)
 
 
 def test_variants_say_what_they_are(tmp_path: Path) -> None:
-    records = collect(
-        sweep(
-            tmp_path,
-            variants={
-                "additive": {},
-                "general": {"system.attention.score": "general", "system.heads": 4},
-            },
-        )
-    )
-    table = tables.variants(records)
+    general = {"system.attention.score": "general", "system.heads": 4}
+    variants = {"additive": {}, "general": general}
+    table = tables.variants(collect(sweep(tmp_path, variants=variants)))
     assert table.columns == ("variant", "its settings")
     assert table.rows == (
         ("additive", "as the base"),
@@ -241,13 +188,5 @@ def test_trials_show_their_state_and_why(tmp_path: Path) -> None:
     directory = sweep(tmp_path, {"a": (0.9, math.nan), "b": (0.1, 0.2)})
     table = tables.trials(collect(directory))
     assert table.rows[0] == ("a-0a1b2c3d", "0", "done", "12/12", "1", "0:00:30", "4.5 s", "")
-    assert table.rows[1] == (
-        "a-0a1b2c3d",
-        "1",
-        "diverged",
-        "6/12",
-        "1",
-        "0:00:30",
-        "4.5 s",
-        "loss nan at step 6",
-    ) and table.weak == {1}
+    assert table.rows[1][:5] == ("a-0a1b2c3d", "1", "diverged", "6/12", "1")
+    assert table.rows[1][5:] == ("0:00:30", "4.5 s", "loss nan at step 6") and table.weak == {1}
