@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from attnlab.errors import UserError
-from attnlab.experiments import grid
-from attnlab.experiments.run import launcher
+from attnlab.experiments import Search, choice, grid
+from attnlab.experiments.run import launcher, searching
 from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import Job, Part
 from attnlab.experiments.run.launcher import (
@@ -78,10 +78,8 @@ def test_nothing_is_chosen_while_a_trial_is_left(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path)
     made = launched(tmp_path, Records(tmp_path, general_0="left"))
     made.train()
-    with pytest.raises(
-        UserError,
-        match=f"1 trials have not settled .{plan.trials()[1].name} is one., so nothing is chosen",
-    ):
+    words = f"1 trials have not settled .{plan.trials()[1].name} is one., so nothing is chosen"
+    with pytest.raises(UserError, match=words):
         made.finish()
     assert Choice.read(tmp_path) is None
 
@@ -108,9 +106,8 @@ def test_nothing_is_frozen_while_a_trial_that_could_be_chosen_has_failed(tmp_pat
     assert launched(tmp_path, executor).finish() == []
     choice = Choice.read(tmp_path)
     assert choice is not None and choice.candidate("additive") == lost.candidate.id
-    assert {
-        (one["settings"], one["trained"], len(one["accepted"])) for one in choice.chosen.values()
-    } == {(2, 2, 0)}
+    for word in choice.chosen.values():
+        assert (word["settings"], word["trained"], len(word["accepted"])) == (2, 2, 0)
 
 
 def test_what_was_accepted_is_written_beside_the_choice_and_not_asked_again(tmp_path: Path) -> None:
@@ -139,9 +136,8 @@ def test_what_was_accepted_is_written_beside_the_choice_and_not_asked_again(tmp_
 def test_failed_trials_run_again_on_request_only_where_they_still_matter(tmp_path: Path) -> None:
     """A failed seed of a chosen candidate does; the variants' choice stays."""
     stub.planned(tmp_path)
-    made = launched(
-        tmp_path, Records(tmp_path, general_1="failed", additive_0="diverged"), accept_failed=True
-    )
+    ends = Records(tmp_path, general_1="failed", additive_0="diverged")
+    made = launched(tmp_path, ends, accept_failed=True)
     made.train()
     made.finish()
     choice = (tmp_path / "choice.json").read_bytes()
@@ -151,10 +147,8 @@ def test_failed_trials_run_again_on_request_only_where_they_still_matter(tmp_pat
     again = launched(tmp_path, executor)
     again.train()
     again.finish()
-    assert [(name.partition("-")[0], name[-5:]) for name in executor.done] == [
-        ("general", "seed1"),
-        ("general", "split"),
-    ]
+    done = [(name.partition("-")[0], name[-5:]) for name in executor.done]
+    assert done == [("general", "seed1"), ("general", "split")]
     assert (tmp_path / "choice.json").read_bytes() == choice and retry_failed(tmp_path) == 0
     # the diverged one stays what it is
     assert [one.state for one in course(tmp_path)].count("done") == 3
@@ -176,21 +170,8 @@ def test_a_search_is_asked_until_it_is_over(
     """Each round's trials run before the next is asked for, and those of the last one, with all
     seeds, too.
     """
-    from attnlab.experiments.run import searching
-
-    class Space:
-        def to_dict(self) -> dict[str, object]:
-            space = {"schedule.peak": {"kind": "choice", "options": [1.0]}}
-            return {
-                "sampler": "grid",
-                "trials": 1,
-                "pruner": None,
-                "at_once": 1,
-                "seed": 0,
-                "space": space,
-            }
-
-    plan = stub.planned(tmp_path, search=Space())
+    search = Search({"schedule.peak": choice(1.0)}, sampler="grid", trials=1)
+    plan = stub.planned(tmp_path, search=search)
     rounds = iter([True, False])
     asked: list[int] = []
 
@@ -211,17 +192,16 @@ def test_a_part_runs_and_nothing_is_chosen_while_others_are_open(tmp_path: Path)
     plan = stub.planned(tmp_path)
     executor, out = Records(tmp_path), io.StringIO()
     board = Board(plan, tmp_path, stream=out)
-    part = Launcher(tmp_path, executor, board, Stop(), part=Part.of("gen*", "*/seed1"))
-    assert part.train() == [] and part.finish() == []
+    some = Launcher(tmp_path, executor, board, Stop(), part=Part.of("gen*", "*/seed1"))
+    assert some.train() == [] and some.finish() == []
     assert executor.done == [plan.trials()[1].name] and Choice.read(tmp_path) is None
     assert (
         out.getvalue()
         == "nothing is chosen while trials are left out by --only or --skip: 3 have not settled,"
         f" {plan.trials()[0].name} is one\n"
     )
-    rest = Launcher(
-        tmp_path, executor, board, Stop(), part=Part.of("*", "general/seed9,general-*/seed0")
-    )
+    part = Part.of("*", "general/seed9,general-*/seed0")
+    rest = Launcher(tmp_path, executor, board, Stop(), part=part)
     # the left-out one had settled
     assert rest.train() == [] and rest.finish() == [] and len(executor.done) == 4 + 2
     assert Choice.read(tmp_path) is not None
@@ -248,9 +228,7 @@ def test_a_trial_stopped_by_request_is_chosen_without(tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=words):
             stop_trial(tmp_path, name, "")
-    with pytest.raises(
-        UserError, match="the choice of its variant is frozen, so it cannot run again"
-    ):
+    with pytest.raises(UserError, match="the choice of its variant is frozen, so it cannot run"):
         take_back(tmp_path, names[0])
     (tmp_path / "choice.json").unlink()
     take_back(tmp_path, names[0])
@@ -260,13 +238,8 @@ def test_a_trial_stopped_by_request_is_chosen_without(tmp_path: Path) -> None:
 
 
 def test_a_second_launcher_is_refused(tmp_path: Path) -> None:
-    with (
-        lock(tmp_path),
-        pytest.raises(
-            UserError,
-            match=r"another launcher is at work there \(pid \d+ on .*\); 'status .*' shows how far",
-        ),
-    ):
+    words = r"another launcher is at work there \(pid \d+ on .*\); 'status .*' shows how far"
+    with lock(tmp_path), pytest.raises(UserError, match=words):
         lock(tmp_path)
     lock(tmp_path).release()
     with pytest.raises(UserError, match="holds no sweep"):

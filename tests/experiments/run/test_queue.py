@@ -86,12 +86,7 @@ def test_no_two_live_trials_share_a_slot(tmp_path: Path) -> None:
             assert len(cores) == 1 or not set(one["cores"]) & set(other["cores"])
     assert all(use["group"] == use["pid"] for use in uses)
     assert set(states(plan, tmp_path).values()) == {"done"}
-    starts = [
-        record
-        for trial in plan.trials()
-        for record in read(trial.workdir(tmp_path))
-        if record["event"] == "start"
-    ]
+    starts = [read(trial.workdir(tmp_path))[0] for trial in plan.trials()]
     assert len(starts) == 6
     assert {start["devices"]["CUDA_VISIBLE_DEVICES"] for start in starts} == {"7", "9"}
 
@@ -101,23 +96,11 @@ def test_failures_and_deaths_do_not_stop_the_rest(tmp_path: Path) -> None:
     then is a failed one too.
     """
     plan = stub.planned(tmp_path, seeds=(0, 1, 2))
-    stub.behave(
-        tmp_path,
-        additive_0="fail",
-        general_0="diverge",
-        additive_1="die",
-        general_1="die once",
-        additive_2="mute",
-    )
+    endings = {"additive_0": "fail", "general_0": "diverge", "additive_1": "die"}
+    stub.behave(tmp_path, **endings, general_1="die once", additive_2="mute")
     board = run(plan, tmp_path)
-    assert states(plan, tmp_path) == {
-        "additive_0": "failed",
-        "general_0": "diverged",
-        "additive_1": "failed",
-        "general_1": "done",
-        "additive_2": "failed",
-        "general_2": "done",
-    }
+    ends = ["failed", "diverged", "failed", "done", "failed", "done"]
+    assert [*states(plan, tmp_path).values()] == ends
     found = {
         one.trial.seed: one
         for one in look_at_all(plan, tmp_path)
@@ -201,6 +184,16 @@ def stopped_by(
         send(number)
 
 
+@contextlib.contextmanager
+def signalled(numbers: list[int], plan: Plan, directory: Path) -> Iterator[None]:
+    """This process gets these signals once two trials are running."""
+    send = lambda number: os.kill(os.getpid(), number)
+    thread = threading.Thread(target=stopped_by, args=(send, numbers, plan, directory))
+    thread.start()
+    yield
+    thread.join()
+
+
 @pytest.fixture(
     params=[
         signal.SIGINT,
@@ -224,20 +217,10 @@ def test_a_signal_is_passed_on_and_nothing_new_begins(number: int, tmp_path: Pat
     plan = stub.planned(tmp_path)
     stub.behave(tmp_path, additive_0="wait", general_0="wait")
     with Stop() as stop:
-        thread = threading.Thread(
-            target=stopped_by,
-            args=(lambda one: os.kill(os.getpid(), one), [number], plan, tmp_path),
-        )
-        thread.start()
-        run(plan, tmp_path, stop=stop)
-        thread.join()
+        with signalled([number], plan, tmp_path):
+            run(plan, tmp_path, stop=stop)
         assert stop.signal == number
-    assert list(states(plan, tmp_path).values()) == [
-        "interrupted",
-        "interrupted",
-        "pending",
-        "pending",
-    ]
+    assert [*states(plan, tmp_path).values()] == [*["interrupted"] * 2, *["pending"] * 2]
     assert read(plan.trials()[0].workdir(tmp_path))[-1]["message"] == "signal 15"
     stub.behave(tmp_path)
     run(plan, tmp_path)
@@ -254,15 +237,9 @@ def deaf(directory: Path, job: jobs.Job, slot: Slot) -> int:
 
 def test_a_second_signal_kills(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path)
-    with Stop() as stop:
-        send = lambda one: os.kill(os.getpid(), one)
-        thread = threading.Thread(
-            target=stopped_by, args=(send, [signal.SIGTERM, signal.SIGTERM], plan, tmp_path)
-        )
-        thread.start()
+    with Stop() as stop, signalled([signal.SIGTERM, signal.SIGTERM], plan, tmp_path):
         began = time.monotonic()
         run(plan, tmp_path, stop=stop, work=deaf)
-        thread.join()
     assert time.monotonic() - began < 50 and "running" not in states(plan, tmp_path).values()
 
 
@@ -270,13 +247,9 @@ def test_a_process_that_does_not_leave_is_killed(tmp_path: Path) -> None:
     """One signal is enough: a hung trial holds neither its slot nor the launcher for ever."""
     plan = stub.planned(tmp_path)
     stub.behave(tmp_path, additive_0="deaf", general_0="deaf")
-    with Stop() as stop:
-        send = lambda one: os.kill(os.getpid(), one)
-        thread = threading.Thread(target=stopped_by, args=(send, [signal.SIGTERM], plan, tmp_path))
-        thread.start()
+    with Stop() as stop, signalled([signal.SIGTERM], plan, tmp_path):
         began = time.monotonic()
         board = run(plan, tmp_path, stop=stop, grace=0.5)
-        thread.join()
     assert time.monotonic() - began < 50
     assert list(states(plan, tmp_path).values()).count("interrupted") == 2
     assert (
@@ -327,12 +300,9 @@ def test_a_trial_stopped_by_request_is_asked_to_leave(
     thread.start()
     run(plan, tmp_path, [Slot(0)])
     thread.join()
-    assert [(one.word, one.settled, one.attempts) for one in look_at_all(plan, tmp_path)] == [
-        ("stopped", True, 1),
-        ("done", True, 1),
-        ("done", True, 1),
-        ("stopped", True, 0),
-    ]
+    seen = look_at_all(plan, tmp_path)
+    assert [one.word for one in seen] == ["stopped", "done", "done", "stopped"]
+    assert all(one.settled for one in seen) and [one.attempts for one in seen] == [1, 1, 1, 0]
 
 
 def server_of(directory: Path) -> int:
@@ -387,11 +357,7 @@ def test_a_trial_killed_for_memory_is_tried_again_alone(
     known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When all others have ended; killed once more, it has failed, and says why."""
-    monkeypatch.setattr(
-        memory,
-        "kills",
-        counted([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]) if known else lambda: None,
-    )
+    monkeypatch.setattr(memory, "kills", counted([*range(13)]) if known else lambda: None)
     plan = stub.planned(tmp_path, seeds=(0, 1, 2))
     stub.behave(tmp_path, additive_0="die", general_0="die once")
     board = run(plan, tmp_path)
@@ -411,12 +377,8 @@ def test_a_trial_killed_for_memory_is_tried_again_alone(
     )
     assert again in board.lines and [use["trial"] for use in stub.uses(tmp_path)][-1] == second
     last = max(use["end"] for use in stub.uses(tmp_path)[:-1])
-    starts = [
-        record["time"]
-        for name in (first, second)
-        for record in read(tmp_path / "trials" / name)
-        if record["event"] == "start"
-    ]
+    records = [*read(tmp_path / "trials" / first), *read(tmp_path / "trials" / second)]
+    starts = [record["time"] for record in records if record["event"] == "start"]
     assert sorted(starts)[-2] >= last - 0.01
 
 
@@ -437,12 +399,8 @@ def test_a_trial_that_was_asked_to_leave_is_gone_on_with_however_often(tmp_path:
     made.work = work_leaving
     assert made.run([jobs.Job("train", (plan.trials()[0],))]) == []
     assert states(plan, tmp_path)["additive_0"] == "done"
-    assert (
-        board.lines.count(
-            f"{plan.trials()[0].name}: was asked to leave and has saved; going on with it"
-        )
-        == 4
-    )
+    words = f"{plan.trials()[0].name}: was asked to leave and has saved; going on with it"
+    assert board.lines.count(words) == 4
 
 
 def work_alone(directory: Path, job: jobs.Job, slot: Slot) -> int:
@@ -469,12 +427,7 @@ def test_trials_that_cannot_train_together_train_one_at_a_time(
     made.work = work_alone
     assert made.run([jobs.Job("train", tuple(plan.trials()))]) == []
     assert (tmp_path / "together").read_text() == "4\n" * times
-    assert states(plan, tmp_path) == {
-        "additive_0": "done",
-        "general_0": "failed",
-        "additive_1": "done",
-        "general_1": "done",
-    }
+    assert [*states(plan, tmp_path).values()] == ["done", "failed", "done", "done"]
     assert [use["trial"] for use in stub.uses(tmp_path)] == [
         trial.name for trial in plan.trials()[:3]
     ] and len(read(done)) == 2

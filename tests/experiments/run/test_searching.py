@@ -31,7 +31,7 @@ from attnlab.experiments.run.studies import Study
 from attnlab.records import attempts
 from attnlab.records.attempts import Attempt
 from attnlab.records.stream import RunLock, read_records
-from tests.experiments import plans, stub
+from tests.experiments import plans, stub, synthetic
 
 pytest.importorskip("optuna")
 
@@ -207,15 +207,7 @@ def test_a_variant_that_is_added_later_is_searched_too(tmp_path: Path) -> None:
         {"base": {"training.steps": 24}},
         {"select": {"metric": "loss", "mode": "max"}},
         {"search": Search(SPACE, sampler="random", trials=3, seed=1).to_dict()},
-        {
-            "budget": {
-                "match": "parameters",
-                "within": 0.01,
-                "knob": "system.decoder",
-                "to": "additive",
-                "knobs": {},
-            }
-        },
+        {"budget": synthetic.budget("additive")},
         {"seeds": (1, 0)},
     ],
 )
@@ -230,12 +222,8 @@ def test_a_search_that_means_something_else_begins_anew(
     searched(tmp_path)
     dataclasses.replace(plan, **changes).write(tmp_path)
     again = searched(tmp_path)
-    study = Study(
-        tmp_path,
-        Search.from_dict(again.search or {}),
-        again.study("additive"),
-        again.select["mode"],
-    )
+    search = Search.from_dict(again.search or {})
+    study = Study(tmp_path, search, again.study("additive"), again.select["mode"])
     assert again.study("additive") != plan.study("additive")
     assert [one.state for one in study.trials()] == ["complete"] * 3
     assert {variant: len(again.of(variant)) for variant in again.variants} == {
@@ -296,14 +284,9 @@ class Hasty:
     def run(self, jobs: Sequence[Job]) -> list[str]:
         jobs = random.Random(self.slots).sample(list(jobs), len(jobs))
         with ThreadPoolExecutor(self.slots) as slots:
-            list(
-                slots.map(
-                    lambda job: train(
-                        self.directory, job.trials[0], random.Random(f"{self.slots}{job.name}")
-                    ),
-                    jobs,
-                )
-            )
+            chances = [random.Random(f"{self.slots}{job.name}") for job in jobs]
+            trials = [job.trials[0] for job in jobs]
+            list(slots.map(train, [self.directory] * len(jobs), trials, chances))
         return []
 
 
