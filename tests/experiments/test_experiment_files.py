@@ -7,8 +7,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,6 +24,7 @@ from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.plan.process import listed, made
 from attnlab.tasks import auxiliary, models
 from tests import sampling
+from tests.experiments import real
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "experiments").glob("*.py"))
@@ -118,9 +117,7 @@ def test_every_file_loads_without_jax_and_says_how_to_run_it() -> None:
         "for file in sys.argv[1:]:\n    load(file)\n"
         "    print(file, [name for name in ('jax', 'numpy', 'flax') if name in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *FILES], capture_output=True, text=True, cwd=ROOT, check=False
-    )
+    done = real.python("-c", code, *FILES, cwd=ROOT)
     wanted = "".join(f"{file} []\n" for file in FILES)
     assert (done.returncode, done.stdout) == (0, wanted), done.stderr
     for file in FILES:
@@ -213,7 +210,6 @@ def test_what_an_argument_must_be(argument: str, words: str, folder: Path) -> No
 def test_text_of_one_length_is_refused(folder: Path) -> None:
     for language in ("de", "en"):
         (folder / f"train.{language}").write_text("ein haus\n" * 9)
-    with pytest.raises(
-        UserError, match="no third of the training sentences is longer than another"
-    ):
+    words = "no third of the training sentences is longer than another"
+    with pytest.raises(UserError, match=words):
         load_experiment(f"{BOTTLENECK}:{folder}")

@@ -136,9 +136,8 @@ def test_another_version_and_another_of_the_same_number_are_refused() -> None:
     assert "two processes were started as process 1" in str(first)
     assert all(isinstance(one, SystemExit) for one in others)
     hello = {"attnlab": "0.0", "process": 1, "processes": 2, "command": [], "host": "there"}
-    assert "process 1 on there runs attnlab 0.0" in meeting._wrong(
-        hello, {**hello, "attnlab": "1.0", "process": 0}
-    )
+    words = "process 1 on there runs attnlab 0.0"
+    assert words in meeting._wrong(hello, {**hello, "attnlab": "1.0", "process": 0})
 
 
 def test_nobody_waits_for_ever(
@@ -153,10 +152,8 @@ def test_nobody_waits_for_ever(
     assert f"of 3 processes these have not come to localhost:{where} in 0 s: 1, 2" in str(
         first
     ) or "in 1 s: 1, 2" in str(first)
-    assert (
-        f"waiting at localhost:{where} for process 1, 2 of 3; --processes=1"
-        in capsys.readouterr().err
-    )
+    words = f"waiting at localhost:{where} for process 1, 2 of 3; --processes=1"
+    assert words in capsys.readouterr().err
     (second,) = met((member(1, 2, where), [], 0.0), patience=0.5)
     assert f"process 1 of 2: process 0 was not found at localhost:{where}" in str(second)
     assert "refused" in str(second)

@@ -39,9 +39,8 @@ def test_a_failed_write_leaves_the_old_file(
 
     monkeypatch.setattr(os, call, fail)
     code = errno.ENOSPC
-    with pytest.raises(
-        UserError, match=f"no space left on the disk of {tmp_path}: file was not written"
-    ):
+    words = f"no space left on the disk of {tmp_path}: file was not written"
+    with pytest.raises(UserError, match=words):
         write_atomic(tmp_path / "file", "new")
     code = errno.EIO
     with pytest.raises(OSError, match="Input/output"):
@@ -195,12 +194,8 @@ def test_where_there_is_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
     assert expanded("~/a") == Path("/home/me/a")
     homeless(monkeypatch)
     assert expanded("/a/b") == Path("/a/b")
-    with pytest.raises(
-        UserError,
-        match=(
-            r"~/a: there is no home folder here \(\$HOME is not set\); write the path without '~'"
-        ),
-    ):
+    words = r"~/a: there is no home folder here \(\$HOME is not set\); write the path without '~'"
+    with pytest.raises(UserError, match=words):
         expanded("~/a")
 
 

@@ -81,13 +81,11 @@ def test_what_to_do_where_a_module_is_not_imported_any_more(
     """A file that is there is not gone."""
     before = record()
     (folder / "own_aid.py").write_text("import own_top\n")
-    with pytest.raises(
-        Changed,
-        match=(
-            r"own_later\.py is no longer imported.*; put that back, or accept it with"
-            r" --accept-changed-code$"
-        ),
-    ):
+    expected = (
+        r"own_later\.py is no longer imported.*; put that back, or accept it with"
+        r" --accept-changed-code$"
+    )
+    with pytest.raises(Changed, match=expected):
         provenance.check(before, provenance.of(CONFIG), tmp_path)
     monkeypatch.setattr(sys, "path", [one for one in sys.path if one != str(folder)])
     words = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from attnlab.experiments import grid, rows
@@ -18,9 +20,7 @@ def test_an_id_depends_on_the_settings_and_on_nothing_else() -> None:
         candidate_id(CONFIG, {"a.b": 1, "c.d": (2, 4)}, ("b=1, d=2x3", "")),
         candidate_id(CONFIG, {"a.b": 1.0, "c.d": (2, 3)}, ("b=1, d=2x3", "")),
         candidate_id(CONFIG, {"a.b": 1, "c.d": (2, 3), "e": None}, ("b=1, d=2x3", "")),
-        candidate_id(
-            "configs/translation.py:transformer", {"a.b": 1, "c.d": (2, 3)}, ("b=1, d=2x3", "")
-        ),
+        candidate_id(CONFIG + "x", {"a.b": 1, "c.d": (2, 3)}, ("b=1, d=2x3", "")),
     ]
     assert len({one, *others}) == 5
 
@@ -40,13 +40,9 @@ def test_ids_stay_when_an_experiment_grows_or_is_put_in_another_order() -> None:
         "dot": {"system.attention.score": "dot"},
         "additive": {},
     }
-    large = plan(
-        compare=rows(variants),
-        tune=grid({"schedule.peak": (3e-3, 1e-3)}),
-        seeds=(5, 0),
-        baseline="dot",
-        question="Why?",
-    )
+    tune = grid({"schedule.peak": (3e-3, 1e-3)})
+    other: dict[str, Any] = {"seeds": (5, 0), "baseline": "dot", "question": "Why?"}
+    large = plan(compare=rows(variants), tune=tune, **other)
     assert {one.id for one in small.candidates} < {one.id for one in large.candidates}
     assert len(large.candidates) == 6
     swapped = [

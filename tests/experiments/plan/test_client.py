@@ -94,9 +94,8 @@ def test_that_changed_code_is_accepted_is_passed_on(
     Manifest.build(config, devices={}, data={}, own_code=code.record()).write(workdir)
     (tmp_path / "gone.py").unlink()
     monkeypatch.setattr(subprocess, "run", None)
-    with pytest.raises(
-        UserError, match=r"seed0 was made with other code: .*gone\.py is gone; put that back"
-    ):
+    expected = r"seed0 was made with other code: .*gone\.py is gone; put that back"
+    with pytest.raises(UserError, match=expected):
         planned.ensure(file, tmp_path / "sweep")
     asked: list[list[str]] = []
     monkeypatch.setattr(planned, "_run", lambda words, given="": asked.append([*words]))
@@ -148,9 +147,8 @@ def test_a_mistake_that_needs_no_model_starts_no_process(
             experiment_file(tmp_path / "which.py", SCORES, "baseline='additiv'"), tmp_path / "sweep"
         )
     plan().write(tmp_path / "sweep")
-    with pytest.raises(
-        UserError, match="holds another experiment: its name is 'which', here 'other'"
-    ):
+    words = "holds another experiment: its name is 'which', here 'other'"
+    with pytest.raises(UserError, match=words):
         planned.ensure(experiment_file(tmp_path / "other.py", SCORES), tmp_path / "sweep")
     with pytest.raises(UserError, match="holds no plan; run 'sweep' there first"):
         planned.grow(tmp_path / "nowhere", [])

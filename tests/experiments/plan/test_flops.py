@@ -131,10 +131,8 @@ def test_a_loop_counts_like_its_unrolled_program() -> None:
 
 @functools.cache
 def tiny(system: str, *overrides: str) -> tuple[Any, Any]:
-    config = configs.load(
-        f"configs/translation.py:{system}",
-        [*SMALL[system], *SHARED, "data.examples=32", *overrides],
-    )
+    small = [*SMALL[system], *SHARED, "data.examples=32", *overrides]
+    config = configs.load(f"configs/translation.py:{system}", small)
     return config, TASKS.resolve(config.task).load(config, None, ("train", "valid"))
 
 
@@ -179,17 +177,11 @@ def test_a_recurrent_step_counts_like_its_unrolled_program(monkeypatch: pytest.M
     """Encoder and decoder without a loop, as XLA counts them by itself."""
     config, task = tiny("rnnsearch")
     shape = jax.ShapeDtypeStruct((4, 6), jnp.int32)
-    monkeypatch.setattr(
-        module, "mean_batch", lambda batches, multiple: {"source": shape, "target": shape}
-    )
+    batch = {"source": shape, "target": shape}
+    monkeypatch.setattr(module, "mean_batch", lambda batches, multiple: batch)
     rolled, scan = step_flops(config, task), jax.lax.scan
-    monkeypatch.setattr(
-        jax.lax,
-        "scan",
-        lambda f, init, xs=None, length=None, reverse=False, **_: scan(
-            f, init, xs, length, reverse, True
-        ),
-    )
+    unrolled = lambda *given, unroll=1, **how: scan(*given, **how, unroll=True)
+    monkeypatch.setattr(jax.lax, "scan", unrolled)
     monkeypatch.setattr(module, "_beyond", lambda jaxpr: np.zeros(2))
     assert step_flops(config, task) == pytest.approx(rolled, rel=0.02)
 
@@ -248,13 +240,8 @@ def test_the_work_of_a_step_names_exponentials_loops_and_what_gets_no_gradient(
     assert additive.flops == rnnsearch_flops()
 
     loss = task.loss
-    monkeypatch.setattr(
-        task,
-        "loss",
-        lambda params, *given: loss(
-            {**params, "out_word": jax.lax.stop_gradient(params["out_word"])}, *given
-        ),
-    )
+    still = lambda params: {**params, "out_word": jax.lax.stop_gradient(params["out_word"])}
+    monkeypatch.setattr(task, "loss", lambda params, *given: loss(still(params), *given))
     assert step_work(config, task).idle == ("out_word/kernel",)
 
 

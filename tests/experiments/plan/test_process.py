@@ -24,14 +24,14 @@ from attnlab.records import provenance
 from attnlab.records.manifest import Manifest
 from tests.experiments.plan.planning import SCORES, SEARCH, WIDER, WIDEST, planned, refused
 from tests.experiments.plans import experiment_file
+from tests.experiments.synthetic import met
 
 
 def test_a_plan_holds_every_candidate_resolved_and_counted(tmp_path: Path) -> None:
     plan = planned(tmp_path, SCORES, "tune=grid({'schedule.peak': (1e-3, 3e-3)})", "seeds=(4, 7)")
-    assert [(one.variant, dict(one.tuned)) for one in plan.candidates] == [
-        (variant, {"schedule.peak": peak})
-        for variant in ("additive", "general")
-        for peak in (1e-3, 3e-3)
+    assert [one.variant for one in plan.candidates] == [*["additive"] * 2, *["general"] * 2]
+    assert [dict(one.tuned) for one in plan.candidates[:2]] == [
+        {"schedule.peak": peak} for peak in (1e-3, 3e-3)
     ]
     last = plan.candidates[-1]
     assert last.config["seed"] == 4 and last.config["schedule"]["peak"] == 3e-3
@@ -124,25 +124,16 @@ def test_a_mistake_names_its_variant_and_leaves_nothing(
 
 
 def test_parameters_are_matched(tmp_path: Path, quick: None) -> None:
-    plan = planned(
-        tmp_path,
-        WIDER,
-        "tune=grid({'system.embedding': (8, 16)})",
-        "budget=Budget('parameters', 'system.decoder', within=0.03)",
-    )
+    budget = "budget=Budget('parameters', 'system.decoder', within=0.03)"
+    plan = planned(tmp_path, WIDER, "tune=grid({'system.embedding': (8, 16)})", budget)
     for narrow, wide in zip(plan.of("additive"), plan.of("wide"), strict=True):
         assert narrow.budget is not None and wide.budget is not None
         # candidates of equal tuning match each other
         assert narrow.tuned == wide.tuned and wide.budget["wanted"] == narrow.parameters
-        assert (
-            wide.parameters == wide.budget["reached"] == pytest.approx(narrow.parameters, rel=0.03)
-            and wide.budget["matched"]
-        )
-        assert (
-            wide.config["system"]["decoder"]
-            == wide.overrides["system.decoder"]
-            == wide.budget["value"]
-        )
+        near = pytest.approx(narrow.parameters, rel=0.03)
+        assert wide.parameters == wide.budget["reached"] == near and wide.budget["matched"]
+        value = wide.budget["value"]
+        assert wide.config["system"]["decoder"] == wide.overrides["system.decoder"] == value
         assert narrow.config["system"]["decoder"] == narrow.budget["value"] == 8
         assert narrow.overrides["system.decoder"] == "8"
 
@@ -152,14 +143,7 @@ def test_flops_are_matched_to_the_variant_that_is_named(tmp_path: Path, quick: N
     additive, widest = planned(tmp_path, WIDEST, budget).candidates
     assert widest.flops == 8000 + 2000 and widest.overrides["system.decoder"] == "8"
     assert additive.flops == 10_400 and additive.overrides["system.decoder"] == 10
-    assert additive.budget == {
-        "wanted": 10_000,
-        "reached": 10_400,
-        "knob": "system.decoder",
-        "value": 10,
-        "matched": False,
-        "note": "",
-    }
+    assert additive.budget == met(10_400, 10_000, knob="system.decoder", value=10)
     loose, _ = planned(tmp_path, WIDEST, budget.replace("to=", "within=0.05, to=")).candidates
     assert loose.budget is not None and loose.budget["matched"]
     # 9,800 are wanted and 9,400 are nearest: too few is as far off as too many
@@ -172,18 +156,14 @@ def test_flops_are_matched_to_the_variant_that_is_named(tmp_path: Path, quick: N
 
 
 def test_a_variant_may_have_a_knob_of_its_own(tmp_path: Path, quick: None) -> None:
-    additive, wide = planned(
-        tmp_path,
-        WIDER,
-        "budget=Budget('parameters', 'system.decoder', 0.05, knobs={'wide': 'system.maxout'})",
-    ).candidates
+    knobs = "knobs={'wide': 'system.maxout'}"
+    budget = f"budget=Budget('parameters', 'system.decoder', 0.05, {knobs})"
+    additive, wide = planned(tmp_path, WIDER, budget).candidates
     assert additive.budget is not None and additive.budget["knob"] == "system.decoder"
     assert wide.budget is not None and wide.budget["knob"] == "system.maxout"
     assert wide.overrides["system.maxout"] == wide.budget["value"]
-    assert (
-        "system.decoder" not in wide.overrides
-        or wide.overrides["system.decoder"] == additive.overrides["system.decoder"]
-    )
+    decoder = additive.overrides["system.decoder"]
+    assert wide.overrides.get("system.decoder", decoder) == decoder
 
 
 def test_what_cannot_be_matched_is_labelled(tmp_path: Path, quick: None) -> None:
@@ -257,14 +237,8 @@ def test_a_search_plans_what_it_finds(
         monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(points)))
         return planning.main([str(tmp_path / "sweep"), "--grow"])
 
-    assert (
-        grow(
-            ["general", {"schedule.peak": 2e-3}],
-            ["additive", {"schedule.peak": 2e-3}],
-            ["general", {"schedule.peak": 2e-3}],
-        )
-        == 0
-    )
+    general, additive = ([name, {"schedule.peak": 2e-3}] for name in ("general", "additive"))
+    assert grow(general, additive, general) == 0
     grown = Plan.read(tmp_path / "sweep")
     assert grown is not None
     assert [one.variant for one in grown.candidates] == ["general", "additive"]
@@ -278,14 +252,11 @@ def test_a_search_plans_what_it_finds(
     assert [one.variant for one in planned(tmp_path, other, search, imports=SEARCH).candidates] == [
         "additive"
     ]
-    assert (
-        planned(tmp_path, other, search, "select=('accuracy', 'max')", imports=SEARCH).candidates
-        == ()
-    )
+    select = "select=('accuracy', 'max')"
+    assert planned(tmp_path, other, search, select, imports=SEARCH).candidates == ()
     bad = search.replace("'previous'", "'last'")
-    assert "variant 'additive' with system.readout=last: " in refused(
-        tmp_path, SCORES, bad, imports=SEARCH
-    )
+    words = "variant 'additive' with system.readout=last: "
+    assert words in refused(tmp_path, SCORES, bad, imports=SEARCH)
 
 
 def test_the_process_writes_or_prints_a_plan(
@@ -387,10 +358,8 @@ def test_a_plan_goes_on_with_other_code_only_where_that_is_accepted(
 
 def test_a_plan_that_kept_no_code_goes_on_as_it_is(own: Path, tmp_path: Path) -> None:
     plan = planned(tmp_path, VARIANTS)
-    old = [
-        dataclasses.replace(one, id=one.wanted or one.id, wanted="", code=None)
-        for one in plan.candidates
-    ]
+    without = {"wanted": "", "code": None}
+    old = [dataclasses.replace(one, id=one.wanted or one.id, **without) for one in plan.candidates]
     dataclasses.replace(plan, candidates=tuple(old), own_code=None).write(tmp_path / "sweep")
     own.write_text("ONE = 2\n")
     assert [one.id for one in planned(tmp_path, VARIANTS).candidates] == [one.id for one in old]
@@ -440,11 +409,8 @@ def test_trials_that_have_begun_are_left_out_only_on_demand(
     assert f"{directory}: of 4 trials that have begun, {words}" in str(caught.value)
     assert "--change-plan" in str(caught.value)
     assert made(file, directory, dataclasses.replace(changes, replace=True)) != plan
-    grown = experiment_file(
-        tmp_path / "which.py",
-        SCORES.replace("})", ", 'wide': {'system.encoder': 10}})"),
-        "seeds=(0, 1, 2)",
-    )
+    wider = SCORES.replace("})", ", 'wide': {'system.encoder': 10}})")
+    grown = experiment_file(tmp_path / "which.py", wider, "seeds=(0, 1, 2)")
     assert len(made(grown, directory, Changes()).trials()) == 9  # growing is free
 
 
@@ -463,45 +429,33 @@ def test_a_plan_that_kept_texts_of_the_command_line_is_found_again(
     now = made(str(file), tmp_path / "new", Changes(("training.steps=24", "schedule.peak=2e-3")))
     assert now.base["training.steps"] == 24 and now.base["schedule.peak"] == 2e-3
     wanted = {variant: texts.want(variant, {}) for variant in texts.variants}
-    old = [
-        dataclasses.replace(
-            one, id=wanted[one.variant].id, overrides=dict(wanted[one.variant].overrides)
-        )
-        for one in now.candidates
-    ]
+    old = []
+    for one in now.candidates:
+        overrides = dict(wanted[one.variant].overrides)
+        old.append(dataclasses.replace(one, id=wanted[one.variant].id, overrides=overrides))
     assert {one.id for one in old}.isdisjoint(one.id for one in now.candidates)
-    defined = {
-        name: getattr(texts, name)
-        for name in (
-            "name",
-            "question",
-            "config",
-            "base",
-            "variants",
-            "seeds",
-            "baseline",
-            "select",
-        )
-    }
-    defined |= {
-        "measure": texts.measure,
-        "tune": [],
-        "budget": None,
-        "claim": None,
-        "search": None,
-        "looks": 1,
-    }
+    fields = [
+        "name",
+        "question",
+        "config",
+        "base",
+        "variants",
+        "seeds",
+        "baseline",
+        "select",
+        "measure",
+        "looks",
+    ]
+    defined = {name: getattr(texts, name) for name in fields}
+    defined |= {"tune": [], "budget": None, "claim": None, "search": None}
     order = [*definition(load_experiment(str(file)), str(file))]
     identity = definition_hash(json.loads(json.dumps({name: defined[name] for name in order})))
     texts = dataclasses.replace(texts, candidates=tuple(old), hash=identity)
     texts.write(directory)
     begin_all(texts, directory)
     assert made(str(file), directory, Changes(("training.steps=24", "schedule.peak=2e-3"))) == texts
-    more = made(
-        str(file),
-        directory,
-        Changes(("training.steps=24", "schedule.peak=2e-3", "training.log_every=3"), (0, 1, 2, 3)),
-    )
+    changes = ("training.steps=24", "schedule.peak=2e-3", "training.log_every=3")
+    more = made(str(file), directory, Changes(changes, (0, 1, 2, 3)))
     assert [one.id for one in more.candidates] == [one.id for one in old]
     assert more.seeds == (0, 1, 2, 3)
     assert [one.id for one in more.candidates] == [

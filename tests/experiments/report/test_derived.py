@@ -77,9 +77,8 @@ def test_a_claim_on_time_to_a_score(tmp_path: Path) -> None:
     """
     contents = reported(tmp_path / "known", ({"b": 1.0, "a": -1.0}, "seconds_to(loss<=1.5)"))
     assert contents.verdict is not None
-    assert (
-        contents.verdict.contrasts[0].text == "a better than b: b - a >= 0 (seconds_to(loss<=1.5))"
-    )
+    words = "a better than b: b - a >= 0 (seconds_to(loss<=1.5))"
+    assert contents.verdict.contrasts[0].text == words
     decision = contents.verdict.contrasts[0].found
     # 0.03 (1 + seed), of four seeds
     assert decision is not None and decision.mean == pytest.approx(0.03 * 2.5)

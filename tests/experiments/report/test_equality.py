@@ -109,10 +109,8 @@ def test_tuned_settings_are_said_as_tuned(tmp_path: Path) -> None:
     assert said(contents, "held equal") == []
     (one,) = differing(contents.records)
     assert (one.name, one.kind) == ("schedule.peak", "tuned")
-    assert (
-        "Differ as tuned: schedule.peak 0.003 (additive, location), 0.001 (general)."
-        in contents.further[0].notes
-    )
+    words = "Differ as tuned: schedule.peak 0.003 (additive, location), 0.001 (general)."
+    assert words in contents.further[0].notes
 
 
 @pytest.mark.quick
@@ -127,9 +125,8 @@ def test_rows_of_different_test_data_have_no_difference(tmp_path: Path) -> None:
     )
     assert other.comparison.rows[1].difference is None
     assert not any(row.best for row in other.comparison.rows)
-    assert (
-        other.outcome == "undecided at 3 seeds: a and b were not scored on the same test examples"
-    )
+    words = "undecided at 3 seeds: a and b were not scored on the same test examples"
+    assert other.outcome == words
     assert said(other, "test data") == [
         "Not scored on the test examples of a, so without difference to it: b (222222222222, not"
         " 111111111111)."

@@ -52,10 +52,8 @@ def test_seeds_added_until_satisfied_are_told(tmp_path: Path) -> None:
         for seed in (2, 3):
             later(directory, variant, seed)
     first, more = said(gather(directory))
-    assert (
-        first
-        == "Seeds 2, 3 were added after the test split was first read (2026-01-01T00:00:00+00:00)."
-    )
+    words = "Seeds 2, 3 were added after the test split was first read (2026-01-01T00:00:00+00:00)."
+    assert first == words
     assert (
         more
         == "The test split was judged 2 times, with seeds 0, 1; then 0, 1, 2, 3, and 1 was planned:"
@@ -101,10 +99,8 @@ def test_variants_added_in_the_light_of_test_scores_are_told(tmp_path: Path) -> 
         later(directory, "b", seed)
     assert said(gather(directory)) == said(gather(with_a_later_record(directory)))
     (text,) = said(gather(directory))
-    assert (
-        text
-        == "Variants b were added after the test split was first read (2026-01-01T00:00:00+00:00)."
-    )
+    words = "Variants b were added after the test split was first read (2026-01-01T00:00:00+00:00)."
+    assert text == words
     assert said(gather(sweep(tmp_path / "none", TWO))) == []
 
 

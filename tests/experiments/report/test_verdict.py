@@ -84,9 +84,8 @@ def test_what_better_says_of_a_loss_is_judged_and_told_the_right_way(tmp_path: P
     plan = {"claim": claim, "measure": {"metric": "loss", "mode": "min"}}
     found = judge(compare(collect(sweep(tmp_path, scores, **plan))), claim)
     assert found is not None and [one.outcome for one in found.contrasts] == [SUPPORTED, REFUTED]
-    assert (
-        found.contrasts[0].text == "additive better than general by 0.3: general - additive >= 0.3"
-    )
+    words = "additive better than general by 0.3: general - additive >= 0.3"
+    assert found.contrasts[0].text == words
 
 
 @pytest.mark.quick
@@ -180,10 +179,8 @@ def test_nothing_is_judged_before_the_test_split_is_scored(tmp_path: Path) -> No
 def test_contrasts_in_words() -> None:
     assert describe({"a": 1.0, "b": -1.0}, 0.05) == "a - b >= 0.05"
     assert describe({"b": -1.0, "a": 0.5, "c": 0.5}, 0) == "mean(a, c) - b >= 0"
-    assert (
-        describe({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3, "d": -0.5, "e": -0.5}, 0)
-        == "mean(a, b, c) - mean(d, e) >= 0"
-    )
+    words = "mean(a, b, c) - mean(d, e) >= 0"
+    assert describe({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3, "d": -0.5, "e": -0.5}, 0) == words
     assert describe({"a": 0.5, "b": -0.5}, 0) == "0.5 x a - 0.5 x b >= 0"
     assert describe({"a": 1.0, "b": -1.0, "c": -1.0, "d": 1.0}, 0) == "a + d - b - c >= 0"
     assert describe({"a": -1.0, "b": 1.0}, 0, "min") == "a better than b: b - a >= 0"

@@ -252,9 +252,8 @@ def test_a_process_that_does_not_leave_is_killed(tmp_path: Path) -> None:
         board = run(plan, tmp_path, stop=stop, grace=0.5)
     assert time.monotonic() - began < 50
     assert list(states(plan, tmp_path).values()).count("interrupted") == 2
-    assert (
-        f"{plan.trials()[0].name}: has not left within 0.5 s of being asked; killed" in board.lines
-    )
+    words = f"{plan.trials()[0].name}: has not left within 0.5 s of being asked; killed"
+    assert words in board.lines
 
 
 @pytest.mark.parametrize("ending", ["wait", pytest.param("deaf", marks=pytest.mark.full)])

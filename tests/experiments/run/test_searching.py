@@ -371,10 +371,8 @@ def test_all_of_a_round_are_compared_at_the_same_evaluation(tmp_path: Path) -> N
     evaluate(trials[-1], tmp_path, loss(trials[-1]))
     assert advance(tmp_path)
     assert [look(trial, tmp_path).word for trial in order] == ["waiting"] * 3 + ["pruned"] * 6
-    assert (
-        look(order[3], tmp_path).message
-        == f"pruned after 1 of 10 evaluations: {loss(order[3]):.4g} is not among the best 3 of 9"
-    )
+    words = f"pruned after 1 of 10 evaluations: {loss(order[3]):.4g} is not among the best 3 of 9"
+    assert look(order[3], tmp_path).message == words
     plan, kept = Plan.read(tmp_path), [trial.candidate.id for trial in order[:3]]
     assert plan is not None and [one.until for one in plan.of("additive")] == [
         3 if one.id in kept else None for one in plan.of("additive")

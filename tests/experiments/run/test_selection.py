@@ -97,9 +97,8 @@ def test_a_variant_without_any_candidate_is_not_passed_over(tmp_path: Path) -> N
     """Unless it was chosen before."""
     plan = tuned(tmp_path, {"0.1": (1.0, 1.0)})
     lost = dataclasses.replace(plan, candidates=tuple(plan.of("additive")))
-    with pytest.raises(
-        UserError, match="variant 'general' has no candidate to choose from, so nothing is chosen"
-    ):
+    words = "variant 'general' has no candidate to choose from, so nothing is chosen"
+    with pytest.raises(UserError, match=words):
         freeze(lost, tmp_path)
     assert Choice.read(tmp_path) is None
     assert freeze(plan, tmp_path) == freeze(lost, tmp_path)

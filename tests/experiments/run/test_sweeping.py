@@ -54,13 +54,10 @@ def test_a_trial_lost_among_those_not_chosen_is_told_too(
     assert sweeping.conduct(tmp_path, How([Slot(0)], stack="off", final=False)).wrong[1:] == (
         "no slot stays",
     )
-    with pytest.raises(
-        UserError,
-        match=(
-            "--skip=dot: no variant, candidate or trial is called so; choose from: additive,"
-            " general"
-        ),
-    ):
+    words = (
+        "--skip=dot: no variant, candidate or trial is called so; choose from: additive, general"
+    )
+    with pytest.raises(UserError, match=words):
         sweeping.conduct(tmp_path, How([Slot(0)], part=Part.of(None, "dot")))
 
 

@@ -145,13 +145,10 @@ def test_text_scores_are_decoded_only_where_they_select(
     found = real.read(tmp_path / "valid.json")
     assert found["exact"] == 0.25 and found["measures"] == known
     assert of_record(found)["exact"].count == 12
-    with pytest.raises(
-        UserError,
-        match=(
-            "select: the validation scores have no 'blue'; they have step, split, loss, accuracy,"
-            " exact"
-        ),
-    ):
+    words = (
+        "select: the validation scores have no 'blue'; they have step, split, loss, accuracy, exact"
+    )
+    with pytest.raises(UserError, match=words):
         write_validation(prepared, "blue")
 
 

@@ -52,13 +52,11 @@ def test_a_trial_has_the_code_of_its_plan_or_is_not_begun(
     plan.write(tmp_path / "sweep")
     assert unchanged.check_code(plan.trials()[0]).digests == code
     (tmp_path / "own_trial.py").write_text("class Own:\n    x = 1\n")
-    with pytest.raises(
-        Changed,
-        match=(
-            f"{first.id} was planned with other code: {re.escape(str(tmp_path / 'own_trial.py'))};"
-            " put that back"
-        ),
-    ):
+    words = (
+        f"{first.id} was planned with other code: {re.escape(str(tmp_path / 'own_trial.py'))};"
+        " put that back"
+    )
+    with pytest.raises(Changed, match=words):
         unchanged.check_code(plan.trials()[0])
     (tmp_path / "own_trial.py").unlink()
     with pytest.raises(Changed, match=r"own_trial \(gone\)"):
@@ -77,13 +75,11 @@ def test_all_trials_read_the_same_data(tmp_path: Path) -> None:
     workdir = begun(other, tmp_path, train="a", valid="b")
     unchanged.check_data(one, tmp_path, {"train": "a", "valid": "b"})
     unchanged.check_data(one, tmp_path, {"test": "c"})
-    with pytest.raises(
-        Changed,
-        match=(
-            rf"the data of workdir {re.escape(str(workdir))} has changed since it began \(split"
-            r" valid\)"
-        ),
-    ):
+    words = (
+        rf"the data of workdir {re.escape(str(workdir))} has changed since it began \(split"
+        r" valid\)"
+    )
+    with pytest.raises(Changed, match=words):
         unchanged.check_data(one, tmp_path, {"train": "a", "valid": "x"})
     (workdir / "look.json").write_text('{"data": {"test": "c"}}')
     with pytest.raises(Changed, match=r"split test"):

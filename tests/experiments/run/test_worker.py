@@ -127,10 +127,8 @@ def test_a_worker_takes_its_part(tmp_path: Path, quick: None) -> None:
     plan = stub.planned(tmp_path)
     work(tmp_path, [Slot(0)], Stop(), Part(only=("gen*",), skip=("*/seed1",)))
     assert begun(plan, tmp_path) == [0, 1, 0, 0]
-    with pytest.raises(
-        UserError,
-        match="--only=genral: no variant, candidate or trial is called so; did you mean 'general'",
-    ):
+    words = "--only=genral: no variant, candidate or trial is called so; did you mean 'general'"
+    with pytest.raises(UserError, match=words):
         work(tmp_path, [Slot(0)], Stop(), Part(only=("genral",)))
 
 

@@ -47,8 +47,7 @@ def test_what_is_read_back(tmp_path: Path) -> None:
 
 def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(
-        UserError, match=r"export --to=mlflow needs mlflow: pip install 'attnlab\[mlflow\]'"
-    ):
+    words = r"export --to=mlflow needs mlflow: pip install 'attnlab\[mlflow\]'"
+    with pytest.raises(UserError, match=words):
         export(made(tmp_path / "sweep"), "mlflow", tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -98,9 +98,8 @@ def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """Nor does a folder that W&B has left, which Python takes for a package of modules."""
     for found in (None, types.ModuleType("wandb")):
         monkeypatch.setitem(sys.modules, "wandb", found)  # type: ignore[arg-type]
-        with pytest.raises(
-            UserError, match=r"export --to=wandb needs wandb: pip install 'attnlab\[wandb\]'"
-        ):
+        words = r"export --to=wandb needs wandb: pip install 'attnlab\[wandb\]'"
+        with pytest.raises(UserError, match=words):
             export(made(tmp_path / f"sweep {found}"), "wandb", tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
