@@ -50,11 +50,8 @@ class Stand:
         ),
     )
     examples = "sentences"
-    units = {
-        "loss": "nats per target token",
-        "exact": "share of sentences right as a whole",
-        "confusion": "label",
-    }
+    units = {"loss": "nats per target token", "exact": "share of sentences right as a whole"}
+    units["confusion"] = "label"
 
     def size(self, split: str) -> int:
         return 5
@@ -66,13 +63,8 @@ class Stand:
         return {"loss": 1.5, "perplexity": 4.5, "accuracy": 0.25}
 
     def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
-        return {
-            "bleu": 12.0,
-            "chrf": 34.0,
-            "exact": 0.2,
-            "bleu_signature": "nrefs:1|x",
-            "chrf_signature": "nc:6",
-        }, ["a"] * 5
+        known = {"bleu": 12.0, "chrf": 34.0, "exact": 0.2}
+        return {**known, "bleu_signature": "nrefs:1|x", "chrf_signature": "nc:6"}, ["a"] * 5
 
     def maps(self, params: Any, example: TextExample) -> Maps:
         source, target = example
@@ -233,11 +225,8 @@ def test_a_score_that_does_not_come_out_of_its_examples_is_left_out(
     words = "warning: exact is 0.2, its examples give 1.0; it is left out of items.npz\n"
     assert capsys.readouterr().err == words
     del rows["accuracy"]
-    assert (
-        resampled(Itemised(), None, "test", outputs, results)
-        is None
-        is resampled(Stand(), None, "test", outputs, results)
-    )
+    for task in (Itemised(), Stand()):
+        assert resampled(task, None, "test", outputs, results) is None
 
 
 def test_curves_of_a_metric_stream(tmp_path: Path) -> None:

@@ -10,15 +10,8 @@ from attnlab.pages.tables import Table
 
 @pytest.mark.quick
 def test_text_is_shown_as_it_is_and_rows_say_what_they_are() -> None:
-    made = html.table(
-        Table(
-            "a <b>",
-            ("name", "n"),
-            (("x & y", "3"), ("z", "4 %"), ("w", "")),
-            *map(frozenset, ((1,), (1,), (2,))),
-            ("<i>",),
-        )
-    )
+    rows, marks = (("x & y", "3"), ("z", "4 %"), ("w", "")), map(frozenset, ((1,), (1,), (2,)))
+    made = html.table(Table("a <b>", ("name", "n"), rows, *marks, ("<i>",)))
     assert "<h2>a &lt;b&gt;</h2>" in made and "<li>&lt;i&gt;</li>" in made
     words = '<tr><td data-label="name">x &amp; y</td><td class="number" data-label="n">3</td></tr>'
     assert words in made

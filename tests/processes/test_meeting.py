@@ -77,15 +77,8 @@ def test_strangers_and_those_that_start_again_do_not_disturb() -> None:
         stranger.sendall(b"GET / HTTP/1.1\n")
         assert stranger.recv(10) == b""
         dead = Link(socket.create_connection(("localhost", where)))
-        dead.send(
-            {
-                "attnlab": attnlab.__version__,
-                "process": 1,
-                "processes": 3,
-                "command": ["train"],
-                "host": "here",
-            }
-        )
+        hello = {"attnlab": attnlab.__version__, "process": 1, "processes": 3, "host": "here"}
+        dead.send({**hello, "command": ["train"]})
         time.sleep(0.2)
         dead.close()
         others = met(*[(member(index, 3, where), ["train"], 0.2) for index in (1, 2)])
@@ -127,12 +120,8 @@ def test_processes_for_something_else_are_refused(
 
 def test_another_version_and_another_of_the_same_number_are_refused() -> None:
     where = port()
-    first, *others = met(
-        *[
-            (member(index, 3, where), ["train"], 0.1 * number)
-            for number, index in enumerate((0, 1, 1))
-        ]
-    )
+    arrivals = ((0, 0.0), (1, 0.1), (1, 0.2))
+    first, *others = met(*[(member(index, 3, where), ["train"], late) for index, late in arrivals])
     assert "two processes were started as process 1" in str(first)
     assert all(isinstance(one, SystemExit) for one in others)
     hello = {"attnlab": "0.0", "process": 1, "processes": 2, "command": [], "host": "there"}

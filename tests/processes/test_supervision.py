@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,23 +29,11 @@ def full(*values: object) -> object:
 
 def started(work: str) -> list[subprocess.Popen[str]]:
     """Both processes."""
-    where = port()
-    flags = [
-        [f"--coordinator=localhost:{where}", "--processes=2", f"--process={index}"]
-        for index in range(2)
-    ]
-    command = [sys.executable, "-m", "tests.processes.stub", work]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return [
-        subprocess.Popen(
-            [*command, *own],
-            cwd=ROOT,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            **pipes,
-        )
-        for own in flags
-    ]
+    command = [sys.executable, "-m", "tests.processes.stub", work, "--processes=2"]
+    command.append(f"--coordinator=localhost:{port()}")
+    how: dict[str, Any] = {"cwd": ROOT, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
+    how |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return [subprocess.Popen([*command, f"--process={index}"], **how) for index in range(2)]
 
 
 def ended(both: list[subprocess.Popen[str]]) -> tuple[list[int], str, str]:
@@ -104,9 +93,8 @@ def test_one_that_is_killed_takes_the_other_along(victim: int) -> None:
     codes, _, errors = ended(both)
     assert codes[victim] == -signal.SIGKILL and codes[1 - victim] == 1
     assert time.monotonic() - began < 10
-    assert re.fullmatch(
-        rf"stub.py: error: process {victim} of 2 \(host .*\) is gone: {AFTER}", errors.strip()
-    ), errors
+    gone = rf"{ERROR} process {victim} of 2 \(host .*\) is gone: {AFTER}"
+    assert re.fullmatch(gone, errors.strip()), errors
 
 
 @pytest.mark.full

@@ -81,12 +81,8 @@ def test_the_rules_by_hand() -> None:
 
 
 def test_what_is_written_is_read_and_two_lines_of_numpy_read_it_too(tmp_path: Path) -> None:
-    items = Items.of(
-        {
-            "exact": ("ratio", [[True, 1], [False, 1]]),
-            "loss": ("ratio", np.float32([[0.1, 3], [0.2, 5]])),
-        }
-    )
+    losses = np.float32([[0.1, 3], [0.2, 5]])
+    items = Items.of({"exact": ("ratio", [[True, 1], [False, 1]]), "loss": ("ratio", losses)})
     items.write(tmp_path)
     kept = (tmp_path / FILE).read_bytes()
     again = Items.read(tmp_path)
