@@ -95,10 +95,8 @@ def test_every_measure_has_its_row_and_unit(capsys: pytest.CaptureFixture[str]) 
     confusion = {"yes": {"yes": 3, "no": 1}, "no": {"yes": 0, "no": 2}}
     show("a run, test split", {**results, "confusion": confusion}, Stand.units)
     printed, _, table = capsys.readouterr().out.partition("\n\nconfusion\n")
-    assert [line.split() for line in table.splitlines()][::2] == [
-        ["label", "yes", "no"],
-        ["yes", "3", "1"],
-    ]
+    expected = [["label", "yes", "no"], ["yes", "3", "1"]]
+    assert [line.split() for line in table.splitlines()][::2] == expected
     title, _, _, *rows = printed.splitlines()
     found = {row.split()[0]: row for row in rows}
     assert title == "a run, test split"

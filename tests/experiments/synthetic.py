@@ -83,11 +83,9 @@ def sweep(
         each adds to the validation loss, "settings" variant to further settings of its own,
         "test_data" variant to the digest of the test split it was scored on.
     """
-    tuned, settings, test_data = (
-        changes.pop("tuned", {None: 0.0}),
-        changes.pop("settings", {}),
-        changes.pop("test_data", {}),
-    )
+    tuned = changes.pop("tuned", {None: 0.0})
+    settings = changes.pop("settings", {})
+    test_data = changes.pop("test_data", {})
     seeds = list(range(len(next(iter(scores.values())))))
     made = {
         (variant, peak): _candidate(variant, peak, settings.get(variant, {}))

@@ -107,9 +107,8 @@ def test_differences_name_field_and_both_values() -> None:
         'seed: saved 0, wanted "0"',
         "system.hidden: saved 256, wanted nothing",
     ]
-    assert differences(CONFIG, {**CONFIG, "parallel": {"devices": 4}}, ignore=()) == [
-        "parallel.devices: saved 0, wanted 4"
-    ]
+    expected = ["parallel.devices: saved 0, wanted 4"]
+    assert differences(CONFIG, {**CONFIG, "parallel": {"devices": 4}}, ignore=()) == expected
     assert differences({"a": {"b": 3}, "ab": 1}, {"a": {"b": 4}, "ab": 2}, ignore=("a",)) == [
         "ab: saved 1, wanted 2"
     ]

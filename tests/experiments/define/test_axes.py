@@ -33,10 +33,8 @@ def test_zipped_goes_in_step() -> None:
 
 
 def test_rows_keep_their_labels() -> None:
-    assert rows({"plain": {}, "wide": {"system.width": 64}}) == (
-        Point("plain", {}),
-        Point("wide", {"system.width": 64}),
-    )
+    expected = (Point("plain", {}), Point("wide", {"system.width": 64}))
+    assert rows({"plain": {}, "wide": {"system.width": 64}}) == expected
 
 
 def test_cross_joins_every_point_with_every_point() -> None:
@@ -101,11 +99,10 @@ def test_values_reach_the_config_as_if_typed() -> None:
     given = [f"{key}={text(value)}" for key, value in overrides.items()]
     config = configs.prepare(configs.from_dict(plain), given, Numbers)
     values = configs.flat(config)
-    assert {name: values[name] for name in ("training.clip", "training.ema", "batch.buckets")} == {
-        "training.clip": 2.0,
-        "training.ema": 0.5,
-        "batch.buckets": (8, 32),
-    }
+    expected = {"training.clip": 2.0, "training.ema": 0.5, "batch.buckets": (8, 32)}
+    assert {
+        name: values[name] for name in ("training.clip", "training.ema", "batch.buckets")
+    } == expected
     assert type(config.training.clip) is float
 
 

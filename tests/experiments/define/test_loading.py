@@ -222,8 +222,5 @@ def test_a_contrast_on_the_measure_is_stated_as_it_always_was() -> None:
     )
     stated = defined(claim=claim, measure=("exact", "max"))["claim"]["contrasts"]
     assert stated[0] == {"weights": {"additive": 1.0, "general": -1.0}, "at_least": 0.1}
-    assert stated[1] == {
-        "weights": {"additive": -1.0, "general": 1.0},
-        "at_least": 0.0,
-        "on": "flops",
-    }
+    expected = {"weights": {"additive": -1.0, "general": 1.0}, "at_least": 0.0, "on": "flops"}
+    assert stated[1] == expected

@@ -28,9 +28,8 @@ def test_a_plan_reads_back_as_it_was_written(tmp_path: Path) -> None:
     assert Plan.read(tmp_path / "new") == made
     stored = json.loads((tmp_path / "new" / "plan.json").read_text())
     assert stored["version"] == 1 and stored["candidates"][1]["tuned"] == {"schedule.peak": 3e-3}
-    assert stored["claim"]["contrasts"] == [
-        {"weights": {"general": 1.0, "additive": -1.0}, "at_least": 0.1}
-    ]
+    expected = [{"weights": {"general": 1.0, "additive": -1.0}, "at_least": 0.1}]
+    assert stored["claim"]["contrasts"] == expected
     for one in stored["candidates"]:  # as plans were written before these were counted
         del one["counted"]
     del stored["looks"]

@@ -86,10 +86,8 @@ def test_what_does_not_pair_is_compared_as_two_samples(
         other = other[:3]
         looked(sweep(two[1].with_name("third"), {"a": other, "c": (0.1, 0.2, 0.3)}))
     found = across(two[0], two[1].with_name("third") if reason == "seeds" else two[1])
-    gap, exact = (
-        by_name(found)["a"].gap,
-        stats.ttest_ind(other, FIRST["a"]).confidence_interval(0.95),
-    )
+    gap = by_name(found)["a"].gap
+    exact = stats.ttest_ind(other, FIRST["a"]).confidence_interval(0.95)
     assert gap.how == "as two samples" and gap.interval == pytest.approx((exact.low, exact.high))
     words = {
         "test set": "another test split",
@@ -119,10 +117,8 @@ def test_variants_that_were_renamed_are_found_by_their_settings(two: tuple[Path,
         plan["candidates"][1]["config"]["system"]["attention"]["score"] = "b"
 
     edit(two[1] / "plan.json", alike)
-    assert [(pair.name, pair.gap is not None) for pair in across(*two).pairs] == [
-        ("a", True),
-        ("b = c", True),
-    ]
+    expected = [("a", True), ("b = c", True)]
+    assert [(pair.name, pair.gap is not None) for pair in across(*two).pairs] == expected
 
 
 @pytest.mark.quick

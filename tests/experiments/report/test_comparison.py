@@ -160,10 +160,8 @@ def test_pace_is_the_median_of_the_trials_and_peak_their_largest(tmp_path: Path)
     """
     directory = sweep(tmp_path, {"a": (0.9, 0.92, 0.91), "b": (0.8, 0.82, 0.81)})
     slow = workdir(directory, "a", 0)
-    lines(
-        slow / "timing.jsonl",
-        [{"step": step, "time": 100.0, "step_seconds": 5.0} for step in (3, 6, 9, 12)],
-    )
+    pace = [{"step": step, "time": 100.0, "step_seconds": 5.0} for step in (3, 6, 9, 12)]
+    lines(slow / "timing.jsonl", pace)
     events = [json.loads(line) for line in (slow / "events.jsonl").read_text().splitlines()]
     lines(slow / "events.jsonl", [events[0], {**events[1], "peak_bytes": 7 * 2**30}])
     row = compare(collect(directory)).rows[0]
@@ -175,10 +173,8 @@ def test_why_a_finished_seed_has_no_number(tmp_path: Path) -> None:
     directory = sweep(tmp_path, CLEAR)
     write(workdir(directory, "a", 0) / "results.json", {"exact": math.inf, "loss": 1.0})
     (workdir(directory, "a", 1) / "results.json").unlink()
-    assert compare(collect(directory)).rows[0].missing == (
-        "seed 0 has no finite exact",
-        "seed 1 not scored yet",
-    )
+    expected = ("seed 0 has no finite exact", "seed 1 not scored yet")
+    assert compare(collect(directory)).rows[0].missing == expected
 
 
 def test_a_variant_of_which_nothing_came_through_keeps_its_row(tmp_path: Path) -> None:

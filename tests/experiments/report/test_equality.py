@@ -48,11 +48,8 @@ def test_more_steps_and_a_larger_batch_are_no_match(tmp_path: Path) -> None:
     }
     assert cells["general"] == "matched within 0.01 %, but not batch.size, training.steps"
     assert cells["additive"] == cells["location"] == "matched within 0.01 %"
-    assert any(
-        "held to those of additive by system.decoder. Not held equal: batch.size, training.steps."
-        in x
-        for x in contents.results.notes
-    )
+    unequal = "by system.decoder. Not held equal: batch.size, training.steps."
+    assert any(f"held to those of additive {unequal}" in note for note in contents.results.notes)
 
 
 def edit_candidates(directory: Path, **fields: Any) -> None:
@@ -90,10 +87,8 @@ def test_what_stands_alone_between_two_variants_is_what_is_compared(tmp_path: Pa
     for name in ("dot long", "general long"):
         settings[name] |= {"training.steps": 24, "schedule.warmup": 8}  # together
     contents = found(tmp_path, scores=scores, settings=settings)
-    assert [(one.name, one.kind) for one in differing(contents.records)] == [
-        ("schedule.warmup", "compared"),
-        ("training.steps", "compared"),
-    ]
+    expected = [("schedule.warmup", "compared"), ("training.steps", "compared")]
+    assert [(one.name, one.kind) for one in differing(contents.records)] == expected
     assert said(contents, "held equal") == []
     compared = contents.further[0]
     words = "Differ as compared: schedule.warmup - (dot, general), 8 (dot long, general long); "

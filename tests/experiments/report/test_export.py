@@ -61,10 +61,8 @@ def test_how_many_pairs_and_how_many_together(tmp_path: Path) -> None:
     """
     directory = sweep(tmp_path, {"additive": (0.9, math.nan, 0.8), "location": (0.1, 0.2, 0.3)})
     for seed in range(3):
-        lines(
-            workdir(directory, "location", seed) / "timing.jsonl",
-            [{"step": 3, "step_seconds": 0.01, "together": 4}],
-        )
+        pace = {"step": 3, "step_seconds": 0.01, "together": 4}
+        lines(workdir(directory, "location", seed) / "timing.jsonl", [pace])
     contents = gather(directory)
     row = strict(as_json(contents))["rows"][1]
     assert (row["n"], row["difference"]["n"], row["together"], row["most_together"]) == (3, 2, 4, 4)

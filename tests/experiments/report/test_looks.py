@@ -44,10 +44,8 @@ def said(contents: Contents) -> list[str]:
 @pytest.mark.quick
 def test_seeds_added_until_satisfied_are_told(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO, claim=CLAIM)
-    lines(
-        directory / "looks.jsonl",
-        [look([0, 1]), look([0, 1]), look([0, 1, 2, 3], "2027-01-01T00:00:00+00:00")],
-    )
+    last = look([0, 1, 2, 3], "2027-01-01T00:00:00+00:00")
+    lines(directory / "looks.jsonl", [look([0, 1]), look([0, 1]), last])
     for variant in TWO:
         for seed in (2, 3):
             later(directory, variant, seed)

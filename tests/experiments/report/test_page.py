@@ -142,31 +142,18 @@ def test_without_a_script_everything_is_there_and_can_be_found(tmp_path: Path) -
     assert "<button" not in text and "hidden" not in text and "visibility: hidden" not in text
     tags = Reader(text).tags
     called = {attributes["data-row"] for _, attributes in tags if "data-row" in attributes}
-    assert (
-        called
-        == {"0", "1", "2"}
-        == {
-            attributes.get("data-row")
-            for tag, attributes in tags
-            if tag == "tr" and "data-row" in attributes
-        }
-    )
-    assert all(
-        tag == "summary"
-        for (before, _), (tag, _) in itertools.pairwise(tags)
-        if before == "details"
-    )
+    rows = {attributes.get("data-row") for tag, attributes in tags if tag == "tr"} - {None}
+    assert called == rows == {"0", "1", "2"}
+    pairs = itertools.pairwise(tag for tag, _ in tags)
+    assert all(tag == "summary" for before, tag in pairs if before == "details")
 
 
 @pytest.mark.quick
 def test_warnings_come_before_anything_else(tmp_path: Path) -> None:
     contents = gather(sweep(tmp_path))
-    warned = types.SimpleNamespace(
-        warnings=[
-            types.SimpleNamespace(kind="looks <2>", text="the test split was read twice & more")
-        ],
-        **{name: getattr(contents, name) for name in PARTS},
-    )
+    parts = {name: getattr(contents, name) for name in PARTS}
+    warning = types.SimpleNamespace(kind="looks <2>", text="the test split was read twice & more")
+    warned = types.SimpleNamespace(warnings=[warning], **parts)
     text = page(typing.cast(Any, warned))
     place = text.index("<li><b>looks &lt;2&gt;</b>: the test split was read twice &amp; more</li>")
     assert text.index("<h1>") < place < text.index('<p class="verdict')
@@ -189,11 +176,8 @@ def test_fifty_variants_leave_room_for_pictures(tmp_path: Path) -> None:
     """A page is to have less than 2 MB: pictures take four thirds of `BYTES`, and what does not
     grow with seeds half of the rest.
     """
-    text = made(
-        tmp_path,
-        {f"variant {place}": (0.9 - place / 100, 0.9 - place / 90) for place in range(50)},
-        claim=None,
-    )
+    scores = {f"variant {place}": (0.9 - place / 100, 0.9 - place / 90) for place in range(50)}
+    text = made(tmp_path, scores, claim=None)
     assert len(text.encode()) < (2_000_000 - map_figures.BYTES * 4 / 3) / 2
     assert "in grey: 42 others" in text
 

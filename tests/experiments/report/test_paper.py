@@ -38,10 +38,8 @@ def test_before_the_choice_and_with_one_seed(tmp_path: Path) -> None:
     contents = gather(sweep(tmp_path / "open", final=False))
     assert paper(contents.records, contents.comparison).columns == ("variant", "loss")
     contents = gather(sweep(tmp_path / "one", {"a": (0.9,), "b": (0.1,)}))
-    assert paper(contents.records, contents.comparison).rows == (
-        ("a", "0.9000", "-"),
-        ("b", "0.1000", "-0.8000"),
-    )
+    expected = (("a", "0.9000", "-"), ("b", "0.1000", "-0.8000"))
+    assert paper(contents.records, contents.comparison).rows == expected
 
 
 def test_columns_by_name(tmp_path: Path) -> None:

@@ -72,10 +72,8 @@ def test_a_terminal_gets_the_same_in_narrow_tables(tmp_path: Path) -> None:
     assert cells(differences, 1)["adjusted p"] == "< 0.001"
     assert cells(costs, 2)["parameters"] == "12,353"
     half = tables.narrow(results(tmp_path / "half", final=False), "additive")
-    assert [part.title for part in half] == [
-        "loss on the validation split, lower is better",
-        "costs",
-    ]
+    expected = ["loss on the validation split, lower is better", "costs"]
+    assert [part.title for part in half] == expected
     one = tables.narrow(results(tmp_path / "one", {"additive": (0.9, 0.8)}, claim=None), "additive")
     assert [part.title for part in one] == ["exact on the test split, higher is better", "costs"]
     assert differences.numbers == {1, 2, 3, 4} and costs.numbers == {1, 2, 3, 4}
@@ -94,10 +92,8 @@ def test_a_partial_row_is_marked_and_the_best_one_too(tmp_path: Path) -> None:
 @pytest.mark.quick
 def test_a_difference_over_fewer_seeds_says_so(tmp_path: Path) -> None:
     """What the baseline lost is missing from every difference, and not from the n of the row."""
-    table = results(
-        tmp_path,
-        {"a": (0.9, math.nan, 0.8, 0.7), "b": (0.1, 0.2, 0.3, 0.4), "c": (0.1, math.nan, 0.2, 0.4)},
-    )
+    scores = {"a": (0.9, math.nan, 0.8, 0.7), "b": (0.1, 0.2, 0.3, 0.4)}
+    table = results(tmp_path, {**scores, "c": (0.1, math.nan, 0.2, 0.4)})
     assert [(cells(table, row)["n"], cells(table, row)["remark"]) for row in range(3)] == [
         ("3", "seed 1 diverged"),
         ("4", "3 seeds in common with a"),
@@ -139,11 +135,8 @@ def test_budgets_stand_in_their_column_and_their_absence_in_a_note(tmp_path: Pat
     table = tables.results(records, compare(records))
     assert cells(table, 1)["budget"] == "NOT MATCHED (+12 %)"
     assert not any("not held equal" in note for note in table.notes)
-    assert [row[-1] for row in tables.variants(records).rows] == [
-        "-",
-        "system.width=8",
-        "system.width=8",
-    ]
+    expected = ["-", "system.width=8", "system.width=8"]
+    assert [row[-1] for row in tables.variants(records).rows] == expected
     assert "Budget: parameters held to those of additive by system.width." in table.notes
     assert "general: too coarse." in table.notes
 

@@ -17,10 +17,8 @@ def test_tuning_lists_every_setting_and_the_chosen_one(tmp_path: Path) -> None:
     table = tried(collect(sweep(tmp_path / "tuned", tuned={0.001: 0.5, 0.003: 0.0})), "model")
     assert table is not None and table.strong == {1, 3, 5}
     assert table.notes == ("Each variant had 2 settings tried.",)
-    assert [row[:4] for row in table.rows[:2]] == [
-        ("additive", "peak=0.001", "4", "1.575"),
-        ("additive", "peak=0.003", "4", "1.075"),
-    ]
+    expected = [("additive", "peak=0.001", "4", "1.575"), ("additive", "peak=0.003", "4", "1.075")]
+    assert [row[:4] for row in table.rows[:2]] == expected
     assert [row[-1] for row in table.rows] == ["", "chosen"] * 3
     assert tried(collect(sweep(tmp_path / "plain")), "model") is None
 

@@ -90,11 +90,9 @@ def test_what_better_says_of_a_loss_is_judged_and_told_the_right_way(tmp_path: P
 
 @pytest.mark.quick
 def test_a_claim_needs_all_its_contrasts_and_falls_with_any(tmp_path: Path) -> None:
-    true, false, open_ = (
-        contrast({"a": 1, "b": -1}),
-        contrast({"b": 1, "a": -1}),
-        contrast({"a": 1, "b": -1}, 0.40),
-    )
+    true = contrast({"a": 1, "b": -1})
+    false = contrast({"b": 1, "a": -1})
+    open_ = contrast({"a": 1, "b": -1}, 0.40)
     assert verdict(tmp_path / "1", true, contrast({"b": 1, "c": -1})).outcome == SUPPORTED
     assert verdict(tmp_path / "2", true, open_).outcome == UNDECIDED
     assert verdict(tmp_path / "3", true, open_, false).outcome == REFUTED
@@ -107,27 +105,19 @@ def test_a_conjunction_costs_nothing_where_it_is_supported_and_all_where_it_fall
     barely, does not in a claim of two.
     """
     probe = verdict(tmp_path / "probe", contrast({"a": 1, "b": -1})).contrasts[0].found
-    two = (
-        verdict(tmp_path / "two", contrast({"a": 1, "b": -1}), contrast({"a": 1, "c": -1}))
-        .contrasts[0]
-        .found
-    )
+    both = verdict(tmp_path / "two", contrast({"a": 1, "b": -1}), contrast({"a": 1, "c": -1}))
+    two = both.contrasts[0].found
     assert probe is not None and two is not None and probe.lower == two.lower
     assert probe.upper is not None and two.upper is not None and probe.upper < two.upper
-    sure, barely = (
-        contrast({"a": 1, "c": -1}),
-        contrast({"a": 1, "b": -1}, (probe.upper + two.upper) / 2),
-    )
+    sure = contrast({"a": 1, "c": -1})
+    barely = contrast({"a": 1, "b": -1}, (probe.upper + two.upper) / 2)
     assert verdict(tmp_path / "alone", barely).outcome == REFUTED
     assert verdict(tmp_path / "both", barely, sure).outcome == UNDECIDED
 
 
 def test_an_undecided_claim_says_what_its_seeds_could_have_found(tmp_path: Path) -> None:
-    found = verdict(
-        tmp_path,
-        contrast({"a": 1, "b": -1}),
-        scores={"a": (0.50, 0.56, 0.53), "b": (0.51, 0.49, 0.55)},
-    )
+    scores = {"a": (0.50, 0.56, 0.53), "b": (0.51, 0.49, 0.55)}
+    found = verdict(tmp_path, contrast({"a": 1, "b": -1}), scores=scores)
     power = found.contrasts[0].power
     assert power is not None and found.outcome == UNDECIDED and power.detectable > 0.0133
     assert power.needed is not None and power.needed > 3
@@ -140,11 +130,8 @@ def test_an_undecided_claim_says_what_its_seeds_could_have_found(tmp_path: Path)
 
 def test_equal_but_for_rounding_is_a_tie(tmp_path: Path) -> None:
     """Sums of decimals are never quite equal: what is left of them decides nothing."""
-    found = verdict(
-        tmp_path,
-        contrast({"a": 1, "b": -1}),
-        scores={"a": (0.1 + 0.2, 0.4, 0.5), "b": (0.3, 0.4, 0.5)},
-    )
+    scores = {"a": (0.1 + 0.2, 0.4, 0.5), "b": (0.3, 0.4, 0.5)}
+    found = verdict(tmp_path, contrast({"a": 1, "b": -1}), scores=scores)
     assert found.outcome == UNDECIDED and "the difference is 0 but for rounding" in found.sentence
 
 
@@ -153,7 +140,7 @@ def test_equal_but_for_rounding_is_a_tie(tmp_path: Path) -> None:
     [
         ({"a": (0.9,), "b": (0.1,)}, "undecided at 1 seed: one seed has no spread to judge by"),
         (
-            {"a": (1.0, 1.0, 1.0), "b": (0.0, 0.0, 0.0)},
+            {"a": (1.0,) * 3, "b": (0.0,) * 3},
             "undecided at 3 seeds: all seeds of all variants agree",
         ),
         (

@@ -38,12 +38,8 @@ def test_a_sound_sweep_has_none(tmp_path: Path) -> None:
 
 @pytest.mark.quick
 def test_they_come_first_in_every_form_and_the_gravest_first(tmp_path: Path) -> None:
-    directory = sweep(
-        tmp_path,
-        {**TWO, "b": (0.5, math.nan, 0.4)},
-        tuned={0.001: 1.0, 0.003: 0.0},
-        settings={"b": {"training.clip": 2.0}},
-    )
+    scores, settings = {**TWO, "b": (0.5, math.nan, 0.4)}, {"b": {"training.clip": 2.0}}
+    directory = sweep(tmp_path, scores, tuned={0.001: 1.0, 0.003: 0.0}, settings=settings)
     out = io.StringIO()
     contents = report.write(directory, stream=out)
     kinds = [one.kind for one in contents.warnings]
@@ -51,10 +47,8 @@ def test_they_come_first_in_every_form_and_the_gravest_first(tmp_path: Path) -> 
     assert kinds == ["held equal", "lost", "edge", "seeds"]
     words = "Not held equal: training.clip - (a), 2.0 (b)."
     terminal, text = out.getvalue(), (directory / "report.md").read_text()
-    page, data = (
-        (directory / "report.html").read_text(),
-        json.loads((directory / "report.json").read_text()),
-    )
+    page = (directory / "report.html").read_text()
+    data = json.loads((directory / "report.json").read_text())
     assert terminal.index(f"warning: {words}") < terminal.index(
         "loss" if "loss" in terminal else "exact on"
     )
@@ -66,9 +60,8 @@ def test_they_come_first_in_every_form_and_the_gravest_first(tmp_path: Path) -> 
 
 def test_lost_and_accepted_trials(tmp_path: Path) -> None:
     directory = sweep(tmp_path, {**TWO, "b": (0.5, math.nan, 0.4)})
-    assert said(gather(directory), "lost") == [
-        "1 of 6 reported trials has no score: b: seed 1 diverged."
-    ]
+    expected = ["1 of 6 reported trials has no score: b: seed 1 diverged."]
+    assert said(gather(directory), "lost") == expected
     choice = json.loads((directory / "choice.json").read_text())
     choice["chosen"]["b"]["accepted"] = {"b-1/seed0": "no space left", "b-1/seed1": "no space left"}
     (directory / "choice.json").write_text(json.dumps(choice))
@@ -81,9 +74,8 @@ def test_lost_and_accepted_trials(tmp_path: Path) -> None:
 def test_a_budget_that_was_missed(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO, budget=budget("a"))
     edit_candidates(directory, budget=met(110, knob="system.decoder"))
-    assert said(gather(directory), "budget") == [
-        "The budget (parameters) is not matched: a by +10 %, b by +10 %."
-    ]
+    expected = ["The budget (parameters) is not matched: a by +10 %, b by +10 %."]
+    assert said(gather(directory), "budget") == expected
 
 
 def test_mixed_code_and_code_changed_on_the_way(tmp_path: Path) -> None:
@@ -134,9 +126,8 @@ def test_an_unequal_search_and_settings_at_the_edge(tmp_path: Path) -> None:
     plan = json.loads((directory / "plan.json").read_text())
     plan["candidates"].pop()
     (directory / "plan.json").write_text(json.dumps(plan))
-    assert said(gather(directory), "tuning") == [
-        "Not every variant had as many settings tried: a 3, b 2."
-    ]
+    expected = ["Not every variant had as many settings tried: a 3, b 2."]
+    assert said(gather(directory), "tuning") == expected
 
 
 def test_with_a_search_only_the_first_seed_chose(tmp_path: Path) -> None:
@@ -177,6 +168,5 @@ def test_counts_that_are_too_low_and_parameters_that_are_never_trained(tmp_path:
 def test_an_environment_that_differs(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO)
     edit(workdir(directory, "b", 1) / "manifest.json", packages={"jax": "0.10.3", "flax": "0.12.8"})
-    assert said(gather(directory), "environment") == [
-        "The trials differ in jax: see 'What differs between trials'."
-    ]
+    expected = ["The trials differ in jax: see 'What differs between trials'."]
+    assert said(gather(directory), "environment") == expected

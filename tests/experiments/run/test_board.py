@@ -124,10 +124,9 @@ def test_how_long_it_may_take(tmp_path: Path) -> None:
     assert remaining([Seen(trial, "running", 0, since=1.0)], 1) is None
     assert summary([done, waiting], 1) == "1 done, 1 pending of 2; 0:00:30 left"
     assert summary([done]) == "1 done of 1"
-    assert (
-        remaining([done, waiting], 0) is None
-        and summary([done, waiting]) == "1 done, 1 pending of 2"
-    )  # nobody is at work
+    # nobody is at work
+    assert remaining([done, waiting], 0) is None
+    assert summary([done, waiting]) == "1 done, 1 pending of 2"
 
 
 def test_plain_lines_where_there_is_no_terminal(plan: Plan, held: RunLock, tmp_path: Path) -> None:

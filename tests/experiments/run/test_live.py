@@ -38,11 +38,8 @@ def begun(directory: Path, ending: str, grace: float = 60) -> Live:
     stub.behave(directory, additive_0=ending)
     trial = plan.trials()[0]
     started = Live(stub.work, directory, Job("train", (trial,)), Slot(0), grace)
-    until(
-        lambda: (
-            trial.workdir(directory) / ("steps" if ending == "wait" else "events.jsonl")
-        ).exists()
-    )
+    sign = trial.workdir(directory) / ("steps" if ending == "wait" else "events.jsonl")
+    until(sign.exists)
     return started
 
 
@@ -110,9 +107,8 @@ def test_what_may_have_been_for_lack_of_memory(
         live, "_started", lambda *given: type("Process", (), {"pid": os.getpid(), "exitcode": None})
     )
     monkeypatch.setattr(memory, "kills", lambda: before)
-    process = Live(
-        stub.work, tmp_path, Job("train", (stub.planned(tmp_path).trials()[0],)), Slot(0)
-    )
+    job = Job("train", (stub.planned(tmp_path).trials()[0],))
+    process = Live(stub.work, tmp_path, job, Slot(0))
     monkeypatch.setattr(memory, "kills", lambda: after)
     assert process.out_of_memory(code) == perhaps
 

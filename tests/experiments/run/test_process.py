@@ -18,13 +18,9 @@ def test_each_kind_of_job_goes_where_it_belongs(
     plan, slot = stub.planned(tmp_path), Slot(0)
     called: list[tuple[object, ...]] = []
     for module in (training, scoring):
-        monkeypatch.setattr(
-            module,
-            "run",
-            lambda *given, module=module: (
-                called.append((module.__name__.rpartition(".")[2], *given)) or 7
-            ),
-        )
+        name = module.__name__.rpartition(".")[2]
+        run = lambda *given, name=name: called.append((name, *given)) or 7
+        monkeypatch.setattr(module, "run", run)
     one, two = plan.trials()[:2]
     for job in (Job("train", (one,)), Job("train", (one, two)), Job("final", (one,))):
         assert process.perform(tmp_path, job, slot) == 7

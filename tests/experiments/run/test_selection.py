@@ -27,12 +27,10 @@ def tuned(directory: Path, losses: dict[str, tuple[float | None, ...]], **change
         directory, tune=grid({"schedule.peak": tuple(float(rate) for rate in losses)}), **changes
     )
     for candidate in plan.candidates:
-        for seed, loss in zip(
-            plan.seeds, losses[str(candidate.tuned["schedule.peak"])], strict=True
-        ):
-            stub.finish(
-                Trial(candidate, seed), directory, "failed" if loss is None else "done", loss or 0.0
-            )
+        known = losses[str(candidate.tuned["schedule.peak"])]
+        for seed, loss in zip(plan.seeds, known, strict=True):
+            state = "failed" if loss is None else "done"
+            stub.finish(Trial(candidate, seed), directory, state, loss or 0.0)
     return plan
 
 
@@ -81,10 +79,8 @@ def test_what_was_looked_at_is_written_beside_the_choice(tmp_path: Path) -> None
 def test_a_variant_without_any_result_is_left_open_and_chosen_later(tmp_path: Path) -> None:
     plan = tuned(tmp_path, {"0.1": (None, None)})
     first = freeze(plan, tmp_path)
-    assert {variant: first.candidate(variant) for variant in plan.variants} == {
-        "additive": None,
-        "general": None,
-    }
+    expected = {"additive": None, "general": None}
+    assert {variant: first.candidate(variant) for variant in plan.variants} == expected
     assert wanted(plan, first) == plan.trials()
     for seed in plan.seeds:
         stub.finish(Trial(plan.candidates[0], seed), tmp_path)
@@ -112,9 +108,8 @@ def test_a_frozen_choice_stays_whatever_comes_later(tmp_path: Path) -> None:
     choice = freeze(plan, tmp_path)
     before = (tmp_path / "choice.json").read_bytes()
     for trial in plan.trials():
-        stub.finish(
-            trial, tmp_path, loss=0.0 if trial.candidate.tuned["schedule.peak"] == 0.2 else 5.0
-        )
+        loss = 0.0 if trial.candidate.tuned["schedule.peak"] == 0.2 else 5.0
+        stub.finish(trial, tmp_path, loss=loss)
     assert freeze(plan, tmp_path) == choice and (tmp_path / "choice.json").read_bytes() == before
     grown = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}), seeds=(0, 1, 2))
     assert [(one.candidate.tuned["schedule.peak"], one.seed) for one in wanted(grown, choice)] == [

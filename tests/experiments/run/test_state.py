@@ -125,12 +125,8 @@ def test_counts_name_only_what_occurs(tmp_path: Path) -> None:
     stub.finish(first, tmp_path)
     stub.finish(second, tmp_path, "failed")
     with RunLock(third.workdir(tmp_path)):
-        assert counts(look_at_all(plan, tmp_path)) == {
-            "done": 1,
-            "running": 1,
-            "pending": 1,
-            "failed": 1,
-        }
+        expected = {"done": 1, "running": 1, "pending": 1, "failed": 1}
+        assert counts(look_at_all(plan, tmp_path)) == expected
 
 
 def test_seconds_are_those_of_attempts(

@@ -121,10 +121,8 @@ def test_the_sampler_knows_how_far_a_pruned_trial_came(tmp_path: Path) -> None:
     one.tell_pruned(0, [7.0])  # as after a kill: what was told stays
     kept = one._study.get_trials()[0]
     assert (kept.state.name, kept.intermediate_values) == ("PRUNED", {1: 3.0, 3: 2.0})
-    assert [trial.state for trial in study(tmp_path, sampler="random").trials()] == [
-        "pruned",
-        "running",
-    ]
+    expected = ["pruned", "running"]
+    assert [trial.state for trial in study(tmp_path, sampler="random").trials()] == expected
 
 
 def asks(folder: Path, count: int) -> None:

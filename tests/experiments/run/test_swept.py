@@ -25,10 +25,8 @@ def test_the_rest_is_finished_both_are_told_and_the_exit_code_says_so(swept: Swe
     assert swept.err.count("failed at step 0: RuntimeError: broken on purpose") >= 2
     assert ("diverged at step" in swept.err) == ("wild" in ENDS) and "Traceback" not in swept.err
     assert "exact on the test split" in swept.out and "report: " in swept.out
-    assert all(
-        (swept.directory / f"report.{ending}").stat().st_size
-        for ending in ("md", "csv", "html", "json")
-    )
+    for ending in ("md", "csv", "html", "json"):
+        assert (swept.directory / f"report.{ending}").stat().st_size
     choice = Choice.read(swept.directory)
     assert choice is not None
     for variant in plan.variants:
@@ -46,14 +44,8 @@ def test_the_same_command_again_touches_nothing_that_is_done(swept: Swept, copy:
     again = real.launch("sweep", swept.file, f"--dir={copy}", "--slots=2", cwd=swept.cwd)
     assert again.returncode == 1 and "starts" not in again.stderr, again.stderr
     changed = [path for path, (when, _) in kept.items() if path.stat().st_mtime_ns != when]
-    assert {path.name for path in changed} <= {
-        ".lock",
-        "report.md",
-        "report.csv",
-        "report.html",
-        "report.json",
-        "trials.csv",
-    }
+    expected = {".lock", "report.md", "report.csv", "report.html", "report.json", "trials.csv"}
+    assert {path.name for path in changed} <= expected
     assert all(path.read_bytes() == kept[path][1] for path in changed if path.name != ".lock")
 
 
@@ -76,10 +68,8 @@ def test_a_dry_run_writes_nothing(swept: Swept) -> None:
     before = {path: path.stat().st_mtime_ns for path in swept.directory.rglob("*")}
     shown = real.launch("sweep", swept.file, f"--dir={swept.directory}", "--dry-run", cwd=swept.cwd)
     assert shown.returncode == 0 and f"{2 * len(ENDS)} trials: seeds 0, 1" in shown.stdout
-    assert all(
-        one.id in shown.stdout and str(one.parameters) in shown.stdout
-        for one in real.plan(swept.directory).candidates
-    )
+    for candidate in real.plan(swept.directory).candidates:
+        assert candidate.id in shown.stdout and str(candidate.parameters) in shown.stdout
     assert before == {path: path.stat().st_mtime_ns for path in swept.directory.rglob("*")}
 
 
@@ -138,15 +128,11 @@ def test_a_chosen_trial_is_a_run_like_any_other(swept: Swept) -> None:
     plan = real.plan(swept.directory)
     workdir = plan.trial(plan.of("additive")[0].id, 1).workdir(swept.directory)
     ended = real.launch("evaluate", f"--workdir={workdir}", "--json", cwd=swept.cwd)
-    results = {
-        name: one for name, one in real.read(workdir / "results.json").items() if name != "measures"
-    }
+    results = real.read(workdir / "results.json")
+    del results["measures"]
     assert ended.returncode == 0, ended.stderr
-    assert {**json.loads(ended.stdout), "decoding_seconds": 0, "parameters": 0} == {
-        **results,
-        "decoding_seconds": 0,
-        "parameters": 0,
-    }
+    expected = {**results, "decoding_seconds": 0, "parameters": 0}
+    assert {**json.loads(ended.stdout), "decoding_seconds": 0, "parameters": 0} == expected
 
 
 def test_stopping_before_the_choice(swept: Swept, copy: Path) -> None:

@@ -46,11 +46,8 @@ def test_a_trial_leaves_an_ordinary_workdir_and_its_own_records(swept: Swept) ->
         assert start["step"] == 0 and start["slot"] in (0, 1) and len(start["cores"]) >= 1
         assert (end["state"], end["step"]) == ("done", 12)
         assert 0 < end["first_step_seconds"] < end["seconds"] and end["peak_bytes"] > 1e8
-        valid = [
-            record
-            for record in read_records(workdir / "metrics.jsonl")
-            if record["split"] == "valid"
-        ]
+        records = read_records(workdir / "metrics.jsonl")
+        valid = [record for record in records if record["split"] == "valid"]
         scores = real.read(workdir / "valid.json")
         assert {one.of for one in of_record(scores).values()} == {None, "tokens"}
         assert scores.pop("measures")
@@ -132,13 +129,8 @@ def test_text_scores_are_decoded_only_where_they_select(
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
     write_validation(prepared, "accuracy")
     known: dict[str, Any] = {"loss": {"better": "min"}, "accuracy": {"better": "max"}}
-    assert real.read(tmp_path / "valid.json") == {
-        "split": "valid",
-        "step": 6,
-        "loss": 1.0,
-        "accuracy": 0.5,
-        "measures": known,
-    }
+    expected = {"split": "valid", "step": 6, "loss": 1.0, "accuracy": 0.5, "measures": known}
+    assert real.read(tmp_path / "valid.json") == expected
     monkeypatch.setattr(states, "best_params", lambda *given: ("best", 6))
     write_validation(prepared, "exact")
     known["exact"] = {"better": "max", "low": 0.0, "high": 1.0, "of": "sentences", "count": 12}

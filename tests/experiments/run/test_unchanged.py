@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,12 +85,8 @@ def test_all_trials_read_the_same_data(tmp_path: Path) -> None:
     (workdir / "look.json").write_text('{"data": {"test": "c"}}')
     with pytest.raises(Changed, match=r"split test"):
         unchanged.check_data(one, tmp_path, {"test": "d"})
-    elsewhere = Trial(
-        dataclasses.replace(
-            one.candidate, config={**one.candidate.config, "data": {"name": "dates"}}
-        ),
-        0,
-    )
+    config = {**one.candidate.config, "data": {"name": "dates"}}
+    elsewhere = Trial(dataclasses.replace(one.candidate, config=config), 0)
     unchanged.check_data(elsewhere, tmp_path, {"train": "x"})
     (workdir / "manifest.json").write_text("{")
     unchanged.check_data(one, tmp_path, {"train": "x"})
@@ -136,19 +133,11 @@ def test_a_module_that_is_edited_in_the_middle_ends_the_sweep(tmp_path: Path) ->
     """After the first seed has begun and before the second does; the first one comes to its end."""
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "aid.py").write_text("ONE = 1\n")
-    file = real.experiment(
-        tmp_path / "which.py",
-        "compare=rows({'mine': {'system.attention': 'mine:Mine'}})",
-        "seeds=(0, 1)",
-    )
+    compare = "compare=rows({'mine': {'system.attention': 'mine:Mine'}})"
+    file = real.experiment(tmp_path / "which.py", compare, "seeds=(0, 1)")
     flags = [file, f"--dir={tmp_path / 'sweep'}", "--slots=1", "--no-final"]
-    first = subprocess.Popen(
-        real.command("sweep", *flags),
-        env=real.environment(),
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    how: dict[str, Any] = {"env": real.environment(), "cwd": tmp_path, "text": True}
+    first = subprocess.Popen(real.command("sweep", *flags), stderr=subprocess.PIPE, **how)
     wait(lambda: any(tmp_path.glob("sweep/trials/*/seed0/manifest.json")))
     (tmp_path / "aid.py").write_text("ONE = 2\n")
     _, err = first.communicate(timeout=300)

@@ -52,16 +52,10 @@ class StubWorker(Worker):
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for where, name in (
-        (live, "PRELOAD"),
-        (queue, "HELD_FOR"),
-        (worker, "POLL"),
-        (worker, "IDLE"),
-        (queue.Queue, "work"),
-    ):
-        monkeypatch.setattr(
-            where, name, getattr(where, name) if name != "work" else staticmethod(stub.work)
-        )  # put back at the end
+    settings = ((live, "PRELOAD"), (queue, "HELD_FOR"), (worker, "POLL"), (worker, "IDLE"))
+    for module, name in settings:
+        monkeypatch.setattr(module, name, getattr(module, name))  # put back at the end
+    monkeypatch.setattr(queue.Queue, "work", staticmethod(stub.work))
     hasten()
 
 
@@ -135,11 +129,8 @@ def test_a_worker_takes_its_part(tmp_path: Path, quick: None) -> None:
 def test_workers_go_on_with_a_search_that_no_launcher_leads(
     tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = stub.planned(
-        tmp_path,
-        search=Search({"schedule.peak": choice(1e-3, 2e-3)}, sampler="grid", trials=2),
-        tune=(),
-    )
+    search = Search({"schedule.peak": choice(1e-3, 2e-3)}, sampler="grid", trials=2)
+    plan = stub.planned(tmp_path, search=search, tune=())
 
     def advance(directory: Path) -> bool:
         found = read_plan(directory)
@@ -212,24 +203,17 @@ def interrupt(directory: Path) -> None:
     ]
     server, main = parent(trial), parent(parent(trial))
     assert set(live.SHELTERED) <= blocked(server) and signal.SIGTERM not in blocked(trial)
-    for pid, number in (
-        (server, signal.SIGTERM),
-        (server, signal.SIGUSR2),
-        (trial, signal.SIGUSR2),
-        (trial, signal.SIGTERM),
-    ):
-        os.kill(pid, number)
+    for pid in (server, trial):
+        for number in (signal.SIGUSR2, signal.SIGTERM):
+            os.kill(pid, number)
     time.sleep(0.1)
     os.kill(main, signal.SIGUSR2)
 
 
 def blocked(pid: int) -> set[int]:
     """The signals that a process does not get."""
-    (mask,) = [
-        int(line.split()[1], 16)
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-        if line.startswith("SigBlk")
-    ]
+    status = Path(f"/proc/{pid}/status").read_text()
+    mask = int(status.partition("SigBlk:")[2].split()[0], 16)
     return {number for number in range(1, 64) if mask >> (number - 1) & 1}
 
 

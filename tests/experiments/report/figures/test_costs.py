@@ -37,15 +37,11 @@ def apart(directory: Path) -> Comparison:
     found = compare(
         collect(sweep(directory, {"a": (0.5, 0.6), "b": (0.8, 0.9), "c": (0.7, 0.8)}, claim=None))
     )
-    rows = [
-        dataclasses.replace(
-            row,
-            candidate=dataclasses.replace(
-                row.candidate, parameters=10 ** (4 + place), flops=10.0 ** (9 + place)
-            ),
-        )
-        for place, row in enumerate(found.rows)
-    ]
+    rows = []
+    for place, row in enumerate(found.rows):
+        costs = {"parameters": 10 ** (4 + place), "flops": 10.0 ** (9 + place)}
+        candidate = dataclasses.replace(row.candidate, **costs)
+        rows.append(dataclasses.replace(row, candidate=candidate))
     return dataclasses.replace(found, rows=tuple(rows))
 
 

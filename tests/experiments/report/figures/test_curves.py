@@ -49,18 +49,12 @@ def test_few_lines_are_named_and_many_have_the_first_in_colour() -> None:
     """Of 50 lines the first of the ranking and the baseline stand out; all are there, and say their
     name under the pointer.
     """
-    few = curves.draw(
-        CURVES,
-        "loss & <more>",
-        [Look(place, line.name, f"c{place}") for place, line in enumerate(CURVES)],
-        [0, 1, 2],
-    )
+    looks = [Look(place, line.name, f"c{place}") for place, line in enumerate(CURVES)]
+    few = curves.draw(CURVES, "loss & <more>", looks, [0, 1, 2])
     root = xml.etree.ElementTree.fromstring(few)
     assert root.attrib["aria-label"] == "loss & <more>" and "width" not in root.attrib
-    assert {one.text for one in root.iter("text") if one.get("class") == "label"} == {
-        "a <b>",
-        "$x_1$",
-    }
+    expected = {"a <b>", "$x_1$"}
+    assert {one.text for one in root.iter("text") if one.get("class") == "label"} == expected
     lines = [
         Line(f"line {place}", dict.fromkeys((1, 2, 3), (place, place, place + 1.0)), 2)
         for place in range(50)

@@ -22,10 +22,8 @@ def test_what_is_read_back(tmp_path: Path) -> None:
     client = MlflowClient(tracking_uri=f"sqlite:///{out}/mlflow.db")
     (experiment,) = (one for one in client.search_experiments() if one.name.startswith("made-"))
     runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
-    one, lost = (
-        runs["additive-peak-0.003-0a1b2c3d/seed1"],
-        runs["location-peak-0.003-0a1b2c3d/seed1"],
-    )
+    one = runs["additive-peak-0.003-0a1b2c3d/seed1"]
+    lost = runs["location-peak-0.003-0a1b2c3d/seed1"]
     assert (one.info.status, lost.info.status, len(runs)) == ("FINISHED", "FAILED", 8)
     params = one.data.params
     assert params["training.steps"] == "12" and params["system.attention.score"] == "additive"

@@ -22,10 +22,8 @@ def test_ids_stay_and_digests_follow_the_records(tmp_path: Path) -> None:
     after = tracked(collect(directory))
     # a third seed is planned and has not begun
     assert [run.id for run in after] == [run.id for run in before]
-    assert [run.digest == old.digest for run, old in zip(after, before, strict=True)] == [
-        False,
-        *[True] * 7,
-    ]
+    expected = [False, *[True] * 7]
+    assert [run.digest == old.digest for run, old in zip(after, before, strict=True)] == expected
     (directory / "plan.json").write_text(
         json.dumps({**plan, "created": "2026-01-02T00:00:00+00:00"})
     )

@@ -104,6 +104,11 @@ def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert not (tmp_path / "out").exists()
 
 
+def values(items: Any) -> dict[str, Any]:
+    """The numbers of a record by their names."""
+    return {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
+
+
 def test_what_the_real_one_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("wandb")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -114,28 +119,11 @@ def test_what_the_real_one_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for path in (out / "wandb").glob("offline-run-*/*.wandb"):
         records = list(wandb_records(path))
         run = next(record.run for record in records if record.HasField("run"))
-        history = [
-            {
-                item.key or "/".join(item.nested_key): json.loads(item.value_json)
-                for item in record.history.item
-            }
-            for record in records
-            if record.HasField("history")
-        ]
-        summary = [
-            item
-            for record in records
-            if record.HasField("summary")
-            for item in record.summary.update
-        ]
-        found[run.display_name] = (
-            run,
-            history,
-            {
-                item.key or "/".join(item.nested_key): json.loads(item.value_json)
-                for item in summary
-            },
-        )
+        logged = [record.history.item for record in records if record.HasField("history")]
+        history = [values(items) for items in logged]
+        updates = [record.summary.update for record in records if record.HasField("summary")]
+        summary = [item for update in updates for item in update]
+        found[run.display_name] = (run, history, values(summary))
     assert len(found) == 8
     run, history, summary = found["additive-peak-0.003-0a1b2c3d/seed1"]
     config = {item.key: json.loads(item.value_json) for item in run.config.update}
