@@ -43,12 +43,9 @@ def pictured(monkeypatch: pytest.MonkeyPatch) -> None:
 class Stand:
     """Five sentences; two maps, of which one looks at the source."""
 
-    system = SimpleNamespace(
-        looks=True,
-        between=lambda name: (
-            ("target", "source") if name.endswith("look") else ("target_in", "target_in")
-        ),
-    )
+    across, inside = ("target", "source"), ("target_in", "target_in")
+    between = staticmethod(lambda name: Stand.across if name.endswith("look") else Stand.inside)
+    system = SimpleNamespace(looks=True, between=between)
     examples = "sentences"
     units = {"loss": "nats per target token", "exact": "share of sentences right as a whole"}
     units["confusion"] = "label"
@@ -69,11 +66,8 @@ class Stand:
     def maps(self, params: Any, example: TextExample) -> Maps:
         source, target = example
         assert target is not None
-        tokens = {
-            "source": [source, "</s>"],
-            "target": [target, "!", "</s>"],
-            "target_in": ["<s>", target, "!"],
-        }
+        tokens = {"source": [source, "</s>"], "target": [target, "!", "</s>"]}
+        tokens["target_in"] = ["<s>", target, "!"]
         cross = AttentionMap(np.full((2, 3, 2), 0.5))  # type: ignore[arg-type]
         own = AttentionMap(np.eye(3)[None], "target_in", "target_in")  # type: ignore[arg-type]
         return of_texts({"decoder_0/look": cross, "decoder_0/self": own}, tokens)
