@@ -49,7 +49,7 @@ def of(monkeypatch: pytest.MonkeyPatch, flags: str, environ: Mapping[str, str]) 
         ("", {**SRUN, "JAX_COORDINATOR_ADDRESS": "gpu03:98"}, Member("gpu03", 98, 4, 2, 0)),
         ("", OLD_MPIRUN, Member("10.96.0.1", OLD_PORT, 4, 3, 1)),
         ("--coordinator=node7:8476", MPIRUN, Member("node7", 8476, 4, 3, 1)),
-        ("--coordinator=train-0:8476 --processes=2", POD, Member("train-0", 8476, 2, 1)),
+        ("--coordinator=pod.set:8476 --processes=2", POD, Member("pod.set", 8476, 2, 1)),
     ],
 )
 def test_one_of_several(
