@@ -166,6 +166,7 @@ def test_what_an_argument_asks_fits_two_cores(file: str, trials: int) -> None:
     assert experiment.baseline in {point.name for point in experiment.compare}
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("uncounted")
 def test_bottleneck_on_text_compares_its_shortest_with_its_longest_third(
     folder: Path, tmp_path: Path

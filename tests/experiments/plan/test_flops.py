@@ -186,6 +186,7 @@ def test_a_recurrent_step_counts_like_its_unrolled_program(monkeypatch: pytest.M
     assert step_flops(config, task) == pytest.approx(rolled, rel=0.02)
 
 
+@pytest.mark.full
 def test_accumulation_is_no_work() -> None:
     """The same rows in more passes."""
     in_four = step_flops(*tiny("rnnsearch", "training.accumulate=4"))

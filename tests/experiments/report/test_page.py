@@ -172,6 +172,7 @@ def test_a_table_of_thousands_of_rows_is_bounded_and_says_so(
     assert "5 of 12 rows are here" in trials
 
 
+@pytest.mark.full
 def test_fifty_variants_leave_room_for_pictures(tmp_path: Path) -> None:
     """A page is to have less than 2 MB: pictures take four thirds of `BYTES`, and what does not
     grow with seeds half of the rest.

@@ -61,6 +61,7 @@ def test_groups_hold_what_shares_a_program_in_order() -> None:
     assert group([]) == []
 
 
+@pytest.mark.full
 def test_a_group_leaves_what_each_trial_would(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
