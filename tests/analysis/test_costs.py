@@ -50,10 +50,8 @@ def test_table_files_and_picture(tmp_path: Path) -> None:
     cards = {"linear": {"time": "T d^2", "path": "1", "steps": "T / C"}}
     exact, linear, large = costs.rows(every, "exact", cards)
     assert len(linear) == len(costs.COLUMNS) and exact[-2:] == ["", ""]
-    assert linear[:6] == ["linear", 7, "T d^2", "", "1", "T / C"] and linear[-2:] == [
-        "4,096",
-        NEVER,
-    ]
+    assert linear[:6] == ["linear", 7, "T d^2", "", "1", "T / C"]
+    assert linear[-2:] == ["4,096", NEVER]
     assert linear[6] == 8192 and linear[7] == pytest.approx(24.576) and linear[9] == 64.0
     assert large[-2:] == [NEVER, NEVER] and math.isnan(large[7])
     files = costs.write(every, {"title": "a title", "width": 64}, tmp_path / "new")

@@ -29,12 +29,8 @@ def test_bars_reach_from_the_lower_to_the_upper_end(tmp_path: pathlib.Path) -> N
     """Rows that hold the colour of the line: many more with a long bar than with none."""
     points = {"one": [(1.0, 0.5), (2.0, 0.5), (8.0, 0.5)]}
     save_curve(tmp_path / "none.png", points, doubling=True)
-    save_curve(
-        tmp_path / "bars.png",
-        points,
-        bars={"one": [(0.5, 0.5), (0.0, 1.0), (0.5, 0.5)]},
-        doubling=True,
-    )
+    bars = {"one": [(0.5, 0.5), (0.0, 1.0), (0.5, 0.5)]}
+    save_curve(tmp_path / "bars.png", points, bars=bars, doubling=True)
     plain, barred = (blueish(pixels(tmp_path / f"{name}.png")) for name in ("none", "bars"))
     assert barred.any(axis=1).sum() > 5 * plain.any(axis=1).sum()
 

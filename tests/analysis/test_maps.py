@@ -61,28 +61,13 @@ def test_colours_mean_the_same_in_every_picture(tmp_path: pathlib.Path) -> None:
     maps.save_map(tmp_path / "half.png", np.full((1, 2), 0.5), ["a", "b"], ["c"])
     assert count(pixels(tmp_path / "half.png"), half) > 5000
     maps.save_map(tmp_path / "beyond.png", np.array([[7.0, np.nan]]), ["a", "b"], ["c"])
-    assert (
-        count(pixels(tmp_path / "beyond.png"), top) > 2000
-        and count(pixels(tmp_path / "beyond.png"), (1, 0, 0)) > 2000
-    )
+    assert count(pixels(tmp_path / "beyond.png"), top) > 2000
+    assert count(pixels(tmp_path / "beyond.png"), (1, 0, 0)) > 2000
 
 
 def test_any_token_can_be_drawn_without_a_warning(tmp_path: pathlib.Path) -> None:
-    tokens = [
-        "$",
-        "$x^2$",
-        "$\\frac{$",
-        "你好",
-        "\U0001f9ff",
-        "a\nb",
-        "\t",
-        " ",
-        "",
-        "\ud800",
-        "▁der",
-        "x" * 300,
-        "</s>",
-    ]
+    tokens = ["$", "$x^2$", "$\\frac{$", "你好", "\U0001f9ff", "a\nb", "\t", " ", "", "\ud800"]
+    tokens += ["▁der", "x" * 300, "</s>"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         maps.save_map(tmp_path / "map.png", np.eye(len(tokens)), tokens, tokens, "$\\frac{$ costs")
@@ -114,9 +99,8 @@ def test_arrays_come_back_without_pickle(tmp_path: pathlib.Path) -> None:
         assert set(stored) == {*weights, "source_tokens", "target_tokens"}
         np.testing.assert_array_equal(stored["decoder/0/cross"], weights["decoder/0/cross"])
         assert stored["decoder/0/cross"].dtype == np.float32
-        assert stored["source_tokens"].tolist() == ["a", "你", "", "</s>"] and stored[
-            "target_tokens"
-        ].tolist() == ["x", "yy", "z"]
+        assert stored["source_tokens"].tolist() == ["a", "你", "", "</s>"]
+        assert stored["target_tokens"].tolist() == ["x", "yy", "z"]
     with pytest.raises(ValueError, match="source_tokens"):
         maps.save_arrays(tmp_path / "other.npz", {"source_tokens": np.ones(1)}, labels)
 
@@ -136,10 +120,8 @@ def test_pyplot_is_not_touched(tmp_path: pathlib.Path) -> None:
 def test_arcs_are_the_looks_at_others_strongest_last(tmp_path: pathlib.Path) -> None:
     weights = np.array([[1.0, 0.0, 0.0], [0.7, 0.3, 0.0], [0.04, 0.9, 0.06]])
     assert maps.arcs(weights) == [(1, 0, 0.7), (2, 1, 0.9)]
-    assert (
-        maps.arcs(weights.T) == [(0, 1, 0.7), (1, 2, 0.9)]
-        and maps.arcs(np.full((2, 2), np.nan)) == []
-    )
+    assert maps.arcs(weights.T) == [(0, 1, 0.7), (1, 2, 0.9)]
+    assert maps.arcs(np.full((2, 2), np.nan)) == []
     for name, one in (
         ("back", weights),
         ("both", np.stack([weights, weights.T])),
@@ -175,19 +157,14 @@ def test_weights_below_zero_are_told_from_weights_of_zero(tmp_path: pathlib.Path
     picture = pixels(tmp_path / "signed.png")
     shades = [count(picture, matplotlib.colormaps["RdBu"](place)) for place in (0.25, 0.5, 0.75)]
     assert min(shades) > 1000 and count(picture, matplotlib.colormaps["viridis"](0.0)) == 0
-    maps.save_map(
-        tmp_path / "dust.png", np.array([[-1e-9, 0.0, 0.5]]), ["a", "b", "c"], ["d"]
-    )  # rounding below zero is zero
+    # rounding below zero is zero
+    maps.save_map(tmp_path / "dust.png", np.array([[-1e-9, 0.0, 0.5]]), ["a", "b", "c"], ["d"])
     assert count(pixels(tmp_path / "dust.png"), matplotlib.colormaps["viridis"](0.0)) > 1000
 
 
 def test_a_picture_has_a_byte_for_a_pixel(tmp_path: pathlib.Path) -> None:
     """Reports hold many of them: byte 25 of a PNG says how its colours are kept, 3 is a palette."""
-    maps.save_map(
-        tmp_path / "map.png",
-        np.random.default_rng(0).random((4, 20, 20)),
-        ["token"] * 20,
-        ["token"] * 20,
-    )
+    weights = np.random.default_rng(0).random((4, 20, 20))
+    maps.save_map(tmp_path / "map.png", weights, ["token"] * 20, ["token"] * 20)
     data = (tmp_path / "map.png").read_bytes()
     assert data[25] == 3 and len(data) < 40_000

@@ -43,18 +43,12 @@ def pictured(monkeypatch: pytest.MonkeyPatch) -> None:
 class Stand:
     """Five sentences; two maps, of which one looks at the source."""
 
-    system = SimpleNamespace(
-        looks=True,
-        between=lambda name: (
-            ("target", "source") if name.endswith("look") else ("target_in", "target_in")
-        ),
-    )
+    across, inside = ("target", "source"), ("target_in", "target_in")
+    between = staticmethod(lambda name: Stand.across if name.endswith("look") else Stand.inside)
+    system = SimpleNamespace(looks=True, between=between)
     examples = "sentences"
-    units = {
-        "loss": "nats per target token",
-        "exact": "share of sentences right as a whole",
-        "confusion": "label",
-    }
+    units = {"loss": "nats per target token", "exact": "share of sentences right as a whole"}
+    units["confusion"] = "label"
 
     def size(self, split: str) -> int:
         return 5
@@ -66,22 +60,14 @@ class Stand:
         return {"loss": 1.5, "perplexity": 4.5, "accuracy": 0.25}
 
     def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
-        return {
-            "bleu": 12.0,
-            "chrf": 34.0,
-            "exact": 0.2,
-            "bleu_signature": "nrefs:1|x",
-            "chrf_signature": "nc:6",
-        }, ["a"] * 5
+        known = {"bleu": 12.0, "chrf": 34.0, "exact": 0.2}
+        return {**known, "bleu_signature": "nrefs:1|x", "chrf_signature": "nc:6"}, ["a"] * 5
 
     def maps(self, params: Any, example: TextExample) -> Maps:
         source, target = example
         assert target is not None
-        tokens = {
-            "source": [source, "</s>"],
-            "target": [target, "!", "</s>"],
-            "target_in": ["<s>", target, "!"],
-        }
+        tokens = {"source": [source, "</s>"], "target": [target, "!", "</s>"]}
+        tokens["target_in"] = ["<s>", target, "!"]
         cross = AttentionMap(np.full((2, 3, 2), 0.5))  # type: ignore[arg-type]
         own = AttentionMap(np.eye(3)[None], "target_in", "target_in")  # type: ignore[arg-type]
         return of_texts({"decoder_0/look": cross, "decoder_0/self": own}, tokens)
@@ -89,10 +75,8 @@ class Stand:
 
 def test_scores_join_both_kinds_and_count() -> None:
     results, translations = scores(Stand(), None, "test")
-    assert (
-        list(results)[:6] == ["split", "sentences", "loss", "perplexity", "accuracy", "bleu"]
-        and translations == ["a"] * 5
-    )
+    assert list(results)[:6] == ["split", "sentences", "loss", "perplexity", "accuracy", "bleu"]
+    assert translations == ["a"] * 5
     assert results["sentences"] == 5 and results["decoding_seconds"] >= 0 and json.dumps(results)
 
 
@@ -105,15 +89,12 @@ def test_every_measure_has_its_row_and_unit(capsys: pytest.CaptureFixture[str]) 
     confusion = {"yes": {"yes": 3, "no": 1}, "no": {"yes": 0, "no": 2}}
     show("a run, test split", {**results, "confusion": confusion}, Stand.units)
     printed, _, table = capsys.readouterr().out.partition("\n\nconfusion\n")
-    assert [line.split() for line in table.splitlines()][::2] == [
-        ["label", "yes", "no"],
-        ["yes", "3", "1"],
-    ]
+    expected = [["label", "yes", "no"], ["yes", "3", "1"]]
+    assert [line.split() for line in table.splitlines()][::2] == expected
     title, _, _, *rows = printed.splitlines()
     found = {row.split()[0]: row for row in rows}
-    assert title == "a run, test split" and set(found) == {
-        name for name in results if not name.endswith("_signature")
-    }
+    assert title == "a run, test split"
+    assert set(found) == {name for name in results if not name.endswith("_signature")}
     for name, unit in {
         "loss": "nats per target token",
         "bleu": "nrefs:1|x",
@@ -130,10 +111,8 @@ def test_pictures_of_the_first_sentences_where_they_look_at_the_source(tmp_path:
     ]
     drawn = draw(Stand(), None, TextExample("s", "t"), tmp_path / "deeper" / "0")
     assert list(drawn) == ["decoder_0/look", "decoder_0/self", "decoder_0/self-arcs", "arrays"]
-    assert (
-        all(path.stat().st_size for path in drawn.values())
-        and drawn["decoder_0/self-arcs"].name == "0-decoder_0-self-arcs.png"
-    )
+    assert all(path.stat().st_size for path in drawn.values())
+    assert drawn["decoder_0/self-arcs"].name == "0-decoder_0-self-arcs.png"
     assert np.load(drawn["arrays"])["decoder_0/look"].shape == (2, 3, 2)
 
 
@@ -164,19 +143,11 @@ def test_a_task_of_single_texts_shows_how_they_look_at_themselves(tmp_path: Path
             return {}, []
 
     paths = pictures_of_test(Alone(), None, tmp_path)
-    assert [path.name for path in paths] == [
-        "test0-look.png",
-        "test0-look-arcs.png",
-        "test0.npz",
-    ] and np.load(paths[2])["target_tokens"].size == 0
+    assert [path.name for path in paths] == ["test0-look.png", "test0-look-arcs.png", "test0.npz"]
+    assert np.load(paths[2])["target_tokens"].size == 0
     results, outputs = scores(Alone(), None, "test")
-    assert outputs == [] and list(results) == [
-        "split",
-        "sentences",
-        "loss",
-        "perplexity",
-        "accuracy",
-    ]
+    assert outputs == []
+    assert list(results) == ["split", "sentences", "loss", "perplexity", "accuracy"]
 
 
 def test_a_map_nobody_could_read_is_kept_but_not_drawn(tmp_path: Path) -> None:
@@ -187,11 +158,8 @@ def test_a_map_nobody_could_read_is_kept_but_not_drawn(tmp_path: Path) -> None:
             return of_texts({"look": own}, {"source": ["a"] * many})
 
     paths = draw(Long(), None, TextExample("s"), tmp_path / "one")
-    assert list(paths) == ["arrays"] and np.load(paths["arrays"])["look"].shape == (
-        1,
-        LEGIBLE + 1,
-        LEGIBLE + 1,
-    )
+    assert list(paths) == ["arrays"]
+    assert np.load(paths["arrays"])["look"].shape == (1, LEGIBLE + 1, LEGIBLE + 1)
 
 
 def test_a_picture_that_fails_costs_no_score(
@@ -210,9 +178,8 @@ def test_a_picture_that_fails_costs_no_score(
         outputs = "translations.txt"
 
         def maps(self, params: Any, example: TextExample) -> Maps:
-            assert (
-                json.loads(scored.read_text())["bleu"] == 12.0 and not (tmp_path / FILE).exists()
-            )  # one of an earlier evaluation
+            # one of an earlier evaluation
+            assert json.loads(scored.read_text())["bleu"] == 12.0 and not (tmp_path / FILE).exists()
             raise ValueError("no such\nmap")
 
     monkeypatch.setattr(
@@ -223,13 +190,10 @@ def test_a_picture_that_fails_costs_no_score(
     assert err == "warning: pictures not drawn, maps: ValueError: no such map\n"
     assert (tmp_path / "pictures_failed.txt").read_text() == "maps: ValueError: no such map\n"
     assert json.loads(scored.read_text())["step"] == 7 and (tmp_path / "curves.png").exists()
-    kept = json.loads(
-        (tmp_path / "examples.json").read_text()
-    )  # what the first lines of the outputs answer
-    assert (
-        kept["outputs"] == "translations.txt"
-        and len((tmp_path / "translations.txt").read_text().splitlines()) == 5
-    )
+    # what the first lines of the outputs answer
+    kept = json.loads((tmp_path / "examples.json").read_text())
+    assert kept["outputs"] == "translations.txt"
+    assert len((tmp_path / "translations.txt").read_text().splitlines()) == 5
     assert kept["examples"] == [{"source": f"s{one}", "target": f"t{one}"} for one in range(5)]
     report(Shy.config, type("Able", (Shy,), {"maps": Stand.maps})(), tmp_path)
     assert capsys.readouterr().err == "" and not (tmp_path / "pictures_failed.txt").exists()
@@ -248,19 +212,13 @@ def test_a_score_that_does_not_come_out_of_its_examples_is_left_out(
 
     results, outputs = scores(Itemised(), None, "test")
     items = resampled(Itemised(), None, "test", outputs, results)
-    assert (
-        items is not None and set(items.rules) == {"accuracy"} and items.score("accuracy") == 0.25
-    )
-    assert (
-        capsys.readouterr().err
-        == "warning: exact is 0.2, its examples give 1.0; it is left out of items.npz\n"
-    )
+    assert items is not None and set(items.rules) == {"accuracy"}
+    assert items.score("accuracy") == 0.25
+    words = "warning: exact is 0.2, its examples give 1.0; it is left out of items.npz\n"
+    assert capsys.readouterr().err == words
     del rows["accuracy"]
-    assert (
-        resampled(Itemised(), None, "test", outputs, results)
-        is None
-        is resampled(Stand(), None, "test", outputs, results)
-    )
+    for task in (Itemised(), Stand()):
+        assert resampled(task, None, "test", outputs, results) is None
 
 
 def test_curves_of_a_metric_stream(tmp_path: Path) -> None:
@@ -270,7 +228,5 @@ def test_curves_of_a_metric_stream(tmp_path: Path) -> None:
         for split in ("train", "valid")
     ]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert (
-        curves(tmp_path).read_bytes().startswith(b"\x89PNG")
-        and curves(tmp_path) == tmp_path / "curves.png"
-    )
+    assert curves(tmp_path).read_bytes().startswith(b"\x89PNG")
+    assert curves(tmp_path) == tmp_path / "curves.png"

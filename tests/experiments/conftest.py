@@ -10,14 +10,19 @@ from typing import NamedTuple
 
 import pytest
 
+from tests import sampling
 from tests.experiments import real
 
-COMPARED = """compare=rows({
-            "additive": {},
-            "general": {"system.attention.score": "general"},
-            "broken": {"system.attention": "broken_for_a_test:Broken"},
-            "wild": {"optimizer": "sgd", "schedule.peak": 1e38, "training.clip": 0.0},
-        })"""
+ENDS = {"additive": "done", "broken": "failed"}
+VARIANTS: dict[str, dict[str, object]] = {
+    "additive": {},
+    "broken": {"system.attention": "broken_for_a_test:Broken"},
+}
+if sampling.full_mode():
+    ENDS |= {"general": "done", "wild": "diverged"}
+    VARIANTS["general"] = {"system.attention.score": "general"}
+    VARIANTS["wild"] = {"optimizer": "sgd", "schedule.peak": 1e38, "training.clip": 0.0}
+DONE = [variant for variant, end in ENDS.items() if end == "done"]
 
 
 class Swept(NamedTuple):
@@ -35,8 +40,8 @@ class Swept(NamedTuple):
 
 @pytest.fixture(scope="session")
 def swept(made_once: Callable[[str, Callable[[Path], None]], Path]) -> Swept:
-    """Two variants that train, one that fails and one that diverges, two seeds each, in two slots;
-    run once for all workers.
+    """A variant that trains and one that fails, in the full mode also another that trains and one
+    that diverges, two seeds each, in two slots; run once for all workers.
     """
     folder = made_once("swept", _sweep)
     ended = json.loads((folder / "ended.json").read_text())
@@ -46,7 +51,7 @@ def swept(made_once: Callable[[str, Callable[[Path], None]], Path]) -> Swept:
 def _sweep(folder: Path) -> None:
     """Runs that sweep in `folder/sweep`, and stores how its command ended."""
     (folder / "broken_for_a_test.py").write_text(real.BROKEN)
-    lines = (COMPARED, "seeds=(0, 1)", 'measure=("exact", "max")')
+    lines = (f"compare=rows({VARIANTS})", "seeds=(0, 1)", 'measure=("exact", "max")')
     real.experiment(folder / "which.py", *lines, data__test="1")
     flags = (f"--dir={folder / 'sweep'}", "--slots=2", "--accept-failed")
     done = real.launch("sweep", folder / "which.py", *flags, cwd=folder)

@@ -113,15 +113,13 @@ def killed_until_done(
             launcher.wait(rng.uniform(0.3, longest))
             break
         except subprocess.TimeoutExpired:
-            kills += bool(
-                kill(launcher, rng, gentle=spared == 2)
-            )  # what dies three times under one launcher has failed, rightly
+            # what dies three times under one launcher has failed, rightly
+            kills += bool(kill(launcher, rng, gentle=spared == 2))
             spared += 1
             if launcher.poll() is not None:
                 spared, launcher = 0, start(file, directory)
-    for _ in range(
-        3
-    ):  # a trial whose processes were killed three times under one launcher has failed, and runs again
+    # a trial whose processes were killed three times under one launcher has failed, and runs again
+    for _ in range(3):
         if launcher.wait(600) == 0:
             return kills
         launcher = start(file, directory)
@@ -131,40 +129,22 @@ def killed_until_done(
 def differences(one: Path, other: Path) -> list[str]:
     """What differs between two finished sweeps, and what is wrong with the second alone."""
     wrong = [*doubled(other), *torn(other)]
-    wrong += [
-        f"{name}: {end}, was {ends(one).get(name)}"
-        for name, end in ends(other).items()
-        if end != ends(one).get(name)
-    ]
+    before, after = ends(one), ends(other)
+    differ = [name for name, end in after.items() if end != before.get(name)]
+    wrong += [f"{name}: {after[name]}, was {before.get(name)}" for name in differ]
     names = sorted(str(path.relative_to(one)) for path in one.rglob("*") if compared(path))
     if names != sorted(str(path.relative_to(other)) for path in other.rglob("*") if compared(path)):
         wrong.append("other files")
-    wrong += [
-        name
-        for name in names
-        if (other / name).exists() and content(one / name) != content(other / name)
-    ]
-    return wrong + [
-        f"checkpoint of {trial}"
-        for trial in arrays(one)
-        if arrays(one)[trial] != arrays(other).get(trial)
-    ]
+    both = [name for name in names if (other / name).exists()]
+    wrong += [name for name in both if content(one / name) != content(other / name)]
+    saved, again = arrays(one), arrays(other)
+    return wrong + [f"checkpoint of {trial}" for trial in saved if saved[trial] != again.get(trial)]
 
 
 def compared(path: Path) -> bool:
     """Whether a file holds what config and seed determine."""
-    return (
-        path.name
-        in (
-            "metrics.jsonl",
-            "valid.json",
-            "results.json",
-            "translations.txt",
-            "choice.json",
-            "plan.json",
-        )
-        or path.suffix == ".npz"
-    )
+    names = ("metrics.jsonl", "valid.json", "results.json", "translations.txt")
+    return path.name in (*names, "choice.json", "plan.json") or path.suffix == ".npz"
 
 
 def content(path: Path) -> Any:
@@ -172,11 +152,8 @@ def content(path: Path) -> Any:
     if path.suffix != ".json":
         return path.read_bytes()
     fields = real.read(path)
-    return {
-        name: value
-        for name, value in fields.items()
-        if name not in ("decoding_seconds", "made", "created")
-    }
+    timed = ("decoding_seconds", "made", "created")
+    return {name: value for name, value in fields.items() if name not in timed}
 
 
 def arrays(directory: Path) -> dict[str, Any]:
@@ -187,10 +164,8 @@ def arrays(directory: Path) -> dict[str, Any]:
     for workdir in sorted(directory.glob("trials/*/seed*")):
         checkpoints = Checkpoints(workdir / "checkpoints", 2, read_only=True)
         last = checkpoints.steps()[-1]
-        found[str(workdir.relative_to(directory))] = (
-            last,
-            checkpoints._store().read_record(last)["arrays"],
-        )
+        record = checkpoints._store().read_record(last)
+        found[str(workdir.relative_to(directory))] = (last, record["arrays"])
         checkpoints.close()
     return found
 
@@ -228,12 +203,9 @@ def torn(directory: Path) -> list[str]:
     wrong = []
     for path in sorted([*directory.rglob("*.json"), *directory.rglob("*.jsonl")]):
         try:
-            _ = [
-                json.loads(text)
-                for text in (
-                    path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
-                )
-            ]
+            text = path.read_text()
+            for record in text.splitlines() if path.suffix == ".jsonl" else [text]:
+                json.loads(record)
         except ValueError:
             wrong.append(f"{path.relative_to(directory)} is torn")
     return wrong + [

@@ -37,13 +37,8 @@ def defined(**changes: Any) -> dict[str, Any]:
 def plan(**changes: Any) -> Plan:
     """Its plan, with configs that hold nothing but a seed and the steps."""
     fields = defined(**changes)
-    empty = Plan(
-        **{**fields, "seeds": tuple(fields["seeds"]), "tune": tuple(fields["tune"])},
-        file=FILE,
-        hash="0" * 12,
-        created="",
-        candidates=(),
-    )
+    fields |= {"seeds": tuple(fields["seeds"]), "tune": tuple(fields["tune"])}
+    empty = Plan(**fields, file=FILE, hash="0" * 12, created="", candidates=())
     points = empty.tune or ({"name": "", "overrides": {}},)
     wanted = [
         empty.want(variant, point["overrides"], point["name"])

@@ -47,16 +47,15 @@ def command(*argv: str | Path) -> list[str]:
 
 
 def launch(*argv: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    return subprocess.run(
-        command(*argv),
-        capture_output=True,
-        text=True,
-        env=environment(),
-        cwd=cwd,
-        timeout=600,
-        check=False,
-    )
+    """How a command of `launch.py` ended."""
+    return python(*command(*argv)[3:], cwd=cwd)
+
+
+def python(*argv: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """How `python ...` ended."""
+    line = [sys.executable, "-W", "ignore", *map(str, argv)]
+    kept: dict[str, Any] = {"capture_output": True, "text": True, "env": environment()}
+    return subprocess.run(line, cwd=cwd, timeout=900, check=False, **kept)
 
 
 def experiment(path: Path, *lines: str, **base: Any) -> str:

@@ -53,12 +53,8 @@ def planned(directory: Path, **changes: Any) -> Plan:
     otherwise.
     """
     plan = plans.plan(**changes)
-    config = {
-        "seed": plan.seeds[0],
-        "training": {"steps": STEPS},
-        "optimizer": {"name": "adam"},
-        "schedule": {"name": "cosine"},
-    }
+    config = {"seed": plan.seeds[0], "training": {"steps": STEPS}}
+    config |= {"optimizer": {"name": "adam"}, "schedule": {"name": "cosine"}}
     candidates = (
         dataclasses.replace(one, config={**config, "system": one.variant})
         for one in plan.candidates
@@ -95,11 +91,8 @@ def work(directory: Path, job: Job, slot: Slot) -> int:
         return evaluate(directory, job)
     (trial,) = job.trials
     workdir = trial.workdir(directory)
-    endings = (
-        json.loads((directory / "endings.json").read_text())
-        if (directory / "endings.json").exists()
-        else {}
-    )
+    file = directory / "endings.json"
+    endings = json.loads(file.read_text()) if file.exists() else {}
     ending = endings.get(f"{trial.candidate.variant}_{trial.seed}", "")
     if ending == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -125,18 +118,10 @@ def work(directory: Path, job: Job, slot: Slot) -> int:
             os.kill(os.getpid(), signal.SIGKILL)
         code = _end(ending, workdir, attempt)
         cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-        use = {
-            "slot": slot.number,
-            "cores": cores,
-            "pid": os.getpid(),
-            "group": os.getpgrp(),
-            "begin": begin,
-            "end": time.time(),
-        }
-        uses.write(
-            json.dumps({**use, "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"), "trial": trial.name})
-            + "\n"
-        )
+        use: dict[str, Any] = {"slot": slot.number, "cores": cores, "trial": trial.name}
+        use |= {"gpu": os.environ.get("CUDA_VISIBLE_DEVICES"), "pid": os.getpid()}
+        use |= {"group": os.getpgrp(), "begin": begin, "end": time.time()}
+        uses.write(json.dumps(use) + "\n")
     return code
 
 

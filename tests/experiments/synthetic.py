@@ -19,10 +19,47 @@ SCORES: Mapping[str, Sequence[float]] = {
     "location": (0.41, 0.45, 0.40, 0.44),
 }
 """The measure of each variant on the test split, by seed."""
-CLAIM = {
-    "statement": "Content beats location.",
-    "contrasts": [{"weights": {"additive": 1.0, "location": -1.0}, "at_least": 0.3}],
-}
+TIME = "2026-01-01T00:00:00+00:00"
+
+
+def claim(
+    weights: Mapping[str, float], at_least: float = 0.0, text: str = "It is so.", **on: str
+) -> dict[str, Any]:
+    """A claim of one contrast, as `plan.json` has it."""
+    return {"statement": text, "contrasts": [{"weights": weights, "at_least": at_least, **on}]}
+
+
+def budget(to: str, knob: str = "system.decoder", **changes: Any) -> dict[str, Any]:
+    """A budget of parameters, as `plan.json` has it."""
+    return {"match": "parameters", "within": 0.01, "knob": knob, "to": to, "knobs": {}, **changes}
+
+
+def met(reached: int, wanted: int = 100, **changes: Any) -> dict[str, Any]:
+    """How a candidate meets a budget, as `plan.json` has it."""
+    result = {"knob": "system.width", "value": 8, "matched": False, "note": ""}
+    return {"wanted": wanted, "reached": reached, **result, **changes}
+
+
+def start(time: float, step: int = 0, **changes: Any) -> dict[str, Any]:
+    """The record that an attempt has begun."""
+    return {"event": "start", "time": time, "pid": 1, "host": "h", "step": step, **changes}
+
+
+def end(time: float, seconds: float | None, **changes: Any) -> dict[str, Any]:
+    """The record that an attempt has ended, well unless `changes` say otherwise."""
+    well = {"event": "end", "time": time, "state": "done", "step": STEPS, "message": ""}
+    return {**well, "seconds": seconds, **changes}
+
+
+def scored_on(directory: Path, **counts: int) -> None:
+    """Lets the results of variants say on how many sentences they are."""
+    for variant, count in counts.items():
+        exact = {"better": "max", "low": 0.0, "high": 1.0, "of": "sentences", "count": count}
+        for path in directory.glob(f"trials/{variant}-*/*/results.json"):
+            write(path, {**json.loads(path.read_text()), "measures": {"exact": exact}})
+
+
+CLAIM = claim({"additive": 1.0, "location": -1.0}, 0.3, "Content beats location.")
 # One dark and one light cell.
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAAAAADRSSBWAAAAC0lEQVR4nGNg+M8AAAICAQB7CYF4AAAAAElFTkSuQmCC"
@@ -46,11 +83,9 @@ def sweep(
         each adds to the validation loss, "settings" variant to further settings of its own,
         "test_data" variant to the digest of the test split it was scored on.
     """
-    tuned, settings, test_data = (
-        changes.pop("tuned", {None: 0.0}),
-        changes.pop("settings", {}),
-        changes.pop("test_data", {}),
-    )
+    tuned = changes.pop("tuned", {None: 0.0})
+    settings = changes.pop("settings", {})
+    test_data = changes.pop("test_data", {})
     seeds = list(range(len(next(iter(scores.values())))))
     made = {
         (variant, peak): _candidate(variant, peak, settings.get(variant, {}))
@@ -67,31 +102,16 @@ def sweep(
         for peak, added in tuned.items():
             candidate = made[variant, peak]
             for seed, value in zip(seeds, values, strict=True):
-                workdir = trial(
-                    directory,
-                    candidate,
-                    seed,
-                    value,
-                    2.0 - value + added,
-                    test=final and peak == best,
-                )
+                loss, test = 2.0 - value + added, final and peak == best
+                workdir = trial(directory, candidate, seed, value, loss, test=test)
                 if variant in test_data:
-                    write(
-                        workdir / "look.json",
-                        {"time": "2026-01-01T00:00:00+00:00", "data": {"test": test_data[variant]}},
-                    )
+                    look = {"time": TIME, "data": {"test": test_data[variant]}}
+                    write(workdir / "look.json", look)
             if peak == best:
                 chosen[variant] = {"candidate": candidate["id"], "whole": True, "scores": {}}
     if final:
-        write(
-            directory / "choice.json",
-            {
-                "made": "2026-01-01T00:00:00+00:00",
-                "metric": "loss",
-                "mode": "min",
-                "chosen": chosen,
-            },
-        )
+        choice = {"made": TIME, "metric": "loss", "mode": "min", "chosen": chosen}
+        write(directory / "choice.json", choice)
     return directory
 
 
@@ -108,29 +128,11 @@ def trial(
     workdir = directory / "trials" / candidate["id"] / f"seed{seed}"
     failed = exact != exact
     last = STEPS // 2 if failed else STEPS
-    begin: dict[str, Any] = {
-        "event": "start",
-        "time": 100.0,
-        "pid": 1,
-        "host": "h",
-        "slot": 0,
-        "cores": [0],
-        "devices": {},
-        "step": 0,
-    }
-    end = {
-        "event": "end",
-        "time": 130.5,
-        "state": "diverged" if failed else "done",
-        "step": last,
-        "seconds": 30.5,
-    }
-    end |= {
-        "peak_bytes": 300 * 2**20 + seed,
-        "first_step_seconds": 4.5,
-        "message": "loss nan at step 6" if failed else "",
-    }
-    lines(workdir / "events.jsonl", [begin, end])
+    state, message = ("diverged", "loss nan at step 6") if failed else ("done", "")
+    begin = start(100.0, slot=0, cores=[0], devices={})
+    costs = {"peak_bytes": 300 * 2**20 + seed, "first_step_seconds": 4.5}
+    stop = end(130.5, 30.5, state=state, step=last, message=message, **costs)
+    lines(workdir / "events.jsonl", [begin, stop])
     write(workdir / "manifest.json", _manifest({**candidate["config"], "seed": seed}))
     steps = range(3, last + 1, 3)
     records: list[dict[str, Any]] = []
@@ -138,40 +140,20 @@ def trial(
         worse = 0.1 * (STEPS - step)
         records.append({"step": step, "split": "train", "loss": 0.1 + worse, "tokens": 200.0})
         if not failed:
-            records.append(
-                {
-                    "step": step,
-                    "split": "valid",
-                    "loss": loss + worse,
-                    "exact": max(0.0, exact - worse),
-                }
-            )
+            scores = {"loss": loss + worse, "exact": max(0.0, exact - worse)}
+            records.append({"step": step, "split": "valid", **scores})
     lines(workdir / "metrics.jsonl", records)
-    pace = [
-        {
-            "step": step,
-            "time": 100.0 + step,
-            "step_seconds": 0.01 * (1 + seed) + 0.001 * (step == 3),
-        }
-        for step in steps
-    ]
+    pace: list[dict[str, Any]] = []
+    for step in steps:
+        took = 0.01 * (1 + seed) + 0.001 * (step == 3)
+        pace.append({"step": step, "time": 100.0 + step, "step_seconds": took})
     lines(workdir / "timing.jsonl", [{"step": 1, "time": 100.0, "compile_seconds": 3.0}, *pace])
     if not failed:
-        write(
-            workdir / "valid.json",
-            {"split": "valid", "step": STEPS, "loss": loss, "exact": exact - 0.01},
-        )
+        scores = {"loss": loss, "exact": exact - 0.01}
+        write(workdir / "valid.json", {"split": "valid", "step": STEPS, **scores})
     if test and not failed:
-        write(
-            workdir / "results.json",
-            {
-                "split": "test",
-                "exact": exact,
-                "loss": loss + 0.05,
-                "bleu_signature": "nrefs:1",
-                "step": STEPS,
-            },
-        )
+        scores = {"exact": exact, "loss": loss + 0.05, "bleu_signature": "nrefs:1"}
+        write(workdir / "results.json", {"split": "test", **scores, "step": STEPS})
         examples = [
             {"source": "3 May <1967>", "target": "1967-05-03"},
             {"source": "4 May 1968", "target": "1968-05-04"},
@@ -225,7 +207,7 @@ def _plan(variants: Mapping[str, Any], seeds: list[int]) -> dict[str, Any]:
         "claim": CLAIM,
         "search": None,
         "hash": "0123456789ab",
-        "created": "2026-01-01T00:00:00+00:00",
+        "created": TIME,
     }
 
 
@@ -269,5 +251,5 @@ def _manifest(config: dict[str, Any]) -> dict[str, Any]:
         "devices": {"kind": "cpu", "count": 1, "processes": 1},
         "data": {"train": "a" * 64, "valid": "b" * 64},
         "command": ["launch.py"],
-        "created": "2026-01-01T00:00:00+00:00",
+        "created": TIME,
     }

@@ -1,13 +1,12 @@
-"""The experiments of the repository: each file loads without jax, every candidate of it builds, and
-budgets are met.
+"""The experiments of the repository: each file loads without jax, the settings of every candidate
+are resolved, and its variants are equally large; a default run builds those of a few files.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import re
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,15 +16,22 @@ from ml_collections import ConfigDict
 
 from attnlab import config as configs
 from attnlab.errors import UserError
-from attnlab.experiments.define.loading import load_experiment
+from attnlab.experiments.define.loading import definition, load_experiment
 from attnlab.experiments.plan import building, process
 from attnlab.experiments.plan.building import Builder
 from attnlab.experiments.plan.flops import Work
-from attnlab.experiments.plan.process import made
+from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.plan.process import listed, made
 from attnlab.tasks import auxiliary, models
+from tests import sampling
+from tests.experiments import real
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "experiments").glob("*.py"))
+DRAWN = random.Random(sampling.seed()).sample(FILES, 3)
+BUILT = [
+    pytest.param(file, marks=() if file in DRAWN else pytest.mark.full, id=file) for file in FILES
+]
 BOTTLENECK = "experiments/bottleneck.py"
 FEW = 200
 WORDS = ["ein", "haus", "und", "noch", "ein", "garten", "mit", "rosen", "hinter", "dem", "zaun"]
@@ -111,24 +117,30 @@ def test_every_file_loads_without_jax_and_says_how_to_run_it() -> None:
         "for file in sys.argv[1:]:\n    load(file)\n"
         "    print(file, [name for name in ('jax', 'numpy', 'flax') if name in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *FILES], capture_output=True, text=True, cwd=ROOT, check=False
-    )
+    done = real.python("-c", code, *FILES, cwd=ROOT)
     wanted = "".join(f"{file} []\n" for file in FILES)
     assert (done.returncode, done.stdout) == (0, wanted), done.stderr
     for file in FILES:
         assert f"python launch.py sweep {file} --dir=runs/" in (ROOT / file).read_text()
 
 
+@pytest.mark.quick
+def test_every_candidate_of_every_file_has_settings_that_exist() -> None:
+    for file in FILES:
+        defined = definition(load_experiment(file), file)
+        plan = Plan(**defined, file=file, hash="", created="", candidates=())
+        assert len(plan.seeds) >= 3 and len(plan.variants) >= 4 and plan.claim is not None
+        builder = Builder(plan.config, plan.seeds[0])
+        for candidate in listed(plan):
+            with building.naming(f"{file}: {candidate.variant}", candidate.tuned):
+                builder.resolved(candidate.overrides)
+
+
 @pytest.mark.usefixtures("uncounted", "sizes_alike")
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", BUILT)
 def test_every_file_plans_and_its_variants_are_equally_large(file: str, tmp_path: Path) -> None:
     plan = made(file, tmp_path)
-    assert (
-        len(plan.seeds) >= 3
-        and len(plan.candidates) == len(plan.variants) >= 4
-        and plan.claim is not None
-    )
+    assert len(plan.candidates) == len(plan.variants)
     sizes = [candidate.parameters for candidate in plan.candidates]
     within = plan.budget["within"] if plan.budget else 0.01
     assert max(sizes) <= (1 + 2 * within) * min(sizes), dict(zip(plan.variants, sizes, strict=True))
@@ -150,11 +162,11 @@ def test_every_file_plans_and_its_variants_are_equally_large(file: str, tmp_path
 def test_what_an_argument_asks_fits_two_cores(file: str, trials: int) -> None:
     experiment = load_experiment(f"experiments/{file}")
     assert len(experiment.compare) * len(experiment.seeds) == trials
-    assert experiment.claim is not None and experiment.baseline in {
-        point.name for point in experiment.compare
-    }
+    assert experiment.claim is not None
+    assert experiment.baseline in {point.name for point in experiment.compare}
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("uncounted")
 def test_bottleneck_on_text_compares_its_shortest_with_its_longest_third(
     folder: Path, tmp_path: Path
@@ -167,8 +179,8 @@ def test_bottleneck_on_text_compares_its_shortest_with_its_longest_third(
     ]
     plan = made(f"{BOTTLENECK}:{folder}", tmp_path / "sweep")
     data = [candidate.config["data"] for candidate in plan.candidates]
-    assert [(one["shortest"], one["longest"]) for one in data] == 2 * [(1, 3), (7, 50)]
-    assert all(one["of"]["directory"] == str(folder) for one in data)
+    assert [(texts["shortest"], texts["longest"]) for texts in data] == 2 * [(1, 3), (7, 50)]
+    assert all(texts["of"]["directory"] == str(folder) for texts in data)
     assert plan.measure["metric"] == "bleu"
 
 
@@ -199,7 +211,6 @@ def test_what_an_argument_must_be(argument: str, words: str, folder: Path) -> No
 def test_text_of_one_length_is_refused(folder: Path) -> None:
     for language in ("de", "en"):
         (folder / f"train.{language}").write_text("ein haus\n" * 9)
-    with pytest.raises(
-        UserError, match="no third of the training sentences is longer than another"
-    ):
+    words = "no third of the training sentences is longer than another"
+    with pytest.raises(UserError, match=words):
         load_experiment(f"{BOTTLENECK}:{folder}")

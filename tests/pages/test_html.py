@@ -10,37 +10,24 @@ from attnlab.pages.tables import Table
 
 @pytest.mark.quick
 def test_text_is_shown_as_it_is_and_rows_say_what_they_are() -> None:
-    made = html.table(
-        Table(
-            "a <b>",
-            ("name", "n"),
-            (("x & y", "3"), ("z", "4 %"), ("w", "")),
-            *map(frozenset, ((1,), (1,), (2,))),
-            ("<i>",),
-        )
-    )
+    rows, marks = (("x & y", "3"), ("z", "4 %"), ("w", "")), map(frozenset, ((1,), (1,), (2,)))
+    made = html.table(Table("a <b>", ("name", "n"), rows, *marks, ("<i>",)))
     assert "<h2>a &lt;b&gt;</h2>" in made and "<li>&lt;i&gt;</li>" in made
-    assert (
-        '<tr><td data-label="name">x &amp; y</td><td class="number" data-label="n">3</td></tr>'
-        in made
-    )
+    words = '<tr><td data-label="name">x &amp; y</td><td class="number" data-label="n">3</td></tr>'
+    assert words in made
     assert (
         '<tr class="strong"><td data-label="name">z</td><td class="number"'
         ' data-label="n">4&nbsp;%</td></tr>' in made
     )
-    assert made.count('<tr class="weak">') == 1 and "<ul>" not in html.table(
-        Table("t", ("a",), (("b",),))
-    )
+    assert made.count('<tr class="weak">') == 1
+    assert "<ul>" not in html.table(Table("t", ("a",), (("b",),)))
 
 
 @pytest.mark.quick
 def test_tables_of_more_than_one_row_can_be_sorted_and_linked_and_folded() -> None:
     two = Table("t", ("name", "n"), (("x", "3"), ("y", "4")), notes=("a note",))
-    assert (
-        '<table class="sortable">' in html.table(two)
-        and "data-row" not in html.table(two)
-        and "<details>" not in html.table(two)
-    )
+    assert '<table class="sortable">' in html.table(two) and "data-row" not in html.table(two)
+    assert "<details>" not in html.table(two)
     assert "<table>" in html.table(Table("t", ("a",), (("b",),)))
     assert html.table(two, linked=True).count('<tr data-row="1">') == 1
     assert "<details><summary>2 rows</summary>" in html.table(two, folded=True)
@@ -49,11 +36,7 @@ def test_tables_of_more_than_one_row_can_be_sorted_and_linked_and_folded() -> No
 
 def test_a_whole_page_leaves_out_what_is_empty() -> None:
     made = html.whole("a & b", ["<p>one</p>", "", "<p>two</p>"])
-    assert (
-        "<title>a &amp; b</title>" in made
-        and "<p>one</p>\n<p>two</p>" in made
-        and made.startswith("<!doctype html>")
-    )
-    assert made.count("<script>") == 1 and made.index("<p>two</p>") < made.index(
-        "<script>"
-    )  # which finds what it works on
+    assert "<title>a &amp; b</title>" in made and "<p>one</p>\n<p>two</p>" in made
+    assert made.startswith("<!doctype html>")
+    # which finds what it works on
+    assert made.count("<script>") == 1 and made.index("<p>two</p>") < made.index("<script>")

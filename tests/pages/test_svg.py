@@ -38,11 +38,8 @@ def test_a_picture_is_one_element_that_takes_part_in_the_page() -> None:
     """
     text = drawn().text
     root = xml.etree.ElementTree.fromstring(text)
-    assert (
-        root.tag == "svg"
-        and root.attrib["aria-label"] == "loss <b> & $x$"
-        and {"width", "height"}.isdisjoint(root.attrib)
-    )
+    assert root.tag == "svg" and root.attrib["aria-label"] == "loss <b> & $x$"
+    assert {"width", "height"}.isdisjoint(root.attrib)
     group = next(one for one in root if one.get("data-row") == "3")
     assert group.get("class") == "c0" and group[0].tag == "title" and group[0].text == "a <b>: 1"
     assert {"loss <b> & $x$", "step", "nats"} <= {one.text for one in root.iter("text")}
@@ -57,10 +54,8 @@ def places(text: str) -> Iterator[tuple[float, float]]:
 def test_everything_lies_within_the_picture() -> None:
     """What is drawn, and an upright that reaches beyond the axis."""
     text = drawn().text
-    assert (
-        all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in places(text))
-        and len(list(places(text))) == 6
-    )
+    assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in places(text))
+    assert len(list(places(text))) == 6
     ((top, bottom),) = re.findall(r'class="thin" d="M[\d.]+ ([\d.]+)V([\d.]+)"', text)
     assert 0 <= float(bottom) < float(top) <= HEIGHT
 
@@ -72,15 +67,10 @@ def test_names_at_the_ends_of_lines_do_not_cover_each_other() -> None:
         [(Look(number, f"a long name, number {number}", "c0"), (1.0, 0.5)) for number in range(8)]
     )
     heights = [float(y) for y in re.findall(r'class="label" x="[\d.]+" y="([\d.]+)"', chart.text)]
-    assert len(heights) == 8 and all(
-        after - before >= 11 for before, after in itertools.pairwise(heights)
-    )
-    assert (
-        heights[0] > 0
-        and heights[-1] < HEIGHT
-        and "a long name,…" in chart.text
-        and "number 7</title>" in chart.text
-    )
+    assert len(heights) == 8
+    assert all(after - before >= 11 for before, after in itertools.pairwise(heights))
+    assert heights[0] > 0 and heights[-1] < HEIGHT and "a long name,…" in chart.text
+    assert "number 7</title>" in chart.text
 
 
 def test_names_beside_points_take_a_free_place_or_none() -> None:
@@ -93,6 +83,5 @@ def test_names_beside_points_take_a_free_place_or_none() -> None:
 def test_more_rows_than_colours_are_grey() -> None:
     kinds = [svg.kind(place) for place in range(len(svg.COLOURS) + 2)]
     assert len(set(kinds)) == len(svg.COLOURS) + 1 and kinds[-2:] == ["other", "other"]
-    assert (
-        'class="swatch c0"' in svg.swatch(LOOK) and LOOK.shown and not Look(0, "x", "other").shown
-    )
+    assert 'class="swatch c0"' in svg.swatch(LOOK) and LOOK.shown
+    assert not Look(0, "x", "other").shown

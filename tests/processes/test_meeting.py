@@ -53,13 +53,10 @@ def test_all_learn_the_same_and_notice_an_end() -> None:
     late = [(member(index, 3, where), ["train"], 0.3 * (2 - index)) for index in range(3)]
     first, second, third = met(*late)
     assert all(isinstance(one, Meeting) for one in (first, second, third))
-    assert first.address == second.address == third.address and first.address.startswith(
-        "localhost:"
-    )
-    assert (
-        first.hosts == second.hosts == [socket.gethostname()] * 3
-        and first.neighbours(late[0][0]) == 3
-    )
+    assert first.address == second.address == third.address
+    assert first.address.startswith("localhost:")
+    assert first.hosts == second.hosts == [socket.gethostname()] * 3
+    assert first.neighbours(late[0][0]) == 3
     assert sorted(first.links) == [1, 2] and sorted(second.links) == sorted(third.links) == [0]
     second.links[0].send({"a": [1, "ü"]})
     assert first.links[1].receive(5) == {"a": [1, "ü"]} and first.links[2].is_open()
@@ -80,22 +77,13 @@ def test_strangers_and_those_that_start_again_do_not_disturb() -> None:
         stranger.sendall(b"GET / HTTP/1.1\n")
         assert stranger.recv(10) == b""
         dead = Link(socket.create_connection(("localhost", where)))
-        dead.send(
-            {
-                "attnlab": attnlab.__version__,
-                "process": 1,
-                "processes": 3,
-                "command": ["train"],
-                "host": "here",
-            }
-        )
+        hello = {"attnlab": attnlab.__version__, "process": 1, "processes": 3, "host": "here"}
+        dead.send({**hello, "command": ["train"]})
         time.sleep(0.2)
         dead.close()
         others = met(*[(member(index, 3, where), ["train"], 0.2) for index in (1, 2)])
-        assert (
-            all(isinstance(one, Meeting) for one in others)
-            and waiting.result(10).address == others[0].address
-        )
+        assert all(isinstance(one, Meeting) for one in others)
+        assert waiting.result(10).address == others[0].address
 
 
 @pytest.mark.parametrize(
@@ -132,19 +120,13 @@ def test_processes_for_something_else_are_refused(
 
 def test_another_version_and_another_of_the_same_number_are_refused() -> None:
     where = port()
-    first, *others = met(
-        *[
-            (member(index, 3, where), ["train"], 0.1 * number)
-            for number, index in enumerate((0, 1, 1))
-        ]
-    )
-    assert "two processes were started as process 1" in str(first) and all(
-        isinstance(one, SystemExit) for one in others
-    )
+    arrivals = ((0, 0.0), (1, 0.1), (1, 0.2))
+    first, *others = met(*[(member(index, 3, where), ["train"], late) for index, late in arrivals])
+    assert "two processes were started as process 1" in str(first)
+    assert all(isinstance(one, SystemExit) for one in others)
     hello = {"attnlab": "0.0", "process": 1, "processes": 2, "command": [], "host": "there"}
-    assert "process 1 on there runs attnlab 0.0" in meeting._wrong(
-        hello, {**hello, "attnlab": "1.0", "process": 0}
-    )
+    words = "process 1 on there runs attnlab 0.0"
+    assert words in meeting._wrong(hello, {**hello, "attnlab": "1.0", "process": 0})
 
 
 def test_nobody_waits_for_ever(
@@ -159,16 +141,12 @@ def test_nobody_waits_for_ever(
     assert f"of 3 processes these have not come to localhost:{where} in 0 s: 1, 2" in str(
         first
     ) or "in 1 s: 1, 2" in str(first)
-    assert (
-        f"waiting at localhost:{where} for process 1, 2 of 3; --processes=1"
-        in capsys.readouterr().err
-    )
+    words = f"waiting at localhost:{where} for process 1, 2 of 3; --processes=1"
+    assert words in capsys.readouterr().err
     (second,) = met((member(1, 2, where), [], 0.0), patience=0.5)
-    assert f"process 1 of 2: process 0 was not found at localhost:{where}" in str(
-        second
-    ) and "refused" in str(second)
+    assert f"process 1 of 2: process 0 was not found at localhost:{where}" in str(second)
+    assert "refused" in str(second)
     with socket.create_server(("", where)):
         (third,) = met((member(0, 2, where), [], 0.0), patience=0.5)
-    assert f"process 0 cannot listen on port {where}" in str(
-        third
-    ) and "--coordinator=localhost:PORT" in str(third)
+    assert f"process 0 cannot listen on port {where}" in str(third)
+    assert "--coordinator=localhost:PORT" in str(third)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,27 +19,21 @@ from tests.processes.test_meeting import port
 
 ROOT = Path(__file__).resolve().parents[2]
 AFTER = "all have ended; the same command goes on from what is saved"
+ERROR, PROCESS_1 = "stub.py: error:", r"process 1 of 2 \(host .*\)"
+
+
+def full(*values: object) -> object:
+    """A case of the full mode only."""
+    return pytest.param(*values, marks=pytest.mark.full)
 
 
 def started(work: str) -> list[subprocess.Popen[str]]:
     """Both processes."""
-    where = port()
-    flags = [
-        [f"--coordinator=localhost:{where}", "--processes=2", f"--process={index}"]
-        for index in range(2)
-    ]
-    command = [sys.executable, "-m", "tests.processes.stub", work]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return [
-        subprocess.Popen(
-            [*command, *own],
-            cwd=ROOT,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            **pipes,
-        )
-        for own in flags
-    ]
+    command = [sys.executable, "-m", "tests.processes.stub", work, "--processes=2"]
+    command.append(f"--coordinator=localhost:{port()}")
+    how: dict[str, Any] = {"cwd": ROOT, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
+    how |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return [subprocess.Popen([*command, f"--process={index}"], **how) for index in range(2)]
 
 
 def ended(both: list[subprocess.Popen[str]]) -> tuple[list[int], str, str]:
@@ -53,43 +48,28 @@ def ended(both: list[subprocess.Popen[str]]) -> tuple[list[int], str, str]:
 @pytest.mark.parametrize(
     ("work", "codes", "out", "line"),
     [
-        ("adds", [0, 0], "sum of process 0\n", "a note"),
-        ("diverges", [1, 1], "", ""),
-        ("refuses", [2, 2], "", r"stub.py: error: config.seed=-1: expected more"),
-        (
-            "refuses_there",
-            [2, 2],
-            "at work\n",
-            r"stub.py: error: process 1 of 2 \(host .*\): no such file",
-        ),
-        (
-            "is_cut_off",
-            [1, 1],
-            "",
-            rf"stub.py: error: process 1 of 2 \(host .*\) was killed by signal 9: {AFTER}",
-        ),
-        (
-            "full",
-            [2, 1],
-            "",
-            "stub.py: error: No space left on device: somewhere; free some space and run again",
-        ),
+        full("adds", [0, 0], "sum of process 0\n", "a note"),
+        full("diverges", [1, 1], "", ""),
+        full("refuses", [2, 2], "", f"{ERROR} config.seed=-1: expected more"),
+        ("refuses_there", [2, 2], "at work\n", f"{ERROR} {PROCESS_1}: no such file"),
+        ("is_cut_off", [1, 1], "", f"{ERROR} {PROCESS_1} was killed by signal 9: {AFTER}"),
+        full("full", [2, 1], "", f"{ERROR} No space left on device: somewhere; free .* run again"),
     ],
 )
 def test_one_line_and_one_end(work: str, codes: list[int], out: str, line: str) -> None:
     """The second is silent; what both find is said once; of two ends the one that explains the
     other is told.
     """
-    found = ended(started(work))
-    assert found[:2] == (codes, out)
-    assert re.fullmatch(line, found[2].strip()), found[2]
+    ends, printed, errors = ended(started(work))
+    assert (ends, printed) == (codes, out)
+    assert re.fullmatch(line, errors.strip()), errors
 
 
 @pytest.mark.parametrize(
     ("work", "reason", "last"),
     [
         ("fails_there", "ValueError: a bug", "failed with ValueError: a bug"),
-        ("aborts", "F0000 the library's reason", "was aborted by a library"),
+        full("aborts", "F0000 the library's reason", "was aborted by a library"),
     ],
 )
 def test_a_failure_is_shown_with_its_reason(work: str, reason: str, last: str) -> None:
@@ -98,12 +78,10 @@ def test_a_failure_is_shown_with_its_reason(work: str, reason: str, last: str) -
     """
     codes, _, errors = ended(started(work))
     assert codes == [1, 1] and errors.splitlines().count(reason) == 1
-    assert re.fullmatch(
-        rf"stub.py: error: process 1 of 2 \(host .*\) {last}: {AFTER}", errors.splitlines()[-1]
-    )
+    assert re.fullmatch(f"{ERROR} {PROCESS_1} {last}: {AFTER}", errors.splitlines()[-1])
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [full(0), 1])
 def test_one_that_is_killed_takes_the_other_along(victim: int) -> None:
     """Whichever it is, within seconds, though the other one waits for ever; also the process that
     does the work is gone.
@@ -113,16 +91,13 @@ def test_one_that_is_killed_takes_the_other_along(victim: int) -> None:
     began = time.monotonic()
     both[victim].kill()
     codes, _, errors = ended(both)
-    assert (
-        codes[victim] == -signal.SIGKILL
-        and codes[1 - victim] == 1
-        and time.monotonic() - began < 10
-    )
-    assert re.fullmatch(
-        rf"stub.py: error: process {victim} of 2 \(host .*\) is gone: {AFTER}", errors.strip()
-    ), errors
+    assert codes[victim] == -signal.SIGKILL and codes[1 - victim] == 1
+    assert time.monotonic() - began < 10
+    gone = rf"{ERROR} process {victim} of 2 \(host .*\) is gone: {AFTER}"
+    assert re.fullmatch(gone, errors.strip()), errors
 
 
+@pytest.mark.full
 def test_a_signal_reaches_the_work_and_the_first_one_tells_when_it_has_saved() -> None:
     both = started("saves")
     assert both[0].stdout is not None and both[0].stdout.readline() == "at work\n"

@@ -29,16 +29,8 @@ def stops(): sys.exit("why")
 
 def said(lines: str) -> str:
     """What a program with `PROGRAM` before it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM + lines],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    line = [sys.executable, "-c", PROGRAM + lines]
+    return subprocess.check_output(line, text=True, cwd=ROOT, timeout=60)
 
 
 def test_every_end_has_its_cause() -> None:
@@ -74,8 +66,5 @@ if middle == 0:
     os.kill(os.getpid(), signal.SIGKILL)
 os.waitpid(middle, 0)
 """
-    assert said(program).split() == [
-        "True",
-        "killed",
-        "begun",
-    ]  # and all that hold its stdout are gone, or this would wait
+    # and all that hold its stdout are gone, or this would wait
+    assert said(program).split() == ["True", "killed", "begun"]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-CONFIG = {
-    "system": {
-        "attention": {"name": "own_top:Top", "parts": [{"name": "own_pack.deep:Deep"}]},
-        "width": 8,
-    },
-    "task": "translation",
-}
+ATTENTION = {"name": "own_top:Top", "parts": [{"name": "own_pack.deep:Deep"}]}
+CONFIG = {"system": {"attention": ATTENTION, "width": 8}, "task": "translation"}
 
 
 FILES = {
@@ -39,17 +37,19 @@ FILES = {
 }
 
 
-MODULES = [
-    "own_aid",
-    "own_entry",
-    "own_later",
-    "own_pack",
-    "own_pack.beside",
-    "own_pack.deep",
-    "own_pack.inner",
-    "own_pack.inner.far",
-]
+MODULES = ["own_aid", "own_entry", "own_later", "own_pack", "own_pack.beside", "own_pack.deep"]
+MODULES += ["own_pack.inner", "own_pack.inner.far"]
 MODULES += ["own_pack.inner.given", "own_pack.inner.near", "own_top"]
+
+
+def environment() -> dict[str, str]:
+    """That of a process which finds the package."""
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+
+
+def printed(code: str) -> str:
+    """What a process prints that runs this code."""
+    return subprocess.check_output([sys.executable, "-c", code], text=True, env=environment())
 
 
 def write(folder: Path, files: dict[str, str]) -> None:

@@ -23,24 +23,12 @@ def test_a_start_and_an_end_say_who_where_and_how_long(tmp_path: Path) -> None:
     time.sleep(0.02)
     attempt.end("diverged", 20, "loss nan", 1.5)
     start, end = attempts.read(tmp_path)
-    assert start == {
-        "event": "start",
-        "time": start["time"],
-        "pid": os.getpid(),
-        "host": socket.gethostname(),
-        "slot": 3,
-        "cores": [0, 1],
-        "devices": {"OMP_NUM_THREADS": "2"},
-        "step": 12,
-    }
+    place = {"slot": 3, "cores": [0, 1], "devices": {"OMP_NUM_THREADS": "2"}}
+    who = {"pid": os.getpid(), "host": socket.gethostname()}
+    assert start == {"event": "start", "time": start["time"], **who, **place, "step": 12}
     assert abs(start["time"] - time.time()) < 60 and 0.02 <= end["seconds"] < 60
-    assert (end["event"], end["state"], end["step"], end["message"], end["first_step_seconds"]) == (
-        "end",
-        "diverged",
-        20,
-        "loss nan",
-        1.5,
-    )
+    assert end["event"] == "end" and end["state"] == "diverged" and end["step"] == 20
+    assert end["message"] == "loss nan" and end["first_step_seconds"] == 1.5
     assert 5e6 < end["peak_bytes"] < 1e11  # a Python process in bytes, not in kibibytes
 
 
@@ -53,17 +41,10 @@ def test_records_are_only_ever_added(tmp_path: Path) -> None:
     attempts.reopen(tmp_path)
     found = attempts.read(tmp_path)
     assert (tmp_path / attempts.FILE).read_bytes().startswith(before)
-    assert [one["event"] for one in found] == [
-        "start",
-        "stop",
-        "end",
-        "retry",
-    ] and "slot" not in found[0]
-    assert (found[2]["state"], found[2]["message"], found[1]["message"]) == (
-        "failed",
-        "killed",
-        "pruned: \n two lines, umlaut ä",
-    )
+    assert [one["event"] for one in found] == ["start", "stop", "end", "retry"]
+    assert "slot" not in found[0]
+    assert found[2]["state"] == "failed" and found[2]["message"] == "killed"
+    assert found[1]["message"] == "pruned: \n two lines, umlaut ä"
 
 
 def test_giving_up_on_a_trial_that_never_began(tmp_path: Path) -> None:
@@ -90,29 +71,15 @@ def test_how_far_it_is_is_told_once_in_a_while(
     monkeypatch.setattr(attempts.time, "monotonic", clock)
     attempt = Attempt(tmp_path)
     assert attempts.read(tmp_path) == []
-    for now, step in [
-        (0, 0),
-        (1, 1),
-        (4.9, 2),
-        (5, 3),
-        (9.9, 4),
-        (10, 5),
-        (4000, 6),
-        (4019, 7),
-        (4021, 8),
-    ]:
+    for step, now in enumerate((0, 1, 4.9, 5, 9.9, 10, 4000, 4019, 4021)):
         clock.now = 1000.0 + now
         attempt.at(step)
         assert attempt.step == step
-    assert [(one["event"], one["step"]) for one in attempts.read(tmp_path)] == [
-        ("start", 0),
-        *(("step", step) for step in (3, 5, 6, 8)),
-    ]
-    assert attempts.last_word(attempts.read(tmp_path)) == (
-        "interrupted",
-        8,
-        "",
-    )  # as one that died here
+    records = attempts.read(tmp_path)
+    assert [record["event"] for record in records] == ["start", *["step"] * 4]
+    assert [record["step"] for record in records] == [0, 3, 5, 6, 8]
+    # as one that died here
+    assert attempts.last_word(attempts.read(tmp_path)) == ("interrupted", 8, "")
     monkeypatch.setattr(attempts.time, "time", lambda: 5.0)  # somebody has set the date
     attempt.end("done", 9)
     assert attempts.read(tmp_path)[-1]["seconds"] == 4021.0

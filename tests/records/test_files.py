@@ -39,9 +39,8 @@ def test_a_failed_write_leaves_the_old_file(
 
     monkeypatch.setattr(os, call, fail)
     code = errno.ENOSPC
-    with pytest.raises(
-        UserError, match=f"no space left on the disk of {tmp_path}: file was not written"
-    ):
+    words = f"no space left on the disk of {tmp_path}: file was not written"
+    with pytest.raises(UserError, match=words):
         write_atomic(tmp_path / "file", "new")
     code = errno.EIO
     with pytest.raises(OSError, match="Input/output"):
@@ -96,10 +95,8 @@ def test_a_link_stays_a_link(dangling: bool, tmp_path: Path) -> None:
     (tmp_path / "second").symlink_to("far/file")
     (tmp_path / "first").symlink_to("second")
     write_atomic(tmp_path / "first", "new")
-    assert (
-        os.readlink(tmp_path / "first") == "second"
-        and os.readlink(tmp_path / "second") == "far/file"
-    )
+    assert os.readlink(tmp_path / "first") == "second"
+    assert os.readlink(tmp_path / "second") == "far/file"
     assert target.read_text() == "new" and (
         dangling or stat.S_IMODE(target.stat().st_mode) == 0o600
     )
@@ -147,10 +144,8 @@ def test_a_device_is_written_into(tmp_path: Path) -> None:
     write_atomic(tmp_path / "null", "new")
     with pytest.raises(UserError, match="no space left on the disk of .*: full was not written"):
         write_atomic(tmp_path / "full", "new")
-    assert (
-        all(stat.S_ISCHR(path.stat().st_mode) for path in tmp_path.iterdir())
-        and len(list(tmp_path.iterdir())) == 2
-    )
+    assert all(stat.S_ISCHR(path.stat().st_mode) for path in tmp_path.iterdir())
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_the_longest_names_that_there_are(tmp_path: Path) -> None:
@@ -199,12 +194,8 @@ def test_where_there_is_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
     assert expanded("~/a") == Path("/home/me/a")
     homeless(monkeypatch)
     assert expanded("/a/b") == Path("/a/b")
-    with pytest.raises(
-        UserError,
-        match=(
-            r"~/a: there is no home folder here \(\$HOME is not set\); write the path without '~'"
-        ),
-    ):
+    words = r"~/a: there is no home folder here \(\$HOME is not set\); write the path without '~'"
+    with pytest.raises(UserError, match=words):
         expanded("~/a")
 
 

@@ -71,46 +71,30 @@ def test_the_rules_by_hand() -> None:
             "macro_f1": ("macro_f1", [[2, 0, 0, 2, 0, 0], [0, 0, 0, 1, 1, 0], [0, 2, 0, 0, 2, 0]]),
         }
     )
-    assert (
-        items.score("loss") == 0.5
-        and items.score("perplexity") == math.exp(0.5)
-        and items.score("bits") == 3.0 / math.log(2) / 5
-    )
-    assert items.score("macro_f1") == pytest.approx(
-        (2 / 3 + 2 / 3) / 2
-    )  # the third class is not there
+    assert items.score("loss") == 0.5 and items.score("perplexity") == math.exp(0.5)
+    assert items.score("bits") == 3.0 / math.log(2) / 5
+    # the third class is not there
+    assert items.score("macro_f1") == pytest.approx((2 / 3 + 2 / 3) / 2)
     once, nothing = items.scores("loss", np.array([[2, 0, 1], [0, 0, 3]]))
     assert once == 0.5 and math.isnan(nothing)
     assert items.scores("macro_f1", np.array([[3, 0, 0]])) == [1.0]
 
 
 def test_what_is_written_is_read_and_two_lines_of_numpy_read_it_too(tmp_path: Path) -> None:
-    items = Items.of(
-        {
-            "exact": ("ratio", [[True, 1], [False, 1]]),
-            "loss": ("ratio", np.float32([[0.1, 3], [0.2, 5]])),
-        }
-    )
+    losses = np.float32([[0.1, 3], [0.2, 5]])
+    items = Items.of({"exact": ("ratio", [[True, 1], [False, 1]]), "loss": ("ratio", losses)})
     items.write(tmp_path)
     kept = (tmp_path / FILE).read_bytes()
     again = Items.read(tmp_path)
-    assert (
-        again is not None
-        and again.rules == items.rules
-        and again.score("loss") == items.score("loss")
-        and len(again) == 2
-    )
+    assert again is not None and again.rules == items.rules
+    assert again.score("loss") == items.score("loss") and len(again) == 2
     again.write(tmp_path)
     assert (tmp_path / FILE).read_bytes() == kept and not list(tmp_path.glob(".*"))
     loaded = np.load(tmp_path / FILE)
-    assert loaded["exact"].sum(axis=0).tolist() == [1, 2] and dict(loaded["rules"]) == {
-        "exact": "ratio",
-        "loss": "ratio",
-    }
-    assert (
-        items.without(["loss"]).rules == {"exact": "ratio"}
-        and Items.read(tmp_path / "nowhere") is None
-    )
+    assert loaded["exact"].sum(axis=0).tolist() == [1, 2]
+    assert dict(loaded["rules"]) == {"exact": "ratio", "loss": "ratio"}
+    assert items.without(["loss"]).rules == {"exact": "ratio"}
+    assert Items.read(tmp_path / "nowhere") is None
 
 
 @pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x03\x04 cut off"])

@@ -45,14 +45,16 @@ def test_what_fits_comes_back_as_its_kind() -> None:
     )
     assert found == Outer(Inner("a-1", {"x": 1, "y": -0.5}), (0, 3))
     assert fit({"event": "end", "more": [1]}, Start | End) == {"event": "end", "more": [1]}
-    assert (
-        math.isnan(parsed("NaN"))
-        and parsed(b'"\xc3\xbc \\ud83d\\ude00"') == "ü 😀"
-        and fit(None, Inner | None) is None
-    )
+    assert math.isnan(parsed("NaN")) and parsed(b'"\xc3\xbc \\ud83d\\ude00"') == "ü 😀"
+    assert fit(None, Inner | None) is None
 
 
 DEEP = "[" * 100_000
+
+
+def outer(**inner: Any) -> dict[str, Any]:
+    """The JSON of an `Outer` whose inner one has other fields."""
+    return {"inner": {"name": "a", "weights": {}, **inner}, "seeds": []}
 
 
 @pytest.mark.parametrize(
@@ -80,47 +82,15 @@ def test_what_is_no_json(text: str | bytes, words: str) -> None:
     [
         ([], Outer, r"the whole of it is \[\], expected an object"),
         ({"seeds": []}, Outer, "inner is missing"),
-        (
-            {"inner": {"name": "a", "weights": {}, "x": 1}, "seeds": []},
-            Outer,
-            "inner.x is not known",
-        ),
-        (
-            {"inner": {"name": "../a", "weights": {}}, "seeds": []},
-            Outer,
-            'inner.name is "../a", expected the name of a folder',
-        ),
-        ({"inner": {"name": "..", "weights": {}}, "seeds": []}, Outer, 'inner.name is ".."'),
-        (
-            {"inner": {"name": "ü" * 200, "weights": {}}, "seeds": []},
-            Outer,
-            "inner.name is .*[.][.][.], expected the name of a folder",
-        ),
-        (
-            {"inner": {"name": "a", "weights": {"x": math.inf}}, "seeds": []},
-            Outer,
-            "inner.weights.x is Infinity, expected a finite number",
-        ),
-        (
-            {"inner": {"name": "a", "weights": {}}, "seeds": [0, True]},
-            Outer,
-            r"seeds\[1\] is true, expected a whole number",
-        ),
-        (
-            {"inner": {"name": "a", "weights": {}}, "seeds": [-1]},
-            Outer,
-            r"seeds\[0\] is -1, expected a whole number from 0",
-        ),
-        (
-            {"inner": {"name": "a", "weights": {}}, "seeds": [1.0]},
-            Outer,
-            r"seeds\[0\] is 1.0, expected a whole number",
-        ),
-        (
-            {"inner": {"name": "a", "weights": {}}, "seeds": [], "note": 1},
-            Outer,
-            "note is 1, expected a text",
-        ),
+        (outer(x=1), Outer, "inner.x is not known"),
+        (outer(name="../a"), Outer, 'inner.name is "../a", expected the name of a folder'),
+        (outer(name=".."), Outer, 'inner.name is ".."'),
+        (outer(name="ü" * 200), Outer, "inner.name is .*[.][.][.], expected the name of a folder"),
+        (outer(weights={"x": math.inf}), Outer, "inner.weights.x is Infinity, expected a finite"),
+        ({**outer(), "seeds": [0, True]}, Outer, r"seeds\[1\] is true, expected a whole number"),
+        ({**outer(), "seeds": [-1]}, Outer, r"seeds\[0\] is -1, expected a whole number from 0"),
+        ({**outer(), "seeds": [1.0]}, Outer, r"seeds\[0\] is 1.0, expected a whole number"),
+        ({**outer(), "note": 1}, Outer, "note is 1, expected a text"),
         ({"event": "start"}, Start | End, "time is missing"),
         ({"event": "end", "step": 1.5}, Start | End, "step is 1.5"),
         ({"event": "x"}, Start | End, "event is \"x\", expected 'end'"),

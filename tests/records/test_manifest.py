@@ -23,13 +23,12 @@ CONFIG = {
 }
 
 
+NO_CODE = {"modules": {}, "files": {}, "accepted": []}
+
+
 def build(**changes: object) -> Manifest:
-    return Manifest.build(
-        {**CONFIG, **changes},
-        devices={"kind": "cpu", "count": 2},
-        data={"train": "abc"},
-        command=["launch.py", "train"],
-    )
+    about = {"devices": {"kind": "cpu", "count": 2}, "data": {"train": "abc"}}
+    return Manifest.build({**CONFIG, **changes}, **about, command=["launch.py", "train"])
 
 
 @pytest.mark.quick
@@ -41,13 +40,10 @@ def test_round_trip(tmp_path: Path) -> None:
     manifest = build()
     manifest.write(tmp_path)
     assert Manifest.read(tmp_path) == manifest
-    assert manifest.config["batch"] == {"buckets": [16, 32]} and manifest.command == [
-        "launch.py",
-        "train",
-    ]
-    assert {"jax", "numpy", "flax"} <= manifest.packages.keys() and manifest.created.endswith(
-        "+00:00"
-    )
+    assert manifest.config["batch"] == {"buckets": [16, 32]}
+    assert manifest.command == ["launch.py", "train"]
+    assert {"jax", "numpy", "flax"} <= manifest.packages.keys()
+    assert manifest.created.endswith("+00:00")
     other = Manifest.build(ConfigDict(CONFIG), devices={}, data={})
     assert other.config == manifest.config and other.config_hash == manifest.config_hash
 
@@ -79,22 +75,11 @@ def test_damaged_manifest_is_named(damage: object, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *(
-            ("own_code", value)
-            for value in (3, {}, {"modules": {"a": 1}, "files": {}, "accepted": []})
-        ),
-        (
-            "own_code",
-            {
-                "modules": {"a": {"file": "a.py", "sha256": None, "copy": "a.py"}},
-                "files": {},
-                "accepted": [],
-            },
-        ),
-        (
-            "own_code",
-            {"modules": {}, "files": {}, "accepted": [{"by": "me", "step": "9", "changed": {}}]},
-        ),
+        ("own_code", 3),
+        ("own_code", {}),
+        ("own_code", {**NO_CODE, "modules": {"a": 1}}),
+        ("own_code", {**NO_CODE, "modules": {"a": {"file": "a.py", "sha256": None, "copy": "a"}}}),
+        ("own_code", {**NO_CODE, "accepted": [{"by": "me", "step": "9", "changed": {}}]}),
         ("vocabulary", ["shared.json"]),
     ],
 )
@@ -114,21 +99,16 @@ def test_differences_name_field_and_both_values() -> None:
     """Changed, gone and new fields, with dotted names; ignored nodes do not count, nor do tuples
     against lists.
     """
-    new = {
-        "system": {"name": "rnnsearch", "width": 8},
-        "batch": {"buckets": [16, 32]},
-        "parallel": {"devices": 4},
-        "seed": "0",
-    }
+    new = {"system": {"name": "rnnsearch", "width": 8}, "batch": {"buckets": [16, 32]}}
+    new |= {"parallel": {"devices": 4}, "seed": "0"}
     assert differences(CONFIG, CONFIG) == []
     assert differences(CONFIG, new) == [
         "system.width: saved nothing, wanted 8",
         'seed: saved 0, wanted "0"',
         "system.hidden: saved 256, wanted nothing",
     ]
-    assert differences(CONFIG, {**CONFIG, "parallel": {"devices": 4}}, ignore=()) == [
-        "parallel.devices: saved 0, wanted 4"
-    ]
+    expected = ["parallel.devices: saved 0, wanted 4"]
+    assert differences(CONFIG, {**CONFIG, "parallel": {"devices": 4}}, ignore=()) == expected
     assert differences({"a": {"b": 3}, "ab": 1}, {"a": {"b": 4}, "ab": 2}, ignore=("a",)) == [
         "ab: saved 1, wanted 2"
     ]
@@ -140,9 +120,8 @@ def test_another_vocabulary_is_refused_and_one_that_is_lost_left_to_its_reader(
     """By the checksum that stands in a file; the file's layout does not matter, nor what an older
     manifest does not say.
     """
-    manifest = dataclasses.replace(
-        build(), vocabulary={"shared.json": "a" * 64, "labels.json": "b" * 64}
-    )
+    vocabulary = {"shared.json": "a" * 64, "labels.json": "b" * 64}
+    manifest = dataclasses.replace(build(), vocabulary=vocabulary)
     folder = tmp_path / "vocabulary"
     manifest.check_vocabulary(tmp_path)
     folder.mkdir()
@@ -185,16 +164,12 @@ def test_another_config_is_refused_with_five_fields() -> None:
     """The parallel node may change; anything else may not."""
     manifest = build()
     manifest.check_config({**CONFIG, "parallel": {"devices": 4}}, "runs/a")
+    fields = {f"field{number}": number for number in range(7)}
     with pytest.raises(UserError) as raised:
-        manifest.check_config(
-            {**CONFIG, **{f"field{number}": number for number in range(7)}}, "runs/a"
-        )
-    assert (
-        str(raised.value)
-        == "workdir runs/a holds another config: field0: saved nothing, wanted 0; field1: saved"
-        " nothing, wanted 1; field2: saved nothing, wanted 2; field3: saved nothing, wanted 3;"
-        " field4: saved nothing, wanted 4; and 2 more. Use another --workdir"
-    )
+        manifest.check_config({**CONFIG, **fields}, "runs/a")
+    five = "; ".join(f"field{number}: saved nothing, wanted {number}" for number in range(5))
+    words = f"workdir runs/a holds another config: {five}; and 2 more. Use another --workdir"
+    assert str(raised.value) == words
 
 
 def test_environment_changes_are_listed(tmp_path: Path) -> None:
@@ -207,11 +182,8 @@ def test_environment_changes_are_listed(tmp_path: Path) -> None:
     saved = Manifest.read(tmp_path)
     assert saved is not None and build().environment_changes(build()) == []
     changes = saved.environment_changes(build())
-    assert (
-        len(changes) == 2
-        and changes[0].startswith('packages.jax: saved "0.0.1", wanted ')
-        and changes[1] == "devices.count: saved 1, wanted 2"
-    )
+    assert len(changes) == 2 and changes[0].startswith('packages.jax: saved "0.0.1", wanted ')
+    assert changes[1] == "devices.count: saved 1, wanted 2"
 
 
 def test_code_revision_of_a_repository(tmp_path: Path) -> None:
@@ -220,20 +192,10 @@ def test_code_revision_of_a_repository(tmp_path: Path) -> None:
     """
 
     def git(*arguments: str) -> str:
-        identity = [
-            "-c",
-            "user.name=a",
-            "-c",
-            "user.email=a@example.org",
-            "-c",
-            "commit.gpgsign=false",
-        ]
-        return subprocess.run(
-            ["git", "-C", str(tmp_path), *identity, *arguments],
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout.strip()
+        settings = ("user.name=a", "user.email=a@example.org", "commit.gpgsign=false")
+        flags = [word for setting in settings for word in ("-c", setting)]
+        line = ["git", "-C", str(tmp_path), *flags, *arguments]
+        return subprocess.check_output(line, text=True).strip()
 
     code = tmp_path / "package"
     code.mkdir()
@@ -263,6 +225,5 @@ def test_a_setting_that_is_newer_than_a_run_has_its_default() -> None:
     assert changed(older, wanted) == [] != differences(older, wanted)
     other = {**wanted, "lora": {**wanted["lora"], "rank": 4}}
     assert changed(older, other) == ["lora.rank: saved 0, wanted 4"]
-    assert changed({"a": 1}, {"a": 1, "b": 2}) == [
-        "b: saved nothing, wanted 2"
-    ]  # no config of ours
+    # no config of ours
+    assert changed({"a": 1}, {"a": 1, "b": 2}) == ["b: saved nothing, wanted 2"]

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from attnlab.records import provenance
-from tests.records.own_code import CONFIG, MODULES, write
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.records.own_code import CONFIG, MODULES, environment, printed, write
 
 
 @pytest.mark.quick
@@ -24,21 +20,10 @@ def test_what_a_config_names_and_what_that_imports_and_nothing_else(folder: Path
     found = provenance.of(CONFIG)
     assert list(found.modules) == MODULES and not {*MODULES} & {*sys.modules}
     assert found.modules["own_pack.inner.far"].file == str(folder / "own_pack" / "inner" / "far.py")
-    assert (
-        provenance.of(
-            {"system": {"name": "multihead", "score": {"name": "attnlab.attention.scores.dot:Dot"}}}
-        ).modules
-        == {}
-    )
-    assert (
-        provenance.of(
-            {
-                "system": {"name": "numpy:array", "other": {"name": "json:loads"}},
-                "data": {"name": "own_absent:X"},
-            }
-        ).modules
-        == {}
-    )
+    ours = {"name": "multihead", "score": {"name": "attnlab.attention.scores.dot:Dot"}}
+    assert provenance.of({"system": ours}).modules == {}
+    others = {"system": {"name": "numpy:array", "other": {"name": "json:loads"}}}
+    assert provenance.of({**others, "data": {"name": "own_absent:X"}}).modules == {}
 
 
 def test_what_is_installed_anywhere_is_not_the_users(
@@ -56,28 +41,17 @@ def test_what_is_installed_anywhere_is_not_the_users(
 
 def test_a_plain_setting_is_a_path_only_if_it_leads_somewhere(folder: Path) -> None:
     """A text may look like "module:Attribute"; a field of the user's may hold one."""
-    assert list(
-        provenance.of(
-            {"data": {"file": "own_entry:en", "languages": ("own_spare:de", "own_spare:Other")}}
-        ).modules
-    ) == ["own_spare"]
+    data = {"file": "own_entry:en", "languages": ("own_spare:de", "own_spare:Other")}
+    assert list(provenance.of({"data": data}).modules) == ["own_spare"]
     assert list(provenance.of({"data": {"part": "own_entry:Entry"}}).modules) == ["own_entry"]
 
 
 def test_a_component_that_a_package_hands_on(folder: Path) -> None:
     """Its name is no word of the package's own text."""
-    write(
-        folder,
-        {
-            "own_kit/__init__.py": "from .impl import *\n",
-            "own_kit/impl.py": "class Task:\n    pass\n",
-        },
-    )
-    for config in (
-        {"task": "own_kit:Task"},
-        {"system": {"name": "own_kit:Task"}},
-        {"optimizer": "own_kit:Task"},
-    ):
+    write(folder, {"own_kit/__init__.py": "from .impl import *\n"})
+    write(folder, {"own_kit/impl.py": "class Task:\n    pass\n"})
+    name = "own_kit:Task"
+    for config in ({"task": name}, {"system": {"name": name}}, {"optimizer": name}):
         assert list(provenance.of(config).modules) == ["own_kit", "own_kit.impl"]
 
 
@@ -101,18 +75,13 @@ def test_the_order_of_the_path_decides_until_a_module_is_imported(
         write(tmp_path / name, {"own_double.py": f"WHERE = '{name}'\n"})
         monkeypatch.syspath_prepend(str(tmp_path / name))
     config = {"name": "own_double:WHERE"}
-    assert provenance.of(config).modules["own_double"].file == str(
-        tmp_path / "two" / "own_double.py"
-    )
+    second = str(tmp_path / "two" / "own_double.py")
+    assert provenance.of(config).modules["own_double"].file == second
     import own_double  # type: ignore[import-not-found]
 
     monkeypatch.syspath_prepend(str(tmp_path / "one"))
     try:
-        assert (
-            provenance.of(config).modules["own_double"].file
-            == own_double.__file__
-            == str(tmp_path / "two" / "own_double.py")
-        )
+        assert provenance.of(config).modules["own_double"].file == own_double.__file__ == second
     finally:
         del sys.modules["own_double"]
 
@@ -122,13 +91,6 @@ def test_a_script_a_file_that_is_no_python_and_a_module_without_a_file(folder: P
     script = "from attnlab.records import provenance\nprint(provenance.of({'name': '__main__:X'}).digests)\n"
     write(folder, {"own_broken.py": "class Own(:\n", "script.py": script})
     assert list(provenance.of({"name": "own_broken:Own"}).modules) == ["own_broken"]
-    how: dict[str, Any] = {
-        "capture_output": True,
-        "text": True,
-        "check": True,
-        "env": {**os.environ, "PYTHONPATH": str(ROOT)},
-    }
-    assert subprocess.run([sys.executable, str(folder / "script.py")], **how).stdout.startswith(
-        "{'__main__': '"
-    )
-    assert subprocess.run([sys.executable, "-c", script], **how).stdout == "{}\n"
+    line = [sys.executable, str(folder / "script.py")]
+    own = subprocess.check_output(line, text=True, env=environment())
+    assert own.startswith("{'__main__': '") and printed(script) == "{}\n"

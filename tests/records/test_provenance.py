@@ -22,24 +22,21 @@ def record(config: Any = CONFIG, **files: Path | None) -> provenance.Record:
     return found
 
 
+def changes(whole: provenance.Record, part: Any) -> list[provenance.Change]:
+    """What has changed of a part's code since that of a whole was recorded."""
+    now = provenance.of(part)
+    return provenance.changes(provenance.of_part(whole, now), now)
+
+
 def test_code_of_a_part_is_compared_without_the_rest(folder: Path, tmp_path: Path) -> None:
     """A module that the part looks for counts although it is gone."""
     part = {"system": CONFIG["system"]}
     whole = record({**part, "data": {"name": "own_spare:Other"}})
-    assert not provenance.changes(
-        provenance.of_part(whole, provenance.of(part)), provenance.of(part)
-    )
+    assert not changes(whole, part)
     assert provenance.of_part(None, provenance.of(part)) is None
     (folder / "own_spare.py").unlink()
     (folder / "own_top.py").unlink()
-    (change,) = (
-        one
-        for one in provenance.changes(
-            provenance.of_part(whole, provenance.of(part)), provenance.of(part)
-        )
-        if not one.now
-    )
-    assert change.module == "own_top"
+    assert [change.module for change in changes(whole, part) if not change.now] == ["own_top"]
 
 
 @pytest.mark.parametrize(
@@ -81,13 +78,11 @@ def test_what_to_do_where_a_module_is_not_imported_any_more(
     """A file that is there is not gone."""
     before = record()
     (folder / "own_aid.py").write_text("import own_top\n")
-    with pytest.raises(
-        Changed,
-        match=(
-            r"own_later\.py is no longer imported.*; put that back, or accept it with"
-            r" --accept-changed-code$"
-        ),
-    ):
+    expected = (
+        r"own_later\.py is no longer imported.*; put that back, or accept it with"
+        r" --accept-changed-code$"
+    )
+    with pytest.raises(Changed, match=expected):
         provenance.check(before, provenance.of(CONFIG), tmp_path)
     monkeypatch.setattr(sys, "path", [one for one in sys.path if one != str(folder)])
     words = (
@@ -104,11 +99,8 @@ def test_the_same_text_in_another_folder_is_the_same_code(
     """The copies are found like the modules they are of."""
     before = record()
     provenance.of(CONFIG).keep(tmp_path / "run")
-    monkeypatch.setattr(
-        sys,
-        "path",
-        [str(tmp_path / "run" / "code"), *(one for one in sys.path if one != str(folder))],
-    )
+    others = [one for one in sys.path if one != str(folder)]
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "run" / "code"), *others])
     now = provenance.of(CONFIG)
     assert now.modules["own_top"].file == str(tmp_path / "run" / "code" / "own_top.py")
     provenance.check(before, now, tmp_path / "run")
@@ -125,14 +117,11 @@ def test_the_config_file_and_what_it_imports_are_kept_but_do_not_decide(
         },
     )
     before = record(CONFIG, config_file=folder / "settings.py", experiment_file=None)
-    assert {*before["files"]} == {
-        "config-file/settings.py",
-        "config-file/own_spare.py",
-    } and "own_spare" not in before["modules"]
+    assert {*before["files"]} == {"config-file/settings.py", "config-file/own_spare.py"}
+    assert "own_spare" not in before["modules"]
     provenance.of(CONFIG, config_file=folder / "settings.py").keep(tmp_path / "run")
-    assert (tmp_path / "run" / "code" / "config-file" / "settings.py").read_bytes() == (
-        folder / "settings.py"
-    ).read_bytes()
+    copy = tmp_path / "run" / "code" / "config-file" / "settings.py"
+    assert copy.read_bytes() == (folder / "settings.py").read_bytes()
     (folder / "settings.py").write_text("'''Better words.'''\nimport own_spare\n")
     now = provenance.of(CONFIG, config_file=folder / "settings.py")
     provenance.check(before, now, tmp_path / "run")
@@ -148,49 +137,31 @@ def test_who_accepted_what_is_kept_with_both_versions(folder: Path, tmp_path: Pa
     now = provenance.of(CONFIG, accept=True)
     second = provenance.accepted(first, now, run, step=40)
     (word,) = second["accepted"]
-    assert (
-        {*word["changed"]} == {"own_aid", "own_later", "own_entry"}
-        and word["step"] == 40
-        and "@" in word["by"]
-    )
-    assert word["changed"]["own_later"] == {
-        "was": first["modules"]["own_later"]["sha256"],
-        "now": None,
-    }
-    assert word["changed"]["own_aid"] == {
-        "was": first["modules"]["own_aid"]["sha256"],
-        "now": now.digests["own_aid"],
-    }
+    assert {*word["changed"]} == {"own_aid", "own_later", "own_entry"} and word["step"] == 40
+    assert "@" in word["by"]
+    for module, digest in (("own_later", None), ("own_aid", now.digests["own_aid"])):
+        was = first["modules"][module]["sha256"]
+        assert word["changed"][module] == {"was": was, "now": digest}
     assert (run / "code" / "own_aid.py").read_text() == FILES["own_aid.py"]
     assert (run / second["modules"]["own_aid"]["copy"]).read_text() == "import own_top\n"
     provenance.check(second, provenance.of(CONFIG), run)  # from now on it is the run's code
     (folder / "own_aid.py").write_text("import own_top, own_entry\n")
     third = provenance.accepted(second, provenance.of(CONFIG), run, step=None)
-    assert (
-        len(third["accepted"]) == 2
-        and third["modules"]["own_aid"]["copy"] == "code/accepted-2/own_aid.py"
-    )
+    assert len(third["accepted"]) == 2
+    assert third["modules"]["own_aid"]["copy"] == "code/accepted-2/own_aid.py"
     (folder / "own_top.py").write_text("import own_aid, own_entry\n")
     found = provenance.summary(third, provenance.of(CONFIG))
-    assert found["own_aid"]["was"] == first["modules"]["own_aid"]["sha256"][:12] and found[
-        "own_aid"
-    ]["after_steps"] == [40, None]
-    assert (
-        found["own_aid"]["now"] == third["modules"]["own_aid"]["sha256"][:12]
-        and found["own_later"]["now"] == "absent"
-    )
-    assert (
-        found["own_top"]["after_steps"] == []
-        and found["own_top"]["was"] == first["modules"]["own_top"]["sha256"][:12]
-    )
+    assert found["own_aid"]["was"] == first["modules"]["own_aid"]["sha256"][:12]
+    assert found["own_aid"]["after_steps"] == [40, None]
+    assert found["own_aid"]["now"] == third["modules"]["own_aid"]["sha256"][:12]
+    assert found["own_later"]["now"] == "absent"
+    assert found["own_top"]["after_steps"] == []
+    assert found["own_top"]["was"] == first["modules"]["own_top"]["sha256"][:12]
 
 
 def test_an_old_record_says_nothing(folder: Path, tmp_path: Path) -> None:
     provenance.check(None, provenance.of(CONFIG), tmp_path)
     (line,) = provenance.notes(None, provenance.of(CONFIG), tmp_path)
     assert "does not say what code it was made with" in line and "own_top" in line
-    assert (
-        provenance.notes(None, Code({}), tmp_path)
-        == []
-        == provenance.changes(None, provenance.of(CONFIG))
-    )
+    assert provenance.notes(None, Code({}), tmp_path) == []
+    assert provenance.changes(None, provenance.of(CONFIG)) == []

@@ -30,17 +30,15 @@ def test_the_test_split_is_closed_until_the_choice_is_frozen_and_for_all_that_wa
     for workdir in (chosen, other):
         with pytest.raises(UserError, match=closed):
             check_test_split(workdir)
-        with pytest.raises(
-            UserError, match=closed
-        ):  # nor does code get there that goes round the commands
+        # nor does code get there that goes round the commands
+        with pytest.raises(UserError, match=closed):
             report(ConfigDict(), None, workdir)
         with pytest.raises(UserError, match=closed):
             Prepared.prepare(None, ConfigDict(), workdir, ("train", "test"))
     freeze(plan, tmp_path)
     check_test_split(chosen)
-    with pytest.raises(
-        UserError, match="was not chosen in the sweep .*: its test split stays closed"
-    ):
+    words = "was not chosen in the sweep .*: its test split stays closed"
+    with pytest.raises(UserError, match=words):
         check_test_split(other)
     (tmp_path / "choice.json").write_text('{"made": 1}')
     with pytest.raises(UserError, match="choice.json is damaged"):
@@ -65,7 +63,6 @@ def test_any_other_folder_is_nobodys_trial(tmp_path: Path, monkeypatch: pytest.M
         check_no_trial(folder)
     monkeypatch.chdir(workdir.parent)
     assert sweep_of("seed0") == (tmp_path / "sweep").resolve()  # however it is spelt
-    with pytest.raises(
-        UserError, match="--workdir=seed0 is a trial of the sweep .*: 'sweep' trains it"
-    ):
+    words = "--workdir=seed0 is a trial of the sweep .*: 'sweep' trains it"
+    with pytest.raises(UserError, match=words):
         check_no_trial("seed0")

@@ -20,8 +20,7 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.records.stream import Held, Metrics, RunLock, best_record, is_held, read_records
 from attnlab.records.tensorboard import Events
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.records.own_code import environment, printed
 
 HOLDER = """
 import sys, time
@@ -38,21 +37,14 @@ def test_lock_names_the_live_holder_and_a_kill_frees_it(tmp_path: Path) -> None:
     train.
     """
     workdir = tmp_path / "run"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    child = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(workdir)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
+    line = [sys.executable, "-c", HOLDER, str(workdir)]
+    child = subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=environment())
     assert child.stdout is not None and child.stdout.readline() == "held\n"
     with pytest.raises(UserError) as raised:
         RunLock(workdir)
     start = json.loads((workdir / ".lock").read_text())["start"]
-    assert (
-        f"workdir {workdir} is being trained by a live process (pid {child.pid} on"
-        f" {socket.gethostname()} since {start})" in str(raised.value)
-    )
+    holder = f"pid {child.pid} on {socket.gethostname()} since {start}"
+    assert f"workdir {workdir} is being trained by a live process ({holder})" in str(raised.value)
     child.send_signal(signal.SIGKILL)
     child.communicate()
     with RunLock(workdir):
@@ -120,27 +112,17 @@ def test_records_keep_order_and_bits(tmp_path: Path) -> None:
     """Keys as given, floats to the last bit, float32 without a change of value, NaN and infinity
     too.
     """
-    values = {
-        "z": 0.1 + 0.2,
-        "a": np.float32(0.1),
-        "tiny": 5e-324,
-        "bad": math.nan,
-        "worse": -math.inf,
-        "text": "ü\u2028",
-    }
+    values = {"z": 0.1 + 0.2, "a": np.float32(0.1), "tiny": 5e-324, "bad": math.nan}
+    values |= {"worse": -math.inf, "text": "ü\u2028"}
     metrics = Metrics(tmp_path, tensorboard=False)
     metrics.write(1, "train", values)
     metrics.close()
     (record,) = read_records(tmp_path / "metrics.jsonl")
     assert list(record) == ["step", "split", *values]
-    assert (
-        record["z"] == 0.1 + 0.2
-        and record["a"] == float(np.float32(0.1))
-        and record["tiny"] == 5e-324
-    )
-    assert (
-        math.isnan(record["bad"]) and record["worse"] == -math.inf and record["text"] == "ü\u2028"
-    )
+    assert record["z"] == 0.1 + 0.2 and record["a"] == float(np.float32(0.1))
+    assert record["tiny"] == 5e-324
+    assert math.isnan(record["bad"]) and record["worse"] == -math.inf
+    assert record["text"] == "ü\u2028"
 
 
 def test_metrics_hold_no_time_and_timing_does(tmp_path: Path) -> None:
@@ -205,33 +187,19 @@ def test_launcher_side_does_not_import_jax_or_numpy() -> None:
         "import sys, attnlab.records.attempts; print(sorted({'jax', 'numpy', 'tensorboardX',"
         " 'orbax'} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert done.stdout == "[]\n", done.stderr
+    assert printed(code) == "[]\n"
 
 
 @pytest.mark.quick
 def test_the_best_record_is_of_the_score_that_chooses_and_of_equal_ones_of_the_lower_loss() -> None:
-    scores = (
-        (1, math.nan, math.nan),
-        (2, 1.5, 0.5),
-        (3, 1.0, 0.5),
-        (4, 1.0, 0.5),
-        (5, 2.0, 0.6),
-        (6, 3.0, 0.6),
-    )
+    losses, scores = (math.nan, 1.5, 1.0, 1.0, 2.0, 3.0), (math.nan, 0.5, 0.5, 0.5, 0.6, 0.6)
     records = [
         {"step": step, "split": "valid", "loss": loss, "accuracy": score}
-        for step, loss, score in scores
+        for step, (loss, score) in enumerate(zip(losses, scores, strict=True), 1)
     ]
     records.insert(1, {"step": 1, "split": "train", "loss": 0.0})
     assert best_record(records, "loss", "min")["step"] == 3
     assert best_record(records, "accuracy", "max")["step"] == 5
     assert best_record(records[:5], "accuracy", "max")["step"] == 3
-    assert (
-        best_record(records[:2], "loss", "min")["step"] == 1
-    )  # no number: the last there is, which no choice will take
+    # no number: the last there is, which no choice will take
+    assert best_record(records[:2], "loss", "min")["step"] == 1

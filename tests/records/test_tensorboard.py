@@ -27,11 +27,8 @@ def read_events(folder: Path) -> list[Any]:
             content[12 : 12 + length],
             struct.unpack("<I", content[12 + length : 16 + length]),
         )
-        assert (
-            check == masked_crc32c(content[:8])
-            and data_check == masked_crc32c(data)
-            and len(data) == length
-        )
+        assert check == masked_crc32c(content[:8]) and data_check == masked_crc32c(data)
+        assert len(data) == length
         events.append(Event.FromString(data))
         content = content[16 + length :]
     return events
@@ -50,11 +47,8 @@ def test_scalars_are_in_the_file_at_once(tmp_path: Path) -> None:
         "train/loss": pytest.approx(0.1),
         "train/count": 7,
     }
-    assert (
-        second.step == 4
-        and second.summary.value[0].tag == "valid/loss"
-        and math.isnan(second.summary.value[0].simple_value)
-    )
+    assert second.step == 4 and second.summary.value[0].tag == "valid/loss"
+    assert math.isnan(second.summary.value[0].simple_value)
     events.close()
     events.close()
 
@@ -70,9 +64,5 @@ def test_resumed_run_hides_what_it_repeats(tmp_path: Path) -> None:
     events.write(5, "train", {"loss": 1.0})
     events.close()
     head, start, scalar = read_events(tmp_path)
-    assert (
-        head.file_version
-        and start.step == 5
-        and start.session_log.status == SessionLog.START
-        and scalar.step == 5
-    )
+    assert head.file_version and start.step == 5 and start.session_log.status == SessionLog.START
+    assert scalar.step == 5

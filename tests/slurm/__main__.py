@@ -76,13 +76,8 @@ def sweep(directory: Path) -> list[str]:
 
 def disturbed(directory: Path) -> None:
     """The sweep on the cluster, and all that happens to it."""
-    command = [
-        *sweep(directory),
-        "--executor=slurm",
-        "--slots=2",
-        "--slurm.minutes=1",
-        "--slurm.warning=25",
-    ]
+    limits = ("--slurm.minutes=1", "--slurm.warning=25")
+    command = [*sweep(directory), "--executor=slurm", "--slots=2", *limits]
     say("$ " + " ".join(["launch.py", *command[2:]]).replace(str(directory), "DIR"))
     launcher = start(command)
     job, at = training(directory, lambda step: step > 200)
@@ -99,14 +94,8 @@ def disturbed(directory: Path) -> None:
     launcher = start(command)
     job, at = training(directory, lambda step: step > 200)
     say(f"{at}: a job of the partition 'high' wants the whole node")
-    run(
-        "sbatch",
-        "--quiet",
-        "--partition=high",
-        "--exclusive",
-        "--output=/dev/null",
-        "--wrap=sleep 3",
-    )
+    other = ("--partition=high", "--exclusive", "--output=/dev/null", "--wrap=sleep 3")
+    run("sbatch", "--quiet", *other)
     goes_on(directory, at)
     code = launcher.wait(timeout=4 * PATIENCE)
     say(f"the launcher ends with exit code {code}")
@@ -128,12 +117,8 @@ def compared(folder: Path) -> int:
             f"  {trial.name}:"
             f" {'; '.join(map(told, attempts.read(trial.workdir(folder / 'slurm'))))}"
         )
-        wrong += [
-            f"{trial.name}: {line}"
-            for line in differences(
-                trial.workdir(folder / "local"), trial.workdir(folder / "slurm")
-            )
-        ]
+        alone, disturbed_ = (trial.workdir(folder / name) for name in ("local", "slurm"))
+        wrong += [f"{trial.name}: {line}" for line in differences(alone, disturbed_)]
     starts = sum(
         record["event"] == "start"
         for trial in plan.trials()
@@ -163,17 +148,18 @@ def training(directory: Path, wanted: Callable[[int], bool]) -> tuple[str, str]:
         for trial in plan.trials() if plan else []:
             step = at_work(trial, directory)
             if step is not None and wanted(step) and step < 0.8 * trial.config["training"]["steps"]:
-                slot = [
-                    record
-                    for record in attempts.read(trial.workdir(directory))
-                    if record["event"] == "start"
-                ][-1]["slot"]
+                slot = last_start(trial.workdir(directory))["slot"]
                 job = next((job for job in workers() if job.endswith(f"_{slot}")), None)
                 if job is not None:
                     return job, f"{trial.name} at step {step}"
         return None
 
     return until(look)
+
+
+def last_start(workdir: Path) -> dict[str, Any]:
+    """The record of the last attempt that has begun."""
+    return [record for record in attempts.read(workdir) if record["event"] == "start"][-1]
 
 
 def workers() -> list[str]:
@@ -204,11 +190,7 @@ def goes_on(directory: Path, at: str) -> None:
             )
         return None
 
-    seen = [
-        record
-        for record in attempts.read(directory / "trials" / name)
-        if record["event"] == "start"
-    ][-1]["time"]
+    seen = last_start(directory / "trials" / name)["time"]
     say(until(look))
 
 

@@ -18,12 +18,8 @@ from attnlab.experiments.define.axes import Point, cross, flattened, grid, rows,
 @pytest.mark.quick
 def test_grid_is_every_combination_the_last_setting_fastest() -> None:
     points = grid({"system.attention.score": ("dot", "general"), "system.attention.heads": (1, 2)})
-    assert [point.name for point in points] == [
-        "score=dot, heads=1",
-        "score=dot, heads=2",
-        "score=general, heads=1",
-        "score=general, heads=2",
-    ]
+    names = [f"score={score}, heads={heads}" for score in ("dot", "general") for heads in (1, 2)]
+    assert [point.name for point in points] == names
     assert points[1].overrides == {"system.attention.score": "dot", "system.attention.heads": 2}
 
 
@@ -37,42 +33,31 @@ def test_zipped_goes_in_step() -> None:
 
 
 def test_rows_keep_their_labels() -> None:
-    assert rows({"plain": {}, "wide": {"system.width": 64}}) == (
-        Point("plain", {}),
-        Point("wide", {"system.width": 64}),
-    )
+    expected = (Point("plain", {}), Point("wide", {"system.width": 64}))
+    assert rows({"plain": {}, "wide": {"system.width": 64}}) == expected
 
 
 def test_cross_joins_every_point_with_every_point() -> None:
     points = cross(rows({"a": {"x.a": 1}, "b": {"x.a": 2}}), grid({"x.b": (3, 4)}))
-    assert [(point.name, dict(point.overrides)) for point in points] == [
-        ("a, b=3", {"x.a": 1, "x.b": 3}),
-        ("a, b=4", {"x.a": 1, "x.b": 4}),
-        ("b, b=3", {"x.a": 2, "x.b": 3}),
-        ("b, b=4", {"x.a": 2, "x.b": 4}),
+    assert [point.name for point in points] == ["a, b=3", "a, b=4", "b, b=3", "b, b=4"]
+    settings = [(a, b) for a in (1, 2) for b in (3, 4)]
+    assert [dict(point.overrides) for point in points] == [
+        {"x.a": a, "x.b": b} for a, b in settings
     ]
 
 
 def test_names_take_as_much_of_a_key_as_tells_it_from_the_others() -> None:
-    assert (
-        grid({"encoder.dropout": (0.1,), "decoder.dropout": (0.2,)})[0].name
-        == "encoder.dropout=0.1, decoder.dropout=0.2"
-    )
+    words = "encoder.dropout=0.1, decoder.dropout=0.2"
+    assert grid({"encoder.dropout": (0.1,), "decoder.dropout": (0.2,)})[0].name == words
     assert grid({"system.score.name": ("dot",)})[0].name == "score=dot"
-    assert (
-        grid({"batch.buckets": ((16, 32),), "training.fast": (True,)})[0].name
-        == "buckets=16x32, fast=true"
-    )
+    words = "buckets=16x32, fast=true"
+    assert grid({"batch.buckets": ((16, 32),), "training.fast": (True,)})[0].name == words
 
 
 def test_nested_overrides_become_dotted() -> None:
     assert flattened(
         {"system": {"attention": {"name": "single", "hidden": 8}}, "seedling": [1, [2, 3]]}, ""
-    ) == {
-        "system.attention.name": "single",
-        "system.attention.hidden": 8,
-        "seedling": (1, (2, 3)),
-    }
+    ) == {"system.attention.name": "single", "system.attention.hidden": 8, "seedling": (1, (2, 3))}
 
 
 @pytest.mark.parametrize(
@@ -110,19 +95,14 @@ class Numbers(Node):
 
 def test_values_reach_the_config_as_if_typed() -> None:
     overrides = flattened({"training": {"clip": 2, "ema": 0.5}, "batch.buckets": [8, 32]}, "")
-    config = configs.prepare(
-        configs.from_dict(
-            {"training": {"steps": 1}, "batch": {"buckets": (16,), "max_length": 32}}
-        ),
-        [f"{key}={text(value)}" for key, value in overrides.items()],
-        Numbers,
-    )
+    plain = {"training": {"steps": 1}, "batch": {"buckets": (16,), "max_length": 32}}
+    given = [f"{key}={text(value)}" for key, value in overrides.items()]
+    config = configs.prepare(configs.from_dict(plain), given, Numbers)
     values = configs.flat(config)
-    assert {name: values[name] for name in ("training.clip", "training.ema", "batch.buckets")} == {
-        "training.clip": 2.0,
-        "training.ema": 0.5,
-        "batch.buckets": (8, 32),
-    }
+    expected = {"training.clip": 2.0, "training.ema": 0.5, "batch.buckets": (8, 32)}
+    assert {
+        name: values[name] for name in ("training.clip", "training.ema", "batch.buckets")
+    } == expected
     assert type(config.training.clip) is float
 
 

@@ -22,11 +22,7 @@ def test_names_in_parts() -> None:
     assert reached("seconds_to( accuracy >= 9e-1 )") == Reached("seconds_to", "accuracy", ">=", 0.9)
     assert all(is_derived(name) for name in forms()) and [
         name for name in forms() if is_timed(name)
-    ] == [
-        "step_seconds",
-        "seconds",
-        "seconds_to(loss<=1.5)",
-    ]
+    ] == ["step_seconds", "seconds", "seconds_to(loss<=1.5)"]
 
 
 @pytest.mark.parametrize(

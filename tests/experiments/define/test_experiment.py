@@ -14,35 +14,20 @@ def test_better_goes_the_way_of_the_measure(mode: Mode, sign: float) -> None:
     """A loss that is lower by 0.05 is better by 0.05; weights written out are taken as they are,
     whatever the measure.
     """
-    claim = Claim(
-        "It is better.",
-        (
-            better("additive", "general", by=0.05),
-            Contrast({"additive": 1.0, "general": -1.0}, 0.05),
-        ),
-    )
+    contrast = Contrast({"additive": 1.0, "general": -1.0}, 0.05)
+    claim = Claim("It is better.", (better("additive", "general", by=0.05), contrast))
     one, raw = defined(claim=claim, measure=("score", mode))["claim"]["contrasts"]
     assert one == {"weights": {"additive": sign, "general": -sign}, "at_least": 0.05}
     assert raw == {"weights": {"additive": 1.0, "general": -1.0}, "at_least": 0.05}
     assert better("a", "b").at_least == 0.0
-    faster = better("a", "b", by=2.0, on="step_seconds").literal(
-        mode
-    )  # of which less is better, whatever the measure
+    # of which less is better, whatever the measure
+    faster = better("a", "b", by=2.0, on="step_seconds").literal(mode)
     assert faster == Contrast({"a": -1.0, "b": 1.0}, 2.0, on="step_seconds")
 
 
 def test_what_an_experiment_leaves_out() -> None:
-    assert (EXPERIMENT.tune, EXPERIMENT.baseline, EXPERIMENT.budget, EXPERIMENT.search) == (
-        (),
-        "",
-        None,
-        None,
-    )
+    assert EXPERIMENT.tune == () and EXPERIMENT.baseline == "" and EXPERIMENT.budget is None
+    assert EXPERIMENT.search is None
     assert EXPERIMENT.select == EXPERIMENT.measure == ("loss", "min")
-    assert Experiment("Which?", "configs/translation.py", EXPERIMENT.compare).seeds == (
-        0,
-        1,
-        2,
-        3,
-        4,
-    )
+    plain = Experiment("Which?", "configs/translation.py", EXPERIMENT.compare)
+    assert plain.seeds == (0, 1, 2, 3, 4)

@@ -33,14 +33,10 @@ def test_the_file_says_what_the_command_line_said(tmp_path: Path) -> None:
         "batch.buckets": ((16, 32), (64,)),
         "training.label_smoothing": (0.0, 0.1),
     }
-    assert experiment.compare == grid(compared) and experiment.tune == grid(
-        {"schedule.peak": (1e-3, 3e-3)}
-    )
-    assert (experiment.config, experiment.measure, experiment.select) == (
-        CONFIG,
-        ("bleu", "max"),
-        ("loss", "min"),
-    )
+    assert experiment.compare == grid(compared)
+    assert experiment.tune == grid({"schedule.peak": (1e-3, 3e-3)})
+    assert experiment.config == CONFIG and experiment.measure == ("bleu", "max")
+    assert experiment.select == ("loss", "min")
     assert (
         path.name == "rnnsearch.py"
         and "sweep --config=configs/translation.py:rnnsearch --grid=system.attention"
@@ -65,9 +61,8 @@ def test_ranges_are_searched_for_one_row_or_for_many(tmp_path: Path) -> None:
         "system.encoder": integers(8, 16),
         "schedule": choice("cosine", "linear"),
     }
-    assert experiment.search == Search(space, trials=5, pruner="halving") and [
-        dict(one.overrides) for one in experiment.compare
-    ] == [{}]
+    assert experiment.search == Search(space, trials=5, pruner="halving")
+    assert [dict(one.overrides) for one in experiment.compare] == [{}]
     assert words.name == "classification"
     assert (experiment.measure, experiment.select) == (("macro_f1", "max"), ("accuracy", "max"))
     for config, measure in (

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,9 @@ from attnlab.errors import UserError
 from attnlab.experiments import Budget, Claim, Contrast, better, grid, rows
 from attnlab.experiments.define.loading import check, definition_hash, load_experiment
 from attnlab.experiments.define.search import Search, uniform
+from tests.experiments import real
 from tests.experiments.plans import EXPERIMENT, defined, experiment_file
+from tests.experiments.synthetic import budget
 
 COMPARE = "compare=rows({'additive': {}, 'general': {'system.attention.score': 'general'}})"
 SEARCH = Search({"schedule.peak": uniform(1e-3, 1e-2)})
@@ -28,13 +28,7 @@ def test_a_file_gives_an_experiment_without_jax(tmp_path: Path) -> None:
         f" print(load({file!r}).seeds)"
     )
     code += "; print([name for name in ('jax', 'numpy', 'flax') if name in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[2],
-        check=False,
-    )
+    done = real.python("-c", code)
     assert (done.returncode, done.stdout) == (0, "(3, 4)\n[]\n"), done.stderr
 
 
@@ -70,15 +64,11 @@ def test_a_file_that_is_none(text: str, words: str, tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there() -> None:
-    with pytest.raises(
-        UserError,
-        match="no config file 'configs/translatoin.py'; did you mean 'configs/translation.py'",
-    ):
+    words = "no config file 'configs/translatoin.py'; did you mean 'configs/translation.py'"
+    with pytest.raises(UserError, match=words):
         check(dataclasses.replace(EXPERIMENT, config="configs/translatoin.py:rnnsearch"))
-    with pytest.raises(
-        UserError,
-        match="no experiment file 'configs/translatoin.py'; did you mean 'configs/translation.py'",
-    ):
+    words = "no experiment file 'configs/translatoin.py'; did you mean 'configs/translation.py'"
+    with pytest.raises(UserError, match=words):
         load_experiment("configs/translatoin.py")
 
 
@@ -188,34 +178,19 @@ def test_refused(changes: dict[str, Any], words: str) -> None:
 
 def test_differences_of_differences_are_contrasts() -> None:
     variants = rows({name: {"x": name} for name in "abcd"})
-    claim = Claim(
-        "more",
-        (
-            Contrast({"a": 1.0, "b": -1.0, "c": -1.0, "d": 1.0}, 0.1),
-            Contrast({"a": 0.3, "b": -0.1, "c": -0.2}),
-        ),
-    )
+    four = Contrast({"a": 1.0, "b": -1.0, "c": -1.0, "d": 1.0}, 0.1)
+    claim = Claim("more", (four, Contrast({"a": 0.3, "b": -0.1, "c": -0.2})))
     check(dataclasses.replace(EXPERIMENT, compare=variants, claim=claim))
 
 
 def test_what_is_left_out_is_filled_in() -> None:
     found = defined(budget=Budget("flops", "system.decoder"), search=SEARCH)
     assert (found["name"], found["baseline"]) == ("which", "additive")
-    assert found["budget"] == {
-        "match": "flops",
-        "knob": "system.decoder",
-        "within": 0.02,
-        "to": "additive",
-        "knobs": {},
-    }
-    assert (
-        defined(budget=Budget("parameters", "system.decoder", 0.05, "general"))["budget"]["within"]
-        == 0.05
-    )
-    assert found["search"] == SEARCH.to_dict() and found["select"] == {
-        "metric": "loss",
-        "mode": "min",
-    }
+    assert found["budget"] == budget("additive", match="flops", within=0.02)
+    wide = defined(budget=Budget("parameters", "system.decoder", 0.05, "general"))
+    assert wide["budget"]["within"] == 0.05
+    assert found["search"] == SEARCH.to_dict()
+    assert found["select"] == {"metric": "loss", "mode": "min"}
 
 
 def test_the_hash_knows_what_defines_the_experiment(tmp_path: Path) -> None:
@@ -228,23 +203,12 @@ def test_the_hash_knows_what_defines_the_experiment(tmp_path: Path) -> None:
         definition_hash({key: value for key, value in defined(**shared).items() if key != "looks"})
         == first
     )  # as it was without them
-    changes: list[dict[str, Any]] = [
-        {"seeds": (0, 1, 2)},
-        {"base": {}},
-        {"question": "Why?"},
-        {"claim": None},
-        {"measure": ("exact", "max")},
-        {"looks": 2},
-    ]
-    changes += [
-        {"compare": EXPERIMENT.compare[::-1]},
-        {"tune": grid({"a": (1,)})},
-        {"budget": Budget("flops", "system.decoder")},
-    ]
-    assert (
-        len({first, *(definition_hash(defined(**shared, **change)) for change in changes)})
-        == len(changes) + 1
-    )
+    changes: list[dict[str, Any]] = [{"seeds": (0, 1, 2)}, {"base": {}}, {"question": "Why?"}]
+    changes += [{"claim": None}, {"measure": ("exact", "max")}, {"looks": 2}]
+    changes += [{"compare": EXPERIMENT.compare[::-1]}, {"tune": grid({"a": (1,)})}]
+    changes += [{"budget": Budget("flops", "system.decoder")}]
+    hashes = {first, *(definition_hash(defined(**shared, **change)) for change in changes)}
+    assert len(hashes) == len(changes) + 1
     config.write_text("two\n")
     assert definition_hash(defined(**shared)) != first
 
@@ -258,8 +222,5 @@ def test_a_contrast_on_the_measure_is_stated_as_it_always_was() -> None:
     )
     stated = defined(claim=claim, measure=("exact", "max"))["claim"]["contrasts"]
     assert stated[0] == {"weights": {"additive": 1.0, "general": -1.0}, "at_least": 0.1}
-    assert stated[1] == {
-        "weights": {"additive": -1.0, "general": 1.0},
-        "at_least": 0.0,
-        "on": "flops",
-    }
+    expected = {"weights": {"additive": -1.0, "general": 1.0}, "at_least": 0.0, "on": "flops"}
+    assert stated[1] == expected

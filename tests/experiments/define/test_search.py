@@ -21,15 +21,9 @@ SPACE = {
 
 @pytest.mark.quick
 def test_a_search_survives_json() -> None:
-    search = Search(
-        {**SPACE, "system.dropout": uniform(0, 0.3)},
-        sampler="tpe",
-        trials=20,
-        pruner="halving",
-        at_once=3,
-        seed=7,
-        finish=3,
-    )
+    space: dict[str, Any] = {**SPACE, "system.dropout": uniform(0, 0.3)}
+    halving: dict[str, Any] = {"pruner": "halving", "finish": 3}
+    search = Search(space, sampler="tpe", trials=20, at_once=3, seed=7, **halving)
     assert Search.from_dict(json.loads(json.dumps({**search.to_dict(), "promoted": {}}))) == search
 
 

@@ -1,12 +1,17 @@
-"""Plans of experiment files that tests write, without lowering anything."""
+"""Plans of experiment files that tests write, whose counts are estimated."""
 
 from __future__ import annotations
 
 import functools
+import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ml_collections import ConfigDict
 
+from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.experiments.plan import building
 from attnlab.experiments.plan import process as planning
@@ -28,22 +33,62 @@ WIDEST = "compare=rows({'additive': {}, 'widest': {'system.encoder': 40}})"
 SEARCH = "from attnlab.experiments.define.search import Search, choice, log_uniform"
 
 
-shared_builder = functools.cache(Builder)
+class Estimate(Builder):
+    """A builder that counts by a formula (`test_building` and `test_flops` have the true counts), and
+    builds a system once for all its sizes.
+    """
+
+    def __init__(self, file: str, seed: int) -> None:
+        super().__init__(file, seed)
+        self._tasks: dict[str, Any] = {}
+
+    def _made(self, config: ConfigDict) -> Any:
+        kind = _kind(config, r"system\.")
+        if kind not in self._tasks:
+            self._tasks[kind] = super()._made(config)
+        return self._tasks[kind]
+
+    def count(self, config: ConfigDict, what: str) -> float:
+        sizes = config.system
+        if what == "flops":
+            return 1000.0 * sizes.decoder + 50.0 * sizes.encoder
+        shares = 40 * sizes.embedding + 20 * sizes.encoder + 13 * sizes.decoder + 15 * sizes.maxout
+        return 500 + shares
+
+    def work(self, config: ConfigDict) -> Work:
+        return Work(self.count(config, "flops"), 70.0, 1, ("decoder/idle",))
+
+
+def _kind(config: ConfigDict, left_out: str = "$") -> str:
+    """All settings but those whose names begin so, numbers of the system left out too."""
+    settings = configs.to_dict(configs.flat(config)).items()
+    return json.dumps(
+        [
+            (name, re.sub(r"\d+", "N", str(value)) if name.startswith("system.") else value)
+            for name, value in settings
+            if not re.match(left_out, name)
+        ]
+    )
+
+
+estimate = functools.cache(Estimate)
+checked: set[str] = set()
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """FLOPs without lowering anything (`test_flops` has them), and builders that the tests
-    share.
+    """Plans with estimated counts; a config is checked once for all sizes of its system. The tests
+    share a builder.
     """
-    flops = lambda config, task: 1000.0 * config.system.decoder + 50.0 * config.system.encoder
-    monkeypatch.setattr(building, "step_flops", flops)
-    monkeypatch.setattr(
-        building,
-        "step_work",
-        lambda config, task: Work(flops(config, task), 70.0, 1, ("decoder/idle",)),
-    )
-    monkeypatch.setattr(planning, "Builder", shared_builder)
+    check = building.check
+
+    def check_once(kind: Any, config: ConfigDict) -> None:
+        if (name := _kind(config)) not in checked:
+            check(kind, config)
+            checked.add(name)
+
+    monkeypatch.setattr(building, "check", check_once)
+    monkeypatch.setattr(planning, "Builder", estimate)
 
 
 def planned(tmp_path: Path, *lines: str, imports: str = "") -> Plan:

@@ -76,9 +76,8 @@ def test_what_cannot_be_reached_is_the_nearest() -> None:
 def test_a_knob_that_does_nothing() -> None:
     count, asked = counted(lambda n: 7)
     found = solve(count, 64, 10)
-    assert (found.value, found.reached, found.note) == (64, 7, "it makes no difference") and len(
-        asked
-    ) <= 3
+    assert (found.value, found.reached, found.note) == (64, 7, "it makes no difference")
+    assert len(asked) <= 3
 
 
 def test_a_knob_with_one_accepted_value_and_one_with_an_end() -> None:

@@ -40,13 +40,13 @@ def inside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planned, "subprocess", types.SimpleNamespace(run=run))
 
 
-def test_an_experiment_is_planned_once_by_a_process_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("inside", "quick")
+def test_an_experiment_is_planned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of its own plans it: `run/test_swept.py` has a real one."""
     file = experiment_file(tmp_path / "which.py", SCORES)
     made = planned.ensure(file, tmp_path / "sweep")
     assert made == Plan.read(tmp_path / "sweep") and len(made.candidates) == 2
-    monkeypatch.setattr(subprocess, "run", None)
+    monkeypatch.setattr(planned, "subprocess", None)
     assert (
         planned.ensure(file, tmp_path / "sweep") == planned.draft(file, tmp_path / "sweep") == made
     )
@@ -54,14 +54,13 @@ def test_an_experiment_is_planned_once_by_a_process_of_its_own(
     assert planned.grow(tmp_path / "sweep", points) == [made.candidates[1], made.candidates[0]]
 
 
-@pytest.mark.usefixtures("inside")
+@pytest.mark.usefixtures("inside", "quick")
 def test_what_the_command_line_changes_is_part_of_the_experiment(tmp_path: Path) -> None:
     file = experiment_file(tmp_path / "which.py", "compare=rows({'additive': {}})")
     changes = Changes(("training.steps=7",), (4, 2))
     made = planned.ensure(file, tmp_path / "sweep", changes)
-    assert made.seeds == (4, 2) and {
-        one.config["training"]["steps"] for one in made.candidates
-    } == {7}
+    assert made.seeds == (4, 2)
+    assert {one.config["training"]["steps"] for one in made.candidates} == {7}
     assert {trial.config["seed"] for trial in made.trials()} == {4, 2}
     assert (
         planned.draft(file, tmp_path / "sweep", changes)
@@ -95,9 +94,8 @@ def test_that_changed_code_is_accepted_is_passed_on(
     Manifest.build(config, devices={}, data={}, own_code=code.record()).write(workdir)
     (tmp_path / "gone.py").unlink()
     monkeypatch.setattr(subprocess, "run", None)
-    with pytest.raises(
-        UserError, match=r"seed0 was made with other code: .*gone\.py is gone; put that back"
-    ):
+    expected = r"seed0 was made with other code: .*gone\.py is gone; put that back"
+    with pytest.raises(UserError, match=expected):
         planned.ensure(file, tmp_path / "sweep")
     asked: list[list[str]] = []
     monkeypatch.setattr(planned, "_run", lambda words, given="": asked.append([*words]))
@@ -149,9 +147,8 @@ def test_a_mistake_that_needs_no_model_starts_no_process(
             experiment_file(tmp_path / "which.py", SCORES, "baseline='additiv'"), tmp_path / "sweep"
         )
     plan().write(tmp_path / "sweep")
-    with pytest.raises(
-        UserError, match="holds another experiment: its name is 'which', here 'other'"
-    ):
+    words = "holds another experiment: its name is 'which', here 'other'"
+    with pytest.raises(UserError, match=words):
         planned.ensure(experiment_file(tmp_path / "other.py", SCORES), tmp_path / "sweep")
     with pytest.raises(UserError, match="holds no plan; run 'sweep' there first"):
         planned.grow(tmp_path / "nowhere", [])

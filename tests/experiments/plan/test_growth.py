@@ -19,19 +19,14 @@ LARGER = {
     "compare": (*EXPERIMENT.compare, *rows({"dot": {"system.attention.score": "dot"}})),
     "seeds": (0, 1, 2),
 }
+LOSS, EXACT = '{"metric": "loss", "mode": "min"}', '{"metric": "exact", "mode": "max"}'
 MEANING: list[tuple[dict[str, Any], str]] = [
     (
         {"base": {"training.steps": 24}},
         'base: planned {"training.steps": 12}, now {"training.steps": 24}',
     ),
     ({"select": ("accuracy", "max")}, "select: planned"),
-    (
-        {"measure": ("exact", "max")},
-        (
-            'measure: planned {"metric": "loss", "mode": "min"}, now {"metric": "exact", "mode":'
-            ' "max"}'
-        ),
-    ),
+    ({"measure": ("exact", "max")}, f"measure: planned {LOSS}, now {EXACT}"),
     ({"budget": Budget("flops", "system.decoder")}, "budget: planned null, now"),
     ({"tune": grid({"schedule.peak": (1e-3, 1e-2)})}, "tune: planned []"),
     ({"claim": Claim("Scores differ.", (better("general", "additive"),))}, "claim: planned"),
@@ -68,26 +63,21 @@ def test_what_trials_mean_is_fixed_by_the_choice_and_free_before(
 ) -> None:
     with pytest.raises(UserError) as caught:
         check_growth(plan(), defined(**changes), chosen)
-    assert words in str(caught.value) and "its choice is made, so this can no longer change" in str(
-        caught.value
-    )
+    assert words in str(caught.value)
+    assert "its choice is made, so this can no longer change" in str(caught.value)
     (chosen / "choice.json").unlink()
     check_growth(plan(), defined(**changes), tmp_path)
 
 
 def test_another_experiment_is_refused_at_any_time(tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError,
-        match="holds another experiment: its name is 'which', here 'other'; use another --dir",
-    ):
+    words = "holds another experiment: its name is 'which', here 'other'; use another --dir"
+    with pytest.raises(UserError, match=words):
         check_growth(plan(), definition(EXPERIMENT, "experiments/other.py"), tmp_path)
-    with pytest.raises(
-        UserError,
-        match=(
-            "its config is 'configs/translation.py:rnnsearch', here"
-            " 'configs/translation.py:transformer'"
-        ),
-    ):
+    words = (
+        "its config is 'configs/translation.py:rnnsearch', here"
+        " 'configs/translation.py:transformer'"
+    )
+    with pytest.raises(UserError, match=words):
         check_growth(plan(), defined(config="configs/translation.py:transformer"), tmp_path)
 
 
@@ -102,10 +92,6 @@ def test_a_candidate_with_finished_trials_keeps_its_config(tmp_path: Path) -> No
         workdir
     )
     check_begun(candidate, tmp_path)  # seed and devices are no part of what it is
-    with pytest.raises(
-        UserError,
-        match=(
-            "variant 'general': .*seed1 was trained with another config: size: saved 8, wanted 16"
-        ),
-    ):
+    words = "variant 'general': .*seed1 was trained with another config: size: saved 8, wanted 16"
+    with pytest.raises(UserError, match=words):
         check_begun(dataclasses.replace(candidate, config={"seed": 0, "size": 16}), tmp_path)

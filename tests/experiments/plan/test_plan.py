@@ -28,9 +28,8 @@ def test_a_plan_reads_back_as_it_was_written(tmp_path: Path) -> None:
     assert Plan.read(tmp_path / "new") == made
     stored = json.loads((tmp_path / "new" / "plan.json").read_text())
     assert stored["version"] == 1 and stored["candidates"][1]["tuned"] == {"schedule.peak": 3e-3}
-    assert stored["claim"]["contrasts"] == [
-        {"weights": {"general": 1.0, "additive": -1.0}, "at_least": 0.1}
-    ]
+    expected = [{"weights": {"general": 1.0, "additive": -1.0}, "at_least": 0.1}]
+    assert stored["claim"]["contrasts"] == expected
     for one in stored["candidates"]:  # as plans were written before these were counted
         del one["counted"]
     del stored["looks"]
@@ -40,17 +39,11 @@ def test_a_plan_reads_back_as_it_was_written(tmp_path: Path) -> None:
 
 def test_trials_run_seed_by_seed(tmp_path: Path) -> None:
     trials = plan().trials()
-    assert [(trial.candidate.variant, trial.seed) for trial in trials] == [
-        ("additive", 0),
-        ("general", 0),
-        ("additive", 1),
-        ("general", 1),
-    ]
+    assert [trial.candidate.variant for trial in trials] == ["additive", "general"] * 2
+    assert [trial.seed for trial in trials] == [0, 0, 1, 1]
     last = trials[-1]
-    assert last.config == {"seed": 1, "training": {"steps": 12}} and trials[0].config == {
-        "seed": 0,
-        "training": {"steps": 12},
-    }
+    assert last.config == {"seed": 1, "training": {"steps": 12}}
+    assert trials[0].config == {"seed": 0, "training": {"steps": 12}}
     assert last.workdir(tmp_path) == tmp_path / "trials" / last.candidate.id / "seed1"
     assert last.name == f"{last.candidate.id}/seed1" and last.candidate.id.startswith("general-")
     assert plan().trial(last.candidate.id, 1) == last and len({*trials}) == 4
@@ -88,9 +81,8 @@ def test_several_extend_one_plan_and_nothing_is_lost(tmp_path: Path) -> None:
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         list(pool.map(_extend, [str(tmp_path)] * 12, range(12)))
     found = Plan.read(tmp_path)
-    assert found is not None and {one.id for one in found.candidates} >= {
-        f"new-{number}" for number in range(12)
-    }
+    assert found is not None
+    assert {one.id for one in found.candidates} >= {f"new-{number}" for number in range(12)}
     with pytest.raises(UserError, match="holds no plan"):
         Plan.extend(tmp_path / "elsewhere", [])
 
@@ -120,12 +112,7 @@ def test_a_plan_of_before_code_was_kept_can_be_read(tmp_path: Path) -> None:
         del one["code"], one["wanted"]
     (tmp_path / "plan.json").write_text(json.dumps(fields))
     found = Plan.read(tmp_path)
-    assert (
-        found is not None
-        and found.own_code is None
-        and [one.code for one in found.candidates] == [None, None]
-    )
-    assert (
-        found.made_of(found.want("general", {}).id) == found.candidates[1]
-        and found.made_of("absent") is None
-    )
+    assert found is not None and found.own_code is None
+    assert [one.code for one in found.candidates] == [None, None]
+    assert found.made_of(found.want("general", {}).id) == found.candidates[1]
+    assert found.made_of("absent") is None

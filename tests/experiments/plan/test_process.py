@@ -24,30 +24,24 @@ from attnlab.records import provenance
 from attnlab.records.manifest import Manifest
 from tests.experiments.plan.planning import SCORES, SEARCH, WIDER, WIDEST, planned, refused
 from tests.experiments.plans import experiment_file
+from tests.experiments.synthetic import met
 
 
 def test_a_plan_holds_every_candidate_resolved_and_counted(tmp_path: Path) -> None:
     plan = planned(tmp_path, SCORES, "tune=grid({'schedule.peak': (1e-3, 3e-3)})", "seeds=(4, 7)")
-    assert [(one.variant, dict(one.tuned)) for one in plan.candidates] == [
-        (variant, {"schedule.peak": peak})
-        for variant in ("additive", "general")
-        for peak in (1e-3, 3e-3)
+    assert [one.variant for one in plan.candidates] == [*["additive"] * 2, *["general"] * 2]
+    assert [dict(one.tuned) for one in plan.candidates[:2]] == [
+        {"schedule.peak": peak} for peak in (1e-3, 3e-3)
     ]
     last = plan.candidates[-1]
     assert last.config["seed"] == 4 and last.config["schedule"]["peak"] == 3e-3
-    assert last.config["system"]["attention"]["score"]["name"] == "general" and last.config[
-        "batch"
-    ]["buckets"] == [32]
+    assert last.config["system"]["attention"]["score"]["name"] == "general"
+    assert last.config["batch"]["buckets"] == [32]
     assert last.overrides["system.attention.score"] == "general" and last.budget is None
-    assert (
-        last.parameters != plan.candidates[0].parameters > 1000
-        and plan.candidates[0].parameters == plan.candidates[1].parameters
-    )
-    assert (
-        1e5 < last.flops < 1e9
-        and last.counted.transcendentals is not None
-        and 1e3 < last.counted.transcendentals < last.flops
-    )
+    assert last.parameters != plan.candidates[0].parameters > 1000
+    assert plan.candidates[0].parameters == plan.candidates[1].parameters
+    assert 1e5 < last.flops < 1e9 and last.counted.transcendentals is not None
+    assert 1e3 < last.counted.transcendentals < last.flops
     assert (last.counted.loops, last.counted.idle, last.counted.examples) == (0, (), 16.0)
     assert Plan.read(tmp_path / "sweep") == plan
 
@@ -130,30 +124,18 @@ def test_a_mistake_names_its_variant_and_leaves_nothing(
 
 
 def test_parameters_are_matched(tmp_path: Path, quick: None) -> None:
-    plan = planned(
-        tmp_path,
-        WIDER,
-        "tune=grid({'system.embedding': (8, 16)})",
-        "budget=Budget('parameters', 'system.decoder', within=0.03)",
-    )
+    budget = "budget=Budget('parameters', 'system.decoder', within=0.03)"
+    plan = planned(tmp_path, WIDER, "tune=grid({'system.embedding': (8, 16)})", budget)
     for narrow, wide in zip(plan.of("additive"), plan.of("wide"), strict=True):
         assert narrow.budget is not None and wide.budget is not None
-        assert (
-            narrow.tuned == wide.tuned and wide.budget["wanted"] == narrow.parameters
-        )  # candidates of equal tuning match each other
-        assert (
-            wide.parameters == wide.budget["reached"] == pytest.approx(narrow.parameters, rel=0.03)
-            and wide.budget["matched"]
-        )
-        assert (
-            wide.config["system"]["decoder"]
-            == wide.overrides["system.decoder"]
-            == wide.budget["value"]
-        )
-        assert (
-            narrow.config["system"]["decoder"] == narrow.budget["value"] == 8
-            and narrow.overrides["system.decoder"] == "8"
-        )
+        # candidates of equal tuning match each other
+        assert narrow.tuned == wide.tuned and wide.budget["wanted"] == narrow.parameters
+        near = pytest.approx(narrow.parameters, rel=0.03)
+        assert wide.parameters == wide.budget["reached"] == near and wide.budget["matched"]
+        value = wide.budget["value"]
+        assert wide.config["system"]["decoder"] == wide.overrides["system.decoder"] == value
+        assert narrow.config["system"]["decoder"] == narrow.budget["value"] == 8
+        assert narrow.overrides["system.decoder"] == "8"
 
 
 def test_flops_are_matched_to_the_variant_that_is_named(tmp_path: Path, quick: None) -> None:
@@ -161,43 +143,27 @@ def test_flops_are_matched_to_the_variant_that_is_named(tmp_path: Path, quick: N
     additive, widest = planned(tmp_path, WIDEST, budget).candidates
     assert widest.flops == 8000 + 2000 and widest.overrides["system.decoder"] == "8"
     assert additive.flops == 10_400 and additive.overrides["system.decoder"] == 10
-    assert additive.budget == {
-        "wanted": 10_000,
-        "reached": 10_400,
-        "knob": "system.decoder",
-        "value": 10,
-        "matched": False,
-        "note": "",
-    }
+    assert additive.budget == met(10_400, 10_000, knob="system.decoder", value=10)
     loose, _ = planned(tmp_path, WIDEST, budget.replace("to=", "within=0.05, to=")).candidates
     assert loose.budget is not None and loose.budget["matched"]
-    low = WIDEST.replace(
-        "40", "36"
-    )  # 9,800 are wanted and 9,400 are nearest: too few is as far off as too many
+    # 9,800 are wanted and 9,400 are nearest: too few is as far off as too many
+    low = WIDEST.replace("40", "36")
     below, _ = planned(tmp_path, low, budget).candidates
-    assert below.budget is not None and (below.budget["reached"], below.budget["matched"]) == (
-        9400,
-        False,
-    )
+    assert below.budget is not None
+    assert (below.budget["reached"], below.budget["matched"]) == (9400, False)
     near, _ = planned(tmp_path, low, budget.replace("to=", "within=0.05, to=")).candidates
     assert near.budget is not None and near.budget["matched"]
 
 
 def test_a_variant_may_have_a_knob_of_its_own(tmp_path: Path, quick: None) -> None:
-    additive, wide = planned(
-        tmp_path,
-        WIDER,
-        "budget=Budget('parameters', 'system.decoder', 0.05, knobs={'wide': 'system.maxout'})",
-    ).candidates
+    knobs = "knobs={'wide': 'system.maxout'}"
+    budget = f"budget=Budget('parameters', 'system.decoder', 0.05, {knobs})"
+    additive, wide = planned(tmp_path, WIDER, budget).candidates
     assert additive.budget is not None and additive.budget["knob"] == "system.decoder"
-    assert wide.budget is not None and (wide.budget["knob"], wide.overrides["system.maxout"]) == (
-        "system.maxout",
-        wide.budget["value"],
-    )
-    assert (
-        "system.decoder" not in wide.overrides
-        or wide.overrides["system.decoder"] == additive.overrides["system.decoder"]
-    )
+    assert wide.budget is not None and wide.budget["knob"] == "system.maxout"
+    assert wide.overrides["system.maxout"] == wide.budget["value"]
+    decoder = additive.overrides["system.decoder"]
+    assert wide.overrides.get("system.decoder", decoder) == decoder
 
 
 def test_what_cannot_be_matched_is_labelled(tmp_path: Path, quick: None) -> None:
@@ -205,15 +171,12 @@ def test_what_cannot_be_matched_is_labelled(tmp_path: Path, quick: None) -> None
     _, missed = planned(
         tmp_path, WIDEST, "budget=Budget('parameters', 'system.decoder')"
     ).candidates
-    assert (
-        missed.budget is not None and not missed.budget["matched"] and missed.budget["value"] == 1
-    )
+    assert missed.budget is not None and not missed.budget["matched"]
+    assert missed.budget["value"] == 1
     assert missed.budget["reached"] == missed.parameters > missed.budget["wanted"] * 1.05
     _, idle = planned(tmp_path, WIDEST, "budget=Budget('parameters', 'data.examples')").candidates
-    assert idle.budget is not None and (idle.budget["matched"], idle.budget["note"]) == (
-        False,
-        "it makes no difference",
-    )
+    assert idle.budget is not None
+    assert (idle.budget["matched"], idle.budget["note"]) == (False, "it makes no difference")
 
 
 def test_ids_know_nothing_of_what_the_budget_found(tmp_path: Path, quick: None) -> None:
@@ -236,9 +199,8 @@ def test_a_plan_grows(tmp_path: Path, quick: None) -> None:
         tmp_path, more.replace("scaled_dot", "location"), "seeds=(0, 1)", "baseline='additive'"
     )
     assert [one.variant for one in new.candidates] == ["dot", "additive", "general"]
-    assert (
-        new.candidates[1:] == old.candidates and new.created == old.created and new.hash != old.hash
-    )
+    assert new.candidates[1:] == old.candidates and new.created == old.created
+    assert new.hash != old.hash
     assert "its choice is made" in refused(tmp_path, SCORES, "seeds=(1,)")
     assert Plan.read(tmp_path / "sweep") == new
 
@@ -275,19 +237,11 @@ def test_a_search_plans_what_it_finds(
         monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(points)))
         return planning.main([str(tmp_path / "sweep"), "--grow"])
 
-    assert (
-        grow(
-            ["general", {"schedule.peak": 2e-3}],
-            ["additive", {"schedule.peak": 2e-3}],
-            ["general", {"schedule.peak": 2e-3}],
-        )
-        == 0
-    )
+    general, additive = ([name, {"schedule.peak": 2e-3}] for name in ("general", "additive"))
+    assert grow(general, additive, general) == 0
     grown = Plan.read(tmp_path / "sweep")
-    assert grown is not None and [one.variant for one in grown.candidates] == [
-        "general",
-        "additive",
-    ]
+    assert grown is not None
+    assert [one.variant for one in grown.candidates] == ["general", "additive"]
     assert grow(["general", {"schedule.peak": "x"}]) == 2
     assert capsys.readouterr().err.startswith(
         "variant 'general' with schedule.peak=x: config.schedule.peak='x': expected float"
@@ -298,14 +252,11 @@ def test_a_search_plans_what_it_finds(
     assert [one.variant for one in planned(tmp_path, other, search, imports=SEARCH).candidates] == [
         "additive"
     ]
-    assert (
-        planned(tmp_path, other, search, "select=('accuracy', 'max')", imports=SEARCH).candidates
-        == ()
-    )
+    select = "select=('accuracy', 'max')"
+    assert planned(tmp_path, other, search, select, imports=SEARCH).candidates == ()
     bad = search.replace("'previous'", "'last'")
-    assert "variant 'additive' with system.readout=last: " in refused(
-        tmp_path, SCORES, bad, imports=SEARCH
-    )
+    words = "variant 'additive' with system.readout=last: "
+    assert words in refused(tmp_path, SCORES, bad, imports=SEARCH)
 
 
 def test_the_process_writes_or_prints_a_plan(
@@ -366,29 +317,20 @@ def test_code_of_the_users_own_is_part_of_a_plan(own: Path, tmp_path: Path) -> N
     file = experiment_file(tmp_path / "which.py", VARIANTS)
     plan = made(file, tmp_path / "sweep")
     additive, mine = plan.candidates
-    assert (
-        additive.code == {}
-        and mine.code is not None
-        and {*mine.code} == {"own_plan", "own_plan_aid"}
-    )
-    assert (
-        plan.made_of(plan.want("own", {}).id) == mine != plan.want("own", {})
-        and mine.id != plan.want("own", {}).id
-    )
+    assert additive.code == {} and mine.code is not None
+    assert {*mine.code} == {"own_plan", "own_plan_aid"}
+    assert plan.made_of(plan.want("own", {}).id) == mine != plan.want("own", {})
+    assert mine.id != plan.want("own", {}).id
     named = [f"experiment-file/{name}.py" for name in ("own_plan", "own_plan_aid", "which")]
-    assert plan.own_code is not None and [*plan.own_code["files"]][:1] == [
-        "config-file/translation.py"
-    ]
+    assert plan.own_code is not None
+    assert [*plan.own_code["files"]][:1] == ["config-file/translation.py"]
     assert sorted(plan.own_code["files"])[1:] == named
     plan.write(tmp_path / "sweep")
     assert made(file, tmp_path / "sweep") == plan
     own.write_text("ONE = 2\n")
     again = made(file, tmp_path / "sweep")
-    assert (
-        again.candidates[0] == additive
-        and again.candidates[1].id != mine.id
-        and again.candidates[1].wanted == mine.wanted
-    )
+    assert again.candidates[0] == additive and again.candidates[1].id != mine.id
+    assert again.candidates[1].wanted == mine.wanted
 
 
 def test_a_plan_goes_on_with_other_code_only_where_that_is_accepted(
@@ -399,21 +341,16 @@ def test_a_plan_goes_on_with_other_code_only_where_that_is_accepted(
     workdir = begin(plan, tmp_path)
     own.write_text("ONE = 2\n")
     words = f"{workdir} was made with other code: {own} has changed"
-    assert words in refused(tmp_path, VARIANTS) and words in refused(
-        tmp_path, VARIANTS, "seeds=(0, 1)"
-    )
+    assert words in refused(tmp_path, VARIANTS)
+    assert words in refused(tmp_path, VARIANTS, "seeds=(0, 1)")
     with pytest.raises(UserError, match=re.escape(words)):
         planning.add(str(tmp_path / "sweep"), [("own", {"schedule.peak": 0.5})])
     mixed = made(str(tmp_path / "which.py"), tmp_path / "sweep", Changes(accept=True))
-    assert [one.id for one in mixed.candidates] == [
-        one.id for one in plan.candidates
-    ] and mixed.own_code is not None
+    assert [one.id for one in mixed.candidates] == [one.id for one in plan.candidates]
+    assert mixed.own_code is not None
     (word,) = mixed.own_code["accepted"]
-    assert (
-        word["candidate"] == plan.candidates[1].id
-        and {*word["changed"]} == {"own_plan_aid"}
-        and word["by"]
-    )
+    assert word["candidate"] == plan.candidates[1].id and {*word["changed"]} == {"own_plan_aid"}
+    assert word["by"]
     assert mixed.candidates[1].code == provenance.of(plan.candidates[1].config).digests
     mixed.write(tmp_path / "sweep")
     assert made(str(tmp_path / "which.py"), tmp_path / "sweep") == mixed  # nobody is asked twice
@@ -421,10 +358,8 @@ def test_a_plan_goes_on_with_other_code_only_where_that_is_accepted(
 
 def test_a_plan_that_kept_no_code_goes_on_as_it_is(own: Path, tmp_path: Path) -> None:
     plan = planned(tmp_path, VARIANTS)
-    old = [
-        dataclasses.replace(one, id=one.wanted or one.id, wanted="", code=None)
-        for one in plan.candidates
-    ]
+    without = {"wanted": "", "code": None}
+    old = [dataclasses.replace(one, id=one.wanted or one.id, **without) for one in plan.candidates]
     dataclasses.replace(plan, candidates=tuple(old), own_code=None).write(tmp_path / "sweep")
     own.write_text("ONE = 2\n")
     assert [one.id for one in planned(tmp_path, VARIANTS).candidates] == [one.id for one in old]
@@ -471,15 +406,11 @@ def test_trials_that_have_begun_are_left_out_only_on_demand(
     begin_all(plan, directory)
     with pytest.raises(UserError) as caught:
         made(file, directory, changes)
-    assert f"{directory}: of 4 trials that have begun, {words}" in str(
-        caught.value
-    ) and "--change-plan" in str(caught.value)
+    assert f"{directory}: of 4 trials that have begun, {words}" in str(caught.value)
+    assert "--change-plan" in str(caught.value)
     assert made(file, directory, dataclasses.replace(changes, replace=True)) != plan
-    grown = experiment_file(
-        tmp_path / "which.py",
-        SCORES.replace("})", ", 'wide': {'system.encoder': 10}})"),
-        "seeds=(0, 1, 2)",
-    )
+    wider = SCORES.replace("})", ", 'wide': {'system.encoder': 10}})")
+    grown = experiment_file(tmp_path / "which.py", wider, "seeds=(0, 1, 2)")
     assert len(made(grown, directory, Changes()).trials()) == 9  # growing is free
 
 
@@ -498,51 +429,35 @@ def test_a_plan_that_kept_texts_of_the_command_line_is_found_again(
     now = made(str(file), tmp_path / "new", Changes(("training.steps=24", "schedule.peak=2e-3")))
     assert now.base["training.steps"] == 24 and now.base["schedule.peak"] == 2e-3
     wanted = {variant: texts.want(variant, {}) for variant in texts.variants}
-    old = [
-        dataclasses.replace(
-            one, id=wanted[one.variant].id, overrides=dict(wanted[one.variant].overrides)
-        )
-        for one in now.candidates
-    ]
+    old = []
+    for one in now.candidates:
+        overrides = dict(wanted[one.variant].overrides)
+        old.append(dataclasses.replace(one, id=wanted[one.variant].id, overrides=overrides))
     assert {one.id for one in old}.isdisjoint(one.id for one in now.candidates)
-    defined = {
-        name: getattr(texts, name)
-        for name in (
-            "name",
-            "question",
-            "config",
-            "base",
-            "variants",
-            "seeds",
-            "baseline",
-            "select",
-        )
-    }
-    defined |= {
-        "measure": texts.measure,
-        "tune": [],
-        "budget": None,
-        "claim": None,
-        "search": None,
-        "looks": 1,
-    }
+    fields = [
+        "name",
+        "question",
+        "config",
+        "base",
+        "variants",
+        "seeds",
+        "baseline",
+        "select",
+        "measure",
+        "looks",
+    ]
+    defined = {name: getattr(texts, name) for name in fields}
+    defined |= {"tune": [], "budget": None, "claim": None, "search": None}
     order = [*definition(load_experiment(str(file)), str(file))]
     identity = definition_hash(json.loads(json.dumps({name: defined[name] for name in order})))
     texts = dataclasses.replace(texts, candidates=tuple(old), hash=identity)
     texts.write(directory)
     begin_all(texts, directory)
     assert made(str(file), directory, Changes(("training.steps=24", "schedule.peak=2e-3"))) == texts
-    more = made(
-        str(file),
-        directory,
-        Changes(("training.steps=24", "schedule.peak=2e-3", "training.log_every=3"), (0, 1, 2, 3)),
-    )
-    assert [one.id for one in more.candidates] == [one.id for one in old] and more.seeds == (
-        0,
-        1,
-        2,
-        3,
-    )
+    changes = ("training.steps=24", "schedule.peak=2e-3", "training.log_every=3")
+    more = made(str(file), directory, Changes(changes, (0, 1, 2, 3)))
+    assert [one.id for one in more.candidates] == [one.id for one in old]
+    assert more.seeds == (0, 1, 2, 3)
     assert [one.id for one in more.candidates] == [
         one.id for one in map(more.made_of, [more.want(name, {}).id for name in wanted]) if one
     ]

@@ -15,7 +15,7 @@ from scipy import stats
 
 from attnlab.errors import UserError
 from attnlab.experiments.report.across import Across, across, as_csv, differing, table
-from tests.experiments.synthetic import sweep, workdir
+from tests.experiments.synthetic import budget, scored_on, sweep, workdir
 
 FIRST = {"a": (0.90, 0.92, 0.91, 0.94), "b": (0.50, 0.53, 0.50, 0.52)}
 SECOND = {"a": (0.94, 0.95, 0.95, 0.99), "c": (0.10, 0.11, 0.10, 0.12)}
@@ -47,21 +47,14 @@ def by_name(found: Across) -> dict[str, Any]:
 def test_seeds_that_explain_nothing_are_no_block(two: tuple[Path, Path]) -> None:
     found = by_name(across(*two))
     gap = found["a"].gap
-    exact = stats.ttest_ind(SECOND["a"], FIRST["a"]).confidence_interval(
-        0.95
-    )  # the seeds explain nothing here
-    assert gap.how == "as two samples" and (gap.mean, gap.interval) == (
-        pytest.approx(0.04),
-        pytest.approx((exact.low, exact.high)),
-    )
+    # the seeds explain nothing here
+    exact = stats.ttest_ind(SECOND["a"], FIRST["a"]).confidence_interval(0.95)
+    assert gap.how == "as two samples"
+    assert (gap.mean, gap.interval) == (pytest.approx(0.04), pytest.approx((exact.low, exact.high)))
     assert (found["b"].gap, found["c"].gap) == (None, None) and list(found) == ["a", "b", "c"]
     shown = {row[0]: row for row in table(across(*two)).rows}
-    assert (
-        shown["a"][1].startswith("0.9175 [")
-        and shown["a"][3] == "+0.04000"
-        and shown["b"][2] == "-"
-        and shown["c"][-1] == "only in B"
-    )
+    assert shown["a"][1].startswith("0.9175 [") and shown["a"][3] == "+0.04000"
+    assert shown["b"][2] == "-" and shown["c"][-1] == "only in B"
 
 
 def test_seeds_that_explain_much_are_a_block(tmp_path: Path) -> None:
@@ -93,10 +86,8 @@ def test_what_does_not_pair_is_compared_as_two_samples(
         other = other[:3]
         looked(sweep(two[1].with_name("third"), {"a": other, "c": (0.1, 0.2, 0.3)}))
     found = across(two[0], two[1].with_name("third") if reason == "seeds" else two[1])
-    gap, exact = (
-        by_name(found)["a"].gap,
-        stats.ttest_ind(other, FIRST["a"]).confidence_interval(0.95),
-    )
+    gap = by_name(found)["a"].gap
+    exact = stats.ttest_ind(other, FIRST["a"]).confidence_interval(0.95)
     assert gap.how == "as two samples" and gap.interval == pytest.approx((exact.low, exact.high))
     words = {
         "test set": "another test split",
@@ -126,10 +117,8 @@ def test_variants_that_were_renamed_are_found_by_their_settings(two: tuple[Path,
         plan["candidates"][1]["config"]["system"]["attention"]["score"] = "b"
 
     edit(two[1] / "plan.json", alike)
-    assert [(pair.name, pair.gap is not None) for pair in across(*two).pairs] == [
-        ("a", True),
-        ("b = c", True),
-    ]
+    expected = [("a", True), ("b = c", True)]
+    assert [(pair.name, pair.gap is not None) for pair in across(*two).pairs] == expected
 
 
 @pytest.mark.quick
@@ -138,28 +127,16 @@ def test_what_differs_is_named(two: tuple[Path, Path]) -> None:
 
     def settings(plan: dict[str, Any]) -> None:
         plan["candidates"][0]["config"] |= {"training": {"steps": 24}, "batch": 8}
-        plan["budget"] = {
-            "match": "flops",
-            "within": 0.02,
-            "knob": "system.decoder",
-            "to": "a",
-            "knobs": {},
-        }
+        plan["budget"] = budget("a", match="flops")
 
     edit(two[1] / "plan.json", settings)
-    other = {
-        "code": {"revision": "e" * 40, "dirty": True},
-        "packages": {"jax": "0.11.0", "flax": "0.12.8"},
-    }
+    packages = {"jax": "0.11.0", "flax": "0.12.8"}
+    other = {"code": {"revision": "e" * 40, "dirty": True}, "packages": packages}
     for path in two[1].glob("trials/*/seed*/manifest.json"):
         edit(path, lambda manifest: manifest.update(other))
     rows = differing(across(*two)).rows
-    assert ("code", "f" * 12, f"{'e' * 12} with changes", "") in rows and (
-        "jax",
-        "0.10.2",
-        "0.11.0",
-        "",
-    ) in rows
+    assert ("code", "f" * 12, f"{'e' * 12} with changes", "") in rows
+    assert ("jax", "0.10.2", "0.11.0", "") in rows
     assert ("training.steps", "12", "24", "a") in rows and ("batch", "nothing", "8", "a") in rows
     assert ("budget", "none", "flops by system.decoder", "") in rows
     assert not {"flax", "python", "seeds", "config", "test data"} & {row[0] for row in rows}
@@ -207,15 +184,10 @@ def test_the_file_for_programs(two: tuple[Path, Path]) -> None:
     found = across(*two)
     rows = {row["variant"]: row for row in csv.DictReader(as_csv(found).splitlines())}
     gap = by_name(found)["a"].gap
-    assert (float(rows["a"]["difference"]), float(rows["a"]["difference low"])) == (
-        gap.mean,
-        gap.interval[0],
-    )
-    assert (rows["a"]["first n"], rows["b"]["second mean"], rows["c"]["remark"]) == (
-        "4",
-        "",
-        "only in B",
-    )
+    assert float(rows["a"]["difference"]) == gap.mean
+    assert float(rows["a"]["difference low"]) == gap.interval[0]
+    assert rows["a"]["first n"] == "4" and rows["b"]["second mean"] == ""
+    assert rows["c"]["remark"] == "only in B"
 
 
 def test_another_count_or_none_on_record_is_no_reason_to_refuse(tmp_path: Path) -> None:
@@ -225,16 +197,7 @@ def test_another_count_or_none_on_record_is_no_reason_to_refuse(tmp_path: Path) 
     sides = []
     for name, count in (("old", None), ("new", 100), ("fewer", 50)):
         sides.append(looked(sweep(tmp_path / name, {"a": (0.5, 0.6, 0.55)})))
-        for path in sides[-1].glob("trials/*/*/results.json") if count else ():
-            known = {
-                "exact": {
-                    "better": "max",
-                    "low": 0.0,
-                    "high": 1.0,
-                    "of": "sentences",
-                    "count": count,
-                }
-            }
-            path.write_text(json.dumps({**json.loads(path.read_text()), "measures": known}))
+        if count:
+            scored_on(sides[-1], a=count)
     for other in (sides[0], sides[2]):
         assert by_name(across(sides[1], other))["a"].gap.mean == pytest.approx(0.0)

@@ -23,6 +23,10 @@ def run(
     return folder
 
 
+ALONE: dict[str, Any] = {"source": "a", "target": None}
+PAIR: dict[str, Any] = {"source": "a", "target": "b"}
+
+
 @pytest.mark.quick
 @pytest.mark.parametrize(
     ("outputs", "lines", "examples", "found"),
@@ -33,24 +37,9 @@ def run(
             [{"source": "3", "target": "three"}] * 2,
             [Answer("3", "three", "drei"), Answer("3", "three", "")],
         ),
-        (
-            "predictions.tsv",
-            ["yes\tno"],
-            [{"source": "a", "target": None}],
-            [Answer("a", "yes", "no")],
-        ),
-        (
-            "predictions.tsv",
-            ["yes\tno"],
-            [{"source": "a", "target": "b"}],
-            [Answer("a\nb", "yes", "no")],
-        ),
-        (
-            "own.txt",
-            ["x", "y"],
-            [{"source": "a", "target": "b"}],
-            [Answer("a", "b", "x"), Answer("", "", "y")],
-        ),
+        ("predictions.tsv", ["yes\tno"], [ALONE], [Answer("a", "yes", "no")]),
+        ("predictions.tsv", ["yes\tno"], [PAIR], [Answer("a\nb", "yes", "no")]),
+        ("own.txt", ["x", "y"], [PAIR], [Answer("a", "b", "x"), Answer("", "", "y")]),
         ("pronunciations.txt", ["P R AH"], None, [Answer("", "", "P R AH")]),
         ("predictions.tsv", ["yes\tno"], None, [Answer("", "yes", "no")]),
         ("own.txt", ["x"], None, []),

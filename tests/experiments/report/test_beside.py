@@ -12,19 +12,18 @@ from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.comparison import compare
 from tests.experiments.synthetic import sweep
 
+LOSSES = ("loss, validation", "loss, test", "test - validation")
+
 
 @pytest.mark.quick
 def test_every_measure_of_the_test_split_and_no_bookkeeping(tmp_path: Path) -> None:
     """The main one first; "step" of `results.json` is none."""
     table = measures(compare(collect(sweep(tmp_path, {"a": (0.9, 0.8), "b": (0.7, 0.5)}))))
     assert table is not None and table.columns == ("variant", "exact", "loss")
-    assert re.fullmatch(r"0.8500 \[.*, .*\]", table.rows[0][1]) and table.rows[0][2].startswith(
-        "1.200 ["
-    )
-    assert (
-        "Only exact is tested" in table.notes[0]
-        and table.title == "All 2 measures on the test split"
-    )
+    assert re.fullmatch(r"0.8500 \[.*, .*\]", table.rows[0][1])
+    assert table.rows[0][2].startswith("1.200 [")
+    assert "Only exact is tested" in table.notes[0]
+    assert table.title == "All 2 measures on the test split"
 
 
 def test_one_seed_has_means_only(tmp_path: Path) -> None:
@@ -39,23 +38,9 @@ def test_validation_stands_beside_test_with_the_settings_that_were_chosen(tmp_pa
         sweep(tmp_path, {"a": (0.9, 0.8), "b": (0.7, 0.5)}, tuned={0.001: 0.5, 0.003: 0.0})
     )
     table = validation(records, compare(records))
-    assert table is not None and table.columns[:5] == (
-        "variant",
-        "chosen settings",
-        "loss, validation",
-        "loss, test",
-        "test - validation",
-    )
-    assert table.rows[0] == (
-        "a",
-        "peak=0.003",
-        "1.150",
-        "1.200",
-        "+0.05000",
-        "0.8400",
-        "0.8500",
-        "+0.01000",
-    )
+    assert table is not None and table.columns[:5] == ("variant", "chosen settings", *LOSSES)
+    assert table.rows[0][:5] == ("a", "peak=0.003", "1.150", "1.200", "+0.05000")
+    assert table.rows[0][5:] == ("0.8400", "0.8500", "+0.01000")
     assert "lowest loss" in table.notes[0]
 
 
@@ -70,13 +55,7 @@ def test_columns_that_say_nothing_are_left_out(tmp_path: Path) -> None:
         place.write_text(place.read_text().replace('"exact"', '"bleu"'))
     records = collect(directory)
     table = validation(records, compare(records))
-    assert table is not None and table.columns == (
-        "variant",
-        "loss, validation",
-        "loss, test",
-        "test - validation",
-        "bleu, test",
-    )
+    assert table is not None and table.columns == ("variant", *LOSSES, "bleu, test")
     assert table.numbers == {1, 2, 3, 4}
 
 

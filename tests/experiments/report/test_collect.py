@@ -4,7 +4,6 @@ is one line.
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.experiments.report.collect import Cost, collect
-from tests.experiments.synthetic import SCORES, lines, sweep, workdir
+from tests.experiments.synthetic import SCORES, end, lines, start, sweep, workdir
 
 
 @pytest.mark.quick
@@ -26,12 +25,8 @@ def test_what_was_written_comes_back(tmp_path: Path) -> None:
         value for values in SCORES.values() for value in values
     ]
     second = records.trials[1]
-    assert (second.seen.state, second.seen.step, second.seen.total, second.seen.attempts) == (
-        "done",
-        12,
-        12,
-        1,
-    )
+    assert second.seen.state == "done" and second.seen.step == 12 and second.seen.total == 12
+    assert second.seen.attempts == 1
     assert second.cost == Cost(
         step_seconds=0.02, first_step_seconds=4.5, peak_bytes=300 * 2**20 + 1
     )
@@ -40,10 +35,8 @@ def test_what_was_written_comes_back(tmp_path: Path) -> None:
         0: ["decoder_0-cross_attention", "decoder_0-self_attention"],
         1: ["decoder_0-cross_attention"],
     }
-    assert [one.answer for one in second.shown.answers] == [
-        "1967-05-03",
-        "1968-05-04",
-    ] and second.pace[3] == pytest.approx(0.021)
+    assert [one.answer for one in second.shown.answers] == ["1967-05-03", "1968-05-04"]
+    assert second.pace[3] == pytest.approx(0.021)
     assert second.manifest is not None and second.manifest.config["seed"] == 1
     assert "bleu_signature" not in second.scores["test"]
     assert records.choice is not None and records.complete and records.wanted == records.trials
@@ -54,34 +47,15 @@ def test_time_and_memory_of_a_trial_of_several_attempts(tmp_path: Path) -> None:
     as began, ended or not.
     """
     folder = workdir(sweep(tmp_path, {"a": (0.9, 0.8)}), "a", 0)
-    lines(
-        folder / "timing.jsonl",
-        [
-            {"step": step, "time": 1.0, "step_seconds": took}
-            for step, took in ((3, 0.9), (6, 0.01), (9, 0.02))
-        ],
-    )
-    start, end = (json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines())
-    stopped = {
-        **end,
-        "state": "interrupted",
-        "seconds": 2.0,
-        "peak_bytes": 9 * 2**30,
-        "first_step_seconds": None,
-    }
-    last = {**end, "seconds": 3.0, "peak_bytes": 2**30, "first_step_seconds": 7.5}
-    lines(
-        folder / "events.jsonl",
-        [
-            start,
-            stopped,
-            start,
-            start,
-            last,
-            start,
-            {**last, "seconds": None, "first_step_seconds": 8.0},
-        ],
-    )
+    pace = ((3, 0.9), (6, 0.01), (9, 0.02))
+    timing = [{"step": step, "time": 1.0, "step_seconds": took} for step, took in pace]
+    lines(folder / "timing.jsonl", timing)
+    begun = start(100.0)
+    costs = {"peak_bytes": 9 * 2**30, "first_step_seconds": None}
+    stopped = end(130.5, 2.0, state="interrupted", **costs)
+    last = end(130.5, 3.0, peak_bytes=2**30, first_step_seconds=7.5)
+    killed = {**last, "seconds": None, "first_step_seconds": 8.0}
+    lines(folder / "events.jsonl", [begun, stopped, begun, begun, last, begun, killed])
     record = collect(tmp_path).trials[0]
     assert record.cost == Cost(step_seconds=0.02, first_step_seconds=7.5, peak_bytes=9 * 2**30)
     assert (record.seen.state, record.seen.attempts, record.seen.seconds) == ("done", 4, 5.0)
@@ -95,12 +69,8 @@ def test_trials_that_never_began_are_empty(tmp_path: Path) -> None:
     records = collect(tmp_path / "only")
     first = records.trials[0]
     assert len(records.trials) == 12 and not records.complete and records.choice is None
-    assert (first.seen.state, first.cost, first.scores, first.curve) == (
-        "pending",
-        Cost(),
-        {"valid": {}, "test": {}},
-        (),
-    )
+    assert first.seen.state == "pending" and first.cost == Cost()
+    assert first.scores == {"valid": {}, "test": {}} and first.curve == ()
     assert first.manifest is None and first.shown.pictures == {} and first.shown.answers == ()
 
 

@@ -13,7 +13,7 @@ from scipy import stats
 from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.comparison import Basis, Comparison, compare
 from attnlab.experiments.report.statistics import Scale
-from tests.experiments.synthetic import SCORES, lines, sweep, workdir, write
+from tests.experiments.synthetic import SCORES, lines, scored_on, sweep, workdir, write
 
 CLEAR = {
     "a": (0.90, 0.92, 0.91, 0.93),
@@ -28,6 +28,11 @@ def compared(
     return compare(collect(sweep(directory, scores, **changes)), method)
 
 
+def best(comparison: Comparison) -> list[str]:
+    """The variants that are marked as the best."""
+    return [row.name for row in comparison.rows if row.best]
+
+
 @pytest.mark.quick
 def test_differences_to_the_baseline_are_those_of_scipy(tmp_path: Path) -> None:
     """Where the seeds explain nothing, Dunnett's test of scipy gives p and intervals."""
@@ -37,11 +42,8 @@ def test_differences_to_the_baseline_are_those_of_scipy(tmp_path: Path) -> None:
         "c": (0.80, 0.79, 0.83, 0.81),
     }
     comparison = compared(tmp_path, scores)
-    assert (
-        comparison.basis == Basis("test", "exact", "max")
-        and comparison.frozen
-        and comparison.family.model.kind == "pooled"
-    )
+    assert comparison.basis == Basis("test", "exact", "max") and comparison.frozen
+    assert comparison.family.model.kind == "pooled"
     base, *others = comparison.rows
     assert base.difference is None and base.values == dict(enumerate(scores["a"]))
     test = stats.dunnett(
@@ -62,36 +64,25 @@ def test_differences_to_the_baseline_are_those_of_scipy(tmp_path: Path) -> None:
 
 @pytest.mark.quick
 def test_the_best_is_marked_only_where_the_seeds_cannot_explain_it(tmp_path: Path) -> None:
-    assert [row.name for row in compared(tmp_path / "clear", CLEAR).rows if row.best] == ["a"]
-    assert [
-        row.name
-        for row in compared(
-            tmp_path / "min", CLEAR, measure={"metric": "exact", "mode": "min"}
-        ).rows
-        if row.best
-    ] == ["c"]
-    assert [row.name for row in compared(tmp_path / "overlap", dict(SCORES)).rows if row.best] == []
-    apart = {
-        "a": (0.90, 0.95),
-        "b": (0.50, 0.53),
-    }  # all variants tell of one spread, so two seeds can be enough
-    assert [row.name for row in compared(tmp_path / "two", apart).rows if row.best] == ["a"]
+    assert best(compared(tmp_path / "clear", CLEAR)) == ["a"]
+    least = {"metric": "exact", "mode": "min"}
+    assert best(compared(tmp_path / "min", CLEAR, measure=least)) == ["c"]
+    assert best(compared(tmp_path / "overlap", dict(SCORES))) == []
+    # all variants tell of one spread, so two seeds can be enough
+    apart = {"a": (0.90, 0.95), "b": (0.50, 0.53)}
+    assert best(compared(tmp_path / "two", apart)) == ["a"]
     close = {"a": (0.90, 0.92, 0.91, 0.93), "b": (0.89, 0.91, 0.92, 0.93)}
-    assert [row.name for row in compared(tmp_path / "close", close).rows if row.best] == []
+    assert best(compared(tmp_path / "close", close)) == []
 
 
 def test_a_row_without_spread_may_lose_but_not_decide(tmp_path: Path) -> None:
     """A variant that gets nothing right with any seed does not hide the winner; where no row has
     spread there is none.
     """
-    assert [
-        row.best
-        for row in compared(tmp_path / "zero", {"a": (0.90, 0.92, 0.91), "b": (0.0, 0.0, 0.0)}).rows
-    ] == [True, False]
-    assert [
-        row.best
-        for row in compared(tmp_path / "none", {"a": (1.0, 1.0, 1.0), "b": (0.0, 0.0, 0.0)}).rows
-    ] == [False, False]
+    assert best(compared(tmp_path / "zero", {"a": (0.90, 0.92, 0.91), "b": (0.0, 0.0, 0.0)})) == [
+        "a"
+    ]
+    assert best(compared(tmp_path / "none", {"a": (1.0, 1.0, 1.0), "b": (0.0, 0.0, 0.0)})) == []
 
 
 def test_where_examples_are_counted_seeds_that_agree_decide(tmp_path: Path) -> None:
@@ -99,23 +90,14 @@ def test_where_examples_are_counted_seeds_that_agree_decide(tmp_path: Path) -> N
     100 does, and stays in [0, 1].
     """
     directory = sweep(tmp_path, {"a": (1.0, 1.0, 1.0), "b": (0.2, 0.2, 0.2)})
-    for path in directory.glob("trials/*/*/results.json"):
-        known = {
-            "exact": {"better": "max", "low": 0.0, "high": 1.0, "of": "sentences", "count": 100}
-        }
-        path.write_text(json.dumps({**json.loads(path.read_text()), "measures": known}))
+    scored_on(directory, a=100, b=100)
     comparison = compare(collect(directory))
     first, second = comparison.rows
     assert comparison.basis.scale == Scale(0.0, 1.0, 100) and first.best and not second.best
-    assert (
-        first.summary.interval is not None
-        and 0.97 < first.summary.interval[0] < first.summary.interval[1] <= 1.0
-    )
-    assert (
-        second.difference is not None
-        and second.difference.p is not None
-        and second.difference.p < 1e-6
-    )
+    assert first.summary.interval is not None
+    assert 0.97 < first.summary.interval[0] < first.summary.interval[1] <= 1.0
+    assert second.difference is not None and second.difference.p is not None
+    assert second.difference.p < 1e-6
 
 
 def test_a_seed_that_lies_apart_is_named(tmp_path: Path) -> None:
@@ -134,11 +116,8 @@ def test_all_pairs_count_for_the_best(tmp_path: Path) -> None:
     """
     one, other = (0.90, 0.92, 0.94), (0.89, 0.85, 0.87)
     rivals = {f"r{number}": other[number % 3 :] + other[: number % 3] for number in range(7)}
-    assert [row.best for row in compared(tmp_path / "pair", {"a": one, "b": other}).rows] == [
-        True,
-        False,
-    ]
-    assert not any(row.best for row in compared(tmp_path / "many", {"a": one, **rivals}).rows)
+    assert best(compared(tmp_path / "pair", {"a": one, "b": other})) == ["a"]
+    assert best(compared(tmp_path / "many", {"a": one, **rivals})) == []
 
 
 @pytest.mark.quick
@@ -148,11 +127,8 @@ def test_one_seed_has_no_interval_and_no_winner(tmp_path: Path) -> None:
         for row in comparison.rows:
             assert row.summary.interval is None and not row.best and row.summary.mean is not None
         difference = comparison.rows[1].difference
-        assert difference is not None and (
-            difference.interval,
-            difference.p,
-            difference.effect,
-        ) == (None, None, None)
+        assert difference is not None
+        assert (difference.interval, difference.p, difference.effect) == (None, None, None)
         assert comparison.rows[1].shared == 1
 
 
@@ -167,17 +143,11 @@ def test_a_lost_seed_is_named_and_bars_the_winner(tmp_path: Path) -> None:
     """A variant that diverged once is not best on what is left, and is paired on what is left."""
     comparison = compared(tmp_path, {**CLEAR, "a": (0.90, 0.92, math.nan, 0.93)})
     first = comparison.rows[0]
-    assert (
-        first.missing == ("seed 2 diverged",)
-        and first.summary.n == 3
-        and not any(row.best for row in comparison.rows)
-    )
+    assert first.missing == ("seed 2 diverged",) and first.summary.n == 3
+    assert not any(row.best for row in comparison.rows)
     difference = comparison.rows[1].difference
-    assert (
-        difference is not None
-        and comparison.rows[1].shared == 3
-        and difference.interval is not None
-    )
+    assert difference is not None and comparison.rows[1].shared == 3
+    assert difference.interval is not None
     assert difference.mean == pytest.approx(
         np.mean(CLEAR["b"]) - np.mean([0.90, 0.92, 0.93]), abs=0.01
     )
@@ -190,27 +160,21 @@ def test_pace_is_the_median_of_the_trials_and_peak_their_largest(tmp_path: Path)
     """
     directory = sweep(tmp_path, {"a": (0.9, 0.92, 0.91), "b": (0.8, 0.82, 0.81)})
     slow = workdir(directory, "a", 0)
-    lines(
-        slow / "timing.jsonl",
-        [{"step": step, "time": 100.0, "step_seconds": 5.0} for step in (3, 6, 9, 12)],
-    )
+    pace = [{"step": step, "time": 100.0, "step_seconds": 5.0} for step in (3, 6, 9, 12)]
+    lines(slow / "timing.jsonl", pace)
     events = [json.loads(line) for line in (slow / "events.jsonl").read_text().splitlines()]
     lines(slow / "events.jsonl", [events[0], {**events[1], "peak_bytes": 7 * 2**30}])
     row = compare(collect(directory)).rows[0]
-    assert row.pace == (pytest.approx(0.03), 1) and row.peak == (
-        7 * 2**30,
-        1,
-    )  # medians 5.0, 0.02, 0.03
+    # medians 5.0, 0.02, 0.03
+    assert row.pace == (pytest.approx(0.03), 1) and row.peak == (7 * 2**30, 1)
 
 
 def test_why_a_finished_seed_has_no_number(tmp_path: Path) -> None:
     directory = sweep(tmp_path, CLEAR)
     write(workdir(directory, "a", 0) / "results.json", {"exact": math.inf, "loss": 1.0})
     (workdir(directory, "a", 1) / "results.json").unlink()
-    assert compare(collect(directory)).rows[0].missing == (
-        "seed 0 has no finite exact",
-        "seed 1 not scored yet",
-    )
+    expected = ("seed 0 has no finite exact", "seed 1 not scored yet")
+    assert compare(collect(directory)).rows[0].missing == expected
 
 
 def test_a_variant_of_which_nothing_came_through_keeps_its_row(tmp_path: Path) -> None:
@@ -219,22 +183,16 @@ def test_a_variant_of_which_nothing_came_through_keeps_its_row(tmp_path: Path) -
     choice["chosen"]["b"]["candidate"] = None
     write(directory / "choice.json", choice)
     row = compare(collect(directory)).rows[1]
-    assert (row.name, row.summary.n, row.summary.mean, row.difference) == (
-        "b",
-        0,
-        None,
-        None,
-    ) and len(row.missing) == 4
+    assert (row.name, row.summary.n, row.summary.mean, row.difference) == ("b", 0, None, None)
+    assert len(row.missing) == 4
 
 
 @pytest.mark.quick
 def test_before_the_choice_candidates_stand_on_validation_without_tests(tmp_path: Path) -> None:
     comparison = compared(tmp_path, CLEAR, final=False, tuned={0.001: 0.5, 0.003: 0.0})
     assert comparison.basis == Basis("valid", "loss", "min") and not comparison.frozen
-    assert [row.name for row in comparison.rows][:2] == [
-        "a (peak=0.001)",
-        "a (peak=0.003)",
-    ] and len(comparison.rows) == 6
+    assert [row.name for row in comparison.rows][:2] == ["a (peak=0.001)", "a (peak=0.003)"]
+    assert len(comparison.rows) == 6
     assert not any(row.difference or row.best for row in comparison.rows)
     assert comparison.rows[0].summary.mean == pytest.approx(2.5 - np.mean(CLEAR["a"]))
 
@@ -245,20 +203,16 @@ def test_frozen_but_not_scored_stands_on_validation_too(tmp_path: Path) -> None:
         for seed in range(4):
             (workdir(directory, variant, seed) / "results.json").unlink()
     comparison = compare(collect(directory))
-    assert (
-        comparison.basis.split == "valid"
-        and comparison.frozen
-        and not any(row.difference or row.best for row in comparison.rows)
-    )
+    assert comparison.basis.split == "valid" and comparison.frozen
+    assert not any(row.difference or row.best for row in comparison.rows)
 
 
 def test_scores_without_a_frozen_choice_are_not_looked_at(tmp_path: Path) -> None:
     directory = sweep(tmp_path, CLEAR)
     (directory / "choice.json").unlink()
     comparison = compare(collect(directory))
-    assert comparison.basis == Basis("valid", "loss", "min") and not any(
-        row.difference or row.best for row in comparison.rows
-    )
+    assert comparison.basis == Basis("valid", "loss", "min")
+    assert not any(row.difference or row.best for row in comparison.rows)
 
 
 def test_the_chosen_candidate_stands_for_its_variant(tmp_path: Path) -> None:
@@ -280,19 +234,7 @@ def test_variants_of_other_test_data_leave_the_others_alone(tmp_path: Path) -> N
         directory = sweep(
             tmp_path / name, {variant: scores[variant] for variant in variants}, test_data=data
         )
-        for variant in variants:
-            for seed in range(3):
-                path = workdir(directory, variant, seed) / "results.json"
-                known = {
-                    "exact": {
-                        "better": "max",
-                        "low": 0.0,
-                        "high": 1.0,
-                        "of": "sentences",
-                        "count": counts[variant],
-                    }
-                }
-                path.write_text(json.dumps({**json.loads(path.read_text()), "measures": known}))
+        scored_on(directory, **counts)
         return compare(collect(directory))
 
     whole, part = made("whole", "a", "b", "c"), made("part", "a", "b")
@@ -313,7 +255,5 @@ def test_a_mean_is_that_of_the_seeds_that_are_there(tmp_path: Path) -> None:
     comparison = compared(tmp_path, scores)
     row = comparison.rows[2]
     assert comparison.family.model.kind == "blocked" and row.summary.mean == pytest.approx(0.957)
-    assert (
-        row.summary.interval is not None
-        and row.summary.interval[0] < 0.94 < 0.97 < row.summary.interval[1]
-    )
+    assert row.summary.interval is not None
+    assert row.summary.interval[0] < 0.94 < 0.97 < row.summary.interval[1]

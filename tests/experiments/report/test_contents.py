@@ -14,27 +14,16 @@ from tests.experiments.synthetic import SCORES, sweep, workdir
 @pytest.mark.quick
 def test_a_finished_sweep(tmp_path: Path) -> None:
     contents = gather(sweep(tmp_path))
-    assert (
-        contents.extent == "3 variants, seeds 0, 1, 2, 3; 12 trials: 12 done"
-        and contents.unfinished == ""
-    )
+    assert contents.extent == "3 variants, seeds 0, 1, 2, 3; 12 trials: 12 done"
+    assert contents.unfinished == ""
     assert contents.outcome == "supported (4 seeds)" and contents.claim is not None
-    assert [table.title for table in contents.further] == [
-        "What is compared",
-        "What it took",
-        "Trials",
-        "Environment",
-    ]
+    expected = ["What is compared", "What it took", "Trials", "Environment"]
+    assert [table.title for table in contents.further] == expected
 
 
 def test_a_sweep_with_losses(tmp_path: Path) -> None:
-    contents = gather(
-        sweep(
-            tmp_path,
-            {**SCORES, "general": (0.9, math.nan, math.nan, 0.9)},
-            tuned={0.001: 1.0, 0.003: 0.0},
-        )
-    )
+    scores = {**SCORES, "general": (0.9, math.nan, math.nan, 0.9)}
+    contents = gather(sweep(tmp_path, scores, tuned={0.001: 1.0, 0.003: 0.0}))
     assert contents.extent.endswith("24 trials: 20 done, 4 diverged") and contents.unfinished == ""
     assert contents.further[1].title.startswith("Tuning")
 
@@ -46,9 +35,8 @@ def test_what_is_still_to_come(tmp_path: Path) -> None:
     )
     (workdir(directory, "general", 1) / "events.jsonl").unlink()
     contents = gather(directory)
-    assert contents.unfinished.startswith(
-        "Unfinished: 1 of 12 trials have not settled"
-    ) and contents.extent.endswith("11 done, 1 pending")
+    assert contents.unfinished.startswith("Unfinished: 1 of 12 trials have not settled")
+    assert contents.extent.endswith("11 done, 1 pending")
     frozen = sweep(tmp_path / "frozen")
     (workdir(frozen, "general", 1) / "results.json").unlink()
     contents = gather(frozen)
@@ -58,8 +46,5 @@ def test_what_is_still_to_come(tmp_path: Path) -> None:
 
 def test_no_claim_is_said(tmp_path: Path) -> None:
     contents = gather(sweep(tmp_path, claim=None))
-    assert (
-        contents.outcome == "no claim was stated"
-        and contents.claim is None
-        and contents.verdict is None
-    )
+    assert contents.outcome == "no claim was stated" and contents.claim is None
+    assert contents.verdict is None

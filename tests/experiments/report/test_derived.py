@@ -16,7 +16,7 @@ from attnlab.experiments.report import report
 from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.contents import Contents
 from attnlab.experiments.report.derived import COSTS, side_by_side, value
-from tests.experiments.synthetic import lines, sweep, workdir
+from tests.experiments.synthetic import claim, end, lines, start, sweep, workdir
 
 SCORES = {
     "a": (0.90, 0.92, 0.91, 0.94),
@@ -29,18 +29,16 @@ STEPS_TO = "steps_to(loss<=1.5)"  # a: at step 9, b: at the last, 12, c: never
 def reported(directory: Path, *contrasts: tuple[dict[str, float], str], **changes: Any) -> Contents:
     """The report of a sweep with a claim of contrasts (weights, what on)."""
     listed = [{"weights": weights, "at_least": 0.0, "on": on} for weights, on in contrasts]
-    claim = {"statement": "It is so.", "contrasts": listed} if listed else None
-    return report.write(sweep(directory, SCORES, claim=claim, **changes), stream=io.StringIO())
+    stated = {"statement": "It is so.", "contrasts": listed} if listed else None
+    return report.write(sweep(directory, SCORES, claim=stated, **changes), stream=io.StringIO())
 
 
 def paces(directory: Path, **seconds: float) -> None:
     """Let the steps of variants take so long, a little more for each seed."""
     for variant, took in seconds.items():
         for seed in range(4):
-            lines(
-                workdir(directory, variant, seed) / "timing.jsonl",
-                [{"step": 3, "step_seconds": took + 0.001 * seed * seed}],
-            )
+            pace = {"step": 3, "step_seconds": took + 0.001 * seed * seed}
+            lines(workdir(directory, variant, seed) / "timing.jsonl", [pace])
 
 
 def test_values_from_records(tmp_path: Path) -> None:
@@ -58,24 +56,17 @@ def test_values_from_records(tmp_path: Path) -> None:
         "seconds_to(loss<=1.5)": pytest.approx(9 * 0.02),
         "flops_to(loss<=1.5)": 9 * 2.5e9,
     }
-    assert (
-        value(trials["b", 0], "test", STEPS_TO) == 12
-        and value(trials["c", 0], "test", STEPS_TO) is None
-    )
-    assert (
-        value(trials["a", 0], "test", "exact") == 0.90
-        and value(trials["a", 0], "test", "steps_to(exact>=0.85)") == 12
-    )
+    assert value(trials["b", 0], "test", STEPS_TO) == 12
+    assert value(trials["c", 0], "test", STEPS_TO) is None
+    assert value(trials["a", 0], "test", "exact") == 0.90
+    assert value(trials["a", 0], "test", "steps_to(exact>=0.85)") == 12
     assert set(COSTS) == set(PLAIN) > set(COUNTED)
 
 
 def test_a_trial_that_did_not_end_well_has_none(tmp_path: Path) -> None:
     record = collect(sweep(tmp_path, {"a": (float("nan"), 0.9)})).trials[0]
-    assert (
-        record.seen.state,
-        value(record, "test", "step_seconds"),
-        value(record, "test", STEPS_TO),
-    ) == ("diverged", None, None)
+    assert record.seen.state == "diverged" and value(record, "test", "step_seconds") is None
+    assert value(record, "test", STEPS_TO) is None
     assert record.cost.step_seconds is not None
 
 
@@ -85,41 +76,31 @@ def test_a_claim_on_time_to_a_score(tmp_path: Path) -> None:
     open.
     """
     contents = reported(tmp_path / "known", ({"b": 1.0, "a": -1.0}, "seconds_to(loss<=1.5)"))
-    assert (
-        contents.verdict is not None
-        and contents.verdict.contrasts[0].text
-        == "a better than b: b - a >= 0 (seconds_to(loss<=1.5))"
-    )
+    assert contents.verdict is not None
+    words = "a better than b: b - a >= 0 (seconds_to(loss<=1.5))"
+    assert contents.verdict.contrasts[0].text == words
     decision = contents.verdict.contrasts[0].found
-    assert decision is not None and decision.mean == pytest.approx(
-        0.03 * 2.5
-    )  # 0.03 (1 + seed), of four seeds
+    # 0.03 (1 + seed), of four seeds
+    assert decision is not None and decision.mean == pytest.approx(0.03 * 2.5)
     assert contents.outcome == "supported (4 seeds)"
     contents = reported(tmp_path / "never", ({"c": 1.0, "a": -1.0}, STEPS_TO))
-    assert (
-        contents.outcome.startswith("undecided")
-        and "c: seed 0 never reached loss <= 1.5 on the validation split" in contents.outcome
-    )
+    assert contents.outcome.startswith("undecided")
+    assert "c: seed 0 never reached loss <= 1.5 on the validation split" in contents.outcome
 
 
 def test_a_claim_on_speed_beside_one_on_the_measure(tmp_path: Path) -> None:
-    claim = (({"a": 1.0, "b": -1.0}, ""), ({"b": 1.0, "a": -1.0}, "step_seconds"))
     directory = tmp_path / "sweep"
-    reported(directory, *claim)
+    reported(directory, ({"a": 1.0, "b": -1.0}, ""), ({"b": 1.0, "a": -1.0}, "step_seconds"))
     paces(directory, a=0.01, b=0.03)
     for seed, more in enumerate((0.0, 0.002, 0.001, 0.003)):
-        lines(
-            workdir(directory, "b", seed) / "timing.jsonl",
-            [{"step": 3, "step_seconds": 0.03 + more}],
-        )
+        pace = {"step": 3, "step_seconds": 0.03 + more}
+        lines(workdir(directory, "b", seed) / "timing.jsonl", [pace])
     contents = report.write(directory, stream=io.StringIO())
     assert contents.outcome == "supported (4 seeds)" and contents.comparison.basis.metric == "exact"
     notes = " ".join(contents.results.notes)
     assert "12 trials of this sweep were at work side by side on one machine" in notes
-    assert (
-        "--slots=1" in (directory / "report.md").read_text()
-        and "--slots=1" in (directory / "report.html").read_text()
-    )
+    assert "--slots=1" in (directory / "report.md").read_text()
+    assert "--slots=1" in (directory / "report.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -130,13 +111,8 @@ def test_counts_need_no_interval(tmp_path: Path, weights: dict[str, float], outc
     """Every seed has the same number of parameters: that is what is claimed, and no spread is
     needed to judge it.
     """
-    claim = {
-        "statement": "Smaller.",
-        "contrasts": [{"weights": weights, "at_least": 0.0, "on": "parameters"}],
-    }
-    contents = report.write(
-        sweep(tmp_path, {"a": (0.9, 0.8), "bb": (0.1, 0.2)}, claim=claim), stream=io.StringIO()
-    )
+    smaller, scores = claim(weights, on="parameters"), {"a": (0.9, 0.8), "bb": (0.1, 0.2)}
+    contents = report.write(sweep(tmp_path, scores, claim=smaller), stream=io.StringIO())
     assert contents.verdict is not None and contents.verdict.outcome == outcome
 
 
@@ -145,11 +121,8 @@ def test_a_derived_measure_is_the_measure_of_a_sweep(tmp_path: Path) -> None:
     """Compared like any other; a row that lacks a seed says why; the page is made of it."""
     contents = reported(tmp_path, measure={"metric": STEPS_TO, "mode": "min"})
     a, b, c = contents.comparison.rows
-    assert (
-        a.values == dict.fromkeys(range(4), 9)
-        and b.values == dict.fromkeys(range(4), 12)
-        and c.values == {}
-    )
+    assert a.values == dict.fromkeys(range(4), 9) and b.values == dict.fromkeys(range(4), 12)
+    assert c.values == {}
     assert c.missing[0] == "seed 0 never reached loss <= 1.5 on the validation split"
     assert contents.results.title == f"{STEPS_TO} of the trials, lower is better"
     table = json.loads((tmp_path / "report.json").read_text())["rows"]
@@ -158,14 +131,10 @@ def test_a_derived_measure_is_the_measure_of_a_sweep(tmp_path: Path) -> None:
 
 def test_an_old_claim_has_no_on(tmp_path: Path) -> None:
     """Claims in plans of earlier versions speak of the measure."""
-    claim = {
-        "statement": "It is so.",
-        "contrasts": [{"weights": {"a": 1.0, "b": -1.0}, "at_least": 0.0}],
-    }
-    contents = report.write(sweep(tmp_path, SCORES, claim=claim), stream=io.StringIO())
-    assert contents.outcome == "supported (4 seeds)" and "side by side" not in " ".join(
-        contents.results.notes
-    )
+    old = claim({"a": 1.0, "b": -1.0})
+    contents = report.write(sweep(tmp_path, SCORES, claim=old), stream=io.StringIO())
+    assert contents.outcome == "supported (4 seeds)"
+    assert "side by side" not in " ".join(contents.results.notes)
 
 
 def test_how_many_were_at_work_at_once(tmp_path: Path) -> None:
@@ -173,20 +142,12 @@ def test_how_many_were_at_work_at_once(tmp_path: Path) -> None:
     counts up to what it last told.
     """
     directory = sweep(tmp_path, {"a": (0.9, 0.8, 0.7)})
-    end = {"event": "end", "state": "done", "message": "", "step": 12}
     times = (("one", 0.0, 10.0), ("one", 10.0, 20.0), ("other", 0.0, 20.0))
     for seed, (host, begin, stop) in enumerate(times):
-        start = {"event": "start", "time": begin, "host": host, "step": 0}
-        lines(workdir(directory, "a", seed) / "events.jsonl", [start, {**end, "time": stop}])
+        records = [start(begin, host=host), end(stop, None)]
+        lines(workdir(directory, "a", seed) / "events.jsonl", records)
     assert side_by_side(collect(directory).trials) == 1
-    start, step = (
-        {"event": "start", "time": 5.0, "host": "one", "step": 0},
-        {
-            "event": "step",
-            "time": 12.0,
-            "step": 4,
-        },
-    )
-    lines(workdir(directory, "a", 2) / "events.jsonl", [start, step])
+    records = [start(5.0, host="one"), {"event": "step", "time": 12.0, "step": 4}]
+    lines(workdir(directory, "a", 2) / "events.jsonl", records)
     assert side_by_side(collect(directory).trials) == 2
     assert side_by_side(()) == 0

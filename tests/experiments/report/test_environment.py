@@ -24,13 +24,10 @@ def test_what_differs_is_shown_with_its_trials(tmp_path: Path) -> None:
     others = ("a-0a1b2c3d/seed0", "b-0a1b2c3d/seed0")
     assert found.differing["python"] == {"3.11.7": others, "3.12.0": ("b-0a1b2c3d/seed1",)}
     assert found.differing["flax"] == {"0.12.8": others, "absent": ("b-0a1b2c3d/seed1",)}
-    assert list(found.differing["code"]) == ["f" * 12, f"{'e' * 12} with changes"] and set(
-        found.differing
-    ) == {"code", "python", "flax"}
-    assert (
-        found.shared["jax"] == "0.10.2"
-        and found.shared["devices"] == "kind cpu, count 1, processes 1"
-    )
+    assert list(found.differing["code"]) == ["f" * 12, f"{'e' * 12} with changes"]
+    assert set(found.differing) == {"code", "python", "flax"}
+    assert found.shared["jax"] == "0.10.2"
+    assert found.shared["devices"] == "kind cpu, count 1, processes 1"
     shared, differing = tables(found)
     assert not shared.notes and ("python", "3.12.0", "b-0a1b2c3d/seed1") in differing.rows
 

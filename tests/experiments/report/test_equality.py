@@ -10,28 +10,12 @@ import pytest
 
 from attnlab.experiments.report.contents import Contents, gather
 from attnlab.experiments.report.equality import differing
-from tests.experiments.synthetic import SCORES, sweep
+from tests.experiments.synthetic import SCORES, budget, claim, met, sweep
 
-KNOB = {
-    "wanted": 12000,
-    "reached": 12001,
-    "knob": "system.decoder",
-    "value": 8,
-    "matched": True,
-    "note": "",
-}
-BUDGET = {
-    "match": "parameters",
-    "knob": "system.decoder",
-    "within": 0.01,
-    "to": "additive",
-    "knobs": {},
-}
+SGD, ADAM = {"optimizer": {"name": "sgd"}}, {"optimizer": {"name": "adam", "b1": 0.9}}
 TWO = {"a": (0.9, 0.8, 0.85), "b": (0.5, 0.41, 0.45)}
-CLAIM = {
-    "statement": "a is ahead.",
-    "contrasts": [{"weights": {"a": 1.0, "b": -1.0}, "at_least": 0.1}],
-}
+CLAIM = claim({"a": 1.0, "b": -1.0}, 0.1)
+SAME, OTHER = {"a": "1" * 64, "b": "1" * 64}, {"a": "1" * 64, "b": "2" * 64}
 
 
 def found(directory: Path, **changes: Any) -> Contents:
@@ -49,8 +33,8 @@ def test_more_steps_and_a_larger_batch_are_no_match(tmp_path: Path) -> None:
     """
     more = {"training.steps": 24, "batch.size": 128}
     base = {"additive": {"batch.size": 64}, "general": more, "location": {"batch.size": 64}}
-    directory = sweep(tmp_path, settings=base, budget=BUDGET)
-    edit_candidates(directory, budget=KNOB)
+    directory = sweep(tmp_path, settings=base, budget=budget("additive"))
+    edit_candidates(directory, budget=met(12001, 12000, knob="system.decoder", matched=True))
     contents = gather(directory)
     (text,) = said(contents, "held equal")
     assert (
@@ -64,11 +48,8 @@ def test_more_steps_and_a_larger_batch_are_no_match(tmp_path: Path) -> None:
     }
     assert cells["general"] == "matched within 0.01 %, but not batch.size, training.steps"
     assert cells["additive"] == cells["location"] == "matched within 0.01 %"
-    assert any(
-        "held to those of additive by system.decoder. Not held equal: batch.size, training.steps."
-        in x
-        for x in contents.results.notes
-    )
+    unequal = "by system.decoder. Not held equal: batch.size, training.steps."
+    assert any(f"held to those of additive {unequal}" in note for note in contents.results.notes)
 
 
 def edit_candidates(directory: Path, **fields: Any) -> None:
@@ -85,13 +66,7 @@ def edit_candidates(directory: Path, **fields: Any) -> None:
         ({"location": {"training.log_every": 7, "parallel.devices": 2}}, {}),  # changes no number
         ({"location": {"vocabulary.kind": "char"}}, {"vocabulary.kind": "unequal"}),
         ({"location": {"decoding.beam": 2}}, {"decoding.beam": "unequal"}),
-        (
-            {
-                "location": {"optimizer": {"name": "sgd"}},
-                "general": {"optimizer": {"name": "adam", "b1": 0.9}},
-            },
-            {"optimizer": "unequal"},
-        ),
+        ({"location": SGD, "general": ADAM}, {"optimizer": "unequal"}),
     ],
 )
 def test_which_settings_count(
@@ -112,18 +87,12 @@ def test_what_stands_alone_between_two_variants_is_what_is_compared(tmp_path: Pa
     for name in ("dot long", "general long"):
         settings[name] |= {"training.steps": 24, "schedule.warmup": 8}  # together
     contents = found(tmp_path, scores=scores, settings=settings)
-    assert [(one.name, one.kind) for one in differing(contents.records)] == [
-        ("schedule.warmup", "compared"),
-        ("training.steps", "compared"),
-    ]
+    expected = [("schedule.warmup", "compared"), ("training.steps", "compared")]
+    assert [(one.name, one.kind) for one in differing(contents.records)] == expected
     assert said(contents, "held equal") == []
     compared = contents.further[0]
-    assert any(
-        note.startswith(
-            "Differ as compared: schedule.warmup - (dot, general), 8 (dot long, general long); "
-        )
-        for note in compared.notes
-    )
+    words = "Differ as compared: schedule.warmup - (dot, general), 8 (dot long, general long); "
+    assert any(note.startswith(words) for note in compared.notes)
 
 
 def test_tuned_settings_are_said_as_tuned(tmp_path: Path) -> None:
@@ -135,35 +104,24 @@ def test_tuned_settings_are_said_as_tuned(tmp_path: Path) -> None:
     assert said(contents, "held equal") == []
     (one,) = differing(contents.records)
     assert (one.name, one.kind) == ("schedule.peak", "tuned")
-    assert (
-        "Differ as tuned: schedule.peak 0.003 (additive, location), 0.001 (general)."
-        in contents.further[0].notes
-    )
+    words = "Differ as tuned: schedule.peak 0.003 (additive, location), 0.001 (general)."
+    assert words in contents.further[0].notes
 
 
 @pytest.mark.quick
 def test_rows_of_different_test_data_have_no_difference(tmp_path: Path) -> None:
     """By digest: neither difference, test, winner nor verdict; the row and the head say why."""
-    same = found(
-        tmp_path / "same", scores=TWO, claim=CLAIM, test_data={"a": "1" * 64, "b": "1" * 64}
-    )
-    assert (
-        same.comparison.rows[1].difference is not None
-        and same.outcome.startswith("supported")
-        and same.warnings == ()
-    )
-    other = found(
-        tmp_path / "other", scores=TWO, claim=CLAIM, test_data={"a": "1" * 64, "b": "2" * 64}
-    )
+    same = found(tmp_path / "same", scores=TWO, claim=CLAIM, test_data=SAME)
+    assert same.comparison.rows[1].difference is not None and same.outcome.startswith("supported")
+    assert same.warnings == ()
+    other = found(tmp_path / "other", scores=TWO, claim=CLAIM, test_data=OTHER)
     assert any(
         "not every row was scored on the same test examples" in note for note in other.results.notes
     )
-    assert other.comparison.rows[1].difference is None and not any(
-        row.best for row in other.comparison.rows
-    )
-    assert (
-        other.outcome == "undecided at 3 seeds: a and b were not scored on the same test examples"
-    )
+    assert other.comparison.rows[1].difference is None
+    assert not any(row.best for row in other.comparison.rows)
+    words = "undecided at 3 seeds: a and b were not scored on the same test examples"
+    assert other.outcome == words
     assert said(other, "test data") == [
         "Not scored on the test examples of a, so without difference to it: b (222222222222, not"
         " 111111111111)."
@@ -175,7 +133,7 @@ def test_where_one_row_has_other_test_data_none_is_marked_best(tmp_path: Path) -
     """Not even among those that share theirs."""
     three = {**TWO, "c": (0.3, 0.31, 0.35)}
     for name, last in (("same", "1"), ("other", "2")):
-        data = {"a": "1" * 64, "b": "1" * 64, "c": last * 64}
+        data = {**SAME, "c": last * 64}
         rows = found(tmp_path / name, scores=three, test_data=data).comparison.rows
         assert any(row.best for row in rows) == (name == "same")
 
@@ -190,18 +148,13 @@ def test_without_digests_the_config_says_which_test_data(tmp_path: Path) -> None
     assert said(old, "test data") == [
         "Not scored on the test examples of a, so without difference to it: b (another data.seed)."
     ]
-    new = found(
-        tmp_path / "new",
-        scores=TWO,
-        claim=CLAIM,
-        settings=settings,
-        test_data={"a": "1" * 64, "b": "1" * 64},
-    )
+    same: dict[str, Any] = {"settings": settings, "test_data": SAME}
+    new = found(tmp_path / "new", scores=TWO, claim=CLAIM, **same)
     assert new.comparison.rows[1].difference is not None and said(new, "test data") == []
 
 
 def test_seeds_of_one_row_on_different_test_data_are_told(tmp_path: Path) -> None:
-    directory = sweep(tmp_path, TWO, claim=CLAIM, test_data={"a": "1" * 64, "b": "1" * 64})
+    directory = sweep(tmp_path, TWO, claim=CLAIM, test_data=SAME)
     path = next(directory.glob("trials/b-*/seed2/look.json"))
     path.write_text(path.read_text().replace("1" * 64, "3" * 64))
     contents = gather(directory)
@@ -212,24 +165,16 @@ def test_a_claim_about_the_data_is_judged_across_it(tmp_path: Path) -> None:
     """Copying and reversing with two scores each: a row has no difference to a baseline of the
     other task; the claim says what it means.
     """
-    scores = {
-        "dot copy": (0.9, 0.8),
-        "dot reverse": (0.5, 0.41),
-        "general copy": (0.9, 0.81),
-        "general reverse": (0.7, 0.6),
-    }
+    scores = {"dot copy": (0.9, 0.8), "dot reverse": (0.5, 0.41)}
+    scores |= {"general copy": (0.9, 0.81), "general reverse": (0.7, 0.6)}
     settings = {
         name: {"system.attention.score": name.split()[0], "data.order": name.split()[1]}
         for name in scores
     }
     digests = {name: name.split()[1] * 12 for name in scores}
-    across = {
-        "statement": "It copies.",
-        "contrasts": [{"weights": {"dot copy": 1.0, "dot reverse": -1.0}, "at_least": 0.1}],
-    }
-    contents = found(
-        tmp_path / "across", scores=scores, claim=across, settings=settings, test_data=digests
-    )
+    across = claim({"dot copy": 1.0, "dot reverse": -1.0}, 0.1)
+    both: dict[str, Any] = {"scores": scores, "test_data": digests}
+    contents = found(tmp_path / "across", claim=across, settings=settings, **both)
     assert contents.outcome == "supported (2 seeds)"
     assert [row.difference is None for row in contents.comparison.rows] == [True, True, False, True]
     (text,) = said(contents, "test data")
@@ -242,12 +187,6 @@ def test_a_claim_about_the_data_is_judged_across_it(tmp_path: Path) -> None:
         for name, own in settings.items()
     }
     mixed["general reverse"] |= {"data.more": 1}
-    told = {"statement": "It gains.", "contrasts": [{"weights": gain, "at_least": 0.0}]}
-    contents = found(
-        tmp_path / "gain", scores=scores, claim=told, settings=mixed, test_data=digests
-    )
-    assert (
-        "same test examples" not in contents.outcome
-        and contents.verdict is not None
-        and contents.verdict.seeds == 2
-    )
+    contents = found(tmp_path / "gain", claim=claim(gain), settings=mixed, **both)
+    assert "same test examples" not in contents.outcome and contents.verdict is not None
+    assert contents.verdict.seeds == 2

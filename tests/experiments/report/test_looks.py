@@ -12,44 +12,23 @@ from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.contents import Contents, gather
 from attnlab.experiments.report.looks import level
 from attnlab.experiments.report.statistics import spent
-from tests.experiments.synthetic import lines, sweep, workdir
+from tests.experiments.synthetic import TIME, claim, end, lines, start, sweep, workdir
 
 TWO = {"a": (0.9, 0.8, 0.85, 0.87), "b": (0.5, 0.4, 0.45, 0.42)}
-CLAIM = {
-    "statement": "a is ahead.",
-    "contrasts": [{"weights": {"a": 1.0, "b": -1.0}, "at_least": 0.1}],
-}
+CLAIM = claim({"a": 1.0, "b": -1.0}, 0.1)
 CODE = {"revision": "f" * 40, "dirty": False}
 LATER = 1.9e9  # seconds since 1970, after 2026
 
 
-def look(seeds: list[int], time: str = "2026-01-01T00:00:00+00:00", **own: Any) -> dict[str, Any]:
-    return {
-        "event": "test",
-        "candidate": "a-0a1b2c3d",
-        "scored": seeds,
-        "time": time,
-        "plan": "p",
-        "seeds": seeds,
-        "code": CODE,
-        **own,
-    }
+def look(seeds: list[int], time: str = TIME, **own: Any) -> dict[str, Any]:
+    record = {"event": "test", "candidate": "a-0a1b2c3d", "time": time, "plan": "p", "code": CODE}
+    return {**record, "scored": seeds, "seeds": seeds, **own}
 
 
 def later(directory: Path, variant: str, seed: int) -> None:
     """Let a trial have begun after the first look."""
-    end = {
-        "event": "end",
-        "time": LATER + 9,
-        "state": "done",
-        "step": 12,
-        "seconds": 9.0,
-        "message": "",
-    }
-    lines(
-        workdir(directory, variant, seed) / "events.jsonl",
-        [{"event": "start", "time": LATER, "step": 0}, end],
-    )
+    records = [start(LATER), end(LATER + 9, 9.0)]
+    lines(workdir(directory, variant, seed) / "events.jsonl", records)
 
 
 def with_a_later_record(directory: Path) -> Path:
@@ -65,18 +44,14 @@ def said(contents: Contents) -> list[str]:
 @pytest.mark.quick
 def test_seeds_added_until_satisfied_are_told(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO, claim=CLAIM)
-    lines(
-        directory / "looks.jsonl",
-        [look([0, 1]), look([0, 1]), look([0, 1, 2, 3], "2027-01-01T00:00:00+00:00")],
-    )
+    last = look([0, 1, 2, 3], "2027-01-01T00:00:00+00:00")
+    lines(directory / "looks.jsonl", [look([0, 1]), look([0, 1]), last])
     for variant in TWO:
         for seed in (2, 3):
             later(directory, variant, seed)
     first, more = said(gather(directory))
-    assert (
-        first
-        == "Seeds 2, 3 were added after the test split was first read (2026-01-01T00:00:00+00:00)."
-    )
+    words = "Seeds 2, 3 were added after the test split was first read (2026-01-01T00:00:00+00:00)."
+    assert first == words
     assert (
         more
         == "The test split was judged 2 times, with seeds 0, 1; then 0, 1, 2, 3, and 1 was planned:"
@@ -101,19 +76,16 @@ def test_planned_looks_are_tested_at_the_level_that_is_left(tmp_path: Path) -> N
     ]
     one = sweep(tmp_path / "one", TWO, looks=2)
     lines(one / "looks.jsonl", [look([0, 1, 2, 3])])
-    assert (
-        level(collect(one)) == spent(1, 2)
-        and level(collect(sweep(tmp_path / "plain", TWO))) == 0.05
-    )
+    assert level(collect(one)) == spent(1, 2)
+    assert level(collect(sweep(tmp_path / "plain", TWO))) == 0.05
 
 
 def test_a_look_more_than_planned_has_no_level_of_its_own(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO, claim=CLAIM, looks=2)
     lines(directory / "looks.jsonl", [look([0]), look([0, 1]), look([0, 1, 2, 3])])
     contents = gather(directory)
-    assert contents.comparison.alpha == spent(2, 2) and any(
-        "judged 3 times" in text and "2 were planned" in text for text in said(contents)
-    )
+    assert contents.comparison.alpha == spent(2, 2)
+    assert any("judged 3 times" in text and "2 were planned" in text for text in said(contents))
 
 
 def test_variants_added_in_the_light_of_test_scores_are_told(tmp_path: Path) -> None:
@@ -125,23 +97,15 @@ def test_variants_added_in_the_light_of_test_scores_are_told(tmp_path: Path) -> 
         later(directory, "b", seed)
     assert said(gather(directory)) == said(gather(with_a_later_record(directory)))
     (text,) = said(gather(directory))
-    assert (
-        text
-        == "Variants b were added after the test split was first read (2026-01-01T00:00:00+00:00)."
-    )
+    words = "Variants b were added after the test split was first read (2026-01-01T00:00:00+00:00)."
+    assert text == words
     assert said(gather(sweep(tmp_path / "none", TWO))) == []
 
 
 def test_a_choice_alone_is_no_look(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO)
-    frozen = {
-        "event": "choice",
-        "chosen": {"a": "a-0a1b2c3d"},
-        "time": "2026-01-01T00:00:00+00:00",
-        "plan": "p",
-        "seeds": [0],
-        "code": None,
-    }
+    frozen = {"event": "choice", "time": TIME, "plan": "p", "seeds": [0], "code": None}
+    frozen["chosen"] = {"a": "a-0a1b2c3d"}
     lines(directory / "looks.jsonl", [frozen, look([0, 1, 2, 3], "2027-01-01T00:00:00+00:00")])
     assert said(gather(directory)) == []
 

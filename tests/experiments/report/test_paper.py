@@ -26,12 +26,8 @@ def test_three_columns(tmp_path: Path) -> None:
     assert base == ("additive", "0.9250 [0.9005, 0.9495]", "-")
     assert re.fullmatch(r"-0\.5000 \(p < 0\.001\)", worst[2]) and worst[1].startswith("0.4250 [")
     notes = " ".join(table.notes)
-    assert (
-        "Intervals: 95 %" in notes
-        and "adjusted" in notes
-        and "FLOPs" not in notes
-        and "Budgets" not in notes
-    )
+    assert "Intervals: 95 %" in notes and "adjusted" in notes and "FLOPs" not in notes
+    assert "Budgets" not in notes
     lines = latex(table).splitlines()
     assert r"\begin{tabular}{lrr}" in lines
     assert all(line.count(" & ") == 2 and line.endswith(r" \\") for line in lines if " & " in line)
@@ -42,20 +38,15 @@ def test_before_the_choice_and_with_one_seed(tmp_path: Path) -> None:
     contents = gather(sweep(tmp_path / "open", final=False))
     assert paper(contents.records, contents.comparison).columns == ("variant", "loss")
     contents = gather(sweep(tmp_path / "one", {"a": (0.9,), "b": (0.1,)}))
-    assert paper(contents.records, contents.comparison).rows == (
-        ("a", "0.9000", "-"),
-        ("b", "0.1000", "-0.8000"),
-    )
+    expected = (("a", "0.9000", "-"), ("b", "0.1000", "-0.8000"))
+    assert paper(contents.records, contents.comparison).rows == expected
 
 
 def test_columns_by_name(tmp_path: Path) -> None:
     contents = gather(sweep(tmp_path))
     table = paper(contents.records, contents.comparison, ("variant", "mean", "parameters"))
-    assert table.columns == ("variant", "mean", "parameters") and table.rows[0] == (
-        "additive",
-        "0.9250",
-        "12,353",
-    )
+    assert table.columns == ("variant", "mean", "parameters")
+    assert table.rows[0] == ("additive", "0.9250", "12,353")
     assert any("FLOPs" in note for note in table.notes)
     assert (
         paper(contents.records, contents.comparison, contents.results.columns) == contents.results

@@ -25,11 +25,8 @@ def test_the_same_records_give_the_same_bytes_without_jax(tmp_path: Path) -> Non
     """Written twice, from two copies of the records, here and in another process that has neither
     jax nor a network.
     """
-    one = sweep(
-        tmp_path / "one" / "sweep",
-        {**SCORES, "general": (0.9, math.nan, 0.92, 0.9)},
-        tuned={0.001: 0.5, 0.003: 0.0},
-    )
+    scores = {**SCORES, "general": (0.9, math.nan, 0.92, 0.9)}
+    one = sweep(tmp_path / "one" / "sweep", scores, tuned={0.001: 0.5, 0.003: 0.0})
     other = tmp_path / "other" / "sweep"
     shutil.copytree(one, other)
     report.write(one, "bootstrap", tex=True, stream=io.StringIO())
@@ -40,13 +37,8 @@ def test_the_same_records_give_the_same_bytes_without_jax(tmp_path: Path) -> Non
         " file=sys.stderr)"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(other)],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-    )
+    line = [sys.executable, "-c", code, str(other)]
+    done = subprocess.run(line, capture_output=True, text=True, env=environment, check=False)
     assert done.stderr == "[]\n", done.stderr
     for name in FILES:
         assert (one / name).read_bytes() == (other / name).read_bytes(), name
@@ -70,14 +62,10 @@ def test_what_a_person_sees(tmp_path: Path) -> None:
 def test_the_document(tmp_path: Path) -> None:
     contents = report.write(sweep(tmp_path, final=False), stream=io.StringIO())
     text = (tmp_path / "report.md").read_text()
-    assert (
-        text.startswith("# Does the score \\<matter> \\& how much?\n")
-        and f"**{contents.unfinished}**" in text
-    )
-    assert (
-        "Claim: Content beats location." in text
-        and "**undecided: the test split is not scored yet**" in text
-    )
+    assert text.startswith("# Does the score \\<matter> \\& how much?\n")
+    assert f"**{contents.unfinished}**" in text
+    assert "Claim: Content beats location." in text
+    assert "**undecided: the test split is not scored yet**" in text
     assert text.count("\n## ") == 6
     without = report.document(
         report.write(sweep(tmp_path / "none", claim=None), stream=io.StringIO())

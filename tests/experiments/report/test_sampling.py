@@ -42,15 +42,11 @@ def test_differences_over_examples_are_those_of_binomial_draws(tmp_path: Path) -
     assert found["b"].difference == 0.25 and found["b"].items == 40 and set(found) == {"b", "c"}
     half = 1.96 * np.sqrt(0.25 * 0.75 / 40)
     assert found["b"].interval == pytest.approx((0.25 - half, 0.25 + half), abs=0.04)
-    assert found["b"].p == pytest.approx(
-        2 * 0.5**10, abs=0.01
-    )  # ten examples differ: all of them must go one way
+    # ten examples differ: all of them must go one way
+    assert found["b"].p == pytest.approx(2 * 0.5**10, abs=0.01)
     shown = table(compare(collect(tmp_path)), "a")
-    assert (
-        shown is not None
-        and shown.rows[0][:3] == ("b", "2", "+0.2500")
-        and "40 examples" in shown.notes[0]
-    )
+    assert shown is not None and shown.rows[0][:3] == ("b", "2", "+0.2500")
+    assert "40 examples" in shown.notes[0]
 
 
 def test_what_does_not_pair_is_left_out(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from attnlab.experiments.report.comparison import compare
 from attnlab.experiments.report.verdict import judge
 from attnlab.pages.tables import memory, milliseconds
 from tests.experiments.report.tabled import cells, results
-from tests.experiments.synthetic import CLAIM, SCORES, sweep, write
+from tests.experiments.synthetic import CLAIM, SCORES, budget, met, sweep, write
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -25,32 +25,15 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.mark.quick
 def test_results_show_scores_and_costs_in_one_row(tmp_path: Path) -> None:
     table = results(tmp_path)
-    assert table.title == "exact on the test split, higher is better" and [
-        row[0] for row in table.rows
-    ] == list(SCORES)
+    assert table.title == "exact on the test split, higher is better"
+    assert [row[0] for row in table.rows] == list(SCORES)
     first, last = cells(table, 0), cells(table, 2)
-    assert (first["n"], first["mean"], first["difference"], first["adjusted p"]) == (
-        "4",
-        "0.9250",
-        "baseline",
-        "-",
-    )
-    assert (
-        first["parameters"],
-        first["FLOPs per step"],
-        first["ms per step"],
-        first["peak memory"],
-    ) == (
-        "12,353",
-        "2.5 G",
-        "25",
-        "300 MiB",
-    )
-    assert (last["difference"], last["its interval"], last["adjusted p"]) == (
-        "-0.5000",
-        "[-0.5185, -0.4815]",
-        "< 0.001",
-    )
+    assert first["n"] == "4" and first["mean"] == "0.9250" and first["difference"] == "baseline"
+    assert first["adjusted p"] == "-"
+    assert first["parameters"] == "12,353" and first["FLOPs per step"] == "2.5 G"
+    assert first["ms per step"] == "25" and first["peak memory"] == "300 MiB"
+    assert last["difference"] == "-0.5000" and last["its interval"] == "[-0.5185, -0.4815]"
+    assert last["adjusted p"] == "< 0.001"
     assert all(len(row) == len(table.columns) for row in table.rows)
 
 
@@ -61,10 +44,8 @@ def test_the_page_on_reports_uses_the_words_of_the_tables(tmp_path: Path) -> Non
         "XLA's count of one training step as lowered for the CPU, before it is optimised, loops"
         " counted in full, on a batch of mean size."
     )
-    assert (
-        any(f"FLOPs: {words}" in note for note in results(tmp_path).notes)
-        and f"**FLOPs per step**: {words}" in page
-    )
+    assert any(f"FLOPs: {words}" in note for note in results(tmp_path).notes)
+    assert f"**FLOPs per step**: {words}" in page
     for mark in (milliseconds(1.0, 4), memory(1.0, 4)):
         assert f"**{mark[mark.index('(') :].replace('4', 'N')}**" in page
 
@@ -87,64 +68,40 @@ def test_a_terminal_gets_the_same_in_narrow_tables(tmp_path: Path) -> None:
     assert {column for part in (means, differences, costs) for column in part.columns} == set(
         whole.columns
     )
-    assert [row[0] for row in differences.rows] == ["general", "location"] and cells(
-        differences, 1
-    )["adjusted p"] == "< 0.001"
+    assert [row[0] for row in differences.rows] == ["general", "location"]
+    assert cells(differences, 1)["adjusted p"] == "< 0.001"
     assert cells(costs, 2)["parameters"] == "12,353"
-    assert [
-        part.title for part in tables.narrow(results(tmp_path / "half", final=False), "additive")
-    ] == [
-        "loss on the validation split, lower is better",
-        "costs",
-    ]
-    assert [
-        part.title
-        for part in tables.narrow(
-            results(tmp_path / "one", {"additive": (0.9, 0.8)}, claim=None), "additive"
-        )
-    ] == [
-        "exact on the test split, higher is better",
-        "costs",
-    ]
-    assert (
-        differences.numbers == {1, 2, 3, 4}
-        and costs.numbers == {1, 2, 3, 4}
-        and means.numbers == {1, 2, 3}
-    )
+    half = tables.narrow(results(tmp_path / "half", final=False), "additive")
+    expected = ["loss on the validation split, lower is better", "costs"]
+    assert [part.title for part in half] == expected
+    one = tables.narrow(results(tmp_path / "one", {"additive": (0.9, 0.8)}, claim=None), "additive")
+    assert [part.title for part in one] == ["exact on the test split, higher is better", "costs"]
+    assert differences.numbers == {1, 2, 3, 4} and costs.numbers == {1, 2, 3, 4}
+    assert means.numbers == {1, 2, 3}
 
 
 def test_a_partial_row_is_marked_and_the_best_one_too(tmp_path: Path) -> None:
     partial = results(tmp_path / "partial", {"a": (0.9, math.nan), "b": (0.1, 0.2)})
-    assert (
-        partial.weak == {0}
-        and cells(partial, 0)["remark"] == "seed 1 diverged"
-        and not partial.strong
-    )
+    assert partial.weak == {0} and cells(partial, 0)["remark"] == "seed 1 diverged"
+    assert not partial.strong
     clear = results(tmp_path / "clear", {"a": (0.90, 0.92, 0.91), "b": (0.10, 0.11, 0.13)})
-    assert (
-        clear.strong == {0}
-        and cells(clear, 0)["remark"] == "best"
-        and not any("No best" in note for note in clear.notes)
-    )
+    assert clear.strong == {0} and cells(clear, 0)["remark"] == "best"
+    assert not any("No best" in note for note in clear.notes)
 
 
 @pytest.mark.quick
 def test_a_difference_over_fewer_seeds_says_so(tmp_path: Path) -> None:
     """What the baseline lost is missing from every difference, and not from the n of the row."""
-    table = results(
-        tmp_path,
-        {"a": (0.9, math.nan, 0.8, 0.7), "b": (0.1, 0.2, 0.3, 0.4), "c": (0.1, math.nan, 0.2, 0.4)},
-    )
+    scores = {"a": (0.9, math.nan, 0.8, 0.7), "b": (0.1, 0.2, 0.3, 0.4)}
+    table = results(tmp_path, {**scores, "c": (0.1, math.nan, 0.2, 0.4)})
     assert [(cells(table, row)["n"], cells(table, row)["remark"]) for row in range(3)] == [
         ("3", "seed 1 diverged"),
         ("4", "3 seeds in common with a"),
         ("3", "seed 1 diverged"),
     ]
     table = results(tmp_path / "one", {"a": (0.9, math.nan), "b": (0.1, 0.2)})
-    assert (
-        cells(table, 1)["remark"] == "1 seed in common with a"
-        and cells(table, 1)["difference"] == "-0.7500"
-    )
+    assert cells(table, 1)["remark"] == "1 seed in common with a"
+    assert cells(table, 1)["difference"] == "-0.7500"
 
 
 @pytest.mark.parametrize(
@@ -158,15 +115,8 @@ def test_a_difference_over_fewer_seeds_says_so(tmp_path: Path) -> None:
     ],
 )
 def test_budgets(wanted: int, reached: int, matched: bool, text: str) -> None:
-    budget = {
-        "wanted": wanted,
-        "reached": reached,
-        "knob": "system.width",
-        "value": 8,
-        "matched": matched,
-        "note": "",
-    }
-    assert tables.budget(Candidate("a-0", "a", {}, {}, {}, reached, 1.0, budget)) == text
+    result = met(reached, wanted, matched=matched)
+    assert tables.budget(Candidate("a-0", "a", {}, {}, {}, reached, 1.0, result)) == text
 
 
 def test_budgets_stand_in_their_column_and_their_absence_in_a_note(tmp_path: Path) -> None:
@@ -175,41 +125,20 @@ def test_budgets_stand_in_their_column_and_their_absence_in_a_note(tmp_path: Pat
     plan["candidates"][0]["parameters"] = 24_704
     write(directory / "plan.json", plan)
     records = collect(directory)
-    assert any(
-        "parameters differ by up to 100 %" in note
-        for note in tables.results(records, compare(records)).notes
-    )
-    plan["budget"] = {
-        "match": "parameters",
-        "within": 0.01,
-        "knob": "system.width",
-        "to": "additive",
-        "knobs": {},
-    }
-    for one in plan["candidates"]:
-        one["budget"] = {
-            "wanted": 100,
-            "reached": 112,
-            "knob": "system.width",
-            "value": 8,
-            "matched": False,
-            "note": "too coarse",
-        }
+    notes = tables.results(records, compare(records)).notes
+    assert any("parameters differ by up to 100 %" in note for note in notes)
+    plan["budget"] = budget("additive", "system.width")
+    for candidate in plan["candidates"]:
+        candidate["budget"] = met(112, note="too coarse")
     write(directory / "plan.json", plan)
     records = collect(directory)
     table = tables.results(records, compare(records))
-    assert cells(table, 1)["budget"] == "NOT MATCHED (+12 %)" and not any(
-        "not held equal" in note for note in table.notes
-    )
-    assert [row[-1] for row in tables.variants(records).rows] == [
-        "-",
-        "system.width=8",
-        "system.width=8",
-    ]
-    assert (
-        "Budget: parameters held to those of additive by system.width." in table.notes
-        and "general: too coarse." in table.notes
-    )
+    assert cells(table, 1)["budget"] == "NOT MATCHED (+12 %)"
+    assert not any("not held equal" in note for note in table.notes)
+    expected = ["-", "system.width=8", "system.width=8"]
+    assert [row[-1] for row in tables.variants(records).rows] == expected
+    assert "Budget: parameters held to those of additive by system.width." in table.notes
+    assert "general: too coarse." in table.notes
 
 
 def test_what_the_budget_set_is_that_of_the_standing_candidate(tmp_path: Path) -> None:
@@ -219,56 +148,27 @@ def test_what_the_budget_set_is_that_of_the_standing_candidate(tmp_path: Path) -
     for final, expected in ((True, "system.width=8"), (False, "system.width=8 or system.width=16")):
         directory = sweep(tmp_path / str(final), tuned={0.003: 0.0, 0.001: 0.5}, final=final)
         plan = json.loads((directory / "plan.json").read_text())
-        plan["budget"] = {
-            "match": "parameters",
-            "within": 0.01,
-            "knob": "system.width",
-            "to": "general",
-            "knobs": {},
-        }
-        for one in plan["candidates"]:
-            width = {0.003: 8, 0.001: 16}[one["tuned"]["schedule.peak"]]
-            one["budget"] = {
-                "wanted": 100,
-                "reached": 100,
-                "knob": "system.width",
-                "value": width,
-                "matched": True,
-                "note": "",
-            }
+        plan["budget"] = budget("general", "system.width")
+        for candidate in plan["candidates"]:
+            width = {0.003: 8, 0.001: 16}[candidate["tuned"]["schedule.peak"]]
+            candidate["budget"] = met(100, value=width, matched=True)
         write(directory / "plan.json", plan)
-        assert [row[-1] for row in tables.variants(collect(directory)).rows] == [
-            expected,
-            "-",
-            expected,
-        ]
+        widths = [row[-1] for row in tables.variants(collect(directory)).rows]
+        assert widths == [expected, "-", expected]
 
 
 def test_contrasts_of_the_claim(tmp_path: Path) -> None:
     verdict = judge(compare(collect(sweep(tmp_path))), CLAIM)
     assert verdict is not None
-    cells_ = (
-        "additive - location >= 0.3",
-        "4",
-        "0.5000",
-        "0.4875",
-        "0.5125",
-        "supported (by its lower bound)",
-    )
-    assert tables.contrasts(verdict).rows == (cells_,)
+    (row,) = tables.contrasts(verdict).rows
+    assert row[:5] == ("additive - location >= 0.3", "4", "0.5000", "0.4875", "0.5125")
+    assert row[5:] == ("supported (by its lower bound)",)
 
 
 def test_variants_say_what_they_are(tmp_path: Path) -> None:
-    records = collect(
-        sweep(
-            tmp_path,
-            variants={
-                "additive": {},
-                "general": {"system.attention.score": "general", "system.heads": 4},
-            },
-        )
-    )
-    table = tables.variants(records)
+    general = {"system.attention.score": "general", "system.heads": 4}
+    variants = {"additive": {}, "general": general}
+    table = tables.variants(collect(sweep(tmp_path, variants=variants)))
     assert table.columns == ("variant", "its settings")
     assert table.rows == (
         ("additive", "as the base"),
@@ -281,13 +181,5 @@ def test_trials_show_their_state_and_why(tmp_path: Path) -> None:
     directory = sweep(tmp_path, {"a": (0.9, math.nan), "b": (0.1, 0.2)})
     table = tables.trials(collect(directory))
     assert table.rows[0] == ("a-0a1b2c3d", "0", "done", "12/12", "1", "0:00:30", "4.5 s", "")
-    assert table.rows[1] == (
-        "a-0a1b2c3d",
-        "1",
-        "diverged",
-        "6/12",
-        "1",
-        "0:00:30",
-        "4.5 s",
-        "loss nan at step 6",
-    ) and table.weak == {1}
+    assert table.rows[1][:5] == ("a-0a1b2c3d", "1", "diverged", "6/12", "1")
+    assert table.rows[1][5:] == ("0:00:30", "4.5 s", "loss nan at step 6") and table.weak == {1}

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.totals import taken
+from attnlab.pages.tables import Table
 from tests.experiments.report.test_equality import edit_candidates
-from tests.experiments.synthetic import lines, sweep, workdir
+from tests.experiments.synthetic import end, lines, start, sweep, workdir
 
 TWO = {"a": (0.9, 0.8), "b": (0.5, 0.4)}
 
 
-def start(time: float, step: int = 0) -> dict[str, Any]:
-    return {"event": "start", "time": time, "pid": 1, "host": "h", "step": step}
+def costs(directory: Path) -> Table:
+    """The table of what the variants of a sweep took."""
+    return next(table for table in gather(directory).further if table.title == "What it took")
 
 
 @pytest.mark.quick
@@ -27,17 +28,9 @@ def test_reported_seeds_and_all_of_the_tuning(tmp_path: Path) -> None:
     """
     directory = sweep(tmp_path, TWO, tuned={0.001: 1.0, 0.003: 0.0})
     edit_candidates(directory, counted={"transcendentals": 3e6, "examples": 16.5})
-    table = next(one for one in gather(directory).further if one.title == "What it took")
-    assert table.columns == (
-        "variant",
-        "trials",
-        "steps",
-        "training FLOPs",
-        "transcendentals",
-        "examples",
-        "tokens",
-        "time",
-    )
+    table = costs(directory)
+    counts = ("steps", "training FLOPs", "transcendentals", "examples", "tokens", "time")
+    assert table.columns == ("variant", "trials", *counts)
     assert table.rows[:2] == (
         ("a", "2 reported", "24", "60 G", "72 M", "396", "4,800", "0:01:01"),
         ("", "all 4", "48", "120 G", "144 M", "792", "9,600", "0:02:02"),
@@ -48,19 +41,10 @@ def test_reported_seeds_and_all_of_the_tuning(tmp_path: Path) -> None:
 def test_without_tuning_there_is_one_row_and_what_is_not_recorded_is_left_out(
     tmp_path: Path,
 ) -> None:
-    table = next(one for one in gather(sweep(tmp_path, TWO)).further if one.title == "What it took")
-    assert (
-        table.columns == ("variant", "trials", "steps", "training FLOPs", "tokens", "time")
-        and len(table.rows) == 2
-    )
-    assert (
-        next(
-            one
-            for one in gather(sweep(tmp_path / "open", TWO, final=False)).further
-            if one.title == "What it took"
-        ).rows[0][1]
-        == "all 2"
-    )
+    table = costs(sweep(tmp_path, TWO))
+    assert table.columns == ("variant", "trials", "steps", "training FLOPs", "tokens", "time")
+    assert len(table.rows) == 2
+    assert costs(sweep(tmp_path / "open", TWO, final=False)).rows[0][1] == "all 2"
 
 
 def test_steps_done_again_after_a_kill_count_and_so_does_the_time(tmp_path: Path) -> None:
@@ -68,16 +52,8 @@ def test_steps_done_again_after_a_kill_count_and_so_does_the_time(tmp_path: Path
     20 + 10 seconds.
     """
     directory = sweep(tmp_path, TWO)
-    end = {
-        "event": "end",
-        "time": 210.0,
-        "state": "done",
-        "step": 12,
-        "seconds": 10.0,
-        "message": "",
-    }
-    again = [start(100.0), {"event": "step", "time": 120.0, "step": 8}, start(200.0, 4), end]
-    lines(workdir(directory, "a", 0) / "events.jsonl", again)
+    again = [start(100.0), {"event": "step", "time": 120.0, "step": 8}, start(200.0, 4)]
+    lines(workdir(directory, "a", 0) / "events.jsonl", [*again, end(210.0, 10.0)])
     record = collect(directory).trials[0]
     assert (record.effort.steps, record.effort.seconds, record.effort.began) == (16, 30.0, 100.0)
     assert taken([record]).flops == 16 * 2.5e9
@@ -85,28 +61,16 @@ def test_steps_done_again_after_a_kill_count_and_so_does_the_time(tmp_path: Path
 
 def test_a_trial_given_up_has_no_end_of_its_own(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO)
-    given_up = {
-        "event": "end",
-        "time": 9000.0,
-        "state": "failed",
-        "step": 3,
-        "seconds": None,
-        "message": "died",
-    }
-    lines(
-        workdir(directory, "a", 0) / "events.jsonl",
-        [start(100.0), {"event": "step", "time": 107.0, "step": 3}, given_up],
-    )
+    given_up = end(9000.0, None, state="failed", step=3, message="died")
+    records = [start(100.0), {"event": "step", "time": 107.0, "step": 3}, given_up]
+    lines(workdir(directory, "a", 0) / "events.jsonl", records)
     assert collect(directory).trials[0].effort.seconds == 7.0
 
 
 def test_trials_of_one_program_share_its_time(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO)
     for seed in (0, 1):
-        lines(
-            workdir(directory, "a", seed) / "timing.jsonl",
-            [{"step": 3, "step_seconds": 0.01, "together": 2}],
-        )
-    assert taken(
-        collect(directory).of(collect(directory).plan.candidates[0])
-    ).seconds == pytest.approx(30.5)
+        pace = {"step": 3, "step_seconds": 0.01, "together": 2}
+        lines(workdir(directory, "a", seed) / "timing.jsonl", [pace])
+    records = collect(directory)
+    assert taken(records.of(records.plan.candidates[0])).seconds == pytest.approx(30.5)

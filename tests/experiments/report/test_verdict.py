@@ -50,30 +50,24 @@ def verdict(
         ({"a": 1.0, "b": -1.0}, 0.40, UNDECIDED),
         ({"a": 1.0, "b": -1.0}, 0.50, REFUTED),
         ({"b": 1.0, "a": -1.0}, 0.0, REFUTED),  # a false claim
-        (
-            {"a": 1.0, "b": -2.0, "c": 1.0},
-            0.25,
-            SUPPORTED,
-        ),  # a difference of differences: (a - b) - (b - c)
+        # a difference of differences: (a - b) - (b - c)
+        ({"a": 1.0, "b": -2.0, "c": 1.0}, 0.25, SUPPORTED),
         ({"a": 1.0, "b": -2.0, "c": 1.0}, 0.9, REFUTED),
     ],
 )
 def test_outcomes(tmp_path: Path, weights: dict[str, float], at_least: float, outcome: str) -> None:
     found = verdict(tmp_path, contrast(weights, at_least))
     assert (found.outcome, found.contrasts[0].outcome) == (outcome, outcome)
-    variance = np.mean(
-        [np.var(values, ddof=1) for values in SCORES.values()]
-    )  # one for all, with 3 degrees of freedom from each
+    # one for all, with 3 degrees of freedom from each
+    variance = np.mean([np.var(values, ddof=1) for values in SCORES.values()])
     mean = sum(weight * np.mean(SCORES[variant]) for variant, weight in weights.items())
     reach = stats.t.ppf(0.95, 9) * math.sqrt(
         variance * sum(weight**2 for weight in weights.values()) / 4
     )
     decision = found.contrasts[0].found
     assert decision is not None and decision.mean == pytest.approx(mean)
-    assert (decision.lower, decision.upper) == (
-        pytest.approx(mean - reach),
-        pytest.approx(mean + reach),
-    )
+    assert decision.lower == pytest.approx(mean - reach)
+    assert decision.upper == pytest.approx(mean + reach)
     words = "undecided at 4 seeds: the bounds lie on either side of 0.4 (4 seeds find 0.0"
     assert found.sentence.startswith(words if outcome == UNDECIDED else f"{outcome} (4 seeds)")
 
@@ -85,25 +79,20 @@ def test_what_better_says_of_a_loss_is_judged_and_told_the_right_way(tmp_path: P
         "It is so.", (better("additive", "general", by=0.3), better("general", "additive"))
     )
     claim = defined(claim=stated, measure=measure)["claim"]
-    scores = {
-        "additive": (0.9, 0.92, 0.91),
-        "general": (0.4, 0.44, 0.41),
-    }  # losses are 2.05 minus these
+    # losses are 2.05 minus these
+    scores = {"additive": (0.9, 0.92, 0.91), "general": (0.4, 0.44, 0.41)}
     plan = {"claim": claim, "measure": {"metric": "loss", "mode": "min"}}
     found = judge(compare(collect(sweep(tmp_path, scores, **plan))), claim)
     assert found is not None and [one.outcome for one in found.contrasts] == [SUPPORTED, REFUTED]
-    assert (
-        found.contrasts[0].text == "additive better than general by 0.3: general - additive >= 0.3"
-    )
+    words = "additive better than general by 0.3: general - additive >= 0.3"
+    assert found.contrasts[0].text == words
 
 
 @pytest.mark.quick
 def test_a_claim_needs_all_its_contrasts_and_falls_with_any(tmp_path: Path) -> None:
-    true, false, open_ = (
-        contrast({"a": 1, "b": -1}),
-        contrast({"b": 1, "a": -1}),
-        contrast({"a": 1, "b": -1}, 0.40),
-    )
+    true = contrast({"a": 1, "b": -1})
+    false = contrast({"b": 1, "a": -1})
+    open_ = contrast({"a": 1, "b": -1}, 0.40)
     assert verdict(tmp_path / "1", true, contrast({"b": 1, "c": -1})).outcome == SUPPORTED
     assert verdict(tmp_path / "2", true, open_).outcome == UNDECIDED
     assert verdict(tmp_path / "3", true, open_, false).outcome == REFUTED
@@ -116,35 +105,22 @@ def test_a_conjunction_costs_nothing_where_it_is_supported_and_all_where_it_fall
     barely, does not in a claim of two.
     """
     probe = verdict(tmp_path / "probe", contrast({"a": 1, "b": -1})).contrasts[0].found
-    two = (
-        verdict(tmp_path / "two", contrast({"a": 1, "b": -1}), contrast({"a": 1, "c": -1}))
-        .contrasts[0]
-        .found
-    )
+    both = verdict(tmp_path / "two", contrast({"a": 1, "b": -1}), contrast({"a": 1, "c": -1}))
+    two = both.contrasts[0].found
     assert probe is not None and two is not None and probe.lower == two.lower
     assert probe.upper is not None and two.upper is not None and probe.upper < two.upper
-    sure, barely = (
-        contrast({"a": 1, "c": -1}),
-        contrast({"a": 1, "b": -1}, (probe.upper + two.upper) / 2),
-    )
+    sure = contrast({"a": 1, "c": -1})
+    barely = contrast({"a": 1, "b": -1}, (probe.upper + two.upper) / 2)
     assert verdict(tmp_path / "alone", barely).outcome == REFUTED
     assert verdict(tmp_path / "both", barely, sure).outcome == UNDECIDED
 
 
 def test_an_undecided_claim_says_what_its_seeds_could_have_found(tmp_path: Path) -> None:
-    found = verdict(
-        tmp_path,
-        contrast({"a": 1, "b": -1}),
-        scores={"a": (0.50, 0.56, 0.53), "b": (0.51, 0.49, 0.55)},
-    )
+    scores = {"a": (0.50, 0.56, 0.53), "b": (0.51, 0.49, 0.55)}
+    found = verdict(tmp_path, contrast({"a": 1, "b": -1}), scores=scores)
     power = found.contrasts[0].power
-    assert (
-        power is not None
-        and found.outcome == UNDECIDED
-        and power.detectable > 0.0133
-        and power.needed is not None
-        and power.needed > 3
-    )
+    assert power is not None and found.outcome == UNDECIDED and power.detectable > 0.0133
+    assert power.needed is not None and power.needed > 3
     words = (
         f"(3 seeds find {power.detectable:.2g} with probability 0.8; what was seen would need about"
         f" {power.needed})"
@@ -154,11 +130,8 @@ def test_an_undecided_claim_says_what_its_seeds_could_have_found(tmp_path: Path)
 
 def test_equal_but_for_rounding_is_a_tie(tmp_path: Path) -> None:
     """Sums of decimals are never quite equal: what is left of them decides nothing."""
-    found = verdict(
-        tmp_path,
-        contrast({"a": 1, "b": -1}),
-        scores={"a": (0.1 + 0.2, 0.4, 0.5), "b": (0.3, 0.4, 0.5)},
-    )
+    scores = {"a": (0.1 + 0.2, 0.4, 0.5), "b": (0.3, 0.4, 0.5)}
+    found = verdict(tmp_path, contrast({"a": 1, "b": -1}), scores=scores)
     assert found.outcome == UNDECIDED and "the difference is 0 but for rounding" in found.sentence
 
 
@@ -167,7 +140,7 @@ def test_equal_but_for_rounding_is_a_tie(tmp_path: Path) -> None:
     [
         ({"a": (0.9,), "b": (0.1,)}, "undecided at 1 seed: one seed has no spread to judge by"),
         (
-            {"a": (1.0, 1.0, 1.0), "b": (0.0, 0.0, 0.0)},
+            {"a": (1.0,) * 3, "b": (0.0,) * 3},
             "undecided at 3 seeds: all seeds of all variants agree",
         ),
         (
@@ -185,20 +158,16 @@ def test_what_the_seeds_cannot_say_stays_open(
 
 def test_nothing_is_judged_before_the_test_split_is_scored(tmp_path: Path) -> None:
     found = verdict(tmp_path, contrast({"a": 1, "b": -1}), final=False)
-    assert (
-        found.outcome == UNDECIDED
-        and found.sentence == "undecided: the test split is not scored yet"
-    )
+    assert found.outcome == UNDECIDED
+    assert found.sentence == "undecided: the test split is not scored yet"
     assert judge(compare(collect(tmp_path)), None) is None
 
 
 def test_contrasts_in_words() -> None:
     assert describe({"a": 1.0, "b": -1.0}, 0.05) == "a - b >= 0.05"
     assert describe({"b": -1.0, "a": 0.5, "c": 0.5}, 0) == "mean(a, c) - b >= 0"
-    assert (
-        describe({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3, "d": -0.5, "e": -0.5}, 0)
-        == "mean(a, b, c) - mean(d, e) >= 0"
-    )
+    words = "mean(a, b, c) - mean(d, e) >= 0"
+    assert describe({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3, "d": -0.5, "e": -0.5}, 0) == words
     assert describe({"a": 0.5, "b": -0.5}, 0) == "0.5 x a - 0.5 x b >= 0"
     assert describe({"a": 1.0, "b": -1.0, "c": -1.0, "d": 1.0}, 0) == "a + d - b - c >= 0"
     assert describe({"a": -1.0, "b": 1.0}, 0, "min") == "a better than b: b - a >= 0"

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
+from attnlab.experiments.define.search import Search, log_uniform
 from attnlab.experiments.report import report
 from attnlab.experiments.report.contents import Contents, gather
 from attnlab.experiments.report.warnings import KINDS
 from tests.experiments.report.test_equality import edit_candidates
-from tests.experiments.synthetic import lines, sweep, workdir
+from tests.experiments.synthetic import TIME, budget, end, lines, met, start, sweep, workdir
 
 TWO = {"a": (0.9, 0.8, 0.85), "b": (0.5, 0.4, 0.45)}
 PEAKS = {0.001: 1.0, 0.003: 0.0, 0.01: 2.0}
@@ -37,44 +38,30 @@ def test_a_sound_sweep_has_none(tmp_path: Path) -> None:
 
 @pytest.mark.quick
 def test_they_come_first_in_every_form_and_the_gravest_first(tmp_path: Path) -> None:
-    directory = sweep(
-        tmp_path,
-        {**TWO, "b": (0.5, math.nan, 0.4)},
-        tuned={0.001: 1.0, 0.003: 0.0},
-        settings={"b": {"training.clip": 2.0}},
-    )
+    scores, settings = {**TWO, "b": (0.5, math.nan, 0.4)}, {"b": {"training.clip": 2.0}}
+    directory = sweep(tmp_path, scores, tuned={0.001: 1.0, 0.003: 0.0}, settings=settings)
     out = io.StringIO()
     contents = report.write(directory, stream=out)
     kinds = [one.kind for one in contents.warnings]
-    assert kinds == sorted(kinds, key=list(KINDS).index) and kinds == [
-        "held equal",
-        "lost",
-        "edge",
-        "seeds",
-    ]
+    assert kinds == sorted(kinds, key=list(KINDS).index)
+    assert kinds == ["held equal", "lost", "edge", "seeds"]
     words = "Not held equal: training.clip - (a), 2.0 (b)."
     terminal, text = out.getvalue(), (directory / "report.md").read_text()
-    page, data = (
-        (directory / "report.html").read_text(),
-        json.loads((directory / "report.json").read_text()),
-    )
+    page = (directory / "report.html").read_text()
+    data = json.loads((directory / "report.json").read_text())
     assert terminal.index(f"warning: {words}") < terminal.index(
         "loss" if "loss" in terminal else "exact on"
     )
-    assert text.index(words) < text.index("Claim:") and page.index(words) < page.index(
-        '<p class="verdict'
-    )
-    assert (
-        data["warnings"][0] == {"kind": "held equal", "text": words}
-        and next(iter(data)) == "warnings"
-    )
+    assert text.index(words) < text.index("Claim:")
+    assert page.index(words) < page.index('<p class="verdict')
+    assert data["warnings"][0] == {"kind": "held equal", "text": words}
+    assert next(iter(data)) == "warnings"
 
 
 def test_lost_and_accepted_trials(tmp_path: Path) -> None:
     directory = sweep(tmp_path, {**TWO, "b": (0.5, math.nan, 0.4)})
-    assert said(gather(directory), "lost") == [
-        "1 of 6 reported trials has no score: b: seed 1 diverged."
-    ]
+    expected = ["1 of 6 reported trials has no score: b: seed 1 diverged."]
+    assert said(gather(directory), "lost") == expected
     choice = json.loads((directory / "choice.json").read_text())
     choice["chosen"]["b"]["accepted"] = {"b-1/seed0": "no space left", "b-1/seed1": "no space left"}
     (directory / "choice.json").write_text(json.dumps(choice))
@@ -85,40 +72,17 @@ def test_lost_and_accepted_trials(tmp_path: Path) -> None:
 
 
 def test_a_budget_that_was_missed(tmp_path: Path) -> None:
-    budget = {
-        "match": "parameters",
-        "knob": "system.decoder",
-        "within": 0.01,
-        "to": "a",
-        "knobs": {},
-    }
-    directory = sweep(tmp_path, TWO, budget=budget)
-    edit_candidates(
-        directory,
-        budget={
-            "wanted": 100,
-            "reached": 110,
-            "knob": "system.decoder",
-            "value": 8,
-            "matched": False,
-            "note": "x",
-        },
-    )
-    assert said(gather(directory), "budget") == [
-        "The budget (parameters) is not matched: a by +10 %, b by +10 %."
-    ]
+    directory = sweep(tmp_path, TWO, budget=budget("a"))
+    edit_candidates(directory, budget=met(110, knob="system.decoder"))
+    expected = ["The budget (parameters) is not matched: a by +10 %, b by +10 %."]
+    assert said(gather(directory), "budget") == expected
 
 
 def test_mixed_code_and_code_changed_on_the_way(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO)
     edit(workdir(directory, "b", 1) / "manifest.json", code={"revision": "e" * 40, "dirty": True})
-    word = {
-        "time": "2026-01-01T00:00:00+00:00",
-        "by": "me",
-        "command": [],
-        "step": 6,
-        "changed": {"mine": {"was": "1", "now": "2"}},
-    }
+    word = {"time": TIME, "by": "me", "command": [], "step": 6}
+    word["changed"] = {"mine": {"was": "1", "now": "2"}}
     own = {"modules": {}, "files": {}, "accepted": [word]}
     edit(workdir(directory, "a", 0) / "manifest.json", own_code=own)
     mixed, changed = said(gather(directory), "code")
@@ -136,17 +100,10 @@ def test_mixed_code_and_code_changed_on_the_way(tmp_path: Path) -> None:
 
 def test_code_that_scored_is_that_which_trained(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO)
-    record = {
-        "event": "test",
-        "candidate": "a-0a1b2c3d",
-        "scored": [0, 1, 2],
-        "time": "2026-01-01T00:00:00+00:00",
-        "plan": "p",
-    }
-    lines(
-        directory / "looks.jsonl",
-        [{**record, "seeds": [0, 1, 2], "code": {"revision": "d" * 40, "dirty": False}}],
-    )
+    record = {"event": "test", "candidate": "a-0a1b2c3d", "time": TIME, "plan": "p"}
+    record |= {"seeds": [0, 1, 2], "scored": [0, 1, 2]}
+    record["code"] = {"revision": "d" * 40, "dirty": False}
+    lines(directory / "looks.jsonl", [record])
     assert said(gather(directory), "code") == [
         "The test split was scored by another version of the code than trained: dddddddddddd."
     ]
@@ -169,21 +126,14 @@ def test_an_unequal_search_and_settings_at_the_edge(tmp_path: Path) -> None:
     plan = json.loads((directory / "plan.json").read_text())
     plan["candidates"].pop()
     (directory / "plan.json").write_text(json.dumps(plan))
-    assert said(gather(directory), "tuning") == [
-        "Not every variant had as many settings tried: a 3, b 2."
-    ]
+    expected = ["Not every variant had as many settings tried: a 3, b 2."]
+    assert said(gather(directory), "tuning") == expected
 
 
 def test_with_a_search_only_the_first_seed_chose(tmp_path: Path) -> None:
-    space = {"schedule.peak": {"kind": "log_uniform", "low": 0.0001, "high": 0.01}}
-    search = {
-        "sampler": "random",
-        "trials": 3,
-        "pruner": None,
-        "at_once": 4,
-        "seed": 0,
-        "space": space,
-    }
+    search = Search(
+        {"schedule.peak": log_uniform(1e-4, 1e-2)}, sampler="random", trials=3
+    ).to_dict()
     contents = gather(sweep(tmp_path, TWO, tuned=PEAKS, search=search))
     assert said(contents, "seeds") == [
         "Seed 0 chose the settings, on validation, and is reported too; seeds 1, 2 are fresh."
@@ -193,28 +143,16 @@ def test_with_a_search_only_the_first_seed_chose(tmp_path: Path) -> None:
 def test_trials_that_failed_and_were_run_again(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO)
     path = workdir(directory, "b", 2) / "events.jsonl"
-    failed = {
-        "event": "end",
-        "time": 50.0,
-        "state": "failed",
-        "step": 3,
-        "seconds": 4.0,
-        "message": "no space",
-    }
-    before = [
-        {"event": "start", "time": 46.0, "step": 0},
-        failed,
-        {"event": "retry", "time": 60.0, "step": 3},
-    ]
+    failed = end(50.0, 4.0, state="failed", step=3, message="no space")
+    before = [start(46.0), failed, {"event": "retry", "time": 60.0, "step": 3}]
     lines(path, [*before, *map(json.loads, path.read_text().splitlines())])
     assert said(gather(directory), "retried") == ["Failed and run again: b seed 2."]
 
 
 def test_counts_that_are_too_low_and_parameters_that_are_never_trained(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO)
-    edit_candidates(
-        directory, counted={"loops": 2, "idle": ["decoder/w", "decoder/b"], "transcendentals": 5e6}
-    )
+    counted = {"loops": 2, "idle": ["decoder/w", "decoder/b"], "transcendentals": 5e6}
+    edit_candidates(directory, counted=counted)
     contents = gather(directory)
     loops, idle = said(contents, "counts")
     assert loops == "FLOPs of a, b are too low: loops of unknown length (2) were counted once."
@@ -230,6 +168,5 @@ def test_counts_that_are_too_low_and_parameters_that_are_never_trained(tmp_path:
 def test_an_environment_that_differs(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO)
     edit(workdir(directory, "b", 1) / "manifest.json", packages={"jax": "0.10.3", "flax": "0.12.8"})
-    assert said(gather(directory), "environment") == [
-        "The trials differ in jax: see 'What differs between trials'."
-    ]
+    expected = ["The trials differ in jax: see 'What differs between trials'."]
+    assert said(gather(directory), "environment") == expected

@@ -65,10 +65,8 @@ def test_the_overview_has_a_cell_for_each_seed(plan: Plan, held: RunLock, tmp_pa
     seen = shown(plan, tmp_path)
     columns, rows = overview(plan, seen)
     first, second = (one.id for one in plan.candidates)
-    assert columns == ["trial", "seed 0", "seed 1"] and rows == [
-        [first, "done", "4/10"],
-        [second, "failed 10", "pending"],
-    ]
+    assert columns == ["trial", "seed 0", "seed 1"]
+    assert rows == [[first, "done", "4/10"], [second, "failed 10", "pending"]]
     assert troubles(seen) == [f"{second}/seed0 failed at step 10: failed on purpose"]
     assert summary(seen).startswith("1 done, 1 running, 1 pending, 1 failed of 4")
     held.release()
@@ -90,10 +88,8 @@ def test_many_seeds_are_counted(tmp_path: Path) -> None:
     for trial in plan.trials()[:3]:
         stub.finish(trial, tmp_path)
     columns, rows = overview(plan, shown(plan, tmp_path))
-    assert columns == ["trial", "done", "pending"] and [row[1:] for row in rows] == [
-        ["2", "7"],
-        ["1", "8"],
-    ]
+    assert columns == ["trial", "done", "pending"]
+    assert [row[1:] for row in rows] == [["2", "7"], ["1", "8"]]
 
 
 def test_trials_that_a_frozen_choice_left_behind_are_not_waited_for(tmp_path: Path) -> None:
@@ -124,18 +120,13 @@ def test_how_long_it_may_take(tmp_path: Path) -> None:
     assert remaining([done, halfway, waiting], 2) == pytest.approx((30 + 15) / 2)
     assert remaining([halfway, waiting], 1) == pytest.approx(80 * 0.5 + 80)
     assert remaining([done, halfway, waiting], 0) == pytest.approx(45.0)
-    assert (
-        remaining([waiting], 1) is None
-        and remaining([Seen(trial, "running", 0, since=1.0)], 1) is None
-    )
-    assert (
-        summary([done, waiting], 1) == "1 done, 1 pending of 2; 0:00:30 left"
-        and summary([done]) == "1 done of 1"
-    )
-    assert (
-        remaining([done, waiting], 0) is None
-        and summary([done, waiting]) == "1 done, 1 pending of 2"
-    )  # nobody is at work
+    assert remaining([waiting], 1) is None
+    assert remaining([Seen(trial, "running", 0, since=1.0)], 1) is None
+    assert summary([done, waiting], 1) == "1 done, 1 pending of 2; 0:00:30 left"
+    assert summary([done]) == "1 done of 1"
+    # nobody is at work
+    assert remaining([done, waiting], 0) is None
+    assert summary([done, waiting]) == "1 done, 1 pending of 2"
 
 
 def test_plain_lines_where_there_is_no_terminal(plan: Plan, held: RunLock, tmp_path: Path) -> None:
@@ -166,12 +157,8 @@ def test_a_table_that_stays_in_place_on_a_terminal(
         stub.finish(plan.trials()[3], tmp_path)
         board.ended(Job("train", (plan.trials()[3],)))
     text = out.getvalue()
-    assert (
-        "a line above" in text
-        and "4/10" in text
-        and "2 done, 1 running, 1 failed of 4" in text
-        and "failed on purpose" in text
-    )
+    assert "a line above" in text and "4/10" in text and "2 done, 1 running, 1 failed of 4" in text
+    assert "failed on purpose" in text
     assert "\x1b[" in text
     monkeypatch.setenv("TERM", "dumb")
     plain = Terminal()

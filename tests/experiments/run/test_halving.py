@@ -43,19 +43,14 @@ def test_the_best_third_goes_on_and_two_to_the_end() -> None:
     names = "abcdefghi"
     begin = ruling([course(name) for name in names], finish=2)
     assert begin.until == dict.fromkeys(names, 10) and not begin.pruned
-    first = ruling(
-        [course(name, score) for name, score in zip(names, range(9), strict=True)], finish=2
-    )
+    first = ruling([course(name, score) for score, name in enumerate(names)], finish=2)
     assert first.until == {"a": 30, "b": 30, "c": 30} and set(first.pruned) == set("defghi")
     assert first.pruned["d"] == "pruned after 1 of 9 evaluations: 3 is not among the best 3 of 9"
     out = [course(name, 5.0, settled=True) for name in "defghi"]
-    last = ruling(
-        [course("a", 0.0, 9.0, 9.0), course("b", 2.0, 0.5, 9.0), course("c", 1.0, 1.0, 0.2), *out],
-        finish=2,
-    )
-    assert last.until == {"a": None, "c": None} and list(last.pruned) == [
-        "b"
-    ]  # by the best so far: 0, 0.5, 0.2
+    best = {"a": (0.0, 9.0, 9.0), "b": (2.0, 0.5, 9.0), "c": (1.0, 1.0, 0.2)}
+    last = ruling([*(course(name, *scores) for name, scores in best.items()), *out], finish=2)
+    # by the best so far: 0, 0.5, 0.2
+    assert last.until == {"a": None, "c": None} and list(last.pruned) == ["b"]
 
 
 def test_one_that_is_late_is_waited_for_and_one_that_failed_is_not() -> None:
@@ -65,22 +60,13 @@ def test_one_that_is_late_is_waited_for_and_one_that_failed_is_not() -> None:
     failed = ruling([*three, course("d", 0.5, 0.5, settled=True)], finish=2)
     assert failed.until == {"a": None, "b": None} and set(failed.pruned) == {"c"}
     diverged_later = ruling([*three, course("d", 0.5, 0.5, 0.5, settled=True)], finish=2)
-    assert diverged_later.until == {"a": None} and set(diverged_later.pruned) == {
-        "b",
-        "c",
-    }  # it had its place when the round was cut
+    # it had its place when the round was cut
+    assert diverged_later.until == {"a": None} and set(diverged_later.pruned) == {"b", "c"}
 
 
 def test_numbers_that_are_none_come_last_and_of_equals_the_first_goes_on() -> None:
-    rule = ruling(
-        [
-            course("a", math.nan, of=3),
-            course("b", 1.0, of=3),
-            course("c", 1.0, of=3),
-            course("d", math.inf, of=3),
-        ],
-        finish=1,
-    )
+    scores = {"a": math.nan, "b": 1.0, "c": 1.0, "d": math.inf}
+    rule = ruling([course(name, score, of=3) for name, score in scores.items()], finish=1)
     assert rule.until == {"b": None, "c": None} and set(rule.pruned) == {"a", "d"}
 
 
@@ -99,18 +85,14 @@ def test_whoever_asks_when_gets_the_same_end() -> None:
     }
     ends = []
     for seed in range(5):
-        chance, made, out, until = (
-            random.Random(seed),
-            dict.fromkeys(curves, 0),
-            dict[str, int](),
-            dict[str, int | None](),
-        )
+        chance, made = random.Random(seed), dict.fromkeys(curves, 0)
+        out: dict[str, int] = {}
+        until: dict[str, int | None] = {}
         while len(out) < 9 and any(made[name] < 9 for name in curves if name not in out):
+            ended = {name: name in out or number == 9 for name, number in made.items()}
             courses = [
-                Course(
-                    name, range(1, 10), curves[name][: made[name]], name in out or made[name] == 9
-                )
-                for name in curves
+                Course(name, range(1, 10), curve[: made[name]], ended[name])
+                for name, curve in curves.items()
             ]
             rule = ruling(courses, finish=2)
             out |= {name: made[name] for name in rule.pruned}

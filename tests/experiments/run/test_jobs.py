@@ -17,22 +17,14 @@ def test_only_what_has_not_settled_is_left(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path)
     assert [
         job.name.rpartition("-")[0] + job.name[-1] for job in training(plan, None, tmp_path)
-    ] == [
-        "additive0",
-        "general0",
-        "additive1",
-        "general1",
-    ]
+    ] == ["additive0", "general0", "additive1", "general1"]
     for trial, state in zip(
         plan.trials(), ("done", "failed", "interrupted", "diverged"), strict=True
     ):
         stub.finish(trial, tmp_path, state)
     (job,) = training(plan, None, tmp_path)
-    assert (
-        job.trials == (plan.trials()[2],)
-        and job.kind == "train"
-        and job.left(tmp_path) == [plan.trials()[2]]
-    )
+    assert job.trials == (plan.trials()[2],) and job.kind == "train"
+    assert job.left(tmp_path) == [plan.trials()[2]]
 
 
 def test_evaluations_of_chosen_candidates_by_candidate(tmp_path: Path) -> None:
@@ -43,19 +35,14 @@ def test_evaluations_of_chosen_candidates_by_candidate(tmp_path: Path) -> None:
         stub.finish(trial, tmp_path, "failed" if failed else "done")
     choice = freeze(plan, tmp_path)
     stub.looked_at(plan.trials()[0], tmp_path)
-    (plan.trials()[1].workdir(tmp_path) / "results.json").write_text(
-        "{}"
-    )  # its pictures are missing
+    # its pictures are missing
+    (plan.trials()[1].workdir(tmp_path) / "results.json").write_text("{}")
     found = finals(plan, choice, tmp_path)
     assert [
         (job.trials[0].candidate.variant, [one.seed for one in job.trials]) for job in found
-    ] == [
-        ("additive", [2]),
-        ("general", [0, 1, 2]),
-    ]
-    assert found[1].name == f"{plan.candidates[1].id} on the test split" and found[1].left(
-        tmp_path
-    ) == list(found[1].trials)
+    ] == [("additive", [2]), ("general", [0, 1, 2])]
+    assert found[1].name == f"{plan.candidates[1].id} on the test split"
+    assert found[1].left(tmp_path) == list(found[1].trials)
 
 
 def test_trials_that_fit_one_program_train_together(tmp_path: Path) -> None:
@@ -68,6 +55,5 @@ def test_trials_that_fit_one_program_train_together(tmp_path: Path) -> None:
         assert sorted(one.name for job in made for one in job.trials) == sorted(
             one.name for one in plan.trials()
         )
-    assert (
-        stacked(jobs_, 1)[0].name == f"{plan.trials()[0].name} and 2 more" and stacked([], 2) == []
-    )
+    assert stacked(jobs_, 1)[0].name == f"{plan.trials()[0].name} and 2 more"
+    assert stacked([], 2) == []

@@ -1,11 +1,11 @@
-"""The short form of `kill_sweep.py`, and that its comparison can fail."""
+"""A sweep that is killed at any moment ends as one that is not: the short form of `kill_sweep.py`,
+whose comparison can fail.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,30 +14,13 @@ from tests.experiments import real, stub
 from tests.experiments.kill_sweep import compared, content, doubled, torn
 
 
+@pytest.mark.full
 def test_kill_minus_nine_of_launcher_and_trials_changes_nothing() -> None:
-    """At least two kills in a sweep of two variants."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-W",
-            "ignore",
-            "-m",
-            "tests.experiments.kill_sweep",
-            "--kills=2",
-            "--variants=2",
-            "--seeds=1",
-        ],
-        capture_output=True,
-        text=True,
-        cwd=real.ROOT,
-        env=real.environment(),
-        timeout=900,
-        check=False,
-    )
-    found = re.fullmatch(r"2 trials, (\d+) kills: equal\n", done.stdout)
-    assert done.returncode == 0 and found is not None and int(found[1]) >= 2, (
-        done.stdout + done.stderr
-    )
+    """At least two kills come in a sweep of two variants."""
+    flags = ("--kills=2", "--variants=2", "--seeds=1")
+    done = real.python("-m", "tests.experiments.kill_sweep", *flags, cwd=real.ROOT)
+    counts = re.fullmatch(r"2 trials, (\d+) kills: equal\n", done.stdout)
+    assert done.returncode == 0 and counts and int(counts[1]) >= 2, done.stdout + done.stderr
 
 
 @pytest.mark.quick
@@ -60,8 +43,5 @@ def test_what_the_comparison_sees(tmp_path: Path) -> None:
     ):
         (tmp_path / "results.json").write_text(json.dumps(values))
         assert (content(tmp_path / "results.json") == {"exact": 1.0}) == same
-    assert (
-        compared(Path("a/metrics.jsonl"))
-        and compared(Path("maps/test0.npz"))
-        and not compared(Path("timing.jsonl"))
-    )
+    assert compared(Path("a/metrics.jsonl")) and compared(Path("maps/test0.npz"))
+    assert not compared(Path("timing.jsonl"))

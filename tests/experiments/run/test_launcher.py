@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from attnlab.errors import UserError
-from attnlab.experiments import grid
-from attnlab.experiments.run import launcher
+from attnlab.experiments import Search, choice, grid
+from attnlab.experiments.run import launcher, searching
 from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import Job, Part
 from attnlab.experiments.run.launcher import (
@@ -61,9 +61,8 @@ def test_trials_then_the_choice_then_the_test_split_once(tmp_path: Path) -> None
     executor = Records(tmp_path, general_1="diverged")
     made = launched(tmp_path, executor)
     made.train()
-    assert (
-        executor.done == [trial.name for trial in plan.trials()] and Choice.read(tmp_path) is None
-    )
+    assert executor.done == [trial.name for trial in plan.trials()]
+    assert Choice.read(tmp_path) is None
     assert made.finish() == []
     assert executor.done[4:] == [f"{one.id} on the test split" for one in plan.candidates]
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
@@ -79,10 +78,8 @@ def test_nothing_is_chosen_while_a_trial_is_left(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path)
     made = launched(tmp_path, Records(tmp_path, general_0="left"))
     made.train()
-    with pytest.raises(
-        UserError,
-        match=f"1 trials have not settled .{plan.trials()[1].name} is one., so nothing is chosen",
-    ):
+    words = f"1 trials have not settled .{plan.trials()[1].name} is one., so nothing is chosen"
+    with pytest.raises(UserError, match=words):
         made.finish()
     assert Choice.read(tmp_path) is None
 
@@ -102,19 +99,15 @@ def test_nothing_is_frozen_while_a_trial_that_could_be_chosen_has_failed(tmp_pat
         f" has failed ({lost.name}: failed on purpose): --retry-failed runs it again,"
         " --accept-failed chooses without it"
     ]
-    assert (
-        executor.done == []
-        and Choice.read(tmp_path) is None
-        and not list(tmp_path.rglob("results.json"))
-    )
+    assert executor.done == [] and Choice.read(tmp_path) is None
+    assert not list(tmp_path.rglob("results.json"))
     assert retry_failed(tmp_path) == 1  # though nobody knows yet whether it will be chosen
     stub.finish(lost, tmp_path, loss=0.5)
     assert launched(tmp_path, executor).finish() == []
     choice = Choice.read(tmp_path)
     assert choice is not None and choice.candidate("additive") == lost.candidate.id
-    assert {
-        (one["settings"], one["trained"], len(one["accepted"])) for one in choice.chosen.values()
-    } == {(2, 2, 0)}
+    for word in choice.chosen.values():
+        assert (word["settings"], word["trained"], len(word["accepted"])) == (2, 2, 0)
 
 
 def test_what_was_accepted_is_written_beside_the_choice_and_not_asked_again(tmp_path: Path) -> None:
@@ -130,48 +123,35 @@ def test_what_was_accepted_is_written_beside_the_choice_and_not_asked_again(tmp_
     assert "because 5 trials that could be chosen have failed" in line and "runs them again" in line
     assert launched(tmp_path, executor, accept_failed=True).finish() == []
     choice = Choice.read(tmp_path)
-    assert (
-        choice is not None
-        and choice.candidate("general") is None
-        and choice.candidate("additive") == plan.of("additive")[1].id
-    )
+    assert choice is not None and choice.candidate("general") is None
+    assert choice.candidate("additive") == plan.of("additive")[1].id
     additive, general = choice.chosen["additive"], choice.chosen["general"]
-    assert (additive["settings"], additive["trained"]) == (2, 1) and (
-        general["settings"],
-        general["trained"],
-    ) == (2, 0)
-    assert (
-        additive["accepted"] == {plan.trials()[0].name: "failed on purpose"}
-        and len(general["accepted"]) == 4
-    )
+    assert (additive["settings"], additive["trained"]) == (2, 1)
+    assert (general["settings"], general["trained"]) == (2, 0)
+    assert additive["accepted"] == {plan.trials()[0].name: "failed on purpose"}
+    assert len(general["accepted"]) == 4
     assert launched(tmp_path, executor).finish() == []  # the same command again, without the flag
 
 
 def test_failed_trials_run_again_on_request_only_where_they_still_matter(tmp_path: Path) -> None:
     """A failed seed of a chosen candidate does; the variants' choice stays."""
     stub.planned(tmp_path)
-    made = launched(
-        tmp_path, Records(tmp_path, general_1="failed", additive_0="diverged"), accept_failed=True
-    )
+    ends = Records(tmp_path, general_1="failed", additive_0="diverged")
+    made = launched(tmp_path, ends, accept_failed=True)
     made.train()
     made.finish()
     choice = (tmp_path / "choice.json").read_bytes()
-    assert (
-        retry_failed(tmp_path) == 1
-        and [one.state for one in course(tmp_path)].count("interrupted") == 1
-    )
+    assert retry_failed(tmp_path) == 1
+    assert [one.state for one in course(tmp_path)].count("interrupted") == 1
     executor = Records(tmp_path)
     again = launched(tmp_path, executor)
     again.train()
     again.finish()
-    assert [(name.partition("-")[0], name[-5:]) for name in executor.done] == [
-        ("general", "seed1"),
-        ("general", "split"),
-    ]
+    done = [(name.partition("-")[0], name[-5:]) for name in executor.done]
+    assert done == [("general", "seed1"), ("general", "split")]
     assert (tmp_path / "choice.json").read_bytes() == choice and retry_failed(tmp_path) == 0
-    assert [one.state for one in course(tmp_path)].count(
-        "done"
-    ) == 3  # the diverged one stays what it is
+    # the diverged one stays what it is
+    assert [one.state for one in course(tmp_path)].count("done") == 3
 
 
 def test_trials_are_put_together_as_asked(tmp_path: Path) -> None:
@@ -180,9 +160,8 @@ def test_trials_are_put_together_as_asked(tmp_path: Path) -> None:
     board = Board(plan, tmp_path, stream=io.StringIO())
     pairs = lambda jobs: [Job("train", tuple(one for job in jobs for one in job.trials))]
     Launcher(tmp_path, executor, board, Stop(), pairs).train()
-    assert executor.done == [f"{plan.trials()[0].name} and 3 more"] and {
-        one.state for one in course(tmp_path)
-    } == {"done"}
+    assert executor.done == [f"{plan.trials()[0].name} and 3 more"]
+    assert {one.state for one in course(tmp_path)} == {"done"}
 
 
 def test_a_search_is_asked_until_it_is_over(
@@ -191,21 +170,8 @@ def test_a_search_is_asked_until_it_is_over(
     """Each round's trials run before the next is asked for, and those of the last one, with all
     seeds, too.
     """
-    from attnlab.experiments.run import searching
-
-    class Space:
-        def to_dict(self) -> dict[str, object]:
-            space = {"schedule.peak": {"kind": "choice", "options": [1.0]}}
-            return {
-                "sampler": "grid",
-                "trials": 1,
-                "pruner": None,
-                "at_once": 1,
-                "seed": 0,
-                "space": space,
-            }
-
-    plan = stub.planned(tmp_path, search=Space())
+    search = Search({"schedule.peak": choice(1.0)}, sampler="grid", trials=1)
+    plan = stub.planned(tmp_path, search=search)
     rounds = iter([True, False])
     asked: list[int] = []
 
@@ -226,20 +192,18 @@ def test_a_part_runs_and_nothing_is_chosen_while_others_are_open(tmp_path: Path)
     plan = stub.planned(tmp_path)
     executor, out = Records(tmp_path), io.StringIO()
     board = Board(plan, tmp_path, stream=out)
-    part = Launcher(tmp_path, executor, board, Stop(), part=Part.of("gen*", "*/seed1"))
-    assert part.train() == [] and part.finish() == []
+    some = Launcher(tmp_path, executor, board, Stop(), part=Part.of("gen*", "*/seed1"))
+    assert some.train() == [] and some.finish() == []
     assert executor.done == [plan.trials()[1].name] and Choice.read(tmp_path) is None
     assert (
         out.getvalue()
         == "nothing is chosen while trials are left out by --only or --skip: 3 have not settled,"
         f" {plan.trials()[0].name} is one\n"
     )
-    rest = Launcher(
-        tmp_path, executor, board, Stop(), part=Part.of("*", "general/seed9,general-*/seed0")
-    )
-    assert (
-        rest.train() == [] and rest.finish() == [] and len(executor.done) == 4 + 2
-    )  # the left-out one had settled
+    part = Part.of("*", "general/seed9,general-*/seed0")
+    rest = Launcher(tmp_path, executor, board, Stop(), part=part)
+    # the left-out one had settled
+    assert rest.train() == [] and rest.finish() == [] and len(executor.done) == 4 + 2
     assert Choice.read(tmp_path) is not None
 
 
@@ -251,13 +215,10 @@ def test_a_trial_stopped_by_request_is_chosen_without(tmp_path: Path) -> None:
     made = launched(tmp_path, executor)
     assert made.train() == [] and names[0] not in executor.done and made.finish() == []
     choice = Choice.read(tmp_path)
-    assert choice is not None and choice.chosen["additive"]["accepted"] == {
-        names[0]: "stopped by request: it oscillates"
-    }
-    assert (choice.candidate("additive"), choice.chosen["additive"]["trained"]) == (
-        plan.of("additive")[1].id,
-        1,
-    )
+    assert choice is not None
+    assert choice.chosen["additive"]["accepted"] == {names[0]: "stopped by request: it oscillates"}
+    assert choice.candidate("additive") == plan.of("additive")[1].id
+    assert choice.chosen["additive"]["trained"] == 1
     assert retry_failed(tmp_path) == 0
     for name, words in (
         (names[0], "is stopped already, at step 0: there is nothing to stop"),
@@ -267,9 +228,7 @@ def test_a_trial_stopped_by_request_is_chosen_without(tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=words):
             stop_trial(tmp_path, name, "")
-    with pytest.raises(
-        UserError, match="the choice of its variant is frozen, so it cannot run again"
-    ):
+    with pytest.raises(UserError, match="the choice of its variant is frozen, so it cannot run"):
         take_back(tmp_path, names[0])
     (tmp_path / "choice.json").unlink()
     take_back(tmp_path, names[0])
@@ -279,13 +238,8 @@ def test_a_trial_stopped_by_request_is_chosen_without(tmp_path: Path) -> None:
 
 
 def test_a_second_launcher_is_refused(tmp_path: Path) -> None:
-    with (
-        lock(tmp_path),
-        pytest.raises(
-            UserError,
-            match=r"another launcher is at work there \(pid \d+ on .*\); 'status .*' shows how far",
-        ),
-    ):
+    words = r"another launcher is at work there \(pid \d+ on .*\); 'status .*' shows how far"
+    with lock(tmp_path), pytest.raises(UserError, match=words):
         lock(tmp_path)
     lock(tmp_path).release()
     with pytest.raises(UserError, match="holds no sweep"):

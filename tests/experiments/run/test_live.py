@@ -38,11 +38,8 @@ def begun(directory: Path, ending: str, grace: float = 60) -> Live:
     stub.behave(directory, additive_0=ending)
     trial = plan.trials()[0]
     started = Live(stub.work, directory, Job("train", (trial,)), Slot(0), grace)
-    until(
-        lambda: (
-            trial.workdir(directory) / ("steps" if ending == "wait" else "events.jsonl")
-        ).exists()
-    )
+    sign = trial.workdir(directory) / ("steps" if ending == "wait" else "events.jsonl")
+    until(sign.exists)
     return started
 
 
@@ -52,9 +49,8 @@ def test_a_process_that_leaves_when_asked(tmp_path: Path) -> None:
     assert process.exit_code() is None and not process.late() and 100 < process.seconds < 200
     process.ask()
     until(lambda: process.exit_code() is not None)
-    assert process.exit_code() == 128 + signal.SIGTERM and not process.out_of_memory(
-        -signal.SIGKILL
-    )
+    assert process.exit_code() == 128 + signal.SIGTERM
+    assert not process.out_of_memory(-signal.SIGKILL)
 
 
 def test_one_that_does_not_is_late_once(tmp_path: Path) -> None:
@@ -67,7 +63,7 @@ def test_one_that_does_not_is_late_once(tmp_path: Path) -> None:
     assert process.exit_code() == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("system", ["Linux", "without pidfd"])
+@pytest.mark.parametrize("system", ["Linux", pytest.param("without pidfd", marks=pytest.mark.full)])
 def test_the_process_of_a_server_that_was_killed_is_still_held(
     system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,10 +78,8 @@ def test_the_process_of_a_server_that_was_killed_is_still_held(
     assert process.exit_code() is None
     process.ask()
     until(lambda: process.exit_code() is not None)
-    assert (
-        process.exit_code() == ORPHANED
-        and read(process.job.trials[0].workdir(tmp_path))[-1]["message"] == "signal 15"
-    )
+    assert process.exit_code() == ORPHANED
+    assert read(process.job.trials[0].workdir(tmp_path))[-1]["message"] == "signal 15"
     other = Live(stub.work, tmp_path, Job("train", (stub.planned(tmp_path).trials()[1],)), Slot(0))
     until(lambda: other.exit_code() == 0)
 
@@ -113,9 +107,8 @@ def test_what_may_have_been_for_lack_of_memory(
         live, "_started", lambda *given: type("Process", (), {"pid": os.getpid(), "exitcode": None})
     )
     monkeypatch.setattr(memory, "kills", lambda: before)
-    process = Live(
-        stub.work, tmp_path, Job("train", (stub.planned(tmp_path).trials()[0],)), Slot(0)
-    )
+    job = Job("train", (stub.planned(tmp_path).trials()[0],))
+    process = Live(stub.work, tmp_path, job, Slot(0))
     monkeypatch.setattr(memory, "kills", lambda: after)
     assert process.out_of_memory(code) == perhaps
 

@@ -18,12 +18,8 @@ def test_the_log_takes_every_letter(tmp_path: Path) -> None:
         "import pathlib, sys; from attnlab.experiments.run.output import write_output_to as to;"
         " to(pathlib.Path('log'))"
     )
-    ascii_only = {
-        "LC_ALL": "C",
-        "PYTHONUTF8": "0",
-        "PYTHONCOERCECLOCALE": "0",
-        "PYTHONIOENCODING": "ascii",
-    }
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    ascii_only["PYTHONIOENCODING"] = "ascii"
     line = [sys.executable, "-c", code + r"; print('\xfc\ud800')"]
     done = subprocess.run(line, env={**real.environment(), **ascii_only}, cwd=tmp_path, check=False)
     assert done.returncode == 0 and (tmp_path / "log").read_text(encoding="utf-8") == "ü\\ud800\n"
@@ -51,6 +47,7 @@ CALLBACK = """XlaRuntimeError: INTERNAL: CpuCallback error: Traceback (most rece
   File "/somewhere/far/away/in/an/environment/lib/python3.11/site-packages/threading.py", line 1002, in _bootstrap
   File "/somewhere/far/away/in/an/environment/lib/python3.11/site-packages/mine.py", line 2, in callback
 ValueError: bad token"""
+LONG = "TypeError: " + "f32[8,128] " * 60
 ALL = "(all of it: trials/additive-1/seed0/log.txt; --retry-failed runs it again)"
 
 
@@ -60,18 +57,9 @@ ALL = "(all of it: trials/additive-1/seed0/log.txt; --retry-failed runs it again
         ("RuntimeError: broken on purpose", "RuntimeError: broken on purpose"),
         ("ValueError: two\n lines", "ValueError: two lines"),
         ("KeyError:", "KeyError"),
-        (
-            JAX,
-            (
-                "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate"
-                f" 123456789 bytes. {ALL}"
-            ),
-        ),
+        (JAX, f"{JAX.splitlines()[0]} {ALL}"),
         (CALLBACK, f"ValueError: bad token {ALL}"),
-        (
-            "TypeError: " + "f32[8,128] " * 60,
-            f"{('TypeError: ' + 'f32[8,128] ' * 60)[:160].rstrip()}... {ALL}",
-        ),
+        (LONG, f"{LONG[:160].rstrip()}... {ALL}"),
     ],
 )
 def test_a_long_error_is_told_in_a_line(text: str, told: str) -> None:

@@ -18,13 +18,9 @@ def test_each_kind_of_job_goes_where_it_belongs(
     plan, slot = stub.planned(tmp_path), Slot(0)
     called: list[tuple[object, ...]] = []
     for module in (training, scoring):
-        monkeypatch.setattr(
-            module,
-            "run",
-            lambda *given, module=module: (
-                called.append((module.__name__.rpartition(".")[2], *given)) or 7
-            ),
-        )
+        name = module.__name__.rpartition(".")[2]
+        run = lambda *given, name=name: called.append((name, *given)) or 7
+        monkeypatch.setattr(module, "run", run)
     one, two = plan.trials()[:2]
     for job in (Job("train", (one,)), Job("train", (one, two)), Job("final", (one,))):
         assert process.perform(tmp_path, job, slot) == 7
@@ -39,8 +35,7 @@ def test_each_kind_of_job_goes_where_it_belongs(
 
 def test_a_wrong_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert process.main([str(tmp_path / "elsewhere"), "train", "additive-0a1b2c3d/seed0"]) == 2
-    assert (
-        capsys.readouterr().err
-        == f"error: {tmp_path / 'elsewhere'} holds no sweep (no plan.json in it); 'sweep' makes"
-        " one\n"
+    words = (
+        f"error: {tmp_path / 'elsewhere'} holds no sweep (no plan.json in it); 'sweep' makes one\n"
     )
+    assert capsys.readouterr().err == words

@@ -82,21 +82,13 @@ def test_no_two_live_trials_share_a_slot(tmp_path: Path) -> None:
             assert one["end"] <= other["begin"] or other["end"] <= one["begin"]
             assert (one["gpu"], one["cores"]) == (other["gpu"], other["cores"])
         else:
-            assert one["gpu"] != other["gpu"] and (
-                len(cores) == 1 or not set(one["cores"]) & set(other["cores"])
-            )
+            assert one["gpu"] != other["gpu"]
+            assert len(cores) == 1 or not set(one["cores"]) & set(other["cores"])
     assert all(use["group"] == use["pid"] for use in uses)
     assert set(states(plan, tmp_path).values()) == {"done"}
-    starts = [
-        record
-        for trial in plan.trials()
-        for record in read(trial.workdir(tmp_path))
-        if record["event"] == "start"
-    ]
-    assert len(starts) == 6 and {start["devices"]["CUDA_VISIBLE_DEVICES"] for start in starts} == {
-        "7",
-        "9",
-    }
+    starts = [read(trial.workdir(tmp_path))[0] for trial in plan.trials()]
+    assert len(starts) == 6
+    assert {start["devices"]["CUDA_VISIBLE_DEVICES"] for start in starts} == {"7", "9"}
 
 
 def test_failures_and_deaths_do_not_stop_the_rest(tmp_path: Path) -> None:
@@ -104,35 +96,21 @@ def test_failures_and_deaths_do_not_stop_the_rest(tmp_path: Path) -> None:
     then is a failed one too.
     """
     plan = stub.planned(tmp_path, seeds=(0, 1, 2))
-    stub.behave(
-        tmp_path,
-        additive_0="fail",
-        general_0="diverge",
-        additive_1="die",
-        general_1="die once",
-        additive_2="mute",
-    )
+    endings = {"additive_0": "fail", "general_0": "diverge", "additive_1": "die"}
+    stub.behave(tmp_path, **endings, general_1="die once", additive_2="mute")
     board = run(plan, tmp_path)
-    assert states(plan, tmp_path) == {
-        "additive_0": "failed",
-        "general_0": "diverged",
-        "additive_1": "failed",
-        "general_1": "done",
-        "additive_2": "failed",
-        "general_2": "done",
-    }
+    ends = ["failed", "diverged", "failed", "done", "failed", "done"]
+    assert [*states(plan, tmp_path).values()] == ends
     found = {
         one.trial.seed: one
         for one in look_at_all(plan, tmp_path)
         if one.trial.candidate.variant == "additive"
     }
     assert found[0].attempts == 1 and found[0].message == "ValueError: no good"
-    assert (
-        found[1].attempts == 3 and found[1].message == "its process was killed by SIGKILL, 3 times"
-    )
-    assert (
-        found[2].attempts == 3 and "ended without a word (exit code 3), 3 times" in found[2].message
-    )
+    assert found[1].attempts == 3
+    assert found[1].message == "its process was killed by SIGKILL, 3 times"
+    assert found[2].attempts == 3
+    assert "ended without a word (exit code 3), 3 times" in found[2].message
     assert sum("trying again" in line for line in board.lines) == 5
     kept = [path.read_bytes() for path in sorted(tmp_path.rglob("events.jsonl"))]
     assert run(plan, tmp_path).lines == []  # failed and done ones stay as they are
@@ -146,9 +124,8 @@ def test_changed_code_ends_the_run_and_fails_no_trial(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^mine.py was edited$"):
         run(plan, tmp_path)
     seen = states(plan, tmp_path)
-    assert (seen["additive_0"], seen["general_0"]) == ("interrupted", "done") and [
-        *seen.values()
-    ].count("pending") >= 2
+    assert (seen["additive_0"], seen["general_0"]) == ("interrupted", "done")
+    assert [*seen.values()].count("pending") >= 2
     stub.behave(tmp_path)
     run(plan, tmp_path)
     assert {*states(plan, tmp_path).values()} == {"done"}
@@ -178,10 +155,8 @@ def test_a_trial_held_by_somebody_else_is_waited_for(
         r" 20.+\); waiting for it"
     )
     assert re.fullmatch(held, board.lines[0])
-    assert (
-        board.lines[-1] == f"ended {plan.trials()[0].name}"
-        and sum("held" in line for line in board.lines) == 1
-    )
+    assert board.lines[-1] == f"ended {plan.trials()[0].name}"
+    assert sum("held" in line for line in board.lines) == 1
 
 
 def test_a_queue_without_patience_leaves_what_others_hold(
@@ -198,18 +173,36 @@ def test_a_queue_without_patience_leaves_what_others_hold(
 def stopped_by(
     send: Callable[[int], None], numbers: list[int], plan: Plan, directory: Path
 ) -> None:
-    """Send signals to this process once two trials are running; the second one 0.3 s later."""
+    """Sends signals once two trials are running; the second one 0.1 s later."""
     deadline = time.monotonic() + 60
     while (
         list(states(plan, directory).values()).count("running") < 2 and time.monotonic() < deadline
     ):
         time.sleep(0.02)
     for number in numbers:
-        time.sleep(0.3)
+        time.sleep(0.1)
         send(number)
 
 
-@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@contextlib.contextmanager
+def signalled(numbers: list[int], plan: Plan, directory: Path) -> Iterator[None]:
+    """This process gets these signals once two trials are running."""
+    send = lambda number: os.kill(os.getpid(), number)
+    thread = threading.Thread(target=stopped_by, args=(send, numbers, plan, directory))
+    thread.start()
+    yield
+    thread.join()
+
+
+@pytest.fixture(
+    params=[
+        signal.SIGINT,
+        *(
+            pytest.param(number, marks=pytest.mark.full)
+            for number in (signal.SIGTERM, signal.SIGHUP)
+        ),
+    ]
+)
 def number(request: pytest.FixtureRequest) -> Iterator[int]:
     """A signal that is not ignored, as some are for whoever runs the tests under nohup: `Stop`
     leaves those alone.
@@ -224,20 +217,10 @@ def test_a_signal_is_passed_on_and_nothing_new_begins(number: int, tmp_path: Pat
     plan = stub.planned(tmp_path)
     stub.behave(tmp_path, additive_0="wait", general_0="wait")
     with Stop() as stop:
-        thread = threading.Thread(
-            target=stopped_by,
-            args=(lambda one: os.kill(os.getpid(), one), [number], plan, tmp_path),
-        )
-        thread.start()
-        run(plan, tmp_path, stop=stop)
-        thread.join()
+        with signalled([number], plan, tmp_path):
+            run(plan, tmp_path, stop=stop)
         assert stop.signal == number
-    assert list(states(plan, tmp_path).values()) == [
-        "interrupted",
-        "interrupted",
-        "pending",
-        "pending",
-    ]
+    assert [*states(plan, tmp_path).values()] == [*["interrupted"] * 2, *["pending"] * 2]
     assert read(plan.trials()[0].workdir(tmp_path))[-1]["message"] == "signal 15"
     stub.behave(tmp_path)
     run(plan, tmp_path)
@@ -254,15 +237,9 @@ def deaf(directory: Path, job: jobs.Job, slot: Slot) -> int:
 
 def test_a_second_signal_kills(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path)
-    with Stop() as stop:
-        send = lambda one: os.kill(os.getpid(), one)
-        thread = threading.Thread(
-            target=stopped_by, args=(send, [signal.SIGTERM, signal.SIGTERM], plan, tmp_path)
-        )
-        thread.start()
+    with Stop() as stop, signalled([signal.SIGTERM, signal.SIGTERM], plan, tmp_path):
         began = time.monotonic()
         run(plan, tmp_path, stop=stop, work=deaf)
-        thread.join()
     assert time.monotonic() - began < 50 and "running" not in states(plan, tmp_path).values()
 
 
@@ -270,23 +247,16 @@ def test_a_process_that_does_not_leave_is_killed(tmp_path: Path) -> None:
     """One signal is enough: a hung trial holds neither its slot nor the launcher for ever."""
     plan = stub.planned(tmp_path)
     stub.behave(tmp_path, additive_0="deaf", general_0="deaf")
-    with Stop() as stop:
-        send = lambda one: os.kill(os.getpid(), one)
-        thread = threading.Thread(target=stopped_by, args=(send, [signal.SIGTERM], plan, tmp_path))
-        thread.start()
+    with Stop() as stop, signalled([signal.SIGTERM], plan, tmp_path):
         began = time.monotonic()
         board = run(plan, tmp_path, stop=stop, grace=0.5)
-        thread.join()
-    assert (
-        time.monotonic() - began < 50
-        and list(states(plan, tmp_path).values()).count("interrupted") == 2
-    )
-    assert (
-        f"{plan.trials()[0].name}: has not left within 0.5 s of being asked; killed" in board.lines
-    )
+    assert time.monotonic() - began < 50
+    assert list(states(plan, tmp_path).values()).count("interrupted") == 2
+    words = f"{plan.trials()[0].name}: has not left within 0.5 s of being asked; killed"
+    assert words in board.lines
 
 
-@pytest.mark.parametrize("ending", ["wait", "deaf"])
+@pytest.mark.parametrize("ending", ["wait", pytest.param("deaf", marks=pytest.mark.full)])
 def test_a_trial_that_takes_too_long_has_failed(
     ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,11 +273,8 @@ def test_a_trial_that_takes_too_long_has_failed(
     earlier.end("interrupted", 1)
     run(plan, tmp_path, [Slot(0)], limit=60.0, grace=0.3)
     (seen,) = [one for one in look_at_all(plan, tmp_path) if one.state != "done"]
-    assert (seen.state, seen.message, seen.attempts) == (
-        "failed",
-        "stopped after 1 minutes (--trial-timeout)",
-        2,
-    )
+    assert seen.state == "failed" and seen.message == "stopped after 1 minutes (--trial-timeout)"
+    assert seen.attempts == 2
     assert attempts.spent(read(first)) >= 58
     attempts.reopen(first)
     assert attempts.spent(read(first)) == 0
@@ -332,12 +299,9 @@ def test_a_trial_stopped_by_request_is_asked_to_leave(
     thread.start()
     run(plan, tmp_path, [Slot(0)])
     thread.join()
-    assert [(one.word, one.settled, one.attempts) for one in look_at_all(plan, tmp_path)] == [
-        ("stopped", True, 1),
-        ("done", True, 1),
-        ("done", True, 1),
-        ("stopped", True, 0),
-    ]
+    seen = look_at_all(plan, tmp_path)
+    assert [one.word for one in seen] == ["stopped", "done", "done", "stopped"]
+    assert all(one.settled for one in seen) and [one.attempts for one in seen] == [1, 1, 1, 0]
 
 
 def server_of(directory: Path) -> int:
@@ -357,6 +321,7 @@ def stop_when_all_others_are_done(plan: Plan, directory: Path, stop: Stop) -> No
     stop.signals.append(signal.SIGTERM)
 
 
+@pytest.mark.full
 def test_a_killed_fork_server_is_started_again(tmp_path: Path) -> None:
     """What it had forked goes on in its slot, and is still asked to leave when the launcher is."""
     plan = stub.planned(tmp_path, seeds=(0, 1, 2))
@@ -391,20 +356,14 @@ def test_a_trial_killed_for_memory_is_tried_again_alone(
     known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When all others have ended; killed once more, it has failed, and says why."""
-    monkeypatch.setattr(
-        memory,
-        "kills",
-        counted([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]) if known else lambda: None,
-    )
+    monkeypatch.setattr(memory, "kills", counted([*range(13)]) if known else lambda: None)
     plan = stub.planned(tmp_path, seeds=(0, 1, 2))
     stub.behave(tmp_path, additive_0="die", general_0="die once")
     board = run(plan, tmp_path)
     found = {one.trial.name: one for one in look_at_all(plan, tmp_path) if one.attempts > 1}
     first, second = (plan.trials()[number].name for number in (0, 1))
-    assert (found[first].state, found[first].attempts) == ("failed", 2) and found.keys() == {
-        first,
-        second,
-    }
+    assert (found[first].state, found[first].attempts) == ("failed", 2)
+    assert found.keys() == {first, second}
     assert (
         found[first].message
         == "its process was killed by SIGKILL, perhaps for lack of memory, also with no other trial"
@@ -417,12 +376,8 @@ def test_a_trial_killed_for_memory_is_tried_again_alone(
     )
     assert again in board.lines and [use["trial"] for use in stub.uses(tmp_path)][-1] == second
     last = max(use["end"] for use in stub.uses(tmp_path)[:-1])
-    starts = [
-        record["time"]
-        for name in (first, second)
-        for record in read(tmp_path / "trials" / name)
-        if record["event"] == "start"
-    ]
+    records = [*read(tmp_path / "trials" / first), *read(tmp_path / "trials" / second)]
+    starts = [record["time"] for record in records if record["event"] == "start"]
     assert sorted(starts)[-2] >= last - 0.01
 
 
@@ -443,12 +398,8 @@ def test_a_trial_that_was_asked_to_leave_is_gone_on_with_however_often(tmp_path:
     made.work = work_leaving
     assert made.run([jobs.Job("train", (plan.trials()[0],))]) == []
     assert states(plan, tmp_path)["additive_0"] == "done"
-    assert (
-        board.lines.count(
-            f"{plan.trials()[0].name}: was asked to leave and has saved; going on with it"
-        )
-        == 4
-    )
+    words = f"{plan.trials()[0].name}: was asked to leave and has saved; going on with it"
+    assert board.lines.count(words) == 4
 
 
 def work_alone(directory: Path, job: jobs.Job, slot: Slot) -> int:
@@ -475,12 +426,7 @@ def test_trials_that_cannot_train_together_train_one_at_a_time(
     made.work = work_alone
     assert made.run([jobs.Job("train", tuple(plan.trials()))]) == []
     assert (tmp_path / "together").read_text() == "4\n" * times
-    assert states(plan, tmp_path) == {
-        "additive_0": "done",
-        "general_0": "failed",
-        "additive_1": "done",
-        "general_1": "done",
-    }
+    assert [*states(plan, tmp_path).values()] == ["done", "failed", "done", "done"]
     assert [use["trial"] for use in stub.uses(tmp_path)] == [
         trial.name for trial in plan.trials()[:3]
     ] and len(read(done)) == 2
@@ -522,45 +468,24 @@ def launcher_of(directory: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def test_trials_do_not_outlive_a_launcher_that_is_killed(tmp_path: Path) -> None:
-    """They notice at once, save and leave; so the next launcher finds their locks free."""
-    plan = stub.planned(tmp_path / "sweep")
-    stub.behave(tmp_path / "sweep", additive_0="wait", general_0="wait")
-    launcher = launcher_of(tmp_path / "sweep")
-    stopped_by(
-        lambda number: launcher.send_signal(number), [signal.SIGKILL], plan, tmp_path / "sweep"
-    )
+@pytest.mark.parametrize("ending", ["wait", pytest.param("deaf", marks=pytest.mark.full)])
+def test_trials_do_not_outlive_a_launcher_that_is_killed(ending: str, tmp_path: Path) -> None:
+    """They notice at once, save and leave, or are killed where they hang; so the next launcher
+    finds their locks free.
+    """
+    directory = tmp_path / "sweep"
+    plan = stub.planned(directory)
+    stub.behave(directory, additive_0=ending, general_0=ending)
+    launcher = launcher_of(directory)
+    stopped_by(launcher.send_signal, [signal.SIGKILL], plan, directory)
     launcher.wait()
     deadline = time.monotonic() + 30
-    while "running" in states(plan, tmp_path / "sweep").values() and time.monotonic() < deadline:
+    while "running" in states(plan, directory).values() and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert sorted(states(plan, tmp_path / "sweep").values()) == [
-        "interrupted",
-        "interrupted",
-        "pending",
-        "pending",
-    ]
+    assert sorted(states(plan, directory).values()) == [*["interrupted"] * 2, *["pending"] * 2]
 
 
-def test_a_hung_trial_does_not_outlive_its_launcher(tmp_path: Path) -> None:
-    plan = stub.planned(tmp_path / "sweep")
-    stub.behave(tmp_path / "sweep", additive_0="deaf", general_0="deaf")
-    launcher = launcher_of(tmp_path / "sweep")
-    stopped_by(
-        lambda number: launcher.send_signal(number), [signal.SIGKILL], plan, tmp_path / "sweep"
-    )
-    launcher.wait()
-    deadline = time.monotonic() + 30
-    while "running" in states(plan, tmp_path / "sweep").values() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert sorted(states(plan, tmp_path / "sweep").values()) == [
-        "interrupted",
-        "interrupted",
-        "pending",
-        "pending",
-    ]
-
-
+@pytest.mark.full
 def test_kills_of_launchers_and_trials_lose_and_repeat_nothing(tmp_path: Path) -> None:
     """Ten kills at random moments; then every step was made once, every trial done once, and
     chosen and evaluated.
@@ -576,9 +501,8 @@ def test_kills_of_launchers_and_trials_lose_and_repeat_nothing(tmp_path: Path) -
         if launcher.poll() is not None:
             launcher = launcher_of(directory)
     assert kills >= 3
-    for _ in range(
-        3
-    ):  # killed thrice under one launcher is a failure, which the next one tries again
+    # killed thrice under one launcher is a failure, which the next one tries again
+    for _ in range(3):
         code = launcher.wait(60)
         if {one.state for one in look_at_all(plan, directory)} == {"done"}:
             break

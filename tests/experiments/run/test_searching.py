@@ -31,7 +31,7 @@ from attnlab.experiments.run.studies import Study
 from attnlab.records import attempts
 from attnlab.records.attempts import Attempt
 from attnlab.records.stream import RunLock, read_records
-from tests.experiments import plans, stub
+from tests.experiments import plans, stub, synthetic
 
 pytest.importorskip("optuna")
 
@@ -95,10 +95,8 @@ def searched(directory: Path, endings: dict[int, str] | None = None) -> Plan:
 def test_every_variant_gets_as_many_trials_and_its_best_gets_all_seeds(tmp_path: Path) -> None:
     begin(tmp_path)
     plan = searched(tmp_path)
-    assert {variant: len(plan.of(variant)) for variant in plan.variants} == {
-        "additive": 8,
-        "general": 8,
-    }
+    expected = {"additive": 8, "general": 8}
+    assert {variant: len(plan.of(variant)) for variant in plan.variants} == expected
     promoted = [one for one in plan.candidates if one.promoted]
     best = [min(plan.of(variant), key=lambda one: loss(Trial(one, 0))) for variant in plan.variants]
     assert sorted(one.id for one in promoted) == sorted(one.id for one in best)
@@ -124,13 +122,8 @@ def test_rounds_wait_for_each_other(tmp_path: Path) -> None:
     assert advance(tmp_path)
     open_ = left(tmp_path)
     variants = [trial.candidate.variant for trial in open_]
-    assert len(open_) == 5 and sorted(variants) == [
-        "additive",
-        "general",
-        "general",
-        "general",
-        "general",
-    ]
+    assert len(open_) == 5
+    assert sorted(variants) == ["additive", "general", "general", "general", "general"]
 
 
 @pytest.mark.parametrize("pruner", [None, "halving"])
@@ -199,11 +192,8 @@ def test_a_variant_that_is_added_later_is_searched_too(tmp_path: Path) -> None:
     before = {one.id for one in plan.candidates}
     grown = searched(tmp_path)
     assert before < {one.id for one in grown.candidates} and len(grown.of("dot")) == 8
-    assert sorted(one.variant for one in grown.candidates if one.promoted) == [
-        "additive",
-        "dot",
-        "general",
-    ]
+    expected = ["additive", "dot", "general"]
+    assert sorted(one.variant for one in grown.candidates if one.promoted) == expected
 
 
 @pytest.mark.parametrize(
@@ -212,15 +202,7 @@ def test_a_variant_that_is_added_later_is_searched_too(tmp_path: Path) -> None:
         {"base": {"training.steps": 24}},
         {"select": {"metric": "loss", "mode": "max"}},
         {"search": Search(SPACE, sampler="random", trials=3, seed=1).to_dict()},
-        {
-            "budget": {
-                "match": "parameters",
-                "within": 0.01,
-                "knob": "system.decoder",
-                "to": "additive",
-                "knobs": {},
-            }
-        },
+        {"budget": synthetic.budget("additive")},
         {"seeds": (1, 0)},
     ],
 )
@@ -235,20 +217,12 @@ def test_a_search_that_means_something_else_begins_anew(
     searched(tmp_path)
     dataclasses.replace(plan, **changes).write(tmp_path)
     again = searched(tmp_path)
-    study = Study(
-        tmp_path,
-        Search.from_dict(again.search or {}),
-        again.study("additive"),
-        again.select["mode"],
-    )
-    assert (
-        again.study("additive") != plan.study("additive")
-        and [one.state for one in study.trials()] == ["complete"] * 3
-    )
-    assert {variant: len(again.of(variant)) for variant in again.variants} == {
-        "additive": 3,
-        "general": 3,
-    }
+    search = Search.from_dict(again.search or {})
+    study = Study(tmp_path, search, again.study("additive"), again.select["mode"])
+    assert again.study("additive") != plan.study("additive")
+    assert [one.state for one in study.trials()] == ["complete"] * 3
+    expected = {"additive": 3, "general": 3}
+    assert {variant: len(again.of(variant)) for variant in again.variants} == expected
     best = [max if changes.get("select") else min for _ in again.variants]
     best = [
         one(again.of(variant), key=lambda one: loss(Trial(one, 0)))
@@ -266,12 +240,8 @@ def test_only_the_variant_that_has_changed_is_searched_again(tmp_path: Path) -> 
         tmp_path
     )
     assert advance(tmp_path)
-    scores = [
-        trial.candidate.overrides.get("system.attention.score")
-        for trial in left(tmp_path)
-        if trial.seed == 0
-    ]
-    assert scores == ["dot"] * 3
+    first = [trial.candidate.overrides for trial in left(tmp_path) if trial.seed == 0]
+    assert [overrides.get("system.attention.score") for overrides in first] == ["dot"] * 3
     assert searched(tmp_path).of("additive") == plan.of("additive")
 
 
@@ -303,14 +273,9 @@ class Hasty:
     def run(self, jobs: Sequence[Job]) -> list[str]:
         jobs = random.Random(self.slots).sample(list(jobs), len(jobs))
         with ThreadPoolExecutor(self.slots) as slots:
-            list(
-                slots.map(
-                    lambda job: train(
-                        self.directory, job.trials[0], random.Random(f"{self.slots}{job.name}")
-                    ),
-                    jobs,
-                )
-            )
+            chances = [random.Random(f"{self.slots}{job.name}") for job in jobs]
+            trials = [job.trials[0] for job in jobs]
+            list(slots.map(train, [self.directory] * len(jobs), trials, chances))
         return []
 
 
@@ -324,11 +289,8 @@ def train(directory: Path, trial: Trial, chance: random.Random) -> None:
         made = [record["step"] for record in read_records(workdir / "metrics.jsonl")]
         for step in range(len(made) + 1, steps + 1):
             time.sleep(chance.choice((0, 0, 0.002)))
-            record = {
-                "step": step,
-                "split": "valid",
-                "loss": scored(trial.candidate.tuned["schedule.peak"], step) + trial.seed,
-            }
+            loss = scored(trial.candidate.tuned["schedule.peak"], step) + trial.seed
+            record = {"step": step, "split": "valid", "loss": loss}
             metrics.write(json.dumps(record) + "\n")
             metrics.flush()
             if step == trial.candidate.until:
@@ -379,27 +341,21 @@ def test_all_of_a_round_are_compared_at_the_same_evaluation(tmp_path: Path) -> N
     begin(tmp_path, Search(SPACE, sampler="random", trials=9, pruner="halving"))
     assert advance(tmp_path)
     plan = Plan.read(tmp_path)
-    assert plan is not None and {one.until for one in plan.candidates} == {
-        1
-    }  # of 10 evaluations; then 3, then all
+    # of 10 evaluations; then 3, then all
+    assert plan is not None and {one.until for one in plan.candidates} == {1}
     trials = [Trial(one, 0) for one in plan.of("additive")]
     order = sorted(trials, key=loss)
     for trial in trials[:-1]:
         evaluate(trial, tmp_path, loss(trial))
     assert advance(tmp_path) and not any(look(trial, tmp_path).settled for trial in trials)
-    open_ = [
-        trial
-        for trial in left(tmp_path)
-        if trial.candidate.variant == "additive" and is_left(trial, tmp_path)
-    ]
-    assert [trial.candidate.id for trial in open_] == [trials[-1].candidate.id]
+    open_ = [trial.candidate.id for trial in left(tmp_path) if is_left(trial, tmp_path)]
+    additive = {trial.candidate.id for trial in trials}
+    assert [one for one in open_ if one in additive] == [trials[-1].candidate.id]
     evaluate(trials[-1], tmp_path, loss(trials[-1]))
     assert advance(tmp_path)
     assert [look(trial, tmp_path).word for trial in order] == ["waiting"] * 3 + ["pruned"] * 6
-    assert (
-        look(order[3], tmp_path).message
-        == f"pruned after 1 of 10 evaluations: {loss(order[3]):.4g} is not among the best 3 of 9"
-    )
+    words = f"pruned after 1 of 10 evaluations: {loss(order[3]):.4g} is not among the best 3 of 9"
+    assert look(order[3], tmp_path).message == words
     plan, kept = Plan.read(tmp_path), [trial.candidate.id for trial in order[:3]]
     assert plan is not None and [one.until for one in plan.of("additive")] == [
         3 if one.id in kept else None for one in plan.of("additive")
@@ -439,21 +395,16 @@ def test_a_setting_that_is_ahead_late_is_not_worse_for_when_it_was_looked_at(
                 stub.finish(trial, directory, loss=0.5 if trial is slow else 0.9)
         assert advance(directory) is False
         plan = Plan.read(directory)
-        assert plan is not None and [plan.of(variant)[0].promoted for variant in plan.variants] == [
-            True,
-            True,
-        ]
+        assert plan is not None
+        assert [plan.of(variant)[0].promoted for variant in plan.variants] == [True, True]
 
 
 def test_pruned_trials_are_settled_told_once_and_never_chosen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when the launcher is killed between stopping a trial and telling the study of it."""
-    begin(
-        tmp_path,
-        Search(SPACE, sampler="random", trials=3, pruner="halving"),
-        select=("macro_f1", "max"),
-    )
+    search = Search(SPACE, sampler="random", trials=3, pruner="halving")
+    begin(tmp_path, search, select=("macro_f1", "max"))
     advance(tmp_path)
     plan = Plan.read(tmp_path)
     assert plan is not None
@@ -483,8 +434,5 @@ def test_pruned_trials_are_settled_told_once_and_never_chosen(
             )
     assert advance(tmp_path) is False
     again = Plan.read(tmp_path)
-    assert again is not None and [one.promoted for one in again.of("additive")] == [
-        False,
-        True,
-        False,
-    ]
+    assert again is not None
+    assert [one.promoted for one in again.of("additive")] == [False, True, False]

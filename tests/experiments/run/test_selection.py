@@ -27,12 +27,10 @@ def tuned(directory: Path, losses: dict[str, tuple[float | None, ...]], **change
         directory, tune=grid({"schedule.peak": tuple(float(rate) for rate in losses)}), **changes
     )
     for candidate in plan.candidates:
-        for seed, loss in zip(
-            plan.seeds, losses[str(candidate.tuned["schedule.peak"])], strict=True
-        ):
-            stub.finish(
-                Trial(candidate, seed), directory, "failed" if loss is None else "done", loss or 0.0
-            )
+        known = losses[str(candidate.tuned["schedule.peak"])]
+        for seed, loss in zip(plan.seeds, known, strict=True):
+            state = "failed" if loss is None else "done"
+            stub.finish(Trial(candidate, seed), directory, state, loss or 0.0)
     return plan
 
 
@@ -46,20 +44,12 @@ def rates(plan: Plan, choice: Choice) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("losses", "mode", "rate", "whole"),
     [
-        (
-            {"0.1": (1.0, 2.0), "0.2": (1.2, 1.7)},
-            "min",
-            0.2,
-            True,
-        ),  # by the mean, not by the best seed
+        # by the mean, not by the best seed
+        ({"0.1": (1.0, 2.0), "0.2": (1.2, 1.7)}, "min", 0.2, True),
         ({"0.1": (1.0, 2.0), "0.2": (1.2, 1.7)}, "max", 0.1, True),
         ({"0.1": (1.5, 1.5), "0.2": (1.0, 2.0)}, "min", 0.1, True),  # the first of equals
-        (
-            {"0.1": (0.1, None), "0.2": (2.0, 2.0)},
-            "min",
-            0.2,
-            True,
-        ),  # a whole one stands before a better one that lacks a seed
+        # a whole one stands before a better one that lacks a seed
+        ({"0.1": (0.1, None), "0.2": (2.0, 2.0)}, "min", 0.2, True),
         ({"0.1": (0.1, NAN), "0.2": (2.0, 2.0)}, "min", 0.2, True),
         ({"0.1": (3.0, None), "0.2": (None, 2.0)}, "min", 0.2, False),
     ],
@@ -69,13 +59,10 @@ def test_which_candidate_stands_for_its_variant(
 ) -> None:
     plan = tuned(tmp_path, losses, select=("loss", mode))
     choice = freeze(plan, tmp_path)
-    assert rates(plan, choice) == {"additive": rate, "general": rate} and choice == Choice.read(
-        tmp_path
-    )
-    assert {one["whole"] for one in choice.chosen.values()} == {whole} and (
-        choice.metric,
-        choice.mode,
-    ) == ("loss", mode)
+    assert rates(plan, choice) == {"additive": rate, "general": rate}
+    assert choice == Choice.read(tmp_path)
+    assert {one["whole"] for one in choice.chosen.values()} == {whole}
+    assert (choice.metric, choice.mode) == ("loss", mode)
 
 
 def test_what_was_looked_at_is_written_beside_the_choice(tmp_path: Path) -> None:
@@ -92,28 +79,22 @@ def test_what_was_looked_at_is_written_beside_the_choice(tmp_path: Path) -> None
 def test_a_variant_without_any_result_is_left_open_and_chosen_later(tmp_path: Path) -> None:
     plan = tuned(tmp_path, {"0.1": (None, None)})
     first = freeze(plan, tmp_path)
-    assert {variant: first.candidate(variant) for variant in plan.variants} == {
-        "additive": None,
-        "general": None,
-    }
+    expected = {"additive": None, "general": None}
+    assert {variant: first.candidate(variant) for variant in plan.variants} == expected
     assert wanted(plan, first) == plan.trials()
     for seed in plan.seeds:
         stub.finish(Trial(plan.candidates[0], seed), tmp_path)
     second = freeze(plan, tmp_path)
-    assert (
-        second.candidate("additive") == plan.candidates[0].id
-        and second.candidate("general") is None
-        and second.made == first.made
-    )
+    assert second.candidate("additive") == plan.candidates[0].id
+    assert second.candidate("general") is None and second.made == first.made
 
 
 def test_a_variant_without_any_candidate_is_not_passed_over(tmp_path: Path) -> None:
     """Unless it was chosen before."""
     plan = tuned(tmp_path, {"0.1": (1.0, 1.0)})
     lost = dataclasses.replace(plan, candidates=tuple(plan.of("additive")))
-    with pytest.raises(
-        UserError, match="variant 'general' has no candidate to choose from, so nothing is chosen"
-    ):
+    words = "variant 'general' has no candidate to choose from, so nothing is chosen"
+    with pytest.raises(UserError, match=words):
         freeze(lost, tmp_path)
     assert Choice.read(tmp_path) is None
     assert freeze(plan, tmp_path) == freeze(lost, tmp_path)
@@ -127,9 +108,8 @@ def test_a_frozen_choice_stays_whatever_comes_later(tmp_path: Path) -> None:
     choice = freeze(plan, tmp_path)
     before = (tmp_path / "choice.json").read_bytes()
     for trial in plan.trials():
-        stub.finish(
-            trial, tmp_path, loss=0.0 if trial.candidate.tuned["schedule.peak"] == 0.2 else 5.0
-        )
+        loss = 0.0 if trial.candidate.tuned["schedule.peak"] == 0.2 else 5.0
+        stub.finish(trial, tmp_path, loss=loss)
     assert freeze(plan, tmp_path) == choice and (tmp_path / "choice.json").read_bytes() == before
     grown = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}), seeds=(0, 1, 2))
     assert [(one.candidate.tuned["schedule.peak"], one.seed) for one in wanted(grown, choice)] == [

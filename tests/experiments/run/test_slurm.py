@@ -69,7 +69,7 @@ def test_workers_are_one_array_with_what_was_asked_for(tmp_path: Path, fake: Pat
         2, minutes=7, warning=40, cores=3, gpus=1, partition="big", other=(("account", "me"),)
     )
     board = stub.Board()
-    cluster = Cluster(tmp_path / "sweep", wanted, board, Stop())  # type: ignore[arg-type]
+    cluster = Cluster(tmp_path / "sweep", wanted, board, Stop())
     (fake / "after").write_text("12_0\n12_1\n")
 
     def cluster_works() -> None:
@@ -86,25 +86,13 @@ def test_workers_are_one_array_with_what_was_asked_for(tmp_path: Path, fake: Pat
     flags = {
         line.removeprefix("#SBATCH --") for line in batch.splitlines() if line.startswith("#SBATCH")
     }
-    expected = {
-        "array=0-1%2",
-        "time=7",
-        "signal=USR2@40",
-        "cpus-per-task=3",
-        "gpus-per-node=1",
-        "partition=big",
-        "account=me",
-        "requeue",
-    }
-    assert expected <= flags and f"job-name={cluster.name}" in flags and "open-mode=append" in flags
-    assert (
-        any(line.startswith("srun ") and "--cpus-per-task=3" in line for line in batch.splitlines())
-        and "PYTHONPATH" in batch
-    )
-    assert board.lines == [
-        "submitted 2 worker(s) of 7 minutes as job 12",
-        *(f"ended {job.name}" for job in jobs),
-    ]
+    asked = {"array=0-1%2", "time=7", "signal=USR2@40", "cpus-per-task=3", "gpus-per-node=1"}
+    others = {"partition=big", "account=me", "requeue", "open-mode=append"}
+    assert asked | others | {f"job-name={cluster.name}"} <= flags and "PYTHONPATH" in batch
+    (srun,) = [line for line in batch.splitlines() if line.startswith("srun ")]
+    assert "--cpus-per-task=3" in srun
+    assert board.lines[0] == "submitted 2 worker(s) of 7 minutes as job 12"
+    assert board.lines[1:] == [f"ended {job.name}" for job in jobs]
     assert f"--name={cluster.name}" in (fake / "asked").read_text()
     assert len(list((tmp_path / "sweep" / "slurm").glob("12_*_submitted.pkl"))) == 2
 
@@ -114,8 +102,8 @@ def test_workers_of_an_earlier_launcher_are_found(tmp_path: Path, fake: Path) ->
     plan = stub.planned(tmp_path)
     (fake / "live").write_text("12_0\n12_1\n12_2\n")
     board = stub.Board()
-    cluster = Cluster(tmp_path, Request(4), board, Stop())  # type: ignore[arg-type]
-    assert Cluster(tmp_path / "other", Request(4), board, Stop()).name != cluster.name  # type: ignore[arg-type]
+    cluster = Cluster(tmp_path, Request(4), board, Stop())
+    assert Cluster(tmp_path / "other", Request(4), board, Stop()).name != cluster.name
     (fake / "after").write_text("")
     for trial in plan.trials()[1:]:
         stub.finish(trial, tmp_path)
@@ -137,13 +125,10 @@ def test_workers_of_an_earlier_launcher_are_found(tmp_path: Path, fake: Path) ->
 
 def test_workers_that_do_not_stay_are_told_of(tmp_path: Path, fake: Path) -> None:
     plan = stub.planned(tmp_path)
-    (line,) = Cluster(tmp_path, Request(2), stub.Board(), Stop()).run(
-        training(plan, None, tmp_path)
-    )  # type: ignore[arg-type]
-    assert (
-        line == f"{plan.trials()[0].name} and 3 more: no worker stays; their logs lie in"
-        f" {tmp_path / 'slurm'}"
-    )
+    cluster = Cluster(tmp_path, Request(2), stub.Board(), Stop())
+    (line,) = cluster.run(training(plan, None, tmp_path))
+    words = f"and 3 more: no worker stays; their logs lie in {tmp_path / 'slurm'}"
+    assert line == f"{plan.trials()[0].name} {words}"
     assert len(batches(fake)) == slurm.SUBMISSIONS
 
 
@@ -154,24 +139,21 @@ def test_a_launcher_that_is_stopped_leaves_the_workers_at_work(tmp_path: Path, f
     cluster = Cluster(tmp_path, Request(1), board, stop)  # type: ignore[arg-type]
     threading.Timer(0.2, lambda: stop.signals.append(2)).start()
     assert cluster.run(training(plan, None, tmp_path)) == []
-    assert (
-        board.lines[-1]
-        == f"the workers go on without this launcher; 'scancel --name={cluster.name}' stops them"
-    )
+    words = f"the workers go on without this launcher; 'scancel --name={cluster.name}' stops them"
+    assert board.lines[-1] == words
 
 
 def test_what_slurm_refuses_is_one_line(tmp_path: Path, fake: Path) -> None:
     plan = stub.planned(tmp_path)
     (fake / "refuse").touch()
-    with pytest.raises(
-        UserError, match="SLURM did not take the workers: .*invalid partition specified: nowhere"
-    ):
-        Cluster(tmp_path, Request(1), stub.Board(), Stop()).run(training(plan, None, tmp_path))  # type: ignore[arg-type]
-    (fake / "squeue").write_text(
-        "#!/bin/sh\necho 'slurm_load_jobs error: Unable to contact controller' >&2\nexit 1\n"
-    )
+    cluster = Cluster(tmp_path, Request(1), stub.Board(), Stop())
+    refused = "SLURM did not take the workers: .*invalid partition specified: nowhere"
+    with pytest.raises(UserError, match=refused):
+        cluster.run(training(plan, None, tmp_path))
+    error = "slurm_load_jobs error: Unable to contact controller"
+    (fake / "squeue").write_text(f"#!/bin/sh\necho '{error}' >&2\nexit 1\n")
     with pytest.raises(UserError, match="squeue does not answer: .*Unable to contact controller"):
-        Cluster(tmp_path, Request(1), stub.Board(), Stop()).workers()  # type: ignore[arg-type]
+        cluster.workers()
 
 
 @pytest.mark.parametrize(
@@ -197,17 +179,10 @@ def test_flags_are_checked(words: list[str], said: str) -> None:
 
 
 def test_flags_become_the_request() -> None:
-    words = [
-        "--slots=3",
-        "--slurm.partition=big",
-        "--slurm.minutes=5",
-        "--slurm.cores=2",
-        "--slurm.set=account=me",
-        "--slurm.set=--qos=low",
-    ]
-    assert request(parsed(*words)) == Request(
-        3, 5, 90, 2, 0, "big", (("account", "me"), ("qos", "low"))
-    )
+    sizes = ("--slots=3", "--slurm.minutes=5", "--slurm.cores=2")
+    words = ("--slurm.partition=big", "--slurm.set=account=me", "--slurm.set=--qos=low")
+    other = (("account", "me"), ("qos", "low"))
+    assert request(parsed(*sizes, *words)) == Request(3, 5, 90, 2, 0, "big", other)
     assert request(parsed()) == Request()
 
 
@@ -216,32 +191,11 @@ def test_without_a_cluster_nothing_is_planned(
 ) -> None:
     pytest.importorskip("submitit")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert (
-        main(
-            [
-                "sweep",
-                "experiments/quickstart.py",
-                f"--dir={tmp_path / 'sweep'}",
-                "--executor=slurm",
-            ]
-        )
-        == 2
-    )
-    assert (
-        "there is no SLURM here (srun is not found); start the sweep on a login node"
-        in capsys.readouterr().err
-    )
+    line = ["sweep", "experiments/quickstart.py", f"--dir={tmp_path / 'sweep'}"]
+    assert main([*line, "--executor=slurm"]) == 2
+    words = "there is no SLURM here (srun is not found); start the sweep on a login node"
+    assert words in capsys.readouterr().err
     assert not (tmp_path / "sweep").exists()
     monkeypatch.setitem(__import__("sys").modules, "submitit", None)
-    assert (
-        main(
-            [
-                "sweep",
-                "experiments/quickstart.py",
-                f"--dir={tmp_path / 'sweep'}",
-                "--executor=slurm",
-            ]
-        )
-        == 2
-    )
+    assert main([*line, "--executor=slurm"]) == 2
     assert "pip install 'attnlab[slurm]'" in capsys.readouterr().err

@@ -39,29 +39,12 @@ def candidate(name: str, *overrides: str) -> Candidate:
 
 def plan(*candidates: Candidate, seeds: tuple[int, ...] = (0, 1)) -> Plan:
     """A sweep of these."""
-    chosen = {"metric": "loss", "mode": "min"}
-    fields: dict[str, Any] = {
-        "base": {},
-        "tune": (),
-        "budget": None,
-        "claim": None,
-        "search": None,
-        "select": chosen,
-        "measure": chosen,
-    }
-    fields |= {
-        "name": "toy",
-        "file": "toy.py",
-        "question": "?",
-        "config": "c",
-        "hash": "0",
-        "created": "now",
-    }
-    fields |= {
-        "variants": {one.variant: {} for one in candidates},
-        "baseline": candidates[0].variant,
-    }
-    return Plan(**fields, seeds=seeds, candidates=candidates)
+    loss = {"metric": "loss", "mode": "min"}
+    asked: dict[str, Any] = {"name": "toy", "file": "toy.py", "question": "?", "config": "c"}
+    asked |= {"base": {}, "tune": (), "variants": {one.variant: {} for one in candidates}}
+    judged: dict[str, Any] = {"budget": None, "claim": None, "search": None, "measure": loss}
+    judged |= {"baseline": candidates[0].variant, "select": loss, "hash": "0", "created": "now"}
+    return Plan(**asked, **judged, seeds=seeds, candidates=candidates)
 
 
 @pytest.mark.quick
@@ -78,15 +61,15 @@ def test_groups_hold_what_shares_a_program_in_order() -> None:
     assert group([]) == []
 
 
+@pytest.mark.full
 def test_a_group_leaves_what_each_trial_would(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Records, scores, manifest, attempts; a second process does nothing; one that is held is left
     for later.
     """
-    monkeypatch.setattr(
-        training, "write_output_to", lambda log: None
-    )  # it would take the output of the tests
+    # it would take the output of the tests
+    monkeypatch.setattr(training, "write_output_to", lambda log: None)
     sweep = plan(candidate("one"), seeds=(0, 1, 2))
     sweep.write(tmp_path)
     first, second, third = sweep.trials()
@@ -94,22 +77,17 @@ def test_a_group_leaves_what_each_trial_would(
         assert training.run(tmp_path, sweep.trials()) == training.HELD
     for trial in (first, second):
         workdir = trial.workdir(tmp_path)
-        records = [
-            (record["step"], record["split"]) for record in read_records(workdir / "metrics.jsonl")
-        ]
-        assert records == [(3, "train"), (6, "train"), (6, "valid")]
+        records = read_records(workdir / "metrics.jsonl")
+        assert [record["step"] for record in records] == [3, 6, 6]
+        assert [record["split"] for record in records] == ["train", "train", "valid"]
         manifest = Manifest.read(workdir)
-        assert (
-            manifest is not None
-            and manifest.config == trial.config
-            and manifest.devices["stacked"] == 2
-        )
+        assert manifest is not None and manifest.config == trial.config
+        assert manifest.devices["stacked"] == 2
         assert set(manifest.data) == {"train", "valid"} and (workdir / "vocabulary").is_dir()
         assert json.loads((workdir / "valid.json").read_text())["split"] == "valid"
         assert events(workdir) == [("start", None), ("end", "done")]
-    assert (
-        f"trained together with {first.name}" in (second.workdir(tmp_path) / "log.txt").read_text()
-    )
+    log = (second.workdir(tmp_path) / "log.txt").read_text()
+    assert f"trained together with {first.name}" in log
     assert not (third.workdir(tmp_path) / "manifest.json").exists()
     assert training.run(tmp_path, [first, second]) == 0  # nothing is left to do
     assert [len(events(trial.workdir(tmp_path))) for trial in (first, second)] == [2, 2]
@@ -140,11 +118,9 @@ def trained(
             if isinstance(outcome, Exception):
                 raise outcome
         config = SimpleNamespace(training=SimpleNamespace(steps=6))
-        return (
-            [SimpleNamespace(workdir=trial.workdir(directory), config=config) for trial in trials],
-            outcomes,
-            code,
-        )
+        workdirs = [trial.workdir(directory) for trial in trials]
+        prepared = [SimpleNamespace(workdir=workdir, config=config) for workdir in workdirs]
+        return prepared, outcomes, code
 
     monkeypatch.setattr(training, "write_output_to", lambda log: None)
     monkeypatch.setattr(training, "fit", fit)
@@ -184,14 +160,10 @@ def test_each_trial_ends_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(training, "write_validation", write_validation)
     assert training.run(tmp_path, trials) == 1
     seen = [recorded(trial, tmp_path) for trial in trials]
-    assert [one.state for one in seen] == ["done", "failed", "done"] and seen[
-        1
-    ].message == "the best checkpoint is damaged"
-    assert [events(trial.workdir(tmp_path))[-1] for trial in trials] == [
-        ("end", "done"),
-        ("end", "failed"),
-        ("end", "done"),
-    ]
+    assert [one.state for one in seen] == ["done", "failed", "done"]
+    assert seen[1].message == "the best checkpoint is damaged"
+    ends = [events(trial.workdir(tmp_path))[-1] for trial in trials]
+    assert ends == [("end", "done"), ("end", "failed"), ("end", "done")]
 
 
 @pytest.mark.parametrize(
@@ -242,8 +214,6 @@ def test_mistakes_are_named(name: str, words: str, tmp_path: Path) -> None:
 def test_a_trial_is_named_as_it_names_itself(tmp_path: Path) -> None:
     sweep = plan(candidate("one"))
     sweep.write(tmp_path)
-    assert [named(tmp_path, trial.name).name for trial in sweep.trials()] == [
-        "one/seed0",
-        "one/seed1",
-    ]
+    names = [named(tmp_path, trial.name).name for trial in sweep.trials()]
+    assert names == ["one/seed0", "one/seed1"]
     assert isinstance(named(tmp_path, "one/seed1"), Trial)

@@ -29,25 +29,16 @@ def test_the_running_and_the_best_so_far(tmp_path: Path) -> None:
         (4, "valid", 0.625),
         (6, "valid", float("nan")),
     )
-    lines(
-        workdir / "metrics.jsonl",
-        [{"step": step, "split": split, "loss": loss} for step, split, loss in measured],
-    )
+    records = [{"step": step, "split": split, "loss": loss} for step, split, loss in measured]
+    lines(workdir / "metrics.jsonl", records)
     with RunLock(workdir):
         seen = look_at_all(plan, tmp_path)
         columns, ((name, steps, value, step, heard, by),) = running(
             plan, tmp_path, seen, (began or 0) + 90
         )
     assert columns == ["trial", "step", "loss, validation", "at step", "last heard of", "by"]
-    assert (name, steps, value, step, heard) == (
-        general.name,
-        "0/10",
-        0.625,
-        4,
-        "0:01:30 ago",
-    ) and str(by).startswith("pid ")
-    assert best(plan, tmp_path, seen)[1] == [
-        ["additive", 0.75, additive.name, "1/3"],
-        ["general", 0.5, general.name, "0/3"],
-    ]
+    assert (name, steps, value, step, heard) == (general.name, "0/10", 0.625, 4, "0:01:30 ago")
+    assert str(by).startswith("pid ")
+    expected = [["additive", 0.75, additive.name, "1/3"], ["general", 0.5, general.name, "0/3"]]
+    assert best(plan, tmp_path, seen)[1] == expected
     assert running(plan, tmp_path, look_at_all(plan, tmp_path), 0.0)[1] == []

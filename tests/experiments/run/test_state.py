@@ -38,17 +38,12 @@ def test_a_trial_from_its_first_moment_to_its_last(
         workdir, attempt = began(trial, tmp_path)
         attempt.at(4)
         seen = look(trial, tmp_path)
-        assert (seen.state, seen.step, seen.attempts, seen.since) == (
-            "running",
-            4,
-            1,
-            round(attempt.began or 0.0, 3),
-        )
+        assert seen.state == "running" and seen.step == 4 and seen.attempts == 1
+        assert seen.since == round(attempt.began or 0.0, 3)
     assert look(trial, tmp_path).state == "interrupted"  # killed
     (workdir / "valid.json").write_text("{}")
-    assert (
-        look(trial, tmp_path).state == "interrupted"
-    )  # killed before it said so: looked at again, with nothing left to train
+    # killed before it said so: looked at again, with nothing left to train
+    assert look(trial, tmp_path).state == "interrupted"
     attempt.end("done", stub.STEPS)
     assert look(trial, tmp_path).state == "done" and look(trial, tmp_path).settled
     (workdir / "valid.json").unlink()
@@ -73,18 +68,12 @@ def test_a_pruned_trial_has_settled_whenever_it_died(trial: Trial, tmp_path: Pat
     """The reason is written before the signal is sent; one that was done in time is done."""
     workdir, attempt = began(trial, tmp_path)
     attempts.stop(workdir, "pruned after 2 evaluations")
-    assert (
-        look(trial, tmp_path).settled
-        and look(trial, tmp_path).message == "pruned after 2 evaluations"
-    )
+    assert look(trial, tmp_path).settled
+    assert look(trial, tmp_path).message == "pruned after 2 evaluations"
     attempt.end("interrupted", 7, "signal 15")
     seen = look(trial, tmp_path)
-    assert (seen.state, seen.step, seen.message, seen.settled) == (
-        "interrupted",
-        7,
-        "pruned after 2 evaluations",
-        True,
-    )
+    assert seen.state == "interrupted" and seen.step == 7
+    assert seen.message == "pruned after 2 evaluations" and seen.settled is True
     assert seen.word == "pruned" and counts([seen]) == {"pruned": 1}
     stub.finish(trial, tmp_path)
     assert look(trial, tmp_path).state == "done"
@@ -119,11 +108,8 @@ def test_when_silence_is_too_long(trial: Trial, tmp_path: Path) -> None:
         assert [seen.stalled(start + after) for after in (-5, 1700, 1900)] == [False, False, True]
         attempts._append(workdir, {"event": "step", "time": start + 60, "seconds": 6.0, "step": 3})
         seen = look(trial, tmp_path)
-        assert (seen.age(start + 90), seen.gap, seen.pace) == (
-            30,
-            60,
-            2.0,
-        )  # by the clock that nobody sets
+        # by the clock that nobody sets
+        assert (seen.age(start + 90), seen.gap, seen.pace) == (30, 60, 2.0)
         assert [seen.stalled(seen.heard + after) for after in (590, 610)] == [False, True]
         attempts._append(workdir, {"event": "step", "time": start + 460, "step": 4})
         assert [look(trial, tmp_path).stalled(start + 460 + after) for after in (1990, 2010)] == [
@@ -139,12 +125,8 @@ def test_counts_name_only_what_occurs(tmp_path: Path) -> None:
     stub.finish(first, tmp_path)
     stub.finish(second, tmp_path, "failed")
     with RunLock(third.workdir(tmp_path)):
-        assert counts(look_at_all(plan, tmp_path)) == {
-            "done": 1,
-            "running": 1,
-            "pending": 1,
-            "failed": 1,
-        }
+        expected = {"done": 1, "running": 1, "pending": 1, "failed": 1}
+        assert counts(look_at_all(plan, tmp_path)) == expected
 
 
 def test_seconds_are_those_of_attempts(

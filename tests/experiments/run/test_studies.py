@@ -57,12 +57,10 @@ def test_every_value_lies_in_its_range_with_few_digits_and_its_own_type(tmp_path
         assert 1e-4 <= one["peak"] <= 1e-2 and one["peak"] == float(f"{one['peak']:.4g}")
         assert one["buckets"] in SPACE["buckets"].options and 0 <= one["dropout"] <= 0.3
         assert type(one["layers"]) is int and 1 <= one["layers"] <= 4
-    assert {one["buckets"] for one in drawn} == {(16, 32), None, "x"} and {
-        one["layers"] for one in drawn
-    } == {1, 2, 3, 4}
-    assert sum(one["peak"] < 1e-3 for one in drawn) in range(
-        10, 31
-    )  # half of the logarithm lies below
+    assert {one["buckets"] for one in drawn} == {(16, 32), None, "x"}
+    assert {one["layers"] for one in drawn} == {1, 2, 3, 4}
+    # half of the logarithm lies below
+    assert sum(one["peak"] < 1e-3 for one in drawn) in range(10, 31)
 
 
 @pytest.mark.parametrize("sampler", ["random", "tpe"])
@@ -123,10 +121,8 @@ def test_the_sampler_knows_how_far_a_pruned_trial_came(tmp_path: Path) -> None:
     one.tell_pruned(0, [7.0])  # as after a kill: what was told stays
     kept = one._study.get_trials()[0]
     assert (kept.state.name, kept.intermediate_values) == ("PRUNED", {1: 3.0, 3: 2.0})
-    assert [trial.state for trial in study(tmp_path, sampler="random").trials()] == [
-        "pruned",
-        "running",
-    ]
+    expected = ["pruned", "running"]
+    assert [trial.state for trial in study(tmp_path, sampler="random").trials()] == expected
 
 
 def asks(folder: Path, count: int) -> None:
@@ -145,9 +141,8 @@ def test_two_processes_never_ask_the_same_trial(tmp_path: Path) -> None:
     trials = study(tmp_path, sampler="random").trials()
     assert [one.number for one in trials] == list(range(16))
     alone = [study(tmp_path / "alone", sampler="random").ask() for _ in range(16)]
-    assert (
-        trials == alone
-    )  # the same draws in the same order as one process makes them: none lost, none doubled
+    # the same draws in the same order as one process makes them: none lost, none doubled
+    assert trials == alone
 
 
 def test_a_killed_process_leaves_whole_trials_and_no_lock(tmp_path: Path) -> None:

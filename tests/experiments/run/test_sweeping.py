@@ -48,22 +48,16 @@ def test_a_trial_lost_among_those_not_chosen_is_told_too(
     freeze(plan, tmp_path)
     monkeypatch.setattr(Queue, "run", lambda queue, jobs: [])
     ended = sweeping.conduct(tmp_path, How([Slot(0)], stack="off"))
-    assert (
-        ended.signal is None
-        and len(ended.wrong) == 1
-        and ended.wrong[0].startswith(f"{plan.trials()[0].name} failed")
-    )
+    assert ended.signal is None and len(ended.wrong) == 1
+    assert ended.wrong[0].startswith(f"{plan.trials()[0].name} failed")
     monkeypatch.setattr(Queue, "run", lambda queue, jobs: ["no slot stays"])
     assert sweeping.conduct(tmp_path, How([Slot(0)], stack="off", final=False)).wrong[1:] == (
         "no slot stays",
     )
-    with pytest.raises(
-        UserError,
-        match=(
-            "--skip=dot: no variant, candidate or trial is called so; choose from: additive,"
-            " general"
-        ),
-    ):
+    words = (
+        "--skip=dot: no variant, candidate or trial is called so; choose from: additive, general"
+    )
+    with pytest.raises(UserError, match=words):
         sweeping.conduct(tmp_path, How([Slot(0)], part=Part.of(None, "dot")))
 
 
@@ -75,15 +69,11 @@ def test_a_sweep_with_a_failed_trial_chooses_nothing_and_says_both_ways_out(
         stub.finish(trial, tmp_path, "failed" if trial == plan.trials()[0] else "done")
     monkeypatch.setattr(Queue, "run", lambda queue, jobs: [])
     ended = sweeping.conduct(tmp_path, How([Slot(0)]))
-    assert (
-        ended.wrong[0].startswith(f"{plan.trials()[0].name} failed")
-        and "--retry-failed runs it again, --accept-failed" in ended.wrong[1]
-    )
+    assert ended.wrong[0].startswith(f"{plan.trials()[0].name} failed")
+    assert "--retry-failed runs it again, --accept-failed" in ended.wrong[1]
     assert not (tmp_path / "choice.json").exists()
-    assert (
-        len(sweeping.conduct(tmp_path, How([Slot(0)], accept_failed=True)).wrong) == 1
-        and (tmp_path / "choice.json").exists()
-    )
+    assert len(sweeping.conduct(tmp_path, How([Slot(0)], accept_failed=True)).wrong) == 1
+    assert (tmp_path / "choice.json").exists()
 
 
 def test_the_devices_that_configs_name(tmp_path: Path) -> None:

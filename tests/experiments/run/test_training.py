@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,49 +22,35 @@ from attnlab.records.measures import of_record, share
 from attnlab.records.stream import RunLock, read_records
 from attnlab.training import states
 from tests.experiments import real, stub
-from tests.experiments.conftest import Swept
+from tests.experiments.conftest import DONE, Swept
 
 
 def called(directory: Path, *names: str) -> subprocess.CompletedProcess[str]:
     """The module as a process."""
-    line = [sys.executable, "-m", "attnlab.experiments.run", str(directory), "train", *names]
-    return subprocess.run(line, capture_output=True, text=True, env=real.environment(), check=False)
+    return real.python("-m", "attnlab.experiments.run", directory, "train", *names)
 
 
 def test_a_trial_leaves_an_ordinary_workdir_and_its_own_records(swept: Swept) -> None:
     """Trained on "train" and "valid" alone; where and for how long it ran; the scores of its
     best step.
     """
-    done = [
-        one
-        for one in real.plan(swept.directory).trials()
-        if one.candidate.variant in ("additive", "general")
-    ]
+    plan = real.plan(swept.directory)
+    done = [trial for trial in plan.trials() if trial.candidate.variant in DONE]
     for one in done:
         workdir = one.workdir(swept.directory)
         manifest = Manifest.read(workdir)
-        assert (
-            manifest is not None
-            and set(manifest.data) == {"train", "valid"}
-            and manifest.config["seed"] == one.seed
-        )
+        assert manifest is not None and set(manifest.data) == {"train", "valid"}
+        assert manifest.config["seed"] == one.seed
         assert (workdir / "checkpoints").is_dir()
         start, end = (one for one in attempts.read(workdir) if one["event"] != "step")
         assert start["step"] == 0 and start["slot"] in (0, 1) and len(start["cores"]) >= 1
-        assert (
-            (end["state"], end["step"]) == ("done", 12)
-            and 0 < end["first_step_seconds"] < end["seconds"]
-            and end["peak_bytes"] > 1e8
-        )
-        valid = [
-            record
-            for record in read_records(workdir / "metrics.jsonl")
-            if record["split"] == "valid"
-        ]
+        assert (end["state"], end["step"]) == ("done", 12)
+        assert 0 < end["first_step_seconds"] < end["seconds"] and end["peak_bytes"] > 1e8
+        records = read_records(workdir / "metrics.jsonl")
+        valid = [record for record in records if record["split"] == "valid"]
         scores = real.read(workdir / "valid.json")
-        assert {one.of for one in of_record(scores).values()} == {None, "tokens"} and scores.pop(
-            "measures"
-        )
+        assert {one.of for one in of_record(scores).values()} == {None, "tokens"}
+        assert scores.pop("measures")
         assert scores == min(valid, key=lambda record: record["loss"])
         log = (workdir / "log.txt").read_text()
         assert "step 12: valid loss" in log and "compiled batches" in log
@@ -78,17 +63,11 @@ def test_one_that_fails_keeps_its_last_line_and_its_whole_traceback(swept: Swept
         if one.candidate.variant == "broken":
             assert (end["state"], end["message"]) == ("failed", "RuntimeError: broken on purpose")
             log = (workdir / "log.txt").read_text()
-            assert (
-                "Traceback" in log
-                and "broken_for_a_test.py" in log
-                and not (workdir / "valid.json").exists()
-            )
+            assert "Traceback" in log and "broken_for_a_test.py" in log
+            assert not (workdir / "valid.json").exists()
         if one.candidate.variant == "wild":
-            assert (
-                end["state"] == "diverged"
-                and "at step" in end["message"]
-                and not (workdir / "valid.json").exists()
-            )
+            assert end["state"] == "diverged" and "at step" in end["message"]
+            assert not (workdir / "valid.json").exists()
 
 
 def test_a_trial_that_is_done_or_held_is_left_alone(tmp_path: Path) -> None:
@@ -150,29 +129,18 @@ def test_text_scores_are_decoded_only_where_they_select(
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
     write_validation(prepared, "accuracy")
     known: dict[str, Any] = {"loss": {"better": "min"}, "accuracy": {"better": "max"}}
-    assert real.read(tmp_path / "valid.json") == {
-        "split": "valid",
-        "step": 6,
-        "loss": 1.0,
-        "accuracy": 0.5,
-        "measures": known,
-    }
+    expected = {"split": "valid", "step": 6, "loss": 1.0, "accuracy": 0.5, "measures": known}
+    assert real.read(tmp_path / "valid.json") == expected
     monkeypatch.setattr(states, "best_params", lambda *given: ("best", 6))
     write_validation(prepared, "exact")
     known["exact"] = {"better": "max", "low": 0.0, "high": 1.0, "of": "sentences", "count": 12}
     found = real.read(tmp_path / "valid.json")
-    assert (
-        found["exact"] == 0.25
-        and found["measures"] == known
-        and of_record(found)["exact"].count == 12
+    assert found["exact"] == 0.25 and found["measures"] == known
+    assert of_record(found)["exact"].count == 12
+    words = (
+        "select: the validation scores have no 'blue'; they have step, split, loss, accuracy, exact"
     )
-    with pytest.raises(
-        UserError,
-        match=(
-            "select: the validation scores have no 'blue'; they have step, split, loss, accuracy,"
-            " exact"
-        ),
-    ):
+    with pytest.raises(UserError, match=words):
         write_validation(prepared, "blue")
 
 

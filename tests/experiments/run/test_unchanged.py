@@ -8,10 +8,10 @@ import dataclasses
 import json
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,13 +53,11 @@ def test_a_trial_has_the_code_of_its_plan_or_is_not_begun(
     plan.write(tmp_path / "sweep")
     assert unchanged.check_code(plan.trials()[0]).digests == code
     (tmp_path / "own_trial.py").write_text("class Own:\n    x = 1\n")
-    with pytest.raises(
-        Changed,
-        match=(
-            f"{first.id} was planned with other code: {re.escape(str(tmp_path / 'own_trial.py'))};"
-            " put that back"
-        ),
-    ):
+    words = (
+        f"{first.id} was planned with other code: {re.escape(str(tmp_path / 'own_trial.py'))};"
+        " put that back"
+    )
+    with pytest.raises(Changed, match=words):
         unchanged.check_code(plan.trials()[0])
     (tmp_path / "own_trial.py").unlink()
     with pytest.raises(Changed, match=r"own_trial \(gone\)"):
@@ -78,23 +76,17 @@ def test_all_trials_read_the_same_data(tmp_path: Path) -> None:
     workdir = begun(other, tmp_path, train="a", valid="b")
     unchanged.check_data(one, tmp_path, {"train": "a", "valid": "b"})
     unchanged.check_data(one, tmp_path, {"test": "c"})
-    with pytest.raises(
-        Changed,
-        match=(
-            rf"the data of workdir {re.escape(str(workdir))} has changed since it began \(split"
-            r" valid\)"
-        ),
-    ):
+    words = (
+        rf"the data of workdir {re.escape(str(workdir))} has changed since it began \(split"
+        r" valid\)"
+    )
+    with pytest.raises(Changed, match=words):
         unchanged.check_data(one, tmp_path, {"train": "a", "valid": "x"})
     (workdir / "look.json").write_text('{"data": {"test": "c"}}')
     with pytest.raises(Changed, match=r"split test"):
         unchanged.check_data(one, tmp_path, {"test": "d"})
-    elsewhere = Trial(
-        dataclasses.replace(
-            one.candidate, config={**one.candidate.config, "data": {"name": "dates"}}
-        ),
-        0,
-    )
+    config = {**one.candidate.config, "data": {"name": "dates"}}
+    elsewhere = Trial(dataclasses.replace(one.candidate, config=config), 0)
     unchanged.check_data(elsewhere, tmp_path, {"train": "x"})
     (workdir / "manifest.json").write_text("{")
     unchanged.check_data(one, tmp_path, {"train": "x"})
@@ -110,11 +102,8 @@ def test_the_last_look_wants_the_vocabulary_and_the_test_split_of_all(copy: Path
     workdir = trial.workdir(copy)
     manifest = json.loads((workdir / "manifest.json").read_text())
     look = json.loads((workdir / "look.json").read_text())
-    assert (
-        {*manifest["data"]} == {"train", "valid"}
-        and {*look["data"]} == {"test"}
-        and manifest["vocabulary"]
-    )
+    assert {*manifest["data"]} == {"train", "valid"} and {*look["data"]} == {"test"}
+    assert manifest["vocabulary"]
     (workdir / "manifest.json").write_text(
         json.dumps({**manifest, "vocabulary": dict.fromkeys(manifest["vocabulary"], "0" * 64)})
     )
@@ -127,14 +116,9 @@ def test_the_last_look_wants_the_vocabulary_and_the_test_split_of_all(copy: Path
         "from tests.experiments.run.test_unchanged import last_look; raise"
         f" SystemExit(last_look({str(copy)!r}, {candidate.id!r}))"
     )
-    assert (
-        subprocess.run([sys.executable, "-c", code], env=real.environment(), check=False).returncode
-        == unchanged.CHANGED
-    )
-    assert (
-        "has changed since it began (split test)"
-        in (workdir / "log.txt").read_text().splitlines()[-1]
-    )
+    assert real.python("-c", code).returncode == unchanged.CHANGED
+    last = (workdir / "log.txt").read_text().splitlines()[-1]
+    assert "has changed since it began (split test)" in last
     assert not (workdir / "results.json").exists()
 
 
@@ -144,33 +128,23 @@ def last_look(directory: str, identity: str) -> int:
     return process.perform(Path(directory), Job("final", (trial,)), Slot(0))
 
 
+@pytest.mark.full
 def test_a_module_that_is_edited_in_the_middle_ends_the_sweep(tmp_path: Path) -> None:
     """After the first seed has begun and before the second does; the first one comes to its end."""
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "aid.py").write_text("ONE = 1\n")
-    file = real.experiment(
-        tmp_path / "which.py",
-        "compare=rows({'mine': {'system.attention': 'mine:Mine'}})",
-        "seeds=(0, 1)",
-    )
+    compare = "compare=rows({'mine': {'system.attention': 'mine:Mine'}})"
+    file = real.experiment(tmp_path / "which.py", compare, "seeds=(0, 1)")
     flags = [file, f"--dir={tmp_path / 'sweep'}", "--slots=1", "--no-final"]
-    first = subprocess.Popen(
-        real.command("sweep", *flags),
-        env=real.environment(),
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    how: dict[str, Any] = {"env": real.environment(), "cwd": tmp_path, "text": True}
+    first = subprocess.Popen(real.command("sweep", *flags), stderr=subprocess.PIPE, **how)
     wait(lambda: any(tmp_path.glob("sweep/trials/*/seed0/manifest.json")))
     (tmp_path / "aid.py").write_text("ONE = 2\n")
     _, err = first.communicate(timeout=300)
     assert first.returncode == 2, err
     last = err.splitlines()[-1]
-    assert (
-        "was planned with other code: " in last
-        and "aid.py; put that back" in last
-        and "--accept-changed-code" in last
-    )
+    assert "was planned with other code: " in last and "aid.py; put that back" in last
+    assert "--accept-changed-code" in last
     zero, one = (
         trial.workdir(tmp_path / "sweep") for trial in real.plan(tmp_path / "sweep").trials()
     )

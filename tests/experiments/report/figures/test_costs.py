@@ -37,15 +37,11 @@ def apart(directory: Path) -> Comparison:
     found = compare(
         collect(sweep(directory, {"a": (0.5, 0.6), "b": (0.8, 0.9), "c": (0.7, 0.8)}, claim=None))
     )
-    rows = [
-        dataclasses.replace(
-            row,
-            candidate=dataclasses.replace(
-                row.candidate, parameters=10 ** (4 + place), flops=10.0 ** (9 + place)
-            ),
-        )
-        for place, row in enumerate(found.rows)
-    ]
+    rows = []
+    for place, row in enumerate(found.rows):
+        costs = {"parameters": 10 ** (4 + place), "flops": 10.0 ** (9 + place)}
+        candidate = dataclasses.replace(row.candidate, **costs)
+        rows.append(dataclasses.replace(row, candidate=candidate))
     return dataclasses.replace(found, rows=tuple(rows))
 
 
@@ -58,20 +54,16 @@ def test_every_cost_that_differs_has_a_panel_with_its_front(tmp_path: Path) -> N
         "exact by FLOPs per step",
     ]  # pace, memory and steps are equal
     assert "the same within half a per cent: seconds of training steps, peak memory, MiB." in text
-    assert (
-        ">100 k</text>" in text
-        and text.count('class="front"') == 2
-        and text.count('class="ring dot"') == 4
-    )
+    assert ">100 k</text>" in text and text.count('class="front"') == 2
+    assert text.count('class="ring dot"') == 4
     assert "b: exact 0.8500, 100 k parameters" in text and "(baseline)" in text
 
 
 def test_what_a_row_costs(tmp_path: Path) -> None:
     """Seeds 0 and 1 take 10 and 20 ms a step; the memory is that of the larger."""
     row = apart(tmp_path).rows[1]
-    assert cost(row, "FLOPs of training") == STEPS * 1e10 and cost(
-        row, "seconds of training steps"
-    ) == pytest.approx(0.015 * STEPS)
+    assert cost(row, "FLOPs of training") == STEPS * 1e10
+    assert cost(row, "seconds of training steps") == pytest.approx(0.015 * STEPS)
     assert cost(row, "peak memory, MiB") == pytest.approx(300, rel=1e-6)
     assert cost(dataclasses.replace(row, records=()), "peak memory, MiB") is None
 

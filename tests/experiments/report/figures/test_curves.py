@@ -49,18 +49,12 @@ def test_few_lines_are_named_and_many_have_the_first_in_colour() -> None:
     """Of 50 lines the first of the ranking and the baseline stand out; all are there, and say their
     name under the pointer.
     """
-    few = curves.draw(
-        CURVES,
-        "loss & <more>",
-        [Look(place, line.name, f"c{place}") for place, line in enumerate(CURVES)],
-        [0, 1, 2],
-    )
+    looks = [Look(place, line.name, f"c{place}") for place, line in enumerate(CURVES)]
+    few = curves.draw(CURVES, "loss & <more>", looks, [0, 1, 2])
     root = xml.etree.ElementTree.fromstring(few)
     assert root.attrib["aria-label"] == "loss & <more>" and "width" not in root.attrib
-    assert {one.text for one in root.iter("text") if one.get("class") == "label"} == {
-        "a <b>",
-        "$x_1$",
-    }
+    expected = {"a <b>", "$x_1$"}
+    assert {one.text for one in root.iter("text") if one.get("class") == "label"} == expected
     lines = [
         Line(f"line {place}", dict.fromkeys((1, 2, 3), (place, place, place + 1.0)), 2)
         for place in range(50)
@@ -70,11 +64,8 @@ def test_few_lines_are_named_and_many_have_the_first_in_colour() -> None:
         for place, line in enumerate(lines)
     ]
     many = curves.draw(lines, "loss", drawn, [7, *(place for place in range(50) if place != 7)])
-    assert (
-        many.count("<title>line ") == 50
-        and 'class="label"' not in many
-        and many.count('class="band"') == 2
-    )
+    assert many.count("<title>line ") == 50 and 'class="label"' not in many
+    assert many.count('class="band"') == 2
     assert many.rindex("<title>line 7<") > max(
         many.index(f"<title>line {place}<") for place in range(50) if place != 7
     )  # it lies on top
@@ -103,9 +94,8 @@ def test_time_and_operations_take_the_place_of_steps_where_rows_differ(tmp_path:
     assert curves.seconds_at(dataclasses.replace(first, pace={}), [3]) == []
     drawn = looks(comparison, "a")
     text = curves.curves(records, comparison, drawn)
-    assert (
-        "validation exact by seconds" in text and "validation exact by FLOPs" not in text
-    )  # equal for all
+    # equal for all
+    assert "validation exact by seconds" in text and "validation exact by FLOPs" not in text
     assert text.count("<figure>") == 4 and "has no curve" not in text
     wide = dataclasses.replace(
         comparison.rows[1], candidate=dataclasses.replace(comparison.rows[1].candidate, flops=5e9)

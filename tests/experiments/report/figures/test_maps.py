@@ -27,10 +27,8 @@ def test_the_first_example_is_open_and_what_looks_at_itself_and_the_others_are_f
     assert text.count("<article") == 3 and text.count("<img ") == 9
     block, *_ = text.split("<article")[1:]
     assert 'alt="additive: decoder_0-cross_attention, example 1"' in block.partition("<details>")[0]
-    assert (
-        re.findall(r"<summary>(.*?)</summary>", block) == ["self-attention", "example 2"]
-        and "Left out" not in text
-    )
+    assert re.findall(r"<summary>(.*?)</summary>", block) == ["self-attention", "example 2"]
+    assert "Left out" not in text
 
 
 @pytest.mark.quick
@@ -45,11 +43,8 @@ def test_of_many_the_best_and_the_baseline_are_shown_and_the_others_named(
     assert "Left out, as a page cannot carry all: v11, v12, v13." in text and "maps/" in text
     monkeypatch.setattr(maps, "BYTES", 13 * len(PNG))  # twelve first maps and one more
     text = drawn(directory, "v14")
-    assert (
-        text.count("<article") == 12
-        and text.count("<img ") == 13
-        and "Of 12 variants only the first pictures are here" in text
-    )
+    assert text.count("<article") == 12 and text.count("<img ") == 13
+    assert "Of 12 variants only the first pictures are here" in text
     monkeypatch.setattr(maps, "BYTES", 1)  # one picture that is too large by itself
     text = drawn(directory, "v14")
     assert re.findall(r"<h3>(.*?)</h3>", text) == ["v14"] and text.count("<img ") == 1

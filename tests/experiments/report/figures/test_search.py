@@ -14,7 +14,7 @@ from attnlab.experiments.report.collect import Records, collect
 from attnlab.experiments.report.comparison import compare
 from attnlab.experiments.report.figures.colours import looks
 from attnlab.experiments.report.figures.search import importance, importances, search, tried
-from tests.experiments.synthetic import sweep
+from tests.experiments.synthetic import end, lines, sweep
 
 PEAKS = {0.001 * place: 0.1 * abs(place - 5) for place in range(1, 10)}
 
@@ -27,9 +27,8 @@ def searched(directory: Path, tuned: dict[float, float] = PEAKS) -> Records:
 def test_every_setting_has_its_score_and_the_best_is_the_chosen(tmp_path: Path) -> None:
     """The loss on validation is 2 - score, and what `PEAKS` adds."""
     found = tried(searched(tmp_path), "a")
-    assert [one.number for one in found] == list(range(1, 10)) and [
-        one.chosen for one in found
-    ].index(True) == 4
+    assert [one.number for one in found] == list(range(1, 10))
+    assert [one.chosen for one in found].index(True) == 4
     assert [one.score for one in found] == pytest.approx([1.15 + added for added in PEAKS.values()])
 
 
@@ -37,62 +36,38 @@ def test_one_that_was_stopped_has_the_last_score_it_had_and_does_not_count(tmp_p
     records = searched(tmp_path)
     folder = tmp_path / "trials" / records.plan.of("a")[0].id / "seed0"
     begin = json.loads((folder / "events.jsonl").read_text().splitlines()[0])
-    end = {
-        "event": "end",
-        "time": 130.5,
-        "state": "interrupted",
-        "step": 6,
-        "seconds": 30.5,
-        "peak_bytes": None,
-        "first_step_seconds": None,
-    }
-    (folder / "events.jsonl").write_text(
-        "".join(
-            json.dumps(one) + "\n"
-            for one in (begin, {**end, "message": "pruned after 2 evaluations"})
-        )
-    )
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    (folder / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines[:4]))
+    costs = {"peak_bytes": None, "first_step_seconds": None}
+    why = {"state": "interrupted", "step": 6, "message": "pruned after 2 evaluations"}
+    lines(folder / "events.jsonl", [begin, end(130.5, 30.5, **why, **costs)])
+    metrics = (folder / "metrics.jsonl").read_text().splitlines()
+    (folder / "metrics.jsonl").write_text("".join(f"{line}\n" for line in metrics[:4]))
     for seed in ("seed0", "seed1"):
         (folder.with_name(seed) / "valid.json").unlink()
     (folder.with_name("seed1") / "metrics.jsonl").unlink()
     records = collect(tmp_path)
     first = tried(records, "a")[0]
-    assert first.stopped and first.score == pytest.approx(
-        2 - 0.9 + 0.4 + 0.1 * 6
-    )  # at step 6 of 12
+    # at step 6 of 12
+    assert first.stopped and first.score == pytest.approx(2 - 0.9 + 0.4 + 0.1 * 6)
     comparison = compare(records)
     text = search(records, looks(comparison, "a"))
-    assert set(re.findall(r'data-row="(-?\d+)"', search(records, []))) == {
-        "-1",
-        "-2",
-    }  # before the choice no row of the table is meant
-    assert (
-        text.count('class="cross"') == 1
-        and "when stopped" in text
-        and "A cross is one that was stopped" in text
-    )
+    # before the choice no row of the table is meant
+    assert set(re.findall(r'data-row="(-?\d+)"', search(records, []))) == {"-1", "-2"}
+    assert text.count('class="cross"') == 1 and "when stopped" in text
+    assert "A cross is one that was stopped" in text
 
 
 @pytest.mark.quick
 def test_a_panel_a_variant_with_the_best_so_far(tmp_path: Path) -> None:
     records = searched(tmp_path)
     text = search(records, looks(compare(records), "a"))
-    assert (
-        text.count("<figure>") == 2
-        and text.count("best so far</title>") == 2
-        and text.count('class="ring"') == 2
-    )
+    assert text.count("<figure>") == 2 and text.count("best so far</title>") == 2
+    assert text.count('class="ring"') == 2
     assert "Importance of tuned settings" in text and "no importance" not in text
     assert "5: loss 1.150, peak=0.005" in text and "A cross" not in text
     assert search(collect(sweep(tmp_path / "plain")), []) == ""
     few = search(searched(tmp_path / "few", {0.1: 0.0, 0.2: 0.1, 0.3: 0.2}), [])
-    assert (
-        few.count("<figure>") == 2
-        and "Importance" not in few
-        and "no importance of settings is given" in few
-    )
+    assert few.count("<figure>") == 2 and "Importance" not in few
+    assert "no importance of settings is given" in few
 
 
 GRID = list(itertools.product((1, 2, 3), ("x", "y", "z")))
@@ -107,11 +82,7 @@ GRID = list(itertools.product((1, 2, 3), ("x", "y", "z")))
         ([1] * 9, [float(one) for one, _ in GRID], None),
         ([one for one, _ in GRID], [1.0] * 9, None),
         (list("abcdefghi"), [float(place) for place in range(9)], None),
-        (
-            [0.01 * place for place in range(20)],
-            [1e9 if place == 19 else float(place) for place in range(20)],
-            None,
-        ),
+        ([0.01 * place for place in range(20)], [*map(float, range(19)), 1e9], None),
     ],
 )
 def test_importance(values: list[Any], scores: list[float], share: float | None) -> None:
@@ -142,10 +113,7 @@ def test_the_table_needs_eight_finished_settings(tmp_path: Path) -> None:
     """The loss is highest at both ends, so that groups of neighbours explain most of it."""
     records = searched(tmp_path)
     table = importances({variant: tried(records, variant) for variant in ("a", "b")})
-    assert (
-        table is not None
-        and table.columns == ("variant", "settings", "peak")
-        and table.rows[0][:2] == ("a", "9")
-    )
+    assert table is not None and table.columns == ("variant", "settings", "peak")
+    assert table.rows[0][:2] == ("a", "9")
     assert 30 < float(table.rows[0][2].removesuffix(" %")) < 100
     assert importances({"a": tried(records, "a")[:7]}) is None

@@ -25,19 +25,12 @@ def drawn(directory: Path, scores: dict[str, tuple[float, ...]]) -> str:
 def test_the_best_comes_first_and_every_seed_has_its_dot(tmp_path: Path) -> None:
     text = drawn(tmp_path, {"a <b>": (0.5, 0.6, 0.55), "b": (0.9, 0.8, math.nan)})
     rows = re.findall(r"<tr data-row.*?</tr>", text)
-    assert (
-        [row[14] for row in rows] == ["1", "0"]
-        and "a &lt;b&gt; (baseline)" in rows[1]
-        and "1 missing" in rows[0]
-    )
-    assert [row.count("<circle") for row in rows] == [
-        2,
-        3,
-    ] and "<title>seed 1: 0.6000</title>" in rows[1]
-    assert (
-        'title="seed 2 diverged"' in rows[0]
-        and "The dashed line is the mean of the baseline." in text
-    )
+    assert [row[14] for row in rows] == ["1", "0"] and "a &lt;b&gt; (baseline)" in rows[1]
+    assert "1 missing" in rows[0]
+    assert [row.count("<circle") for row in rows] == [2, 3]
+    assert "<title>seed 1: 0.6000</title>" in rows[1]
+    assert 'title="seed 2 diverged"' in rows[0]
+    assert "The dashed line is the mean of the baseline." in text
     left, right = (float(one) for one in re.findall(r'cx="([\d.]+)%"', rows[0]))
     assert 0 <= right < left <= 100
 
@@ -66,8 +59,5 @@ def test_an_interval_beyond_the_picture_is_cut_and_has_no_end(tmp_path: Path) ->
 def test_nothing_to_show_is_no_section(tmp_path: Path) -> None:
     assert drawn(tmp_path / "none", {"a": (math.nan,), "b": (math.nan,)}) == ""
     text = drawn(tmp_path / "one", {"a": (0.5,), "b": (math.nan,)})
-    assert (
-        text.count("<circle") == 1
-        and text.count("<tr data-row") == 1
-        and "Without a number: b (seed 0 diverged)." in text
-    )
+    assert text.count("<circle") == 1 and text.count("<tr data-row") == 1
+    assert "Without a number: b (seed 0 diverged)." in text

@@ -62,12 +62,8 @@ def test_interval_and_p_never_contradict(scale: Scale) -> None:
             for trial in range(6):
                 spread = np.where(np.arange(variants) % 2, 10 ** (trial % 2), 1) * size / 3
                 seed = RNG.normal(size=n) * size * (trial % 3)
-                values = (
-                    0.6
-                    + RNG.normal(size=(variants, n)) * spread[:, None]
-                    + size * np.arange(variants)[:, None]
-                    + seed
-                )
+                noise = RNG.normal(size=(variants, n)) * spread[:, None]
+                values = 0.6 + noise + size * np.arange(variants)[:, None] + seed
                 found = family(
                     np.round(np.clip(values, 0, 1), 5 if scale.count else 9), scale=scale
                 )
@@ -77,13 +73,9 @@ def test_interval_and_p_never_contradict(scale: Scale) -> None:
                         assert (one.interval[0] > 0 or one.interval[1] < 0) == (
                             (one.p or 0) < 0.05
                         ), one
-                        assert (
-                            one.alone is not None
-                            and one.interval[0]
-                            <= one.alone[0] + 1e-9
-                            <= one.alone[1]
-                            <= one.interval[1] + 1e-9
-                        )
+                        assert one.alone is not None
+                        low, high = one.interval
+                        assert low - 1e-9 <= one.alone[0] <= one.alone[1] <= high + 1e-9
     assert kinds == {"pooled", "separate", "blocked"}
 
 
@@ -119,10 +111,8 @@ def test_shares_that_agree_on_every_seed_are_decided() -> None:
     assert found.contrast({"v1": 1.0, "v0": -1.0}, 0.5).outcome == SUPPORTED
     for name in ("v0", "v1"):
         summary = found.mean(name)
-        assert (
-            summary.interval is not None
-            and 0 <= summary.interval[0] <= (summary.mean or 0) <= summary.interval[1] <= 1
-        )
+        assert summary.interval is not None
+        assert 0 <= summary.interval[0] <= (summary.mean or 0) <= summary.interval[1] <= 1
     assert family([[0.98] * 3, [1.0] * 3], scale=Scale(0.0, 1.0, 50)).best() is None, (
         "one example of fifty is chance"
     )
@@ -135,21 +125,16 @@ def test_an_unbounded_measure_that_agrees_is_not_decided_and_says_so() -> None:
     decision = found.contrast({"v1": 1.0, "v0": -1.0}, 0.0)
     assert (decision.outcome, decision.why) == (UNDECIDED, AGREE)
     lonely = family([[20.0], [30.0]])
-    assert (
-        lonely.contrast({"v1": 1.0, "v0": -1.0}, 0.0).why
-        == lonely.against("v0")["v1"].why
-        == ONE_SEED
-    )
+    assert lonely.contrast({"v1": 1.0, "v0": -1.0}, 0.0).why == ONE_SEED
+    assert lonely.against("v0")["v1"].why == ONE_SEED
 
 
 def test_a_constant_difference_is_judged_by_the_spread_of_runs() -> None:
     """Every seed gives the same difference: the seeds are no block then, and the runs' own spread
     decides.
     """
-    near, far = (
-        family([[0.1, 0.2, 0.3], [0.15, 0.25, 0.35]]),
-        family([[0.1, 0.2, 0.3], [5.1, 5.2, 5.3]]),
-    )
+    near = family([[0.1, 0.2, 0.3], [0.15, 0.25, 0.35]])
+    far = family([[0.1, 0.2, 0.3], [5.1, 5.2, 5.3]])
     assert near.model.kind == far.model.kind == "pooled"
     assert near.best() is None and far.best() == "v1"
 
@@ -181,10 +166,8 @@ def test_a_claim_needs_each_contrast_at_alpha_and_a_refutation_needs_more() -> N
         [(up, 0.0), ({"v2": 1.0, "v0": -1.0}, 0.0), (up, -1.0), (up, -2.0)]
     )
     assert outcome == SUPPORTED and {each.rests for each in judged} == {"lower"}
-    assert (
-        found.claim([(down, 0.0)])[0] == REFUTED
-        and found.claim([(down, 0.0)])[1][0].rests == "upper"
-    )
+    assert found.claim([(down, 0.0)])[0] == REFUTED
+    assert found.claim([(down, 0.0)])[1][0].rests == "upper"
     assert found.claim([(down, 0.0), (up, -1.0), (up, -2.0), (up, -3.0)])[0] == UNDECIDED
 
 
@@ -195,11 +178,9 @@ def test_claims_are_wrong_as_seldom_as_they_say() -> None:
     supported = refuted = 0
     for _ in range(600):
         found = family(RNG.normal(size=(3, 3)) + np.array([0, 0, 20])[:, None])
-        one, far, two = (
-            ({"v1": 1.0, "v0": -1.0}, 0.0),
-            ({"v2": 1.0, "v0": -1.0}, 0.0),
-            ({"v2": 1.0, "v1": -1.0}, 20.0),
-        )
+        one = ({"v1": 1.0, "v0": -1.0}, 0.0)
+        far = ({"v2": 1.0, "v0": -1.0}, 0.0)
+        two = ({"v2": 1.0, "v1": -1.0}, 20.0)
         supported += found.claim([one, far])[0] == SUPPORTED
         refuted += found.claim([one, two])[0] == REFUTED
     assert 0.03 < supported / 600 < 0.075 and 0.02 < refuted / 600 < 0.075
@@ -235,13 +216,8 @@ def test_missing_seeds_and_variants_without_any() -> None:
     assert set(found.against("a")) == {"b"} and found.against("c") == {}
     assert not family([[0.1, 0.2], [0.3, 0.4]]).incomplete
     empty = Family({"a": {}, "b": {}})
-    assert (
-        empty.against("a"),
-        empty.pairs(),
-        empty.best(),
-        empty.failing,
-        empty.mean("a").mean,
-    ) == ({}, {}, None, {}, None)
+    assert empty.against("a") == {} and empty.pairs() == {} and empty.best() is None
+    assert empty.failing == {} and empty.mean("a").mean is None
 
 
 def test_failing_seeds_are_named() -> None:
@@ -257,11 +233,8 @@ def test_intervals_of_means_by_either_method() -> None:
         (values[0].mean() - half, values[0].mean() + half)
     )
     boot = found.mean("v0", "bootstrap")
-    assert (
-        boot.interval is not None
-        and min(values[0]) <= boot.interval[0]
-        and boot.std == pytest.approx(values[0].std(ddof=1))
-    )
+    assert boot.interval is not None and min(values[0]) <= boot.interval[0]
+    assert boot.std == pytest.approx(values[0].std(ddof=1))
 
 
 def test_power_of_what_was_seen() -> None:

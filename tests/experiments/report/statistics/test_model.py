@@ -21,13 +21,8 @@ def fitted(values: Any, scale: Scale | None = None) -> Fit:
         f"v{place}": {seed: float(value) for seed, value in enumerate(row)}
         for place, row in enumerate(values)
     }
-    return fit(
-        {
-            name: {seed: value for seed, value in row.items() if not math.isnan(value)}
-            for name, row in rows.items()
-        },
-        scale or Scale(),
-    )
+    known = lambda row: {seed: value for seed, value in row.items() if not math.isnan(value)}
+    return fit({name: known(row) for name, row in rows.items()}, scale or Scale())
 
 
 def test_pooled_is_one_way_analysis_of_variance() -> None:
@@ -88,10 +83,8 @@ def test_spreads_an_order_apart_are_kept_separate() -> None:
     expected = stats.ttest_ind(values[1], values[0], equal_var=False)
     assert found.kind == "separate"
     assert estimate.value / (estimate.error or 0) == pytest.approx(expected.statistic)
-    assert (
-        estimate.freedom == pytest.approx(math.sqrt(expected.df * 5))
-        and 5 <= estimate.freedom <= expected.df
-    )
+    assert estimate.freedom == pytest.approx(math.sqrt(expected.df * 5))
+    assert 5 <= estimate.freedom <= expected.df
 
 
 def test_a_failed_seed_is_handled_by_least_squares() -> None:
@@ -106,14 +99,9 @@ def test_a_failed_seed_is_handled_by_least_squares() -> None:
     for variant in range(3):
         for seed in range(4):
             if not math.isnan(values[variant, seed]):
-                design.append(
-                    [
-                        float(variant == 0),
-                        float(variant == 1),
-                        float(variant == 2),
-                        *(float(seed == one) for one in (1, 2, 3)),
-                    ]
-                )
+                indicators = [variant == 0, variant == 1, variant == 2]
+                indicators += [seed == other for other in (1, 2, 3)]
+                design.append([float(indicator) for indicator in indicators])
                 target.append(values[variant, seed])
     solution, residual, _, _ = np.linalg.lstsq(np.array(design), np.array(target), rcond=None)
     assert found.means[1] - found.means[0] == pytest.approx(solution[1] - solution[0])

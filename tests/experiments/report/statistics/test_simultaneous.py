@@ -60,11 +60,9 @@ def test_the_critical_value_is_where_p_is_alpha(joint: Joint, freedom: float) ->
 def test_unequal_correlations_against_simulation() -> None:
     loadings = (0.2, 0.7, 0.95)
     rng = np.random.default_rng(3)
-    z, e, scale = (
-        rng.normal(size=(200_000, 1)),
-        rng.normal(size=(200_000, 3)),
-        np.sqrt(rng.chisquare(5, (200_000, 1)) / 5),
-    )
+    z = rng.normal(size=(200_000, 1))
+    e = rng.normal(size=(200_000, 3))
+    scale = np.sqrt(rng.chisquare(5, (200_000, 1)) / 5)
     largest = np.abs(np.array(loadings) * z + np.sqrt(1 - np.array(loadings) ** 2) * e)
     for freedom, drawn in ((5.0, (largest / scale).max(-1)), (math.inf, largest.max(-1))):
         for size in (1.5, 2.5):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.experiments.synthetic import sweep
+from tests.experiments.synthetic import claim, sweep
 
 NAN = float("nan")
 BLOCK = 32768
@@ -15,18 +15,9 @@ BLOCK = 32768
 
 def made(directory: Path) -> Path:
     """Two variants with two candidates each and two seeds, one trial diverged."""
-    contrast = {
-        "weights": {"additive": 1.0, "location": -1.0},
-        "at_least": 0.0,
-        "on": "steps_to(loss<=1.5)",
-    }
-    claim = {"statement": "It is so.", "contrasts": [contrast]}
-    return sweep(
-        directory,
-        {"additive": (0.9, 0.8), "location": (0.4, NAN)},
-        tuned={0.001: 0.5, 0.003: 0.0},
-        claim=claim,
-    )
+    sooner = claim({"additive": 1.0, "location": -1.0}, on="steps_to(loss<=1.5)")
+    scores = {"additive": (0.9, 0.8), "location": (0.4, NAN)}
+    return sweep(directory, scores, tuned={0.001: 0.5, 0.003: 0.0}, claim=sooner)
 
 
 def change(directory: Path) -> None:

@@ -22,22 +22,14 @@ def test_what_is_read_back(tmp_path: Path) -> None:
     client = MlflowClient(tracking_uri=f"sqlite:///{out}/mlflow.db")
     (experiment,) = (one for one in client.search_experiments() if one.name.startswith("made-"))
     runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
-    one, lost = (
-        runs["additive-peak-0.003-0a1b2c3d/seed1"],
-        runs["location-peak-0.003-0a1b2c3d/seed1"],
-    )
+    one = runs["additive-peak-0.003-0a1b2c3d/seed1"]
+    lost = runs["location-peak-0.003-0a1b2c3d/seed1"]
     assert (one.info.status, lost.info.status, len(runs)) == ("FINISHED", "FAILED", 8)
     params = one.data.params
-    assert (params["training.steps"], params["system.attention.score"], params["seed"]) == (
-        "12",
-        "additive",
-        "1",
-    )
-    assert (one.data.tags["variant"], one.data.tags["chosen"], one.data.tags["seed"]) == (
-        "additive",
-        "yes",
-        "1",
-    )
+    assert params["training.steps"] == "12" and params["system.attention.score"] == "additive"
+    assert params["seed"] == "1"
+    assert one.data.tags["variant"] == "additive" and one.data.tags["chosen"] == "yes"
+    assert one.data.tags["seed"] == "1"
     assert one.data.metrics["final/test/exact"] == 0.8 and one.data.metrics["cost/seconds"] == 30.5
     assert one.data.metrics["final/steps_to_loss le 1.5"] == 9
     curve = [
@@ -53,8 +45,7 @@ def test_what_is_read_back(tmp_path: Path) -> None:
 
 def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(
-        UserError, match=r"export --to=mlflow needs mlflow: pip install 'attnlab\[mlflow\]'"
-    ):
+    words = r"export --to=mlflow needs mlflow: pip install 'attnlab\[mlflow\]'"
+    with pytest.raises(UserError, match=words):
         export(made(tmp_path / "sweep"), "mlflow", tmp_path / "out")
     assert not (tmp_path / "out").exists()

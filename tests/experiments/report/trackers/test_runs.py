@@ -20,13 +20,10 @@ def test_ids_stay_and_digests_follow_the_records(tmp_path: Path) -> None:
     plan = json.loads((directory / "plan.json").read_text())
     (directory / "plan.json").write_text(json.dumps({**plan, "hash": "f" * 12, "seeds": [0, 1, 2]}))
     after = tracked(collect(directory))
-    assert [run.id for run in after] == [
-        run.id for run in before
-    ]  # a third seed is planned and has not begun
-    assert [run.digest == old.digest for run, old in zip(after, before, strict=True)] == [
-        False,
-        *[True] * 7,
-    ]
+    # a third seed is planned and has not begun
+    assert [run.id for run in after] == [run.id for run in before]
+    expected = [False, *[True] * 7]
+    assert [run.digest == old.digest for run, old in zip(after, before, strict=True)] == expected
     (directory / "plan.json").write_text(
         json.dumps({**plan, "created": "2026-01-02T00:00:00+00:00"})
     )
@@ -44,9 +41,6 @@ def test_curves_are_by_step_and_keep_what_is_not_finite(tmp_path: Path) -> None:
     )
     (run,) = tracked(collect(directory))
     (point,) = run.curve
-    assert (
-        math.isnan(point.values["train/loss"])
-        and point.values["valid/loss"] == 1.5
-        and len(point.values) == 2
-    )
+    assert math.isnan(point.values["train/loss"]) and point.values["valid/loss"] == 1.5
+    assert len(point.values) == 2
     assert point.time == 100.0 + 3 * 0.01 and run.group.startswith("bottleneck-my-folder-")

@@ -31,24 +31,18 @@ def test_what_stands_in_the_files(tmp_path: Path) -> None:
     }
     plugin = {tag: HParamsPluginData.FromString(content) for tag, content in contents.items()}
     settings = plugin["_hparams_/session_start_info"].session_start_info.hparams
-    assert (
-        settings["variant"].string_value,
-        settings["seed"].number_value,
-        settings["chosen"].string_value,
-    ) == ("additive", 1.0, "yes")
-    assert (
-        settings["schedule.peak"].number_value == 0.003
-        and settings["system.attention.score"].string_value == "additive"
-    )
+    assert settings["variant"].string_value == "additive" and settings["seed"].number_value == 1.0
+    assert settings["chosen"].string_value == "yes"
+    assert settings["schedule.peak"].number_value == 0.003
+    assert settings["system.attention.score"].string_value == "additive"
     assert plugin["_hparams_/session_end_info"].session_end_info.status == 1
     scalars = {
         (step, value.tag): value.simple_value
         for step, value in values
         if not value.HasField("metadata")
     }
-    assert scalars[3, "train/tokens"] == 200.0 and scalars[12, "final/test/exact"] == pytest.approx(
-        0.8
-    )
+    assert scalars[3, "train/tokens"] == 200.0
+    assert scalars[12, "final/test/exact"] == pytest.approx(0.8)
     assert found[0].file_version == "brain.Event:2" and found[-1].wall_time == 130.5
 
 

@@ -55,33 +55,20 @@ def test_what_the_client_is_told(tmp_path: Path, listener: Listener) -> None:
     assert (done.written, done.replaced, done.kept) == (8, 0, 0) and len(listener.told) == 8
     runs = {run["name"]: run for run in listener.told}
     one = runs["additive-peak-0.003-0a1b2c3d/seed1"]
-    assert (one["mode"], one["job_type"], one["tags"], one["exit"]) == (
-        "offline",
-        "additive",
-        ["additive", "seed 1", "chosen"],
-        0,
-    )
-    assert one["config"]["training"] == {"steps": 12} and (
-        one["config"]["seed"],
-        one["config"]["variant"],
-    ) == (1, "additive")
-    assert [step for step, _ in one["log"]] == [3, 6, 9, 12] and one["log"][-1][1][
-        "valid/exact"
-    ] == 0.8
-    assert (
-        one["final"]["final/test/exact"] == 0.8
-        and one["final"]["cost/seconds"] == 30.5
-        and one["final"]["state"] == "done"
-    )
+    assert one["mode"] == "offline" and one["job_type"] == "additive"
+    assert one["tags"] == ["additive", "seed 1", "chosen"] and one["exit"] == 0
+    assert one["config"]["training"] == {"steps": 12}
+    assert (one["config"]["seed"], one["config"]["variant"]) == (1, "additive")
+    assert [step for step, _ in one["log"]] == [3, 6, 9, 12]
+    assert one["log"][-1][1]["valid/exact"] == 0.8
+    assert one["final"]["final/test/exact"] == 0.8 and one["final"]["cost/seconds"] == 30.5
+    assert one["final"]["state"] == "done"
     lost = runs["location-peak-0.003-0a1b2c3d/seed1"]
-    assert (lost["exit"], lost["final"]["state"]) == (
-        1,
-        "diverged",
-    ) and "final/test/exact" not in lost["final"]
+    assert (lost["exit"], lost["final"]["state"]) == (1, "diverged")
+    assert "final/test/exact" not in lost["final"]
     assert runs["additive-peak-0.001-0a1b2c3d/seed1"]["tags"] == ["additive", "seed 1"]
-    assert len({run["id"] for run in listener.told}) == 8 and {
-        run["group"] for run in listener.told
-    } == {one["group"]}
+    assert len({run["id"] for run in listener.told}) == 8
+    assert {run["group"] for run in listener.told} == {one["group"]}
 
 
 def test_twice_is_once(tmp_path: Path, listener: Listener) -> None:
@@ -91,9 +78,8 @@ def test_twice_is_once(tmp_path: Path, listener: Listener) -> None:
     directory, out = made(tmp_path / "sweep"), tmp_path / "out"
     export(directory, "wandb", out)
     folders = sorted((out / "wandb").iterdir())
-    assert (
-        export(directory, "wandb", out).kept == 8 and sorted((out / "wandb").iterdir()) == folders
-    )
+    assert export(directory, "wandb", out).kept == 8
+    assert sorted((out / "wandb").iterdir()) == folders
     (folders[3] / "attnlab.digest").unlink()
     change(directory)
     shutil.copytree(
@@ -112,55 +98,38 @@ def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """Nor does a folder that W&B has left, which Python takes for a package of modules."""
     for found in (None, types.ModuleType("wandb")):
         monkeypatch.setitem(sys.modules, "wandb", found)  # type: ignore[arg-type]
-        with pytest.raises(
-            UserError, match=r"export --to=wandb needs wandb: pip install 'attnlab\[wandb\]'"
-        ):
+        words = r"export --to=wandb needs wandb: pip install 'attnlab\[wandb\]'"
+        with pytest.raises(UserError, match=words):
             export(made(tmp_path / f"sweep {found}"), "wandb", tmp_path / "out")
         assert not (tmp_path / "out").exists()
+
+
+def values(items: Any) -> dict[str, Any]:
+    """The numbers of a record by their names."""
+    return {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
 
 
 def test_what_the_real_one_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("wandb")
     monkeypatch.setenv("HOME", str(tmp_path))
     directory, out = made(tmp_path / "sweep"), tmp_path / "out"
-    assert (
-        export(directory, "wandb", out).written == 8 and export(directory, "wandb", out).kept == 8
-    )
+    assert export(directory, "wandb", out).written == 8
+    assert export(directory, "wandb", out).kept == 8
     found = {}
     for path in (out / "wandb").glob("offline-run-*/*.wandb"):
         records = list(wandb_records(path))
         run = next(record.run for record in records if record.HasField("run"))
-        history = [
-            {
-                item.key or "/".join(item.nested_key): json.loads(item.value_json)
-                for item in record.history.item
-            }
-            for record in records
-            if record.HasField("history")
-        ]
-        summary = [
-            item
-            for record in records
-            if record.HasField("summary")
-            for item in record.summary.update
-        ]
-        found[run.display_name] = (
-            run,
-            history,
-            {
-                item.key or "/".join(item.nested_key): json.loads(item.value_json)
-                for item in summary
-            },
-        )
+        logged = [record.history.item for record in records if record.HasField("history")]
+        history = [values(items) for items in logged]
+        updates = [record.summary.update for record in records if record.HasField("summary")]
+        summary = [item for update in updates for item in update]
+        found[run.display_name] = (run, history, values(summary))
     assert len(found) == 8
     run, history, summary = found["additive-peak-0.003-0a1b2c3d/seed1"]
     config = {item.key: json.loads(item.value_json) for item in run.config.update}
     score = config["system"]["attention"]["score"]
-    assert (list(run.tags), run.job_type, score) == (
-        ["additive", "seed 1", "chosen"],
-        "additive",
-        "additive",
-    )
+    assert list(run.tags) == ["additive", "seed 1", "chosen"] and run.job_type == "additive"
+    assert score == "additive"
     assert [one["_step"] for one in history] == [3, 6, 9, 12]
     assert [one["valid/exact"] for one in history] == pytest.approx([0.0, 0.2, 0.5, 0.8])
     assert summary["final/test/exact"] == 0.8
