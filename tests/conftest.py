@@ -131,9 +131,8 @@ def programs_forgotten() -> Iterator[None]:
     yield
     jax.clear_caches()
     shapes.forget()
-    getattr(ctypes.CDLL(None), "malloc_trim", int)(
-        0
-    )  # glibc keeps what was freed; others have no such function, nor need it
+    # glibc keeps what was freed; others have no such function, nor need it
+    getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
 
 
 @pytest.fixture(scope="session")

@@ -194,9 +194,8 @@ def test_a_damaged_vocabulary_can_be_learned_again(shared: Path, run: Path) -> N
             run, *command, words=(f"{vocabulary} is damaged", "put back a good copy, or delete it")
         )
     vocabulary.unlink()
-    check_kept(
-        run, "evaluate", f"--workdir={run}", words=("has lost its vocabulary", "'train'")
-    )  # never from whatever data is there
+    # never from whatever data is there
+    check_kept(run, "evaluate", f"--workdir={run}", words=("has lost its vocabulary", "'train'"))
     assert launch(*again(shared, run)).code == 0
     assert vocabulary.read_bytes() == whole
 
@@ -240,9 +239,8 @@ def test_a_disk_full_at_the_start(shared: Path, tmp_path: Path) -> None:
     folder.mkdir()
     done = on_a_small_disk(folder, 4096, ["train", *settings(shared / "text", folder / "run")])
     refused(done, f"no space left on the disk of {folder}/run", "was not written")
-    assert set(contents(folder / "run")) <= {
-        "vocabulary"
-    }  # no half of a run that would be in the way of the next try
+    # no half of a run that would be in the way of the next try
+    assert set(contents(folder / "run")) <= {"vocabulary"}
 
 
 @pytest.mark.full
@@ -257,9 +255,8 @@ def test_a_disk_too_small_for_the_checkpoints(shared: Path, run: Path) -> None:
     )
     refused(done, *words, begun=True)
     assert contents(run / "checkpoints") == kept
-    assert (
-        attempts.last_word(attempts.read(run))[0] == "done"
-    )  # refused before a step: as the run before it left it
+    # refused before a step: as the run before it left it
+    assert attempts.last_word(attempts.read(run))[0] == "done"
 
 
 @pytest.mark.full
@@ -335,10 +332,8 @@ def test_what_cannot_change_after_training(command: str, shared: Path) -> None:
     workdir = f"--workdir={shared / 'run'}"
     words = ("config.system.encoder cannot change after training", "data.*, decoding.*, parallel.*")
     check_kept(shared / "run", command, workdir, "--config.system.encoder=12", words=words)
-    words = (
-        "holds another config",
-        "batch.size: saved 16, wanted 64",
-    )  # a config may be given, if it is the run's
+    # a config may be given, if it is the run's
+    words = ("holds another config", "batch.size: saved 16, wanted 64")
     check_kept(shared / "run", command, workdir, RNNSEARCH, words=words)
 
 
@@ -375,9 +370,8 @@ def test_generate_translates_long_sentences_whole_and_says_so(shared: Path) -> N
     )
     lines = done.out.split("\n")
     assert len(lines) == 4 and lines[1] == lines[3] == ""
-    assert (
-        len(lines[2]) > LIMIT // 2 + 2
-    )  # the most that decoding allows for a source cut at the limit
+    # the most that decoding allows for a source cut at the limit
+    assert len(lines[2]) > LIMIT // 2 + 2
 
 
 LATIN = pytest.param([b"--source=s\xe4tze"], ["--source='s\\udce4tze'", "UTF-8"], marks=FULL)

@@ -158,9 +158,8 @@ def test_the_rooms_of_experiments_have_one_way_in() -> None:
         nodes = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.ImportFrom)]
         for below in (str(node.module).removeprefix("attnlab.experiments.") for node in nodes):
             there, _, deeper = below.partition(".")
-            if (
-                deeper.startswith("statistics") and path.parent.name == "benchmarks"
-            ):  # a door of its own, for the simulation of its methods
+            # a door of its own, for the simulation of its methods
+            if deeper.startswith("statistics") and path.parent.name == "benchmarks":
                 continue
             if (
                 there in rooms
@@ -200,10 +199,7 @@ def test_light_modules_do_not_load_jax() -> None:
     records need no numpy either.
     """
     heavy = "jax flax optax numpy scipy tensorflow matplotlib orbax optuna submitit"
-    for names, banned in (
-        (LIGHT, heavy.split()),
-        (("attnlab.records.stream",), ["jax", "numpy"]),
-    ):
+    for names, banned in ((LIGHT, heavy.split()), (("attnlab.records.stream",), ["jax", "numpy"])):
         code = (
             f"import sys, {', '.join(names)}; print([name for name in {banned} if name in"
             " sys.modules])"

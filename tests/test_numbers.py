@@ -99,9 +99,8 @@ def test_an_absurd_number_is_taken_or_one_line(file: str) -> None:
         assert value == -1 or harmless, (name, value)
 
 
-@pytest.mark.parametrize(
-    "file", ["configs/language_modelling.py", "configs/classification.py"]
-)  # the others take half a minute
+# the others take half a minute
+@pytest.mark.parametrize("file", ["configs/language_modelling.py", "configs/classification.py"])
 def test_what_the_checks_leave_is_built_or_refused(file: str) -> None:
     """-1 in every whole number, a large and a small number in every fraction: by shapes alone, as
     `train` does it before it reads data.

@@ -85,10 +85,8 @@ def test_torchs_multihead_attention_with_its_masks(page: dict[str, Any]) -> None
         "out_proj.weight": given(8, 8),
         "out_proj.bias": given(8),
     }
-    x, hidden = (
-        given(2, 5, 8),
-        np.array([[False] * 5, [False] * 3 + [True] * 2]),
-    )  # their key_padding_mask
+    # their key_padding_mask
+    x, hidden = (given(2, 5, 8), np.array([[False] * 5, [False] * 3 + [True] * 2]))
     q, k, v = np.split(x @ state["in_proj_weight"].T + state["in_proj_bias"], 3, axis=-1)
     later = np.triu(np.ones((5, 5), bool), 1)  # their attn_mask
     mask = ~(hidden[:, None, None] | later)

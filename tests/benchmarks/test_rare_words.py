@@ -15,10 +15,8 @@ pytestmark = pytest.mark.quick
 
 def test_texts_are_the_same_every_time_and_have_no_new_words() -> None:
     found = rare_words.texts()
-    assert (
-        found == rare_words.texts()
-        and {split: len(lines) for split, lines in found.items()} == rare_words.SIZES
-    )
+    assert found == rare_words.texts()
+    assert {split: len(lines) for split, lines in found.items()} == rare_words.SIZES
     known = {word for text in found["train"] for word in text.split()}
     assert all(
         known.issuperset(text.split()) and 4 <= len(text.split()) <= 8

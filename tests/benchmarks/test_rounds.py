@@ -34,10 +34,8 @@ def test_commands_take_turns_and_the_ratio_is_of_medians(
         "ours": {"rate": [1, 4, 5], "other": [8, 8, 8]},
         "theirs": {"rate": [2, 2, 2]},
     }
-    assert written["times_better"] == {
-        "rate": 2.0,
-        "other": 4.0,
-    }  # what the other does not print is compared with its first figure
+    # what the other does not print is compared with its first figure
+    assert written["times_better"] == {"rate": 2.0, "other": 4.0}
     assert "1 4 5" in capsys.readouterr().out
     rounds.compare("title", commands, ["rate"], 1, str(result), less_is_better=True)
     assert json.loads(result.read_text())["times_better"] == {"rate": pytest.approx(2 / 7)}

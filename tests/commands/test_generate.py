@@ -107,9 +107,8 @@ def test_a_file_in_a_folder_that_may_not_be_written_to(
 ) -> None:
     """Replacing a file needs its folder; that is asked before the work."""
     (tmp_path / "out").touch(0o666)
-    monkeypatch.setattr(
-        os, "access", lambda path, mode: Path(path) != tmp_path
-    )  # tests may run as root, who may write anywhere
+    # tests may run as root, who may write anywhere
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
     ended = called(
         ["generate", f"--workdir={searched}", f"--output={tmp_path / 'out'}"], "3 of may 1967\n"
     )

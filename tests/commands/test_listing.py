@@ -135,9 +135,8 @@ def test_tasks_say_which_systems_and_data_they_take(capsys: pytest.CaptureFixtur
     assert run("tasks", "attnlab.tasks.texts:TextTask") == 0
     out = capsys.readouterr().out
     assert re.search(r"\nsystems +encoder_classifier, bert_classifier, lstmn_classifier", out)
-    assert not re.search(
-        r"^(fields|system )", out, re.MULTILINE
-    )  # what code hands to a task is no field of a config
+    # what code hands to a task is no field of a config
+    assert not re.search(r"^(fields|system )", out, re.MULTILINE)
 
 
 def test_one_component_with_its_fields_and_its_formula(capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,9 +144,8 @@ def test_one_component_with_its_fields_and_its_formula(capsys: pytest.CaptureFix
     out = capsys.readouterr().out
     assert re.search(r"\nsource +Qiu et al., ", out) and "sigmoid(x W_g)" in out
     assert re.search(r'\ngate +element +"element" \(one for each number', out)
-    assert re.search(
-        r"\nkey_heads +0 +K; must divide H", out
-    )  # what a class inherits is said by its base
+    # what a class inherits is said by its base
+    assert re.search(r"\nkey_heads +0 +K; must divide H", out)
     with pytest.raises(UserError, match="unknown mechanism 'gatd'; did you mean 'gated'"):
         run("mechanisms", "gatd")
     with pytest.raises(UserError, match="list configs: takes no name"):

@@ -33,11 +33,8 @@ def test_systems_say_where_they_come_from_what_they_are_for_and_how_large_they_a
     assert (cells["task"], cells["year"]) == ("translation", "2017")
     assert cells["source"].startswith("Gehring et al., ")
     f, d, v, layers, places = 64, 64, 1000, 3, 256
-    linear = {
-        (f, d): 2 * layers + 4,
-        (f, v): 1,
-        (3 * d, 2 * d): 2 * layers,
-    }  # two in a decoder layer, four around the stacks
+    # two in a decoder layer, four around the stacks
+    linear = {(f, d): 2 * layers + 4, (f, v): 1, (3 * d, 2 * d): 2 * layers}
     normed = sum(
         count * (inputs * outputs + 2 * outputs) for (inputs, outputs), count in linear.items()
     )

@@ -158,9 +158,8 @@ def test_any_registered_mechanism_by_config_alone(system: str, name: str) -> Non
         for slot, (role, direction) in slots.items()
         if role in can.roles and direction in can.directions
     ]
-    sizes = (
-        ["encoder=12", "decoder=24"] if system == "rnnsearch" else ["width=48", "layers=1"]
-    )  # for mechanisms that cut in two, three or four
+    # for mechanisms that cut in two, three or four
+    sizes = ["encoder=12", "decoder=24"] if system == "rnnsearch" else ["width=48", "layers=1"]
 
     def check(*chosen: str) -> None:
         """Of the slots that have the mechanism."""
@@ -223,9 +222,8 @@ def test_default_workdir_tells_configs_apart() -> None:
     elsewhere = configs.load(
         "configs/translation.py:rnnsearch", ["parallel.devices=2", "parallel.backend=mesh"]
     )
-    assert path == default_workdir(
-        "configs/translation.py:rnnsearch", elsewhere
-    )  # the same run on other devices goes on there
+    # the same run on other devices goes on there
+    assert path == default_workdir("configs/translation.py:rnnsearch", elsewhere)
     stored = configs.from_dict(json.loads(json.dumps(configs.to_dict(first))))
     assert path == default_workdir("some/where/translation.py:rnnsearch", stored)
 

@@ -135,9 +135,8 @@ def test_too_long_pairs_are_counted_and_the_limit_is_a_bucket() -> None:
         number for step in range(batches.batches_per_epoch) for number in numbers(batches(step))
     )
     assert seen == [i for i, length in enumerate(lengths) if length <= 20]
-    assert (
-        train_batches(data, buckets=(8,), max_length=40).left_out == 0
-    )  # the limit is the last bucket
+    # the limit is the last bucket
+    assert train_batches(data, buckets=(8,), max_length=40).left_out == 0
 
 
 @pytest.mark.parametrize(
@@ -219,9 +218,8 @@ def test_labels_go_with_their_texts_and_padding_has_none() -> None:
             assert set(batch) == {*sides, "label"}
             assert batch["label"].dtype == np.int32
             assert batch["label"].shape == batch["source"].shape[:1]
-            np.testing.assert_array_equal(
-                batch["label"], np.maximum(batch["source"][:, 0] - 9, 0)
-            )  # example i begins with 10 + i
+            # example i begins with 10 + i
+            np.testing.assert_array_equal(batch["label"], np.maximum(batch["source"][:, 0] - 9, 0))
         assert data.lengths.tolist() == [
             max(len(side[i]) for side in data.sequences) for i in range(50)
         ]

@@ -45,9 +45,8 @@ def test_all_styles_occur_about_equally_often_and_half_in_lower_case() -> None:
     for text, _ in pairs:
         for mark in marks:
             marks[mark] += mark in text
-    assert (
-        1_900 < marks["/"] < 2_500
-    )  # two styles, of nine where the two-digit year is possible, of eight elsewhere
+    # two styles, of nine where the two-digit year is possible, of eight elsewhere
+    assert 1_900 < marks["/"] < 2_500
     assert 400 < marks["."] < 620  # half of the years
     assert 900 < marks[" of "] < 1_250
     worded = [text for text, _ in pairs if any(letter.isalpha() for letter in text)]

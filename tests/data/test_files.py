@@ -106,11 +106,8 @@ def test_a_line_that_is_not_utf8(tmp_path: Path) -> None:
         gzip.compress(GERMAN.encode() * 100, mtime=0)[:-20],
         gzip.compress(b"abc" * 99, mtime=0)[:15] + b"\xff" * 30,
     ],
-    ids=[
-        "no gzip",
-        "cut short",
-        "overwritten",
-    ],  # the bytes hold the time, which would differ between workers
+    # the bytes hold the time, which would differ between workers
+    ids=["no gzip", "cut short", "overwritten"],
 )
 def test_a_damaged_gzip_file(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "train.de.gz").write_bytes(content)

@@ -103,9 +103,8 @@ def test_vocabulary_and_classes_are_learned_from_the_training_split_alone(folder
         == every.vocabulary.encode_all(["yak"])[0].tolist()
     )
     assert every.examples["valid"].packed("source")[3].tolist() == [UNK, UNK, EOS]
-    only = labelled.load(
-        node(folder), WORDS, splits=("test",)
-    )  # "train" is read for it, and not returned
+    # "train" is read for it, and not returned
+    only = labelled.load(node(folder), WORDS, splits=("test",))
     assert only.vocabulary.size == alone.vocabulary.size and set(only.rows) == {"test"}
 
 

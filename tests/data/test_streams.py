@@ -28,9 +28,8 @@ def test_every_token_is_predicted_once_from_the_one_before_it(size: int, length:
     read = []
     for row, (before, after) in enumerate(zip(source, target, strict=True)):
         own = IDS[row * columns : (row + 1) * columns]
-        np.testing.assert_array_equal(
-            after, np.pad(own, (0, len(after) - len(own)))
-        )  # padding only at the end
+        # padding only at the end
+        np.testing.assert_array_equal(after, np.pad(own, (0, len(after) - len(own))))
         np.testing.assert_array_equal(before != PAD, after != PAD)
         read += before[before != PAD].tolist()
     assert read == [EOS, *IDS[:-1]]

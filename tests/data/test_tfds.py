@@ -248,9 +248,8 @@ def test_preparing_without_tensorflow_is_one_line(
 def test_preparing_our_own_set_and_preparing_without_a_network(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: name
-    )  # as if TensorFlow were there
+    # as if TensorFlow were there
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     assert main(["attnlab_tiny_pairs", "--directory", str(tmp_path)]) == 0
     assert f"prepared in {tmp_path / 'attnlab_tiny_pairs' / '1.0.0'}" in capsys.readouterr().out
     assert len(Tfds("attnlab_tiny_pairs", str(tmp_path), source="de").pairs("valid")) == 2

@@ -21,9 +21,8 @@ def test_largest_equals_top_k(width: int, k: int, levels: int) -> None:
     values = rng.integers(0, levels, size=(9, width)).astype(np.float32)
     values[3], values[4, 2:] = -np.inf, -np.inf
     values[5] = 1.0
-    values[6:, width // 2] = (
-        2.0 * levels
-    )  # a chunk in the middle ranks first, though ties of its others come later
+    # a chunk in the middle ranks first, though ties of its others come later
+    values[6:, width // 2] = 2.0 * levels
     both = jax.jit(lambda values: (largest(values, k), lax.top_k(values, k)))
     (found, places), (wanted, ids) = both(values)
     np.testing.assert_array_equal(found, wanted)

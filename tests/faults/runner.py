@@ -143,10 +143,8 @@ def _run_in_child(fault: Fault | None, choice: str, folder: str) -> None:
         os.dup2(output.fileno(), 2)
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT))
-    sys.dont_write_bytecode, sys.pycache_prefix = (
-        False,
-        BYTECODE,
-    )  # compiled once for all runs, and not beside the sources
+    # compiled once for all runs, and not beside the sources
+    sys.dont_write_bytecode, sys.pycache_prefix = (False, BYTECODE)
     for name in list(sys.modules):  # what the command itself needs of the package
         if name.partition(".")[0] in ("attnlab", "tests"):
             del sys.modules[name]

@@ -117,14 +117,11 @@ def test_lists_are_read_line_by_line(tmp_path: Path) -> None:
     assert second == Fault("x/y.py", "gone", "old", "", ("test_a.py: oracle",), "why")
     assert first.module == "attnlab.x.y" and first.name == "x/y.py: wrong" and first.room == "x"
     below = read(LISTS / "attention" / "core.txt")[0]  # a list in a folder is about that folder
-    assert below.file.startswith("attention/") and all(
-        choice.startswith("attention/test_") for choice in below.tests
-    )
+    assert below.file.startswith("attention/")
+    assert all(choice.startswith("attention/test_") for choice in below.tests)
     of_file = Fault("training/loop.py", "wrong", "old", "new", ("training/test_step.py",))
-    assert of_file.room == "training" and of_file.stages() == (
-        "training/test_step.py",
-        "training/test_loop.py",
-    )
+    assert of_file.room == "training"
+    assert of_file.stages() == ("training/test_step.py", "training/test_loop.py")
     assert of_file.stages(everything=True)[2:] == ("training", ".")
     (tmp_path / "list.txt").write_text("@ wrong\n* old\n")
     with pytest.raises(ValueError, match=r"list.txt:2: a line begins with '\*'"):
@@ -133,22 +130,13 @@ def test_lists_are_read_line_by_line(tmp_path: Path) -> None:
 
 @pytest.mark.quick
 def test_words_select_whole_words() -> None:
-    assert parse_choice("test_a.py: one two") == (
-        str(TESTS / "test_a.py"),
-        ("one", "two"),
-    ) and parse_choice("test_a.py") == (
-        str(TESTS / "test_a.py"),
-        (),
-    )
+    assert parse_choice("test_a.py: one two") == (str(TESTS / "test_a.py"), ("one", "two"))
+    assert parse_choice("test_a.py") == (str(TESTS / "test_a.py"), ())
     test = "tests/attention/test_a.py::test_oracle[scaled_dot-{}]"
-    assert (
-        selects(("oracle", "scaled_dot-"), test) and selects(("dot",), test) and selects((), test)
-    )
-    assert (
-        not selects(("[dot-",), test)
-        and not selects(("orac",), test)
-        and not selects(("oracle", "missing"), test)
-    )
+    assert selects(("oracle", "scaled_dot-"), test) and selects(("dot",), test)
+    assert selects((), test)
+    assert not selects(("[dot-",), test) and not selects(("orac",), test)
+    assert not selects(("oracle", "missing"), test)
 
 
 def test_the_runner_tells_what_became_of_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,9 +151,8 @@ def test_the_runner_tells_what_became_of_a_fault(monkeypatch: pytest.MonkeyPatch
     assert become() == ("caught", "") and len(session.sound) == 1 and not session.spoilt
     assert become(old="import sys", new="import sys, sys") == ("survived", "")
     assert become(old="no such text")[0] == "stale" == become(old="import sys", new="(")[0]
-    assert (
-        become(old="import sys", new="import system")[0] == "broken"
-    )  # nothing is tested by code that cannot be imported
+    # nothing is tested by code that cannot be imported
+    assert become(old="import sys", new="import system")[0] == "broken"
     nowhere = ("test_progress.py: no_such_test",)
     monkeypatch.delenv("ATTNLAB_CASES", raising=False)
     assert become(tests=nowhere) == ("survived", "")  # the sample may lack a test

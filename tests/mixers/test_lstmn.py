@@ -138,9 +138,8 @@ def test_weights_are_of_what_was_written_and_sum_to_one() -> None:
         return jax.grad(third, has_aux=True)(x)
 
     slope, collected = jax.device_get(looked(X))
-    weights = collected[MAPS]["attention"]["weights"][0][
-        :, 0, :, 0
-    ]  # [B,T,1+T]; slot j + 1: step j
+    # [B,T,1+T]; slot j + 1: step j
+    weights = collected[MAPS]["attention"]["weights"][0][:, 0, :, 0]
     i, j = np.indices((T, T))
     for row, length in enumerate((6, 3)):
         np.testing.assert_allclose(weights[row].sum(axis=1), 1.0, atol=1e-6)

@@ -41,9 +41,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("performer", {"heads": 2, "features": 5, "map": "relu", "orthogonal": False, "seed": 3}),
 ]
 NAMES = [f"{name}-{json.dumps(config)}" for name, config in CASES]
-every = pytest.mark.parametrize(
-    ("name", "config"), CASES, ids=NAMES, scope="module"
-)  # the tests of a case come together
+# the tests of a case come together
+every = pytest.mark.parametrize(("name", "config"), CASES, ids=NAMES, scope="module")
 promise = pytest.mark.product("promises")
 ENTRIES = ("fourier", "longformer", "nystrom")
 

@@ -213,16 +213,14 @@ def check_causality(spec: dict[str, Any]) -> None:
         after = call(begun(spec), changed, method="read")[0]
         assert_close(after[:, :t], before[:, :t], eps=ROUNDING)
         assert np.abs(after[:, t:] - before[:, t:]).max() > 1e-3
-    untied = (
-        spec.get("share", "none") == "none" and spec["name"] not in TIED
-    )  # else the output reads the table too
+    # else the output reads the table too
+    untied = spec.get("share", "none") == "none" and spec["name"] not in TIED
     if untied and (":" not in spec["name"] or "embed" in parameters(system)):
         by_position = np.tile(np.arange(1, 7, dtype=np.int32), (4, 1))  # position p reads row p + 1
         for t in (1, 2, 5):
             found = np.asarray(slopes(spec, by_position, t)["embed"]["embedding"])
-            assert (found[t + 1 :] == 0.0).all() and (
-                np.abs(found[1 : t + 1]).max(axis=1) > 1e-9
-            ).all()
+            assert (found[t + 1 :] == 0.0).all()
+            assert (np.abs(found[1 : t + 1]).max(axis=1) > 1e-9).all()
 
 
 def check_pieces(spec: dict[str, Any]) -> None:
@@ -255,9 +253,8 @@ def check_padding(spec: dict[str, Any]) -> None:
     assert all(np.isfinite(one).all() for one in jax.tree.leaves((whole, ended)))
     short, state = call(begun(spec), tokens[:, :3], method="read")
     close_where_real(whole[:, :3], short, tokens[:, :3])
-    same_states(
-        *(jax.tree.map(lambda one: one[1:], one) for one in (ended, state))
-    )  # the others had but padding left
+    # the others had but padding left
+    same_states(*(jax.tree.map(lambda one: one[1:], one) for one in (ended, state)))
     same_states(jax.tree.map(lambda one: one[3:], ended), begun(spec, 1))
     same_states(call(ended, np.zeros((4, 6), np.int32), method="read")[1], ended)
 

@@ -70,10 +70,8 @@ def test_maps_of_all_members_and_the_mean_for_an_alignment() -> None:
         {"params": params}, source, target
     )
     maps = system.maps(collected[MAPS])
-    assert set(maps) == {"members_0/attention", "members_1/attention"} and set(system.needs) == {
-        "members_0",
-        "members_1",
-    }
+    assert set(maps) == {"members_0/attention", "members_1/attention"}
+    assert set(system.needs) == {"members_0", "members_1"}
     assert (
         {(one.query, one.key) for one in maps.values()}
         == {("target", "source")}

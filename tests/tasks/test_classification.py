@@ -287,7 +287,6 @@ def test_choices_that_are_sampled_learn_from_the_label() -> None:
         sums["tracked"]["rewards"][0]
     ) == pytest.approx(-float(sums["cross_entropy"]), rel=1e-5)
     lengths = [np.maximum((batch[side] != PAD).sum(axis=1), 1) for side in ("source", "target")]
-    uniform = sum(
-        np.log(one)[batch["label"] > 0].sum() for one in lengths
-    )  # an untrained additive score is 0 everywhere
+    # an untrained additive score is 0 everywhere
+    uniform = sum(np.log(one)[batch["label"] > 0].sum() for one in lengths)
     assert float(sums["choice_entropy"]) == pytest.approx(uniform, rel=1e-5)

@@ -46,9 +46,8 @@ def test_every_way_of_decoding_takes_it(method: str) -> None:
     text = task.data.pairs["test"][0][0]
     best = task.translate(params, [text], alignment=True)[0][0]
     ids = np.asarray([*task.vocabularies[0].encode_all([text])[0], EOS])[None]
-    target_in = np.asarray([BOS, *best.tokens[:-1], *[PAD] * (9 - len(best.tokens))])[
-        None
-    ]  # padding reaches no step before it
+    # padding reaches no step before it
+    target_in = np.asarray([BOS, *best.tokens[:-1], *[PAD] * (9 - len(best.tokens))])[None]
     probabilities = np.exp(
         np.array(forced()(params, ids, target_in), np.float64)[0, : len(best.tokens)]
     )

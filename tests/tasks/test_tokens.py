@@ -22,10 +22,8 @@ def test_cross_entropy_is_that_of_the_smoothed_target(smoothing: float) -> None:
         top = wide.max(-1, keepdims=True)
         log_p = wide - top - np.log(np.exp(wide - top).sum(-1, keepdims=True))
         q = (1 - smoothing) * np.eye(7)[target] + smoothing / 7
-        for how in (
-            cross_entropy,
-            jax.jit(cross_entropy),
-        ):  # a number, and an array whose value is not known
+        # a number, and an array whose value is not known
+        for how in (cross_entropy, jax.jit(cross_entropy)):
             np.testing.assert_allclose(
                 how(logits, target, smoothing), -(q * log_p).sum(-1), atol=2e-6 * scale, rtol=1e-6
             )

@@ -110,9 +110,8 @@ def test_lanes_are_the_same_on_any_devices(name: str, devices: int, accumulate: 
     found, expected = traced(name, devices, accumulate), traced("mesh", 1, 1)
     assert_close(found, expected)
     for number, ((one, _), (other, _)) in enumerate(zip(found, expected, strict=True)):
-        close = (
-            1e-5 if number else 1e-6
-        )  # later states are made with parameters that differ by rounding themselves
+        # later states are made with parameters that differ by rounding themselves
+        close = 1e-5 if number else 1e-6
         np.testing.assert_allclose(one.remembered["h"], other.remembered["h"], atol=close)
         np.testing.assert_array_equal(one.remembered["count"], other.remembered["count"])
 

@@ -470,9 +470,8 @@ def test_a_limit_on_the_size_of_files(
     checkpoints.save(1, {"a": np.zeros(3)}, {})
     checkpoints.wait()
     noise, before = np.random.default_rng(0), resource.getrlimit(resource.RLIMIT_FSIZE)
-    monkeypatch.setattr(
-        sys, "dont_write_bytecode", True
-    )  # Python does not see that what it has compiled was cut
+    # Python does not see that what it has compiled was cut
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
     try:
         with pytest.raises(UserError) as raised:

@@ -81,9 +81,8 @@ def test_a_run_under_nohup_goes_on_without_its_terminal() -> None:
 
 def test_second_ctrl_c_is_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interrupt_module, "REPEAT", 0.0)
-    before = signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # a shell's background job starts with SIGINT ignored
+    # a shell's background job starts with SIGINT ignored
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt), Interrupt():
             signal.raise_signal(signal.SIGINT)

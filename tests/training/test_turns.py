@@ -13,10 +13,8 @@ def test_who_moves_next() -> None:
     assert turn({0: (8, 4), 3: (8, 6), 4: (8, 6)}, pads=False) == [3, 4]
     assert turn({0: (8, 4), 3: (8, 6)}, pads=False) == [0]
     assert turn({0: (8, 4), 3: (8, 6)}, pads=True) == [0, 3]
-    assert turn({0: (32, 4), 3: (8, 16), 5: (8, 16)}, pads=True) == [
-        3,
-        5,
-    ]  # neither fits into the other
+    # neither fits into the other
+    assert turn({0: (32, 4), 3: (8, 16), 5: (8, 16)}, pads=True) == [3, 5]
 
 
 def test_a_loss_that_draws_is_known() -> None:

@@ -158,9 +158,8 @@ def run(
     workdir.mkdir(parents=True, exist_ok=True)
 
     def fetched(step: int) -> dict[str, np.ndarray]:
-        if (
-            step == stop
-        ):  # the loop asks for the next batch, number `stop` from 0, while step `stop` from 1 runs
+        # the loop asks for the next batch, number `stop` from 0, while step `stop` from 1 runs
+        if step == stop:
             os.kill(os.getpid(), signal.SIGTERM)
         return batches(step)  # type: ignore[no-any-return]
 

@@ -22,9 +22,8 @@ B, H, T, D, COUNT = 3, 2, 13, 4, 6
 HIDDEN = {"linear": (), "mlp": (5,)}
 EXAMPLES = ("q", "k", "v", "eta")
 both = pytest.mark.parametrize("kind", HIDDEN)
-larger = pytest.mark.parametrize(
-    "kind", [pytest.param("linear", marks=pytest.mark.full), "mlp"]
-)  # whose layers are linear models
+# whose layers are linear models
+larger = pytest.mark.parametrize("kind", [pytest.param("linear", marks=pytest.mark.full), "mlp"])
 
 
 def drawn(kind: str, seed: int = 0) -> dict[str, Any]:

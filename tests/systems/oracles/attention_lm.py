@@ -33,10 +33,8 @@ def _star(params: Tree, kind: str, state: Vector, window: list[Vector]) -> Vecto
     """h*_t of a state and those before it."""
     count = PARTS[kind]
     parts = np.split(state, count)
-    key, own = (
-        parts[0],
-        parts[-1],
-    )  # of one part, of two or of three: what asks is the first, what predicts the last
+    # of one part, of two or of three: what asks is the first, what predicts the last
+    key, own = (parts[0], parts[-1])
     taken = min(1, count - 1)  # what is taken of an earlier state is its second part, if it has one
     earlier = [np.split(one, count) for one in window]
     found = np.zeros_like(own)

@@ -100,9 +100,8 @@ def test_without_what_is_found_it_is_an_lstm_and_a_layer(spec: dict[str, Any]) -
     where = params if spec is SINGLE else params["attention"]
     where["of_found"] = jax.tree.map(np.zeros_like, where["of_found"])
     own = where["of_own"]["kernel"]
-    merge = np.concatenate(
-        [np.zeros((spec["state"] - len(own), own.shape[1]), np.float32), own]
-    )  # the last part predicts
+    # the last part predicts
+    merge = np.concatenate([np.zeros((spec["state"] - len(own), own.shape[1]), np.float32), own])
     assert_close(logits(spec, params), through(params, merge), eps=8)
 
 
@@ -163,11 +162,9 @@ def test_carrying_the_state_alone_cuts_windows_where_pieces_begin() -> None:
     np.testing.assert_allclose(cut(start, tokens)[0], carried(start, tokens)[0], atol=2e-6)
     state = cut(start, tokens[:, :3])[1]
     found, whole = cut(state, tokens[:, 3:])[0], carried(start, tokens)[0][:, 3:]
-    assert (
-        np.abs(found - whole)[:, :2].max(axis=2).min() > 1e-4
-    )  # both words whose window would have reached back
+    # both words whose window would have reached back
+    assert np.abs(found - whole)[:, :2].max(axis=2).min() > 1e-4
     np.testing.assert_allclose(found[:, 2:], whole[:, 2:], atol=2e-6)
     step = jax.jit(functools.partial(make(spec).apply, {"params": params}, method="step"))
-    np.testing.assert_allclose(
-        step(state, tokens[:, 3])[0], whole[:, 0], atol=2e-6
-    )  # writing goes on with the window
+    # writing goes on with the window
+    np.testing.assert_allclose(step(state, tokens[:, 3])[0], whole[:, 0], atol=2e-6)

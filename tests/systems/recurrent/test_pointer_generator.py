@@ -70,9 +70,8 @@ def test_coverage_its_loss_and_the_weights_are_the_papers() -> None:
     _, weights, again = expected()
     np.testing.assert_allclose(found, weights, atol=1e-6)
     np.testing.assert_allclose(losses, again, atol=1e-6)
-    assert (
-        (again[:, 0] == 0.0).all() and (again[:, 1:] > 0.05).all() and (again <= 1.0 + 1e-9).all()
-    )
+    assert (again[:, 0] == 0.0).all() and (again[:, 1:] > 0.05).all()
+    assert (again <= 1.0 + 1e-9).all()
     np.testing.assert_allclose(np.exp(log_probs).sum(axis=-1), 1.0, atol=2e-6)
 
 
@@ -135,10 +134,8 @@ def test_of_several_heads_the_mean_is_copied() -> None:
     apply = jax.jit(lambda params: system.apply({"params": params}, source, target, mutable=[MAPS]))
     log_probs, collected = apply(narrow(shut))
     (found,) = system.maps(collected[MAPS]).values()  # type: ignore[union-attr]
-    assert (
-        found.weights.shape[1] == 2
-        and float(jnp.abs(found.weights[:, 0] - found.weights[:, 1]).max()) > 1e-3
-    )
+    assert found.weights.shape[1] == 2
+    assert float(jnp.abs(found.weights[:, 0] - found.weights[:, 1]).max()) > 1e-3
     np.testing.assert_allclose(
         np.exp(log_probs), scattered(found.weights.mean(axis=1), source, VOCABULARY), atol=1e-6
     )
@@ -189,10 +186,8 @@ def test_rows_of_padding_and_sources_of_one_word_have_finite_slopes() -> None:
     slopes, (log_probs, _, _) = program()(
         narrow(parameters(make(SPEC))), empty, batch()[1], DIRECTION
     )
-    assert (
-        all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
-        and np.isfinite(log_probs).all()
-    )
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
+    assert np.isfinite(log_probs).all()
     np.testing.assert_allclose(np.exp(log_probs[0]).sum(axis=-1), 1.0, atol=2e-6)
     assert (np.exp(log_probs[1:]).sum(axis=-1) < 1.0).all()
 

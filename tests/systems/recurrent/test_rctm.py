@@ -63,9 +63,8 @@ def test_every_length_is_read_whole_in_its_order_and_padding_not_at_all(length: 
 
 def test_channels_do_not_mix() -> None:
     valid = np.ones((1, 6), bool)
-    slope = np.abs(jax.jacrev(lambda x: sentence_model()(x, valid)[0])(words(6)))[:, 0].max(
-        axis=1
-    )  # [of channel, by channel]
+    # [of channel, by channel]
+    slope = np.abs(jax.jacrev(lambda x: sentence_model()(x, valid)[0])(words(6)))[:, 0].max(axis=1)
     assert (slope[~np.eye(WIDTH, dtype=bool)] == 0.0).all() and (np.diag(slope) > 1e-6).all()
 
 
