@@ -2,9 +2,9 @@
 
 A *product* is all cases of one parametrised test, or of all tests of a file that are marked
 `@pytest.mark.product("name")`; the test itself is then one of its parts. The *parts* of a case are
-its arguments, and the entries of those that are mappings (configs). The sample has every value of
-every part at least once, and, up to the number of cases asked for, as many pairs of values of two
-parts as it can.
+its arguments, and the entries of those that are mappings (configs), where all numbers but 0 and 1
+are one value: a size. The sample has every value of every part at least once, and, up to the number
+of cases asked for, as many pairs of values of two parts as it can.
 
     ATTNLAB_CASES=all   every case of every test: the full mode
     ATTNLAB_CASES=20    20 cases of each product (default 1), never fewer than cover it
@@ -100,7 +100,8 @@ def parts_of(item: pytest.Item) -> frozenset[Part]:
 def _parts(name: str, value: Any, item: pytest.Item) -> Iterator[Part]:
     if isinstance(value, Mapping):
         for key, entry in value.items():
-            yield from _parts(f"{name}.{key}", entry, item)
+            sized = isinstance(entry, (int, float)) and entry not in (0, 1)
+            yield from _parts(f"{name}.{key}", "a number" if sized else entry, item)
     elif isinstance(value, (str, int, float, bool, tuple, list, type(None))):
         yield name.removesuffix(".name"), repr(value)
     else:

@@ -319,9 +319,8 @@ def test_monotonic_alone_starts_again_saturates_and_is_noisy_on_demand() -> None
         np.array([[0, 1, 0, 0, 1], [1, 0, 0, 1, 0], [0, 0, 0, 0, 0]]), 1e3, -1e3
     ).astype(np.float32)[None, None]
     path, pull = jax.vjp(lambda s: weigh("monotonic", {}, params, s), sure)
-    np.testing.assert_array_equal(
-        path[0, 0], [*np.eye(5)[[1, 3]].tolist(), [0.0] * 5]
-    )  # stops, goes on, runs off
+    # stops, goes on, runs off
+    np.testing.assert_array_equal(path[0, 0], [*np.eye(5)[[1, 3]].tolist(), [0.0] * 5])
     assert np.isfinite(pull(path)[0]).all()
     still, key = weigh("monotonic", {}, params, scores), jax.random.key(0)
     assert abs(weigh("monotonic", {}, params, scores, key=key) - still).max() > 1e-2

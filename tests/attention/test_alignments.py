@@ -243,9 +243,8 @@ def test_weights_depend_on_the_scores_that_the_form_names(name: str, fields: str
         factor = module.apply({"params": params}, seen, H, scores.dtype, method="factor")
         scores = scores if factor is None else jnp.where(mask, scores, 0.0) * factor
         np.testing.assert_array_equal(before, softmax(scores, mask, extra))
-    touched = np.zeros(
-        (TK, B, H, TQ, TK), bool
-    )  # [which score of query 1 of head h of row 1 moved, which weights did]
+    # [which score of query 1 of head h of row 1 moved, which weights did]
+    touched = np.zeros((TK, B, H, TQ, TK), bool)
     for j in range(TK):
         scores = at.scores.copy()
         scores[1, h, q, j] += 5.0

@@ -144,10 +144,8 @@ def test_a_part_grows_as_its_card_says(kind: str, name: str, letter: str) -> Non
 
 
 def test_no_positions_cost_nothing() -> None:
-    assert (
-        card_of("positions", "none").time == "0"
-        and not POSITIONS.resolve("none")().cost(Sizes(4, 4, 1, 1, 1, 1, 1, 1, 1)).flops
-    )
+    assert card_of("positions", "none").time == "0"
+    assert not POSITIONS.resolve("none")().cost(Sizes(4, 4, 1, 1, 1, 1, 1, 1, 1)).flops
 
 
 @pytest.mark.quick

@@ -102,12 +102,10 @@ def test_nobody_looking_runs_with_zero_slopes(alignment: str, sizes: tuple[int, 
     """
     run, given = looked(make("multihead", {"heads": 3, "alignment": alignment}), *sizes)
     (of_params, *others), context = sloped(run)(*given)
-    assert context.shape == (*sizes[:2], WIDTH) and [one.shape for one in others] == [
-        one.shape for one in given[1:]
-    ]
-    assert jax.tree.leaves(of_params) and all(
-        (leaf == 0.0).all() for leaf in jax.tree.leaves([of_params, others])
-    )
+    assert context.shape == (*sizes[:2], WIDTH)
+    assert [one.shape for one in others] == [one.shape for one in given[1:]]
+    assert jax.tree.leaves(of_params)
+    assert all((leaf == 0.0).all() for leaf in jax.tree.leaves([of_params, others]))
 
 
 @pytest.mark.parametrize(

@@ -78,9 +78,8 @@ def test_a_memory_with_room_to_spare_is_read_to_its_length(case: str) -> None:
 def test_queries_that_see_nothing_get_exactly_nothing(kernel: str) -> None:
     query, source, _ = inputs(queries=8, keys=5)
     valid = np.array([[True] * 5, [False] * 5, [False] * 3 + [True] * 2])
-    found = read(
-        {}, kernel, query, source, CAUSAL, valid
-    )  # of eight queries on five keys the first three stand before the first key
+    # of eight queries on five keys the first three stand before the first key
+    found = read({}, kernel, query, source, CAUSAL, valid)
     assert_close(found, read({}, "plain", query, source, CAUSAL, valid), eps=8)
     assert (found[1] == 0.0).all() and (found[:, :3] == 0.0).all() and (found[2, :6] == 0.0).all()
 
@@ -99,9 +98,8 @@ def test_weights_of_a_sigmoid_are_dropped_in_blocks_too() -> None:
 
     found, expected = drawn("blockwise"), drawn("plain")
     off = module.apply(params, query, source).context
-    np.testing.assert_allclose(
-        found.mean(0), off, atol=5 * expected.std(0).max() / DRAWS**0.5
-    )  # five standard errors
+    # five standard errors
+    np.testing.assert_allclose(found.mean(0), off, atol=5 * expected.std(0).max() / DRAWS**0.5)
     np.testing.assert_allclose(found.std(0), expected.std(0), atol=0.1 * expected.std(0).max())
 
 

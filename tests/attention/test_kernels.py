@@ -117,9 +117,8 @@ def test_blockwise_equals_plain_in_values_and_all_gradients(
     if padded:  # the dead row, exactly
         assert (found[0][1][1] == expected[0][1][1]).all()
         assert all((slope[1] == 0.0).all() for slope in found[1][1:])
-    for path, slope in jax.tree_util.tree_leaves_with_path(
-        expected[1]
-    ):  # zeros would prove nothing
+    # zeros would prove nothing
+    for path, slope in jax.tree_util.tree_leaves_with_path(expected[1]):
         assert np.abs(slope).max() > 1e-4, jax.tree_util.keystr(path)
 
 

@@ -86,9 +86,8 @@ EVERY = [pytest.param(*case, id=label) for case, label in GIVEN]
 if not CHOSEN:
     EVERY += [pytest.param(*one, id=f"{one[0]}-{json.dumps(one[1])}") for one in OTHERS]
     EVERY += [pytest.param(OWN, {}, id="running_mean")]
-every = pytest.mark.parametrize(
-    ("name", "config"), EVERY, scope="module"
-)  # the tests of a case come together
+# the tests of a case come together
+every = pytest.mark.parametrize(("name", "config"), EVERY, scope="module")
 
 
 def prepared(name: str, config: dict[str, Any]) -> tuple[Mixer, Any, Any, np.ndarray]:

@@ -213,9 +213,8 @@ def test_bfloat16_stays_close_also_far_out(case: int) -> None:
 @pytest.mark.parametrize("name", POSITIONS.names())
 def test_hooks_that_a_scheme_does_not_name_change_nothing(name: str) -> None:
     scheme = POSITIONS.resolve(name)()
-    assert scheme.hooks <= {"embedding", "query_key", "score", "value", "row"} and bool(
-        scheme.hooks
-    ) == (name != "none")
+    assert scheme.hooks <= {"embedding", "query_key", "score", "value", "row"}
+    assert bool(scheme.hooks) == (name != "none")
     x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
     q, k, weights, i, j = inputs()
     view = EVERYTHING.among(jnp.asarray(i), jnp.asarray(j))

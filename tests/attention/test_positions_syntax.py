@@ -107,9 +107,8 @@ def test_the_scheme_sees_place_and_depth() -> None:
     embed = jax.jit(functools.partial(scheme.apply, method="embed"))
     gain, other = embed(params, x, deep) - x, embed(params, x, np.zeros((2, 6), np.int32)) - x
     assert (np.abs(gain - other).max(-1) > 1e-3).tolist() == (np.asarray(deep) > 0).tolist()
-    assert (
-        np.abs(np.diff(other, axis=1)).max(-1).min() > 1e-3
-    )  # places count where depths are equal
+    # places count where depths are equal
+    assert np.abs(np.diff(other, axis=1)).max(-1).min() > 1e-3
     np.testing.assert_array_equal(embed(jax.tree.map(np.zeros_like, params), x, deep), x)
 
 

@@ -64,9 +64,8 @@ def test_samples_come_as_often_as_softmax_says_and_never_where_masked(name: str)
     assert set(np.unique(drawn)) == {0.0, 1.0} and (drawn.sum(-1) == 1.0).all()
     counts, wanted = drawn.sum((0, 1, 2)), DRAWS * np.asarray(softmax(scores, mask))
     assert counts[1] == 0
-    assert (
-        (counts - wanted)[mask] ** 2 / wanted[mask]
-    ).sum() < 16.27  # chi-square, 3 degrees of freedom, 0.1 percent
+    # chi-square, 3 degrees of freedom, 0.1 percent
+    assert ((counts - wanted)[mask] ** 2 / wanted[mask]).sum() < 16.27
     np.testing.assert_array_equal(drawn, weigh(name, many, mask, jax.random.key(0)))
     assert (drawn != np.asarray(weigh(name, many, mask, jax.random.key(1)))).any()
 

@@ -128,9 +128,8 @@ def test_blocks_far_from_a_causal_window_are_skipped() -> None:
     view = CAUSAL & (Window(4) | Global((0,)))
     assert not view.touches(0, 4, 4, 8) and not view.touches(12, 16, 4, 8)
     assert view.touches(12, 16, 0, 4) and view.touches(4, 8, 4, 8)
-    assert (CAUSAL & Window(8)).everywhere(4, 8, 0, 4) is (7 - 0 < 8) and not (
-        CAUSAL & Window(7)
-    ).everywhere(4, 8, 0, 4)
+    assert (CAUSAL & Window(8)).everywhere(4, 8, 0, 4) is (7 - 0 < 8)
+    assert not (CAUSAL & Window(7)).everywhere(4, 8, 0, 4)
 
 
 # Combining
@@ -195,9 +194,8 @@ def test_arrays_of_a_cross_attention_are_taken_as_they_come(queries: int, keys: 
 )
 def test_positions_an_array_does_not_cover_are_seen_by_nothing(rule: Rule) -> None:
     result = View(rule).allows(np.array([-1, 0, T]), np.array([-2, -1, T - 1, T]))  # type: ignore[arg-type]
-    known = isinstance(
-        rule, Global
-    )  # a global token sees what no array covers, and is seen from there
+    # a global token sees what no array covers, and is seen from there
+    known = isinstance(rule, Global)
     assert_same(
         result, np.array([[[[0, 0, known, 0], [known, known, 1, known], [0, 0, known, 0]]]], bool)
     )

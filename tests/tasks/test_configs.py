@@ -152,7 +152,7 @@ REFUSED = [
     (LSTM, WORD, "batch.texts=jined", "config.batch.texts='jined'; did you mean 'joined'"),
     (LSTM, NUMBER, "batch.size=0", "config.batch.size=0: expected a whole number"),
     (LSTM, WORD, "training.output_bias=unigrams", "'unigrams'; did you mean 'unigram'"),
-    (LSTM, NUMBER, "decoding.beam=2 decoding.coverage=0.1", "needs attention weights"),
+    (LSTM, NUMBER, "decoding.method=beam decoding.coverage=0.1", "needs attention weights"),
     (LSTM, NUMBER, f"{WINDOW} batch.texts=apart batch.max_length=9", "window=10: .*take 9 or less"),
     (LSTM, NUMBER, f"{WINDOW} {CARRIED} batch.max_length=5", "window=10: .*take 5 or less"),
     (LSTM, PENALTY, f"{LOOKING} system.window=4", "hands out the loss 'hops'; set .*, or to None"),
