@@ -46,7 +46,7 @@ from tests.attention.oracles import ORACLES, part
 from tests.attention.slopes import assert_slopes, inner
 from tests.rounding import assert_close
 
-every, essential = over_all("promises"), over_all("promises", quick=True)
+every = over_all("promises")
 VIEWS = {"all": EVERYTHING, "causal": CAUSAL}
 FIRST = first_settings()
 DROPPING = [
@@ -136,7 +136,7 @@ def test_float64_equals_the_oracle_and_both_modes_of_differentiation_hold(
         )
 
 
-@essential
+@every
 def test_causal_sees_no_future(name: str, config: dict[str, Any]) -> None:
     if "causal" not in make(name, config).capabilities.directions:
         pytest.skip("declares no causal direction")
@@ -159,7 +159,7 @@ def test_causal_sees_no_future(name: str, config: dict[str, Any]) -> None:
     assert max(of_source) > 1e-3  # and not the query alone
 
 
-@over_all("promises", quick=True, always=ALWAYS[-1:])
+@over_all("promises", always=ALWAYS[-1:])
 def test_padding_is_inert(name: str, config: dict[str, Any]) -> None:
     """Whatever is in it, and however much of it there is."""
     case = looks(name, config)

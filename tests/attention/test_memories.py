@@ -106,7 +106,7 @@ def _programs(name: str, config: str, compiled: Callable[..., Any]) -> Programs:
     )
 
 
-@over(DECODING, "decoding", quick=True, drawn=DRAWN)
+@over(DECODING, "decoding", drawn=DRAWN)
 def test_cached_decoding_and_prefill_equal_the_full_pass(name: str, config: dict[str, Any]) -> None:
     run = programs(name, config)
     x, valid = inputs(queries=LENGTH)[0], np.ones((3, LENGTH), bool)

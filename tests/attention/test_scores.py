@@ -203,7 +203,6 @@ def test_vmap_and_remat_agree_with_plain(name: str, fields: str) -> None:
 
 @every
 @promises
-@pytest.mark.quick
 def test_product_and_rotary_are_declared_as_they_are(name: str, fields: str) -> None:
     """product: `pairs` is the inner product. rotary: the width stays, and turning both sides alike
     changes nothing.

@@ -44,7 +44,6 @@ def member(index: int, count: int, where: int) -> Member:
     return Member("localhost", where, count, index)
 
 
-@pytest.mark.quick
 def test_all_learn_the_same_and_notice_an_end() -> None:
     """Whoever comes first; a stranger at the port disturbs nobody; what is sent arrives; a closed
     end is seen.
