@@ -102,10 +102,8 @@ def test_bad_data(case: str, tmp_path: Path) -> None:
 
 def test_training_counts_the_sentences_above_the_limit_and_goes_on(shared: Path) -> None:
     lines = (shared / "stderr").read_text().splitlines()
-    assert (
-        f"train: 2 pairs longer than batch.max_length={LIMIT} tokens are left out, none is cut"
-        in lines
-    )
+    words = f"train: 2 pairs longer than batch.max_length={LIMIT} tokens are left out, none is cut"
+    assert words in lines
     assert any(line.startswith("train: 48 pairs, ") for line in lines)
     assert not [
         line
@@ -363,11 +361,10 @@ def test_bad_input_of_generate(
 def test_generate_translates_long_sentences_whole_and_says_so(shared: Path) -> None:
     done = launch("generate", f"--workdir={shared / 'run'}", stdin=f"satz 1\n\n{LONG}\n".encode())
     assert done.code == 0, done.err
-    assert (
-        done.err
-        == f"note: 1 of 2 sentences are longer than the {LIMIT} tokens of training (first: line"
-        " 3)\n"
+    words = (
+        f"note: 1 of 2 sentences are longer than the {LIMIT} tokens of training (first: line 3)\n"
     )
+    assert done.err == words
     lines = done.out.split("\n")
     assert len(lines) == 4 and lines[1] == lines[3] == ""
     # the most that decoding allows for a source cut at the limit

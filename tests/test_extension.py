@@ -406,10 +406,8 @@ def test_lion_and_its_schedule_are_what_they_say(folder: Path) -> None:
     )
     rng = np.random.default_rng(0)
     w = {"kernel": rng.normal(size=(2, 3)), "bias": rng.normal(size=3)}
-    params, m = (
-        {name: jnp.asarray(x, jnp.float32) for name, x in w.items()},
-        {name: 0.0 * x for name, x in w.items()},
-    )
+    params = {name: jnp.asarray(x, jnp.float32) for name, x in w.items()}
+    m = {name: 0.0 * x for name, x in w.items()}
     state = optimizer.init(params)
     for t in range(1, 6):
         g = {name: rng.normal(size=x.shape) for name, x in w.items()}

@@ -318,9 +318,8 @@ def test_the_files_around_the_package_say_what_is_so() -> None:
     hooks = {hook["entry"]: hook for hook in local["hooks"]}
     assert local["repo"] == "local" and {hook["language"] for hook in hooks.values()} == {"system"}
     assert {entry.split()[0] for entry in hooks} == {"ruff", "mypy", "python"}
-    assert [entry for entry, hook in hooks.items() if hook.get("stages") == ["manual"]] == [
-        "python -m pytest -n 2 -q -m quick"
-    ]
+    expected = ["python -m pytest -n 2 -q -m quick"]
+    assert [entry for entry, hook in hooks.items() if hook.get("stages") == ["manual"]] == expected
 
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert {"cff-version", "message", "title", "authors"} <= set(cited)

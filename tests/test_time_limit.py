@@ -48,10 +48,8 @@ def test_one_that_hears_no_signal_ends_its_worker_which_is_named(tmp_path: Path)
 @pytest.mark.quick
 def test_the_limits_of_this_suite(pytestconfig: pytest.Config) -> None:
     """Those of the suite itself; what has no limit would hang for ever."""
-    limit, last = (
-        float(pytestconfig.getini("timeout")),
-        float(pytestconfig.getini("faulthandler_timeout")),
-    )
+    limit = float(pytestconfig.getini("timeout"))
+    last = float(pytestconfig.getini("faulthandler_timeout"))
     assert 60 <= limit < last
     assert pytestconfig.getini("timeout_method") == "signal"
     assert pytestconfig.getini("faulthandler_exit_on_timeout")

@@ -58,9 +58,8 @@ def test_a_member_of_an_ensemble_has_its_test_split_closed_as_alone(
     (tmp_path / "sweep" / "plan.json").write_text("{}")
     stored = Stored.find(run, ensemble=[trial])
     stored.check_splits(["train", "valid"])
-    with pytest.raises(
-        UserError, match=f"{trial} is a trial of the sweep .* its test split stays closed"
-    ):
+    words = f"{trial} is a trial of the sweep .* its test split stays closed"
+    with pytest.raises(UserError, match=words):
         stored.check_splits(["valid", "test"])
     Stored.find(run).check_splits(["test"])
 

@@ -115,13 +115,11 @@ def test_the_scheme_sees_place_and_depth() -> None:
 def test_places_are_not_taken_for_depths() -> None:
     x = jnp.zeros((2, 6, 8))
     for positions in (jnp.arange(6), jnp.zeros((2, 5), jnp.int32)):
-        with pytest.raises(
-            UserError,
-            match=(
-                r"syntax: wants a depth for each word, \(2, 6\), and was given positions"
-                r" .*'sinusoidal'"
-            ),
-        ):
+        words = (
+            r"syntax: wants a depth for each word, \(2, 6\), and was given positions"
+            r" .*'sinusoidal'"
+        )
+        with pytest.raises(UserError, match=words):
             Syntax().init(jax.random.key(0), x, positions, method="embed")
 
 
@@ -130,10 +128,8 @@ def test_the_relative_scheme_adds_what_the_trees_say() -> None:
     and keys.
     """
     rng = np.random.default_rng(0)
-    q, weights = (
-        rng.normal(size=(2, 3, 2, 4)).astype(np.float32),
-        rng.dirichlet(np.ones(3), size=(2, 3, 2)).astype(np.float32),
-    )
+    q = rng.normal(size=(2, 3, 2, 4)).astype(np.float32)
+    weights = rng.dirichlet(np.ones(3), size=(2, 3, 2)).astype(np.float32)
     params = {
         name: rng.normal(size=(5, 4)).astype(np.float32)
         for name in ("keys", "values", "tree_keys", "tree_values")

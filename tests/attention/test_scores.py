@@ -174,9 +174,8 @@ def test_bfloat16_inputs(name: str, fields: str) -> None:
     of_key = jax.eval_shape(lambda: score.apply(variables, k, method="of_key"))
     ones = np.ones((B, H, TQ, TK), np.float32)
     _, grads = jax.eval_shape(compiled(name, fields), variables, q, k, J, ones)
-    assert {leaf.dtype for leaf in jax.tree.leaves((of_query, of_key, grads))} == {
-        jnp.dtype(jnp.bfloat16)
-    }
+    wanted = {jnp.dtype(jnp.bfloat16)}
+    assert {leaf.dtype for leaf in jax.tree.leaves((of_query, of_key, grads))} == wanted
     scores = jax.jit(functools.partial(score.apply, method=whole))(variables, q, k)
     assert scores.dtype == jnp.float32
     agree(scores, expected(name, fields, variables, q, k), TOLERANCE["bfloat16"])

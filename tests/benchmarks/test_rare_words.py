@@ -29,12 +29,8 @@ def test_words_are_counted_in_their_place_and_band(
 ) -> None:
     counts = {"once": 1, "five": 5, "often": 30}
     answers = ["once often often", "", "five often once"]
-    assert rare_words.right(counts, ["once five often", "once", "often five"], answers) == [
-        (2, 1),
-        (2, 0),
-        (0, 0),
-        (2, 1),
-    ]
+    expected = [(2, 1), (2, 0), (0, 0), (2, 1)]
+    assert rare_words.right(counts, ["once five often", "once", "often five"], answers) == expected
     rare_words.write(tmp_path)
     (tmp_path / "translations.txt").write_text((tmp_path / "test.src").read_text())
     assert rare_words.main([f"--directory={tmp_path}", str(tmp_path)]) == 0

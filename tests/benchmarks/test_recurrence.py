@@ -30,9 +30,8 @@ def test_the_table_says_how_many_times_faster() -> None:
     }
     step, share = recurrence.table(recurrence.SIZES, found)
     assert step[1:] == ("200", "torch's nn.LSTM: 400", "2.00 times the speed")
-    assert (
-        share[3] == f"{100 * recurrence.products(recurrence.SIZES) / 0.2 / 1e12:.0f} % of the peak"
-    )
+    words = f"{100 * recurrence.products(recurrence.SIZES) / 0.2 / 1e12:.0f} % of the peak"
+    assert share[3] == words
     assert recurrence.products(recurrence.SIZES) == pytest.approx(
         3 * 2 * 700 * (2 * 8 * 650**2 + 650 * 10000)
     )

@@ -30,10 +30,8 @@ def test_commands_take_turns_and_the_ratio_is_of_medians(
     rounds.compare("title", commands, ["rate", "other"], 3, str(result), less_is_better=False)
     assert log.read_text().split() == list("abbaab")
     written = json.loads(result.read_text())
-    assert written["figures"] == {
-        "ours": {"rate": [1, 4, 5], "other": [8, 8, 8]},
-        "theirs": {"rate": [2, 2, 2]},
-    }
+    expected = {"ours": {"rate": [1, 4, 5], "other": [8, 8, 8]}, "theirs": {"rate": [2, 2, 2]}}
+    assert written["figures"] == expected
     # what the other does not print is compared with its first figure
     assert written["times_better"] == {"rate": 2.0, "other": 4.0}
     assert "1 4 5" in capsys.readouterr().out

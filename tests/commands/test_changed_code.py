@@ -136,9 +136,8 @@ def test_changed_code_is_refused_in_one_line(command: list[str], folder: Folder)
         shutil.copytree(folder.run, "other")
     before = (folder.run / "manifest.json").read_bytes()
     line = folder.refused(*folder.whole(command))
-    assert (
-        "run was made with other code: blunt.py has changed (as it was: run/code/blunt.py)" in line
-    )
+    words = "run was made with other code: blunt.py has changed (as it was: run/code/blunt.py)"
+    assert words in line
     assert "--accept-changed-code" in line and (folder.run / "manifest.json").read_bytes() == before
 
 
@@ -149,9 +148,8 @@ def test_a_member_of_an_ensemble_is_looked_at_too(folder: Folder) -> None:
     manifest = json.loads(path.read_text())
     manifest["own_code"]["modules"]["mine"]["sha256"] = "0" * 64
     path.write_text(json.dumps(manifest))
-    assert "other was made with other code: mine.py has changed" in folder.refused(
-        "evaluate", "--workdir=run", "--ensemble=other"
-    )
+    words = "other was made with other code: mine.py has changed"
+    assert words in folder.refused("evaluate", "--workdir=run", "--ensemble=other")
 
 
 @pytest.mark.full
@@ -241,9 +239,8 @@ def test_a_file_that_is_gone_is_found_in_the_run(
     assert "add it to PYTHONPATH" in line
     manifest = folder.run / "manifest.json"
     manifest.write_text(manifest.read_text().replace(str(made), str(folder.path)))
-    assert "mine.py is gone (as it was: run/code/mine.py)" in folder.refused(
-        "evaluate", "--workdir=run"
-    )
+    words = "mine.py is gone (as it was: run/code/mine.py)"
+    assert words in folder.refused("evaluate", "--workdir=run")
     monkeypatch.syspath_prepend(str(folder.run / "code"))
     assert folder.call("evaluate", "--workdir=run", "--split=valid").code == 0
 

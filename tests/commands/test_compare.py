@@ -12,10 +12,8 @@ from tests.experiments.synthetic import sweep
 
 @pytest.mark.quick
 def test_compare_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = (
-        sweep(tmp_path / "first", {"a": (0.9, 0.8)}),
-        sweep(tmp_path / "second", {"a": (0.95, 0.8)}, seeds=[0, 1]),
-    )
+    first = sweep(tmp_path / "first", {"a": (0.9, 0.8)})
+    second = sweep(tmp_path / "second", {"a": (0.95, 0.8)}, seeds=[0, 1])
     before = set(tmp_path.rglob("*"))
     assert main(["compare", str(first), str(second)]) == 0
     printed = capsys.readouterr().out

@@ -33,10 +33,8 @@ def test_layouts_are_those_of_the_arrays() -> None:
     assert layouts.of_part("score", "concat") == "`score/v` [A], `score/w_a/kernel` [2 d, A]"
     assert layouts.of_part("alignment", "sink") == "`alignment/logit` [H]"
     assert layouts.of_part("alignment", "softmax") == ""
-    assert (
-        layouts.of_part("positions", "shaw")
-        == "`positions/keys` [2 k + 1, D], `positions/values` [2 k + 1, D]"
-    )
+    words = "`positions/keys` [2 k + 1, D], `positions/values` [2 k + 1, D]"
+    assert layouts.of_part("positions", "shaw") == words
     assert layouts.of_part("positions", "learned") == ""
 
 

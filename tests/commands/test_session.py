@@ -59,10 +59,8 @@ def test_which_folder_is_new_which_a_run_and_which_neither(run: Path, tmp_path: 
         (begun / name).write_text("")
     assert session.existing_run(begun) is None
     (begun / "thesis.tex").write_text("")
-    with pytest.raises(
-        UserError,
-        match="is not empty and holds no run .thesis.tex is there.; name a new or empty folder",
-    ):
+    words = "is not empty and holds no run .thesis.tex is there.; name a new or empty folder"
+    with pytest.raises(UserError, match=words):
         session.existing_run(begun)
 
 

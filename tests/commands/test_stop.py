@@ -23,10 +23,8 @@ def test_a_trial_is_stopped_and_taken_back(tmp_path: Path) -> None:
     assert again.err.endswith(
         f"error: {trial} is stopped already, at step 0: there is nothing to stop\n"
     )
-    assert (
-        called(["stop", str(tmp_path), trial, "--undo"]).out
-        == f"{trial} may run again: the next launcher takes it\n"
-    )
+    words = f"{trial} may run again: the next launcher takes it\n"
+    assert called(["stop", str(tmp_path), trial, "--undo"]).out == words
     assert "1 interrupted of 4" in called(["status", str(tmp_path)]).out
 
 

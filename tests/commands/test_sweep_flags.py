@@ -26,10 +26,8 @@ def test_a_single_number_says_how_many_seeds(given: str | None, meant: tuple[int
 @pytest.mark.quick
 def test_where_a_sweep_is_kept_unless_told() -> None:
     assert sweep_flags.default_directory("experiments/quickstart.py") == "runs/quickstart"
-    assert (
-        sweep_flags.default_directory("experiments/bottleneck.py:my/own folder")
-        == "runs/bottleneck-my-own-folder"
-    )
+    words = "runs/bottleneck-my-own-folder"
+    assert sweep_flags.default_directory("experiments/bottleneck.py:my/own folder") == words
 
 
 @pytest.mark.parametrize("given", ["0", "1001", "many", "1,x"])

@@ -111,13 +111,10 @@ def test_a_saved_vocabulary_of_other_settings_is_refused(
     files: dict[str, Any], tmp_path: Path
 ) -> None:
     load_and_save(files, WORDS, tmp_path / "run")
-    with pytest.raises(
-        UserError,
-        match=(
-            "size is 100 there and 90 here, shared is True there and False here; take another"
-            " workdir"
-        ),
-    ):
+    words = (
+        "size is 100 there and 90 here, shared is True there and False here; take another workdir"
+    )
+    with pytest.raises(UserError, match=words):
         load(files, {**WORDS, "size": 90, "shared": False}, tmp_path / "run")
 
 
@@ -147,13 +144,11 @@ def test_each_side_may_have_a_kind_of_its_own(files: dict[str, Any], tmp_path: P
     assert np.array_equal(
         corpus.examples["valid"].packed("target")[0], again.examples["valid"].packed("target")[0]
     )
-    with pytest.raises(
-        UserError, match="target_kind is 'char' there and 'word' here; take another workdir"
-    ):
+    words = "target_kind is 'char' there and 'word' here; take another workdir"
+    with pytest.raises(UserError, match=words):
         load(files, {**WORDS, "shared": False}, tmp_path / "run")
-    with pytest.raises(
-        UserError, match="kind='word' and target_kind='char': a shared vocabulary has one kind"
-    ):
+    words = "kind='word' and target_kind='char': a shared vocabulary has one kind"
+    with pytest.raises(UserError, match=words):
         load(files, {**settings, "shared": True})
 
 

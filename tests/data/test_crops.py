@@ -44,9 +44,8 @@ def test_a_step_needs_no_other_and_processes_share_its_rows() -> None:
 
 def test_what_cannot_be_cut_is_refused() -> None:
     ids = np.arange(7, dtype=np.int32)
-    with pytest.raises(
-        UserError, match="max_length=7: config.data has 7 tokens, which are too few"
-    ):
+    words = "max_length=7: config.data has 7 tokens, which are too few"
+    with pytest.raises(UserError, match=words):
         Crops(ids, size=2, length=7, seed=0)
     with pytest.raises(UserError):
         Crops(ids, size=3, length=2, seed=0, multiple=2)

@@ -92,10 +92,8 @@ def test_an_empty_file(tmp_path: Path, ending: str) -> None:
 
 def test_a_line_that_is_not_utf8(tmp_path: Path) -> None:
     message = complaint(write(tmp_path, b"gut\n\nsch\xf6n\n", "a\n\nb\n"))
-    assert (
-        message
-        == f"{tmp_path / 'train.de'}, line 3: not UTF-8 (byte 0xf6); convert the file to UTF-8"
-    )
+    words = f"{tmp_path / 'train.de'}, line 3: not UTF-8 (byte 0xf6); convert the file to UTF-8"
+    assert message == words
     assert ", line 1: not UTF-8" in complaint(write(tmp_path, b"\xff", "a"))
 
 
@@ -137,10 +135,8 @@ def test_a_missing_folder_and_an_unreadable_file(tmp_path: Path) -> None:
     assert f"the folder {tmp_path / 'absent'} cannot be read (No such file or directory)" in message
     (tmp_path / "train.de").mkdir()
     (tmp_path / "train.en").write_text(ENGLISH)
-    assert (
-        complaint(ParallelFiles(str(tmp_path)))
-        == f"cannot read {tmp_path / 'train.de'}: Is a directory"
-    )
+    words = f"cannot read {tmp_path / 'train.de'}: Is a directory"
+    assert complaint(ParallelFiles(str(tmp_path))) == words
 
 
 @pytest.mark.parametrize(

@@ -164,13 +164,11 @@ def test_a_label_that_only_another_split_has_is_a_class_of_its_own(
     assert data.about("test").endswith("; no 1, yes 1, maybe 1, perhaps 1")
     for split in ("train", "valid"):
         rows = [*data.rows["test"]] if split == "train" else data.rows["test"][:1]
-        with pytest.raises(
-            UserError,
-            match=(
-                f"the {split} split has the label 'maybe', which the training split does not have;"
-                " choose"
-            ),
-        ):
+        expected = (
+            f"the {split} split has the label 'maybe', which the training split does not have;"
+            " choose"
+        )
+        with pytest.raises(UserError, match=expected):
             labelled.encode(data.vocabulary, data.classes, rows, split)
 
 

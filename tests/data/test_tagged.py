@@ -33,7 +33,6 @@ def test_what_is_learned_is_kept_and_read_again(tmp_path: Path) -> None:
     assert again.classes == found.classes and again.splits == ("valid",)
     assert again.fingerprints["valid"] == found.fingerprints["valid"]
     assert "with trees" in found.about("train") and found.size("train") == 30
-    with pytest.raises(
-        UserError, match=r"a data source for this task needs a method tagged\(split"
-    ):
+    expected = r"a data source for this task needs a method tagged\(split"
+    with pytest.raises(UserError, match=expected):
         load({"name": "dates"}, words)

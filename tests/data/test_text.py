@@ -69,16 +69,14 @@ def test_what_can_be_recalled_goes_with_the_ids() -> None:
     data = load(TELLING, WORDS, splits=("valid",))
     wanted = [[0, 1, 0], [0], [0, 0, 0], [0, 0, 1, 0]]
     assert [marks.tolist() for marks in data.recalled["valid"]] == wanted
-    with pytest.raises(
-        UserError, match="word by word what can be recalled: set config.vocabulary.kind=word"
-    ):
+    words = "word by word what can be recalled: set config.vocabulary.kind=word"
+    with pytest.raises(UserError, match=words):
         load(TELLING, {**WORDS, "kind": "char"})
 
 
 def test_a_source_of_pairs_is_refused() -> None:
-    with pytest.raises(
-        UserError, match="config.data=dates: language modelling needs a source with texts"
-    ):
+    words = "config.data=dates: language modelling needs a source with texts"
+    with pytest.raises(UserError, match=words):
         load({"name": "dates"}, WORDS)
 
 

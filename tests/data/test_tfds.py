@@ -205,10 +205,8 @@ def test_wrong_splits_and_features(prepared: Path) -> None:
         " en, kind, number" in complaint(source(source="fr"))
     )
     assert "feature 'number' is no text, but" in complaint(source(target="number"))
-    assert (
-        "config.data.train='train[:0]' of dataset 'attnlab_tiny_pairs' has no record"
-        in complaint(source(train="train[:0]"))
-    )
+    words = "config.data.train='train[:0]' of dataset 'attnlab_tiny_pairs' has no record"
+    assert words in complaint(source(train="train[:0]"))
     assert "has no sentence pair there" in complaint(source(train=f"train[{blank}:{blank + 1}]"))
 
 
@@ -217,13 +215,11 @@ def test_damaged_files(prepared: Path, tmp_path: Path) -> None:
     shutil.copytree(prepared / "attnlab_tiny_pairs" / "1.0.0", folder)
     (records,) = folder.glob("*train*")
     records.write_bytes(records.read_bytes()[:1000])
-    assert f"the dataset prepared in {folder} is damaged" in complaint(
-        Tfds(directory=str(folder), source="de")
-    )
+    words = f"the dataset prepared in {folder} is damaged"
+    assert words in complaint(Tfds(directory=str(folder), source="de"))
     records.unlink()
-    assert f"the dataset prepared in {folder} is damaged" in complaint(
-        Tfds(directory=str(folder), source="de")
-    )
+    words = f"the dataset prepared in {folder} is damaged"
+    assert words in complaint(Tfds(directory=str(folder), source="de"))
     (folder / "dataset_info.json").write_text("{")
     assert str(folder) in complaint(Tfds(directory=str(folder), source="de"))
 
@@ -261,9 +257,8 @@ def test_preparing_our_own_set_and_preparing_without_a_network(
 
     monkeypatch.setattr(library.core.DatasetBuilder, "download_and_prepare", unreachable)
     assert main(["ted_hrlr_translate/pt_to_en", "--directory", str(tmp_path)]) == 2
-    assert (
-        "cannot download dataset 'ted_hrlr_translate/pt_to_en': no route" in capsys.readouterr().err
-    )
+    words = "cannot download dataset 'ted_hrlr_translate/pt_to_en': no route"
+    assert words in capsys.readouterr().err
 
 
 def test_a_corpus_of_a_prepared_set(prepared: Path) -> None:

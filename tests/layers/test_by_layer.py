@@ -33,9 +33,8 @@ def test_patterns_repeat_and_nest_and_count_all_layers() -> None:
         *("MultiHead", "ConvolutionMixer", "NoMixer"),
         *("ConvolutionMixer", "MultiHead", "NoMixer"),
     ]
-    assert [where for _, where in found] == [
-        *(".other.one", ".other.other", ".one", ".other.other", ".other.one", ".one")
-    ]
+    expected = [*(".other.one", ".other.other", ".one", ".other.other", ".other.one", ".one")]
+    assert [where for _, where in found] == expected
     assert of_layer(factory, 0).keywords["heads"] == 2  # type: ignore[attr-defined]
     assert varies(factory) and not varies(made(HEADS))
 

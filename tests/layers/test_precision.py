@@ -151,9 +151,8 @@ def test_positions_in_float64(case: int, float64: None) -> None:
     look, params = test_positions.prepared(case)
     *arrays, i, j = test_positions.inputs()
     given = wide([params, *arrays])
-    assert floats(jax.eval_shape(look, *in_dtype(given, np.float32), i, j)) == {
-        jnp.dtype(np.float32)
-    }
+    wanted = {jnp.dtype(np.float32)}
+    assert floats(jax.eval_shape(look, *in_dtype(given, np.float32), i, j)) == wanted
     for found, expected in zip(
         look(*given, i, j), test_positions.oracle(case, *given), strict=True
     ):
@@ -164,11 +163,9 @@ def test_positions_in_float64(case: int, float64: None) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("name", position_oracles.EMBEDDINGS)
 def test_embeddings_in_float64(name: str, float64: None) -> None:
-    scheme, x, positions = (
-        POSITIONS.resolve(name)(),
-        np.random.default_rng(0).normal(size=(1, 3, 6)),
-        np.array([[2, 0, 900]], np.int32),
-    )
+    scheme = POSITIONS.resolve(name)()
+    x = np.random.default_rng(0).normal(size=(1, 3, 6))
+    positions = np.array([[2, 0, 900]], np.int32)
     positions = positions % 512 if name == "learned" else positions
     params = scheme.init(jax.random.key(0), x, positions, method="embed").get("params", {})
     found = scheme.apply({"params": params}, x, positions, method="embed")
@@ -227,10 +224,6 @@ def test_a_kernel_that_softmaxes_in_float32_refuses_float64(float64: None) -> No
     given = ({"params": parameters(module)}, query, source)
     attend = functools.partial(jax.eval_shape, module.clone(kernel="xla").apply)
     assert attend(*given).context.dtype == np.float32
-    with pytest.raises(
-        UserError,
-        match=(
-            "kernel 'xla' softmaxes in float32.*float64.*kernel='plain' and kernel='blockwise' do"
-        ),
-    ):
+    words = "kernel 'xla' softmaxes in float32.*float64.*kernel='plain' and kernel='blockwise' do"
+    with pytest.raises(UserError, match=words):
         attend(*wide(given))

@@ -40,10 +40,8 @@ def test_patches_between_pixels_are_areas() -> None:
 
 def test_squares_are_where_patches_look() -> None:
     found = squares(np.array([[0.0, 0.0], [-1.0, 0.5]]), 8, 2, 60, 40)
-    assert found.tolist() == [
-        [[26, 16, 34, 24], [22, 12, 38, 28]],
-        [[-4, 26, 4, 34], [-8, 22, 8, 38]],
-    ]
+    expected = [[[26, 16, 34, 24], [22, 12, 38, 28]], [[-4, 26, 4, 34], [-8, 22, 8, 38]]]
+    assert found.tolist() == expected
     share = shown(np.array([[0.0, 0.0], [-1.0, 0.5]]), 8, 2, 60, 40)
     assert share.shape == (2, 60, 40) and share.sum() == (64 + 256) / 2 + (32 + 128) / 2
     assert share[0, 30, 20] == share[1, 0, 30] == 1 and share[0, 22, 12] == 0.5

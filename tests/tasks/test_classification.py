@@ -262,13 +262,11 @@ def test_pairs_for_a_system_that_reads_one_text(monkeypatch: pytest.MonkeyPatch)
     from attnlab.systems.recurrent.bilstm_pooling import BiLSTMPooling
 
     monkeypatch.setattr(BiLSTMPooling, "texts", (1,))
-    with pytest.raises(
-        UserError,
-        match=(
-            r"system=bilstm_pooling reads 1 text\(s\) a row, config.data=entailment has"
-            r" pairs.*choose from: .*self_attentive"
-        ),
-    ):
+    words = (
+        r"system=bilstm_pooling reads 1 text\(s\) a row, config.data=entailment has"
+        r" pairs.*choose from: .*self_attentive"
+    )
+    with pytest.raises(UserError, match=words):
         Classification.check(configs.load("configs/inference.py:bilstm_pooling"))
     Classification.check(configs.load("configs/classification.py:bilstm_pooling"))
 

@@ -92,7 +92,6 @@ def test_members_must_have_one_vocabulary(change: dict[str, Any]) -> None:
     one.vocabularies, other.vocabularies = (
         (Vocabulary.train(**given),) * 2 for given in (how, how | change)
     )
-    with pytest.raises(
-        UserError, match="there has another vocabulary than here; train the members"
-    ):
+    words = "there has another vocabulary than here; train the members"
+    with pytest.raises(UserError, match=words):
         together([("here", one, None), ("there", other, None)])

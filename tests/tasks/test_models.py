@@ -34,20 +34,16 @@ from tests.tasks.tiny import load
 def test_a_system_of_another_kind_is_named_with_those_that_fit(
     name: str, base: type[System], choices: str
 ) -> None:
-    with pytest.raises(
-        UserError,
-        match=(
-            f"system={name}: expected a class derived from .*{base.__name__}; choose from:"
-            f" .*{choices}"
-        ),
-    ):
+    words = (
+        f"system={name}: expected a class derived from .*{base.__name__}; choose from: .*{choices}"
+    )
+    with pytest.raises(UserError, match=words):
         system_factory(ConfigDict({"system": {"name": name}}), base)
 
 
 def test_what_is_no_system_or_no_mechanism_is_named() -> None:
-    with pytest.raises(
-        UserError, match="system=attnlab.data.markers:Markers: expected a class derived from"
-    ):
+    said = "system=attnlab.data.markers:Markers: expected a class derived from"
+    with pytest.raises(UserError, match=said):
         system_factory(ConfigDict({"system": {"name": "attnlab.data.markers:Markers"}}), Classifier)
     system = {"name": "attention_pooling", "attention": {"name": "attnlab.data.markers:Markers"}}
     words = r"system.attention=attnlab.data.markers:Markers: expected a class derived from .*Mixer"
@@ -88,13 +84,11 @@ def test_the_output_bias_starts_where_the_config_says() -> None:
         check_output_bias(ConfigDict({"training": training}), {"h": np.ones(1)}, 4)
     check_output_bias(node, drawn, 4)
     for other in ({"out": {"kernel": np.ones((2, 4))}}, {"out": {"bias": np.ones((2, 4))}}):
-        with pytest.raises(
-            UserError,
-            match=(
-                "output_bias='unigram': mine has no parameter out/bias with a number for each"
-                " token; set"
-            ),
-        ):
+        words = (
+            "output_bias='unigram': mine has no parameter out/bias with a number for each"
+            " token; set"
+        )
+        with pytest.raises(UserError, match=words):
             check_output_bias(node, other, 4)
 
 

@@ -27,11 +27,10 @@ def plain() -> Translation:
 def test_notes_tell_what_is_left_out_and_unknown(plain: Translation) -> None:
     notes = plain.notes(plain.batches(1))
     letters = sum(len(source) + 1 for source, _ in plain.data.pairs["train"])
-    assert (
-        notes[0]
-        == f"train: 64 pairs, source {letters} tokens (0 unknown), target {letters} tokens (0"
-        " unknown)"
+    words = (
+        f"train: 64 pairs, source {letters} tokens (0 unknown), target {letters} tokens (0 unknown)"
     )
+    assert notes[0] == words
     assert [note.split(":")[0] for note in notes] == ["train", "valid", "test"]
     task = load("rnnsearch", "batch.max_length=5", "batch.buckets=5")
     longer = sum(len(source) + 1 > 5 for source, _ in task.data.pairs["train"])

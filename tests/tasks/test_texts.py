@@ -140,18 +140,15 @@ def test_measures_that_say_nothing_are_named_before_data_is_read(
     from regression import Regression
 
     monkeypatch.setattr(Regression, "measures", {"loss": "least"})
-    with pytest.raises(
-        UserError, match="^measures: of 'loss', 'least' is better; write 'min' or 'max'$"
-    ):
+    words = "^measures: of 'loss', 'least' is better; write 'min' or 'max'$"
+    with pytest.raises(UserError, match=words):
         load(folder / "nowhere")
     monkeypatch.setattr(Regression, "measures", {"loss": share("letters")})
-    with pytest.raises(
-        UserError,
-        match=(
-            "^measures: 'loss' is a share of 'letters', which the task does not count; choose from:"
-            " examples$"
-        ),
-    ):
+    words = (
+        "^measures: 'loss' is a share of 'letters', which the task does not count; choose from:"
+        " examples$"
+    )
+    with pytest.raises(UserError, match=words):
         check_scores(load(folder))
 
 

@@ -318,9 +318,8 @@ def test_nothing_good_left_is_an_error_every_time(
     for step in ("1", "2", "3"):
         truncate_data(copied / step)
     for _ in range(2):
-        with pytest.raises(
-            UserError, match=r"no readable checkpoint in .*step 3: .*step 2: .*step 1: "
-        ):
+        words = r"no readable checkpoint in .*step 3: .*step 2: .*step 1: "
+        with pytest.raises(UserError, match=words):
             make().restore(tree_of(0))
     assert len(warnings) == 6
 
@@ -359,9 +358,8 @@ def test_mismatch_is_one_line(
         where = f"checkpoint {copied / '3'} does not fit: params/encoder/kernel"
         assert str(raised.value) == f"{where}: saved float32[40,50], wanted {wanted}"
     tree = tree_of(0) | {"params": {"decoder": np.zeros(3)}}
-    with pytest.raises(
-        UserError, match=r"params/decoder: saved nothing, wanted float64\[3\] \(and 2 more\)"
-    ):
+    words = r"params/decoder: saved nothing, wanted float64\[3\] \(and 2 more\)"
+    with pytest.raises(UserError, match=words):
         make().restore(tree)
     assert not warnings and make().steps() == [1, 2, 3]
 

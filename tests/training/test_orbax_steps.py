@@ -60,10 +60,8 @@ def test_compare_counts_what_differs() -> None:
             saved,
             {"a": np.zeros((2, 3), np.float32), "b": np.zeros(4, np.int64), "d": np.zeros(1)},
         )
-    assert (
-        str(raised.value)
-        == "checkpoint run/7 does not fit: b: saved int32[4], wanted int64[4] (and 2 more)"
-    )
+    words = "checkpoint run/7 does not fit: b: saved int32[4], wanted int64[4] (and 2 more)"
+    assert str(raised.value) == words
 
 
 def test_record_and_arrays_come_back_verified(tmp_path: Path) -> None:

@@ -108,10 +108,8 @@ def test_what_a_loss_carries_is_the_same_everywhere(
 ) -> None:
     """Also within a step: every microbatch sees what was carried into the step."""
     batches = [points(3 * number + 2) for number in range(STEPS)]
-    found, expected = (
-        trace(Following(), batches, name, devices, accumulate),
-        trace(Following(), batches, "mesh", 1),
-    )
+    found = trace(Following(), batches, name, devices, accumulate)
+    expected = trace(Following(), batches, "mesh", 1)
     assert_close(found, expected)
     means = [[float(state.carried["mean"]) for state, _ in one] for one in (found, expected)]
     np.testing.assert_allclose(*means, rtol=2e-6)
@@ -128,10 +126,8 @@ def test_what_is_remembered_stays_with_its_row(name: str, devices: int, accumula
     in the order of the batch.
     """
     batches = [points(3 * number + 2) for number in range(STEPS)]
-    found, expected = (
-        trace(Trailing(), batches, name, devices, accumulate),
-        trace(Trailing(), batches, "mesh", 1),
-    )
+    found = trace(Trailing(), batches, name, devices, accumulate)
+    expected = trace(Trailing(), batches, "mesh", 1)
     assert_close(found, expected)
     m, steps = np.ones((ROWS, FEATURES)), np.zeros(ROWS)
     for batch, (state, metrics) in zip(batches, found, strict=True):

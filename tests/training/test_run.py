@@ -91,9 +91,8 @@ def test_only_the_splits_asked_for_are_opened_and_nothing_is_written(
     assert manifest is not None
     assert set(manifest.data) == {"train", "valid"}
     assert (workdir / "vocabulary").is_dir()
-    with pytest.raises(
-        UserError, match="holds another config: training.steps: saved 12, wanted 13"
-    ):
+    words = "holds another config: training.steps: saved 12, wanted 13"
+    with pytest.raises(UserError, match=words):
         prepared(config(files, "training.steps=13"), workdir)
 
 
@@ -111,9 +110,8 @@ def test_a_resumed_run_is_told_what_has_changed_and_refused_other_data(
     prepared(config(files), workdir).describe(progress(out))
     assert 'note: not what this run began with: packages.jax: saved "0.0.1"' in out.getvalue()
     (files / "valid.de").write_text((files / "valid.de").read_text().replace("3", "drei"))
-    with pytest.raises(
-        UserError, match=r"the data of workdir .* has changed since it began \(split valid\)"
-    ):
+    words = r"the data of workdir .* has changed since it began \(split valid\)"
+    with pytest.raises(UserError, match=words):
         prepared(config(files), workdir).describe(progress())
 
 
@@ -133,9 +131,8 @@ def test_a_lost_vocabulary_is_learned_again(files: Path, tmp_path: Path) -> None
     manifest.vocabulary[kept.name] = "0" * 64  # as if another version of the library had learned it
     manifest.write(workdir)
     kept.unlink()
-    with pytest.raises(
-        UserError, match="has lost its vocabulary, and the data gives another one now"
-    ):
+    words = "has lost its vocabulary, and the data gives another one now"
+    with pytest.raises(UserError, match=words):
         prepared(config(files), workdir).describe(progress())
     assert not kept.exists()
 

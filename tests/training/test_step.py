@@ -64,10 +64,8 @@ def test_reported_gradient_norm_is_that_before_clipping() -> None:
 def test_moving_average() -> None:
     """a_t = 0.8 a_{t-1} + 0.2 p_t, a_0 = p_0; without it there is none."""
     task, optimizer = Line(), optax.sgd(0.1)
-    state, average = (
-        first_state(task.init(jax.random.key(0)), optimizer, 0.8),
-        jax.device_get(task.init(jax.random.key(0))),
-    )
+    state = first_state(task.init(jax.random.key(0)), optimizer, 0.8)
+    average = jax.device_get(task.init(jax.random.key(0)))
     step = jax.jit(make_step(task.loss, task.weight, optimizer, ema=0.8))
     for number in range(4):
         state, _ = step(state, points(number))

@@ -259,10 +259,8 @@ def test_what_stays_as_it_was_drawn_is_told() -> None:
     """A head that was not in the pretrained weights is to be trained, too."""
     drawn = ("layer_0/w/kernel", "layer_0/w/bias", "top/scale")
     frozen = Trained(freeze=("bias", "embed"))
-    assert LOW_RANK.warnings(params(), drawn) == [
-        "drawn anew and not trained: layer_0/w/bias; name them in lora.also"
-    ]
-    assert frozen.warnings(params(), drawn) == [
-        "drawn anew and not trained: layer_0/w/bias; leave them out of training.freeze"
-    ]
+    expected = ["drawn anew and not trained: layer_0/w/bias; name them in lora.also"]
+    assert LOW_RANK.warnings(params(), drawn) == expected
+    expected = ["drawn anew and not trained: layer_0/w/bias; leave them out of training.freeze"]
+    assert frozen.warnings(params(), drawn) == expected
     assert frozen.warnings(params(), ("top/scale",)) == []

@@ -35,10 +35,8 @@ def test_shards_are_read_as_one_file_is(tmp_path: Path) -> None:
         tmp_path / "parts", folders.settings(whole), models.tensors("llama"), shard=30_000
     )
     assert len(parts) > 4 and parts[0].name.startswith("model-00001-of-0000")
-    one, other = (
-        flat(weights.parameters(parts[0].parent, params)),
-        flat(weights.parameters(whole, params)),
-    )
+    one = flat(weights.parameters(parts[0].parent, params))
+    other = flat(weights.parameters(whole, params))
     assert one.keys() == other.keys()
     assert all(np.array_equal(one[path], other[path]) for path in one)
 

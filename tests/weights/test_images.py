@@ -177,9 +177,8 @@ def test_what_begins_with_a_model_of_images_reads_as_it_does(tmp_path: Path) -> 
     """
     folder = models.folder("images/resnet18", tmp_path)
     data = {"data": "shapes", "data.examples": 60, "data.side": 33}
-    with pytest.raises(
-        UserError, match="has the label '.*', which the model of pretrained.fol.*=matching"
-    ):
+    words = "has the label '.*', which the model of pretrained.fol.*=matching"
+    with pytest.raises(UserError, match=words):
         task_of(folder, data)
     task = task_of(folder, {**data, "pretrained.take": "matching"})
     learned = task.data.learned

@@ -34,9 +34,8 @@ def test_columns_are_what_the_source_says() -> None:
         np.testing.assert_allclose(found[:, :2] - found[:, 2:] / 2, boxes[:, :2], atol=1e-5)
         np.testing.assert_allclose(found[:, 2:], boxes[:, 2:], atol=1e-5)
     objects = sum(map(len, given.labels))
-    assert data.about("train") == (
-        f"12 images of 20 x 20 x 3; 4 classes; {objects} objects, up to 2 of one"
-    )
+    words = f"12 images of 20 x 20 x 3; 4 classes; {objects} objects, up to 2 of one"
+    assert data.about("train") == words
 
 
 def test_a_run_keeps_what_it_learned(tmp_path: Path) -> None:

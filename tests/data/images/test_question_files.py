@@ -147,9 +147,8 @@ def test_json_lines_name_their_images(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n\n" for row in rows))
     source = SOURCES.resolve("image_questions")(directory=str(tmp_path), side=5, group="sort")
     asked = source.visual_questions("train")
-    assert [(one.image, one.answer, one.group) for one in asked.questions] == [
-        *((0, "blue", "colour"), (1, "red", "colour"), (0, "yes", "other"))
-    ]
+    wanted = [*((0, "blue", "colour"), (1, "red", "colour"), (0, "yes", "other"))]
+    assert [(one.image, one.answer, one.group) for one in asked.questions] == wanted
     images = asked.images()
     assert images.shape == (2, *source.shape) == (2, 5, 5, 3)
     assert tuple(images[0, 4, 4]) == COLOURS["blue"]

@@ -93,9 +93,8 @@ def test_answers_that_training_does_not_have_are_told_of(
     Given.splits["valid"] = [*VALID, Question(0, "why", "cow")]
     with caplog.at_level(logging.WARNING):
         data = load(given, WORDS)
-    assert (
-        "1 of 4 questions have an answer that the training split does not have (cow)" in caplog.text
-    )
+    words = "1 of 4 questions have an answer that the training split does not have (cow)"
+    assert words in caplog.text
     assert data.labels("valid").tolist() == [0, 1, 2, 3]
     Given.splits["valid"] = [Question(0, "why", "dogs")]
     with pytest.raises(UserError, match="the answer 'dogs' and no other .* did you mean 'dog'"):

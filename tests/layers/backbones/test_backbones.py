@@ -38,9 +38,8 @@ def test_gates_stand_in_the_stages_that_are_told() -> None:
         assert found == [f"stage_{stage}_block_0" for stage in stages]
     one = {**spec, "depth": 14, "often": "last", "gated": (1,)}
     shapes = jax.eval_shape(make(one).init, jax.random.key(0), images())
-    assert [name for name, block in shapes["params"].items() if "gate" in block] == [
-        "stage_1_block_1"
-    ]
+    wanted = ["stage_1_block_1"]
+    assert [name for name, block in shapes["params"].items() if "gate" in block] == wanted
     with pytest.raises(UserError, match=r"gated=\(3,\): there is no stage 3; expected 0 to 2"):
         jax.eval_shape(make({**spec, "gated": (3,)}).init, jax.random.key(0), images())
 

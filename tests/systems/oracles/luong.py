@@ -61,11 +61,9 @@ def _context(
     params: Tree, settings: dict[str, Any], t: int, h: Vector, annotations: list[Vector]
 ) -> Vector:
     """c_t = sum_s a_t(s) hbar_s, equations 7 to 10; t counts from 0."""
-    fit, score, alignment = (
-        params.get("score", {}),
-        settings["score"],
-        settings.get("alignment", {"name": "softmax"}),
-    )
+    fit = params.get("score", {})
+    score = settings["score"]
+    alignment = settings.get("alignment", {"name": "softmax"})
     scores = np.array([_score(fit, score["name"], h, one, s) for s, one in enumerate(annotations)])
     count, weights = len(annotations), np.zeros(len(annotations))
     if alignment["name"] == "softmax":

@@ -25,10 +25,8 @@ def looks(
     of every step.
     """
     vocabulary = params["out"]["kernel"].shape[1]
-    log_probs, attention = (
-        np.zeros((*target_in.shape, vocabulary)),
-        np.zeros((*target_in.shape, source.shape[1])),
-    )
+    log_probs = np.zeros((*target_in.shape, vocabulary))
+    attention = np.zeros((*target_in.shape, source.shape[1]))
     again = np.zeros(target_in.shape)
     tables = (
         params["embed_target"]["embedding"],

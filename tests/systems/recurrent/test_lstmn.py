@@ -79,10 +79,8 @@ def test_maps_of_classifiers_lie_between_the_texts_they_name(case: str, names: s
 @pytest.mark.quick
 def test_fusion_without_a_second_text_is_named() -> None:
     _, params, system = classifiers.prepared(classifiers.SPECS["lstmn_pair-deep"], 2)
-    with pytest.raises(
-        UserError,
-        match="lstmn_pair: deep fusion wants two texts, here is one; choose 'lstmn_classifier'",
-    ):
+    words = "lstmn_pair: deep fusion wants two texts, here is one; choose 'lstmn_classifier'"
+    with pytest.raises(UserError, match=words):
         system.apply({"params": params}, classifiers.batch(1)[0])
     assert system.texts == (2,) and SYSTEMS.resolve("lstmn_classifier").texts == (1,)
     shallow = {**classifiers.SPECS["lstmn_pair-shallow"], "inter_attention": {"name": "key_value"}}

@@ -96,10 +96,8 @@ def test_gradients_of_words_and_coverage_are_those_of_the_oracle() -> None:
         (np.asarray(g, np.float64) * s)
         for g, s in zip(jax.tree.leaves(grads), jax.tree.leaves(slope), strict=True)
     ]
-    found, size = (
-        sum(float(one.sum()) for one in parts),
-        sum(float(np.abs(one).sum()) for one in parts),
-    )
+    found = sum(float(one.sum()) for one in parts)
+    size = sum(float(np.abs(one).sum()) for one in parts)
     assert abs(found - (ends[0] - ends[1]) / 2e-6) <= 5e-6 * max(1.0, size)
 
 
@@ -142,10 +140,8 @@ def test_of_several_heads_the_mean_is_copied() -> None:
 
 
 def test_words_that_stand_twice_are_copied_by_both_weights() -> None:
-    weights, source = (
-        np.array([[[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]]], np.float32),
-        np.array([[4, 5, 4]]),
-    )
+    weights = np.array([[[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]]], np.float32)
+    source = np.array([[4, 5, 4]])
     np.testing.assert_array_equal(
         scattered(jnp.asarray(weights), source, 6),
         [[[0, 0, 0, 0, 0.75, 0.25], [0, 0, 0, 0, 1.0, 0]]],
@@ -156,10 +152,8 @@ def test_words_that_no_weight_copies_have_the_slope_that_would_copy_them() -> No
     """d log P / d copied = (1 - g) / P for all words, where a hard alignment chose one; finite
     where P is 0 to float32.
     """
-    scores, copied = (
-        np.array([2.0, 0.0, -1.0, -300.0], np.float32),
-        np.array([0.0, 1.0, 0.0, 0.0], np.float32),
-    )
+    scores = np.array([2.0, 0.0, -1.0, -300.0], np.float32)
+    copied = np.array([0.0, 1.0, 0.0, 0.0], np.float32)
     for gate in (-1.5, 0.5):
         g = 1 / (1 + np.exp(-gate))
         expected = (

@@ -85,9 +85,8 @@ def test_hops_side_by_side_have_a_width() -> None:
     from attnlab.attention.mechanisms.hops import Hops
 
     source = np.ones((1, 2, 8), np.float32)
-    with pytest.raises(
-        UserError, match="hops=3 side by side are 24 wide, the context is asked to be 8"
-    ):
+    words = "hops=3 side by side are 24 wide, the context is asked to be 8"
+    with pytest.raises(UserError, match=words):
         jax.eval_shape(
             Hops(width=8, hops=3, output="side_by_side").init, jax.random.key(0), source, source
         )
