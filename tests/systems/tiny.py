@@ -5,7 +5,7 @@ promised of all kinds alike.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -183,17 +183,23 @@ def check_equal(found: np.ndarray, expected: np.ndarray, error: float = 1e-6) ->
 
 
 def check_every_parameter_is_read(
-    oracle: Callable[[Any], np.ndarray], params: Any, by: float = 0.1
+    oracle: Callable[[Any], Any], params: Any, by: float = 0.1, silent: Sequence[str] = ()
 ) -> None:
     """An array that an oracle of parameters forgot would be one that the system may get wrong; each
-    is moved by N(0, by^2) in turn, but for a key's bias, which shifts all scores of a row alike.
+    is moved by N(0, by^2) in turn, but for `silent` ones, on which no output depends, and a key's
+    bias, which shifts all scores of a row alike.
     """
+
+    def outputs(leaves: list[np.ndarray]) -> np.ndarray:
+        parts = jax.tree.leaves(oracle(jax.tree.unflatten(tree, leaves)))
+        return np.concatenate([np.ravel(part) for part in parts])
+
     leaves, tree = jax.tree.flatten(wide(params))
-    before, rng = oracle(jax.tree.unflatten(tree, leaves)), np.random.default_rng(1)
+    before, rng = outputs(leaves), np.random.default_rng(1)
     for number, path in enumerate(named(params)):
-        if path.endswith("w_key/bias"):
+        if path.endswith(("w_key/bias", *silent)):
             continue
         moved = leaves[number] + by * rng.normal(size=leaves[number].shape)
-        changed = jax.tree.unflatten(tree, [*leaves[:number], moved, *leaves[number + 1 :]])
-        difference = np.abs(oracle(changed) - before).max()
+        changed = outputs([*leaves[:number], moved, *leaves[number + 1 :]])
+        difference = np.abs(changed - before).max()
         assert difference > 1e-5, f"{path} makes no difference to the oracle"
