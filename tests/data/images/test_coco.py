@@ -132,8 +132,8 @@ OF_BOXES: list[tuple[dict[str, Any], str]] = [
     ({"images": [{"id": 10}]}, "image 1 has no 'file_name'"),
     ({"images": [{"id": "10", "file_name": "0.png"}]}, "image 1: id is '10'; expected a whole"),
     (
-        {"images": [{"id": 10, "file_name": name} for name in ("a", "b")]},
-        "2: 'b' has the id of 'a'",
+        {"images": [{"id": 10, "file_name": f"{one}.png"} for one in (0, 1)]},
+        "image 2: '1.png' has the id of '0.png', 10",
     ),
     ({"categories": [{"id": one, "name": "cat"} for one in (1, 2)]}, "2 categories .* 'cat'; give"),
     ({"images": [{"id": 10, "file_name": "no.png"}], "annotations": []}, "cannot find .*no.png"),
