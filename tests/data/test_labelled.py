@@ -94,7 +94,7 @@ def test_vocabulary_and_classes_are_learned_from_the_training_split_alone(folder
     alone = labelled.load(node(folder), WORDS, splits=("train",))
     every = labelled.load(node(folder), WORDS, splits=("train", "valid", "test"))
     assert every.classes == alone.classes == labelled.Classes(("no", "yes"), 2)
-    pieces = [one.vocabulary.tokens(range(one.vocabulary.size)) for one in (every, alone)]
+    pieces = [data.vocabulary.tokens(range(data.vocabulary.size)) for data in (every, alone)]
     assert pieces[0] == pieces[1]
     emu, yak = (ids.tolist() for ids in every.vocabulary.encode_all(["emu", "yak"]))
     assert emu == yak == [UNK]

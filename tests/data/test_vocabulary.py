@@ -146,8 +146,8 @@ def test_equal_texts_give_equal_bytes_in_any_process(tmp_path: Path) -> None:
             [sys.executable, "-c", code, str(tmp_path / seed)], env=environment, check=True
         )
     for kind in KINDS:
-        one, other = (tmp_path / seed / f"{kind}.json" for seed in ("1", "2"))
-        assert one.read_bytes() == other.read_bytes()
+        contents = [(tmp_path / seed / f"{kind}.json").read_bytes() for seed in ("1", "2")]
+        assert contents[0] == contents[1]
 
 
 def test_any_damage_to_the_file_is_noticed(tmp_path: Path) -> None:

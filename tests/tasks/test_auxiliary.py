@@ -169,8 +169,8 @@ def test_the_term_of_sampled_choices(system: str, reward: str, slots: list[str])
     params, width = noisy(task, 0.3), {"to_go": 8, "total": 1}[reward]
     carried = {"baseline": jnp.linspace(-9.0, -2.0, width)}
     begun = state_like(ConfigDict(task.config.to_dict()), task).carried
-    for before in (task.carried(), begun):
-        assert jax.tree.map(jnp.shape, before) == {"baseline": (width,)}
+    for baselines in (task.carried(), begun):
+        assert jax.tree.map(jnp.shape, baselines) == {"baseline": (width,)}
 
     def both(params: Any) -> Any:
         ids = (batch["source"], words_before(batch["target"]))
