@@ -172,12 +172,10 @@ def test_evaluation_has_every_example_once_in_a_fixed_order_whatever_its_length(
         assert [i for i in indices.tolist() if i >= 0] == numbers(batch)
         assert (batch["source"][indices < 0] == PAD).all()
         assert (batch["target"][indices < 0] == PAD).all()
-        for row, i in enumerate(indices):
+        for row, i in zip(batch["target"], indices, strict=True):
             if i >= 0:
-                assert (
-                    batch["target"][row][: len(data.packed("target")[i])].tolist()
-                    == data.packed("target")[i].tolist()
-                )
+                ids = data.packed("target")[i].tolist()
+                assert row[: len(ids)].tolist() == ids
     again = evaluation_batches(data, size=16, buckets=(8, 16))
     assert all(np.array_equal(a, b) for (a, _), (b, _) in zip(batches, again, strict=True))
 

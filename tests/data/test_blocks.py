@@ -10,7 +10,6 @@ import pytest
 from attnlab.data.blocks import Blocks, permuted, windows
 from attnlab.data.columns import Packed
 from attnlab.data.vocabulary import BOS, EOS, PAD, Special
-from attnlab.errors import UserError
 
 LENGTHS = (3, 0, 7, 1, 12, 0, 2)
 TEXTS = Packed([[10 + 20 * text + i for i in range(n)] + [EOS] for text, n in enumerate(LENGTHS)])
@@ -58,20 +57,6 @@ def test_an_epoch_has_the_same_rows_in_another_order() -> None:
     np.testing.assert_array_equal(again(9)["source"], shuffled(9)["source"])
 
 
-def test_processes_share_the_rows_in_their_order() -> None:
-    whole = Blocks(IDS, size=4, length=4, seed=1)
-    shares = [
-        Blocks(IDS, size=4, length=4, seed=1, process_index=index, process_count=2)
-        for index in range(2)
-    ]
-    assert shares[0].shapes == ((2, 4),)
-    for step in range(4):
-        for name, values in whole(step).items():
-            np.testing.assert_array_equal(
-                values, np.concatenate([share(step)[name] for share in shares])
-            )
-
-
 def test_what_stands_beside_the_targets_and_the_special_ids_of_others() -> None:
     own = Special(pad=-1, bos=EOS, eos=EOS, unk=None)
     blocks = Blocks(IDS, size=1, length=20, beside={"mark": IDS % 2}, special=own)
@@ -105,10 +90,3 @@ def test_the_order_is_random() -> None:
 
 def test_windows_reach_over_both_ends() -> None:
     assert windows(np.arange(5), np.array([-2, 3]), 4).tolist() == [[0, 0, 0, 1], [3, 4, 0, 0]]
-
-
-def test_rows_that_do_not_divide_and_nothing_to_read() -> None:
-    with pytest.raises(UserError, match="not divisible by 3"):
-        Blocks(IDS, size=4, length=4, multiple=3)
-    with pytest.raises(UserError, match="no text to read"):
-        Blocks(IDS[:0], size=4, length=4)

@@ -60,21 +60,12 @@ def test_texts_become_ids_with_eos_and_come_back(
     corpus = load(files, {**WORDS, "shared": shared}, tmp_path / "run")
     assert (corpus.source_vocabulary is corpus.target_vocabulary) == shared
     assert set(corpus.examples) == {"train", "valid"}
+    vocabularies = {"source": corpus.source_vocabulary, "target": corpus.target_vocabulary}
     for split, pairs in corpus.pairs.items():
-        for i, (source, target) in enumerate(pairs):
-            assert (
-                corpus.examples[split].packed("source")[i][-1]
-                == corpus.examples[split].packed("target")[i][-1]
-                == EOS
-            )
-            assert (
-                corpus.source_vocabulary.decode(corpus.examples[split].packed("source")[i])
-                == source
-            )
-            assert (
-                corpus.target_vocabulary.decode(corpus.examples[split].packed("target")[i])
-                == target
-            )
+        for number, (side, vocabulary) in enumerate(vocabularies.items()):
+            packed = corpus.examples[split].packed(side)
+            assert all(ids[-1] == EOS for ids in packed)
+            assert [vocabulary.decode(ids) for ids in packed] == [pair[number] for pair in pairs]
     of_side = {"tokens": 6, "unknown": 0, "longest": 3}
     sides = {f"{side}_{name}": n for side in ("source", "target") for name, n in of_side.items()}
     assert corpus.counts("train") == {"pairs": 2, **sides}

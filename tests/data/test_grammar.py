@@ -122,11 +122,6 @@ def test_what_is_no_target_sentence(text: str, message: str) -> None:
         read_target(text)
 
 
-def test_no_sentence_is_repeated() -> None:
-    pairs = Grammar(examples=3_000).pairs("train")
-    assert len(dict(pairs)) == len(pairs) == 3_000
-
-
 def test_depth_bounds_the_nesting_and_the_vocabulary_is_closed() -> None:
     def deepest(depth: int) -> int:
         return max(
@@ -138,5 +133,6 @@ def test_depth_bounds_the_nesting_and_the_vocabulary_is_closed() -> None:
     assert 1 <= deepest(1) <= 2  # one in the subject, one in the object
     assert deepest(2) > 2
     pairs = Grammar(examples=3_000).pairs("train")
+    assert len(dict(pairs)) == len(pairs) == 3_000  # none is repeated
     assert len({word for source, _ in pairs for word in source.split()}) == 50
     assert len({word for _, target in pairs for word in target.split()}) == 56

@@ -92,26 +92,6 @@ def test_every_chunk_is_read_once_in_an_epoch_and_cut_anew_in_the_next() -> None
     assert orders[0] != orders[1]
 
 
-def test_rows_are_a_function_of_the_seed_and_the_step_over_any_processes() -> None:
-    ids, _, _ = corpus(30)
-    whole = SentencePairs(ids, size=8, length=20, seed=5)
-    shares = [
-        SentencePairs(ids, size=8, length=20, seed=5, process_index=index, process_count=2)
-        for index in (0, 1)
-    ]
-    other = SentencePairs(ids, size=8, length=20, seed=6)
-    for step in (0, 7, 2):
-        batch = whole(step)
-        for name, rows in batch.items():
-            assert rows.dtype == np.int32
-            joined = np.concatenate([share(step)[name] for share in shares])
-            np.testing.assert_array_equal(rows, joined)
-            np.testing.assert_array_equal(
-                rows, SentencePairs(ids, size=8, length=20, seed=5)(step)[name]
-            )
-    assert np.any(whole(1)["target"] != other(1)["target"])
-
-
 def test_a_split_that_is_scored_has_the_same_pairs_in_any_batches() -> None:
     ids, _, _ = corpus(30)
     small, large = (SentencePairs(ids, size=size, length=20) for size in (3, 11))

@@ -13,7 +13,7 @@ import pytest
 from attnlab.data import text
 from attnlab.data.blocks import Blocks
 from attnlab.data.shard_folder import opened
-from attnlab.data.shards import Ids, Shards, Stored, in_parts
+from attnlab.data.shards import Ids, Stored, in_parts
 from attnlab.data.streams import lanes
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
@@ -147,7 +147,3 @@ def test_parts_that_are_none(folder: Path) -> None:
     for part, message in (("other[0%:1%]", "no document of the 30"), ("all[9%:3%]", "expected 0")):
         with pytest.raises(UserError, match=message):
             text.load(node(folder, test=part), LEARNED, None, ("test",))
-
-
-def test_the_source_has_fields_to_set() -> None:
-    assert Shards().train == "train"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from attnlab.data.columns import Packed
 from attnlab.data.streams import Apart, Lanes, Turns, begun, lanes, widths
 from attnlab.data.vocabulary import BOS, EOS, PAD
-from attnlab.errors import UserError
 
 IDS = np.arange(10, 33, dtype=np.int32)  # 23 ids: lanes of 6, 6, 6, 5
 
@@ -44,28 +41,6 @@ def test_an_epoch_follows_another() -> None:
     for step in range(2):
         for name, values in lanes(step).items():
             np.testing.assert_array_equal(values, lanes(step + 2 * 7)[name])
-
-
-def test_processes_share_the_rows_in_their_order() -> None:
-    whole = Lanes(IDS, size=4, length=4)
-    shares = [
-        Lanes(IDS, size=4, length=4, process_index=index, process_count=2) for index in range(2)
-    ]
-    assert shares[0].shapes == ((2, 4),)
-    for step in range(3):
-        for name, values in whole(step).items():
-            np.testing.assert_array_equal(
-                values, np.concatenate([share(step)[name] for share in shares])
-            )
-
-
-def test_what_stands_beside_the_targets_goes_with_them() -> None:
-    lanes = Lanes(IDS, size=4, length=4, beside={"mark": IDS % 2})
-    for step in range(2):
-        batch = lanes(step)
-        np.testing.assert_array_equal(
-            batch["mark"], np.where(batch["target"] == PAD, 0, batch["target"] % 2)
-        )
 
 
 TEXTS = Packed(
@@ -104,34 +79,6 @@ def test_every_text_is_read_whole_in_a_lane_of_its_own(size: int, steps: int) ->
     assert all(source == [BOS, *target[:-1]] for source, target in read)
     np.testing.assert_array_equal(turns(steps + 1)["target"], epoch[1]["target"])
     assert all(array.dtype == np.int32 for array in epoch[0].values())
-
-
-def test_turns_of_processes_and_what_stands_beside_them() -> None:
-    marks = Packed(ids % 2 for ids in TEXTS)
-    sizes: dict[str, Any] = {"size": 4, "length": 4, "beside": {"recalled": marks}}
-    whole = lanes("in_turn", TEXTS, **sizes)
-    shares = [
-        lanes("in_turn", TEXTS, **sizes, process_index=index, process_count=2) for index in range(2)
-    ]
-    for step in range(whole.batches_per_epoch):
-        batch = whole(step)
-        np.testing.assert_array_equal(
-            batch["recalled"], np.where(batch["target"] == PAD, 0, batch["target"] % 2)
-        )
-        for name, values in batch.items():
-            np.testing.assert_array_equal(
-                values, np.concatenate([share(step)[name] for share in shares])
-            )
-    with pytest.raises(UserError, match="config.batch.size=4 is not divisible by 3"):
-        lanes("in_turn", TEXTS, size=4, length=4, multiple=3)
-    assert isinstance(lanes("joined", TEXTS, size=2, length=4), Lanes)
-
-
-def test_rows_that_devices_cannot_share_and_nothing_to_read_are_named() -> None:
-    with pytest.raises(UserError, match="config.batch.size=4 is not divisible by 3"):
-        Lanes(IDS, size=4, length=4, multiple=3)
-    with pytest.raises(UserError, match="no text to read"):
-        Lanes(IDS[:0], size=4, length=4)
 
 
 def test_texts_apart_begin_with_bos_and_are_fresh() -> None:

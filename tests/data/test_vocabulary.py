@@ -32,19 +32,13 @@ def train(kind: str, **settings: object) -> Vocabulary:
 @pytest.mark.parametrize("kind", KINDS)
 def test_decode_inverts_encode_up_to_white_space(kind: str) -> None:
     vocabulary = train(kind)
-    for text in [*TEXTS, "  the\tdog \u00a0sees  .", "a\u2581dog", ""]:
+    blanks = ["  the\tdog \u00a0sees  .", "a\u2581dog", ""]
+    for text in [*TEXTS, *blanks, "the cat.", "the cat .", "the (cat's) dogs !"]:
         (ids,) = vocabulary.encode_all([text])
         assert ids.dtype == np.int32
         if UNK not in ids:
             assert vocabulary.decode(ids) == vocabulary.normalize(text)
     assert UNK not in np.concatenate(vocabulary.encode_all(TEXTS))
-
-
-def test_spaced_and_unspaced_punctuation_stay_apart() -> None:
-    for kind in ("bpe", "word", "char"):
-        vocabulary = train(kind)
-        for text in ("the cat.", "the cat .", "the (cat's) dogs !"):
-            assert vocabulary.decode(vocabulary.encode_all([text])[0]) == text
 
 
 def test_text_that_is_tokenised_already_is_cut_at_blanks_alone() -> None:
@@ -133,11 +127,8 @@ def test_save_and_load(kind: str, tmp_path: Path) -> None:
     vocabulary = train(kind, lowercase=True)
     vocabulary.save(tmp_path / "new" / "v.json")
     loaded = Vocabulary.load(tmp_path / "new" / "v.json")
-    assert (
-        loaded.settings
-        == vocabulary.settings
-        == {"kind": kind, "size": 300, "min_frequency": 1, "lowercase": True}
-    )
+    settings = {"kind": kind, "size": 300, "min_frequency": 1, "lowercase": True}
+    assert loaded.settings == vocabulary.settings == settings
     text = "The DOG </s> sees Köln"
     assert loaded.encode_all([text])[0].tolist() == vocabulary.encode_all([text])[0].tolist()
     assert os.listdir(tmp_path / "new") == ["v.json"]
@@ -155,9 +146,8 @@ def test_equal_texts_give_equal_bytes_in_any_process(tmp_path: Path) -> None:
             [sys.executable, "-c", code, str(tmp_path / seed)], env=environment, check=True
         )
     for kind in KINDS:
-        assert (tmp_path / "1" / f"{kind}.json").read_bytes() == (
-            tmp_path / "2" / f"{kind}.json"
-        ).read_bytes()
+        contents = [(tmp_path / seed / f"{kind}.json").read_bytes() for seed in ("1", "2")]
+        assert contents[0] == contents[1]
 
 
 def test_any_damage_to_the_file_is_noticed(tmp_path: Path) -> None:

@@ -168,7 +168,9 @@ def test_the_term_of_sampled_choices(system: str, reward: str, slots: list[str])
     batch, key = uneven(task, 5), jax.random.key(4)
     params, width = noisy(task, 0.3), {"to_go": 8, "total": 1}[reward]
     carried = {"baseline": jnp.linspace(-9.0, -2.0, width)}
-    assert jax.tree.map(jnp.shape, task.carried()) == {"baseline": (width,)}
+    begun = state_like(ConfigDict(task.config.to_dict()), task).carried
+    for baselines in (task.carried(), begun):
+        assert jax.tree.map(jnp.shape, baselines) == {"baseline": (width,)}
 
     def both(params: Any) -> Any:
         ids = (batch["source"], words_before(batch["target"]))
@@ -203,30 +205,6 @@ def test_the_term_of_sampled_choices(system: str, reward: str, slots: list[str])
     after, before = (one["baseline"] for one in (task.follow(carried, sums["tracked"]), carried))
     wanted = np.where(rows > 0, 0.9 * before + 0.1 * rewards / np.maximum(rows, 1), before)
     np.testing.assert_allclose(after, wanted, rtol=1e-5)
-
-
-@pytest.mark.full
-def test_the_baseline_follows_the_rewards() -> None:
-    """It moves by a tenth towards the mean reward of each step that occurs."""
-    task = task_of("rnnsearch", *HARD)
-    told = {"rewards": jnp.zeros(8), "rows": jnp.zeros(8, jnp.int32)}
-    carried = {**task.carried(), "told": told}
-    state = first_state(first_params(task.init, jax.random.key(0)), ADAM, 0.0, carried)
-
-    def noting(carried: Any, tracked: Any) -> Any:
-        return {**task.follow(carried, tracked), "told": tracked}
-
-    batches, step = task.batches(1), jax.jit(make_step(task.loss, task.weight, ADAM, follow=noting))
-    for number in range(2):
-        before = np.asarray(state.carried["baseline"])
-        state, metrics = step(state, batches(number))
-        rewards, rows = (np.asarray(state.carried["told"][name]) for name in ("rewards", "rows"))
-        assert "tracked" not in metrics and rows[0] == 16
-        wanted = np.where(rows > 0, 0.9 * before + 0.1 * rewards / np.maximum(rows, 1), before)
-        np.testing.assert_allclose(state.carried["baseline"], wanted, rtol=1e-5)
-    assert np.abs(state.carried["baseline"]).max() > 0.1
-    config = ConfigDict(task.config.to_dict())
-    assert jax.tree.map(jnp.shape, state_like(config, task).carried) == {"baseline": (8,)}
 
 
 @pytest.mark.full

@@ -12,15 +12,11 @@ import pytest
 from PIL import Image
 
 from attnlab import config as configs
-from attnlab.attention.alignments import reinforce
 from attnlab.attention.alignments.doubly_stochastic import uncovered
-from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.errors import UserError
-from attnlab.systems.vision.captioner import Captioner
 from attnlab.tasks import TASKS
 from attnlab.tasks.captioning import Captioning
 from attnlab.tasks.localisation import named, sums
-from tests.systems.captioners import SPECS, make, parameters, regions
 from tests.tasks.tiny import check_items, image_files, noisy
 
 SCENES = [
@@ -188,55 +184,6 @@ def test_sampled_places_are_trained(params: Any) -> None:
     slopes, reported = gradients(params, batch, jax.random.key(0), carried)
     assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(slopes["attention"]))
     assert reported["choice_entropy"] > 0 and (reported["tracked"]["rewards"] <= 0).all()
-
-
-@pytest.mark.full
-def test_the_hard_estimator_is_unbiased() -> None:
-    """Its mean over 10,000 samples is the gradient of the expected log-likelihood of a word, summed
-    over all places, within 3 standard errors.
-    """
-    system: Captioner = make({**SPECS["show_attend_tell-hard"], "gate": "none"})
-    read = regions()[:1, :3]
-    drawn = parameters(system, regions())
-    for name in ("first_cell", "first_state"):  # else the state knows what is at other places
-        drawn[name]["kernel"] = np.zeros_like(drawn[name]["kernel"])
-    ids, wanted = np.array([[1]]), 4
-
-    def with_v(v: jax.Array) -> Any:
-        score = {**drawn["attention"]["score"], "v": v}
-        return {**drawn, "attention": {**drawn["attention"], "score": score}}
-
-    @jax.jit
-    def alone(v: jax.Array) -> jax.Array:
-        """The log-likelihood of the word after a look at each place."""
-        found = [
-            system.apply({"params": with_v(v)}, read[:, place : place + 1], ids)[0, 0]  # type: ignore[index]
-            for place in range(3)
-        ]
-        return jax.nn.log_softmax(jnp.stack(found))[:, wanted]
-
-    def sampled(v: jax.Array, key: jax.Array) -> jax.Array:
-        logits, left = system.apply(
-            {"params": with_v(v)}, read, ids, rngs={"sample": key}, mutable=[SAMPLES]
-        )
-        log_likelihood = jax.nn.log_softmax(logits)[:, :, wanted]
-        chosen = reinforce.gathered(left[SAMPLES])
-        episode = reinforce.Episode(log_likelihood, *chosen, jnp.ones((1, 1), bool))
-        return reinforce.surrogate(episode, reinforce.to_go(episode), alone(v).mean())
-
-    def expected(v: jax.Array) -> jax.Array:
-        soft = make({**SPECS["show_attend_tell-none"]})
-        _, left = soft.apply({"params": with_v(v)}, read, ids, mutable=["maps"])
-        weights = soft.maps(left["maps"])["attention"].weights[0, 0, 0]
-        return -(weights * jax.lax.stop_gradient(alone(v))).sum()
-
-    v = jnp.asarray(drawn["attention"]["score"]["v"])
-    keys = jax.random.split(jax.random.key(1), 10_000)
-    found = np.asarray(jax.jit(jax.vmap(jax.grad(sampled), (None, 0)))(v, keys))
-    exact = np.asarray(jax.jit(jax.grad(expected))(v))
-    errors = found.std(axis=0) / 100
-    assert np.abs(exact).max() > 3 * errors.max()
-    assert (np.abs(found.mean(axis=0) - exact) < 3 * errors).all()
 
 
 def test_own_images_are_read_and_kept(tmp_path: Path) -> None:

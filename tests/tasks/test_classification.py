@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 from attnlab import config as configs
 from attnlab.data import labelled
@@ -21,7 +20,7 @@ from attnlab.errors import UserError
 from attnlab.tasks.classification import Classification, macro_f1
 from attnlab.training.drawing import first_params
 from tests.systems.oracles.self_attentive import penalties
-from tests.tasks.tiny import check_items, looked, noisy
+from tests.tasks.tiny import changed, check_items, looked, noisy
 from tests.tasks.tiny_labelled import batch_of, load
 
 of_models = pytest.mark.product("classes")
@@ -61,15 +60,6 @@ def model(request: pytest.FixtureRequest) -> Model:
 def plain() -> Classification:
     """A task that nobody trains."""
     return load("bilstm_pooling")
-
-
-def changed(task: Classification, **changes: Any) -> Classification:
-    """The same data under another config."""
-    config = ConfigDict(task.config.to_dict())
-    config.update_from_flattened_dict(
-        {name.replace("__", "."): value for name, value in changes.items()}
-    )
-    return Classification(config, task.data)
 
 
 @of_models

@@ -83,15 +83,9 @@ def test_members_must_have_one_vocabulary(change: dict[str, Any]) -> None:
     """Other pieces, or the same cut out of another text."""
     one, other = load("rnnsearch"), load("rnnsearch")
     together([("here", one, None), ("there", other, None)])
-    how: dict[str, Any] = {
-        "texts": ["a b c d e"],
-        "kind": "char",
-        "min_frequency": 1,
-        "lowercase": False,
-    }
-    one.vocabularies, other.vocabularies = (
-        (Vocabulary.train(**given),) * 2 for given in (how, how | change)
-    )
+    settings: dict[str, Any] = {"texts": ["a b c d e"], "kind": "char", "min_frequency": 1}
+    for member, own in ((one, settings), (other, settings | change)):
+        member.vocabularies = (Vocabulary.train(**own),) * 2
     words = "there has another vocabulary than here; train the members"
     with pytest.raises(UserError, match=words):
         together([("here", one, None), ("there", other, None)])

@@ -22,7 +22,7 @@ from attnlab.errors import UserError
 from attnlab.tasks.language_modelling import LanguageModelling
 from attnlab.training.drawing import first_params
 from attnlab.training.run import check_scores
-from tests.tasks.tiny import check_items, looked, noisy
+from tests.tasks.tiny import changed, check_items, looked, noisy
 from tests.tasks.tiny_language import (
     APART,
     JOINED,
@@ -34,15 +34,6 @@ from tests.tasks.tiny_language import (
     load,
     passed,
 )
-
-
-def with_settings(task: LanguageModelling, **changes: Any) -> LanguageModelling:
-    """The same data under another config; "__" stands for the dot."""
-    config = task.config.copy_and_resolve_references()
-    config.update_from_flattened_dict(
-        {name.replace("__", "."): value for name, value in changes.items()}
-    )
-    return LanguageModelling(config, task.data)
 
 
 def summed(params: Any, texts: list[tuple[list[int], list[int]]]) -> tuple[float, int, int]:
@@ -174,7 +165,7 @@ def test_label_smoothing_weight_and_a_batch_of_nothing() -> None:
     )
     assert float(soft) == pytest.approx(0.8 * float(hard) + 0.2 * uniform, rel=1e-5)
     assert int(sums["tokens"]) == 40 == float(task.weight(batch))
-    assert float(with_settings(task, training__per="sentence").weight(batch)) == 8
+    assert float(changed(task, training__per="sentence").weight(batch)) == 8
     nothing = {name: 0 * ids for name, ids in batch.items()}
     before = {"h": jnp.full((8, 6), 0.5), "count": jnp.full(8, 3)}
     total, sums = loss(nothing, key, remembered=before)
@@ -271,12 +262,12 @@ def test_notes() -> None:
         "train: one stream in 8 lanes, 5 tokens of each at a time,"
         f" {task.batches(1).batches_per_epoch} steps an epoch"
     ]
-    turns = with_settings(task, batch__texts="in_turn")
+    turns = changed(task, batch__texts="in_turn")
     steps = turns.batches(1).batches_per_epoch
     assert turns.notes(turns.batches(1))[3:] == [
         f"train: texts in turn in 8 lanes, 5 tokens of each at a time, {steps} steps an epoch"
     ]
-    short = with_settings(apart()[0], batch__max_length=4)
+    short = changed(apart()[0], batch__max_length=4)
     longer = sum(len(text) > 3 for text in task.data.texts["train"])
     assert short.notes(short.batches(1))[3:] == [
         f"train: {longer} texts longer than batch.max_length=4 tokens are left out, none is cut"

@@ -16,29 +16,10 @@ from ml_collections import ConfigDict
 from attnlab import config as configs
 from attnlab.data.vocabulary import EOS
 from attnlab.errors import UserError
-from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System
+from attnlab.systems.protocol import Classifier, LanguageModel
 from attnlab.tasks.models import check_output_bias, system_factory, with_output_bias
 from attnlab.tasks.translation import Translation
 from tests.tasks.tiny import load
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize(
-    ("name", "base", "choices"),
-    [
-        ("bilstm_pooling", Seq2Seq, "rnn_encoder_decoder"),
-        ("rnn_encoder_decoder", Classifier, "bilstm_pooling"),
-        ("bilstm_pooling", LanguageModel, "lstm_lm"),
-    ],
-)
-def test_a_system_of_another_kind_is_named_with_those_that_fit(
-    name: str, base: type[System], choices: str
-) -> None:
-    words = (
-        f"system={name}: expected a class derived from .*{base.__name__}; choose from: .*{choices}"
-    )
-    with pytest.raises(UserError, match=words):
-        system_factory(ConfigDict({"system": {"name": name}}), base)
 
 
 def test_what_is_no_system_or_no_mechanism_is_named() -> None:

@@ -6,12 +6,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from attnlab.data.corpus import load_vocabularies
-from attnlab.data.vocabulary import EOS
-from attnlab.decoding import Decoded
 from attnlab.errors import UserError
 from attnlab.tasks.pairs import build_system
 from attnlab.tasks.translation import Translation
@@ -59,11 +56,6 @@ def test_each_side_has_its_vocabulary_and_the_run_keeps_both(tmp_path: Path) -> 
     )
     with pytest.raises(UserError, match="has lost its vocabulary"):
         Translation.load(task.config, tmp_path / "elsewhere", ())
-
-
-def test_a_text_survives_the_vocabulary(plain: Translation) -> None:
-    ids = np.append(plain.vocabularies[1].encode_all(["bead"])[0], EOS)
-    assert plain.text(Decoded(ids, 0.0, 0.0)) == "bead"
 
 
 def test_a_slot_is_checked_against_what_the_mechanism_declares(

@@ -11,7 +11,7 @@ from attnlab.records.measures import declared
 from attnlab.systems.protocol import AttentionMap, System
 from attnlab.tasks import TASKS
 from attnlab.tasks.base import Task
-from attnlab.tasks.protocol import Axis, Maps, Response, TextExample
+from attnlab.tasks.protocol import Axis, Maps, TextExample
 
 METHODS = {
     name: method
@@ -63,7 +63,3 @@ def test_an_example_of_texts_is_shown_and_recorded() -> None:
 def test_a_map_has_the_labels_of_its_sides() -> None:
     maps = Maps({"look": AttentionMap(None, "b", "a")}, {"a": Axis("xy"), "b": Axis("z")}, {})  # type: ignore[arg-type]
     assert (maps.rows("look"), maps.columns("look")) == ("z", "xy")
-
-
-def test_a_response_says_what_and_how_likely() -> None:
-    assert Response("yes", -0.5) == Response(text="yes", score=-0.5)

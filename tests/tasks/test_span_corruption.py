@@ -52,7 +52,6 @@ def test_a_split_is_always_corrupted_alike_and_has_all_its_texts() -> None:
 
 
 def test_rows_are_scored_one_by_one_and_shown_with_sentinels() -> None:
-
     one = task()
     params = noisy(one)
     check_items(one, params, "valid", {"loss", "perplexity", "accuracy"})
@@ -65,10 +64,6 @@ def test_rows_are_scored_one_by_one_and_shown_with_sentinels() -> None:
         )
     maps = one.maps(params, example)
     assert set(maps.axes) >= {"source", "target"}
-
-
-def test_what_cannot_be_told_is_refused() -> None:
-    one = task()
     with pytest.raises(UserError, match=r"nothing is taken out; write <extra_id_0>"):
         one.typed(["a dog"])
     with pytest.raises(UserError, match=r"<extra_id_8>: the vocabulary has 8 sentinels"):

@@ -33,14 +33,11 @@ class Spans(Agreement):
     """The same sentences with spans of nouns; the validation split has a tag of its own."""
 
     def tagged(self, split: str) -> list[Sentence]:
-        def tag(word: str) -> str:
-            return word.startswith(("NOUN", "ADJ"))
-
         found = []
         for one in super().tagged(split):
             tags, before = [], False
             for each in one.tags:
-                inside = bool(tag(each))
+                inside = each.startswith(("NOUN", "ADJ"))
                 tags.append(("I-NP" if before else "B-NP") if inside else "O")
                 before = inside
             found.append(Sentence(one.words, tuple(tags), None))

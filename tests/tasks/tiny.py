@@ -77,6 +77,15 @@ def load(system: str, *overrides: str) -> Translation:
     )
 
 
+def changed(task: Any, **changes: Any) -> Any:
+    """The same data under another config; "__" stands for the dot."""
+    config = task.config.copy_and_resolve_references()
+    config.update_from_flattened_dict(
+        {name.replace("__", "."): value for name, value in changes.items()}
+    )
+    return type(task)(config, task.data)
+
+
 def looked(task: Any, params: Any, *texts: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """The maps of an example by name, and the labels of what they lie between, hops only where
     there are any.

@@ -44,101 +44,6 @@ def write(folder: Path, name: str, count: int, **changed: Any) -> None:
     (folder / "annotations" / f"instances_{name}.json").write_text(json.dumps(content))
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write(tmp_path, "some", 9)
-    write(tmp_path, "others", 2)
-    return tmp_path
-
-
-def node(folder: Path, **fields: Any) -> dict[str, Any]:
-    return {"directory": str(folder), "train": "some", "test": "others", "side": 8, **fields}
-
-
-def made(folder: Path, **fields: Any) -> CocoBoxes:
-    return SOURCES.resolve("coco_boxes")(**node(folder, **fields))  # type: ignore[no-any-return]
-
-
-@pytest.mark.quick
-def test_boxes_lie_on_their_objects(folder: Path) -> None:
-    """Half as wide as before, as high, in images and boxes; what lies half a pixel outside is cut."""
-    found = {split: made(folder).objects(split) for split in ("train", "valid", "test")}
-    assert [len(one.images) for one in found.values()] == [8, 1, 2]
-    for images, labels, boxes, classes in found.values():
-        assert classes == ("dog", "owl", "cat")
-        for image, names, mine in zip(images, labels, boxes, strict=True):
-            row, column, high, wide = mine[0].astype(int)
-            assert (image[row : row + high, column + 1 : column + wide - 1] == 255).all()
-            assert names[0] == "cat" and (high, wide) == (4, 4)
-            if len(names) > 1:
-                assert names[1:] == ["dog"]
-                np.testing.assert_array_equal(mine[1], [0, 0, 8, 8])
-    both = [labels for one in found.values() for labels in one.labels]
-    assert sum(len(labels) == 2 for labels in both) == 4
-
-
-def test_a_validation_split_of_its_own_leaves_training_whole(folder: Path) -> None:
-    source = made(folder, valid="others", grey=True)
-    assert [len(source.objects(split).images) for split in ("train", "valid")] == [9, 2]
-    assert source.objects("valid").images.shape == (2, *source.shape) == (2, 8, 8, 1)
-
-
-def test_a_run_reads_them(folder: Path) -> None:
-    data = BoxedData.load({"name": "coco_boxes", **node(folder)}, splits=("train", "valid", "test"))
-    assert data.learned.classes == ("dog", "owl", "cat") and data.most("train") == 2
-    np.testing.assert_allclose(data.boxes("test")[1, 0], [0.5, 6 / 16, 0.5, 0.5])
-
-
-BOX = {"image_id": 10, "category_id": 7, "bbox": [1, 1, 2, 2]}
-
-
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        ({"annotations": [{**BOX, "bbox": [10, 2, 8, 4]}]}, "0.png: the box of 'cat' .*not within"),
-        ({"annotations": [{**BOX, "bbox": [-2, 2, 8, 4]}]}, r"column -2, .* not within 8 x 16"),
-        ({"annotations": [{**BOX, "bbox": [1, 1, -1, 4]}]}, "-1 wide, 4 high. is not within"),
-        ({"annotations": [{**BOX, "bbox": [1, 1, 2]}]}, r"annotation 1: bbox is \[1, 1, 2\]; exp"),
-        ({"annotations": [BOX, {**BOX, "image_id": 3}]}, "annotation 2 is of image 3, which the"),
-        ({"annotations": [{**BOX, "category_id": 9}]}, "is of category 9, which the file does not"),
-        ({"annotations": [3]}, "annotation 1 is 3; expected an object"),
-        ({"categories": None}, "has no list 'categories'; expected images, annotations and"),
-        ({"images": []}, "'images' is empty"),
-        ({"images": [{"id": 10}]}, "image 1 has no 'file_name'"),
-        ({"images": [{"id": "10", "file_name": "0.png"}]}, "image 1: id is '10'; expected a whole"),
-        (
-            {"images": [{"id": 10, "file_name": f"{one}.png"} for one in (0, 1)]},
-            "image 2: '1.png' has the id of '0.png', 10",
-        ),
-        (
-            {"categories": [{"id": one, "name": "cat"} for one in (1, 2)]},
-            "2 categories have the name 'cat'; give each its own",
-        ),
-        (
-            {"images": [{"id": 10, "file_name": "no.png"}], "annotations": []},
-            "cannot find .*no.png",
-        ),
-    ],
-)
-def test_a_file_that_is_not_as_agreed(folder: Path, changed: dict[str, Any], words: str) -> None:
-    write(folder, "others", 2, **changed)
-    with pytest.raises(UserError, match=words):
-        made(folder).objects("test")
-
-
-def test_what_cannot_be_read_is_one_line(folder: Path) -> None:
-    (folder / "others" / "1.png").write_bytes(b"no picture")
-    with pytest.raises(UserError, match=r"1.png is damaged or no image"):
-        made(folder).objects("test")
-    (folder / "annotations" / "instances_others.json").write_text("{")
-    with pytest.raises(UserError, match=r"instances_others.json is damaged or no JSON"):
-        made(folder).objects("test")
-    with pytest.raises(UserError, match=r"cannot find .*instances_else.json"):
-        made(folder, test="else").objects("test")
-    with pytest.raises(UserError, match=r"config.data.side=0 must be in"):
-        made(folder, side=0)
-
-
 def tell(folder: Path, name: str, count: int, **changed: Any) -> None:
     """Captions of the images of `write`: image k has k mod 3 + 1 of them, in any order."""
     write(folder, name, count)
@@ -154,23 +59,132 @@ def tell(folder: Path, name: str, count: int, **changed: Any) -> None:
 
 
 @pytest.fixture
-def captioned(tmp_path: Path) -> Path:
+def folder(tmp_path: Path) -> Path:
     tell(tmp_path, "some", 9)
     tell(tmp_path, "others", 2)
     return tmp_path
 
 
-def told(folder: Path, **fields: Any) -> CocoCaptions:
+def node(folder: Path, **fields: Any) -> dict[str, Any]:
+    return {"directory": str(folder), "train": "some", "test": "others", "side": 8, **fields}
+
+
+def captions_of(folder: Path, **fields: Any) -> CocoCaptions:
     return SOURCES.resolve("coco_captions")(**node(folder, **fields))  # type: ignore[no-any-return]
 
 
-def test_captions_stand_beside_their_images(captioned: Path) -> None:
+def boxes_of(folder: Path, **fields: Any) -> CocoBoxes:
+    return SOURCES.resolve("coco_boxes")(**node(folder, **fields))  # type: ignore[no-any-return]
+
+
+FILES = {"boxes": "instances", "captions": "captions"}
+
+
+def read(kind: str, folder: Path, **fields: Any) -> Any:
+    """What the source of boxes or of captions reads for the test split."""
+    if kind == "boxes":
+        return boxes_of(folder, **fields).objects("test")
+    return captions_of(folder, **fields).captions("test")
+
+
+@pytest.mark.quick
+def test_boxes_lie_on_their_objects(folder: Path) -> None:
+    """Half as wide as before, as high, in images and boxes; what lies half a pixel outside is cut."""
+    found = {split: boxes_of(folder).objects(split) for split in ("train", "valid", "test")}
+    assert [len(one.images) for one in found.values()] == [8, 1, 2]
+    for images, labels, boxes, classes in found.values():
+        assert classes == ("dog", "owl", "cat")
+        for image, names, mine in zip(images, labels, boxes, strict=True):
+            row, column, high, wide = mine[0].astype(int)
+            assert (image[row : row + high, column + 1 : column + wide - 1] == 255).all()
+            assert names[0] == "cat" and (high, wide) == (4, 4)
+            if len(names) > 1:
+                assert names[1:] == ["dog"]
+                np.testing.assert_array_equal(mine[1], [0, 0, 8, 8])
+    both = [labels for one in found.values() for labels in one.labels]
+    assert sum(len(labels) == 2 for labels in both) == 4
+
+
+def test_a_validation_split_of_its_own_leaves_training_whole(folder: Path) -> None:
+    source = boxes_of(folder, valid="others", grey=True)
+    assert [len(source.objects(split).images) for split in ("train", "valid")] == [9, 2]
+    assert source.objects("valid").images.shape == (2, *source.shape) == (2, 8, 8, 1)
+
+
+def test_a_run_reads_them(folder: Path) -> None:
+    data = BoxedData.load({"name": "coco_boxes", **node(folder)}, splits=("train", "valid", "test"))
+    assert data.learned.classes == ("dog", "owl", "cat") and data.most("train") == 2
+    np.testing.assert_allclose(data.boxes("test")[1, 0], [0.5, 6 / 16, 0.5, 0.5])
+
+
+BOX = {"image_id": 10, "category_id": 7, "bbox": [1, 1, 2, 2]}
+TEXT = {"image_id": 10, "caption": "words"}
+OF_BOXES: list[tuple[dict[str, Any], str]] = [
+    ({"annotations": [{**BOX, "bbox": [10, 2, 8, 4]}]}, "0.png: the box of 'cat' .*not within"),
+    ({"annotations": [{**BOX, "bbox": [-2, 2, 8, 4]}]}, r"column -2, .* not within 8 x 16"),
+    ({"annotations": [{**BOX, "bbox": [1, 1, -1, 4]}]}, "-1 wide, 4 high. is not within"),
+    ({"annotations": [{**BOX, "bbox": [1, 1, 2]}]}, r"annotation 1: bbox is \[1, 1, 2\]; exp"),
+    ({"annotations": [BOX, {**BOX, "image_id": 3}]}, "annotation 2 is of image 3, which the"),
+    ({"annotations": [{**BOX, "category_id": 9}]}, "is of category 9, which the file does not"),
+    ({"annotations": [3]}, "annotation 1 is 3; expected an object"),
+    ({"categories": None}, "has no list 'categories'; expected images, annotations and"),
+    ({"images": []}, "'images' is empty"),
+    ({"images": [{"id": 10}]}, "image 1 has no 'file_name'"),
+    ({"images": [{"id": "10", "file_name": "0.png"}]}, "image 1: id is '10'; expected a whole"),
+    (
+        {"images": [{"id": 10, "file_name": f"{one}.png"} for one in (0, 1)]},
+        "image 2: '1.png' has the id of '0.png', 10",
+    ),
+    ({"categories": [{"id": one, "name": "cat"} for one in (1, 2)]}, "2 categories .* 'cat'; give"),
+    ({"images": [{"id": 10, "file_name": "no.png"}], "annotations": []}, "cannot find .*no.png"),
+]
+OF_CAPTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"annotations": [TEXT]}, "1 of 2 images have no caption, '1.png' .id 11. the first"),
+    ({"annotations": [TEXT, {**TEXT, "image_id": 3}]}, "annotation 2 is of image 3, which the"),
+    ({"annotations": [{"image_id": 10}]}, "annotation 1: caption is None; expected a text"),
+    ({"annotations": [{**TEXT, "caption": " "}]}, "annotation 1: caption is ' '; expected a"),
+    ({"annotations": [{"caption": "words"}]}, "annotation 1 has no 'image_id'"),
+    ({"annotations": {}}, "has no list 'annotations'; expected images and annotations"),
+    ({"images": []}, "'images' is empty"),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "words"),
+    [*(("boxes", *case) for case in OF_BOXES), *(("captions", *case) for case in OF_CAPTIONS)],
+)
+def test_a_file_that_is_not_as_agreed(
+    folder: Path, kind: str, changed: dict[str, Any], words: str
+) -> None:
+    (write if kind == "boxes" else tell)(folder, "others", 2, **changed)
+    with pytest.raises(UserError, match=words):
+        read(kind, folder)
+
+
+@pytest.mark.parametrize("kind", ["boxes", "captions"])
+def test_what_cannot_be_read_is_one_line(folder: Path, kind: str) -> None:
+    image = folder / "others" / "1.png"
+    path = folder / "annotations" / f"{FILES[kind]}_others.json"
+    for content in (b"no picture", image.read_bytes()[: image.stat().st_size // 2]):
+        image.write_bytes(content)
+        with pytest.raises(UserError, match=r"1.png is damaged or no image"):
+            read(kind, folder)
+    path.write_text(path.read_text()[:-9])
+    with pytest.raises(UserError, match=rf"{path.name} is damaged or no JSON"):
+        read(kind, folder)
+    with pytest.raises(UserError, match=r"cannot find .*_else.json"):
+        read(kind, folder, test="else")
+    with pytest.raises(UserError, match=r"config.data.side=0 must be in"):
+        read(kind, folder, side=0)
+
+
+def test_captions_stand_beside_their_images(folder: Path) -> None:
     """An image is there as often as it has captions, and all of them are in one split."""
-    source = told(captioned)
+    source = captions_of(folder)
     found = {split: source.captions(split) for split in ("train", "valid", "test")}
     assert found["test"].captions == ["Image 0, text 0", "Image 1, text 0", "Image 1, text 1"]
     assert found["test"].images.shape == (3, *source.shape) == (3, 8, 8, 3)
-    boxes = made(captioned)
+    boxes = boxes_of(folder)
     for split, one in found.items():
         images = boxes.objects(split).images
         numbers = [int(text.split(",")[0].split()[1]) for text in one.captions]
@@ -179,42 +193,6 @@ def test_captions_stand_beside_their_images(captioned: Path) -> None:
         for image, number in zip(one.images, numbers, strict=True):
             np.testing.assert_array_equal(image, images[kept.index(number)])
     assert sum(len(found[split].captions) for split in ("train", "valid")) == 18
-    own = told(captioned, valid="others", grey=True)
+    own = captions_of(folder, valid="others", grey=True)
     assert len(own.captions("train").captions) == 18
     assert own.captions("valid").images.shape == (3, 8, 8, 1)
-
-
-TEXT = {"image_id": 10, "caption": "words"}
-
-
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        ({"annotations": [TEXT]}, "1 of 2 images have no caption, '1.png' .id 11. the first"),
-        ({"annotations": [TEXT, {**TEXT, "image_id": 3}]}, "annotation 2 is of image 3, which the"),
-        ({"annotations": [{"image_id": 10}]}, "annotation 1: caption is None; expected a text"),
-        ({"annotations": [{**TEXT, "caption": " "}]}, "annotation 1: caption is ' '; expected a"),
-        ({"annotations": [{"caption": "words"}]}, "annotation 1 has no 'image_id'"),
-        ({"annotations": {}}, "has no list 'annotations'; expected images and annotations"),
-        ({"images": []}, "'images' is empty"),
-    ],
-)
-def test_captions_that_are_not_as_agreed(
-    captioned: Path, changed: dict[str, Any], words: str
-) -> None:
-    tell(captioned, "others", 2, **changed)
-    with pytest.raises(UserError, match=words):
-        told(captioned).captions("test")
-
-
-def test_captions_that_cannot_be_read_are_one_line(captioned: Path) -> None:
-    pixels = (captioned / "others" / "1.png").read_bytes()
-    (captioned / "others" / "1.png").write_bytes(pixels[: len(pixels) // 2])
-    with pytest.raises(UserError, match=r"1.png is damaged or no image"):
-        told(captioned).captions("test")
-    path = captioned / "annotations" / "captions_others.json"
-    path.write_text(path.read_text()[:-9])
-    with pytest.raises(UserError, match=r"captions_others.json is damaged or no JSON"):
-        told(captioned).captions("test")
-    with pytest.raises(UserError, match=r"cannot find .*captions_else.json"):
-        told(captioned, test="else").captions("test")

@@ -92,21 +92,16 @@ def test_npz_files_with_and_without_a_validation_split(tmp_path: Path) -> None:
 
 
 def test_npz_files_that_are_none(tmp_path: Path) -> None:
-    check_refused(
-        npz(tmp_path, x_train=IMAGES / 255), "train", "x_train is float64 .*expected uint8 .N,H,W."
-    )
-    check_refused(
-        npz(tmp_path, y_train=LABELS[:3]), "train", "x_train has 20 images, y_train 3 labels"
-    )
-    check_refused(
-        npz(tmp_path, y_train=np.ones((20, 3), int)), "train", r"y_train is int64 \[20, 3\]"
-    )
-    check_refused(
-        npz(tmp_path, y_train=np.array([{}] * 20)), "train", "no .npz file of plain arrays"
-    )
+    arrays: dict[str, dict[str, Any]] = {
+        "x_train is float64 .*expected uint8 .N,H,W.": {"x_train": IMAGES / 255},
+        "x_train has 20 images, y_train 3 labels": {"y_train": LABELS[:3]},
+        r"y_train is int64 \[20, 3\]": {"y_train": np.ones((20, 3), int)},
+        "no .npz file of plain arrays": {"y_train": np.array([{}] * 20)},
+    }
+    for words, changed in arrays.items():
+        check_refused(npz(tmp_path, **changed), "train", words)
     np.savez(tmp_path / "images.npz", x_training=IMAGES, y_train=LABELS)
-    check_refused(
-        Npz(directory=str(tmp_path)), "train", "no array 'x_train'; did you mean .*x_training"
-    )
+    source = Npz(directory=str(tmp_path))
+    check_refused(source, "train", "no array 'x_train'; did you mean .*x_training")
     (tmp_path / "images.npz").write_bytes(b"PK\x03\x04 and no more")
-    check_refused(Npz(directory=str(tmp_path)), "train", "images.npz is damaged or no .npz file")
+    check_refused(source, "train", "images.npz is damaged or no .npz file")

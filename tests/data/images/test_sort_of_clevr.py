@@ -94,9 +94,9 @@ def test_boxes_hold_what_the_answer_is_seen_of() -> None:
 
 
 def test_equal_fields_give_equal_images_and_things_stand_apart() -> None:
-    one, same, other = (made(seed=seed).visual_questions("valid") for seed in (0, 0, 1))
-    np.testing.assert_array_equal(one.images(), same.images())
-    assert one.questions == same.questions and (one.images() != other.images()).any()
+    asked, again = (made().visual_questions("valid") for _ in range(2))
+    np.testing.assert_array_equal(asked.images(), again.images())
+    assert asked.questions == again.questions
     for things in made().scenes("train"):
         pairs = [(a, b) for a in things for b in things if a is not b]
         assert all(max(abs(a.row - b.row), abs(a.column - b.column)) >= 5 for a, b in pairs)

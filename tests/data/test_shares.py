@@ -1,0 +1,67 @@
+"""Whatever makes the batches of texts: processes share the rows of a step, which depend on the seed
+and the step alone; marks go with their targets, and what nobody can share or read is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlab.data.blocks import Blocks
+from attnlab.data.columns import Packed
+from attnlab.data.crops import Crops
+from attnlab.data.next_sentence import SentencePairs
+from attnlab.data.streams import Lanes, Turns, lanes
+from attnlab.data.vocabulary import EOS, PAD
+from attnlab.errors import UserError
+
+LENGTHS = (7, 0, 3, 12, 1, 4, 5, 0, 6, 2)
+TEXTS = Packed([[10 + 20 * text + i for i in range(n)] + [EOS] for text, n in enumerate(LENGTHS)])
+MAKERS: dict[str, functools.partial[Any]] = {
+    "lanes": functools.partial(Lanes, TEXTS.ids, length=4),
+    "in turn": functools.partial(Turns, TEXTS, length=4),
+    "blocks": functools.partial(Blocks, TEXTS.ids, length=4, seed=1),
+    "crops": functools.partial(Crops, TEXTS.ids, length=4, seed=1),
+    "pairs": functools.partial(SentencePairs, TEXTS, length=20, seed=5),
+}
+every_maker = pytest.mark.parametrize("maker", MAKERS)
+
+
+@every_maker
+def test_processes_share_the_rows_of_a_step(maker: str) -> None:
+    make = MAKERS[maker]
+    whole = make(size=6)
+    shares = [make(size=6, process_index=index, process_count=3) for index in range(3)]
+    assert [(rows // 3, width) for rows, width in whole.shapes] == list(shares[0].shapes)
+    for step in (5, 0, 2):  # a step needs no other
+        for name, values in whole(step).items():
+            assert values.dtype == np.int32
+            joined = np.concatenate([share(step)[name] for share in shares])
+            np.testing.assert_array_equal(values, joined)
+            np.testing.assert_array_equal(values, make(size=6)(step)[name])
+    if "seed" in make.keywords:
+        assert np.any(whole(1)["target"] != make(size=6, seed=9)(1)["target"])
+
+
+@pytest.mark.parametrize(("texts", "kind"), [("joined", Lanes), ("in_turn", Turns)])
+def test_what_stands_beside_the_targets_goes_with_them(texts: str, kind: type) -> None:
+    marks = Packed(ids % 2 for ids in TEXTS)
+    batches = lanes(texts, TEXTS, size=4, length=4, beside={"mark": marks})
+    assert isinstance(batches, kind)
+    for step in range(batches.batches_per_epoch):
+        batch = batches(step)
+        wanted = np.where(batch["target"] == PAD, 0, batch["target"] % 2)
+        np.testing.assert_array_equal(batch["mark"], wanted)
+
+
+@every_maker
+def test_rows_that_devices_cannot_share_and_nothing_to_read_are_named(maker: str) -> None:
+    make = MAKERS[maker]
+    with pytest.raises(UserError, match="config.batch.size=4 is not divisible by 3"):
+        make(size=4, multiple=3)
+    if maker in ("lanes", "in turn", "blocks"):
+        with pytest.raises(UserError, match="no text to read"):
+            make.func(make.args[0][:0], size=4, length=4)
