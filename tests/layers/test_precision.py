@@ -62,17 +62,11 @@ def floats(tree: Any) -> set[Any]:
 
 @pytest.mark.quick
 def test_the_inner_precision_is_at_least_float32_and_what_comes_in(float64: None) -> None:
-    for low in (np.float16, jnp.bfloat16, np.float32, np.int64, bool):
-        assert (
-            inner_dtype(jnp.zeros(2, low), 1.0, np.zeros(2, np.float32))
-            == jnp.float32
-            == widened(jnp.zeros(2, low)).dtype
-        )
-    assert (
-        inner_dtype(jnp.zeros(2, jnp.bfloat16), np.zeros(2))
-        == inner_dtype(jax.ShapeDtypeStruct((2,), np.float64))
-        == np.float64
-    )
+    for dtype in (np.float16, jnp.bfloat16, np.float32, np.int64, bool):
+        low = jnp.zeros(2, dtype)
+        assert inner_dtype(low, 1.0, np.zeros(2, np.float32)) == jnp.float32 == widened(low).dtype
+    assert inner_dtype(jnp.zeros(2, jnp.bfloat16), np.zeros(2)) == np.float64
+    assert inner_dtype(jax.ShapeDtypeStruct((2,), np.float64)) == np.float64
     with jax.enable_x64(False):
         assert inner_dtype(np.zeros(2)) == jnp.float32 == widened(np.zeros(2)).dtype
 
@@ -85,23 +79,14 @@ def test_float32_stays_float32_where_float64_is_possible(
     query, source, valid = inputs()
 
     def read(params: Any, query: Any, source: Any, key: Any) -> Any:
+        given = {"params": params}, query, source, causally(module), valid
         rngs = {"sample": key} if key is not None else {}
-        reading, collected = module.apply(
-            {"params": params},
-            query,
-            source,
-            causally(module),
-            valid,
-            mutable=[MAPS, SAMPLES],
-            rngs=rngs,
-        )
-        return reading, collected
+        return module.apply(*given, mutable=[MAPS, SAMPLES], rngs=rngs)
 
     made = jax.eval_shape(module.init, jax.random.key(0), query, source)
     assert floats(made) <= {jnp.dtype(np.float64)}
-    params = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, np.float32), made.get("params", {})
-    )
+    shapes = made.get("params", {})
+    params = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, np.float32), shapes)
     for key in (None, jax.random.key(0)) if full_mode() else (jax.random.key(0),):
         found = jax.eval_shape(read, params, query, source, key)
         assert floats(found) == {jnp.dtype(np.float32)}
@@ -116,19 +101,14 @@ def test_alignments_in_float64(name: str, fields: str, float64: None) -> None:
 
     def weigh(given: Any) -> jax.Array:
         params, scores, query = given
-        return module.apply(
-            {"params": params}, scores, at.mask, test_alignments.view_of(query, at.lengths)
-        )  # type: ignore[return-value]
+        view = test_alignments.view_of(query, at.lengths)
+        return module.apply({"params": params}, scores, at.mask, view)  # type: ignore[return-value]
 
     assert jax.eval_shape(weigh, in_dtype(given, np.float32)).dtype == np.float32
     weights = jax.jit(weigh)(given)
     assert weights.dtype == np.float64
-    np.testing.assert_allclose(
-        weights,
-        test_alignments.oracle(name, json.loads(fields), given[0], at),
-        atol=1e-14,
-        rtol=1e-12,
-    )
+    expected = test_alignments.oracle(name, json.loads(fields), given[0], at)
+    np.testing.assert_allclose(weights, expected, atol=1e-14, rtol=1e-12)
 
 
 @pytest.mark.full
@@ -140,9 +120,8 @@ def test_scores_in_float64(name: str, fields: str, float64: None) -> None:
     assert jax.eval_shape(run, *in_dtype(given, np.float32)).dtype == np.float32
     scores, expected = run(*given), test_scores.expected(name, fields, *given)
     assert scores.dtype == np.float64
-    np.testing.assert_allclose(
-        scores, np.where(expected == NEVER, scores, expected), rtol=1e-12, atol=1e-13
-    )
+    expected = np.where(expected == NEVER, scores, expected)
+    np.testing.assert_allclose(scores, expected, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.full
@@ -153,9 +132,8 @@ def test_positions_in_float64(case: int, float64: None) -> None:
     given = wide([params, *arrays])
     wanted = {jnp.dtype(np.float32)}
     assert floats(jax.eval_shape(look, *in_dtype(given, np.float32), i, j)) == wanted
-    for found, expected in zip(
-        look(*given, i, j), test_positions.oracle(case, *given), strict=True
-    ):
+    pairs = zip(look(*given, i, j), test_positions.oracle(case, *given), strict=True)
+    for found, expected in pairs:
         assert found.dtype == np.float64
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
 
@@ -170,9 +148,11 @@ def test_embeddings_in_float64(name: str, float64: None) -> None:
     params = scheme.init(jax.random.key(0), x, positions, method="embed").get("params", {})
     found = scheme.apply({"params": params}, x, positions, method="embed")
     assert found.dtype == np.float64
-    np.testing.assert_allclose(
-        found[0], position_oracles.EMBEDDINGS[name](params, x[0], positions[0]), rtol=0, atol=1e-12
-    )
+    expected = position_oracles.EMBEDDINGS[name](params, x[0], positions[0])
+    np.testing.assert_allclose(found[0], expected, rtol=0, atol=1e-12)
+
+
+GAUSSIAN = {"name": "gaussian", "tau": 5.0}
 
 
 @pytest.mark.parametrize(
@@ -181,11 +161,7 @@ def test_embeddings_in_float64(name: str, float64: None) -> None:
         (256, {}),
         pytest.param(257, {"positions": "shaw"}, marks=pytest.mark.full),
         pytest.param(257, {"alignment": "sigmoid", "positions": "t5"}, marks=pytest.mark.full),
-        pytest.param(
-            512,
-            {"alignment": "sink", "score": {"name": "gaussian", "tau": 5.0}},
-            marks=pytest.mark.full,
-        ),
+        pytest.param(512, {"alignment": "sink", "score": GAUSSIAN}, marks=pytest.mark.full),
     ],
 )
 def test_the_default_kernel_takes_long_looks_with_float64_possible(
@@ -199,23 +175,17 @@ def test_the_default_kernel_takes_long_looks_with_float64_possible(
     def sloped(kernel: str) -> Any:
         def total(*given: Any) -> tuple[jax.Array, jax.Array]:
             params, query, source = given
-            context = (
-                module.clone(kernel=kernel)
-                .apply({"params": params}, query, source, CAUSAL, valid)
-                .context
-            )  # type: ignore[union-attr]
+            run = module.clone(kernel=kernel).apply
+            context = run({"params": params}, query, source, CAUSAL, valid).context  # type: ignore[union-attr]
             return (context**2).sum(), context
 
         return jax.jit(jax.grad(total, argnums=(0, 1, 2), has_aux=True))
 
-    for found, expected in zip(
-        *(jax.tree.leaves(sloped(kernel)(*wide(given))) for kernel in ("auto", "plain")),
-        strict=True,
-    ):
+    both = (jax.tree.leaves(sloped(kernel)(*wide(given))) for kernel in ("auto", "plain"))
+    for found, expected in zip(*both, strict=True):
         assert found.dtype == np.float64
-        np.testing.assert_allclose(
-            found, expected, rtol=0, atol=TOLERANCE["float64"] * max(1.0, np.abs(expected).max())
-        )
+        bound = TOLERANCE["float64"] * max(1.0, np.abs(expected).max())
+        np.testing.assert_allclose(found, expected, rtol=0, atol=bound)
     assert floats(jax.eval_shape(sloped("auto"), *given)) == {jnp.dtype(np.float32)}
 
 

@@ -27,6 +27,7 @@ from attnlab.attention.view import EVERYTHING
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import LSTMLayer, LSTMState
 from attnlab.mixers.lstmn import FusedLSTMNLayer, LSTMNLayer, Slots
+from tests.mixers.stateful import sigmoid
 from tests.systems.language_models import parameters
 
 B, T, E, H = 3, 6, 5, 4
@@ -58,16 +59,11 @@ GENERAL = functools.partial(Single, score=General)
 
 def layer(attention: Any = ADDITIVE, *, inter: Any = None, **fields: Any) -> LSTMNLayer:
     """A tiny one; the paper's unless told otherwise."""
-    settings = {
-        "span": None,
-        "origin": "zeros",
-        "question": "word and summary",
-        "initial": Initial(),
-        **fields,
-    }
+    paper = {"span": None, "origin": "zeros", "question": "word and summary"}
+    settings = {"attention": attention, "width": H, "initial": Initial(), **paper, **fields}
     if inter is None:
-        return LSTMNLayer(attention=attention, width=H, **settings)
-    return FusedLSTMNLayer(attention=attention, width=H, inter_attention=inter, **settings)
+        return LSTMNLayer(**settings)
+    return FusedLSTMNLayer(inter_attention=inter, **settings)
 
 
 X, VALID = draw(B, T, E), np.arange(T) < np.array([6, 3, 0])[:, None]
@@ -265,25 +261,19 @@ def test_all_the_weight_on_one_word_brings_its_cell() -> None:
     params, states = fused(First)
     gates = X[0, 0] @ params["of_input"]["kernel"]["kernel"] + params["of_input"]["bias"]
     i, _, o, g = np.split(gates, 4)
-    gate = (
-        X[0, 0] @ params["gate_word"]["kernel"]
-        + params["gate_word"]["bias"]
-        + OTHER.hidden[0, 0] @ params["gate_found"]["kernel"]
-    )
-
-    def sigmoid(x: np.ndarray) -> np.ndarray:
-        return 1 / (1 + np.exp(-x))
-
+    gate = X[0, 0] @ params["gate_word"]["kernel"] + params["gate_word"]["bias"]
+    gate = gate + OTHER.hidden[0, 0] @ params["gate_found"]["kernel"]
     wanted = sigmoid(o) * np.tanh(sigmoid(gate) * OTHER.cells[0, 0] + sigmoid(i) * np.tanh(g))
     np.testing.assert_allclose(states(params)[0, 0], wanted, atol=1e-6)
 
 
+HEADS = functools.partial(MultiHead, heads=2)
 TAPES: dict[str, tuple[Any, dict[str, Any]]] = {
     "additive": (ADDITIVE, {}),
     "the word asks in a span": (ADDITIVE, {"question": "word", "span": 2, "origin": "none"}),
-    "turned keys": (functools.partial(MultiHead, heads=2, positions=Rope), {"origin": "none"}),
+    "turned keys": (functools.partial(HEADS, positions=Rope), {"origin": "none"}),
     "distances and sigmoid": (
-        functools.partial(MultiHead, heads=2, positions=Shaw, alignment=Sigmoid),
+        functools.partial(HEADS, positions=Shaw, alignment=Sigmoid),
         {"origin": "none"},
     ),
     "entmax": (functools.partial(GENERAL, alignment=Entmax), {}),
@@ -302,59 +292,44 @@ def test_gradients_are_those_of_a_loop_that_keeps_every_tape(name: str) -> None:
     """
     attention, fields = TAPES[name]
     one = layer(attention, **fields)
-    first = (
-        None
-        if fields.get("origin") == "none"
-        else LSTMState(draw(B, H, seed=5), draw(B, H, seed=6))
-    )
-    earlier = Slots(
-        draw(B, 2, H, seed=7),
-        draw(B, 2, H, seed=8),
-        np.array([[True, True], [False, True], [True, True]]),
-    )
+    before = LSTMState(draw(B, H, seed=5), draw(B, H, seed=6))
+    real = np.array([[True, True], [False, True], [True, True]])
+    earlier = Slots(draw(B, 2, H, seed=7), draw(B, 2, H, seed=8), real)
     given = {
         "x": X,
         "hidden": earlier.hidden,
         "summary": draw(B, H, seed=4),
-        "first": first,
+        "first": None if fields.get("origin") == "none" else before,
         "other": OTHER.hidden,
     }
     weights = draw(B, T, H, seed=9)
 
     def run(module: Any, x: Any, hidden: Any, summary: Any, first: Any, other: Any) -> jax.Array:
         found = module.remember(OTHER.replace(hidden=other)) if "inter" in fields else None  # type: ignore[attr-defined]
-        slots, reader = module(
-            x, jnp.asarray(VALID), earlier.replace(hidden=hidden), summary, first, found
-        )  # type: ignore[attr-defined]
-        return (
-            ((slots.hidden + slots.cells) * weights).sum()
-            + (reader.summary**2).sum()
-            + (reader.memory.values**2 * 0.1).sum()
-        )
+        begun = earlier.replace(hidden=hidden)  # type: ignore[attr-defined]
+        slots, reader = module(x, jnp.asarray(VALID), begun, summary, first, found)
+        of_reader = (reader.summary**2).sum() + (reader.memory.values**2 * 0.1).sum()
+        return ((slots.hidden + slots.cells) * weights).sum() + of_reader
 
     def total(params: Any, given: Any, watched: bool) -> jax.Array:
-        result = one.apply(
-            {"params": params}, **given, method=run, mutable=[MAPS] if watched else False
-        )
+        mutable = [MAPS] if watched else False
+        result = one.apply({"params": params}, **given, method=run, mutable=mutable)
         return result[0] if watched else result  # type: ignore[index, return-value]
 
     shapes = jax.eval_shape(lambda: one.init(jax.random.key(0), **given, method=run))["params"]
     params = numbered(shapes, 0.4)
-    slopes = [
-        jax.jit(jax.value_and_grad(functools.partial(total, watched=watched), (0, 1)))(
-            params, given
-        )
-        for watched in (False, True)
-    ]
-    np.testing.assert_allclose(slopes[0][0], slopes[1][0], rtol=1e-6)
-    for (path, found), wanted in zip(
-        jax.tree.leaves_with_path(slopes[0][1]), jax.tree.leaves(slopes[1][1]), strict=True
-    ):
+    slopes = jax.jit(jax.value_and_grad(total, (0, 1)), static_argnums=2)
+    (value, taped), (expected, plain) = (
+        slopes(params, given, watched) for watched in (False, True)
+    )
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    pairs = zip(jax.tree.leaves_with_path(taped), jax.tree.leaves(plain), strict=True)
+    for (path, found), wanted in pairs:
+        name = jax.tree_util.keystr(path)
         most = np.abs(wanted).max()  # over a dozen steps the sums are taken in another order
-        np.testing.assert_allclose(
-            found, wanted, rtol=0, atol=1e-5 * max(1.0, most), err_msg=jax.tree_util.keystr(path)
-        )
-        assert most > 1e-3 or ("other" in jax.tree_util.keystr(path) and "inter" not in fields)
+        bound = 1e-5 * max(1.0, most)
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=bound, err_msg=name)
+        assert most > 1e-3 or ("other" in name and "inter" not in fields)
 
 
 @pytest.mark.quick

@@ -30,20 +30,15 @@ def step(params: Any, state: Any, tape: Any, inputs: Any, constant: Any) -> tupl
     the state a count.
     """
     x, real, key = inputs
-    scores = jnp.where(
-        tape.valid, jnp.einsum("bh,bnh->bn", state["h"] @ params["look"], tape.slots[:, 0]), -1e9
-    )
+    scores = jnp.einsum("bh,bnh->bn", state["h"] @ params["look"], tape.slots[:, 0])
+    scores = jnp.where(tape.valid, scores, -1e9)
     found = jnp.einsum("bn,bnh->bh", jax.nn.softmax(scores), tape.slots[:, 0])
     kept = jax.random.bernoulli(key, 0.7, found.shape)
-    h = jnp.tanh(
-        x
-        + jnp.where(kept, found, 0.0) @ params["past"]
-        + constant["bias"] * (1 + constant["number"])
-    )
+    bias = constant["bias"] * (1 + constant["number"])
+    h = jnp.tanh(x + jnp.where(kept, found, 0.0) @ params["past"] + bias)
     h = jnp.where(real[:, None], h, state["h"])
-    return {"h": h, "count": state["count"] + 1}, tape.appended(
-        real[:, None], slots=h[:, None, None]
-    )
+    tape = tape.appended(real[:, None], slots=h[:, None, None])
+    return {"h": h, "count": state["count"] + 1}, tape
 
 
 def plain(params: Any, state: Any, tape: Any, inputs: Any, constant: Any) -> tuple[Any, Any, Any]:
@@ -77,15 +72,10 @@ def total(reals: Any, loop: Any) -> jax.Array:
     tape = Tape(jnp.asarray(valid), jnp.asarray(BEFORE), jnp.asarray(reals["slots"]))
     inputs = reals["x"], jnp.asarray(REAL), jax.random.split(jax.random.key(0), T)
     state = {"h": reals["h"], "count": jnp.zeros((), jnp.int32)}
-    states, last, tape = loop(
-        reals["params"], state, tape, inputs, {"bias": reals["bias"], "number": jnp.asarray(2)}
-    )
-    return (
-        (states["h"] * numbers(T, B, H, seed=7)).sum()
-        + (last["h"] ** 2).sum()
-        + (tape.slots**2).sum()
-        + 0.0 * last["count"]
-    )
+    constant = {"bias": reals["bias"], "number": jnp.asarray(2)}
+    states, last, tape = loop(reals["params"], state, tape, inputs, constant)
+    of_states = (states["h"] * numbers(T, B, H, seed=7)).sum()
+    return of_states + (last["h"] ** 2).sum() + (tape.slots**2).sum() + 0.0 * last["count"]
 
 
 @pytest.mark.quick
@@ -95,9 +85,8 @@ def test_values_and_all_gradients_are_those_of_the_plain_loop() -> None:
         for loop in (lambda *given: taped(step, *given), plain)
     )
     np.testing.assert_allclose(found[0], wanted[0], rtol=1e-6)
-    for (path, one), other in zip(
-        jax.tree.leaves_with_path(found[1]), jax.tree.leaves(wanted[1]), strict=True
-    ):
+    pairs = zip(jax.tree.leaves_with_path(found[1]), jax.tree.leaves(wanted[1]), strict=True)
+    for (path, one), other in pairs:
         np.testing.assert_allclose(one, other, atol=1e-5, err_msg=jax.tree_util.keystr(path))
         assert np.abs(other).max() > 1e-2
 

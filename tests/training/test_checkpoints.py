@@ -96,6 +96,12 @@ def copied(three_steps: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(three_steps, tmp_path / "checkpoints"))
 
 
+def written(checkpoints: Checkpoints, *step: Any, **how: Any) -> None:
+    """Save, and wait until it is on the disk."""
+    checkpoints.save(*step, **how)
+    checkpoints.wait()
+
+
 def environment() -> dict[str, str]:
     """Of a process that saves checkpoints."""
     return {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
@@ -153,11 +159,9 @@ def test_keeps_last_and_best_across_reopening(make: Callable[..., Checkpoints]) 
     second = make(keep=2)
     assert second.best == 1
     assert_equal(second.restore(tree_of(0)), 4, 4)
-    second.save(5, tree_of(5), {})
-    second.wait()
+    written(second, 5, tree_of(5), {})
     assert second.steps() == [1, 4, 5]
-    second.save(6, tree_of(6), {}, best=True)
-    second.wait()
+    written(second, 6, tree_of(6), {}, best=True)
     assert second.steps() == [5, 6] and make(keep=2).best == 6
     assert_equal(second.restore(tree_of(0), "best"), 6, 6)
 
@@ -167,8 +171,7 @@ def test_old_step_stays_until_the_new_one_is_committed(
 ) -> None:
     """keep=1: while step 2 is not yet committed, step 1 is there."""
     checkpoints = make(keep=1)
-    checkpoints.save(1, tree_of(1), {})
-    checkpoints.wait()
+    written(checkpoints, 1, tree_of(1), {})
     seen = []
     store = checkpoints._store()
     original = store.wait
@@ -177,8 +180,7 @@ def test_old_step_stays_until_the_new_one_is_committed(
         "wait",
         lambda: (seen.append((checkpoints.directory / "1" / "meta").is_dir()), original()),
     )
-    checkpoints.save(2, tree_of(2), {})
-    checkpoints.wait()
+    written(checkpoints, 2, tree_of(2), {})
     assert seen == [True] and checkpoints.steps() == [2]
 
 
@@ -335,8 +337,7 @@ def test_empty_and_temporary_folders_do_not_count(
         (directory / name).mkdir(parents=True)
     checkpoints = make()
     assert checkpoints.steps() == [] and checkpoints.restore(tree_of(0)) is None and not warnings
-    checkpoints.save(5, tree_of(5), {})
-    checkpoints.wait()
+    written(checkpoints, 5, tree_of(5), {})
     assert_equal(checkpoints.restore(tree_of(0)), 5, 5)
     assert sorted(path.name for path in directory.iterdir()) == ["5", "notes"]
 
@@ -427,8 +428,7 @@ def test_no_space_error_names_folder_and_last_good_step(
 ) -> None:
     """ENOSPC in whatever coat, while starting or in the background."""
     checkpoints = make()
-    checkpoints.save(1, tree_of(1), {})
-    checkpoints.wait()
+    written(checkpoints, 1, tree_of(1), {})
     errors = [
         OSError(errno.ENOSPC, "No space left on device"),
         ValueError("RESOURCE_EXHAUSTED: Error writing local file"),
@@ -447,8 +447,7 @@ def test_no_space_error_names_folder_and_last_good_step(
                 patch.setattr(checkpoints._store(), method, fail)
                 words = f"of {checkpoints.directory}: step 2 .*the last good step is 1"
                 with pytest.raises(UserError, match=f"no space left on the disk {words}"):
-                    checkpoints.save(2, tree_of(2), {})
-                    checkpoints.wait()
+                    written(checkpoints, 2, tree_of(2), {})
             assert [path.name for path in checkpoints.directory.iterdir()] == ["1"]
     assert_equal(checkpoints.restore(tree_of(0)), 1, 1)
     assert checkpoints.save(2, tree_of(2), {})
@@ -465,16 +464,14 @@ def test_a_limit_on_the_size_of_files(
     comes afterwards, when closing either.
     """
     checkpoints = make()
-    checkpoints.save(1, {"a": np.zeros(3)}, {})
-    checkpoints.wait()
+    written(checkpoints, 1, {"a": np.zeros(3)}, {})
     noise, before = np.random.default_rng(0), resource.getrlimit(resource.RLIMIT_FSIZE)
     # Python does not see that what it has compiled was cut
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
     try:
         with pytest.raises(UserError) as raised:
-            checkpoints.save(2, {f"a{i}": noise.normal(size=4000) for i in range(9)}, {})
-            checkpoints.wait()
+            written(checkpoints, 2, {f"a{i}": noise.normal(size=4000) for i in range(9)}, {})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     checkpoints.close()
@@ -576,8 +573,7 @@ def test_orbax_does_not_log_but_others_do(
 ) -> None:
     """Only records from orbax's files are dropped from absl's logger."""
     checkpoints = make()
-    checkpoints.save(1, tree_of(1), {})
-    checkpoints.wait()
+    written(checkpoints, 1, tree_of(1), {})
     logging.getLogger("absl").warning("ours")
     assert [record.message for record in caplog.records] == ["ours"]
     assert checkpoints.restore(tree_of(0)) is not None

@@ -212,46 +212,43 @@ def test_weight_decay_spares_biases_norms_and_embeddings() -> None:
 
 
 LATE = "must be at most training.steps=10, where the decay ends"
+BESIDE = "must be used with optimizer.momentum above 0"
 STEPPED = {"name": "stepped"}
-BAD: list[tuple[str, dict[str, Any], str]] = [
-    ("schedule", {"peak": 0.0}, "schedule.peak=0.0 must be above 0"),
-    ("schedule", {"peak": math.nan}, "schedule.peak=nan must be above 0"),
-    ("schedule", {"warmup": -1}, "schedule.warmup=-1 must be 0 or above"),
-    ("schedule", {"warmup": 11}, f"schedule.warmup=11 {LATE}"),
-    ("schedule", {"floor": 0.5}, "schedule.floor=0.5 must be between 0 and schedule.peak=0.1"),
-    (
-        "schedule",
-        {"flor": 0.5},
-        "schedule: cosine has no field 'flor' to set; did you mean 'floor'?",
-    ),
-    ("schedule", {"warmup": 1.5}, "schedule.warmup=1.5 is of type float, expected int"),
-    ("schedule", {"name": "cosin"}, "unknown schedule 'cosin'; did you mean 'cosine'?"),
-    ("schedule", STEPPED | {"factor": 0.0}, "schedule.factor=0.0 must be above 0 and at most 1"),
-    ("schedule", STEPPED | {"every": 0}, "schedule.every=0 must be at least 1"),
-    ("schedule", STEPPED | {"hold": -1}, "schedule.hold=-1 must be 0 or above"),
-    ("optimizer", {"name": "adan"}, "unknown optimizer 'adan'; did you mean 'adam'"),
-    ("optimizer", {"b1": 1.0}, "optimizer.b1=1.0 must be in [0, 1)"),
-    ("optimizer", {"b2": -0.1}, "optimizer.b2=-0.1 must be in [0, 1)"),
-    ("optimizer", {"eps": 0.0}, "optimizer.eps=0.0 must be above 0"),
-    ("optimizer", {"name": "adamw", "weight_decay": -1.0}, "optimizer.weight_decay=-1.0 must be 0"),
-    (
-        "optimizer",
-        {"name": "sgd", "nesterov": True},
-        "optimizer.nesterov=True must be used with optimizer.momentum above 0",
-    ),
-    ("optimizer", {"name": "adafactor", "decay": 0.0}, "optimizer.decay=0.0 must be in (0, 1]"),
-    ("optimizer", {"name": "adadelta", "rho": 1.0}, "optimizer.rho=1.0 must be in [0, 1)"),
-    (
-        "optimizer",
-        {"name": "adagrad", "initial": -1.0},
-        "optimizer.initial=-1.0 must be 0 or above",
-    ),
-    ("training", {"clip": -1.0}, "training.clip=-1.0 must be 0 (off) or above"),
-    ("training", {"steps": 0}, "training.steps=0 must be at least 1"),
-]
+BAD: dict[str, list[tuple[dict[str, Any], str]]] = {
+    "schedule": [
+        ({"peak": 0.0}, "schedule.peak=0.0 must be above 0"),
+        ({"peak": math.nan}, "schedule.peak=nan must be above 0"),
+        ({"warmup": -1}, "schedule.warmup=-1 must be 0 or above"),
+        ({"warmup": 11}, f"schedule.warmup=11 {LATE}"),
+        ({"floor": 0.5}, "schedule.floor=0.5 must be between 0 and schedule.peak=0.1"),
+        ({"flor": 0.5}, "schedule: cosine has no field 'flor' to set; did you mean 'floor'?"),
+        ({"warmup": 1.5}, "schedule.warmup=1.5 is of type float, expected int"),
+        ({"name": "cosin"}, "unknown schedule 'cosin'; did you mean 'cosine'?"),
+        (STEPPED | {"factor": 0.0}, "schedule.factor=0.0 must be above 0 and at most 1"),
+        (STEPPED | {"every": 0}, "schedule.every=0 must be at least 1"),
+        (STEPPED | {"hold": -1}, "schedule.hold=-1 must be 0 or above"),
+    ],
+    "optimizer": [
+        ({"name": "adan"}, "unknown optimizer 'adan'; did you mean 'adam'"),
+        ({"b1": 1.0}, "optimizer.b1=1.0 must be in [0, 1)"),
+        ({"b2": -0.1}, "optimizer.b2=-0.1 must be in [0, 1)"),
+        ({"eps": 0.0}, "optimizer.eps=0.0 must be above 0"),
+        ({"name": "adamw", "weight_decay": -1.0}, "optimizer.weight_decay=-1.0 must be 0"),
+        ({"name": "sgd", "nesterov": True}, f"optimizer.nesterov=True {BESIDE}"),
+        ({"name": "adafactor", "decay": 0.0}, "optimizer.decay=0.0 must be in (0, 1]"),
+        ({"name": "adadelta", "rho": 1.0}, "optimizer.rho=1.0 must be in [0, 1)"),
+        ({"name": "adagrad", "initial": -1.0}, "optimizer.initial=-1.0 must be 0 or above"),
+    ],
+    "training": [
+        ({"clip": -1.0}, "training.clip=-1.0 must be 0 (off) or above"),
+        ({"steps": 0}, "training.steps=0 must be at least 1"),
+    ],
+}
 
 
-@pytest.mark.parametrize(("node", "fields", "message"), BAD)
+@pytest.mark.parametrize(
+    ("node", "fields", "message"), [(node, *case) for node, cases in BAD.items() for case in cases]
+)
 def test_bad_values_are_one_line(node: str, fields: dict[str, Any], message: str) -> None:
     """Each names the field, the value and what would do."""
     nodes: dict[str, dict[str, Any]] = {

@@ -18,6 +18,7 @@ from attnlab.training.drawing import first_params
 from attnlab.training.parallel import AXIS, PmapBackend, backend, spread
 from attnlab.training.states import remembered
 from attnlab.training.step import TrainState, first_state, make_step
+from tests.commands.tiny import under
 from tests.tasks.tiny import batch_of, load
 from tests.training.toy import FEATURES, ROWS, Line, Noisy, Trailing, points
 
@@ -25,6 +26,14 @@ STEPS = 4
 # Adam divides by the size of a gradient, also where the true one is zero (a key's bias): a larger
 # eps keeps rounding rounding.
 ADAM = optax.adam(3e-3, eps=1e-3)
+MOVES = ("all-gather", "all-to-all", "collective-permute")  # of rows to other devices
+
+
+def begun(task: Any, ema: float = 0.0) -> TrainState:
+    """The first state of a task, on the host."""
+    params = first_params(task.init, jax.random.key(0))
+    kept = {"carried": task.carried(), "remembered": remembered(task)}
+    return jax.device_get(first_state(params, ADAM, ema, **kept))  # type: ignore[no-any-return]
 
 
 def trace(
@@ -33,14 +42,7 @@ def trace(
     """State and metrics on the host after each of several steps."""
     place = backend(name, devices)
     step = make_step(task.loss, task.weight, ADAM, accumulate=accumulate, follow=task.follow)
-    first = first_state(
-        first_params(task.init, jax.random.key(0)),
-        ADAM,
-        0.0,
-        task.carried(),
-        remembered=remembered(task),
-    )
-    state = place.place(jax.device_get(first))
+    state = place.place(begun(task))
     program = place.compile(step, state, place.feed(batches[0]))
     found = []
     for batch in batches:
@@ -85,12 +87,10 @@ class Following(Line):
     def loss(
         self, params: Any, batch: Any, key: jax.Array, carried: Any = None
     ) -> tuple[jax.Array, dict[str, Any]]:
-        error = (
-            batch["source"] @ params["w"] + params["b"] - batch["target"] - carried["mean"]
-        ) * batch["real"]
-        return 0.5 * (error**2).sum(), {
-            "tracked": {"error": error.sum(), "rows": batch["real"].sum()}
-        }
+        off = batch["source"] @ params["w"] + params["b"] - batch["target"] - carried["mean"]
+        error = off * batch["real"]
+        tracked = {"error": error.sum(), "rows": batch["real"].sum()}
+        return 0.5 * (error**2).sum(), {"tracked": tracked}
 
     def carried(self) -> Any:
         return {"mean": np.float32(0.5)}
@@ -142,24 +142,16 @@ def test_auxiliary_terms_are_the_same_everywhere() -> None:
     """Penalties, coverage and sampled choices; a mesh draws the same samples however many devices
     it has.
     """
-    slots = [
-        f"system.cross_attention{one}"
-        for one in ("=hops", ".hops=2", ".hidden=4", ".alignment=hard")
-    ]
-    task = load(
-        "transformer",
-        "system.width=8",
-        *slots,
-        "auxiliary.hops=0.1",
-        "auxiliary.doubly_stochastic=0.1",
-    )
+    hops = ["system.cross_attention=hops"]
+    hops += under("system.cross_attention", hops=2, hidden=4, alignment="hard")
+    penalties = under("auxiliary", hops=0.1, doubly_stochastic=0.1)
+    task = load("transformer", "system.width=8", *hops, *penalties)
     batches = [batch_of(task)] * STEPS
     found, expected = trace(task, batches, "mesh", 4), trace(task, batches, "mesh", 1)
     assert_close(found, expected)
     assert {"hops", "doubly_stochastic", "choice_entropy", "cross_entropy"} <= found[0][1].keys()
-    np.testing.assert_allclose(
-        *(one[-1][0].carried["baseline"] for one in (found, expected)), rtol=2e-6
-    )
+    baselines = [states[-1][0].carried["baseline"] for states in (found, expected)]
+    np.testing.assert_allclose(*baselines, rtol=2e-6)
 
 
 @pytest.mark.full
@@ -222,16 +214,13 @@ def test_stacked_trials_are_dealt_to_the_devices(trials: int, devices: int, want
         place.fetch(after)["w"], np.arange(2.0 * slots).reshape(slots, 2) + 1
     )
     np.testing.assert_array_equal(place.fetch(sums), 4.0 * np.arange(slots) + 1)
-    assert not any(
-        word in program.as_text()
-        for word in ("all-reduce", "all-gather", "all-to-all", "collective-permute")
-    )
+    assert not any(word in program.as_text() for word in ("all-reduce", *MOVES))
 
 
 @pytest.mark.parametrize("name", ["pmap", "mesh"])
 def test_what_is_fetched_has_no_device_axis_and_replicas_are_equal(name: str) -> None:
     task, place = Line(), backend(name, 4)
-    host = jax.device_get(first_state(task.init(jax.random.key(0)), ADAM, 0.9))
+    host = begun(task, ema=0.9)
     state = place.place(host)
     old = jax.tree.leaves(state)
     program = place.compile(
@@ -257,7 +246,7 @@ def test_a_pmap_program_is_compiled_once() -> None:
     step would compile anew.
     """
     task, place = Line(), backend("pmap", 2)
-    state = place.place(jax.device_get(first_state(task.init(jax.random.key(0)), ADAM, 0.0)))
+    state = place.place(begun(task))
     program = place.compile(make_step(task.loss, task.weight, ADAM), state, place.feed(points(0)))
     after, _ = program(state, place.feed(points(0)))
     placed = place.place(place.fetch(after))
@@ -272,17 +261,13 @@ def test_no_row_moves_to_another_device(accumulate: int) -> None:
     right, and no faster than one.
     """
     task, place = Trailing(), backend("mesh", 4)
-    state = place.place(
-        jax.device_get(
-            first_state(task.init(jax.random.key(0)), ADAM, 0.0, remembered=remembered(task))
-        )
-    )
+    state = place.place(begun(task))
     program: Any = place.compile(
         make_step(task.loss, task.weight, ADAM, accumulate=accumulate), state, place.feed(points(0))
     )
     text = program.as_text()
     assert "all-reduce" in text
-    assert not any(word in text for word in ("all-gather", "all-to-all", "collective-permute"))
+    assert not any(word in text for word in MOVES)
 
 
 @pytest.mark.parametrize(
@@ -294,9 +279,7 @@ def test_a_checkpoint_of_four_devices_goes_on_on_one(
 ) -> None:
     wide, narrow = backend(names[0], 4), backend(names[1], 1)
     step = make_step(task.loss, task.weight, ADAM)
-    host = jax.device_get(
-        first_state(task.init(jax.random.key(0)), ADAM, 0.0, remembered=remembered(task))
-    )
+    host = begun(task)
     state = wide.place(host)
     program = wide.compile(step, state, wide.feed(points(0)))
     for number in range(2):

@@ -42,11 +42,9 @@ class Lines(Line):
 
     def evaluate_stacked(self, params: Any, split: str) -> list[dict[str, float]]:
         """One after another."""
-        count = len(jax.tree.leaves(params)[0])
-        return [
-            self.evaluate(jax.tree.map(lambda leaf, i=i: leaf[i], params), split)
-            for i in range(count)
-        ]
+        numbers = range(len(jax.tree.leaves(params)[0]))
+        each = (jax.tree.map(lambda leaf, i=i: leaf[i], params) for i in numbers)
+        return [self.evaluate(one, split) for one in each]
 
 
 class NoisyLines(Noisy, Lines):
@@ -93,14 +91,11 @@ def together(
         return fetched
 
     own = [watched(of_seed(config.seed)) for config in configs]
-    with (
-        Interrupt() as interrupt,
-        Progress(configs[0].training.steps, stream=io.StringIO()) as progress,
-    ):
-        place = spread(len(configs), devices)
-        return train(
-            configs, task or Lines(), own, workdirs, place, progress, interrupt, time.perf_counter()
-        )
+    progress = Progress(configs[0].training.steps, stream=io.StringIO())
+    with Interrupt() as interrupt, progress:
+        place, begin = spread(len(configs), devices), time.perf_counter()
+        rest = (workdirs, place, progress, interrupt, begin)
+        return train(configs, task or Lines(), own, *rest)
 
 
 def alone(
@@ -111,11 +106,11 @@ def alone(
     stop: int | None = None,
 ) -> list[Outcome]:
     """The same trials one after another."""
-    runs = enumerate(configs)
-    return [
-        toy.run(folder / str(i), one, task or Lines(), batches=of_seed(one.seed), stop=stop)
-        for i, one in runs
-    ]
+    outcomes = []
+    for number, config in enumerate(configs):
+        how = {"batches": of_seed(config.seed), "stop": stop}
+        outcomes.append(toy.run(folder / str(number), config, task or Lines(), **how))
+    return outcomes
 
 
 def numeric(records: Sequence[dict[str, Any]]) -> list[dict[str, float]]:
@@ -163,26 +158,37 @@ def assert_alike(
             store.close()
 
 
+def trained_both_ways(
+    folder: Path,
+    configs: Sequence[ConfigDict],
+    task: Any = None,
+    of_seed: Callable[[int], Batches] = order,
+    close: float = 2e-6,
+) -> tuple[list[Outcome], list[Outcome]]:
+    """Train the trials as one program and alone: all is alike. What came of both."""
+    stacked = together(folder / "stacked", configs, task, of_seed)
+    apart = alone(folder / "alone", configs, task, of_seed)
+    assert_alike(folder / "stacked", folder / "alone", configs, task, close)
+    return stacked, apart
+
+
 @pytest.mark.quick
 def test_seeds_and_numbers_train_as_they_do_alone(tmp_path: Path) -> None:
     """Each with its own batches, first parameters, learning rate, evaluations and checkpoints."""
-    configs = [
-        settings(seed=seed, schedule__peak=peak) for seed, peak in ((0, 0.1), (1, 0.1), (1, 0.03))
-    ]
-    outcomes, expected = together(tmp_path / "stacked", configs), alone(tmp_path / "alone", configs)
-    assert [(one.state, one.step, one.message) for one in outcomes] == [
-        (one.state, one.step, one.message) for one in expected
-    ]
-    assert all((one.seconds_to_first_step or 0) > 0 for one in outcomes)
-    assert_alike(tmp_path / "stacked", tmp_path / "alone", configs)
+    numbers = ((0, 0.1), (1, 0.1), (1, 0.03))
+    configs = [settings(seed=seed, schedule__peak=peak) for seed, peak in numbers]
+    outcomes, expected = trained_both_ways(tmp_path, configs)
+    for outcome, wanted in zip(outcomes, expected, strict=True):
+        assert (outcome.state, outcome.step) == (wanted.state, wanted.step)
+        assert outcome.message == wanted.message
+        assert (outcome.seconds_to_first_step or 0) > 0
     losses = [[record["loss"] for record in records_of(tmp_path / "stacked", i)] for i in range(3)]
     assert losses[0][0] != losses[1][0] and losses[1][-1] != losses[2][-1]
     for number in range(3):
         timing = read_records(tmp_path / "stacked" / str(number) / "timing.jsonl")
-        paces = [
-            (record["step"], record["together"]) for record in timing if "step_seconds" in record
-        ]
-        assert paces == [(step, 3) for step in (2, 4, 6, 8, 9)]
+        paces = [record for record in timing if "step_seconds" in record]
+        assert [record["step"] for record in paces] == [2, 4, 6, 8, 9]
+        assert {record["together"] for record in paces} == {3}
         assert [record["step"] for record in timing if "compile_seconds" in record] == [1]
         events = [one["event"] for one in attempts.read(tmp_path / "stacked" / str(number))]
         assert events[0] == "start" and "end" not in events  # the last word is the caller's
@@ -217,24 +223,17 @@ def test_every_number_of_every_optimizer(name: str, tmp_path: Path) -> None:
     configs = []
     for other in (False, True):
         config = settings(training__clip=0.5 if other else 2.0, training__ema=0.5 if other else 0.9)
-        config.optimizer = ConfigDict(
-            {"name": name, **FIRST[name], **(SECOND[name] if other else {})}
-        )
+        numbers = FIRST[name] | (SECOND[name] if other else {})
+        config.optimizer = ConfigDict({"name": name, **numbers})
         floor = {"floor": 0.01 if other else 0.0} if schedule in ("cosine", "linear") else {}
-        config.schedule = ConfigDict(
-            {"name": schedule, "peak": 0.03 if other else 0.1, "warmup": 2, **floor}
-        )
+        node = {"name": schedule, "peak": 0.03 if other else 0.1, "warmup": 2}
+        config.schedule = ConfigDict(node | floor)
         configs.append(config)
-    together(tmp_path / "stacked", configs)
-    alone(tmp_path / "alone", configs)
-    assert_alike(tmp_path / "stacked", tmp_path / "alone", configs, close=1e-4)
+    trained_both_ways(tmp_path, configs, close=1e-4)
 
 
 def test_smaller_batches_are_padded_where_nothing_is_drawn(tmp_path: Path) -> None:
-    configs = [settings(seed=seed) for seed in range(2)]
-    together(tmp_path / "stacked", configs, of_seed=uneven)
-    alone(tmp_path / "alone", configs, of_seed=uneven)
-    assert_alike(tmp_path / "stacked", tmp_path / "alone", configs)
+    trained_both_ways(tmp_path, [settings(seed=seed) for seed in range(2)], of_seed=uneven)
 
 
 def test_what_is_drawn_is_drawn_as_alone(tmp_path: Path) -> None:
@@ -242,9 +241,7 @@ def test_what_is_drawn_is_drawn_as_alone(tmp_path: Path) -> None:
     all at the same step.
     """
     configs = [settings(seed=seed) for seed in range(2)]
-    together(tmp_path / "stacked", configs, NoisyLines(), uneven)
-    alone(tmp_path / "alone", configs, NoisyLines(), uneven)
-    assert_alike(tmp_path / "stacked", tmp_path / "alone", configs, NoisyLines())
+    trained_both_ways(tmp_path, configs, NoisyLines(), uneven)
 
 
 def test_one_that_diverges_is_left_behind(tmp_path: Path) -> None:
@@ -256,13 +253,12 @@ def test_one_that_diverges_is_left_behind(tmp_path: Path) -> None:
     configs = [settings(schedule__peak=peak, **sgd, **same) for peak in (0.1, 1e30, 0.05, 3e38)]
     outcomes, expected = together(tmp_path / "stacked", configs), alone(tmp_path / "alone", configs)
     assert [one.state for one in outcomes] == ["done", "diverged", "done", "diverged"]
-    assert [(one.step, one.message.split()[-1:]) for one in outcomes] == [
-        (one.step, one.message.split()[-1:]) for one in expected
-    ]
+    for outcome, wanted in zip(outcomes, expected, strict=True):
+        assert outcome.step == wanted.step
+        assert outcome.message.split()[-1:] == wanted.message.split()[-1:]
     for number in (0, 2):
-        found, wanted = (
-            numeric(records_of(tmp_path / name, number)) for name in ("stacked", "alone")
-        )
+        records = (records_of(tmp_path / name, number) for name in ("stacked", "alone"))
+        found, wanted = map(numeric, records)
         assert len(found) == len(wanted)
         assert found[-1] == pytest.approx(wanted[-1], rel=2e-6)
     assert Checkpoints(tmp_path / "stacked" / "3" / "checkpoints", 1, read_only=True).steps() == []
@@ -291,9 +287,8 @@ def test_stopped_alone_they_go_on_together(tmp_path: Path) -> None:
     toy.run(tmp_path / "cut" / "0", configs[0], Lines(), batches=order(0))
     toy.run(tmp_path / "cut" / "1", configs[1], Lines(), batches=order(1), stop=5)
     done = (tmp_path / "cut" / "0" / "metrics.jsonl").read_bytes()
-    assert [(one.state, one.step) for one in together(tmp_path / "cut", configs)] == [
-        ("done", 9)
-    ] * 3
+    outcomes = together(tmp_path / "cut", configs)
+    assert [(outcome.state, outcome.step) for outcome in outcomes] == [("done", 9)] * 3
     assert_alike(tmp_path / "cut", tmp_path / "whole", configs, stopped=True)
     assert (tmp_path / "cut" / "0" / "metrics.jsonl").read_bytes() == done
 
@@ -307,9 +302,8 @@ def test_over_devices(trials: int, devices: int, tmp_path: Path) -> None:
     together(tmp_path / "wide", configs, of_seed=uneven, devices=devices)
     together(tmp_path / "one", configs, of_seed=uneven)
     assert_alike(tmp_path / "wide", tmp_path / "one", configs)
-    assert sorted(path.name for path in (tmp_path / "wide").iterdir()) == [
-        str(number) for number in range(trials)
-    ]
+    folders = {path.name for path in (tmp_path / "wide").iterdir()}
+    assert folders == {str(number) for number in range(trials)}
 
 
 class Smoothed(Lines):
@@ -351,10 +345,7 @@ def test_a_system_with_dropout_and_two_widths(tmp_path: Path) -> None:
     for seed, config in enumerate(configs):
         config.seed = seed
     assert len({task.batches(1, i)(j)["source"].shape for i in range(2) for j in range(4)}) == 2
-    of_seed = functools.partial(task.batches, 1)
-    together(tmp_path / "stacked", configs, task, of_seed)
-    alone(tmp_path / "alone", configs, task, of_seed)
-    assert_alike(tmp_path / "stacked", tmp_path / "alone", configs, task, close=2e-5)
+    trained_both_ways(tmp_path, configs, task, functools.partial(task.batches, 1), close=2e-5)
 
 
 def test_every_trial_has_an_equal_share_of_the_step_and_its_own_tokens(

@@ -153,9 +153,7 @@ def test_declared_costs_are_those_of_the_program(name: str) -> None:
     """Parameters exactly; FLOPs as XLA counts the program before it is compiled, to 2.5 %."""
     for size in LARGE if full_mode() else LARGE[1:]:
         for fields in COUNTED[name]:
-            gate = make(
-                name, {**fields, **({} if "non_local" not in name else {"kernel": "plain"})}
-            )
+            gate = make(name, fields | ({"kernel": "plain"} if "non_local" in name else {}))
             x = jax.ShapeDtypeStruct((1, *size), jnp.float32)
             variables = jax.eval_shape(gate.init, jax.random.key(0), x)
             declared = gate.cost(*size)
@@ -172,12 +170,12 @@ def test_declared_costs_are_those_of_the_program(name: str) -> None:
         ("se", {"reduction": 0}, "reduction=0 leaves no channel"),
         ("se", {"reduction": 2, "pools": ()}, "expected 'mean', 'max' or both"),
         ("channel", {"reduction": 7}, "gate Channel: reduction=7"),
+        ("eca", {"kernel": 4}, "gate EfficientChannel: kernel=4: expected an odd number of at"),
         (
             "eca",
-            {"kernel": 4},
-            "gate EfficientChannel: kernel=4: expected an odd number of at least 1",
+            {"kernel": -1},
+            "EfficientChannel: kernel=-1: expected an odd number of at least 1",
         ),
-        ("eca", {"kernel": -1}, "gate EfficientChannel: kernel=-1"),
         ("spatial", {"kernel": 2}, "gate Spatial: kernel=2: expected an odd number"),
         ("cbam", {"first": "se"}, "gate SqueezeExcitation: reduction=16"),
         ("coordinate", {"least": -1}, "gate Coordinate: least=-1: expected at least 0"),
@@ -188,17 +186,9 @@ def test_declared_costs_are_those_of_the_program(name: str) -> None:
         ("residual_attention", {"bottleneck": 7}, "bottleneck of at most the 6 channels"),
         ("residual_attention", {"bottleneck": 0}, "bottleneck=0"),
         ("non_local", {"reduction": 7}, "gate NonLocal: reduction=7 leaves no channel of 6"),
-        (
-            "non_local_dot",
-            {"pool": 6},
-            "gate NonLocalDot: pool=6: expected 1 to 5 on maps of 5 x 3",
-        ),
+        ("non_local_dot", {"pool": 6}, "NonLocalDot: pool=6: expected 1 to 5 on maps of 5 x 3"),
         ("non_local_concat", {"pool": 0}, "pool=0"),
-        (
-            "non_local",
-            {"alignment": "selective"},
-            "gate NonLocal.alignment: Selective looks at what",
-        ),
+        ("non_local", {"alignment": "selective"}, "NonLocal.alignment: Selective looks at what"),
         ("non_local_dot", {"kernel": "cudnn"}, "gate NonLocalDot.kernel: kernel 'cudnn'"),
     ],
 )
