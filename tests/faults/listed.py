@@ -82,7 +82,7 @@ def table(results: Mapping[str, Result], before: Mapping[str, Figures] | None = 
         f" {fault.survives or 'no reason known'}"
         for fault in survivors
     ]
-    return "\n".join([*lines, *([] if survivors else ["No survivors."])])
+    return "\n".join([*lines, *([] if survivors else ["", "No survivors."])])
 
 
 def figures_of(page: str) -> dict[str, Figures]:
