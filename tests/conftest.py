@@ -31,12 +31,12 @@ import pytest
 
 from attnlab.analysis import results
 from tests import sampling, shapes
-from tests.commands.tiny import Called, arguments, called
+from tests.commands.tiny import CommandResult, arguments, run_command
 
 jax.config.update("jax_compilation_cache_dir", os.path.join(os.environ["ATTNLAB_CACHE"], "jax"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-shapes.remember()
+shapes.share_shapes()
 MakeOnce = Callable[[str, Callable[[Path], None]], Path]
 PICTURED, results.PICTURED = results.PICTURED, 0
 """Test examples whose maps are drawn after training: pictures are half of a small run, so they are
@@ -127,13 +127,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def programs_forgotten() -> Iterator[None]:
+def clear_programs() -> Iterator[None]:
     """What a file has compiled is dropped after it and its room given back: thousands of programs
     would fill gigabytes, and one traced from sound code would hide a fault put in by another file.
     """
     yield
     jax.clear_caches()
-    shapes.forget()
+    shapes.forget_shapes()
     # glibc keeps what was freed; others have no such function, nor need it
     getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
 
@@ -164,16 +164,16 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> MakeOnce:
 @pytest.fixture(scope="session")
 def runs(
     made_once: MakeOnce, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], tuple[Path, Called]]:
+) -> Callable[[str], tuple[Path, CommandResult]]:
     """`runs(system)`: the workdir of a finished run and how its command ended; trained once for all
     workers, and each has a copy of its own.
     """
 
     @functools.cache
-    def run(system: str) -> tuple[Path, Called]:
+    def run(system: str) -> tuple[Path, CommandResult]:
         folder = made_once(system, functools.partial(_train, system))
         workdir = Path(shutil.copytree(folder / "run", tmp_path_factory.mktemp(system) / "run"))
-        return workdir, Called(**json.loads((folder / "ended.json").read_text()))
+        return workdir, CommandResult(**json.loads((folder / "ended.json").read_text()))
 
     return run
 
@@ -182,19 +182,21 @@ def _train(system: str, folder: Path) -> None:
     """Trains a tiny model of a system in `folder/run`, and stores how the command ended."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(results, "PICTURED", PICTURED if system == "rnnsearch" else 1)
-        ended = called(arguments(system, folder / "run"))
+        ended = run_command(arguments(system, folder / "run"))
     assert ended.code == 0, ended.err
     (folder / "ended.json").write_text(json.dumps(dataclasses.asdict(ended)))
 
 
 @pytest.fixture(params=["rnnsearch", "transformer"])
-def trained(request: pytest.FixtureRequest, runs: Callable[[str], tuple[Path, Called]]) -> Path:
+def trained(
+    request: pytest.FixtureRequest, runs: Callable[[str], tuple[Path, CommandResult]]
+) -> Path:
     """The workdir of a finished run of each system."""
     return runs(request.param)[0]
 
 
 @pytest.fixture
-def searched(runs: Callable[[str], tuple[Path, Called]]) -> Path:
+def searched(runs: Callable[[str], tuple[Path, CommandResult]]) -> Path:
     """The workdir of a finished RNNsearch run, where one system is enough."""
     return runs("rnnsearch")[0]
 

@@ -20,62 +20,64 @@ import jax
 
 from attnlab.tasks import auxiliary, decoders, models
 
-_KNOWN: dict[Hashable, Any] = {}
+_SHAPES: dict[Hashable, Any] = {}
 
 
-def _key(one: Any) -> Hashable:
-    """What a value is made of: a function of its code and what it holds, a module of its class and
-    its fields; so two that are made alike are one.
+def _key(value: Any) -> Hashable:
+    """The parts of a value, as a key: a function is its code and what it holds, a module its class
+    and its fields; so two values that are made alike have one key.
     """
-    if isinstance(one, Mapping):
-        return type(one), tuple((key, _key(value)) for key, value in one.items())
-    if isinstance(one, (tuple, list)):
-        return type(one), tuple(map(_key, one))
-    if isinstance(one, types.MethodType):
-        return one.__func__, _key(one.__self__)
-    if isinstance(one, functools.partial):
-        return functools.partial, _key(one.func), _key(one.args), _key(one.keywords)
-    if isinstance(one, types.FunctionType):
-        cells = tuple(_key(cell.cell_contents) for cell in one.__closure__ or ())
-        return one.__code__, _key(one.__defaults__), _key(one.__kwdefaults__), cells
-    if isinstance(one, nn.Module) and one.scope is None:
-        fields = dataclasses.fields(one)
-        return type(one), tuple((field.name, _key(getattr(one, field.name))) for field in fields)
-    hash(one)
-    return type(one), one
+    if isinstance(value, Mapping):
+        return type(value), tuple((key, _key(entry)) for key, entry in value.items())
+    if isinstance(value, (tuple, list)):
+        return type(value), tuple(map(_key, value))
+    if isinstance(value, types.MethodType):
+        return value.__func__, _key(value.__self__)
+    if isinstance(value, functools.partial):
+        return functools.partial, _key(value.func), _key(value.args), _key(value.keywords)
+    if isinstance(value, types.FunctionType):
+        cells = tuple(_key(cell.cell_contents) for cell in value.__closure__ or ())
+        return value.__code__, _key(value.__defaults__), _key(value.__kwdefaults__), cells
+    if isinstance(value, nn.Module) and value.scope is None:
+        fields = dataclasses.fields(value)
+        return type(value), tuple(
+            (field.name, _key(getattr(value, field.name))) for field in fields
+        )
+    hash(value)
+    return type(value), value
 
 
-def _shape(traced: Callable[..., Any], *given: Any) -> Any:
-    """As `jax.eval_shape`; what holds an array, or anything else that is no key, is traced as
-    always.
+def _shape_of(traced: Callable[..., Any], *given: Any) -> Any:
+    """The shapes of a result, as `jax.eval_shape` gives them; a function that holds an array, or
+    anything else that cannot be a key, is traced as always.
     """
     try:
         leaves, tree = jax.tree.flatten(given)
         shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
         key = (_key(traced), tree, shapes, jax.config.jax_enable_x64)  # type: ignore[attr-defined]
-        known = key in _KNOWN
+        traced_before = key in _SHAPES
     except (TypeError, ValueError, AttributeError):
         return jax.eval_shape(traced, *given)
-    if not known:
-        _KNOWN[key] = jax.eval_shape(traced, *given)
-    return jax.tree.map(lambda leaf: leaf, _KNOWN[key])  # a tree of the caller's own
+    if not traced_before:
+        _SHAPES[key] = jax.eval_shape(traced, *given)
+    return jax.tree.map(lambda leaf: leaf, _SHAPES[key])  # a tree of the caller's own
 
 
 class _Jax(types.ModuleType):
     """The module `jax` as others see it."""
 
-    eval_shape = staticmethod(_shape)
+    eval_shape = staticmethod(_shape_of)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(jax, name)
 
 
-def remember() -> None:
-    """From now on."""
+def share_shapes() -> None:
+    """From now on, shapes that were traced before are not traced again."""
     for module in (flax.core.scope, models, auxiliary, decoders):
         module.jax = _Jax("jax")  # type: ignore[attr-defined]
 
 
-def forget() -> None:
-    """What is remembered so far."""
-    _KNOWN.clear()
+def forget_shapes() -> None:
+    """Drops all shapes that were traced so far."""
+    _SHAPES.clear()

@@ -36,7 +36,7 @@ from attnlab.records.items import Items
 from attnlab.tasks import TASKS
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.run import check
-from tests.commands.tiny import SHARED, SMALL, Called, called, train, under
+from tests.commands.tiny import SHARED, SMALL, CommandResult, run_command, train, under
 from tests.systems import checks, own
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -81,9 +81,9 @@ def commands(guide: Path) -> Iterator[list[str]]:
 SHORT = [*SHARED, "training.steps=2", "data.test=1"]
 
 
-def trains(config: str, *settings: str) -> Called:
+def trains(config: str, *settings: str) -> CommandResult:
     """A run in `run`, which comes to its end."""
-    ended = called(train(config, "run", *settings))
+    ended = run_command(train(config, "run", *settings))
     assert ended.code == 0, ended.err
     return ended
 
@@ -217,7 +217,7 @@ def test_a_norm_and_a_feed_forward_of_ones_own_train(folder: Path) -> None:
     inner = attnlab.load("run").params["encoder_0"]["feed_forward"]["inner"]["kernel"]
     assert inner.shape == (16, 48)
     swapped = "system.normalisation=maxout:Maxout"
-    ended = called(train("translation.py:transformer", "other", swapped))
+    ended = run_command(train("translation.py:transformer", "other", swapped))
     assert ended.code == 2 and "normalisation" in ended.err and "Norm" in ended.err
 
 
@@ -311,9 +311,9 @@ def test_pairs_system_optimizer_and_schedule_train_together(digits: Path) -> Non
     manifest = json.loads((digits / "run" / "manifest.json").read_text())
     chosen = {"name": "lion:lion", "b1": 0.8, "b2": 0.99, "weight_decay": 0.1}
     assert manifest["config"]["optimizer"] == chosen
-    ended = called(["evaluate", "--workdir=run", "--split=valid", "--json"])
+    ended = run_command(["evaluate", "--workdir=run", "--split=valid", "--json"])
     assert ended.code == 0 and json.loads(ended.out)["sentences"] == 40, ended.err
-    ended = called(["generate", "--workdir=run"], stdin="3 1 2\n\n")
+    ended = run_command(["generate", "--workdir=run"], stdin="3 1 2\n\n")
     assert ended.code == 0 and len(ended.out.splitlines()) == 2, ended.err
 
 
@@ -339,9 +339,9 @@ def test_a_task_of_ones_own_trains_is_evaluated_and_answers(digits: Path) -> Non
     assert "warning" not in ended.err
     lines = (digits / "run" / "predictions.tsv").read_text().splitlines()
     assert len(lines) == 200 and all(len(line.split("\t")) == 2 for line in lines)
-    ended = called(["evaluate", "--workdir=run", "--split=valid"])
+    ended = run_command(["evaluate", "--workdir=run", "--split=valid"])
     assert ended.code == 0 and "Pearson's" in ended.out, ended.err
-    ended = called(["generate", "--workdir=run"], stdin="1 1 1\n9 9 9\n")
+    ended = run_command(["generate", "--workdir=run"], stdin="1 1 1\n9 9 9\n")
     low, high = map(float, ended.out.split())
     assert ended.code == 0 and low + 1 < high, ended.err
 

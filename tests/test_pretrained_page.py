@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 import attnlab
 from attnlab.weights.names import flat
-from tests.commands.tiny import Called, called
+from tests.commands.tiny import CommandResult, run_command
 from tests.data.test_tokenizer import byte_level
 from tests.weights import models, rule
 
@@ -65,7 +65,7 @@ def animals(folder: Path) -> None:
                 Image.fromarray(pixels).save(folder / split / animal / f"{number}.png")
 
 
-def ran(folder: Path, blocks: list[str]) -> list[Called]:
+def ran(folder: Path, blocks: list[str]) -> list[CommandResult]:
     """How the commands of some blocks of the page end in a folder that has its model."""
     (folder / "gpt2").mkdir()
     gpt2(folder / "gpt2")
@@ -77,13 +77,13 @@ def ran(folder: Path, blocks: list[str]) -> list[Called]:
             if words[0] == "echo":
                 typed, words = words[1] + "\n", words[3:]
             assert words[:2] == ["python", "launch.py"], line
-            ended.append(called(words[2:], typed))
+            ended.append(run_command(words[2:], typed))
             assert ended[-1].code == 0, (line, ended[-1].err)
     return ended
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Called]]:
+def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[CommandResult]]:
     """A folder in which all commands have run, and how each ended."""
     folder = tmp_path_factory.mktemp("page")
     (folder / "texts").mkdir()
@@ -102,7 +102,9 @@ def test_a_model_is_imported_and_goes_on_with_a_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_every_command_runs_and_says_what_the_page_says(page: tuple[Path, list[Called]]) -> None:
+def test_every_command_runs_and_says_what_the_page_says(
+    page: tuple[Path, list[CommandResult]],
+) -> None:
     _, ended = page
     assert len(ended) == 9 and ended[1].out.startswith("A dog")
     told = [line for line in PAGE.read_text().splitlines() if line.startswith("pretrained: ")]
@@ -113,7 +115,7 @@ def test_every_command_runs_and_says_what_the_page_says(page: tuple[Path, list[C
 
 @pytest.mark.full
 def test_tuning_lowers_the_loss_and_what_is_written_is_what_was_tuned(
-    page: tuple[Path, list[Called]],
+    page: tuple[Path, list[CommandResult]],
 ) -> None:
     folder, _ = page
     for name, kind in (("swapped", "starcoder2"), ("lora", "gpt2")):
@@ -134,7 +136,7 @@ def test_tuning_lowers_the_loss_and_what_is_written_is_what_was_tuned(
 
 @pytest.mark.full
 def test_low_rank_products_leave_all_other_weights_as_they_were(
-    page: tuple[Path, list[Called]],
+    page: tuple[Path, list[CommandResult]],
 ) -> None:
     folder, _ = page
     before = load_file(folder / "gpt2" / "model.safetensors")
@@ -145,7 +147,7 @@ def test_low_rank_products_leave_all_other_weights_as_they_were(
 
 
 @pytest.mark.full
-def test_a_model_of_images_learns_other_classes(page: tuple[Path, list[Called]]) -> None:
+def test_a_model_of_images_learns_other_classes(page: tuple[Path, list[CommandResult]]) -> None:
     """It tells dark from light, and what is written has the new classes."""
     folder, _ = page
     run = folder / "runs" / "animals"

@@ -21,7 +21,7 @@ from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility import Window, longformer
 from attnlab.layers.lstm import LSTMLayer
 from attnlab.layers.recurrent import ContextGRUCell
-from tests.commands.tiny import Called
+from tests.commands.tiny import CommandResult
 from tests.rounding import assert_close
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "python.md"
@@ -33,7 +33,7 @@ GIVEN = np.random.default_rng(0)
 
 @pytest.fixture(scope="module")
 def page(
-    runs: Callable[[str], tuple[Path, Called]], tmp_path_factory: pytest.TempPathFactory
+    runs: Callable[[str], tuple[Path, CommandResult]], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
     """The names that the blocks leave behind, run in order in a folder that has the run the page
     speaks of.

@@ -13,7 +13,7 @@ import pytest
 
 from attnlab import processes
 from attnlab.errors import UserError
-from tests.commands.tiny import called, refused
+from tests.commands.tiny import refused, run_command
 
 TRANSFORMER, RNNSEARCH = "configs/translation.py:transformer", "configs/translation.py:rnnsearch"
 
@@ -309,7 +309,7 @@ def test_ctrl_c_stays_ctrl_c(folder: Path) -> None:
         ["train", "--config=own.py"],
         ["train", f"--config={RNNSEARCH}", "--config.system.attention=own:Thing"],
     ):
-        assert called(argv).code == 130
+        assert run_command(argv).code == 130
 
 
 def test_the_traceback_is_shown_to_who_asks_for_it(
@@ -317,12 +317,12 @@ def test_the_traceback_is_shown_to_who_asks_for_it(
 ) -> None:
     (folder / "own.py").write_text("\n1 / 0\n")
     monkeypatch.setenv("ATTNLAB_TRACEBACK", "1")
-    ended = called(["train", f"--config={RNNSEARCH}", "--config.system.attention=own:Thing"])
+    ended = run_command(["train", f"--config={RNNSEARCH}", "--config.system.attention=own:Thing"])
     *before, line = ended.err.splitlines()
     assert ended.code == 2
     assert "own.py:2: ZeroDivisionError" in line
     assert "Traceback (most recent call last):" in before[0]
-    assert "ATTNLAB_TRACEBACK=1" in called([]).out
+    assert "ATTNLAB_TRACEBACK=1" in run_command([]).out
 
 
 def test_of_several_processes_it_is_told_by_the_one_that_does_the_work(
@@ -339,7 +339,7 @@ def test_of_several_processes_it_is_told_by_the_one_that_does_the_work(
         return 2
 
     monkeypatch.setattr(processes, "run", run)
-    called(["train", f"--config={RNNSEARCH}", "--config.system.attention=own:Thing"])
+    run_command(["train", f"--config={RNNSEARCH}", "--config.system.attention=own:Thing"])
     assert len(told) == 1 and "own.py:2: SystemExit: 0" in told[0]
 
 
@@ -348,7 +348,7 @@ def test_errors_of_ours_are_not_blamed_on_anybody(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(listing, "table", None)
     with pytest.raises(TypeError, match="not callable"):
-        called(["list"])
+        run_command(["list"])
 
 
 OPTAX = [

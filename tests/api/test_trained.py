@@ -14,13 +14,13 @@ import pytest
 import attnlab
 from attnlab.data.dates import Dates
 from attnlab.tasks.pairs import PairTask
-from tests.commands.tiny import Called, called
+from tests.commands.tiny import CommandResult, run_command
 
 TEXTS = [source for source, _ in Dates(examples=160, valid=10, test=4).pairs("test")]
 
 
 @pytest.fixture(scope="module")
-def run(runs: Callable[[str], tuple[Path, Called]]) -> attnlab.Run:
+def run(runs: Callable[[str], tuple[Path, CommandResult]]) -> attnlab.Run:
     return attnlab.load(runs("rnnsearch")[0])
 
 
@@ -49,7 +49,7 @@ def test_overrides_of_its_use_give_several_hypotheses(searched: Path) -> None:
     settings = {"method": "beam", "beam": 20, "n_best": 3}
     run = attnlab.load(searched, {f"decoding.{name}": value for name, value in settings.items()})
     flags = [f"--config.decoding.{name}={value}" for name, value in settings.items()]
-    ended = called(["generate", f"--workdir={searched}", *flags], "4.5.1999\n")
+    ended = run_command(["generate", f"--workdir={searched}", *flags], "4.5.1999\n")
     (answers,) = run.respond(["4.5.1999"])
     assert "".join(f"1\t{best.score:.4f}\t{best.text}\n" for best in answers) == ended.out != ""
 
@@ -58,7 +58,7 @@ def test_scores_are_log_probabilities(run: attnlab.Run, searched: Path) -> None:
     """As `generate --score` prints them; one alone as among others."""
     pairs = [("4.5.1999", "1999-05-04"), (TEXTS[0], "x")]
     typed = [f"{source}\t{target}\n" for source, target in pairs]
-    ended = called(["generate", f"--workdir={searched}", "--score"], "".join(typed))
+    ended = run_command(["generate", f"--workdir={searched}", "--score"], "".join(typed))
     scores = run.scores(pairs)
     lines = (f"{score:.6f}\t{line}" for score, line in zip(scores, typed, strict=True))
     assert "".join(lines) == ended.out
@@ -71,7 +71,7 @@ def test_maps_have_a_name_and_tokens_on_both_sides(run: attnlab.Run, tmp_path: P
     a map as a picture.
     """
     flags = ["--source=3 of may 1967", "--target=1967-05-03", f"--output={tmp_path}"]
-    assert called(["inspect", f"--workdir={run.workdir}", *flags]).code == 0
+    assert run_command(["inspect", f"--workdir={run.workdir}", *flags]).code == 0
     kept = np.load(tmp_path / "0.npz")
     (name, one), *others = run.maps("3 of may 1967", "1967-05-03").items()
     assert (name, others) == ("attention", [])
@@ -86,7 +86,7 @@ def test_maps_have_a_name_and_tokens_on_both_sides(run: attnlab.Run, tmp_path: P
 
 @pytest.mark.parametrize("split", [pytest.param("valid", marks=pytest.mark.full), "test"])
 def test_evaluate_gives_what_the_command_prints(split: str, run: attnlab.Run) -> None:
-    ended = called(["evaluate", f"--workdir={run.workdir}", f"--split={split}", "--json"])
+    ended = run_command(["evaluate", f"--workdir={run.workdir}", f"--split={split}", "--json"])
     found, printed = run.evaluate(split), json.loads(ended.out)
     assert {**found, "decoding_seconds": 0} == {**printed, "decoding_seconds": 0}
     assert found["split"] == split
@@ -100,7 +100,7 @@ def test_runs_together(run: attnlab.Run, tmp_path: Path) -> None:
     assert set(both.params) == {"members_0", "members_1"} and str(copy) in repr(both)
     assert both.parameters == 2 * run.parameters
     flags = [f"--workdir={run.workdir}", f"--ensemble={copy}", "--json", "--split=valid"]
-    printed = json.loads(called(["evaluate", *flags]).out)["loss"]
+    printed = json.loads(run_command(["evaluate", *flags]).out)["loss"]
     assert both.evaluate("valid")["loss"] == printed
     assert printed == pytest.approx(run.evaluate("valid")["loss"], rel=1e-5)
     assert both.generate(TEXTS) == run.generate(TEXTS)

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.tiny import Called
+from tests.commands.tiny import CommandResult
 
 
 @pytest.fixture(params=["rnnsearch", pytest.param("transformer", marks=pytest.mark.full)])
-def trained(request: pytest.FixtureRequest, runs: Callable[[str], tuple[Path, Called]]) -> Path:
+def trained(
+    request: pytest.FixtureRequest, runs: Callable[[str], tuple[Path, CommandResult]]
+) -> Path:
     """The workdir of a finished run of each system."""
     return runs(request.param)[0]

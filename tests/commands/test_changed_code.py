@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.data.vocabulary import Vocabulary
-from tests.commands.tiny import SHARED, SMALL, Called, called, under
+from tests.commands.tiny import SHARED, SMALL, CommandResult, run_command, under
 
 MINE = '''
 """Additive attention, blunted."""
@@ -51,13 +51,13 @@ class Folder:
         self.train = ["train", "--config=settings.py", "--workdir=run"]
         self.train.append("--config.parallel.devices=1")
 
-    def call(self, *argv: str, stdin: str = "") -> Called:
+    def call(self, *argv: str, stdin: str = "") -> CommandResult:
         """A command, as a process of its own would see the folder: nothing of the user's is
         imported yet.
         """
         for name in ("mine", "blunt"):
             sys.modules.pop(name, None)
-        return called([*argv], stdin)
+        return run_command([*argv], stdin)
 
     def whole(self, command: list[str]) -> list[str]:
         """A command with the flags that name the run."""

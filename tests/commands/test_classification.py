@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.commands.tiny import Called, called, refused, train, under
+from tests.commands.tiny import CommandResult, refused, run_command, train, under
 
 SMALL = [
     *under("system", embedding=8, width=8, hidden=8),
@@ -30,7 +30,7 @@ def arguments(file: str, workdir: Path, *overrides: str) -> list[str]:
 @pytest.fixture(scope="module", params=["classification", "inference"])
 def run(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[str, Path, Called]]:
+) -> Iterator[tuple[str, Path, CommandResult]]:
     """A finished run: single texts from a table of the user's, or generated pairs."""
     folder = tmp_path_factory.mktemp(request.param)
     overrides = ["data.examples=160", "data.valid=10", "data.test=4"]
@@ -45,13 +45,13 @@ def run(
         overrides = ["data=table", *table]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("attnlab.analysis.results.PICTURED", 3)
-        ended = called(arguments(request.param, folder / "run", *overrides))
+        ended = run_command(arguments(request.param, folder / "run", *overrides))
     assert ended.code == 0, ended.err
     yield request.param, folder / "run", ended
 
 
 @pytest.mark.full
-def test_a_run_leaves_scores_predictions_and_pictures(run: tuple[str, Path, Called]) -> None:
+def test_a_run_leaves_scores_predictions_and_pictures(run: tuple[str, Path, CommandResult]) -> None:
     file, workdir, ended = run
     results = json.loads((workdir / "results.json").read_text())
     scores = {"loss", "accuracy", "macro_f1", "confusion"}
@@ -70,7 +70,7 @@ def test_a_run_leaves_scores_predictions_and_pictures(run: tuple[str, Path, Call
 
 
 @pytest.mark.full
-def test_generate_gives_the_label_of_each_line(run: tuple[str, Path, Called]) -> None:
+def test_generate_gives_the_label_of_each_line(run: tuple[str, Path, CommandResult]) -> None:
     file, workdir, _ = run
     command = ["generate", f"--workdir={workdir}"]
     if file == "classification":
@@ -78,23 +78,23 @@ def test_generate_gives_the_label_of_each_line(run: tuple[str, Path, Called]) ->
     else:
         lines = ["anna sings\tanna sleeps", "", "ben runs and emma waits\tben jogs"]
         labels, fields = {"entailment", "neutral", "contradiction"}, 2
-    ended = called(command, "\n".join(lines))
+    ended = run_command(command, "\n".join(lines))
     assert ended.code == 0, ended.err
     first, blank, last = ended.out.splitlines()
     assert blank == "" and {first, last} <= labels
     assert "expected" in refused(*command, stdin="\t".join(["a"] * (3 - fields)))
-    long = called(command, "\t".join(["a " * 30] * fields))
+    long = run_command(command, "\t".join(["a " * 30] * fields))
     note = "note: 1 of 1 examples are longer than the 16 tokens of training"
     assert long.code == 0 and note in long.err
 
 
 @pytest.mark.full
-def test_inspect_draws_the_hops(run: tuple[str, Path, Called], tmp_path: Path) -> None:
+def test_inspect_draws_the_hops(run: tuple[str, Path, CommandResult], tmp_path: Path) -> None:
     file, workdir, _ = run
     command = ["inspect", f"--workdir={workdir}", f"--output={tmp_path}", "--source=anna sings"]
     pair = [*command, "--target=anna does not sing"]
     right, wrong = (command, pair) if file == "classification" else (pair, command)
-    ended = called(right)
+    ended = run_command(right)
     assert ended.code == 0, ended.err
     arrays = np.load(tmp_path / "0.npz")
     assert arrays["attention"].shape == (1, 2, len(arrays["source_tokens"]))
@@ -106,9 +106,9 @@ def test_inspect_draws_the_hops(run: tuple[str, Path, Called], tmp_path: Path) -
 
 
 @pytest.mark.full
-def test_evaluate_gives_the_numbers_of_training(run: tuple[str, Path, Called]) -> None:
+def test_evaluate_gives_the_numbers_of_training(run: tuple[str, Path, CommandResult]) -> None:
     _, workdir, _ = run
-    ended = called(["evaluate", f"--workdir={workdir}", "--json"])
+    ended = run_command(["evaluate", f"--workdir={workdir}", "--json"])
     assert ended.code == 0, ended.err
     stored, found = json.loads((workdir / "results.json").read_text()), json.loads(ended.out)
     found["decoding_seconds"] = stored["decoding_seconds"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from attnlab.analysis import costs
-from tests.commands.tiny import called, refused
+from tests.commands.tiny import refused, run_command
 
 SMALL = ("cost", "--width=8", "--lengths=8,4")
 
@@ -24,7 +24,7 @@ def test_a_table_and_three_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """What is measured, and how, is held by tests/api/test_costs.py."""
     monkeypatch.setattr("attnlab.api.costs.measured", counted)
     flags = ["--mechanisms=convolution", "--set=multihead.heads=2", "--forward"]
-    found = called([*SMALL, *flags, f"--dir={tmp_path}"])
+    found = run_command([*SMALL, *flags, f"--dir={tmp_path}"])
     assert found.code == 0 and "faster from" in found.out and "k T d^2" in found.out
     record = json.loads((tmp_path / "costs.json").read_text())
     points = [(point["name"], point["length"]) for point in record["points"]]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from attnlab.commands import session
-from tests.commands.tiny import Called, arguments, called
+from tests.commands.tiny import CommandResult, arguments, run_command
 from tests.experiments import synthetic
 from tests.sampling import rounds, seed
 
@@ -69,7 +69,7 @@ def harmed(content: bytes, each: int) -> Iterator[bytes]:
     yield from WHOLE
 
 
-def answered(ended: Called, harm: bytes) -> None:
+def answered(ended: CommandResult, harm: bytes) -> None:
     """It has come to its end, or been refused in one line."""
     lines = [line for line in ended.err.splitlines() if "error: " in line]
     assert ended.code in (0, 1) or (
@@ -112,14 +112,14 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_of_a_sweep(name: str, sweep: Path) -> None:
     path = sweep / name if name in SHARED else synthetic.workdir(sweep, "additive", 0) / name
     content, outside = path.read_bytes(), set(sweep.parent.iterdir())
-    assert [called([command, str(sweep)]).code for command in ("status", "report")] == [0, 0]
+    assert [run_command([command, str(sweep)]).code for command in ("status", "report")] == [0, 0]
     every = rounds(12, 1)  # of the harms
     for harm in itertools.islice(
         harmed(content, 1 if name == "plan.json" else 2), seed() % every, None, every
     ):
         path.write_bytes(harm)
         for command in ("status", "report"):
-            answered(called([command, str(sweep)]), harm)
+            answered(run_command([command, str(sweep)]), harm)
     assert set(sweep.parent.iterdir()) == outside
 
 
@@ -149,4 +149,4 @@ def test_of_a_run(
         (run / name).write_bytes(harm)
         for command in commands:
             with contextlib.suppress(Reached):
-                answered(called(command), harm)
+                answered(run_command(command), harm)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.tiny import Called, called
+from tests.commands.tiny import CommandResult, run_command
 
-Runs = Callable[[str], tuple[Path, Called]]
+Runs = Callable[[str], tuple[Path, CommandResult]]
 
 
 @pytest.mark.full
@@ -19,16 +19,17 @@ def test_evaluate_and_generate_take_the_mean_of_runs(runs: Runs) -> None:
     translations by both commands.
     """
     one, other = (runs(system)[0] for system in ("rnnsearch", "transformer"))
-    ended = called(["evaluate", f"--workdir={one}", f"--ensemble={other}", "--json"])
+    ended = run_command(["evaluate", f"--workdir={one}", f"--ensemble={other}", "--json"])
     assert ended.code == 0, ended.err
     found = json.loads(ended.out)
     losses = [json.loads((run / "results.json").read_text())["loss"] for run in (one, other)]
     assert found["loss"] < sum(losses) / 2 and found["loss"] not in losses
     lines = "3 of may 1967\n\n4.5.1999\n"
-    together = called(["generate", f"--workdir={one}", f"--ensemble={other}"], lines)
+    together = run_command(["generate", f"--workdir={one}", f"--ensemble={other}"], lines)
     assert together.code == 0 and together.out.count("\n") == 3
     assert (
-        together.out == called(["generate", f"--workdir={other}", f"--ensemble={one}"], lines).out
+        together.out
+        == run_command(["generate", f"--workdir={other}", f"--ensemble={one}"], lines).out
     )
 
 
@@ -37,7 +38,7 @@ def test_evaluate_and_generate_take_the_mean_of_runs(runs: Runs) -> None:
     [("{one}", "is named twice; a run counts once"), ("{one}/x", "holds no run; name folders")],
 )
 def test_what_is_no_other_run_is_refused(ensemble: str, words: str, searched: Path) -> None:
-    ended = called(
+    ended = run_command(
         ["generate", f"--workdir={searched}", f"--ensemble={ensemble.format(one=searched)}"], "x\n"
     )
     assert ended.code == 2 and words in ended.err

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.records.stream import read_records
-from tests.commands.tiny import called, under
+from tests.commands.tiny import run_command, under
 
 
 def listing(folder: Path) -> dict[str, float]:
@@ -15,7 +15,7 @@ def listing(folder: Path) -> dict[str, float]:
 
 
 def evaluated(workdir: Path, *flags: str) -> dict[str, Any]:
-    ended = called(["evaluate", f"--workdir={workdir}", "--json", *flags])
+    ended = run_command(["evaluate", f"--workdir={workdir}", "--json", *flags])
     assert ended.code == 0, ended.err
     found: dict[str, Any] = json.loads(ended.out)
     return found
@@ -45,7 +45,7 @@ def test_valid_split_as_in_the_record_of_the_best_step(trained: Path) -> None:
 
 def test_table_for_people_and_other_decoding(searched: Path) -> None:
     flags = [f"--config.{setting}" for setting in under("decoding", method="beam", beam=2)]
-    ended = called(["evaluate", f"--workdir={searched}", *flags])
+    ended = run_command(["evaluate", f"--workdir={searched}", *flags])
     assert ended.code == 0 and f"{searched}, test split" in ended.out
     rows = {line.split()[0]: line for line in ended.out.splitlines()[3:]}
     assert "nats per target token" in rows["loss"]

@@ -13,7 +13,7 @@ import pytest
 
 from attnlab.commands import main
 from attnlab.data.dates import Dates
-from tests.commands.tiny import called, refused, under
+from tests.commands.tiny import refused, run_command, under
 
 
 def test_a_line_out_for_each_line_in(trained: Path, tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_a_line_out_for_each_line_in(trained: Path, tmp_path: Path) -> None:
     sources = [source for source, _ in Dates(examples=160, valid=10, test=4).pairs("test")]
     expected = (trained / "translations.txt").read_text().splitlines()
     lines = [sources[0], "", *sources[1:3], "  ", sources[3]]
-    ended = called(["generate", f"--workdir={trained}"], "\n".join(lines))
+    ended = run_command(["generate", f"--workdir={trained}"], "\n".join(lines))
     assert ended.code == 0, ended.err
     assert ended.out == "".join(
         line + "\n" for line in [expected[0], "", *expected[1:3], "", expected[3]]
@@ -31,7 +31,7 @@ def test_a_line_out_for_each_line_in(trained: Path, tmp_path: Path) -> None:
 
     (tmp_path / "in.txt").write_text("\n".join(lines) + "\n")
     files = [f"--input={tmp_path / 'in.txt'}", f"--output={tmp_path / 'out.txt'}"]
-    quiet = called(["generate", f"--workdir={trained}", *files])
+    quiet = run_command(["generate", f"--workdir={trained}", *files])
     assert (quiet.code, quiet.out, (tmp_path / "out.txt").read_text()) == (0, "", ended.out)
 
 
@@ -39,7 +39,9 @@ def test_several_hypotheses_of_each_line(searched: Path) -> None:
     """Line number, score, text, best first; a blank line has none."""
     settings = under("decoding", method="beam", beam=20, n_best=3)
     flags = [f"--config.{setting}" for setting in settings]
-    ended = called(["generate", f"--workdir={searched}", *flags], "3 of may 1967\n\n4.5.1999\n")
+    ended = run_command(
+        ["generate", f"--workdir={searched}", *flags], "3 of may 1967\n\n4.5.1999\n"
+    )
     assert ended.code == 0, ended.err
     rows = [line.split("\t") for line in ended.out.splitlines()]
     assert [int(number) for number, _, _ in rows] == [1, 1, 1, 3, 3, 3]
@@ -54,7 +56,7 @@ def test_samples_repeat_with_the_seed(searched: Path) -> None:
     flags = ["--config.decoding.method=sample", "--config.decoding.n_best=2"]
     command = ["generate", f"--workdir={searched}", *flags]
     one, again, other = (
-        called([*command, f"--config.decoding.seed={seed}"], "3 of may 1967\n").out
+        run_command([*command, f"--config.decoding.seed={seed}"], "3 of may 1967\n").out
         for seed in (0, 0, 1)
     )
     assert one == again != other and one.count("\n") == 2
@@ -65,7 +67,7 @@ def test_answers_as_they_are_written(searched: Path, method: str) -> None:
     """The same lines in the end, and one line of refusal where nothing can be shown as it grows."""
     command = ["generate", f"--workdir={searched}", f"--config.decoding.method={method}"]
     lines = "3 of may 1967\n\n4.5.1999\n"
-    plain, streamed = called(command, lines), called([*command, "--stream"], lines)
+    plain, streamed = run_command(command, lines), run_command([*command, "--stream"], lines)
     assert streamed.code == 0, streamed.err
     assert streamed.out == plain.out
     for flag, why in {
@@ -77,8 +79,8 @@ def test_answers_as_they_are_written(searched: Path, method: str) -> None:
 
 
 def test_nothing_in_nothing_out(searched: Path) -> None:
-    assert called(["generate", f"--workdir={searched}"], "").out == ""
-    assert called(["generate", f"--workdir={searched}"], "\n\n").out == "\n\n"
+    assert run_command(["generate", f"--workdir={searched}"], "").out == ""
+    assert run_command(["generate", f"--workdir={searched}"], "\n\n").out == "\n\n"
 
 
 def test_where_the_answers_go(searched: Path, tmp_path: Path) -> None:
@@ -93,7 +95,9 @@ def test_where_the_answers_go(searched: Path, tmp_path: Path) -> None:
     reader = threading.Thread(target=lambda: got.append(fifo.read_text()), daemon=True)
     reader.start()
     for path in (fifo, link):
-        ended = called(["generate", f"--workdir={searched}", f"--output={path}"], "3 of may 1967\n")
+        ended = run_command(
+            ["generate", f"--workdir={searched}", f"--output={path}"], "3 of may 1967\n"
+        )
         assert (ended.code, ended.out, ended.err) == (0, "", "")
     reader.join(10)
     assert got == [private.read_text()] and got[0].count("\n") == 1
@@ -109,7 +113,7 @@ def test_a_file_in_a_folder_that_may_not_be_written_to(
     (tmp_path / "out").touch(0o666)
     # tests may run as root, who may write anywhere
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
-    ended = called(
+    ended = run_command(
         ["generate", f"--workdir={searched}", f"--output={tmp_path / 'out'}"], "3 of may 1967\n"
     )
     assert ended.code == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.commands.tiny import arguments, called, refused
+from tests.commands.tiny import arguments, refused, run_command
 
 SLOTS = (("decoder", "cross"), ("decoder", "self"), ("encoder", "self"))
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -16,7 +16,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 def test_a_given_pair(trained: Path, tmp_path: Path) -> None:
     """Every map as PNG and all of them in one archive that numpy reads, with the tokens."""
     flags = ["--source=3 of may 1967", "--target=1967-05-03", f"--output={tmp_path / 'maps'}"]
-    ended = called(["inspect", f"--workdir={trained}", *flags])
+    ended = run_command(["inspect", f"--workdir={trained}", *flags])
     assert ended.code == 0, ended.err
     arrays = np.load(tmp_path / "maps" / "0.npz")
     names = [name for name in arrays.files if name not in ("source_tokens", "target_tokens")]
@@ -43,16 +43,16 @@ def test_a_file_of_pairs_and_translations_of_its_own(searched: Path, tmp_path: P
     in the workdir.
     """
     (tmp_path / "pairs.tsv").write_text("3 of may 1967\t1967-05-03\n4.5.1999\n")
-    ended = called(["inspect", f"--workdir={searched}", f"--pairs={tmp_path / 'pairs.tsv'}"])
+    ended = run_command(["inspect", f"--workdir={searched}", f"--pairs={tmp_path / 'pairs.tsv'}"])
     assert ended.code == 0, ended.err
-    own = called(["generate", f"--workdir={searched}"], "4.5.1999\n").out.removesuffix("\n")
+    own = run_command(["generate", f"--workdir={searched}"], "4.5.1999\n").out.removesuffix("\n")
     expected = ["3 of may 1967  ->  1967-05-03", f"4.5.1999  ->  {own}"]
     assert [line for line in ended.out.splitlines() if "->" in line] == expected
     for number, target in ((0, "1967-05-03"), (1, own)):
         arrays = np.load(searched / "maps" / f"{number}.npz")
         assert "".join(arrays["target_tokens"][:-1]).replace("\u2423", " ") == target
         assert arrays["attention"].shape == (1, len(target) + 1, len(arrays["source_tokens"]))
-    piped = called(
+    piped = run_command(
         ["inspect", f"--workdir={searched}", "--pairs=-", f"--output={tmp_path / 'piped'}"],
         "4.5.1999\n",
     )
@@ -75,7 +75,7 @@ def test_mistakes(flags: list[str], stdin: str, words: str, searched: Path) -> N
 
 @pytest.mark.full
 def test_a_run_without_attention_has_results_and_nothing_to_look_at(tmp_path: Path) -> None:
-    ended = called(arguments("rnn_encoder_decoder", tmp_path / "run", "training.steps=2"))
+    ended = run_command(arguments("rnn_encoder_decoder", tmp_path / "run", "training.steps=2"))
     assert ended.code == 0, ended.err
     assert (tmp_path / "run" / "results.json").is_file()
     assert not (tmp_path / "run" / "maps").exists()

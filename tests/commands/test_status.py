@@ -9,7 +9,7 @@ import pytest
 
 from attnlab.records.attempts import Attempt
 from attnlab.records.stream import RunLock
-from tests.commands.tiny import called, refused
+from tests.commands.tiny import refused, run_command
 from tests.experiments import stub
 from tests.experiments.synthetic import lines
 
@@ -20,7 +20,7 @@ def test_the_table_the_troubles_and_the_counts(tmp_path: Path) -> None:
     stub.finish(plan.trials()[0], tmp_path)
     stub.finish(plan.trials()[1], tmp_path, "failed")
     before = sorted(tmp_path.rglob("*"))
-    ended = called(["status", str(tmp_path)])
+    ended = run_command(["status", str(tmp_path)])
     assert ended.code == 0 and ended.err == ""
     title, columns, _, first, second, _, best, heads, _, additive, general, _, trouble, summary = (
         ended.out.splitlines()
@@ -48,7 +48,7 @@ def test_what_runs_shows_its_metric_and_when_it_was_heard_of(tmp_path: Path) -> 
         [{"step": step, "split": split, "loss": loss} for step, split, loss in metrics],
     )
     with RunLock(workdir):
-        told = called(["status", str(tmp_path)]).out.splitlines()
+        told = run_command(["status", str(tmp_path)]).out.splitlines()
     row = told[told.index("running") + 3].split()
     assert row[:4] == [plan.trials()[1].name, "0/10", "0.75", "4"]
     assert row[5:8] == ["ago", "pid", str(os.getpid())]
@@ -60,11 +60,11 @@ def test_watching_ends_when_all_has_settled(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path)
     for trial in plan.trials():
         stub.finish(trial, tmp_path)
-    assert called(["status", str(tmp_path), "--watch"]).out.endswith("4 done of 4\n")
+    assert run_command(["status", str(tmp_path), "--watch"]).out.endswith("4 done of 4\n")
 
 
 def test_a_folder_without_a_sweep_is_one_line(tmp_path: Path) -> None:
     line = refused("status", str(tmp_path))
     assert f"{tmp_path} holds no sweep (no plan.json in it)" in line
     (tmp_path / "plan.json").write_text("{")
-    assert "plan.json is damaged" in called(["status", str(tmp_path)]).err
+    assert "plan.json is damaged" in run_command(["status", str(tmp_path)]).err

@@ -19,7 +19,7 @@ from attnlab.experiments.define.loading import Changes, load_experiment
 from attnlab.experiments.run import outlook
 from attnlab.experiments.run.selection import Choice, freeze, wanted
 from attnlab.records.stream import RunLock
-from tests.commands.tiny import called, refused
+from tests.commands.tiny import refused, run_command
 from tests.experiments import plans, real, stub
 
 FLAGS = {
@@ -94,14 +94,14 @@ def test_a_sweep_without_a_file_keeps_one_and_goes_on_with_the_same_words(
     monkeypatch.setattr(sweep, "_conducted", lambda directory, how: 0)
     words = ["sweep", "--config=configs/translation.py:rnnsearch", f"--dir={tmp_path / 'mine'}"]
     words += ["--seeds=5", "--config.training.steps=60"]
-    assert called([*words, "--grid=system.attention.score=additive,general"]).code == 2
+    assert run_command([*words, "--grid=system.attention.score=additive,general"]).code == 2
     assert not (tmp_path / "mine").exists()
     for _ in range(2):
-        assert called([*words, "--grid", "system.attention.score=additive,dot"]).code == 0
+        assert run_command([*words, "--grid", "system.attention.score=additive,dot"]).code == 0
     files, texts, changes = zip(*asked[1:], strict=True)
     assert set(files) == {str(tmp_path / "mine" / "rnnsearch.py")} and len(set(texts)) == 1
     assert set(changes) == {Changes(("training.steps=60",), (0, 1, 2, 3, 4))}
-    assert called([*words, "--grid=system.attention.score=additive,general"]).code == 2
+    assert run_command([*words, "--grid=system.attention.score=additive,general"]).code == 2
     assert (tmp_path / "mine" / "rnnsearch.py").read_text() == texts[0]
     found = load_experiment(files[0], changes[0])
     assert [one.name for one in found.compare] == ["score=additive", "score=dot"]
@@ -113,7 +113,7 @@ def test_a_bad_variant_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.Monk
         raise UserError("variant 'general': config.system.widht: no such key")
 
     monkeypatch.setattr(planning, "ensure", refuse)
-    ended = called(["sweep", "which.py", f"--dir={tmp_path / 'new'}"])
+    ended = run_command(["sweep", "which.py", f"--dir={tmp_path / 'new'}"])
     assert ended.code == 2 and "variant 'general'" in ended.err and not (tmp_path / "new").exists()
 
 
@@ -162,7 +162,7 @@ def test_a_dry_run_counts_the_trials_that_will_run(
     freeze(plan, tmp_path)
     grown = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}), seeds=(0, 1, 2, 3))
     monkeypatch.setattr(planning, "draft", lambda file, directory, changes: grown)
-    ended = called(["sweep", "which.py", f"--dir={tmp_path}", "--dry-run"])
+    ended = run_command(["sweep", "which.py", f"--dir={tmp_path}", "--dry-run"])
     assert ended.code == 0, ended.err
     runs = len(wanted(grown, Choice.read(tmp_path)))
     assert (runs, len(grown.trials())) == (8, 16)

@@ -23,7 +23,7 @@ from attnlab.systems.protocol import Seq2Seq
 from attnlab.tasks.models import system_factory
 from attnlab.tasks.translation import Translation
 from attnlab.training import loop
-from tests.commands.tiny import SHARED, SMALL, Called, arguments, called, refused, train
+from tests.commands.tiny import SHARED, SMALL, CommandResult, arguments, refused, run_command, train
 
 OWN = '''
 """Somebody's own mechanism: the mean of what may be seen."""
@@ -63,7 +63,7 @@ TRANSFORMER = pytest.param("transformer", marks=pytest.mark.full)
 
 @pytest.mark.parametrize("system", ["rnnsearch", TRANSFORMER])
 def test_a_run_leaves_what_the_readme_promises(
-    system: str, runs: Callable[[str], tuple[Path, Called]]
+    system: str, runs: Callable[[str], tuple[Path, CommandResult]]
 ) -> None:
     workdir, ended = runs(system)
     results = json.loads((workdir / "results.json").read_text())
@@ -99,7 +99,7 @@ def test_a_run_leaves_what_the_readme_promises(
 
 
 def test_the_same_command_again_changes_no_number(
-    runs: Callable[[str], tuple[Path, Called]],
+    runs: Callable[[str], tuple[Path, CommandResult]],
 ) -> None:
     workdir, _ = runs("rnnsearch")
     kept = {
@@ -108,7 +108,7 @@ def test_the_same_command_again_changes_no_number(
         if path.suffix in (".jsonl", ".png", ".txt")
     }
     results = json.loads((workdir / "results.json").read_text())
-    assert called(arguments("rnnsearch", workdir)).code == 0
+    assert run_command(arguments("rnnsearch", workdir)).code == 0
     assert {path: path.read_bytes() for path in kept} == kept
     again = json.loads((workdir / "results.json").read_text())
     assert {**again, "decoding_seconds": 0} == {**results, "decoding_seconds": 0}
@@ -128,7 +128,7 @@ def test_a_mechanism_of_ones_own_by_its_dotted_path(
     small = [*SMALL["rnnsearch"][:-1], *SHARED, "training.steps=2", "data.test=1"]
     own, workdir = "mine_for_a_test:Mean", tmp_path / "own"
     chosen = [f"system.attention={own}", "system.attention.sharpness=2", "batch.buckets=8,32"]
-    ended = called(train("translation.py:rnnsearch", workdir, *chosen, *small))
+    ended = run_command(train("translation.py:rnnsearch", workdir, *chosen, *small))
     assert ended.code == 0, ended.err
     manifest = Manifest.read(workdir)
     assert manifest is not None
@@ -182,7 +182,7 @@ def test_any_registered_mechanism_by_config_alone(system: str, name: str) -> Non
 @pytest.mark.full
 def test_divergence_is_told_and_exit_code_1(tmp_path: Path) -> None:
     diverging = ["optimizer=sgd", "schedule.peak=1e38", "training.clip=0", "checkpoint.every=1"]
-    ended = called(arguments("rnnsearch", tmp_path / "run", *diverging))
+    ended = run_command(arguments("rnnsearch", tmp_path / "run", *diverging))
     assert ended.code == 1
     assert "diverged: loss" in ended.out
     assert "the last good checkpoint is kept" in ended.out
@@ -204,9 +204,9 @@ def test_an_error_of_our_own_is_left_in_the_status(
     monkeypatch.setattr(loop, "train", broken)
     if state == "failed":
         with pytest.raises(RuntimeError, match="boom"):
-            called(arguments("rnnsearch", tmp_path / "run"))
+            run_command(arguments("rnnsearch", tmp_path / "run"))
     else:
-        assert called(arguments("rnnsearch", tmp_path / "run")).code == 130
+        assert run_command(arguments("rnnsearch", tmp_path / "run")).code == 130
     ended, step, message = attempts.last_word(attempts.read(tmp_path / "run"))
     assert (ended, step) == (state, 5) and type(error).__name__ in message
 
@@ -239,7 +239,7 @@ def test_without_workdir_the_run_goes_below_runs(
     command = [
         word for word in arguments("rnnsearch", tmp_path) if not word.startswith("--workdir")
     ]
-    assert called(command).code == 1
+    assert run_command(command).code == 1
     (workdir,) = (tmp_path / "runs").iterdir()
     assert (workdir / "manifest.json").is_file()
     assert workdir.name.startswith("translation-rnnsearch-")

@@ -11,7 +11,7 @@ import pytest
 
 from attnlab.commands.verify import changes, first_difference
 from attnlab.records.manifest import Manifest
-from tests.commands.tiny import called, refused
+from tests.commands.tiny import refused, run_command
 
 RECORDS = [
     {"step": 2, "split": "train", "loss": 1.5, "tokens": 7.0},
@@ -37,7 +37,7 @@ def changed(path: Path, number: int, name: str, value: Any) -> None:
 @pytest.mark.full
 def test_a_run_comes_out_the_same(searched: Path) -> None:
     before = {path: path.read_bytes() for path in searched.rglob("*") if path.is_file()}
-    ended = called(["verify", str(searched)])
+    ended = run_command(["verify", str(searched)])
     assert (ended.code, ended.out) == (0, f"{searched}: identical, 6 records up to step 12\n"), (
         ended.err
     )
@@ -50,7 +50,7 @@ def test_the_first_difference_is_named_and_what_is_not_as_it_was(copied: Path) -
     manifest = json.loads((copied / "manifest.json").read_text())
     manifest["packages"]["jax"] = "0.0.1"
     (copied / "manifest.json").write_text(json.dumps(manifest))
-    ended = called(["verify", str(copied), "--steps=6"])
+    ended = run_command(["verify", str(copied), "--steps=6"])
     assert ended.code == 1
     assert ended.out.startswith(
         f"{copied}: differs first at step 6 (valid), in accuracy: recorded 0.123, now 0."
@@ -61,7 +61,7 @@ def test_the_first_difference_is_named_and_what_is_not_as_it_was(copied: Path) -
 @pytest.mark.full
 def test_what_comes_after_the_steps_asked_for_is_not_looked_at(copied: Path) -> None:
     changed(copied / "metrics.jsonl", 2, "accuracy", 0.123)  # valid at step 6
-    ended = called(["verify", str(copied), "--steps=5"])
+    ended = run_command(["verify", str(copied), "--steps=5"])
     assert ended.code == 0 and "identical, 1 records up to step 3" in ended.out
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from attnlab.experiments.run import live, memory
 from attnlab.experiments.run.queue import Queue
-from tests.commands.tiny import called, refused
+from tests.commands.tiny import refused, run_command
 from tests.experiments import stub
 
 
@@ -24,12 +24,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_left_is_taken_and_nothing_is_chosen(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path)
     stub.behave(tmp_path, general_1="fail")
-    part = called(["work", str(tmp_path), "--slots=2", "--only=*/seed0"])
+    part = run_command(["work", str(tmp_path), "--slots=2", "--only=*/seed0"])
     assert part.code == 0
     choosing = f"'sweep {plan.file} --dir={tmp_path}' chooses when all has settled"
     assert part.out.splitlines()[-1] == f"nothing is left to take; {choosing}"
     assert [use["trial"] for use in stub.uses(tmp_path)] and len(stub.uses(tmp_path)) == 2
-    ended = called(["work", str(tmp_path), "--slots=2"])
+    ended = run_command(["work", str(tmp_path), "--slots=2"])
     assert ended.code == 1
     assert ended.err == f"{plan.trials()[3].name} failed at step 3: ValueError: no good\n"
     assert len(stub.uses(tmp_path)) == 4

@@ -43,7 +43,7 @@ def train(config: str, workdir: Path | str, *settings: str) -> list[str]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Called:
+class CommandResult:
     """How a command ended and what it printed."""
 
     code: int
@@ -51,7 +51,7 @@ class Called:
     err: str
 
 
-def called(argv: list[str], stdin: str = "") -> Called:
+def run_command(argv: list[str], stdin: str = "") -> CommandResult:
     """Run a command in this process with `stdin` as its input."""
     out, err, before = io.StringIO(), io.StringIO(), sys.stdin
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()))
@@ -60,7 +60,7 @@ def called(argv: list[str], stdin: str = "") -> Called:
             code = main(argv)
     finally:
         sys.stdin = before
-    return Called(code, out.getvalue(), err.getvalue())
+    return CommandResult(code, out.getvalue(), err.getvalue())
 
 
 def refused(*argv: str, stdin: str = "") -> str:
@@ -69,6 +69,6 @@ def refused(*argv: str, stdin: str = "") -> str:
     Raises:
       AssertionError: another exit code, results on stdout, more than the line.
     """
-    ended = called([*argv], stdin)
+    ended = run_command([*argv], stdin)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1), ended
     return ended.err

@@ -12,7 +12,7 @@ import pytest
 from attnlab.commands import session
 from attnlab.experiments.run import launcher
 from attnlab.experiments.run.selection import Choice
-from tests.commands.tiny import called
+from tests.commands.tiny import run_command
 from tests.experiments import real
 from tests.experiments.conftest import DONE, ENDS, Swept
 
@@ -85,7 +85,7 @@ def asked(workdir: Path, split: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
     monkeypatch.setattr(session, "start_jax", stand_in)
     try:
-        ended = called(["evaluate", f"--workdir={workdir}", f"--split={split}"])
+        ended = run_command(["evaluate", f"--workdir={workdir}", f"--split={split}"])
     except Reached:
         return "open"
     assert ended.code == 2 and ended.err.count("\n") == 1
@@ -104,7 +104,9 @@ def test_the_test_split_of_trials_is_guarded(copy: Path, monkeypatch: pytest.Mon
     assert asked(workdir, "valid", monkeypatch) == "open"
     assert "was not chosen in the sweep" in asked(workdir, "test", monkeypatch)
     # nor under another split's name
-    renamed = called(["evaluate", f"--workdir={workdir}", "--split=valid", "--config.data.seed=1"])
+    renamed = run_command(
+        ["evaluate", f"--workdir={workdir}", "--split=valid", "--config.data.seed=1"]
+    )
     assert renamed.code == 2
     assert "cannot change after training; these can: decoding.*, parallel.*" in renamed.err
     (copy / "choice.json").unlink()
@@ -115,7 +117,7 @@ def test_the_test_split_of_trials_is_guarded(copy: Path, monkeypatch: pytest.Mon
 
 def test_nobody_trains_on_in_a_trials_folder(copy: Path) -> None:
     plan = real.plan(copy)
-    trained = called(
+    trained = run_command(
         ["train", f"--config={plan.config}", f"--workdir={plan.trials()[0].workdir(copy)}"]
     )
     assert trained.code == 2 and "is a trial of the sweep" in trained.err
