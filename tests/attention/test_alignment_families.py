@@ -40,7 +40,7 @@ def scores() -> np.ndarray:
     return np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)
 
 
-def near(found: Any, expected: Any, off: float = 1e-6) -> None:
+def assert_near(found: Any, expected: Any, off: float = 1e-6) -> None:
     """Equal up to an absolute difference."""
     np.testing.assert_allclose(found, expected, atol=off)
 
@@ -78,10 +78,10 @@ def test_softmax_is_the_formula_and_a_constant_changes_nothing(scores: np.ndarra
     mask = np.random.default_rng(1).random((4, 6)) < 0.6
     mask[:, 0] = True
     raised = np.exp(scores.astype(np.float64)) * mask
-    near(softmax(scores, mask), raised / raised.sum(-1, keepdims=True), 1e-7)
-    near(np.exp(log_softmax(scores, mask)) * mask, softmax(scores, mask), 1e-7)
-    near(softmax(scores, None), softmax(scores, np.ones_like(mask)), 1e-7)
-    near(softmax(scores + 50.0, mask), softmax(scores, mask), 1e-5)
+    assert_near(softmax(scores, mask), raised / raised.sum(-1, keepdims=True), 1e-7)
+    assert_near(np.exp(log_softmax(scores, mask)) * mask, softmax(scores, mask), 1e-7)
+    assert_near(softmax(scores, None), softmax(scores, np.ones_like(mask)), 1e-7)
+    assert_near(softmax(scores + 50.0, mask), softmax(scores, mask), 1e-5)
     # where the weight itself is 0
     assert np.asarray(log_softmax(np.array([[0.0, -1e4]]), None))[0, 1] == -1e4
 
@@ -93,10 +93,10 @@ def test_a_sink_takes_the_share_of_one_more_key(scores: np.ndarray) -> None:
     found = np.asarray(weigh("sink", {}, {"logit": logit}, scores))
     lse = np.log(np.exp(scores.astype(np.float64)).sum(-1, keepdims=True))
     kept = 1.0 / (1.0 + np.exp(-(lse - logit[:, None, None])))
-    near(found, softmax(scores, None) * kept)
+    assert_near(found, softmax(scores, None) * kept)
     plus_one = weigh("softmax_plus_one", {}, {}, scores)
     silent = weigh("sink", {}, {"logit": np.zeros(2)}, scores)
-    near(silent, plus_one, 1e-7)
+    assert_near(silent, plus_one, 1e-7)
     assert_close(
         weigh("sink", {}, {"logit": np.full(2, -1e9)}, scores), softmax(scores, None), eps=8
     )
@@ -112,20 +112,20 @@ def test_reference_values_of_the_sparse_family() -> None:
         soft = [0.449378, 0.367919, 0.182703, 0.0]
         if mask[3]:
             soft = [0.423615, 0.346826, 0.172229, 0.057330]
-        near(softmax(z, mask), soft)
-        near(sparsemax(z, mask), [0.6, 0.4, 0.0, 0.0])
+        assert_near(softmax(z, mask), soft)
+        assert_near(sparsemax(z, mask), [0.6, 0.4, 0.0, 0.0])
         for found in (entmax15(z, mask), bisect(z, 0.5, mask)):
-            near(found, [0.529248, 0.393749, 0.077003, 0.0])
+            assert_near(found, [0.529248, 0.393749, 0.077003, 0.0])
 
 
 @pytest.mark.quick
 def test_entmax_runs_from_softmax_to_sparsemax(scores: np.ndarray) -> None:
     mask = np.random.default_rng(1).random((4, 6)) < 0.6
     mask[:, 0] = True
-    near(bisect(scores, 1e-4, mask), softmax(scores, mask), 1e-4)
-    near(bisect(scores, LEAST, mask), softmax(scores, mask), 2e-6)
-    near(bisect(scores, 0.5, mask), entmax15(scores, mask))
-    near(bisect(scores, 1.0, mask), sparsemax(scores, mask))
+    assert_near(bisect(scores, 1e-4, mask), softmax(scores, mask), 1e-4)
+    assert_near(bisect(scores, LEAST, mask), softmax(scores, mask), 2e-6)
+    assert_near(bisect(scores, 0.5, mask), entmax15(scores, mask))
+    assert_near(bisect(scores, 1.0, mask), sparsemax(scores, mask))
     of_rows = bisect(scores, np.array([[1e-4], [0.5], [1.0], [0.5]]), mask)
     assert_close(of_rows[1:2], entmax15(scores, mask)[1:2], eps=8)
     # the bounds count the keys that may be seen
@@ -166,13 +166,13 @@ def test_sparsemax_projects() -> None:
     "find", [lambda z: softmax(z, None), sparsemax, entmax15, functools.partial(bisect, excess=0.3)]
 )
 def test_constant_scores_average_and_one_large_score_wins(find: Any) -> None:
-    near(find(np.full((1, 6), 3.0, np.float32)), np.full((1, 6), 1 / 6), 1e-7)
+    assert_near(find(np.full((1, 6), 3.0, np.float32)), np.full((1, 6), 1 / 6), 1e-7)
     best = np.eye(6, dtype=np.float32)[2]
     np.testing.assert_array_equal(np.round(find(50.0 * best), 15), best)
     tied = np.array([0.3, 0.3, -0.2, 0.9, 0.25], np.float32)
     jacobian = np.asarray(jax.jacobian(find)(tied))
-    near(jacobian.sum(-1), 0.0)
-    near(jacobian, jacobian.T)
+    assert_near(jacobian.sum(-1), 0.0)
+    assert_near(jacobian, jacobian.T)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_derivative_in_alpha_is_that_of_the_paper(excess: float, scores: np.ndar
         tilted /= tilted.sum(-1, keepdims=True)
         h = -p * logs
         wanted = (p - tilted) / excess**2 + (h - tilted * h.sum(-1, keepdims=True)) / excess
-    near(found, wanted, 2e-5 if excess < 1e-3 else 5e-6)
+    assert_near(found, wanted, 2e-5 if excess < 1e-3 else 5e-6)
 
 
 def test_every_head_learns_its_own_alpha() -> None:
@@ -203,7 +203,7 @@ def test_every_head_learns_its_own_alpha() -> None:
     logit = np.array([-30.0, 0.0, 30.0], np.float32)  # softmax, 1.5, sparsemax
     found = weigh("learned_entmax", {}, {"logit": logit}, scores)
     for head, same in enumerate((lambda z: softmax(z, None), entmax15, sparsemax)):
-        near(found[0, head], same(scores[0, head]), 2e-6)
+        assert_near(found[0, head], same(scores[0, head]), 2e-6)
     start = ALIGNMENTS.resolve("learned_entmax")(alpha=1.2)
     view = EVERYTHING.over(2, 5)
     begun = start.init(jax.random.key(0), scores, None, view)["params"]["logit"]
@@ -221,15 +221,15 @@ def test_above_two_gradients_stay_finite() -> None:
 @pytest.mark.quick
 def test_sigmoid_weighs_each_key_alone_and_can_be_cut_into_blocks() -> None:
     scores = np.random.default_rng(0).normal(size=(2, 1, 3, 6)).astype(np.float32)
-    near(weigh("sigmoid", {}, {}, 0 * scores), np.full(scores.shape, 1 / 7), 1e-7)
-    near(weigh("sigmoid", {"bias": 0.0}, {}, scores), jax.nn.sigmoid(scores), 1e-7)
+    assert_near(weigh("sigmoid", {}, {}, 0 * scores), np.full(scores.shape, 1 / 7), 1e-7)
+    assert_near(weigh("sigmoid", {"bias": 0.0}, {}, scores), jax.nn.sigmoid(scores), 1e-7)
     whole = weigh("sigmoid", {}, {}, scores, lengths=[6, 4])
     module, seen = ALIGNMENTS.resolve("sigmoid")(), jnp.array([6, 4])[:, None, None, None]
     for start in (0, 3):  # a kernel that shows three keys at a time says how many there are in all
         j = start + jnp.arange(3)
         view = View(seen=seen).among(jnp.arange(3), j)
         block = module.apply({}, scores[..., start : start + 3], (j < seen), view)
-        near(block, whole[..., start : start + 3], 1e-7)
+        assert_near(block, whole[..., start : start + 3], 1e-7)
 
 
 def centred(p: float, n: int) -> Any:
@@ -248,7 +248,7 @@ def test_local_windows_stand_where_the_paper_puts_them() -> None:
     found = np.asarray(weigh("local_p", {"reach": 2}, centred(3.4, 41), flat, one))[0, 0, 0]
     assert (np.flatnonzero(found) == np.arange(1, 6)).all()  # around floor(3.4)
     gauss = np.exp(-((np.arange(1, 6) - 3.4) ** 2) / 2)
-    near(found[1:6], gauss / 5)
+    assert_near(found[1:6], gauss / 5)
     # the four keys at most 2 from 3.4 itself
     assert gauss[1:].sum() / 4 == pytest.approx(0.603, abs=1e-3)
     far = {"w_position": {"kernel": np.ones((1, 1))}, "v": np.full((1, 1), 1e4)}
@@ -302,11 +302,11 @@ def test_monotonic_is_the_expectation_of_the_walk() -> None:
     begin = jnp.array([[[1.0, 0.0, 0.0]]])
     found, last = expected(jnp.asarray(stop)[None, None], jnp.ones((1, 1, 2, 1), bool), begin)
     np.testing.assert_array_equal(last, found[:, :, -1])
-    near(found[0, 0], wanted)
+    assert_near(found[0, 0], wanted)
     # the carry is all it takes
     rest = jnp.asarray(stop)[None, None, 1:], jnp.ones((1, 1, 1, 1), bool)
     second, _ = expected(*rest, found[:, :, 0])
-    near(second[0, 0, 0], wanted[1])
+    assert_near(second[0, 0, 0], wanted[1])
 
 
 def test_monotonic_alone_starts_again_saturates_and_is_noisy_on_demand() -> None:

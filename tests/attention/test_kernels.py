@@ -81,7 +81,7 @@ def sloped(module: Any, view: View, valid: Any, rngs: Any = None) -> Any:
     return jax.value_and_grad(total, argnums=(0, 1, 2), has_aux=True)
 
 
-def agree(found: Any, expected: Any, within: float = TOLERANCE["gradient"]) -> None:
+def assert_agree(found: Any, expected: Any, within: float = TOLERANCE["gradient"]) -> None:
     """Two results of `sloped` are one: contexts up to rounding, and every array within this share of
     its largest number.
     """
@@ -113,7 +113,7 @@ def test_blockwise_equals_plain_in_values_and_all_gradients(
         jax.jit(sloped(module.clone(kernel=kernel), VIEWS[view], valid))(params, query, source)
         for kernel in ("blockwise", "plain")
     )
-    agree(found, expected)
+    assert_agree(found, expected)
     if padded:  # the dead row, exactly
         assert (found[0][1][1] == expected[0][1][1]).all()
         assert all((slope[1] == 0.0).all() for slope in found[1][1:])
@@ -132,7 +132,7 @@ def test_all_kernels_agree_and_maps_change_nothing() -> None:
         for kernel in ("plain", "xla")
     }
     for found in results.values():
-        agree(found, results["plain"])
+        assert_agree(found, results["plain"])
     maps = {}
     for kernel in ("plain", "xla", "blockwise"):
         asked = functools.partial(
@@ -158,7 +158,7 @@ def test_cudnn_equals_plain_up_to_half_precision(rule: str, padded: bool) -> Non
     exact = jax.jit(sloped(module.clone(kernel="plain"), view, valid))(params["params"], x, x)
     half = jax.tree.map(lambda one: one.astype(jnp.bfloat16), (params["params"], x, x))
     found = jax.jit(sloped(module.clone(kernel="cudnn"), view, valid))(*half)
-    agree(found, exact, 0.03)
+    assert_agree(found, exact, 0.03)
     if padded:  # who sees nothing gets nothing, and no gradient
         assert (found[0][1][1] == 0).all() and all((g[1] == 0).all() for g in found[1][1:])
 
@@ -211,7 +211,7 @@ def test_rows_that_stand_elsewhere(of: str, config: dict[str, Any]) -> None:
     given = parameters(module), query, source
     blocks, plain = slope("blockwise", *given), slope("plain", *given)
     assert np.isfinite(plain[0][0])
-    agree(blocks, plain)
+    assert_agree(blocks, plain)
 
 
 def test_bfloat16_keeps_its_softmax_in_float32() -> None:
@@ -222,7 +222,7 @@ def test_bfloat16_keeps_its_softmax_in_float32() -> None:
     found = jax.jit(sloped(module, CAUSAL, valid))(*low)
     expected = jax.jit(sloped(module.clone(kernel="plain"), CAUSAL, valid))(*rounded)
     assert found[0][1].dtype == jnp.bfloat16
-    agree(found, expected, 2 * TOLERANCE["bfloat16"])
+    assert_agree(found, expected, 2 * TOLERANCE["bfloat16"])
     look = lambda params, *given: module.apply({"params": params}, *given, CAUSAL, valid).context
     text = str(jax.make_jaxpr(look)(*low))
     raised = [line.partition("=")[0] for line in text.splitlines() if " = exp " in line]

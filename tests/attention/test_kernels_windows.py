@@ -12,7 +12,7 @@ from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.attention.visibility import Causal, Stride
 from tests.attention.cases import inputs, make, parameters
 from tests.attention.test_costs import operations
-from tests.attention.test_kernels import agree, sloped
+from tests.attention.test_kernels import assert_agree, sloped
 
 KEYS = 23
 M, P = ({"name": name, "reach": 2} for name in ("local_m", "local_p"))
@@ -42,7 +42,7 @@ def test_windows_equal_plain_in_values_and_gradients(
         jax.jit(sloped(module.clone(kernel=kernel), VIEWS[view], valid))(params, query, source)
         for kernel in ("auto", "plain")
     )
-    agree(found, expected)
+    assert_agree(found, expected)
 
 
 @pytest.mark.quick

@@ -69,7 +69,7 @@ def expected(name: str, fields: str, variables: Any, q: Any, k: Any) -> np.ndarr
     return found
 
 
-def agree(found: Any, oracle: np.ndarray, tolerance: float) -> None:
+def assert_agree(found: Any, oracle: np.ndarray, tolerance: float) -> None:
     """Never the same places, and elsewhere as close as the tolerance, relative where scores are
     large.
     """
@@ -103,7 +103,7 @@ def test_values_and_gradients_equal_the_oracle(name: str, fields: str) -> None:
     direction[oracle == NEVER] = 0.0
     scores, grads = compiled(name, fields)(variables, q, k, J, direction)
     assert scores.dtype == jnp.float32
-    agree(scores, oracle, TOLERANCE["float32"])
+    assert_agree(scores, oracle, TOLERANCE["float32"])
 
     given = jax.tree.map(lambda a: np.asarray(a, np.float64), [variables, q, k])
     assert_slopes(grads, given, lambda *to: (expected(name, fields, *to) * direction).sum())
@@ -120,7 +120,7 @@ def test_zero_vectors_ties_and_large_numbers_give_finite_gradients(name: str, fi
     k[1, :, 3] = k[1, :, 2]
     run = compiled(name, fields)
     scores, grads = run(variables, q, k, J, np.ones((B, H, TQ, TK), np.float32))
-    agree(scores, expected(name, fields, variables, q, k), TOLERANCE["float32"])
+    assert_agree(scores, expected(name, fields, variables, q, k), TOLERANCE["float32"])
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(grads))
     none, grads_of_none = run(variables, 0 * q, 0 * k, J, np.ones((B, H, TQ, TK), np.float32))
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((none, grads_of_none)))
@@ -178,7 +178,7 @@ def test_bfloat16_inputs(name: str, fields: str) -> None:
     assert {leaf.dtype for leaf in jax.tree.leaves((of_query, of_key, grads))} == wanted
     scores = jax.jit(functools.partial(score.apply, method=whole))(variables, q, k)
     assert scores.dtype == jnp.float32
-    agree(scores, expected(name, fields, variables, q, k), TOLERANCE["bfloat16"])
+    assert_agree(scores, expected(name, fields, variables, q, k), TOLERANCE["bfloat16"])
 
 
 @every
@@ -231,7 +231,7 @@ def test_unequal_widths_are_right_or_refused(name: str, fields: str) -> None:
         assert re.match("score .*is 6 wide, the key 4.*'additive'", str(error))
         return
     found = score.apply(variables, q, k, method=whole)
-    agree(found, expected(name, fields, variables, q, k), TOLERANCE["float32"])
+    assert_agree(found, expected(name, fields, variables, q, k), TOLERANCE["float32"])
 
 
 @every

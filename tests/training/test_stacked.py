@@ -158,7 +158,7 @@ def assert_alike(
             store.close()
 
 
-def trained_both_ways(
+def check_trained_both_ways(
     folder: Path,
     configs: Sequence[ConfigDict],
     task: Any = None,
@@ -177,7 +177,7 @@ def test_seeds_and_numbers_train_as_they_do_alone(tmp_path: Path) -> None:
     """Each with its own batches, first parameters, learning rate, evaluations and checkpoints."""
     numbers = ((0, 0.1), (1, 0.1), (1, 0.03))
     configs = [settings(seed=seed, schedule__peak=peak) for seed, peak in numbers]
-    outcomes, expected = trained_both_ways(tmp_path, configs)
+    outcomes, expected = check_trained_both_ways(tmp_path, configs)
     for outcome, wanted in zip(outcomes, expected, strict=True):
         assert (outcome.state, outcome.step) == (wanted.state, wanted.step)
         assert outcome.message == wanted.message
@@ -229,11 +229,11 @@ def test_every_number_of_every_optimizer(name: str, tmp_path: Path) -> None:
         node = {"name": schedule, "peak": 0.03 if other else 0.1, "warmup": 2}
         config.schedule = ConfigDict(node | floor)
         configs.append(config)
-    trained_both_ways(tmp_path, configs, close=1e-4)
+    check_trained_both_ways(tmp_path, configs, close=1e-4)
 
 
 def test_smaller_batches_are_padded_where_nothing_is_drawn(tmp_path: Path) -> None:
-    trained_both_ways(tmp_path, [settings(seed=seed) for seed in range(2)], of_seed=uneven)
+    check_trained_both_ways(tmp_path, [settings(seed=seed) for seed in range(2)], of_seed=uneven)
 
 
 def test_what_is_drawn_is_drawn_as_alone(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_what_is_drawn_is_drawn_as_alone(tmp_path: Path) -> None:
     all at the same step.
     """
     configs = [settings(seed=seed) for seed in range(2)]
-    trained_both_ways(tmp_path, configs, NoisyLines(), uneven)
+    check_trained_both_ways(tmp_path, configs, NoisyLines(), uneven)
 
 
 def test_one_that_diverges_is_left_behind(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_a_system_with_dropout_and_two_widths(tmp_path: Path) -> None:
     for seed, config in enumerate(configs):
         config.seed = seed
     assert len({task.batches(1, i)(j)["source"].shape for i in range(2) for j in range(4)}) == 2
-    trained_both_ways(tmp_path, configs, task, functools.partial(task.batches, 1), close=2e-5)
+    check_trained_both_ways(tmp_path, configs, task, functools.partial(task.batches, 1), close=2e-5)
 
 
 def test_every_trial_has_an_equal_share_of_the_step_and_its_own_tokens(
