@@ -99,6 +99,7 @@ def test_a_run_draws_from_what_it_collects(
     cases: str, counts: dict[str, int], pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ATTNLAB_CASES", cases)
+    monkeypatch.setenv("ATTNLAB_SEED", "0")
     items = pytester.getitems(FILE)
     kept, left_out = sampling.sample(items)
     assert sorted(kept + left_out, key=items.index) == items
