@@ -281,7 +281,7 @@ def test_tests_mirror_the_source() -> None:
         "tasks/images.py",  # the base of image_classification, segmentation and detection
         "attention/features/maps.py",  # test_features.py
         "layers/gates",  # one suite over all gates, test_gates.py
-        "layers/backbones",  # test_backbones.py, and with a read-out tests/systems/test_image_classifiers.py
+        "layers/backbones",  # test_backbones.py, and with a read-out tests/systems/test_systems.py
         "layers/recurrence",  # one suite over all forms, test_forms.py
         "systems",  # checks over all systems
         "weights",  # one suite over the models of others: test_parity.py, test_folder.py, test_writing.py

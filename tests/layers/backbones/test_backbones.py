@@ -1,5 +1,5 @@
 """Backbones that a config names give a classifier its features. Their formulas are tested with the
-read-out of a classifier, in `tests/systems/test_image_classifiers.py`.
+read-out of a classifier, in `tests/systems/test_systems.py`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Vision Transformers: sizes of the paper, what patches and positions mean, what may stand in the
-slot, and what is refused. Formulas are tested in `test_image_classifiers.py`.
+slot, and what is refused. Formulas are tested in `tests/systems/test_systems.py`.
 """
 
 from __future__ import annotations
