@@ -21,7 +21,7 @@ from attnlab.training.states import best_params, first_states, saved_like
 from attnlab.training.step import make_step
 from attnlab.training.trained import Trained
 from attnlab.weights.names import flat
-from tests.training.test_stacked import Lines, trained_both_ways
+from tests.training.test_stacked import Lines, check_trained_both_ways
 from tests.training.toy import FEATURES, Line, points, run, settings
 
 FROZEN = {"training__freeze": ("layer_1",), "training__rates": ("b$=0.5",)}
@@ -118,5 +118,5 @@ def test_several_as_one_program(which: Any, tmp_path: Path) -> None:
         set_to(seed=seed, schedule__peak=peak, training__ema=0.5, **which)
         for seed, peak in ((0, 0.1), (1, 0.03))
     ]
-    stacked, _ = trained_both_ways(tmp_path, configs, Deep())
+    stacked, _ = check_trained_both_ways(tmp_path, configs, Deep())
     assert [outcome.state for outcome in stacked] == ["done", "done"]
