@@ -152,8 +152,9 @@ def trial(
         scores = {"loss": loss, "exact": exact - 0.01}
         write(workdir / "valid.json", {"split": "valid", "step": STEPS, **scores})
     if test and not failed:
-        scores = {"exact": exact, "loss": loss + 0.05, "bleu_signature": "nrefs:1"}
-        write(workdir / "results.json", {"split": "test", **scores, "step": STEPS})
+        scores = {"exact": exact, "loss": loss + 0.05}
+        signature = {"bleu_signature": "nrefs:1"}
+        write(workdir / "results.json", {"split": "test", **scores, **signature, "step": STEPS})
         examples = [
             {"source": "3 May <1967>", "target": "1967-05-03"},
             {"source": "4 May 1968", "target": "1968-05-04"},
