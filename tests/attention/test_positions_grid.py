@@ -48,7 +48,7 @@ def test_scores_depend_on_how_far_apart_rows_and_columns_are() -> None:
     here = scores(at, at)
     for rows, columns in ((3, -4), (-2, 100)):
         both = at + rows * STRIDE + columns
-        assert_close(scores(both, both), here, eps=32)
+        assert_close(scores(both, both), here, eps=8)
         for alone in (rows * STRIDE, columns):
             assert np.abs(scores(at + alone, at) - here).max() > 1e-2
     np.testing.assert_array_equal(

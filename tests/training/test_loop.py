@@ -24,7 +24,6 @@ from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.parallel import MeshBackend, backend
 from attnlab.training.states import best_params, saved_like
-from tests.rounding import assert_close
 from tests.training.toy import Line, Noisy, Trailing, points, run, settings
 
 pytestmark = pytest.mark.usefixtures("plain_steps")
@@ -92,7 +91,7 @@ def test_records_come_in_order_with_the_loss_of_the_formula(tmp_path: Path) -> N
                 np.sqrt(v[name] / (1 - 0.999**step)) + 1e-8
             )
     for name, value in last_state(tmp_path, config).tree.params.items():
-        assert_close(value, params[name], eps=64)
+        np.testing.assert_allclose(value, params[name], atol=1e-5)
 
 
 EVERY = settings(training__ema=0.5, training__log_every=1)
