@@ -40,19 +40,43 @@ def _whole(digits: str) -> int:
     return value
 
 
-_DECODER = json.JSONDecoder(parse_int=_whole)
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise Damaged(f"{digits[:_SHOWN]} is no finite number")
+    return number
 
 
-def parsed(text: str | bytes) -> Any:
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Damaged(f"the key {twice!r} stands twice in an object")
+    return members
+
+
+_OURS = json.JSONDecoder(parse_int=_whole)
+_STRICT = json.JSONDecoder(
+    parse_int=_whole, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_members
+)
+
+
+def parsed(text: str | bytes, *, strict: bool = False) -> Any:
     """The value of a JSON text, in UTF-8 where it is bytes; NaN and Infinity are allowed, as Python
     writes them.
+
+    Args:
+      text: one value.
+      strict: somebody else wrote it: a byte order mark is passed over, numbers are finite, and a
+        key stands once in an object (of two, Python's parser drops the first).
 
     Raises:
       Damaged: no JSON, nesting without end, a whole number beyond 2^64, half a character.
     """
     try:
-        text = text if isinstance(text, str) else text.decode()
-        value = _DECODER.decode(text)
+        text = text if isinstance(text, str) else text.decode("utf-8-sig" if strict else "utf-8")
+        value = (_STRICT if strict else _OURS).decode(text)
         if "\\" in text:
             json.dumps(
                 value, ensure_ascii=False
