@@ -22,6 +22,8 @@ from attnlab.records.files import expanded
 
 _ENDINGS = ("", ".gz", ".xz")  # tried in this order
 HERE = " in the current folder, which an empty config.data.directory means"
+MOST_UNPACKED, MOST_RATIO = 256 << 20, 300
+"""A packed file holds at most so many bytes, or so many times its size if that is more."""
 _log = logging.getLogger(__name__)
 
 
@@ -284,12 +286,22 @@ def contents(path: Path) -> bytes:
     """All bytes of the file, unpacked if its name says so.
 
     Raises:
-      UserError: unreadable or damaged.
+      UserError: unreadable, damaged, or packed so that a small file would fill the memory.
     """
-    unpack = {".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix)
+    unpacking = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix)
     try:
-        packed = path.read_bytes()
-        return unpack(packed) if unpack and packed else packed
+        size = path.stat().st_size
+        if not (unpacking and size):
+            return path.read_bytes()
+        most = max(MOST_UNPACKED, MOST_RATIO * size)
+        with unpacking(path, "rb") as file:
+            content: bytes = file.read(most + 1)
+        if len(content) <= most:
+            return content
+        raise UserError(
+            f"{path} holds more than {most >> 20} MiB in {size} bytes, more than {MOST_RATIO} times"
+            " its size; unpack it if that is meant"
+        )
     except (
         gzip.BadGzipFile,
         EOFError,

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.data.files import ParallelFiles, TabFiles, TextFiles, find_file
+from attnlab.data import files
+from attnlab.data.files import ParallelFiles, TabFiles, TextFiles, contents, find_file
 from attnlab.errors import UserError
 
 GERMAN, ENGLISH = "Ein Hund.\nZwei Hunde.\n", "A dog.\nTwo dogs.\n"
@@ -118,6 +119,23 @@ def test_a_damaged_file(tmp_path: Path, ending: str, content: bytes) -> None:
     (tmp_path / "train.en").write_text(ENGLISH)
     words = f"train.de{ending} is damaged or no {ending} file"
     assert words in complaint(ParallelFiles(str(tmp_path)))
+
+
+@pytest.mark.parametrize("ending", [".gz", ".xz"])
+def test_a_small_file_cannot_fill_the_memory(
+    tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten million equal bytes are refused beyond the bound; text that packs as texts do is read."""
+    pack = {".gz": gzip.compress, ".xz": lzma.compress}[ending]
+    path = tmp_path / f"large{ending}"
+    path.write_bytes(pack(bytes(10**7)))
+    assert contents(path) == bytes(10**7)
+    monkeypatch.setattr(files, "MOST_UNPACKED", 1 << 20)
+    with pytest.raises(UserError, match=r"large.* holds more than \d+ MiB in \d+ bytes"):
+        contents(path)
+    text = "\n".join(map(str, range(300_000))).encode()
+    path.write_bytes(pack(text))
+    assert contents(path) == text
 
 
 def test_a_missing_file_names_what_was_tried_and_what_is_near(tmp_path: Path) -> None:

@@ -3,12 +3,16 @@ in an undisturbed sweep, bit for bit?
 
     python -m tests.experiments.kill_sweep --kills 20
     python -m tests.experiments.kill_sweep --kills 3 --variants 2 --seeds 2
-    python -m tests.experiments.kill_sweep --kills 20 --search 8 --variants 2 --seeds 2
+    python -m tests.experiments.kill_sweep --kills 20 --search 8 --variants 2 --seeds 2 --middle
+    python -m tests.experiments.kill_sweep --kills 20 --workers 2
 
-The first is a sweep of 12 trials in two slots; the last one searches with a pruner, and the same
+The first is a sweep of 12 trials in two slots; the third one searches with a pruner, and the same
 trials must be stopped at the same step. Every kill takes the launcher, one of the processes that
-work for it, both, or the server that forks them. Killed sweeps go on until enough kills have come,
-over as many folders as that takes. Prints a line, and what differs.
+work for it, both, or the server that forks them; with `--middle` only processes of trials that have
+trained some steps since they started, and their launcher. In the last one two `work` commands train
+the trials, and each kill takes the process of a trial in its middle, its worker, or both. Killed
+sweeps go on until enough kills have come, over as many folders as that takes. Prints a line, and
+what differs.
 """
 
 from __future__ import annotations
@@ -59,18 +63,37 @@ def experiment(folder: Path, variants: int, seeds: int, search: int) -> str:
 
 
 def start(file: str, directory: Path) -> subprocess.Popen[bytes]:
-    """A launcher; its lines go to a file beside the sweep."""
-    log = open(directory.with_suffix(".log"), "ab")  # noqa: SIM115 - the launcher's
-    line = real.command("sweep", file, f"--dir={directory}", "--slots=2", "--retry-failed")
+    """Starts a launcher."""
+    return command(directory, "sweep", file, f"--dir={directory}", "--slots=2", "--retry-failed")
+
+
+def command(directory: Path, *words: str | Path) -> subprocess.Popen[bytes]:
+    """Starts a command whose lines go to a file beside the sweep."""
+    log = open(directory.with_suffix(".log"), "ab")  # noqa: SIM115 - the command's
     return subprocess.Popen(
-        line, stdout=log, stderr=log, env=real.environment(), cwd=directory.parent
+        real.command(*words), stdout=log, stderr=log, env=real.environment(), cwd=directory.parent
     )
 
 
-def below(launcher: int) -> tuple[list[int], list[int]]:
-    """The fork server, a child of the launcher, and the processes of trials and evaluations, its
-    children.
-    """
+def in_the_middle(directory: Path, parents: dict[int, int]) -> list[int]:
+    """The processes of trials that have trained some steps since they started."""
+    pids = []
+    for path in directory.rglob("events.jsonl"):
+        starts = [record for record in records(path) if record["event"] == "start"]
+        metrics = path.with_name("metrics.jsonl")
+        running = starts and starts[-1]["pid"] in parents and metrics.exists()
+        if running and metrics.stat().st_mtime > starts[-1]["time"] + 0.1:
+            pids.append(starts[-1]["pid"])
+    return pids
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    """The whole records of a file that may be written at this moment."""
+    return [json.loads(line) for line in path.read_text().splitlines(True) if line.endswith("\n")]
+
+
+def processes() -> dict[int, int]:
+    """The parent of each live process."""
     parents: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -79,30 +102,70 @@ def below(launcher: int) -> tuple[list[int], list[int]]:
             continue
         if state != "Z":
             parents[int(path.parent.name)] = int(parent)
-    children = [pid for pid, parent in parents.items() if parent == launcher]
-    workers = [pid for pid, parent in parents.items() if parent in children]
-    return [parents[pid] for pid in workers[:1]], workers
+    return parents
 
 
-def kill(launcher: subprocess.Popen[bytes], rng: random.Random, gentle: bool = False) -> str:
-    """Kill the launcher, a worker, both or the fork server; what was killed, "" where there was
-    none of it. `gentle`: the launcher.
+def kill(
+    launcher: subprocess.Popen[bytes], rng: random.Random, gentle: bool, middle: Path | None
+) -> str:
+    """Kills the launcher, a worker, both or the fork server; returns which, "" where there was
+    none of it. `gentle`: the launcher. `middle`: only a worker whose trial in this folder has
+    trained some steps, with its launcher or without.
     """
-    what = "launcher" if gentle else rng.choice(["launcher", "worker", "both", "server"])
-    servers, workers = below(launcher.pid)
-    found = {"launcher": [], "worker": workers, "both": workers, "server": servers}[what]
-    if not found and what in ("worker", "server"):
+    choices = ["worker", "both"] if middle else ["launcher", "worker", "both", "server"]
+    victim = "launcher" if gentle and not middle else rng.choice(choices)
+    parents = processes()
+    children = [pid for pid, parent in parents.items() if parent == launcher.pid]
+    workers = [pid for pid, parent in parents.items() if parent in children]
+    if middle:
+        workers = [pid for pid in in_the_middle(middle, parents) if pid in workers]
+        victim = "both" if gentle else victim
+        if not workers:
+            return ""
+    pids = [parents[pid] for pid in workers[:1]] if victim == "server" else workers
+    if not pids and victim in ("worker", "server"):
         return ""
-    if found:
-        os.kill(rng.choice(found), signal.SIGKILL)
-    if what in ("launcher", "both"):
+    if pids and victim != "launcher":
+        os.kill(rng.choice(pids), signal.SIGKILL)
+    if victim in ("launcher", "both"):
         launcher.kill()
         launcher.wait()
-    return what
+    return victim
+
+
+def workers_killed_until_done(
+    file: str, directory: Path, workers: int, most: int, rng: random.Random
+) -> int:
+    """Plans, lets so many workers train, and kills trials in their middle, workers or both until
+    no trial is left or there were `most` kills; returns the number of kills.
+    """
+    launcher = start(file, directory)
+    while not (directory / "plan.json").exists():
+        time.sleep(0.05)
+    launcher.kill()
+    launcher.wait()
+    teams = [command(directory, "work", directory, "--slots=1") for _ in range(workers)]
+    kills = spared = 0
+    while kills < most and any(team.poll() is None for team in teams):
+        time.sleep(rng.uniform(0.05, 0.5))
+        chosen = rng.randrange(workers)
+        gentle = spared >= 2  # what dies three times under one worker has failed, rightly
+        if kill(teams[chosen], rng, gentle, directory):
+            kills, spared = kills + 1, 0 if gentle else spared + 1
+        if teams[chosen].poll() not in (None, 0):
+            teams[chosen] = command(directory, "work", directory, "--slots=1")
+    for team in teams:
+        team.wait(600)
+    return kills + killed_until_done(file, directory, 600, 1, rng)
 
 
 def killed_until_done(
-    file: str, directory: Path, longest: float, most: int, rng: random.Random
+    file: str,
+    directory: Path,
+    longest: float,
+    most: int,
+    rng: random.Random,
+    middle: bool = False,
 ) -> int:
     """Launch, kill after a random time, and again, until a launcher ends by itself or there were
     `most` kills; the number of kills.
@@ -110,12 +173,13 @@ def killed_until_done(
     kills, spared, launcher = 0, 0, start(file, directory)
     while kills < most:
         try:
-            launcher.wait(rng.uniform(0.3, longest))
+            launcher.wait(rng.uniform(0.05, 0.5) if middle else rng.uniform(0.3, longest))
             break
         except subprocess.TimeoutExpired:
             # what dies three times under one launcher has failed, rightly
-            kills += bool(kill(launcher, rng, gentle=spared == 2))
-            spared += 1
+            done = kill(launcher, rng, gentle=spared >= 2, middle=directory if middle else None)
+            kills += bool(done)
+            spared += bool(done) or not middle
             if launcher.poll() is not None:
                 spared, launcher = 0, start(file, directory)
     # a trial whose processes were killed three times under one launcher has failed, and runs again
@@ -213,19 +277,22 @@ def torn(directory: Path) -> list[str]:
     ]
 
 
-def trial(
-    folder: Path, kills: int, variants: int, seeds: int, seed: int, search: int = 0
-) -> tuple[int, int, list[str]]:
-    """At least `kills` kills; trials, kills, and what differed from the undisturbed sweep."""
-    file, reference = experiment(folder, variants, seeds, search), folder / "reference"
+def compare(folder: Path, flags: argparse.Namespace) -> tuple[int, int, list[str]]:
+    """At least `flags.kills` kills; trials, kills, and what differed from the undisturbed sweep."""
+    search = flags.search
+    file = experiment(folder, flags.variants, flags.seeds, search)
+    reference = folder / "reference"
     began = time.perf_counter()
     if start(file, reference).wait(900):  # also fills the compile cache
         raise AssertionError(reference.with_suffix(".log").read_text())
     longest = max(1.0, (time.perf_counter() - began) / 6)
-    rng, done, wrong = random.Random(seed), 0, []
-    while done < kills:
-        directory = folder / f"killed{done}"
-        done += killed_until_done(file, directory, longest, kills - done, rng)
+    rng, done, wrong = random.Random(flags.seed), 0, list[str]()
+    while done < flags.kills:
+        directory, left = folder / f"killed{done}", flags.kills - done
+        if flags.workers:
+            done += workers_killed_until_done(file, directory, flags.workers, left, rng)
+        else:
+            done += killed_until_done(file, directory, longest, left, rng, flags.middle)
         wrong += [f"{directory.name}: {one}" for one in differences(reference, directory)]
     stopped = sum("pruned" in end[2] for end in ends(reference).values())
     if bool(stopped) != bool(search):
@@ -248,11 +315,11 @@ def main() -> int:
         default=0,
         help="settings that are searched for each variant, with a pruner; 0 for none",
     )
+    parser.add_argument("--middle", action="store_true", help="kill trials that train")
+    parser.add_argument("--workers", type=int, default=0, help="`work` commands that are killed")
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        trials, kills, wrong = trial(
-            Path(folder), flags.kills, flags.variants, flags.seeds, flags.seed, flags.search
-        )
+        trials, kills, wrong = compare(Path(folder), flags)
     found = f"{trials} trials, {kills} kills: {'DIFFERS' if wrong else 'equal'}"
     print("\n".join([found, *wrong]))
     return int(bool(wrong))
