@@ -18,6 +18,7 @@ what differs.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -126,7 +127,8 @@ def kill(
     if not pids and victim in ("worker", "server"):
         return ""
     if pids and victim != "launcher":
-        os.kill(rng.choice(pids), signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(rng.choice(pids), signal.SIGKILL)
     if victim in ("launcher", "both"):
         launcher.kill()
         launcher.wait()
