@@ -13,9 +13,10 @@ import lzma
 import os
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from attnlab.errors import UserError, nearest
 from attnlab.records.files import expanded
@@ -288,7 +289,8 @@ def contents(path: Path) -> bytes:
     Raises:
       UserError: unreadable, damaged, or packed so that a small file would fill the memory.
     """
-    unpacking = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix)
+    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+    unpacking = openers.get(path.suffix)
     try:
         size = path.stat().st_size
         if not (unpacking and size):
