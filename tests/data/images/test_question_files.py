@@ -98,7 +98,7 @@ def test_what_is_wrong_with_easy_vqa_is_one_line(tmp_path: Path) -> None:
     path.write_text("[]")
     check_refused(source, "train", "questions.json has no question")
     path.write_text("[")
-    check_refused(source, "train", "is no JSON")
+    check_refused(source, "train", "questions.json: no JSON")
     path.unlink()
     check_refused(source, "train", "cannot find .*train_questions.tsv")
     for one in ({"side": -1}, {"held_out": 1.0}):
@@ -190,8 +190,13 @@ def test_boxes_of_json_lines_follow_the_size_of_the_image(tmp_path: Path) -> Non
     ):
         write(where)
         check_refused(wanted, "train", words)
-    (tmp_path / "0.png").unlink()
     write([[1, 3, 2, 3]])
+    turned = Image.fromarray(pixels(0, "train"))
+    exif = turned.getexif()
+    exif[274] = 8
+    turned.save(tmp_path / "0.png", exif=exif)
+    check_refused(wanted, "train", "0.png has the EXIF orientation 8")
+    (tmp_path / "0.png").unlink()
     Image.fromarray(pixels(0, "train")).save(tmp_path / "01.png")
     check_refused(wanted, "train", r"cannot find .*0.png \(.*line 1\); did you mean '01.png'")
 

@@ -51,6 +51,17 @@ def test_masks_lie_on_their_images(folder: Path) -> None:
     assert not any((one == other).all() for other in found["train"].images)
 
 
+@pytest.mark.parametrize("below", ["images", "masks"])
+def test_an_image_that_is_to_be_turned_is_refused(folder: Path, below: str) -> None:
+    path = folder / "test" / below / "1.png"
+    with Image.open(path) as image:
+        exif = image.getexif()
+        exif[274] = 3
+        image.save(path, exif=exif)
+    with pytest.raises(UserError, match=f"{below}/1.png has the EXIF orientation 3, .* upright"):
+        made(folder).masks("test")
+
+
 def test_a_mask_is_resized_without_new_numbers_and_may_have_a_palette(folder: Path) -> None:
     large = np.kron(np.array([[0, 1], [2, 0]], np.uint8), np.ones((6, 6), np.uint8))
     paletted = Image.fromarray(large, "L").convert("P")
