@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from attnlab.data.images.folder import stacked
 from attnlab.data.images.labelled import HeldOut, Shape
 from attnlab.data.images.questions import Asked, Box, Question
 from attnlab.data.json_lines import object_of, text_of
+from attnlab.data.readers import tables
 from attnlab.data.readers.images import check_upright, opened, read_image, resized
 from attnlab.data.readers.json_text import parse_json
 from attnlab.errors import UserError, nearest
@@ -227,19 +229,16 @@ def _row(row: Any, where: str) -> tuple[str, str, int]:
 
 def _table(path: Path) -> list[tuple[str, str, int]]:
     """The same from the columns of a table."""
-    lines = [line.split("\t") for line in read_lines(path, "\r")]
+    (_, header), *rows = tables.split_lines(read_lines(path, "\r"), "tab", "")
     for name in _COLUMNS:
-        if name not in lines[0]:
-            raise UserError(f"{path} has no column {name!r}; {nearest(name, lines[0])}")
-    columns = [lines[0].index(name) for name in _COLUMNS]
+        if header.count(name) != 1:
+            raise UserError(f"{path} has no column {name!r}, or two; {nearest(name, header)}")
+    tables.check_widths([tables.Row(1, header), *rows], str(path))
+    columns = [header.index(name) for name in _COLUMNS]
     found = []
-    for number, cells in enumerate(lines[1:], 2):
-        if len(cells) != len(lines[0]):
-            raise UserError(
-                f"{path}, line {number}: {len(cells)} columns, the first line has {len(lines[0])}"
-            )
+    for number, cells in filter(lambda row: row.cells, rows):
         question, answer, image = (cells[column].strip() for column in columns)
-        if not (image.isascii() and image.isdecimal()):
+        if not re.fullmatch("[0-9]{1,18}", image):
             raise UserError(f"{path}, line {number}: image_id is {image!r}; expected a number")
         found.append((question, answer, int(image)))
     return found

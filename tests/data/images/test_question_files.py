@@ -116,7 +116,7 @@ def test_what_is_wrong_with_tables_is_one_line(tmp_path: Path) -> None:
     write("question\tanswer\tnumber", "a\tb\t1")
     check_refused(source, "train", "has no column 'image_id'")
     write("question\tanswer\timage_id", "a\tb")
-    check_refused(source, "train", "line 2: 2 columns, the first line has 3")
+    check_refused(source, "train", r"line 2: 2 column\(s\), line 1 has 3")
     write("question\tanswer\timage_id", "a\tb\tone")
     check_refused(source, "train", "line 2: image_id is 'one'; expected a number")
     write("question\tanswer\timage_id", "a\tb\t9")

@@ -1,0 +1,87 @@
+"""Tables: columns of Parquet files by type; those of lines are tested with their sources."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.data.documents import BadSource, Corpus
+from attnlab.data.readers.tables import KINDS, check_widths, parquet_texts, split_lines
+from attnlab.errors import UserError
+
+pyarrow = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+TEXTS = ["one", None, "Ü"]
+
+
+def written(folder: Path, columns: list[Any], names: list[str]) -> Path:
+    path = folder / "a.parquet"
+    parquet.write_table(pyarrow.Table.from_arrays(columns, names=names), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "packed"),
+    [*((kind, False) for kind in KINDS), ("string", True), ("large_string", True)],
+)
+def test_types_that_are_texts_are_taken(kind: str, packed: bool, tmp_path: Path) -> None:
+    values = pyarrow.array(TEXTS).cast(getattr(pyarrow, kind)())
+    if packed:
+        values = pyarrow.array(TEXTS).dictionary_encode()
+        values = pyarrow.DictionaryArray.from_arrays(
+            values.indices, values.dictionary.cast(getattr(pyarrow, kind)())
+        )
+    path = written(tmp_path, [values, pyarrow.array([1, 2, 3])], ["text", "n"])
+    assert list(parquet_texts(path, "text")) == ["one", "", "Ü"]
+
+
+OTHERS: dict[str, list[Any]] = {
+    "binary": [b"a"],
+    "int64": [1],
+    "double": [0.5],
+    "bool": [True],
+    "null": [None],
+    "list<": [["a"]],
+    "struct<": [{"a": "b"}],
+}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("kind", OTHERS)
+def test_all_other_types_are_refused_by_name(kind: str, tmp_path: Path) -> None:
+    path = written(tmp_path, [pyarrow.array(OTHERS[kind])], ["text"])
+    with pytest.raises(UserError, match=f"field 'text' is {kind}.*, not a text"):
+        list(parquet_texts(path, "text"))
+
+
+def test_columns_of_one_name(tmp_path: Path) -> None:
+    """Two that are asked for are refused; two others do no harm."""
+    path = written(tmp_path, [pyarrow.array(["a"])] * 3, ["text", "n", "n"])
+    assert list(parquet_texts(path, "text")) == ["a"]
+    with pytest.raises(UserError, match="has 2 fields 'n'; name them apart"):
+        list(parquet_texts(path, "n"))
+
+
+def test_damage_is_one_line(tmp_path: Path) -> None:
+    path = written(tmp_path, [pyarrow.array(["a\xff".encode("latin-1")]).view("utf8")], ["text"])
+    whole = path.read_bytes()
+    for content in (
+        whole,
+        b"PAR1" + whole[9:],
+        whole[:-40],
+        b"",
+        whole[:20] + b"\xff" * 9 + whole[29:],
+    ):
+        path.write_bytes(content)
+        with pytest.raises(BadSource, match="a.parquet is damaged") as caught:
+            list(Corpus((path,)).chunks())
+        assert "\n" not in str(caught.value)
+
+
+def test_rows_have_as_many_cells_as_the_first() -> None:
+    rows = split_lines(["a\tb ", " ", "c\td\te"], "auto", "setting")
+    assert [row.cells for row in rows] == [["a", "b"], [], ["c", "d", "e"]]
+    with pytest.raises(UserError, match=r"it, line 3: 3 column\(s\), line 1 has 2"):
+        check_widths(rows, "it")
