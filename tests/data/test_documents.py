@@ -80,12 +80,8 @@ def test_parquet(tmp_path: Path, size: int) -> None:
     path = tmp_path / "a.parquet"
     parquet.write_table(pyarrow.table({"text": [*LINES, None], "n": range(6)}), path)
     assert texts(Corpus((path,))) == ([line for line in LINES if line], 2)
-    for field, message in (("txt", "no field 'txt'; did you mean 'text'"), ("n", "is int64, not")):
-        with pytest.raises(BadSource, match=message):
-            texts(Corpus((path,), field=field))
-    path.write_bytes(b"PAR1 nothing")
-    with pytest.raises(BadSource, match="no Parquet file"):
-        texts(Corpus((path,)))
+    with pytest.raises(BadSource, match="no field 'txt'; did you mean 'text'"):
+        texts(Corpus((path,), field="txt"))
 
 
 @pytest.mark.parametrize(

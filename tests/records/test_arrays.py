@@ -12,40 +12,30 @@ from attnlab.records.arrays import arrays_of
 from attnlab.records.json_kinds import Damaged
 
 
-def packed(method: int, content: bytes) -> bytes:
-    """A .npz file with these bytes in place of an array."""
+def packed(header: str, method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """A .npz file of an array with this header, and eight bytes."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", method) as archive:
-        archive.writestr("x.npy", content)
+        length = len(header).to_bytes(2, "little")
+        archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + length + header.encode() + bytes(8))
     return file.getvalue()
 
 
-def array(header: str) -> bytes:
-    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
-
-
 SHAPE = "{'descr': '<f8', 'fortran_order': False, 'shape': %s}"
-WHOLE = packed(zipfile.ZIP_DEFLATED, array(SHAPE % "()") + bytes(8))
+WHOLE, LZMA = packed(SHAPE % "()"), packed(SHAPE % "()", zipfile.ZIP_LZMA)
+SHAPES = ("(2,)", "(10**14,)", f"({10**14},)", "(-1,)", "(" * 500)
+DAMAGED = {
+    "nothing": b"",
+    "no end": WHOLE[:40],
+    "no mark of numpy": packed(SHAPE % "()", 0).replace(b"\x93NUMPY", b"0NUMPY0"),
+    "bad LZMA": LZMA.replace(b"\x09\x04\x05\x00]", b"\x09\x04\x05\x00\xff"),
+    "an unknown way of packing": WHOLE.replace(b"\x08\x00", b"\x63\x00"),
+    "a password": WHOLE.replace(b"\x00\x00\x08\x00", b"\x01\x00\x08\x00"),
+    **{shape[:9]: packed(SHAPE % shape) for shape in SHAPES},
+}
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"PK",
-        array(SHAPE % "()") + bytes(8),  # .npy
-        packed(0, b""),
-        packed(0, array(SHAPE % "(1,)")),
-        packed(0, array(SHAPE % "(10**14,)")),
-        packed(0, array(SHAPE % "(100000000000000,)")),
-        packed(0, array(SHAPE % "(-1,)")),
-        packed(0, array(SHAPE % ("(" * 500))),
-        packed(0, array("{" * 3000)),
-        packed(zipfile.ZIP_LZMA, bytes(99)).replace(b"\x09\x04\x05\x00]", b"\x09\x04\x05\x00\xff"),
-        WHOLE.replace(b"\x08\x00", b"\x63\x00"),  # a way of packing that nobody knows
-        WHOLE.replace(b"\x00\x00\x08\x00", b"\x01\x00\x08\x00"),  # a password
-    ],
-)
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
 def test_damage_is_one_kind_of_error(content: bytes) -> None:
     with pytest.raises(Damaged, match="^no .npz file of plain arrays: .") as caught:
         arrays_of(content)

@@ -145,23 +145,17 @@ def test_spans_are_scored_and_a_tag_of_its_own_is_wrong() -> None:
 
 def test_a_tag_of_no_scheme_is_named(caplog: pytest.LogCaptureFixture) -> None:
     """In training it costs the scores of spans, and a line says so; elsewhere it is refused."""
-    own = f"data={__name__}:Spans"
-    config = configs.load("configs/tagging.py:bilstm", [own, *SMALL, *OF["bilstm"]])
-    for stray, known in (("http", False), ("E-NP", True)):
-        config = configs.load("configs/tagging.py:bilstm", [*args(own, stray=stray)])
-        with caplog.at_level(logging.WARNING):
-            task = Tagging.load(config, None, ("train", "valid"))
-        assert ("f1" in task.measures) == known
-        assert ("of no scheme of spans that is known" in caplog.text) == (not known)
-        caplog.clear()
-    config = configs.load("configs/tagging.py:bilstm", [*args(own, own="http")])
-    with pytest.raises(UserError, match="valid split has the tag 'http', .* scheme IOB that"):
-        Tagging.load(config, None, ("train", "valid"))
-
-
-def args(source: str, **fields: str) -> list[str]:
-    named = [f"data.{name}={value}" for name, value in fields.items()]
-    return [source, *named, *SMALL, *OF["bilstm"]]
+    own, words = (
+        f"data={__name__}:Spans",
+        "http are of no scheme of spans that is known (IOB, IOBES",
+    )
+    with caplog.at_level(logging.WARNING):
+        assert "f1" in load("bilstm", own, "data.stray=E-NP").measures and not caplog.text
+        assert "f1" not in load("bilstm", own, "data.stray=http").measures and words in caplog.text
+    with pytest.raises(
+        UserError, match="valid split has the tag 'http', .* of the scheme IOB that"
+    ):
+        load("bilstm", own, "data.own=http")
 
 
 def test_answers_and_maps() -> None:

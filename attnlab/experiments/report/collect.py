@@ -5,7 +5,6 @@ so the same records give the same report.
 from __future__ import annotations
 
 import dataclasses
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -262,4 +262,8 @@ def _why(record: Record, basis: Basis) -> str:
         return record.seen.word
     if is_derived(basis.metric):
         return absent(basis.metric)
-    return f"has no finite {basis.metric} up to {LARGEST:g}" if record.scores[basis.split] else "not scored yet"
+    return (
+        f"has no finite {basis.metric} up to {LARGEST:g}"
+        if record.scores[basis.split]
+        else "not scored yet"
+    )

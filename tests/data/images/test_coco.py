@@ -16,6 +16,7 @@ from attnlab.data import SOURCES
 from attnlab.data.images.boxed import BoxedData
 from attnlab.data.images.coco import CocoBoxes, CocoCaptions
 from attnlab.errors import UserError
+from tests.data.readers.turning import turned
 
 HEIGHT, WIDTH = 8, 16
 
@@ -167,11 +168,7 @@ def test_a_file_that_is_not_as_agreed(
 
 def test_boxes_count_in_stored_pixels_unless_the_sizes_say_otherwise(folder: Path) -> None:
     """0.png is 8 x 16 as it is stored, and is to be turned."""
-    path = folder / "others" / "0.png"
-    with Image.open(path) as image:
-        exif = image.getexif()
-        exif[274] = 6
-        image.save(path, exif=exif)
+    turned(folder / "others" / "0.png", 6)
     for size, box in (({}, [0, 2, 8, 4]), ({"height": 8, "width": 16}, [0, 2, 8, 4])):
         write_again(folder, box, **size)
         assert boxes_of(folder).objects("test").boxes[0].tolist() == [[2, 0, 4, 4]]
@@ -186,12 +183,10 @@ def test_boxes_count_in_stored_pixels_unless_the_sizes_say_otherwise(folder: Pat
 
 def write_again(folder: Path, box: list[int], **size: int) -> None:
     """The annotations of 0.png alone: this box, and a size."""
-    content = {
-        "images": [{"id": 10, "file_name": "0.png", **size}],
-        "annotations": [{**BOX, "bbox": box}],
-        "categories": [{"id": 7, "name": "cat"}],
-    }
-    (folder / "annotations" / "instances_others.json").write_text(json.dumps(content))
+    path = folder / "annotations" / "instances_others.json"
+    content = {**json.loads(path.read_text()), "annotations": [{**BOX, "bbox": box}]}
+    content["images"] = [{"id": 10, "file_name": "0.png", **size}]
+    path.write_text(json.dumps(content))
 
 
 @pytest.mark.parametrize("kind", ["boxes", "captions"])

@@ -16,6 +16,7 @@ from PIL import Image
 from attnlab.data import SOURCES
 from attnlab.data.images.question_files import EasyVqa, ImageQuestions
 from attnlab.errors import UserError
+from tests.data.readers.turning import turned
 
 COLOURS = {"red": (250, 0, 0), "blue": (0, 0, 250)}
 TRAIN = [("what colour is it?", ("red", "blue")[n % 2], n) for n in (0, 1, 2, 3)]
@@ -191,10 +192,7 @@ def test_boxes_of_json_lines_follow_the_size_of_the_image(tmp_path: Path) -> Non
         write(where)
         check_refused(wanted, "train", words)
     write([[1, 3, 2, 3]])
-    turned = Image.fromarray(pixels(0, "train"))
-    exif = turned.getexif()
-    exif[274] = 8
-    turned.save(tmp_path / "0.png", exif=exif)
+    turned(tmp_path / "0.png", 8)
     check_refused(wanted, "train", "0.png has the EXIF orientation 8")
     (tmp_path / "0.png").unlink()
     Image.fromarray(pixels(0, "train")).save(tmp_path / "01.png")

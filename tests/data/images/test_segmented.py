@@ -13,6 +13,7 @@ from attnlab.data import SOURCES
 from attnlab.data.images.annotated import Segmented
 from attnlab.data.images.segmented import MaskFolder, SegmentedData
 from attnlab.errors import UserError
+from tests.data.readers.turning import turned
 
 CLASSES = ("road", "car")
 
@@ -53,11 +54,7 @@ def test_masks_lie_on_their_images(folder: Path) -> None:
 
 @pytest.mark.parametrize("below", ["images", "masks"])
 def test_an_image_that_is_to_be_turned_is_refused(folder: Path, below: str) -> None:
-    path = folder / "test" / below / "1.png"
-    with Image.open(path) as image:
-        exif = image.getexif()
-        exif[274] = 3
-        image.save(path, exif=exif)
+    turned(folder / "test" / below / "1.png", 3)
     with pytest.raises(UserError, match=f"{below}/1.png has the EXIF orientation 3, .* upright"):
         made(folder).masks("test")
 
