@@ -1,4 +1,4 @@
-"""Tables: columns of Parquet files by type; those of lines are tested with their sources."""
+"""Columns of Parquet files by type; those of lines are tested in test_conll.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from attnlab.data.documents import BadSource, Corpus
-from attnlab.data.readers.tables import KINDS, check_widths, parquet_texts, split_lines
+from attnlab.data.readers.tables import KINDS, parquet_texts
 from attnlab.errors import UserError
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -64,10 +64,3 @@ def test_damage_is_one_line(tmp_path: Path) -> None:
         with pytest.raises(BadSource, match="a.parquet is damaged") as caught:
             list(Corpus((path,)).chunks())
         assert "\n" not in str(caught.value)
-
-
-def test_rows_have_as_many_cells_as_the_first() -> None:
-    rows = split_lines(["a\tb ", " ", "c\td\te"], "auto", "setting")
-    assert [row.cells for row in rows] == [["a", "b"], [], ["c", "d", "e"]]
-    with pytest.raises(UserError, match=r"it, line 3: 3 column\(s\), line 1 has 2"):
-        check_widths(rows, "it")
