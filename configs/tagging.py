@@ -6,7 +6,7 @@ Arguments: bilstm, transformer, shaw (relative positions), syntax (relative posi
 and in its dependency tree). In the built-in sentences kind and number of every word are asked for;
 "the", adjectives and verbs behind "will" do not show their number. A treebank of Universal
 Dependencies (CoNLL-U, plain, .gz or .xz), or columns as in the shared tasks of CoNLL, where spans
-(B-X, I-X, O) are scored by F1:
+(IOB1, IOB2, IOBES and others, see `attnlab.tasks.spans`) are scored by F1:
 
     --config.data=conllu --config.data.directory=my/treebank        (train.conllu, dev.conllu, test.conllu)
     --config.data=columns --config.data.directory=my/folder --config.data.tag=4

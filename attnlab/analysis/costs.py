@@ -159,7 +159,9 @@ def _plain(point: Point) -> dict[str, Any]:
 
 
 def picture(points: Points, title: str) -> bytes:
-    """Time and memory over length, both axes logarithmic, as a PNG."""
+    """Time and memory over length, both axes logarithmic, as a PNG; empty where nothing was
+    measured.
+    """
     figure = figure_of(11.0, 5.0)
     parts: tuple[tuple[Of, str, float], ...] = (
         ("seconds", "milliseconds", 1e3),
@@ -177,8 +179,9 @@ def picture(points: Points, title: str) -> bytes:
                 linestyle=styles[place // 10 % len(styles)],
                 label=name,
             )
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
+            if found:  # else Matplotlib raises for a logarithm of nothing
+                axes.set_xscale("log", base=2)
+                axes.set_yscale("log")
         axes.set_xlabel("tokens")
         axes.set_title(label, fontsize=10)
         axes.grid(True, which="both", alpha=0.25)

@@ -19,7 +19,7 @@ from ml_collections import ConfigDict
 from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.records import provenance
-from attnlab.records.manifest import Manifest, plain
+from attnlab.records.manifest import Manifest, changed
 from attnlab.records.sealed import check_test_split, sweep_of
 
 _IMPORTED: WeakKeyDictionary[ModuleType, tuple[ModuleSpec | None, str]] = (
@@ -138,7 +138,8 @@ class Stored:
           found: split to its fingerprint.
         """
         manifest = self.origins[self.workdir].manifest
-        if plain(self.config.data) == manifest.config["data"]:
+        other = changed(manifest.config, self.config)
+        if not any(line.startswith("data.") for line in other):
             manifest.check_data(found, self.workdir)
 
     def notes(self) -> list[str]:

@@ -150,11 +150,12 @@ def _mixers(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _value(text: str) -> Any:
     """A number or a truth value where it is one, else the text."""
-    import json
+    from attnlab.data.readers.json_text import parse_json
+    from attnlab.errors import UserError
 
     try:
-        return json.loads(text)
-    except ValueError:
+        return parse_json(text, "--set")
+    except UserError:
         return text
 
 

@@ -5,7 +5,8 @@ Words stand on a line each, a blank line ends a sentence.
 
     CoNLL-U    ten columns with tabs between them: ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC; lines with # are comments;
                words of several tokens (IDs such as 1-2) and words that are not there (8.1) are passed over
-    columns    columns with blanks or tabs between them; -DOCSTART- lines are passed over
+    columns    columns with tabs between them if the file has any tab, else blanks (`separator`: or what else); every word has as
+               many; lines with -DOCSTART-, and comments before a sentence (# and no tag of a word), are passed over
 
 Source: J. Nivre et al., "Universal Dependencies v2", LREC 2020; E. F. Tjong Kim Sang, F. De
 Meulder, "Introduction to the CoNLL-2003 Shared Task", CoNLL 2003.
@@ -13,17 +14,18 @@ Meulder, "Introduction to the CoNLL-2003 Shared Task", CoNLL 2003.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from attnlab.data.files import find_file, read_lines
+from attnlab.data.readers import tables
+from attnlab.data.readers.tables import Row
 from attnlab.data.tagged import ROOT, Sentence
 from attnlab.errors import UserError
 
 _COLUMN = {"upos": 3, "xpos": 4, "deprel": 7}
-_Line = tuple[int, list[str]]  # its number in the file, and its columns
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,9 @@ class Conllu:
             and the line.
         """
         path = find_file(self.directory, getattr(self, split))
-        return [self._sentence(path, lines) for lines in _sentences(path, _of_conllu)]
+        return [self._sentence(path, lines) for lines in _sentences(path, _of_conllu(path))]
 
-    def _sentence(self, path: Path, lines: list[_Line]) -> Sentence:
+    def _sentence(self, path: Path, lines: list[Row]) -> Sentence:
         words = tuple(columns[1] for _, columns in lines)
         tags = tuple(columns[_COLUMN[self.tags]] for _, columns in lines)
         if not self.trees:
@@ -82,6 +84,8 @@ class Columns:
       directory: where the files lie; "" for the current folder.
       train, valid, test: the file of each split, without .gz or .xz.
       word, tag: their columns, counted from 1; -1 is the last.
+      separator: what stands between columns: "auto", "tab", "blanks", or a sign such as "|"; "any"
+        is all white space, with no comments and lines of any length, as read before there was this setting.
     """
 
     directory: str = ""
@@ -90,12 +94,14 @@ class Columns:
     test: str = "test.txt"
     word: int = 1
     tag: int = -1
+    separator: str = tables.AUTO
 
     def tagged(self, split: str) -> list[Sentence]:
         """The sentences of `split`.
 
         Raises:
-          UserError: as `Conllu.tagged`; a line with too few columns.
+          UserError: as `Conllu.tagged`; a line with other columns than the first, or without a
+            word or a tag; no such separator.
         """
         if 0 in (self.word, self.tag) or self.word == self.tag:
             raise UserError(
@@ -108,52 +114,54 @@ class Columns:
                 tuple(self._cell(path, line, self.word) for line in lines),
                 tuple(self._cell(path, line, self.tag) for line in lines),
             )
-            for lines in _sentences(path, _of_columns)
+            for lines in _sentences(path, self._rows(path))
         ]
 
+    def _rows(self, path: Path) -> list[Row]:
+        rows = tables.split_lines(read_lines(path, "\r"), self.separator, "config.data.separator")
+        rows = [row for row in rows if not (row.cells and row.cells[0].startswith("-DOCSTART-"))]
+        if self.separator != "any":
+            place = self.tag - 1 if self.tag > 0 else self.tag
+            rows = tables.without_comments(rows, place, str(path))
+            tables.check_widths(rows, str(path))
+        return rows
+
     @staticmethod
-    def _cell(path: Path, line: _Line, column: int) -> str:
+    def _cell(path: Path, line: Row, column: int) -> str:
         number, cells = line
         if len(cells) < max(abs(column), 2):
             raise UserError(
                 f"{path}, line {number}: {len(cells)} column(s), expected a word and its tag in"
                 f" column {column}"
             )
-        return cells[column - 1 if column > 0 else column]
+        if not (cell := cells[column - 1 if column > 0 else column]):
+            raise UserError(f"{path}, line {number}: column {column} is empty")
+        return cell
 
 
-def _sentences(path: Path, cells: object) -> Iterator[list[_Line]]:
-    """The lines of each sentence; `UserError` if there is none."""
-    assert callable(cells)
-    lines: list[_Line] = []
-    none = True
-    for number, line in enumerate([*read_lines(path), ""], 1):
-        if line.strip():
-            found = cells(path, number, line)
-            lines += [] if found is None else [(number, found)]
-        elif lines:
-            yield lines
-            lines, none = [], False
-    if none:
+def _sentences(path: Path, rows: list[Row]) -> list[list[Row]]:
+    """The words of each sentence; `UserError` if there is none."""
+    groups = itertools.groupby(rows, lambda row: bool(row.cells))
+    sentences = [list(words) for is_sentence, words in groups if is_sentence]
+    if not sentences:
         raise UserError(f"{path} holds no sentence")
+    return sentences
 
 
-def _of_conllu(path: Path, number: int, line: str) -> list[str] | None:
-    if line.startswith("#"):
-        return None
-    columns = line.split("\t")
-    if len(columns) != 10:
-        raise UserError(
-            f"{path}, line {number}: {len(columns)} column(s) with tabs between them, CoNLL-U has 10"
-        )
-    return columns if columns[0].isdigit() else None
+def _of_conllu(path: Path) -> list[Row]:
+    """The words of a treebank, and its blank lines."""
+    rows = tables.split_lines(read_lines(path), "tab", "")
+    rows = [row for row in rows if not (row.cells and row.cells[0].startswith("#"))]
+    for number, columns in rows:
+        if len(columns) not in (0, 10):
+            raise UserError(
+                f"{path}, line {number}: {len(columns)} column(s) with tabs between them, CoNLL-U"
+                " has 10"
+            )
+    return [row for row in rows if not row.cells or row.cells[0].isdigit()]
 
 
-def _of_columns(path: Path, number: int, line: str) -> list[str] | None:
-    return None if line.startswith("-DOCSTART-") else line.split()
-
-
-def _check_tree(path: Path, lines: list[_Line], heads: list[int]) -> None:
+def _check_tree(path: Path, lines: list[Row], heads: list[int]) -> None:
     """Every word is below a root."""
     safe: set[int] = set()
     for word in range(len(heads)):

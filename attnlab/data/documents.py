@@ -12,7 +12,6 @@ import contextlib
 import glob
 import gzip
 import hashlib
-import json
 import lzma
 import os
 import zlib
@@ -22,6 +21,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 from attnlab.data.files import alike
+from attnlab.data.readers.json_text import parse_json
+from attnlab.data.readers.tables import parquet_texts
 from attnlab.errors import UserError, nearest
 from attnlab.records.files import expanded
 
@@ -294,9 +295,9 @@ def _of_json(text: str, path: Path, first: int, field: str) -> tuple[list[tuple[
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
-        except ValueError as error:
-            raise BadSource(f"{path}, line {number}: no JSON ({error})") from error
+            record = parse_json(line, f"{path}, line {number}")
+        except UserError as error:
+            raise BadSource(str(error)) from error
         if not isinstance(record, dict):
             raise BadSource(f"{path}, line {number}: {type(record).__name__}, expected an object")
         if field not in record:
@@ -315,24 +316,9 @@ def _of_json(text: str, path: Path, first: int, field: str) -> tuple[list[tuple[
 
 def _of_parquet(path: Path, field: str) -> Iterator[str]:
     try:
-        import pyarrow
-        import pyarrow.parquet
-    except ModuleNotFoundError as error:
-        raise BadSource(
-            f"reading {path} needs pyarrow; 'pip install attnlab[parquet]' installs it"
-        ) from error
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            if field not in names:
-                raise BadSource(f"{path} has no field {field!r}; {nearest(field, names)}")
-            kind = file.schema_arrow.field(field).type
-            if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
-                raise BadSource(f"{path}: field {field!r} is {kind}, not a text")
-            for batch in file.iter_batches(batch_size=1024, columns=[field]):
-                yield from (text or "" for text in batch.column(0).to_pylist())
-    except pyarrow.ArrowException as error:
-        raise BadSource(f"{path} is damaged or no Parquet file: {error}") from error
+        yield from parquet_texts(path, field)
+    except UserError as error:
+        raise BadSource(str(error)) from error
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 

@@ -206,7 +206,7 @@ def part(split: str, wanted: str) -> tuple[str, int, int]:
       UserError: no such share.
     """
     name, begin, end = re.fullmatch(
-        r"(.*?)(?:\[(?:(\d+)%)?:(?:(\d+)%)?\])?", wanted, re.DOTALL
+        r"(.*?)(?:\[(?:(\d{1,9})%)?:(?:(\d{1,9})%)?\])?", wanted, re.DOTALL
     ).groups()  # type: ignore[union-attr]
     share = int(begin or 0), int(end or 100)
     if not 0 <= share[0] < share[1] <= 100:

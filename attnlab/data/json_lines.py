@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from attnlab.data.files import find_file, read_lines
+from attnlab.data.readers.json_text import parse_json
 from attnlab.errors import UserError, nearest
 
 
 @dataclass(frozen=True)
 class JsonLines:
-    """One pair for each object of a file, plain, .gz or .xz; line ends in texts become blanks.
+    """One pair for each object of a file, plain, .gz or .xz; white space in texts becomes single
+    blanks.
 
     Attributes:
       directory: where the files lie; "" for the current folder.
@@ -51,17 +52,14 @@ class JsonLines:
 
 def object_of(line: str, path: Path, number: int) -> dict[str, Any]:
     """The JSON object of a line; `UserError` with file and line where there is none."""
-    try:
-        record = json.loads(line)
-    except ValueError as error:
-        raise UserError(f"{path}, line {number}: no JSON ({error})") from error
+    record = parse_json(line, f"{path}, line {number}")
     if not isinstance(record, dict):
         raise UserError(f"{path}, line {number}: {type(record).__name__}, expected an object")
     return record
 
 
 def text_of(record: dict[str, Any], field: str, path: Path, number: int) -> str:
-    """The text in a field of the object of a line, line ends as blanks; `UserError` with file and
+    """The text in a field of the object of a line, white space as single blanks; `UserError` with file and
     line where there is none.
     """
     if field not in record:

@@ -181,13 +181,13 @@ def _finished(folder: Path, plan: dict[str, Any]) -> Index | None:
                 )
         return index
     try:
-        here = json.loads((folder / PLAN).read_bytes())
+        here = read((folder / PLAN).read_bytes(), dict)
     except FileNotFoundError:
         raise UserError(
             f"--to={folder} has other files in it; name a new or an empty folder"
         ) from None
-    except ValueError as error:
-        raise UserError(f"{folder / PLAN} is damaged; delete {folder}") from error
+    except Damaged as error:
+        raise UserError(f"{folder / PLAN} is damaged ({error}); delete {folder}") from error
     _compare(folder, here, plan)
     return None
 

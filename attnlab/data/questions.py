@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,8 +32,9 @@ from attnlab.data.corpus import (
     load_vocabularies,
     save_vocabularies,
 )
-from attnlab.data.files import find_file, read_lines
+from attnlab.data.files import contents, find_file
 from attnlab.data.generated import Sized, split_of
+from attnlab.data.readers.json_text import parse_json
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 
@@ -100,14 +100,14 @@ class Squad:
         """
         path = find_file(self.directory, getattr(self, split))
         try:
-            content = json.loads("\n".join(read_lines(path)))
+            content = parse_json(contents(path), str(path))
             found = [
-                Question(asked["question"], paragraph["context"], _answers(asked))
+                Question(_of(asked, "question"), _of(paragraph, "context"), _answers(asked))
                 for article in content["data"]
                 for paragraph in article["paragraphs"]
                 for asked in paragraph["qas"]
             ]
-        except (ValueError, KeyError, TypeError) as error:
+        except (KeyError, TypeError) as error:
             raise UserError(
                 f"{path} is not in the form of SQuAD ({type(error).__name__}: {error}); expected"
                 ' {"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}'
@@ -116,7 +116,8 @@ class Squad:
             raise UserError(f"{path} has no question")
         for one in found:
             for text, begin in one.answers:
-                if one.passage[begin : begin + len(text)] != text or not text.strip():
+                stands = begin >= 0 and one.passage[begin : begin + len(text)] == text
+                if not stands or not text.strip():
                     raise UserError(
                         f"{path}: {one.question!r}: the answer {text!r} does not stand at character"
                         f" {begin} of its passage"
@@ -125,7 +126,14 @@ class Squad:
 
 
 def _answers(asked: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    return tuple((str(one["text"]), int(one["answer_start"])) for one in asked["answers"])
+    return tuple((_of(one, "text"), _of(one, "answer_start", int)) for one in asked["answers"])
+
+
+def _of(entry: Mapping[str, Any], field: str, kind: type = str) -> Any:
+    """A field of an object of SQuAD; `TypeError` where it is of another kind."""
+    if type(value := entry[field]) is not kind:
+        raise TypeError(f"{field} is {str(value)[:40]!r}")
+    return value
 
 
 @dataclass(frozen=True)

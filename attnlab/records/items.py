@@ -25,12 +25,12 @@ from __future__ import annotations
 import dataclasses
 import io
 import math
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.errors import UserError, nearest
+from attnlab.records.arrays import arrays_of
 from attnlab.records.files import write_atomic
 
 if TYPE_CHECKING:
@@ -134,24 +134,14 @@ class Items:
         Raises:
           UserError: the file is damaged.
         """
-        import numpy as np
-
         path = Path(workdir) / FILE
         try:
-            with np.load(path, allow_pickle=False) as file:
-                rules = {str(name): str(rule) for name, rule in file[_RULES]}
-                return cls.of({name: (rule, file[name]) for name, rule in rules.items()})
+            arrays = arrays_of(path.read_bytes())
+            rules = {str(name): str(rule) for name, rule in arrays[_RULES]}
+            return cls.of({name: (rule, arrays[name]) for name, rule in rules.items()})
         except FileNotFoundError:
             return None
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            EOFError,
-            TypeError,
-            zipfile.BadZipFile,
-            UserError,
-        ) as error:
+        except (OSError, ValueError, KeyError, TypeError, UserError) as error:
             said = " ".join(str(error).split())
             raise UserError(
                 f"{path} is damaged ({said}): put back a good copy, or remove it: then nothing is"

@@ -203,7 +203,8 @@ class Manifest:
         if changed:
             where = f"the data of workdir {workdir} has changed since it began"
             raise Changed(
-                f"{where} (split {', '.join(changed)}); put it back, or use another --workdir"
+                f"{where} (split {', '.join(changed)}), or this version reads it in another way"
+                " (CHANGELOG.md); put it back, or use another --workdir"
             )
 
     def environment_changes(self, now: Manifest) -> list[str]:

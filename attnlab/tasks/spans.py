@@ -1,6 +1,10 @@
-"""Spans in tags of the form B-X, I-X, O: precision, recall and F1, as `conlleval` counts them.
+"""Spans in tags: precision, recall and F1, as `conlleval` counts them.
 
-A span of a kind begins at B-X, or at an I-X that does not continue a span of X; it goes on with I-X.
+A tag is O, or a letter and the kind of its span, B-X (or the letter alone, of one kind). In one
+definition for all schemes, a span of X begins at B or S, or at any letter with X that does not go on
+with an open span of X; it ends behind E or S (L, U and W likewise), or where the next tag does not go
+on. IOB1 (B only between neighbours of a kind) and IOB2 (B at each beginning) differ in the tags that
+a corpus has, not in what these mean.
 Source: E. F. Tjong Kim Sang, S. Buchholz, "Introduction to the CoNLL-2000 Shared Task", CoNLL 2000.
 """
 
@@ -10,22 +14,39 @@ from collections.abc import Iterable, Sequence
 
 Span = tuple[str, int, int]  # its kind, its first word, the word behind its last
 
+SCHEMES = {"IOB": "BI", "IOBES": "BIES", "BILOU": "BILU", "BMES": "BMES", "BMEW": "BMEW"}
+"""The letters of each known scheme, O aside; IOB stands for IOB1 and IOB2, IOBES is BIOES too."""
+_OUTSIDE, _BEGINS, _ENDS = "O", frozenset("BSUW"), frozenset("ESLUW")
 
-def in_spans(tags: Iterable[str]) -> bool:
-    """Whether tags are of this form, and not all of them O."""
-    every = set(tags)
-    return bool(every - {"O"}) and all(tag == "O" or tag[:2] in ("B-", "I-") for tag in every)
+
+def scheme(tags: Iterable[str]) -> str | None:
+    """The first known scheme that tags are of; None where there is none, or all of them are O."""
+    parted = [_parted(tag) for tag in {*tags} - {_OUTSIDE}]
+    letters = {letter for letter, _ in parted}
+    fits = (name for name, known in SCHEMES.items() if letters <= {*known})
+    return next(fits, None) if parted else None
+
+
+def look_like_spans(tags: Iterable[str]) -> bool:
+    """Whether tags are meant to mark spans, in whatever scheme: some are O, or begin with a letter
+    and a hyphen.
+    """
+    return any(tag == _OUTSIDE or (tag[:1].isalpha() and tag[1:2] == "-") for tag in tags)
 
 
 def spans(tags: Sequence[str]) -> set[Span]:
     """The spans of a sentence."""
-    found, kind, first = set[Span](), "", 0
-    for at, tag in enumerate([*tags, "O"]):
-        if kind and tag != f"I-{kind}":
-            found.add((kind, first, at))
-            kind = ""
-        if tag != "O" and not kind:
-            kind, first = tag[2:], at
+    found, open_kind, first = set[Span](), None, 0
+    for at, tag in enumerate([*tags, _OUTSIDE]):
+        letter, kind = _parted(tag)
+        if open_kind is not None and (tag == _OUTSIDE or letter in _BEGINS or kind != open_kind):
+            found.add((open_kind, first, at))
+            open_kind = None
+        if tag != _OUTSIDE and open_kind is None:
+            open_kind, first = kind, at
+        if open_kind is not None and letter in _ENDS:
+            found.add((open_kind, first, at + 1))
+            open_kind = None
     return found
 
 
@@ -39,3 +60,8 @@ def scores(right: int, said: int, gold: int) -> dict[str, float]:
     """ "precision", "recall" and "f1"; 0 where nothing was said or there is nothing."""
     precision, recall = right / max(said, 1), right / max(gold, 1)
     return {"precision": precision, "recall": recall, "f1": 2 * right / max(said + gold, 1)}
+
+
+def _parted(tag: str) -> tuple[str, str]:
+    """The letter of a tag and its kind; the whole tag where it has no letter in front."""
+    return (tag[:1], tag[2:]) if tag[1:2] in ("", "-") else (tag, "")

@@ -1,7 +1,8 @@
 """Tagging: a tag for every word of a sentence, a system that gives numbers at every token, and
 cross-entropy at the first piece of each word.
 
-Tags of the form B-X, I-X, O are scored as spans too. Dependency trees, where the source has them,
+Tags of a scheme of spans (B-X, I-X, O and others, see `attnlab.tasks.spans`) are scored as spans
+too. Dependency trees, where the source has them,
 reach the position schemes that read them (`syntax_relative`).
 
 Axis letters: B batch, T length, C tags.
@@ -10,6 +11,7 @@ Axis letters: B batch, T length, C tags.
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -45,10 +47,11 @@ from attnlab.tasks.protocol import (
     Tree,
     Typed,
 )
-from attnlab.tasks.spans import counts, in_spans, scores
+from attnlab.tasks.spans import SCHEMES, counts, look_like_spans, scheme, scores
 from attnlab.tasks.tokens import cross_entropy, token_rows, token_scores, tokens_or_rows
 
 SPANS = ("precision", "recall", "f1")
+_log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,12 +153,32 @@ class Tagging(Task[TaggedTexts, TokenClassifier]):
                 f"config.system: its positions read dependency trees, which config.data={config.data.name}"
                 " does not give; take a source with trees (conllu), or other positions"
             )
-        if not in_spans(self.tags):
+        self._in_spans = scheme(self.tags) is not None
+        if self._in_spans:
+            self._check_spans()
+        else:
             self.measures = {
                 name: way for name, way in type(self).measures.items() if name not in SPANS
             }
+            if look_like_spans(self.tags):
+                _log.warning(
+                    "the tags %s are of no scheme of spans that is known (%s): there are no scores"
+                    " of spans",
+                    ", ".join(self.tags[:20]),
+                    ", ".join(SCHEMES),
+                )
         self._each = jax.jit(jax.vmap(self._of_row, in_axes=(None, 0)))
         self._said = jax.jit(lambda params, batch: self.apply(params, batch).argmax(axis=-1))
+
+    def _check_spans(self) -> None:
+        """`UserError` for a tag that is of no scheme of spans together with those of training."""
+        for split, rows in self.data.rows.items():
+            for tag in sorted({tag for one in rows for tag in one.tags}):
+                if scheme([*self.tags, tag]) is None:
+                    raise UserError(
+                        f"config.data: the {split} split has the tag {tag!r}, which is none of the"
+                        f" scheme {scheme(self.tags)} that training has; mend it in the file"
+                    )
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
@@ -228,8 +251,8 @@ class Tagging(Task[TaggedTexts, TokenClassifier]):
         for one, said in zip(rows, self._tagged(params, self.of_split(split)), strict=True):
             lines += map("\t".join, zip(one.words, one.tags, said, strict=True))
             lines.append("")
-            sums += counts(one.tags, said) if in_spans(self.tags) else 0
-        return (dict(scores(*map(int, sums))) if in_spans(self.tags) else {}), lines
+            sums += counts(one.tags, said) if self._in_spans else 0
+        return (dict(scores(*map(int, sums))) if self._in_spans else {}), lines
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
         """A row for every sentence, of what `evaluate` gives."""

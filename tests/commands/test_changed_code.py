@@ -4,6 +4,7 @@ which goes on only where it is told to.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import sys
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from attnlab.config import config_hash
 from attnlab.data.vocabulary import Vocabulary
+from attnlab.records.manifest import Manifest
 from tests.commands.tiny import SHARED, SMALL, CommandResult, run_command, under
 
 MINE = '''
@@ -294,6 +297,12 @@ def test_data_that_changed_in_place_is_refused(folder: Folder) -> None:
     words = changed_data(folder)
     assert words in folder.refused("evaluate", "--workdir=run")
     assert words in folder.refused("evaluate", "--workdir=run", "--config.data.directory=data")
+    manifest = Manifest.read("run")
+    assert manifest is not None
+    del manifest.config["data"]["test"]  # a setting that an older run does not have
+    older = dataclasses.replace(manifest, config_hash=config_hash(manifest.config))
+    older.write("run")
+    assert words in folder.refused("evaluate", "--workdir=run")
     (folder.path / "data" / "valid.de").write_text("de\n" * 8)
     assert "(split valid)" in folder.refused("verify", "run")
 

@@ -33,6 +33,15 @@ def test_a_table_and_three_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (tmp_path / "costs.csv").exists() and (tmp_path / "costs.png").exists()
 
 
+def test_nothing_measurable_is_said_of_each(tmp_path: Path) -> None:
+    flags = ["--mechanisms=multihead", "--memory=0", "--lengths=4", f"--dir={tmp_path}"]
+    found = run_command(["cost", "--width=8", *flags, "--set=multihead.heads=" + "1" * 400])
+    assert found.code == 2 and "Traceback" not in found.out
+    found = run_command(["cost", "--width=8", "--set=multihead.heads=1", *flags])
+    assert found.code == 0 and "multihead: not run with 4 tokens: its program takes" in found.out
+    assert json.loads((tmp_path / "costs.json").read_text())["points"][0]["seconds"] is None
+
+
 @pytest.mark.parametrize(
     ("flags", "told"),
     [

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +48,37 @@ def test_columns_of_shared_tasks_are_read(tmp_path: Path) -> None:
     assert Columns(directory=str(tmp_path), tag=2).tagged("train")[0].tags == ("NNP", "VBZ")
 
 
+WIKI = "# http://a.org\t[2009]\n"  # as in GermEval 2014, of another number of columns
+SEPARATED: list[tuple[str, dict[str, Any], list[list[str]], str]] = [
+    ("San\u00a0Marino\tB-LOC\nNew York\tI-LOC\n", {}, [["San\u00a0Marino", "New York"]], "B-LOC"),
+    ("San\u00a0Marino  x B-LOC\nist \u3000 O\n", {}, [["San\u00a0Marino", "ist"]], "B-LOC"),
+    (f"{WIKI}1\tAuf\tO\tO\n\n{WIKI}1\tdem\tO\tO\n", {"word": 2, "tag": 3}, [["Auf"], ["dem"]], "O"),
+    ("# http://a.org\nAuf O\n\n# text = O\ndem O\n", {}, [["Auf"], ["dem"]], "O"),
+    ("# http://a.org\n#wnut\tO\n#\tO\nis\tO\n\nO\tO\n", {}, [["#wnut", "#", "is"], ["O"]], "O"),
+    ("a\tO\n\t\n \nb\tO\r\n", {}, [["a"], ["b"]], "O"),
+    ("New York|B-LOC\nis | O\n", {"separator": "|"}, [["New York", "is"]], "B-LOC"),
+    ("a\tb X\nc X\n", {"separator": "blanks"}, [["a\tb", "c"]], "X"),
+    ("# X\nSan\u00a0Marino Y X\n", {"separator": "any"}, [["#", "San"]], "X"),
+]
+
+
+@pytest.mark.parametrize(("text", "fields", "words", "tag"), SEPARATED)
+def test_what_stands_between_columns(
+    text: str, fields: dict[str, Any], words: list[list[str]], tag: str, tmp_path: Path
+) -> None:
+    """A no-break space is no separator, and neither is a blank where there are tabs."""
+    found = Columns(str(written(tmp_path, text, "train.txt")), **fields).tagged("train")
+    assert [list(one.words) for one in found] == words
+    assert found[0].tags[0] == tag
+
+
+def test_comments_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    text = f"a\tO\n\n{WIKI}b\tO\n\n# one\n# two\nc\tO\n"
+    with caplog.at_level(logging.WARNING):
+        assert len(Columns(str(written(tmp_path, text, "train.txt"))).tagged("train")) == 3
+    assert "left out 3 comments of" in caplog.text and "line 3 the first" in caplog.text
+
+
 ROW = "1\tit\tit\tPRON\tPRP\t_\t{head}\tnsubj\t_\t_\n2\tis\tbe\tAUX\tVBZ\t_\t1\tcop\t_\t_\n"
 
 
@@ -71,11 +104,19 @@ def test_a_bad_treebank_is_one_line(text: str, told: str, tmp_path: Path) -> Non
     [
         ("EU\n", {}, r"line 1: 1 column\(s\), expected a word and its tag in column"),
         ("EU X\n", {"tag": 3}, r"line 1: 2 column\(s\), expected a word and its tag in column 3"),
+        ("a O\nb\tO\n", {}, r"line 2: 2 column\(s\), line 1 has 1; mend the line, or say what"),
+        ("a x O\nb O\n", {}, r"line 2: 2 column\(s\), line 1 has 3"),
+        ("a\tO\n# b\tx\ty\n", {}, r"line 2: 3 column\(s\), line 1 has 2"),
+        ("a\tO\n\tO\n", {}, "line 2: column 1 is empty"),
+        ("a\tO\t\n", {}, "line 1: column -1 is empty"),
+        ("# a\n# b\n", {}, "holds no sentence"),
+        ("a O\n", {"separator": "tabs"}, "config.data.separator='tabs': .* did you mean 'tab'"),
+        ("a O\n", {"separator": ""}, "config.data.separator='': expected a sign"),
         ("EU X\n", {"word": 0}, "config.data.word=0 and config.data.tag=-1 are two columns"),
     ],
 )
 def test_bad_columns_are_one_line(
-    text: str, fields: dict[str, int], told: str, tmp_path: Path
+    text: str, fields: dict[str, Any], told: str, tmp_path: Path
 ) -> None:
     written(tmp_path, text, "train.txt")
     with pytest.raises(UserError, match=told):

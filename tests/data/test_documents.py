@@ -80,12 +80,8 @@ def test_parquet(tmp_path: Path, size: int) -> None:
     path = tmp_path / "a.parquet"
     parquet.write_table(pyarrow.table({"text": [*LINES, None], "n": range(6)}), path)
     assert texts(Corpus((path,))) == ([line for line in LINES if line], 2)
-    for field, message in (("txt", "no field 'txt'; did you mean 'text'"), ("n", "is int64, not")):
-        with pytest.raises(BadSource, match=message):
-            texts(Corpus((path,), field=field))
-    path.write_bytes(b"PAR1 nothing")
-    with pytest.raises(BadSource, match="no Parquet file"):
-        texts(Corpus((path,)))
+    with pytest.raises(BadSource, match="no field 'txt'; did you mean 'text'"):
+        texts(Corpus((path,), field="txt"))
 
 
 @pytest.mark.parametrize(
@@ -95,6 +91,10 @@ def test_parquet(tmp_path: Path, size: int) -> None:
         ("a.txt", b"good\nb\xffd\n", "line 2: not UTF-8 .byte 0xff."),
         ("a.txt.gz", gzip.compress(b"some text" * 99, mtime=0)[:-9], "damaged or no .gz file"),
         ("a.jsonl", b'{"text": "a"}\n{"text"', "line 2: no JSON"),
+        ("a.jsonl", b'{"text": "\\ud83d"}', "line 1: no JSON that can be used .*surrogates"),
+        ("a.jsonl", b'{"text": "a", "n": ' + b"[" * 9999, "line 1: .*nested too deeply"),
+        ("a.jsonl", b'{"text": "a", "n": 1e400}', "line 1: .*1e400 is no finite number"),
+        ("a.jsonl", b'{"text": "a", "text": "b"}', "line 1: .*'text' stands twice"),
         ("a.jsonl", b'["a"]', "line 1: list, expected an object"),
         ("a.jsonl", b'{"text": 3}', "line 1: field 'text' is int, not a text"),
         ("a.jsonl", b'{"texts": "a"}', "no field 'text'; did you mean 'texts'"),

@@ -40,12 +40,20 @@ def test_the_form_of_squad(tmp_path: Path) -> None:
         assert found.size("train") == count
     for answers, message in (
         ([{"text": "dog", "answer_start": 3}], "'dog' does not stand at character 3"),
+        ([{"text": ".", "answer_start": -1}], "'.' does not stand at character -1"),
         ([{"text": "dog"}], "not in the form of SQuAD .KeyError"),
+        ([{"text": 3, "answer_start": 3}], "form of SQuAD .TypeError: text is '3'"),
+        ([{"text": "a", "answer_start": 5.0}], "form of SQuAD .TypeError: answer_start is '5.0'"),
+        ([{"text": "a", "answer_start": True}], "form of SQuAD .TypeError: answer_start is 'True'"),
+        ([{"text": "\ud83d", "answer_start": 0}], "no JSON that can be used .*surrogates"),
     ):
         with pytest.raises(UserError, match=message):
             squad(tmp_path, answers).questions("train")
+    for context in (None, 5, ["a"], {"a": "b"}):
+        with pytest.raises(UserError, match="form of SQuAD .TypeError: context is"):
+            squad(tmp_path, [], context).questions("train")  # type: ignore[arg-type]
     (tmp_path / "train.json").write_text("{")
-    with pytest.raises(UserError, match="not in the form of SQuAD"):
+    with pytest.raises(UserError, match=r"train.json: no JSON"):
         source.questions("train")
     squad(tmp_path, [])
     with pytest.raises(UserError, match=r"no question of the split 'train' .*unanswerable=true"):

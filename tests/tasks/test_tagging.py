@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import logging
 from typing import Any
 
 import jax
@@ -30,7 +31,12 @@ OF = {
 
 @dataclasses.dataclass(frozen=True)
 class Spans(Agreement):
-    """The same sentences with spans of nouns; the validation split has a tag of its own."""
+    """The same sentences with spans of nouns; the validation split has a tag of its own, and every
+    split may have a stray one.
+    """
+
+    own: str = "B-XX"
+    stray: str = ""
 
     def tagged(self, split: str) -> list[Sentence]:
         found = []
@@ -42,7 +48,9 @@ class Spans(Agreement):
                 before = inside
             found.append(Sentence(one.words, tuple(tags), None))
         if split == "valid":
-            found[0] = Sentence(found[0].words, ("B-XX", *found[0].tags[1:]), None)
+            found[0] = Sentence(found[0].words, (self.own, *found[0].tags[1:]), None)
+        if self.stray:
+            found[1] = Sentence(found[1].words, (self.stray, *found[1].tags[1:]), None)
         return found
 
 
@@ -133,6 +141,21 @@ def test_spans_are_scored_and_a_tag_of_its_own_is_wrong() -> None:
     assert more == scores(*map(int, right)) and np.isfinite(task.evaluate(params, "valid")["loss"])
     with pytest.raises(UserError, match="its positions read dependency trees, which config.data"):
         load("syntax", own)
+
+
+def test_a_tag_of_no_scheme_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """In training it costs the scores of spans, and a line says so; elsewhere it is refused."""
+    own, words = (
+        f"data={__name__}:Spans",
+        "http are of no scheme of spans that is known (IOB, IOBES",
+    )
+    with caplog.at_level(logging.WARNING):
+        assert "f1" in load("bilstm", own, "data.stray=E-NP").measures and not caplog.text
+        assert "f1" not in load("bilstm", own, "data.stray=http").measures and words in caplog.text
+    with pytest.raises(
+        UserError, match="valid split has the tag 'http', .* of the scheme IOB that"
+    ):
+        load("bilstm", own, "data.own=http")
 
 
 def test_answers_and_maps() -> None:

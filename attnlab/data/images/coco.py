@@ -7,12 +7,13 @@ iscrowd, and a list `categories` (id, name) stands beside them; with captions it
 of the form: T.-Y. Lin et al., "Microsoft COCO: Common Objects in Context", ECCV 2014, and its web
 page. As in the code of DETR (Carion et al. 2020), annotations of crowds and boxes without an extent
 are left out, and parts of a box beyond its image are cut off; a box that lies outside by more than a
-pixel is an error here.
+pixel is an error here. Their code, torchvision's and pycocotools' read no EXIF orientation, so boxes
+count in pixels as they are stored; only where an image has the `height` and `width` that its file has
+after turning, it is turned. Other sizes than the file's are an error. Images with captions are turned.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,9 @@ import numpy as np
 
 from attnlab.data.files import contents, find_file
 from attnlab.data.images.annotated import Boxed, Captioned
-from attnlab.data.images.folder import ImageFiles, read_image, resized
+from attnlab.data.images.folder import ImageFiles
+from attnlab.data.readers.images import opened, orientation, pixels, resized
+from attnlab.data.readers.json_text import parse_json
 from attnlab.errors import UserError
 from attnlab.records.files import expanded
 
@@ -79,16 +82,31 @@ class CocoBoxes(_Coco):
             image that cannot be read, or a box outside its image.
         """
         path, folder = self._told(split)
-        names, found, classes = _annotated(path)
+        names, sizes, found, classes = _annotated(path)
         images, labels, boxes = [], [], []
         for one in self._ids(split, names):
-            image = read_image(folder / names[one], 0, self.grey)
+            image = self._sized(folder / names[one], sizes[one], str(path))
             mine = _fitted(found[one], image.shape[:2], self.side, f"{path}: {names[one]}")
             kept = np.flatnonzero(mine[:, 2:].min(axis=1) > 0)
             images.append(resized(image, self.side))
             labels.append([found[one][row][0] for row in kept])
             boxes.append(mine[kept])
         return Boxed(np.stack(images), labels, boxes, classes)
+
+    def _sized(self, file: Path, size: tuple[Any, Any], where: str) -> np.ndarray:
+        """An image in the pixels that its boxes count in; `size`: height and width as the
+        annotations tell them, None for none.
+        """
+        with opened(file, str(file)) as image:
+            turns = orientation(image) > 4
+            stored = image.height, image.width
+            upright = turns and size != stored and size == stored[::-1]
+            if not upright and size not in (stored, (None, None)):
+                raise UserError(
+                    f"{where}: {file.name} has height {size[0]!r} and width {size[1]!r}, the file"
+                    f" is {stored[0]} x {stored[1]} pixels; boxes of another size do not fit"
+                )
+            return pixels(image, str(file), self.grey, upright=upright)
 
 
 @dataclass(frozen=True)
@@ -129,9 +147,11 @@ class CocoCaptions(_Coco):
 Objects = list[tuple[str, list[float]]]
 
 
-def _annotated(path: Path) -> tuple[dict[Any, str], dict[Any, Objects], tuple[str, ...]]:
-    """Of a file: the name of each image, its objects (label; column, row, width, height), both by its
-    id, and the labels.
+def _annotated(
+    path: Path,
+) -> tuple[dict[Any, str], dict[Any, tuple[Any, Any]], dict[Any, Objects], tuple[str, ...]]:
+    """Of a file: the name of each image, its height and width, its objects (label; column, row,
+    width, height), all by its id, and the labels.
     """
     images, annotations, categories = _lists(path, ("images", "annotations", "categories"))
     names = _names(images, "file_name", f"{path}: image")
@@ -141,12 +161,16 @@ def _annotated(path: Path) -> tuple[dict[Any, str], dict[Any, Objects], tuple[st
         raise UserError(f"{path}: {count} categories have the name {label!r}; give each its own")
     found: dict[Any, Objects] = {one: [] for one in names}
     for one, where in _entries(annotations, f"{path}: annotation"):
-        if one.get("iscrowd"):
+        crowd = one.get("iscrowd", 0)
+        if crowd not in (0, 1):
+            raise UserError(f"{where}: iscrowd is {crowd!r}; expected 0 or 1")
+        if crowd:
             continue
         image = _known(one, "image", names, where)
         label = _known(one, "category", labels, where)
         found[image].append((labels[label], _numbers(one, where)))
-    return names, found, tuple(labels[one] for one in sorted(labels))
+    sizes = {one["id"]: (one.get("height"), one.get("width")) for one in images}
+    return names, sizes, found, tuple(labels[one] for one in sorted(labels))
 
 
 def _captions(path: Path) -> tuple[dict[Any, str], dict[Any, list[str]]]:
@@ -170,10 +194,7 @@ def _captions(path: Path) -> tuple[dict[Any, str], dict[Any, list[str]]]:
 
 def _lists(path: Path, names: Sequence[str]) -> list[list[Any]]:
     """The lists of these names of a file, "images" not empty."""
-    try:
-        content = json.loads(contents(path))
-    except ValueError as error:
-        raise UserError(f"{path} is damaged or no JSON: {error}") from error
+    content = parse_json(contents(path), str(path))
     found = [content.get(name) if isinstance(content, Mapping) else None for name in names]
     for name, one in zip(names, found, strict=True):
         if not isinstance(one, list):
@@ -214,7 +235,7 @@ def _entries(entries: list[Any], what: str) -> list[tuple[Mapping[str, Any], str
 
 
 def _field(entry: Mapping[str, Any], name: str, where: str) -> Any:
-    if not isinstance(entry.get(name), int | str):
+    if type(entry.get(name)) not in (int, str):  # true and false are no numbers here
         raise UserError(f"{where} has no {name!r}, a number or a text")
     return entry[name]
 
@@ -223,7 +244,7 @@ def _numbers(entry: Mapping[str, Any], where: str) -> list[float]:
     """The box of an annotation."""
     box = entry.get("bbox")
     whole = isinstance(box, list) and len(box) == 4
-    if not whole or not all(isinstance(one, int | float) for one in box or ()):
+    if not whole or not all(type(one) in (int, float) for one in box or ()):
         raise UserError(
             f"{where}: bbox is {box!r}; expected [column, row, width, height] in pixels"
         )

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import math
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +11,8 @@ import numpy as np
 from attnlab.data.files import contents, find_file
 from attnlab.data.images.labelled import HeldOut, Labelled
 from attnlab.errors import UserError, nearest
+from attnlab.records import arrays
+from attnlab.records.json_kinds import Damaged
 
 _BYTES = 8  # the type of an IDX file of unsigned bytes
 
@@ -84,7 +83,8 @@ class Npz(HeldOut):
         arrays = arrays_of(path)
         of = "train" if split == "valid" and "x_valid" not in arrays else split
         images, labels = (array_of(arrays, path, f"{axis}_{of}") for axis in "xy")
-        if images.dtype != np.uint8 or images.ndim not in (3, 4):
+        channels_first = images.ndim == 4 and images.shape[3] > 4 and images.shape[1] in (1, 3)
+        if images.dtype != np.uint8 or images.ndim not in (3, 4) or channels_first:
             raise UserError(
                 f"{path}: x_{of} is {images.dtype} {list(images.shape)}; expected uint8 [N,H,W] or"
                 " [N,H,W,C]"
@@ -147,12 +147,9 @@ def arrays_of(path: Path) -> dict[str, np.ndarray]:
       UserError: it is damaged, or no such file.
     """
     try:
-        with np.load(io.BytesIO(contents(path)), allow_pickle=False) as found:
-            return {name: found[name] for name in found.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, AttributeError) as error:
-        raise UserError(
-            f"{path} is damaged or no .npz file of plain arrays: {str(error).splitlines()[0]}"
-        ) from error
+        return arrays.arrays_of(contents(path))
+    except Damaged as error:
+        raise UserError(f"{path} is damaged or {error}") from error
 
 
 def array_of(arrays: dict[str, np.ndarray], path: Path, name: str) -> np.ndarray:

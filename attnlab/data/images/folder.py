@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from attnlab.data.files import HERE, alike
 from attnlab.data.images.labelled import HeldOut, Labelled, Shape
+from attnlab.data.readers.images import read_image, resized
 from attnlab.errors import UserError
 from attnlab.records.files import expanded
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 ENDINGS = (".png", ".jpg", ".jpeg")
 
@@ -103,60 +99,6 @@ def stacked(found: Sequence[tuple[str, np.ndarray]]) -> np.ndarray:
                 f"{name} is {mine} pixels, {first} {theirs}; set config.data.side to resize all"
             )
     return np.stack([image for _, image in found])
-
-
-@contextlib.contextmanager
-def opened(file: Path | BinaryIO, name: str) -> Iterator[Image]:
-    """An image file while it is read.
-
-    Args:
-      file: where it is, or its bytes.
-      name: what an error calls it.
-
-    Raises:
-      UserError: a file that is missing or damaged, or no image.
-    """
-    from PIL import Image
-
-    try:
-        with Image.open(file) as image:
-            yield image
-    except FileNotFoundError as error:
-        hint = f"; {alike(file)}" if isinstance(file, Path) else ""
-        raise UserError(f"cannot find {name}{hint}") from error
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        found = re.sub(r" '?<_io.*>'?| '.*'", "", str(error).splitlines()[0])
-        raise UserError(f"{name} is damaged or no image: {found}") from error
-
-
-def read_image(path: Path, side: int, grey: bool) -> np.ndarray:
-    """An image file as uint8 [H,W,C], resized to side x side unless that is 0.
-
-    Raises:
-      UserError: a file that is missing or damaged, or no image.
-    """
-    with opened(path, str(path)) as image:
-        return pixels(image, side, grey)
-
-
-def pixels(image: Image, side: int, grey: bool) -> np.ndarray:
-    """What `read_image` gives of an open image."""
-    array = np.asarray(image.convert("L" if grey else "RGB"), np.uint8)
-    return resized(array.reshape(image.height, image.width, -1), side)
-
-
-def resized(image: np.ndarray, side: int | tuple[int, int]) -> np.ndarray:
-    """An image, uint8 [H,W,C] with 1 or 3 channels, as side x side pixels or height x width ones,
-    bilinear; as it is if `side` is 0.
-    """
-    from PIL import Image
-
-    if not side:
-        return image
-    height, width = (side, side) if isinstance(side, int) else side
-    whole = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
-    small = np.asarray(whole.resize((width, height), Image.Resampling.BILINEAR), np.uint8)
-    return small.reshape(height, width, -1)
 
 
 def read_images(names: Iterable[str], shape: Shape) -> np.ndarray:

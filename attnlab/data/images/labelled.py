@@ -389,7 +389,7 @@ def moments(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 def _in_order(label: str) -> tuple[bool, int, str]:
     """Numbers by size, before names by the alphabet."""
-    number = label.isascii() and label.isdecimal()
+    number = label.isascii() and label.isdecimal() and len(label) < 19
     return not number, int(label) if number else 0, label
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +12,13 @@ import numpy as np
 
 from attnlab.data.files import contents, find_file, read_lines
 from attnlab.data.images.files import array_of, arrays_of
-from attnlab.data.images.folder import opened, read_image, resized, stacked
+from attnlab.data.images.folder import stacked
 from attnlab.data.images.labelled import HeldOut, Shape
 from attnlab.data.images.questions import Asked, Box, Question
 from attnlab.data.json_lines import object_of, text_of
+from attnlab.data.readers import tables
+from attnlab.data.readers.images import check_upright, opened, read_image, resized
+from attnlab.data.readers.json_text import parse_json
 from attnlab.errors import UserError, nearest
 from attnlab.records.files import expanded
 
@@ -102,7 +105,8 @@ class ImageQuestions:
       image, question, answer: the fields that have these.
       group: a field with a name by which scores are split up; "" for none.
       boxes: a field that says where the answer is to be seen, a list of boxes [first row, first
-        column, height, width] in pixels of the image file; "" for none.
+        column, height, width] in pixels of the image file, which may then have no EXIF
+        orientation; "" for none.
       side: height and width to which every image is resized, in pixels; 0 leaves images as they
         are, which must then have one size.
       grey: one channel instead of three.
@@ -165,6 +169,7 @@ class ImageQuestions:
         """Height and width of an image file."""
         path = expanded(self.directory) / name
         with opened(path, f"{path} ({where})") as image:
+            check_upright(image, str(path))
             return image.height, image.width
 
     def _boxes(
@@ -208,10 +213,7 @@ def _check_side(side: int) -> None:
 
 def _listed(path: Path) -> list[tuple[str, str, int]]:
     """Question, answer and number of the image, from a JSON list."""
-    try:
-        rows = json.loads(contents(path))
-    except ValueError as error:
-        raise UserError(f"{path} is no JSON: {error}") from error
+    rows = parse_json(contents(path), str(path))
     if not isinstance(rows, list):
         raise UserError(f"{path} has a {type(rows).__name__}; expected a list")
     if not rows:
@@ -227,19 +229,16 @@ def _row(row: Any, where: str) -> tuple[str, str, int]:
 
 def _table(path: Path) -> list[tuple[str, str, int]]:
     """The same from the columns of a table."""
-    lines = [line.split("\t") for line in read_lines(path, "\r")]
+    (_, header), *rows = tables.split_lines(read_lines(path, "\r"), "tab", "")
     for name in _COLUMNS:
-        if name not in lines[0]:
-            raise UserError(f"{path} has no column {name!r}; {nearest(name, lines[0])}")
-    columns = [lines[0].index(name) for name in _COLUMNS]
+        if header.count(name) != 1:
+            raise UserError(f"{path} has no column {name!r}, or two; {nearest(name, header)}")
+    tables.check_widths([tables.Row(1, header), *rows], str(path))
+    columns = [header.index(name) for name in _COLUMNS]
     found = []
-    for number, cells in enumerate(lines[1:], 2):
-        if len(cells) != len(lines[0]):
-            raise UserError(
-                f"{path}, line {number}: {len(cells)} columns, the first line has {len(lines[0])}"
-            )
+    for number, cells in filter(lambda row: row.cells, rows):
         question, answer, image = (cells[column].strip() for column in columns)
-        if not (image.isascii() and image.isdecimal()):
+        if not re.fullmatch("[0-9]{1,18}", image):
             raise UserError(f"{path}, line {number}: image_id is {image!r}; expected a number")
         found.append((question, answer, int(image)))
     return found

@@ -15,7 +15,8 @@ import numpy as np
 
 from attnlab.data.columns import Examples
 from attnlab.data.images.annotated import AnnotatedData, Segmented
-from attnlab.data.images.folder import ENDINGS, ImageFiles, image_files, opened
+from attnlab.data.images.folder import ENDINGS, ImageFiles, image_files
+from attnlab.data.readers.images import check_upright, opened
 from attnlab.errors import UserError
 
 GROUND = "ground"
@@ -29,7 +30,8 @@ class MaskFolder(ImageFiles):
     perhaps valid/; without the last a part of training is for validation.
 
     A mask has one channel, or a palette. Its numbers are 0 for the ground, k for the k-th of
-    `classes`, and 255 for pixels that are left open.
+    `classes`, and 255 for pixels that are left open. An image or a mask with an EXIF orientation is
+    refused: nobody knows whether the two were made before or after turning.
 
     Attributes:
       directory: where these folders lie; "" for the current folder.
@@ -72,8 +74,10 @@ class MaskFolder(ImageFiles):
     def _mask(self, image: Path, path: Path) -> np.ndarray:
         """The mask of an image, int32 [side,side]."""
         with opened(image, str(image)) as one:
+            check_upright(one, str(image))
             size = one.size
         with opened(path, str(path)) as other:
+            check_upright(other, str(path))
             if other.size != size:
                 mine, theirs = (f"{height} x {width}" for width, height in (other.size, size))
                 raise UserError(f"{path} is {mine} pixels, its image {theirs}")

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from attnlab.data.images.annotated import Captioned
-from attnlab.data.images.folder import ImageFiles, opened, pixels, stacked
+from attnlab.data.images.folder import ImageFiles, stacked
 from attnlab.data.images.labelled import Labelled
 from attnlab.data.prepared import Prepared, as_text, features_of, open_builder
+from attnlab.data.readers.images import opened, pixels, resized
 from attnlab.errors import UserError
 
 _log = logging.getLogger(__name__)
@@ -106,7 +107,7 @@ class TfdsImages(Prepared, ImageFiles):
         for number, (encoded, value) in enumerate(self.each(of, "image", field, rows=chosen)):
             name = f"image {rows[number] + 1} of the {of} split of {self.title()}"
             with opened(io.BytesIO(encoded), name) as image:
-                array = pixels(image, self.side, self.grey)
+                array = resized(pixels(image, name, self.grey), self.side)
             yield name, array, value
 
     def _check(self) -> None:

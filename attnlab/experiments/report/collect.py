@@ -5,7 +5,6 @@ so the same records give the same report.
 from __future__ import annotations
 
 import dataclasses
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from attnlab.records.measures import Measure, of_record
 from attnlab.records.stream import Measured, read_records
 from attnlab.records.stream import Record as Line
 
+LARGEST = 1e60  # of scores; a loss or perplexity beyond is that of a run that has diverged
 Curve = tuple[Mapping[str, Any], ...]
 SCORES: Mapping[str, str] = {"valid": "valid.json", "test": "results.json"}
 """Where the scores of a split stand in a trial's folder."""
@@ -94,7 +94,8 @@ class Record:
     Attributes:
       seen: candidate, seed and progress.
       cost: time and memory.
-      scores: split to measure to number; numbers that are not finite are left out.
+      scores: split to measure to number; numbers that are not finite, or beyond
+        `LARGEST`, are left out.
       measures: split to measure to its bounds and counts; nothing in records of earlier versions.
       curve: the records of `metrics.jsonl`, in order.
       pace: step to seconds of a step, the mean since the one before.
@@ -313,7 +314,7 @@ def median_pace(steps: Sequence[tuple[float, int]]) -> tuple[float | None, int]:
 
 
 def _scores(path: Path) -> tuple[dict[str, float], dict[str, Measure]]:
-    """The finite numbers of a file of scores, and what it says of the measures; nothing where it
+    """The numbers (`is_finite`) of a file of scores, and what it says of the measures; nothing where it
     does not exist.
     """
     try:
@@ -339,5 +340,5 @@ def _items(workdir: Path, metric: str) -> Items | None:
 
 
 def is_finite(value: Any) -> bool:
-    """Whether it is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether it is a number whose fourth power, which tests need, is finite too."""
+    return isinstance(value, int | float) and type(value) is not bool and abs(value) <= LARGEST

@@ -15,7 +15,7 @@ from typing import Any
 
 from attnlab.experiments.define import is_derived, text
 from attnlab.experiments.plan import Candidate
-from attnlab.experiments.report.collect import Record, Records, median_pace
+from attnlab.experiments.report.collect import LARGEST, Record, Records, median_pace
 from attnlab.experiments.report.derived import absent, value
 from attnlab.experiments.report.equality import Apart, apart, same_test_examples
 from attnlab.experiments.report.looks import ALPHA, level
@@ -262,4 +262,8 @@ def _why(record: Record, basis: Basis) -> str:
         return record.seen.word
     if is_derived(basis.metric):
         return absent(basis.metric)
-    return f"has no finite {basis.metric}" if record.scores[basis.split] else "not scored yet"
+    return (
+        f"has no finite {basis.metric} up to {LARGEST:g}"
+        if record.scores[basis.split]
+        else "not scored yet"
+    )

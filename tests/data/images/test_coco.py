@@ -16,6 +16,7 @@ from attnlab.data import SOURCES
 from attnlab.data.images.boxed import BoxedData
 from attnlab.data.images.coco import CocoBoxes, CocoCaptions
 from attnlab.errors import UserError
+from tests.data.readers.turning import turned
 
 HEIGHT, WIDTH = 8, 16
 
@@ -127,6 +128,10 @@ OF_BOXES: list[tuple[dict[str, Any], str]] = [
     ({"annotations": [BOX, {**BOX, "image_id": 3}]}, "annotation 2 is of image 3, which the"),
     ({"annotations": [{**BOX, "category_id": 9}]}, "is of category 9, which the file does not"),
     ({"annotations": [3]}, "annotation 1 is 3; expected an object"),
+    ({"annotations": [{**BOX, "bbox": [1, 1, float("nan"), 2]}]}, "NaN is no finite number"),
+    ({"annotations": [{**BOX, "bbox": [1, 1, True, 2]}]}, "annotation 1: bbox is "),
+    ({"annotations": [{**BOX, "image_id": True}]}, "annotation 1 has no 'image_id', a number"),
+    ({"annotations": [{**BOX, "iscrowd": "0"}]}, "annotation 1: iscrowd is '0'; expected 0 or 1"),
     ({"categories": None}, "has no list 'categories'; expected images, annotations and"),
     ({"images": []}, "'images' is empty"),
     ({"images": [{"id": 10}]}, "image 1 has no 'file_name'"),
@@ -161,6 +166,29 @@ def test_a_file_that_is_not_as_agreed(
         read(kind, folder)
 
 
+def test_boxes_count_in_stored_pixels_unless_the_sizes_say_otherwise(folder: Path) -> None:
+    """0.png is 8 x 16 as it is stored, and is to be turned."""
+    turned(folder / "others" / "0.png", 6)
+    for size, box in (({}, [0, 2, 8, 4]), ({"height": 8, "width": 16}, [0, 2, 8, 4])):
+        write_again(folder, box, **size)
+        assert boxes_of(folder).objects("test").boxes[0].tolist() == [[2, 0, 4, 4]]
+    write_again(folder, [2, 0, 4, 8], height=16, width=8)
+    images, _, boxes, _ = boxes_of(folder).objects("test")
+    assert boxes[0].tolist() == [[0, 2, 4, 4]] and (images[0, :3, 2:6] == 255).all()
+    write_again(folder, [0, 2, 8, 4], height=80, width=160)
+    with pytest.raises(UserError, match="0.png has height 80 and width 160, the file is 8 x 16"):
+        boxes_of(folder).objects("test")
+    assert captions_of(folder).captions("test").images[0, 1, 4].tolist() == [255] * 3
+
+
+def write_again(folder: Path, box: list[int], **size: int) -> None:
+    """The annotations of 0.png alone: this box, and a size."""
+    path = folder / "annotations" / "instances_others.json"
+    content = {**json.loads(path.read_text()), "annotations": [{**BOX, "bbox": box}]}
+    content["images"] = [{"id": 10, "file_name": "0.png", **size}]
+    path.write_text(json.dumps(content))
+
+
 @pytest.mark.parametrize("kind", ["boxes", "captions"])
 def test_what_cannot_be_read_is_one_line(folder: Path, kind: str) -> None:
     image = folder / "others" / "1.png"
@@ -170,7 +198,7 @@ def test_what_cannot_be_read_is_one_line(folder: Path, kind: str) -> None:
         with pytest.raises(UserError, match=r"1.png is damaged or no image"):
             read(kind, folder)
     path.write_text(path.read_text()[:-9])
-    with pytest.raises(UserError, match=rf"{path.name} is damaged or no JSON"):
+    with pytest.raises(UserError, match=rf"{path.name}: no JSON"):
         read(kind, folder)
     with pytest.raises(UserError, match=r"cannot find .*_else.json"):
         read(kind, folder, test="else")

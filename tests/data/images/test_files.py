@@ -94,6 +94,7 @@ def test_npz_files_with_and_without_a_validation_split(tmp_path: Path) -> None:
 def test_npz_files_that_are_none(tmp_path: Path) -> None:
     arrays: dict[str, dict[str, Any]] = {
         "x_train is float64 .*expected uint8 .N,H,W.": {"x_train": IMAGES / 255},
+        r"uint8 \[20, 3, 4, 5\]; expected uint8": {"x_train": np.stack([IMAGES] * 3, axis=1)},
         "x_train has 20 images, y_train 3 labels": {"y_train": LABELS[:3]},
         r"y_train is int64 \[20, 3\]": {"y_train": np.ones((20, 3), int)},
         "no .npz file of plain arrays": {"y_train": np.array([{}] * 20)},

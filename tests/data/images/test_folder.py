@@ -10,7 +10,8 @@ from PIL import Image
 
 from attnlab.data import SOURCES
 from attnlab.data.files import find_file
-from attnlab.data.images.folder import ImageFolder, read_image, read_images
+from attnlab.data.images.folder import ImageFolder, read_images
+from attnlab.data.readers.images import read_image
 from attnlab.errors import UserError
 
 

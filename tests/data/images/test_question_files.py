@@ -16,6 +16,7 @@ from PIL import Image
 from attnlab.data import SOURCES
 from attnlab.data.images.question_files import EasyVqa, ImageQuestions
 from attnlab.errors import UserError
+from tests.data.readers.turning import turned
 
 COLOURS = {"red": (250, 0, 0), "blue": (0, 0, 250)}
 TRAIN = [("what colour is it?", ("red", "blue")[n % 2], n) for n in (0, 1, 2, 3)]
@@ -98,7 +99,7 @@ def test_what_is_wrong_with_easy_vqa_is_one_line(tmp_path: Path) -> None:
     path.write_text("[]")
     check_refused(source, "train", "questions.json has no question")
     path.write_text("[")
-    check_refused(source, "train", "is no JSON")
+    check_refused(source, "train", "questions.json: no JSON")
     path.unlink()
     check_refused(source, "train", "cannot find .*train_questions.tsv")
     for one in ({"side": -1}, {"held_out": 1.0}):
@@ -116,7 +117,7 @@ def test_what_is_wrong_with_tables_is_one_line(tmp_path: Path) -> None:
     write("question\tanswer\tnumber", "a\tb\t1")
     check_refused(source, "train", "has no column 'image_id'")
     write("question\tanswer\timage_id", "a\tb")
-    check_refused(source, "train", "line 2: 2 columns, the first line has 3")
+    check_refused(source, "train", r"line 2: 2 column\(s\), line 1 has 3")
     write("question\tanswer\timage_id", "a\tb\tone")
     check_refused(source, "train", "line 2: image_id is 'one'; expected a number")
     write("question\tanswer\timage_id", "a\tb\t9")
@@ -190,8 +191,10 @@ def test_boxes_of_json_lines_follow_the_size_of_the_image(tmp_path: Path) -> Non
     ):
         write(where)
         check_refused(wanted, "train", words)
-    (tmp_path / "0.png").unlink()
     write([[1, 3, 2, 3]])
+    turned(tmp_path / "0.png", 8)
+    check_refused(wanted, "train", "0.png has the EXIF orientation 8")
+    (tmp_path / "0.png").unlink()
     Image.fromarray(pixels(0, "train")).save(tmp_path / "01.png")
     check_refused(wanted, "train", r"cannot find .*0.png \(.*line 1\); did you mean '01.png'")
 

@@ -13,6 +13,7 @@ from attnlab.data import SOURCES
 from attnlab.data.images.annotated import Segmented
 from attnlab.data.images.segmented import MaskFolder, SegmentedData
 from attnlab.errors import UserError
+from tests.data.readers.turning import turned
 
 CLASSES = ("road", "car")
 
@@ -49,6 +50,13 @@ def test_masks_lie_on_their_images(folder: Path) -> None:
         np.testing.assert_array_equal(images[..., 0][inside], 50 * masks[inside])
     one = found["valid"].images[0]
     assert not any((one == other).all() for other in found["train"].images)
+
+
+@pytest.mark.parametrize("below", ["images", "masks"])
+def test_an_image_that_is_to_be_turned_is_refused(folder: Path, below: str) -> None:
+    turned(folder / "test" / below / "1.png", 3)
+    with pytest.raises(UserError, match=f"{below}/1.png has the EXIF orientation 3, .* upright"):
+        made(folder).masks("test")
 
 
 def test_a_mask_is_resized_without_new_numbers_and_may_have_a_palette(folder: Path) -> None:

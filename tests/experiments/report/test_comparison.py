@@ -169,11 +169,12 @@ def test_pace_is_the_median_of_the_trials_and_peak_their_largest(tmp_path: Path)
     assert row.pace == (pytest.approx(0.03), 1) and row.peak == (7 * 2**30, 1)
 
 
-def test_why_a_finished_seed_has_no_number(tmp_path: Path) -> None:
+@pytest.mark.parametrize("score", [math.inf, 1.7e308, -1e160, 1e77])
+def test_why_a_finished_seed_has_no_number(score: float, tmp_path: Path) -> None:
     directory = sweep(tmp_path, CLEAR)
-    write(workdir(directory, "a", 0) / "results.json", {"exact": math.inf, "loss": 1.0})
+    write(workdir(directory, "a", 0) / "results.json", {"exact": score, "loss": 1.0})
     (workdir(directory, "a", 1) / "results.json").unlink()
-    expected = ("seed 0 has no finite exact", "seed 1 not scored yet")
+    expected = ("seed 0 has no finite exact up to 1e+60", "seed 1 not scored yet")
     assert compare(collect(directory)).rows[0].missing == expected
 
 

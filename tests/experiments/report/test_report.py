@@ -81,3 +81,9 @@ def test_a_damaged_record_leaves_the_old_report(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="results.json is damaged"):
         report.write(tmp_path, stream=io.StringIO())
     assert {name: (tmp_path / name).read_bytes() for name in FILES[:5]} == before
+
+
+@pytest.mark.parametrize("size", [1e60, 1e-160, 1e-308])
+def test_scores_of_any_size_have_a_report(size: float, tmp_path: Path) -> None:
+    report.write(sweep(tmp_path, {"a": (size, -size, size), "b": (0.5, size, 0.0)}))
+    assert (tmp_path / "report.html").exists()

@@ -1,0 +1,187 @@
+"""Image files that somebody else wrote, as bytes [H,W,C] with one channel or three.
+
+What becomes of each kind of pixels stands in `MODES`. Only the first 8 of 16 bits are kept, as
+Pillow does with colours. Transparency is left out: a pixel has the colour that is stored for it,
+as torchvision and TensorFlow's decoders have it, and a line says so once. An EXIF orientation is
+applied unless the caller asks for the pixels as they are stored; Pillow itself always applies that
+of a TIFF file. Animations are refused, of a photo with several pictures (MPO) the first counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Literal
+
+import numpy as np
+
+from attnlab.data.files import alike
+from attnlab.errors import UserError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP", "PPM", "JPEG2000")
+"""By Pillow's names (its JPEG has MPO too); no others are tried, some of them run programs."""
+
+Fate = Literal["taken", "translated", "refused"]
+_HIGH, _ALPHA = "the highest 8 bits of each number", "transparency is left out"
+_RANGE = "whose black and white are not known; write it with 8 or 16 bits of whole numbers"
+MODES: dict[str, tuple[Fate, str]] = {
+    "1": ("taken", "0 and 255"),
+    "L": ("taken", "8 bits"),
+    "RGB": ("taken", "8 bits; of 16 the highest 8"),
+    "P": ("translated", "the colours of the palette"),
+    "RGBX": ("translated", "without the byte that fills up"),
+    "CMYK": ("translated", "255 minus ink, without a profile"),
+    "YCbCr": ("translated", "by the matrix of JPEG"),
+    "HSV": ("translated", "to red, green and blue"),
+    "LA": ("translated", _ALPHA),
+    "PA": ("translated", _ALPHA),
+    "RGBA": ("translated", _ALPHA),
+    "RGBa": ("translated", f"divided by its transparency, then {_ALPHA}"),
+    "I;16": ("translated", _HIGH),
+    "I;16L": ("translated", _HIGH),
+    "I;16B": ("translated", _HIGH),
+    "I;16N": ("translated", _HIGH),
+    "I": ("refused", f"whole numbers of 32 bits, {_RANGE}"),
+    "F": ("refused", f"numbers with fractions, {_RANGE}"),
+    "LAB": ("refused", "the colours of Lab; write it in red, green and blue"),
+    "La": ("refused", "grey divided by its transparency; write it as PNG"),
+}
+"""Pillow's mode to what becomes of it; `I` of a PPM file, where it has 16 bits, is taken as `I;16`."""
+
+_BITS, _PHOTOMETRIC, _ORIENTATION = 258, 262, 274  # tags of TIFF and EXIF
+_log = logging.getLogger(__name__)
+_told: set[str] = set()  # folders
+
+
+@contextlib.contextmanager
+def opened(file: Path | BinaryIO, name: str) -> Iterator[Image]:
+    """An image file while it is read.
+
+    Args:
+      file: where it is, or its bytes.
+      name: what an error calls it.
+
+    Raises:
+      UserError: a file that is missing or damaged, no image, or an animation.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(file, formats=FORMATS) as image:
+            if (frames := getattr(image, "n_frames", 1)) > 1 and image.format != "MPO":
+                raise UserError(f"{name} has {frames:,} pictures; write the one that counts alone")
+            yield image
+    except FileNotFoundError as error:
+        hint = f"; {alike(file)}" if isinstance(file, Path) else ""
+        raise UserError(f"cannot find {name}{hint}") from error
+    except (
+        *(OSError, ValueError, SyntaxError, EOFError, KeyError, IndexError, TypeError),
+        *(struct.error, MemoryError, OverflowError, Image.DecompressionBombError),
+    ) as error:
+        reason = re.sub(r" '?<_io.*>'?| '.*'", "", str(error).partition("\n")[0])
+        raise UserError(
+            f"{name} is damaged or no image: {reason or type(error).__name__}"
+        ) from error
+
+
+def read_image(path: Path, side: int, grey: bool) -> np.ndarray:
+    """An image file as uint8 [H,W,C], upright, resized to side x side unless that is 0.
+
+    Raises:
+      UserError: a file that is missing or damaged, no image, or of a mode that is refused.
+    """
+    with opened(path, str(path)) as image:
+        return resized(pixels(image, str(path), grey), side)
+
+
+def pixels(image: Image, name: str, grey: bool, *, upright: bool = True) -> np.ndarray:
+    """An open image as uint8 [H,W,C], turned as its EXIF orientation says if it is to be `upright`.
+
+    Raises:
+      UserError: damaged, or of a mode that is refused; by `name`.
+    """
+    from PIL import ImageOps
+
+    image.load()
+    fate, how = MODES.get(image.mode, ("refused", "which is not known"))
+    if image.mode == "I" and image.format == "PPM":
+        fate, how = MODES["I;16"]
+    if image.mode == "I;16" and _tag(image, _PHOTOMETRIC, 1) == 0:
+        fate, how = "refused", "grey of 16 bits where 0 is white; write it with 0 as black"
+    if fate == "refused":
+        raise UserError(f"{name} has pixels of the mode {image.mode}: {how}")
+    turned = ImageOps.exif_transpose(image) if upright else image
+    bytes_only = _highest_bits(turned, _tag(image, _BITS, 16)) if how == _HIGH else turned
+    if turned.has_transparency_data:
+        colours = bytes_only.convert("RGBA")
+        if how == _HIGH or colours.getchannel("A").getextrema()[0] != 255:
+            _tell_of_transparency(name)
+        bytes_only = colours
+    array = np.asarray(bytes_only.convert("L" if grey else "RGB"), np.uint8)
+    return array.reshape(*array.shape[:2], -1)
+
+
+def orientation(image: Image) -> int:
+    """How an open image is to be turned, 1 to 8 as EXIF has it: 1 is as it is, from 5 on height and
+    width change places. A number beyond is 1.
+    """
+    image.load()
+    number = image.getexif().get(_ORIENTATION, 1)
+    return number if number in range(1, 9) else 1
+
+
+def check_upright(image: Image, name: str) -> None:
+    """`UserError` for an image that is to be turned: places in it are told by row and column, and
+    nobody knows whether before or after.
+    """
+    if (number := orientation(image)) != 1:
+        raise UserError(
+            f"{name} has the EXIF orientation {number}, and what is told of its pixels may count"
+            " before or after turning; write the image upright, without an orientation"
+        )
+
+
+def resized(image: np.ndarray, side: int | tuple[int, int]) -> np.ndarray:
+    """An image, uint8 [H,W,C] with 1 or 3 channels, as side x side pixels or height x width ones,
+    bilinear; as it is if `side` is 0.
+    """
+    from PIL import Image
+
+    if not side:
+        return image
+    height, width = (side, side) if isinstance(side, int) else side
+    whole = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
+    small = np.asarray(whole.resize((width, height), Image.Resampling.BILINEAR), np.uint8)
+    return small.reshape(height, width, -1)
+
+
+def _highest_bits(image: Image, bits: int) -> Image:
+    """A grey image of up to 16 bits as one of 8."""
+    from PIL import Image
+
+    return Image.fromarray((np.asarray(image).astype(np.int32) >> bits - 8).astype(np.uint8))
+
+
+def _tag(image: Image, tag: int, other: int) -> int:
+    """The number of a tag of a TIFF file, the first of several; `other` where there is none."""
+    value = getattr(image, "tag_v2", {}).get(tag, other)
+    return int(value[0] if isinstance(value, tuple) else value)
+
+
+def _tell_of_transparency(name: str) -> None:
+    """Once for all images of a folder."""
+    folder = name.rpartition("/")[0]
+    if folder not in _told:
+        _told.add(folder)
+        _log.warning(
+            "%s has transparent pixels; they and others like them are read as opaque, in the"
+            " colours stored there",
+            name,
+        )
