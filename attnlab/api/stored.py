@@ -100,7 +100,7 @@ class Stored:
             )  # before the user's code is imported
             members[folder] = configs.prepare(configs.from_dict(other.config), [])
         if config is not None:
-            wanted = configs.load(config, overrides)
+            wanted = configs.as_stored(configs.load(config, overrides), manifest.config, overrides)
             manifest.check_config(wanted, workdir, ignore=changeable)
             return cls(wanted, workdir, members, origins)
         for override in overrides:

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from ml_collections import ConfigDict
 
 from attnlab import config as configs
 from attnlab.config.registry import Table, build, fields
@@ -26,6 +27,7 @@ from attnlab.systems.vision.protocol import (
     VisualAnswerer,
 )
 from attnlab.tasks.base import Task
+from attnlab.tasks.protocol import Params
 
 GIVEN = {
     "source_vocabulary": 1000,
@@ -80,21 +82,30 @@ def parameters(name: str, files: tuple[str, ...]) -> str:
             continue
         if config.system.name != name:
             continue
-        factory: Any = build(SYSTEMS, config.system, "system")
-        system = factory(
-            **{field: size for field, size in GIVEN.items() if field in fields(factory.func)}
-        )
-        texts = (
-            max(system.texts) if isinstance(system, Classifier) else 1 + isinstance(system, Seq2Seq)
-        )
-        read = [jax.ShapeDtypeStruct((1, 2), jnp.int32)] * texts
-        if isinstance(system, ImageClassifier | PixelClassifier | Detector):
-            read = [IMAGE]
-        if isinstance(system, Captioner | VisualAnswerer):
-            read = [IMAGE, *read]
-        made = jax.eval_shape(system.init, jax.random.key(0), *read)["params"]
+        made = shapes(config)
         return f"{sum(leaf.size for leaf in jax.tree.leaves(made)):,}"
     return ""
+
+
+def shapes(config: ConfigDict) -> Params:
+    """Those of the parameters of a config's system, for the vocabularies of `GIVEN` and images of the
+    shape `IMAGE`.
+
+    Raises:
+      UserError: the settings of the system do not fit each other, or such images.
+    """
+    factory: Any = build(SYSTEMS, config.system, "system")
+    system = factory(
+        **{field: size for field, size in GIVEN.items() if field in fields(factory.func)}
+    )
+    texts = max(system.texts) if isinstance(system, Classifier) else 1 + isinstance(system, Seq2Seq)
+    read = [jax.ShapeDtypeStruct((1, 2), jnp.int32)] * texts
+    if isinstance(system, ImageClassifier | PixelClassifier | Detector):
+        read = [IMAGE]
+    if isinstance(system, Captioner | VisualAnswerer):
+        read = [IMAGE, *read]
+    made: Params = jax.eval_shape(system.init, jax.random.key(0), *read)["params"]
+    return made
 
 
 def taken(task: type[Task[Any, Any]]) -> dict[str, str]:

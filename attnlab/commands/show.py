@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import typing
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from attnlab.commands import describe
 from attnlab.config.nodes import LIMITS, schema_of
 from attnlab.config.schema import is_node
 from attnlab.config.tree import Place
+from attnlab.errors import UserError
 from attnlab.progress import table
 
 Row = tuple[str, str, str, str]
@@ -52,6 +54,31 @@ def tell(path: str | None, overrides: Sequence[str]) -> None:
         f"{path}{''.join(f' --config.{one}' for one in overrides)} (write --config.SETTING=VALUE)"
     )
     table(title, COLUMNS, list(rows(config)), numbers=())
+    if rule := config.optimizer.get("decayed"):
+        with contextlib.suppress(UserError):  # of a system that wants other images than those
+            title = f"\nweight decay by {rule}, of parameters whose paths end so"
+            table(title, ("kind", "decays", "parameters"), list(decays(config)), numbers=())
+
+
+def decays(config: ConfigDict) -> Iterator[tuple[str, str, str]]:
+    """For each kind of parameters of a config's system: whether weight decay reaches them, and the
+    ends of their paths.
+    """
+    import jax
+
+    from attnlab.commands.networks import shapes
+    from attnlab.training.kinds import MASKS, by_path, kind_of
+
+    params = shapes(config)
+    mask = jax.tree.leaves(MASKS[config.optimizer.decayed](params))
+    ends: dict[tuple[str, str], list[str]] = {}
+    for (path, _), decayed in zip(by_path(params), mask, strict=True):
+        kind = kind_of(path) or "unknown"
+        ends.setdefault((kind, "yes" if decayed else "no"), []).append(
+            "/".join(path.split("/")[-2:])
+        )
+    for (kind, decayed), of_kind in sorted(ends.items()):
+        yield kind, decayed, ", ".join(dict.fromkeys(of_kind))
 
 
 def rows(config: ConfigDict) -> Iterator[Row]:

@@ -17,6 +17,7 @@ from attnlab.commands import session
 from attnlab.errors import UserError
 from attnlab.progress import Progress
 from attnlab.records import provenance
+from attnlab.records.manifest import Manifest
 from attnlab.records.sealed import check_no_trial
 from attnlab.records.stream import RunLock
 from attnlab.training.interrupt import Interrupt
@@ -41,6 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
             "--workdir= is empty; name a folder, or leave the flag out for one below runs/"
         )
     workdir = Path(arguments.workdir or default_workdir(arguments.config, config))
+    if begun := Manifest.read(workdir):  # an older run goes on as it was begun
+        config = configs.as_stored(config, begun.config, arguments.overrides)
     file = configs.find_file(arguments.config.partition(":")[0], "config file")
     code = provenance.of(config, accept=arguments.accept_changed_code, config_file=file)
     first = processes.index() == 0  # the others read and write nothing there

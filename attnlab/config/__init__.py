@@ -5,10 +5,11 @@ jax.
 from attnlab.config.checks import read, validate
 from attnlab.config.files import SHIPPED, call_file, choose, find_file, merge, stated
 from attnlab.config.resolve import load, prepare
-from attnlab.config.tree import config_hash, flat, from_dict, to_dict
+from attnlab.config.tree import as_stored, config_hash, flat, from_dict, to_dict
 
 __all__ = [
     "SHIPPED",
+    "as_stored",
     "call_file",
     "choose",
     "config_hash",

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -163,16 +163,39 @@ def complete(place: Place) -> None:
         complete(child)
 
 
+OLDER: Mapping[tuple[str, str], Mapping[str, Any]] = {("optimizer", "adamw"): {"decayed": "rank"}}
+"""What stored configs mean that lack a setting whose default has changed since: by node and name of
+the component, setting to value."""
+
+
 def from_dict(tree: Mapping[str, Any]) -> ConfigDict:
     """The config stored as `tree` (of `to_dict`, through JSON if need be: lists become tuples
-    again), not yet locked.
+    again), not yet locked; settings that are newer than it have the values that it meant (`OLDER`).
     """
     return ConfigDict(
         {
-            key: from_dict(value) if isinstance(value, Mapping) else _frozen(value)
+            key: from_dict({**OLDER.get((key, str(value.get("name"))), {}), **value})
+            if isinstance(value, Mapping)
+            else _frozen(value)
             for key, value in tree.items()
         }
     )
+
+
+def as_stored(
+    config: ConfigDict, tree: Mapping[str, Any], chosen: Iterable[str] = ()
+) -> ConfigDict:
+    """A complete config in which settings that are newer than a stored one mean what that one
+    meant, see `OLDER`; those that `chosen` names ("a.b=value") stay.
+    """
+    kept = {*flat(tree), *(override.partition("=")[0] for override in chosen)}
+    older = flat(from_dict(tree)).items()
+    newer = {name: value for name, value in older if name in flat(config) and name not in kept}
+    if not newer:
+        return config
+    found = separate(config)
+    found.update_from_flattened_dict(newer)
+    return found.lock()
 
 
 def to_dict(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ import optax
 
 from attnlab.config.registry import Table, build
 from attnlab.errors import UserError, place, said
-from attnlab.training.step import Params, Tree
+from attnlab.training.kinds import MASKS
 
 OPTIMIZERS = Table(
     "optimizer",
@@ -29,6 +29,8 @@ OPTIMIZERS = Table(
     },
     given=("learning_rate",),
 )
+decay_mask = MASKS["rank"]
+"""The older name of this mask, for optimizers of users; new ones take `MASKS["kind"]`."""
 SCHEDULES = Table(
     "schedule",
     {
@@ -153,9 +155,20 @@ def adamw(
     b2: float = 0.999,
     eps: float = 1e-8,
     weight_decay: float = 0.01,
+    decayed: Literal["kind", "rank"] = "kind",
 ) -> optax.GradientTransformation:
     """Adam with decoupled decay (Loshchilov & Hutter 2019, arXiv:1711.05101): adds -lr weight_decay
-    w for the weights in `decay_mask`.
+    w for the weights that `decayed` chooses.
+
+    Args:
+      learning_rate: schedule, supplied by code.
+      b1: decay of the mean of gradients.
+      b2: decay of the mean of their squares.
+      eps: added to the root of the latter.
+      weight_decay: how much of a weight is taken away, times the learning rate.
+      decayed: which weights: matrices, by the "kind" that their name says
+        (`attnlab.training.kinds`), or all of "rank" 2 and more that are no embeddings, as in runs of
+        earlier versions.
     """
     _check_moments(b1, b2, eps)
     _require(
@@ -164,7 +177,7 @@ def adamw(
         "0 or above",
     )
     return optax.adamw(
-        learning_rate, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=decay_mask
+        learning_rate, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=MASKS[decayed]
     )
 
 
@@ -310,24 +323,6 @@ def stepped(
         )
 
     return rate
-
-
-def decay_mask(params: Params) -> Tree:
-    """True where weight decay belongs: not on biases, norms (rank below 2, or so named when stacked
-    by a scan) and embeddings.
-
-    Returns a pytree of bool like `params`.
-    """
-
-    def decays(path: tuple[Any, ...], leaf: Any) -> bool:
-        names = jax.tree_util.keystr(path, simple=True, separator="/").lower().split("/")
-        return (
-            leaf.ndim >= 2
-            and names[-1] not in ("bias", "scale")
-            and not any("embed" in name for name in names)
-        )
-
-    return jax.tree_util.tree_map_with_path(decays, params)
 
 
 def _after_warmup(decay: optax.Schedule, peak: float, warmup: int) -> optax.Schedule:

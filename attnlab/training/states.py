@@ -15,6 +15,7 @@ from ml_collections import ConfigDict
 from attnlab.errors import UserError
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.drawing import first_params
+from attnlab.training.kinds import decayed_by_kind, differently_decayed
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.protocol import Beginning, Remembering, Task
 from attnlab.training.step import Params, TrainState, Tree, first_state, seed_array
@@ -47,22 +48,28 @@ def state_like(config: ConfigDict, task: Task) -> TrainState:
 
 
 def check_trained(config: ConfigDict, task: Task) -> None:
-    """`UserError` where the config freezes, paces or adapts what the model of a task does not have."""
+    """`UserError` where the config freezes, paces or adapts what the model of a task does not have,
+    or nobody can tell whether a parameter decays.
+    """
     which = Trained.of(config)
     if which != Trained():
         which.check(_shapes(task))
+    if config.optimizer.get("decayed") == "kind":
+        decayed_by_kind(_shapes(task))
 
 
 def told_trained(config: ConfigDict, task: Task) -> list[str]:
     """How many parameters are trained, for a person, and which stay as they were drawn though
-    others begin with weights; nothing if all are trained.
+    others begin with weights; nothing if all are trained. And what decays though it is no matrix,
+    or is one and does not.
     """
-    which = Trained.of(config)
+    which, by_rank = Trained.of(config), config.optimizer.get("decayed") == "rank"
+    lines = differently_decayed(_shapes(task)) if by_rank else []
     if which.all:
-        return []
+        return lines
     drawn = task.drawn_anew() if isinstance(task, Beginning) else ()
     params = _shapes(task)
-    return [which.note(params), *which.warnings(params, drawn)]
+    return [*lines, which.note(params), *which.warnings(params, drawn)]
 
 
 def remembered(task: Task) -> Tree:
