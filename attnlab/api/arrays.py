@@ -1,34 +1,49 @@
-"""A mechanism for arrays: `attnlab.mechanism("multihead", heads=4)(width=64)` is a Flax module."""
+"""A mechanism for arrays: `attnlab.mechanism("multihead", heads=4)(width=64)` is a Flax module that
+looks at its arguments first.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import Attention
+from attnlab.attention.protocol import Attention, Reading, asking
+from attnlab.attention.view import EVERYTHING, View
 from attnlab.config.registry import build
 from attnlab.errors import UserError
 
+Direction = Literal["causal", "bidirectional"]
 
-def mechanism(name: str, **fields: Any) -> Callable[..., Attention]:
+
+def mechanism(
+    name: str, *, direction: Direction | None = None, **fields: Any
+) -> Callable[..., Attention]:
     """A factory of the mechanism `name`: called with `width=`, the width of the context, it makes a
     Flax (linen) module.
 
     Args:
       name: one of `attnlab list mechanisms`, or "module:Class" for one of your own.
+      direction: "causal": no query will see a later key, so parts that need this fit; without it
+        "bidirectional", where the mechanism offers that.
       fields: its configuration, as in a config. A part is a name or a node: score="general",
         score={"name": "additive", "hidden": 64}.
 
     Returns:
-      `functools.partial(Class, **fields)`; linen's own `name=` and `parent=` can be given with
-      `width=`.
+      `functools.partial(Class, **fields)`, of a class derived from that of the mechanism; linen's own
+      `name=` and `parent=` can be given with `width=`. Shape, dtype and meaning of arguments are
+      checked, and mistakes raise `UserError`. A part whose looks depend on earlier ones wants
+      `so_far` in every `read`: `no_looks(memory)` in the first, then that of the last `Reading`.
 
     Raises:
       UserError: no such mechanism or field, a value of the wrong type, or parts that do not fit
-        each other, in the words of the check of a config. A width that does not fit is an error
-        when the module is initialised or applied.
+        each other or the direction, in the words of the check of a config. A width that does not fit
+        is an error when the module is initialised or applied.
     """
     if "width" in fields:
         raise UserError(
@@ -36,14 +51,127 @@ def mechanism(name: str, **fields: Any) -> Callable[..., Attention]:
         )
     factory: Any = build(MECHANISMS, {"name": name, **fields}, "mechanism")
     made = factory.func
-    role, direction = (
-        words[0]
-        for words in (
-            sorted(made.capabilities.roles, reverse=True),
-            sorted(made.capabilities.directions),
+    if direction not in (None, "causal", "bidirectional"):
+        raise UserError(f"mechanism: direction={direction!r}: expected 'causal' or 'bidirectional'")
+    role = max(made.capabilities.roles)
+    chosen = direction or min(made.capabilities.directions)
+    need = functools.partial(Need, role, padding=False, maps=False, places="trees")
+    try:
+        need(chosen).check(made, "mechanism", factory.keywords)
+    except UserError as error:
+        if direction or not _fits(need("causal"), made, factory.keywords):
+            raise
+        raise UserError(
+            f"{error}; or say direction='causal', if no query will see a later key"
+        ) from error
+    return functools.partial(_checked(made), **factory.keywords)
+
+
+def _fits(need: Need, made: Any, fields: dict[str, Any]) -> bool:
+    try:
+        need.check(made, "mechanism", fields)
+    except UserError:
+        return False
+    return True
+
+
+@functools.cache
+def _checked(made: Any) -> Any:
+    """A mechanism that looks at its arguments before it computes anything."""
+
+    class Checked(made):  # type: ignore[misc]
+        """As its base."""
+
+        def remember(self, source: Any, valid: Any = None, *more: Any, **others: Any) -> Any:
+            check_sequence(source, "source")
+            check_valid(valid, source)
+            return super().remember(source, valid, *more, **others)
+
+        def remember_pairs(
+            self, keys: Any, values: Any, valid: Any = None, *more: Any, **others: Any
+        ) -> Any:
+            check_sequence(keys, "keys")
+            check_sequence(values, "values")
+            check_valid(valid, keys)
+            return super().remember_pairs(keys, values, valid, *more, **others)
+
+        def extend(self, memory: Any, source: Any, valid: Any = None) -> Any:
+            check_sequence(source, "source")
+            check_valid(valid, source)
+            return super().extend(memory, source, valid)
+
+        def read(
+            self, query: Any, memory: Any, view: Any = EVERYTHING, *more: Any, **others: Any
+        ) -> Reading:
+            check_sequence(query, "query")
+            check_view(view)
+            if isinstance(memory, jax.Array) or not hasattr(memory, "__dict__"):
+                raise UserError(
+                    f"mechanism: memory is {told(memory)}; it is what remember(source) returns"
+                )
+            known = len(more) > 1 or others.get("so_far") is not None
+            if not known and self.no_looks(memory) is not None:
+                raise UserError(
+                    f"mechanism: each look of {made.__name__} with these parts depends on earlier"
+                    " ones; give read so_far=no_looks(memory) the first time, and so_far=reading.so_far"
+                    " of the last reading then"
+                )
+            reading: Reading = super().read(query, memory, view, *more, **others)
+            return reading
+
+        def __call__(
+            self,
+            query: Any,
+            source: Any,
+            view: Any = EVERYTHING,
+            valid: Any = None,
+            weights: bool = False,
+        ) -> Reading:
+            check_view(view)
+            memory = self.remember(source, valid)
+            return self.read(query, memory, view, **asking(weights, self.no_looks(memory)))
+
+    Checked.__name__, Checked.__qualname__ = made.__name__, made.__qualname__
+    Checked.__module__ = made.__module__
+    return Checked
+
+
+def check_sequence(array: Any, name: str) -> None:
+    """Raise `UserError` unless an argument is an array of floats [batch, tokens, width]."""
+    if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+        raise UserError(f"mechanism: {name} is {told(array)}; expected an array of floats")
+    if len(array.shape) != 3:
+        raise UserError(
+            f"mechanism: {name} has the shape {list(array.shape)}; expected [batch, tokens, width]"
         )
-    )
-    Need(role, direction, padding=False, maps=False, places="trees").check(
-        made, "mechanism", factory.keywords
-    )  # type: ignore[arg-type]
-    return factory  # type: ignore[no-any-return]
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        raise UserError(
+            f"mechanism: {name} is of type {array.dtype}; expected floats, such as embeddings of ids"
+        )
+
+
+def check_valid(valid: Any, source: Any) -> None:
+    """Raise `UserError` unless `valid` is None or bool [batch, tokens] of a source."""
+    if valid is not None and (
+        getattr(valid, "dtype", None) != bool or valid.shape != source.shape[:2]
+    ):
+        raise UserError(
+            f"mechanism: valid is {told(valid)}; expected bool {list(source.shape[:2])}, True at real"
+            " tokens"
+        )
+
+
+def check_view(view: Any) -> None:
+    """Raise `UserError` unless something is a view."""
+    if not isinstance(view, View):
+        raise UserError(
+            f"mechanism: view is {told(view)}; expected an attnlab.attention.view.View: CAUSAL,"
+            " View(rule), or for padding the argument valid [batch, tokens]"
+        )
+
+
+def told(value: Any) -> str:
+    """What something is, in words."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"an array {value.dtype} {list(value.shape)}"
+    return f"a {type(value).__name__}"

@@ -164,13 +164,13 @@ class Attention(Mixer):
         """See `Mixer.mix`: `extend`, then `read`. The auxiliary losses go to the collection
         "losses" while that is mutable, but not during initialization.
         """
-        grown, so_far = (None, None) if state is None else (state.memory, state.so_far)
         valid = view.valid
-        if grown is None:  # a whole text stands where the view says
+        if state is None:  # a whole text stands where the view says
             stands: dict[str, Any] = dict(at(0 if view.positions is None else view.positions))
             memory = self.remember(x, valid, **stands)
+            so_far = self.no_looks(memory)
         else:
-            memory = self.extend(grown, x, valid)
+            memory, so_far = self.extend(state.memory, x, valid), state.so_far
         reading = self.read(x, memory, view, **asking(False, so_far))
         if reading.losses and not self.is_initializing():
             self.sow(LOSSES, "looks", reading.losses)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from operator import getitem
 from typing import Any
@@ -142,12 +143,42 @@ def shapes_of(system: System, *inputs: jax.ShapeDtypeStruct) -> dict[str, Tree]:
 
     Raises:
       UserError: a mechanism reads something else than a `Reading` whose context is as wide as it
-        was asked to be, or there are more parameters than any device holds.
+        was asked to be, there are more parameters than any device holds, or a part does not fit the
+        sizes of the system, with its setting in front.
     """
-    with nn.intercept_methods(_checked_look):
-        params = jax.eval_shape(system.init, jax.random.key(0), *inputs)["params"]
-        check_bytes(params, "its parameters")
-        return {"params": params, **left_aside(system, params, *inputs)}
+    failed: list[tuple[str, ...]] = []
+
+    def check(method: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
+        try:
+            return _checked_look(method, args, kwargs, context)
+        except UserError:
+            failed.append(context.module.path)  # the innermost first
+            raise
+
+    try:
+        with nn.intercept_methods(check):
+            params = jax.eval_shape(system.init, jax.random.key(0), *inputs)["params"]
+            check_bytes(params, "its parameters")
+            return {"params": params, **left_aside(system, params, *inputs)}
+    except UserError as error:
+        setting = _setting_at(system, failed[0]) if failed else "system"
+        if setting == "system" or setting in str(error):
+            raise
+        raise UserError(f"config.{setting}: {error}") from error
+
+
+def _setting_at(system: System, path: Sequence[str]) -> str:
+    """The setting of a config that a module below a system comes from, "system.attention.score" for
+    layer_0/attention/score: of its path the names that are fields.
+    """
+    parts: Mapping[str, Any] = vars(system)
+    found = ["system"]
+    for name in (re.sub(r"_\d+$", "", one) for one in path):
+        if name in parts:
+            found.append(name)
+            part = parts[name]
+            parts = part if isinstance(part, Mapping) else getattr(part, "keywords", {})
+    return ".".join(found)
 
 
 def refuse_terms(config: ConfigDict, made: Mapping[str, Tree]) -> None:

@@ -26,7 +26,7 @@ KINDS: Mapping[str, str] = {
         r"|rate|step|skip|decay|erased|written|bonus"
     ),
     "table": (
-        r"(\w+_)?(embedding|table)|positions/(keys|values)|scores|of_(queries|keys)"
+        r"(\w+_)?(embedding|table)|positions/(tree_)?(keys|values)|scores|of_(queries|keys)"
         r"|(\w+_)?query|queries|class_token"
     ),
     "mix": r"mix_(scores|weights)|near|shift",

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from attnlab.errors import UserError
-from attnlab.training.optimizers import decay_mask
+from attnlab.training.kinds import decayed_by_kind
 
 
 def lion(
@@ -18,11 +18,11 @@ def lion(
 ) -> optax.GradientTransformation:
     """Lion (Chen et al. 2023): the sign of a momentum; peaks of a third to a tenth of Adam's fit.
 
-    Weights decay but for biases, norms and embeddings.
+    Matrices decay; biases, gains, embeddings and positions do not.
     """
     return optax.chain(
         optax.scale_by_lion(b1, b2),
-        optax.add_decayed_weights(weight_decay, mask=decay_mask),
+        optax.add_decayed_weights(weight_decay, mask=decayed_by_kind),
         optax.scale_by_learning_rate(learning_rate),
     )
 

@@ -4,6 +4,7 @@ and leaves what the README promises.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from collections.abc import Callable
@@ -112,6 +113,24 @@ def test_the_same_command_again_changes_no_number(
     assert {path: path.read_bytes() for path in kept} == kept
     again = json.loads((workdir / "results.json").read_text())
     assert {**again, "decoding_seconds": 0} == {**results, "decoding_seconds": 0}
+
+
+def test_a_run_begun_under_the_old_mask_goes_on_under_it_and_says_so(tmp_path: Path) -> None:
+    """Its stored config has no `optimizer.decayed`, and the file of today has another."""
+    short = ["optimizer=adamw", "training.steps=4", "training.evaluate_every=0"]
+    begun = arguments("transformer", tmp_path / "run", *short, "system.positions=learned")
+    ended = run_command([*begun, "--config.optimizer.decayed=rank"])
+    assert ended.code == 0, ended.err
+    manifest = Manifest.read(tmp_path / "run")
+    assert manifest is not None
+    del manifest.config["optimizer"]["decayed"]
+    older = dataclasses.replace(manifest, config_hash=configs.config_hash(manifest.config))
+    older.write(tmp_path / "run")
+    again = run_command(begun)
+    assert (again.code, again.err.count("goes by rank, as in runs of earlier versions")) == (0, 1)
+    assert "optimizer.decayed: saved" in refused(*begun, "--config.optimizer.decayed=kind")
+    evaluated = ["evaluate", *begun[1:], "--split=valid"]
+    assert run_command(evaluated).code == 0
 
 
 @pytest.mark.full

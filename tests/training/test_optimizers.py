@@ -17,12 +17,12 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.errors import UserError
+from attnlab.training.kinds import MASKS
 from attnlab.training.optimizers import (
     OPTIMIZERS,
     SCHEDULES,
     build_optimizer,
     check_own,
-    decay_mask,
 )
 from attnlab.training.states import best_params
 from tests.commands.tiny import under
@@ -133,7 +133,7 @@ def _adagrad(w: Any, g: Any, kept: dict[str, Any], t: int, of: dict[str, Any]) -
 
 FORMULAS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
     "adam": (_adam, [{"b1": 0.6, "b2": 0.7, "eps": 0.3}]),
-    "adamw": (_adamw, [{"b1": 0.6, "b2": 0.7, "eps": 0.3, "weight_decay": 0.4}]),
+    "adamw": (_adamw, [{"b1": 0.6, "b2": 0.7, "eps": 0.3, "weight_decay": 0.4, "decayed": "kind"}]),
     "adafactor": (
         _adafactor,
         [
@@ -187,9 +187,10 @@ def check_five_steps(name: str, update: Any, fields: dict[str, Any]) -> None:
     assert 0 < clipped < 5
 
 
-def test_weight_decay_spares_biases_norms_and_embeddings() -> None:
-    """The mask by rank and name (stacked layers too), and its effect in AdamW with a zero
-    gradient.
+@pytest.mark.parametrize("decayed", ["kind", "rank"])
+def test_weight_decay_spares_biases_norms_and_embeddings(decayed: str) -> None:
+    """The mask, and its effect in AdamW with a zero gradient; by rank it reaches a gain of two axes
+    and no kernel below an embedding, as in earlier versions.
     """
     shapes = {
         "encoder": {"Embed_0": {"embedding": (5, 2)}, "dense": {"kernel": (2, 2), "bias": (2,)}},
@@ -199,15 +200,23 @@ def test_weight_decay_spares_biases_norms_and_embeddings() -> None:
         },
         "target_embedding": (5, 2),
     }
-    params = jax.tree.map(jnp.ones, shapes, is_leaf=lambda node: isinstance(node, tuple))
-    decayed = jax.tree_util.tree_map_with_path(lambda path, _: path[-1].key == "kernel", params)
-    assert decay_mask(params) == decayed
+    differ = {"decay": (2, 3), "embed": {"kernel": (2, 2)}}
+    params = jax.tree.map(
+        jnp.ones, {**shapes, **differ}, is_leaf=lambda node: isinstance(node, tuple)
+    )
+    reached = jax.tree_util.tree_map_with_path(lambda path, _: path[-1].key == "kernel", params)
+    if decayed == "rank":
+        reached |= {"decay": True, "embed": {"kernel": False}}
+    assert MASKS[decayed](params) == reached
     transform, _ = build_optimizer(
-        {"name": "adamw", "weight_decay": 0.5}, {"name": "constant", "peak": 0.1}, steps=5, clip=0.0
+        {"name": "adamw", "weight_decay": 0.5, "decayed": decayed},
+        {"name": "constant", "peak": 0.1},
+        steps=5,
+        clip=0.0,
     )
     zeros = jax.tree.map(jnp.zeros_like, params)
     updates, _ = transform.update(zeros, transform.init(params), params)
-    assert jax.tree.map(lambda leaf: bool((leaf != 0).any()), updates) == decayed
+    assert jax.tree.map(lambda leaf: bool((leaf != 0).any()), updates) == reached
     np.testing.assert_allclose(updates["encoder"]["dense"]["kernel"], -0.1 * 0.5)
 
 

@@ -14,7 +14,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from attnlab.errors import UserError
-from attnlab.training.optimizers import decay_mask
+from attnlab.training.kinds import decayed_by_kind
 from attnlab.training.step import TrainState, first_state, make_step
 from attnlab.training.trained import Trained
 from tests.training.toy import points
@@ -93,7 +93,7 @@ def test_weight_decay_is_of_what_is_trained() -> None:
     the difference that decay makes to one step, over the rate and the decay, is the parameter."""
 
     def after(which: Trained, decay: float) -> Any:
-        optimizer = optax.adamw(0.1, weight_decay=decay, mask=decay_mask)
+        optimizer = optax.adamw(0.1, weight_decay=decay, mask=decayed_by_kind)
         return trained(which, optimizer=optimizer)
 
     for which, shrink in (

@@ -8,7 +8,7 @@ and column.
 
     hard_swish(x) = x min(max(x + 3, 0), 6) / 6
 
-C / r is rounded down. Source: Q. Hou, D. Zhou, J. Feng, "Coordinate Attention for Efficient Mobile
+C / r is rounded down, but not below 1. Source: Q. Hou, D. Zhou, J. Feng, "Coordinate Attention for Efficient Mobile
 Network Design", CVPR 2021, equations 4 to 8; norm, hard_swish, biases and the bound of 8 channels
 are those of the released code, the norm also of figure 2. `least=0` is the formula of the paper.
 """
@@ -52,9 +52,7 @@ class Coordinate(Factor):
         """m for C channels."""
         if self.least < 0:
             raise UserError(f"gate Coordinate: least={self.least}: expected at least 0")
-        if self.reduction >= 1 and channels // self.reduction < self.least:
-            return self.least
-        return reduced(self, channels, self.reduction)
+        return max(self.least, reduced(self, channels, self.reduction))
 
     @nn.compact
     def factor(self, x: jax.Array, valid: jax.Array | None) -> jax.Array:

@@ -129,13 +129,10 @@ def checked(gate: Gate, x: jax.Array) -> None:
 
 
 def reduced(gate: Gate, channels: int, reduction: int) -> int:
-    """floor(C / r) channels; `UserError` if r leaves none."""
-    if reduction < 1 or channels // reduction < 1:
-        raise UserError(
-            f"gate {type(gate).__name__}: reduction={reduction} leaves no channel of {channels};"
-            f" expected 1 to {channels}"
-        )
-    return channels // reduction
+    """max(1, floor(C / r)) channels; `UserError` if r is not at least 1."""
+    if reduction < 1:
+        raise UserError(f"gate {type(gate).__name__}: reduction={reduction}: expected at least 1")
+    return max(1, channels // reduction)
 
 
 def odd(gate: Gate, kernel: int) -> int:

@@ -5,8 +5,8 @@ CBAM's channel gate (Woo et al. 2018), which adds the largest numbers.
     g = sigmoid( sum_p W_2 relu(W_1 z_p + b_1) + b_2 ) [B,1,1,C]     W_1 [C,C/r], W_2 [C/r,C], shared by the pools
     y = x * g
 
-C / r is rounded down. Parameters: 2 C^2 / r + C / r + C. The gate depends on the set of places
-only, not on their order. Source: J. Hu, L. Shen, G. Sun, "Squeeze-and-Excitation Networks", CVPR
+C / r is rounded down, but not below 1. Parameters: 2 C^2 / r + C / r + C. The gate depends on the
+set of places only, not on their order. Source: J. Hu, L. Shen, G. Sun, "Squeeze-and-Excitation Networks", CVPR
 2018, equations 2 to 4, r = 16, on the residual branch before the sum; max in place of mean is their
 ablation (section 6.2). Equation 3 has no biases, the released code has; `bias=false` leaves them out.
 S. Woo, J. Park, J.-Y. Lee, I. S. Kweon, "CBAM", ECCV 2018, equation 2. Matrices start Glorot

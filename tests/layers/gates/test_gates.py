@@ -166,10 +166,8 @@ def test_declared_costs_are_those_of_the_program(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "fields", "message"),
     [
-        ("se", {}, "gate SqueezeExcitation: reduction=16 leaves no channel of 6; expected 1 to 6"),
-        ("se", {"reduction": 0}, "reduction=0 leaves no channel"),
+        ("se", {"reduction": 0}, "gate SqueezeExcitation: reduction=0: expected at least 1"),
         ("se", {"reduction": 2, "pools": ()}, "expected 'mean', 'max' or both"),
-        ("channel", {"reduction": 7}, "gate Channel: reduction=7"),
         ("eca", {"kernel": 4}, "gate EfficientChannel: kernel=4: expected an odd number of at"),
         (
             "eca",
@@ -177,15 +175,13 @@ def test_declared_costs_are_those_of_the_program(name: str) -> None:
             "EfficientChannel: kernel=-1: expected an odd number of at least 1",
         ),
         ("spatial", {"kernel": 2}, "gate Spatial: kernel=2: expected an odd number"),
-        ("cbam", {"first": "se"}, "gate SqueezeExcitation: reduction=16"),
         ("coordinate", {"least": -1}, "gate Coordinate: least=-1: expected at least 0"),
-        ("coordinate", {"least": 0}, "reduction=32 leaves no channel of 6"),
         ("coordinate", {"reduction": 0}, "reduction=0"),
         ("residual_attention", {"depth": 4}, "depth=4 is too much for maps of 5 x 3, which can be"),
         ("residual_attention", {"units": 0}, "units=0 and bottleneck=4: expected at least 1"),
         ("residual_attention", {"bottleneck": 7}, "bottleneck of at most the 6 channels"),
         ("residual_attention", {"bottleneck": 0}, "bottleneck=0"),
-        ("non_local", {"reduction": 7}, "gate NonLocal: reduction=7 leaves no channel of 6"),
+        ("non_local", {"reduction": 0}, "gate NonLocal: reduction=0: expected at least 1"),
         ("non_local_dot", {"pool": 6}, "NonLocalDot: pool=6: expected 1 to 5 on maps of 5 x 3"),
         ("non_local_concat", {"pool": 0}, "pool=0"),
         ("non_local", {"alignment": "selective"}, "NonLocal.alignment: Selective looks at what"),

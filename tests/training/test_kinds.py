@@ -1,0 +1,110 @@
+"""Every parameter of every registered part has a kind, and weight decay reaches matrices alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.alignments import ALIGNMENTS
+from attnlab.attention.features import FEATURES
+from attnlab.attention.positions import POSITIONS
+from attnlab.attention.scores import SCORES
+from attnlab.commands.networks import shapes
+from attnlab.errors import UserError
+from attnlab.layers import CELLS, FEED_FORWARDS, NORMS
+from attnlab.layers.backbones import BACKBONES
+from attnlab.layers.gates import GATES
+from attnlab.mixers import MIXERS
+from attnlab.systems import SYSTEMS
+from attnlab.training.kinds import KINDS, by_path, decayed_by_kind, differently_decayed, kind_of
+from tests.tasks.test_configs import load
+from tests.tasks.test_parts import SMALL, slots
+
+TABLES = (
+    *(MECHANISMS, MIXERS, SCORES, ALIGNMENTS, POSITIONS, FEATURES),
+    *(NORMS, FEED_FORWARDS, CELLS, GATES, BACKBONES),
+)
+WIDEST = [
+    ("language_modelling", "decoder", "system.layers=1"),
+    ("masked_language_modelling", "transformer", "system.layers=1"),
+    ("translation", "rnnsearch", "system.encoder=8"),
+    ("segmentation", "segmenter", "system.width=8"),
+    ("captioning", "transformer", "system.layers=1"),
+    ("tagging", "transformer", "system.layers=1"),
+]
+"""Small configs in whose slots every part of `TABLES` fits once."""
+BARE = {("mixer", "by_layer"), ("feature map", "identity"), ("backbone", "vit")}
+"""Without parameters of their own, or a system too."""
+MADE: set[tuple[str, str]] = set()
+
+
+def _try_parts(file: str, name: str, overrides: list[str]) -> dict[str, Any]:
+    """Parameters without a kind, of a config and of it with each part that no config had so far in
+    each of its slots, and so on in the slots of these parts.
+    """
+    config = load(file, name, overrides)
+    without = {path: leaf for path, leaf in by_path(shapes(config)) if kind_of(path) is None}
+    for slot, table in slots(config):
+        for part in table.names() if table in TABLES else ():
+            if (table.kind, part) not in MADE:
+                MADE.add((table.kind, part))
+                try:
+                    without |= _try_parts(file, name, [*overrides, f"{slot}={part}"])
+                except UserError:  # it does not fit here
+                    MADE.discard((table.kind, part))
+    return without
+
+
+def test_every_parameter_of_every_part_has_a_kind() -> None:
+    MADE.clear()
+    for file, name, small in WIDEST:
+        assert _try_parts(file, name, [small]) == {}
+    parts = {(table.kind, part) for table in TABLES for part in table.names()}
+    assert parts - MADE == BARE
+
+
+@pytest.mark.quick
+def test_a_kind_is_said_by_the_name_and_never_by_the_rank() -> None:
+    wanted = {
+        "attention/w_query/kernel": "matrix",
+        "lora/layer_0/attention/w_query/kernel/a": "matrix",
+        "lora/embed/embedding/b": "table",
+        "gate/kernel": "matrix",
+        "decoder_0/self_attention/positions/w": "bias",
+        "attention/column_bias": "bias",
+        "attention/bias_0": "bias",
+        "attention/decay": "gain",
+        "attention/mix_scores": "mix",
+        "attention/near": "mix",
+        "positions/table": "table",
+        "class_token": "table",
+        "queries": "table",
+        "normalisation/mean": "statistic",
+        "own/thing": None,
+        "own/unbiased": None,
+    }
+    assert {path: kind_of(path) for path in wanted} == wanted
+    assert set(wanted.values()) == {*KINDS, None}
+
+
+def test_what_decays_by_rank_alone_is_told_and_what_has_no_kind_is_refused() -> None:
+    params = {"w_key": {"kernel": jnp.ones((2, 2))}, "decay": jnp.ones((2, 3)), "b": jnp.ones(2)}
+    assert differently_decayed({**params, "decay": jnp.ones(2)}) == []
+    assert "otherwise for decay" in differently_decayed(params)[0]
+    assert decayed_by_kind(params) == {"w_key": {"kernel": True}, "decay": False, "b": False}
+    message = r"the parameter own/thing \[2\] has no kind, .*set config.optimizer.decayed=rank"
+    with pytest.raises(UserError, match=message):
+        decayed_by_kind({"own": {"thing": jnp.ones(2)}})
+
+
+def test_every_parameter_of_every_system_has_a_kind() -> None:
+    made = set()
+    for file, name in SMALL:
+        config = load(file, name)
+        if config.system.name not in made:
+            made.add(config.system.name)
+            assert [path for path, _ in by_path(shapes(config)) if kind_of(path) is None] == []
+    assert made == set(SYSTEMS.names())
