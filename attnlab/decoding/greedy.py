@@ -122,13 +122,12 @@ def unroll(
     until = run.tokens.shape[1] if until is None else until
 
     def advance(run: Run) -> Run:
-        logits, state, weights = step(run.state, memory, run.last)
-        logits = emittable(logits, special)
+        said, state, weights = step(run.state, memory, run.last)
+        logits = emittable(said, special)
         chosen = choose(rules(logits, run.tokens, run.t), run.t)
         token = jnp.where(run.done, special.pad, chosen)
-        gain = jnp.take_along_axis(logits, token[:, None], axis=1)[:, 0] - jax.nn.logsumexp(
-            logits, axis=1
-        )
+        picked = jnp.take_along_axis(logits, token[:, None], axis=1)[:, 0]
+        gain = picked - jax.nn.logsumexp(said.astype(jnp.float32), axis=1)
         return Run(
             t=run.t + 1,
             last=token,

@@ -30,8 +30,8 @@ class Hypotheses:
         has no EOS.
       scores: [B,K] float32, what they are sorted by; -inf marks a slot that holds no hypothesis
         (its length is 0).
-      log_probs: [B,K] float32, natural log P(Y|X) under the model, EOS counted; PAD and BOS have
-        probability 0.
+      log_probs: [B,K] float32, natural log P(Y|X) under the model, over its whole vocabulary and EOS
+        counted, as a loss and `Run.scores` have it. PAD and BOS are never chosen.
       lengths: [B,K] int32, tokens emitted, EOS counted.
       alignment: [B,K,L,S] float32, row l the weights with which token l was predicted, 0 after the
         end; None if not requested, or if the step function returns no weights.

@@ -19,7 +19,9 @@ Tree = TypeVar("Tree")
 
 
 def emittable(logits: jax.Array, special: Special = OURS) -> jax.Array:
-    """Logits [N,V] in float32 with PAD and BOS made impossible, before any softmax."""
+    """Logits [N,V] in float32 with PAD and BOS made impossible, to choose by; log-probabilities are
+    those of the model, over the whole vocabulary.
+    """
     ids = jnp.arange(logits.shape[-1])
     never = functools.reduce(
         operator.or_, (ids == one for one in special.unsayable), jnp.zeros_like(ids, bool)

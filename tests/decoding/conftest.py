@@ -49,14 +49,17 @@ class PrefixModel:
         )
 
     def known(self, sentence: int, prefix: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Log-probabilities [V] and weights [S] after `prefix`, in NumPy."""
+        """Log-probabilities [V] and weights [S] after `prefix`, in NumPy; PAD and BOS are never
+        chosen.
+        """
         row = (
             sum(int(token) * (7**j % 1009) for j, token in enumerate([BOS, *prefix]))
             + 131 * sentence
         ) % 1009
         logits = self.logits[row].astype(np.float64)
-        logits[[PAD, BOS]] = -np.inf
-        return logits - np.log(np.exp(logits).sum()), self.weights[row].astype(np.float64)
+        log_probs = logits - np.log(np.exp(logits).sum())
+        log_probs[[PAD, BOS]] = -np.inf
+        return log_probs, self.weights[row].astype(np.float64)
 
     def rescored(self, sentence: int, tokens: Sequence[int]) -> tuple[float, np.ndarray]:
         """log P of a token sequence by teacher forcing, and the weights [l,S] of its tokens."""

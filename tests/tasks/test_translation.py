@@ -47,18 +47,13 @@ class Model:
         texts = self.texts if texts is None else texts
         return self.decoding(**changes).translate(self.params, texts, alignment=alignment)
 
-    def log_probs(
-        self, source: np.ndarray, target: np.ndarray, never: tuple[int, ...] = ()
-    ) -> np.ndarray:
-        """log p(v | source, target before) of one sentence in float64, teacher-forced, [T,V];
-        `never` has probability 0.
-        """
+    def log_probs(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+        """log p(v | source, target before) of one sentence in float64, teacher-forced, [T,V]."""
         source, target_in = (
             np.pad(ids, (0, 16 - len(ids)))[None].astype(np.int32)
             for ids in (source, [BOS, *target[:-1]])
         )
         logits = np.array(self.logits(source, target_in), np.float64)[0, : len(target)]
-        logits[:, list(never)] = -np.inf
         logits -= logits.max(axis=1, keepdims=True)
         return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
 
@@ -162,7 +157,7 @@ METHODS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("how", METHODS, ids=["greedy", "beam", "sample"])
 def test_log_probability_is_that_of_teacher_forcing(model: Model, how: dict[str, Any]) -> None:
     """Step by step with caches and beams in flight, and in one pass over the tokens that were
-    written, it is the same number. With the weights that a hypothesis comes with, the score is
+    written, it is the same number, and that which `log_probs` gives. With the weights that a hypothesis comes with, the score is
     log P / lp + beta sum_i log min(sum_j a_ij, 1).
     """
     translated = model.translate(**how, alignment=True)
@@ -171,7 +166,7 @@ def test_log_probability_is_that_of_teacher_forcing(model: Model, how: dict[str,
         scores = [hypothesis.score for hypothesis in hypotheses]
         assert len(scores) == how.get("n_best", 1) and scores == sorted(scores, reverse=True)
         for best in hypotheses:
-            every = model.log_probs(source, best.tokens, never=(PAD, BOS))
+            every = model.log_probs(source, best.tokens)
             assert best.log_prob == pytest.approx(picked(every, best.tokens).sum(), abs=1e-4)
             assert best.alignment is not None
             assert best.alignment.shape == (len(best.tokens), len(source))
