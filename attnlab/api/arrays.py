@@ -153,7 +153,7 @@ def check_sequence(array: Any, name: str) -> None:
 def check_valid(valid: Any, source: Any) -> None:
     """Raise `UserError` unless `valid` is None or bool [batch, tokens] of a source."""
     if valid is not None and (
-        getattr(valid, "dtype", None) != bool or valid.shape != source.shape[:2]
+        getattr(valid, "dtype", None) != jnp.bool_ or valid.shape != source.shape[:2]
     ):
         raise UserError(
             f"mechanism: valid is {told(valid)}; expected bool {list(source.shape[:2])}, True at real"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,9 @@ import pytest
 
 import attnlab
 from attnlab.attention.mechanisms.multihead import MultiHead
+from attnlab.attention.view import CAUSAL
+
+X = jnp.asarray(np.random.default_rng(0).normal(size=(2, 5, 6)), jnp.float32)
 
 
 @pytest.mark.quick
@@ -47,6 +52,14 @@ def test_a_name_and_fields_make_modules_of_any_width() -> None:
             {"score": "concat", "positions": "rope"},
             "mechanism.positions: Rope turns queries and keys, Concat does not allow it",
         ),
+        ("multihead", {"direction": "up"}, "direction='up': expected 'causal' or"),
+        ("multihead", {"alignment": "moba"}, "choose 'softmax'; or say direction='causal', if no"),
+        ("fourier", {}, "unknown mechanism 'fourier'"),
+        (
+            "multihead",
+            {"direction": "causal", "alignment": "diagonal"},
+            "mechanism.alignment: Diagonal looks at the length of the source, which tells of",
+        ),
         ("talking_heads", {"kernel": "xla"}, "works on whole maps, which 'xla' never has"),
         (
             "attnlab.layers.lstm:LSTMState",
@@ -64,3 +77,64 @@ def test_mistakes_have_the_words_of_the_command_line(
     with pytest.raises(attnlab.UserError) as raised:
         attnlab.mechanism(name, **fields)
     assert line in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({"alignment": name} for name in ("stick_breaking", "selective", "moba")),
+        {"positions": "cope"},
+    ],
+    ids=lambda fields: next(iter(fields.values())),
+)
+def test_parts_that_want_a_causal_view_fit_when_that_is_said(fields: dict[str, str]) -> None:
+    with pytest.raises(attnlab.UserError, match="or say direction='causal'"):
+        attnlab.mechanism("multihead", heads=2, **fields)
+    module = attnlab.mechanism("multihead", heads=2, direction="causal", **fields)(width=6)
+    attended = jax.eval_shape(lambda: module.init_with_output(jax.random.key(0), X, X, CAUSAL)[0])
+    assert attended.context.shape == X.shape
+
+
+@pytest.mark.parametrize(("alignment", "view"), [("selective", CAUSAL), ("temporal", None)])
+def test_a_look_that_depends_on_earlier_ones_wants_their_state(alignment: str, view: Any) -> None:
+    """With it pieces equal the whole; without it `read` would compute something else."""
+    fields = {"heads": 2, "alignment": alignment, "direction": "causal" if view else None}
+    module = attnlab.mechanism("multihead", **fields)(width=6)
+    views = () if view is None else (view,)
+    context, params = module.init_with_output(jax.random.key(0), X, X, *views)
+    bound = module.bind(params)
+    memory = bound.remember(X)
+    with pytest.raises(attnlab.UserError, match=r"so_far=no_looks\(memory\) the first time"):
+        bound.read(X, memory, *views)
+    memory = bound.remember(X[:, :3], capacity=5) if view else memory
+    first = bound.read(X[:, :3], memory, *views, so_far=bound.no_looks(memory))
+    memory = bound.extend(memory, X[:, 3:]) if view else memory
+    second = bound.read(X[:, 3:], memory, *views, so_far=first.so_far)
+    found = jnp.concatenate([first.context, second.context], axis=1)
+    np.testing.assert_allclose(found, context.context, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ((X[0], X), r"query has the shape \[5, 6\]; expected \[batch, tokens, width\]"),
+        ((X, X[0]), r"source has the shape \[5, 6\]"),
+        ((jnp.ones((2, 5, 6), jnp.int32), X), "query is of type int32; expected floats"),
+        (([[1.0]], X), "query is a list; expected an array"),
+        ((X, X, jnp.ones((5, 5), bool)), r"view is an array bool \[5, 5\]; expected .*View"),
+        ((X, X, CAUSAL.rule), "view is a Causal; expected .*View"),
+        ((X, X, CAUSAL, jnp.ones((2, 5))), r"valid is an array float32 \[2, 5\]; expected bool"),
+        ((X, X, CAUSAL, jnp.ones((5, 2), bool)), r"expected bool \[2, 5\], True at real"),
+    ],
+)
+def test_arguments_are_checked_at_the_door(arguments: tuple[Any, ...], line: str) -> None:
+    module = attnlab.mechanism("multihead", heads=2)(width=6)
+    params = jax.eval_shape(module.init, jax.random.key(0), X, X)
+    with pytest.raises(attnlab.UserError, match=line):
+        jax.eval_shape(lambda params: module.apply(params, *arguments), params)
+
+
+def test_a_memory_is_what_remember_returns() -> None:
+    module = attnlab.mechanism("multihead", heads=2)(width=6)
+    with pytest.raises(attnlab.UserError, match="memory is an array .*what remember"):
+        module.init(jax.random.key(0), X, X, method="read")
