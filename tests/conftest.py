@@ -66,6 +66,10 @@ LONG = (
 """Files that take longest: they come first, so that no worker waits for another at the end."""
 
 
+OWN = ("mechanism", "system", "score", "alignment", "positions")
+"""Flags that name something of a user's own."""
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """A file belongs to one worker (unless `--dist` says something else): its fixtures are made and
@@ -89,7 +93,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 @pytest.hookimpl(trylast=True)  # after -k and -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Draws the sample, and puts the files that take longest first."""
-    if not (config.getoption("mechanism") or config.getoption("system")):
+    if not any(map(config.getoption, OWN)):
         items[:], left_out = sampling.sample(items)
         if left_out:
             config.hook.pytest_deselected(items=left_out)
@@ -119,6 +123,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="MODULE:CLASS",
         help="run the promises of all systems of its kind over this one, and nothing else",
     )
+    for kind, name in (("score", "Score"), ("alignment", "Alignment"), ("positions", "Scheme")):
+        group.addoption(
+            f"--{kind}",
+            metavar=f"MODULE:{name.upper()}",
+            help=f"run the promises of all {name.lower()}s over this one, and nothing else",
+        )
     group.addoption(
         "--oracle",
         metavar="MODULE:FUNCTION",

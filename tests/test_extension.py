@@ -8,6 +8,7 @@ import dataclasses
 import importlib
 import json
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -16,12 +17,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import attnlab
 from attnlab import config as configs
+from attnlab.api.costs import measured, mixer
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Capabilities
 from attnlab.commands import COMMANDS
@@ -141,6 +144,27 @@ def test_the_commands_of_a_guide_are_right(guide: Path, digits: Path) -> None:
         assert (guide.parent / link).exists(), link
 
 
+HOPFIELD = """
+import jax, numpy as np, hopfield
+module = hopfield.Hopfield(width=4)
+query = source = np.ones((1, 3, 4), np.float32)
+params = module.init(jax.random.key(0), query, source)["params"]
+"""
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda one: one.stem)
+def test_the_blocks_of_a_guide_run(guide: Path, folder: Path) -> None:
+    """Indented lines are commands, all else is Python in a fence."""
+    fence = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+    for lines in re.findall(r"(?:^    .*\n)+", fence.sub("", guide.read_text()), re.MULTILINE):
+        first = lines.split()[0]
+        assert first in ("python", "echo", "mkdir") or first.startswith("--"), lines
+    for block in fence.findall(guide.read_text()):
+        before = HOPFIELD if guide.stem == "extending" else ""
+        Path("block.py").write_text(before + block)
+        runpy.run_path("block.py")
+
+
 EXPLAINED = [
     ("extending.md", Capabilities),
     ("extending/system.md", Need),
@@ -180,6 +204,33 @@ def test_it_passes_the_whole_suite_by_one_command(folder: Path) -> None:
     assert counts["passed"] >= 16 and "failed" not in counts, printed
     reasons = set(re.findall(r"^SKIPPED .*?: (.*)$", printed, flags=re.MULTILINE))
     assert not [reason for reason in reasons if "oracle" in reason], reasons
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("flag", "name", "oracle"),
+    [
+        ("score", "Power", "power"),
+        ("alignment", "Squared", "squared"),
+        ("positions", "Near", "nearness"),
+    ],
+)
+def test_a_part_passes_the_suite_of_its_kind(
+    flag: str, name: str, oracle: str, folder: Path
+) -> None:
+    counts, printed = suite("attention", f"--{flag}=parts:{name}", f"--oracle=parts:{oracle}")
+    assert counts["passed"] >= 5 and "failed" not in counts, printed
+
+
+def test_parts_of_ones_own_fit_each_other_and_need_no_cost(folder: Path) -> None:
+    """By shapes alone; a table of costs counts the parameters where nothing is declared."""
+    fields = {"heads": 2, "score": "parts:Power", "alignment": "parts:Squared"}
+    point = measured("own", mixer("multihead", fields, "causal", 8), 4, backward=False)
+    assert (point.why, point.parameters, point.flops) == ("", 4 * 8 * 8, 0.0)
+    module = attnlab.mechanism("multihead", **fields, positions="parts:Near")(width=8)
+    x = jnp.ones((1, 4, 8))
+    reading = jax.eval_shape(lambda: module.init_with_output(jax.random.key(0), x, x)[0])
+    assert reading.context.shape == x.shape
 
 
 @pytest.mark.full

@@ -31,7 +31,7 @@ class Point(NamedTuple):
       length: T.
       parameters: declared.
       state_bytes: kept of a text of T tokens.
-      flops: declared, of a forward pass.
+      flops: declared, of a forward pass; 0 where nothing is declared.
       compiled_flops: what XLA counts in the program; the iterations of a loop count once.
       bytes: of the compiled program: arguments, results and everything between.
       seconds: the least of some runs; nan if it was not run.

@@ -20,6 +20,7 @@ from attnlab.attention.mixer import Mixer
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.config.registry import build
 from attnlab.errors import UserError
+from attnlab.layers.cards import Cost
 from attnlab.mixers import MIXERS
 
 Direction = Literal["causal", "bidirectional"]
@@ -101,7 +102,7 @@ def measured(
     try:
         begun = functools.partial(module.init, jax.random.key(0), method="mix")
         shapes = jax.eval_shape(begun, x, VIEWS[direction]).get("params", {})
-        declared = module.cost(length, length, module.width, module.width)
+        declared = _declared(module, length, shapes)
         kept = state_bytes(module, length) if direction == "causal" else declared.state_bytes
     except UserError as error:
         return Point(name, length, why=str(error))
@@ -129,6 +130,16 @@ def measured(
     if space > memory:
         return point._replace(why=f"its program takes {space / 1e9:.1f} GB")
     return point._replace(seconds=_least(lambda: program(params, x, x)))
+
+
+def _declared(module: Mixer, length: int, shapes: Any) -> Cost:
+    """What a mixer declares of a text; of one that declares nothing, or has a part that does not, its
+    parameters alone.
+    """
+    try:
+        return module.cost(length, length, module.width, module.width)
+    except NotImplementedError:
+        return Cost(parameters=sum(leaf.size for leaf in jax.tree.leaves(shapes)))
 
 
 def _least(run: Callable[[], Any]) -> float:

@@ -4,6 +4,7 @@ is not registered.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 from attnlab.errors import UserError
-from tests.attention import cases
+from tests.attention import cases, own_parts
 from tests.sampling import rounds
 
 settings.register_profile(
@@ -22,17 +23,18 @@ settings.load_profile("attnlab")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Before any test file is read, for they take their cases as they are imported."""
-    chosen = config.getoption("mechanism", default=None)
-    if chosen:
-        sys.path.append(os.getcwd())  # as the command line does
-        try:
-            cases.only(chosen, config.getoption("oracle"))
-        except UserError as error:
-            raise pytest.UsageError(f"--mechanism={chosen}: {error}") from error
+    for kind in ("mechanism", *own_parts.KINDS):
+        if chosen := config.getoption(kind, default=None):
+            sys.path.append(os.getcwd())  # as the command line does
+            take = cases.only if kind == "mechanism" else functools.partial(own_parts.only, kind)
+            try:
+                take(chosen, config.getoption("oracle"))
+            except UserError as error:
+                raise pytest.UsageError(f"--{kind}={chosen}: {error}") from error
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--mechanism`, leaves only what runs over it."""
+    """With `--mechanism` or another part, leaves only what runs over it."""
     chosen = config.getoption("mechanism", default=None)
     if chosen:
         kept = [
@@ -42,5 +44,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             and item.callspec.params.get("name") == chosen
             and (cases.reads(chosen) or item.path.stem == "test_mixer")
         ]
-        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-        items[:] = kept
+    elif own_parts.CHOSEN:
+        kept = list(filter(own_parts.tests_it, items))
+    else:
+        return
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = kept

@@ -14,6 +14,7 @@ import numpy as np
 from attnlab.attention.scores import SCORES
 from attnlab.attention.scores.protocol import Score
 from attnlab.config.registry import made
+from tests.attention import own_parts
 
 B, H, TQ, TK, D = 2, 2, 3, 5, 6
 J = np.arange(TK)
@@ -36,7 +37,8 @@ FIELDS: dict[str, list[dict[str, Any]]] = {
         {"cap": 3.0, "score": {"name": "location", "limit": 4}},
     ],
 }
-CASES = [(name, json.dumps(fields)) for name in SCORES.names() for fields in FIELDS.get(name, [{}])]
+_EVERY = [(name, fields) for name in SCORES.names() for fields in FIELDS.get(name, [{}])]
+CASES = [(name, json.dumps(fields)) for name, fields in own_parts.settings("score", _EVERY)]
 NAMES = [f"{name}-{fields}" for name, fields in CASES]
 
 

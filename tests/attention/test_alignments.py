@@ -21,7 +21,7 @@ from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.alignments.protocol import Alignment
 from attnlab.attention.alignments.softmax import softmax
 from attnlab.attention.view import View
-from tests.attention import alignment_oracles
+from tests.attention import alignment_oracles, own_parts
 from tests.attention.cases import TOLERANCE, wide
 from tests.attention.slopes import assert_slopes
 
@@ -40,9 +40,8 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "top_k": [{"keep": 3}],
     "moba": [{"block": 2, "blocks": 2}],
 }
-CASES = [
-    (name, json.dumps(fields)) for name in ALIGNMENTS.names() for fields in SETTINGS.get(name, [{}])
-]
+_EVERY = [(name, fields) for name in ALIGNMENTS.names() for fields in SETTINGS.get(name, [{}])]
+CASES = [(name, json.dumps(fields)) for name, fields in own_parts.settings("alignment", _EVERY)]
 every = pytest.mark.parametrize(
     ("name", "fields"), CASES, ids=[f"{name}-{fields}" for name, fields in CASES]
 )

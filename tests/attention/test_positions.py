@@ -20,6 +20,7 @@ from attnlab.attention.positions.sinusoidal import Sinusoidal, sinusoid
 from attnlab.attention.view import CAUSAL, EVERYTHING
 from attnlab.errors import UserError
 from attnlab.layers.precision import inner_dtype
+from tests.attention import own_parts
 from tests.attention import position_oracles as oracles
 from tests.attention.cases import TOLERANCE
 from tests.attention.slopes import assert_slopes, inner
@@ -42,6 +43,8 @@ PAIRS: list[tuple[str, dict[str, Any], bool]] = [  # name, fields, causal
     ("rope", {"layout": "half", "base": 20.0, "scaling": YARN}, False),
     ("rope_2d", {"base": 20.0}, False),
 ]
+PAIRS = own_parts.settings("positions", PAIRS)
+PAIRS = [case if len(case) == 3 else (*case, False) for case in PAIRS]
 every = pytest.mark.parametrize(
     "case", range(len(PAIRS)), ids=[f"{name}-{fields}-{causal}" for name, fields, causal in PAIRS]
 )
