@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from attnlab import config as configs
@@ -53,6 +55,18 @@ def test_meaning_range_choices_and_defaults(capsys: pytest.CaptureFixture[str]) 
         "batch.buckets": ("  16,24,32  ", "the widths of batches in tokens"),
     }.items():
         assert all(word in lines[name] for word in words), lines[name]
+
+
+def test_what_weight_decay_reaches_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    file, by_rank = "configs/image_classification.py:vit", "--config.optimizer.decayed=rank"
+    told = []
+    for more in ([], [by_rank], ["--config.optimizer=adam"]):
+        assert main(["show", f"--config={file}", *more]) == 0
+        told.append(capsys.readouterr().out.partition("\nweight decay by ")[2])
+    assert re.search(r"^table +no +class_token, positions/table$", told[0], re.MULTILINE)
+    assert re.search(r"^matrix +yes +out/kernel, .*patches/kernel$", told[0], re.MULTILINE)
+    assert re.search(r"^table +yes +class_token, positions/table$", told[1], re.MULTILINE)
+    assert told[2] == ""
 
 
 @pytest.mark.parametrize("command", COMMANDS)
