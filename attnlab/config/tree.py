@@ -163,7 +163,10 @@ def complete(place: Place) -> None:
         complete(child)
 
 
-OLDER: Mapping[tuple[str, str], Mapping[str, Any]] = {("optimizer", "adamw"): {"decayed": "rank"}}
+OLDER: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    ("optimizer", "adamw"): {"decayed": "rank"},
+    ("data", "columns"): {"separator": "any"},
+}
 """What stored configs mean that lack a setting whose default has changed since: by node and name of
 the component, setting to value."""
 
