@@ -130,8 +130,13 @@ def _of_images(
     run: Run, folder: Path, config: dict[str, Any], arrays: Mapping[str, np.ndarray], shard: int
 ) -> list[Path]:
     """Writes a model of images: what it reads stands in its config, or in a file beside it."""
-    learned = run.task.data.learned
-    read = Pictures(learned.shape, learned.mean, learned.deviation, learned.classes)
+    learned, data = run.task.data.learned, run.config.data
+    resize = data.get("resize") or learned.shape[:2]
+    read = Pictures(
+        **{name: getattr(learned, name) for name in ("shape", "mean", "deviation", "classes")},
+        resize=tuple(resize),
+        resample=data.get("resample", "bilinear"),
+    )
     module = weights.family(weights.kind_of(config, "the config"))
     others = module.beside(read)
     config = {**config, **others.pop(folders.CONFIG)}

@@ -22,7 +22,7 @@ from attnlab.errors import UserError
 from attnlab.weights import folder as folders
 from attnlab.weights.names import Names, flat, nested
 from attnlab.weights.pictures import Pictures
-from attnlab.weights.told import Told
+from attnlab.weights.told import Told, shown
 
 MODELS: Mapping[str, str] = {
     "gpt2": "gpt2",
@@ -72,9 +72,11 @@ def parameters(folder: Path, params: Any) -> dict[str, Any]:
 
 
 def check(folder: Path, params: Any) -> None:
-    """Raise what `parameters` would; reads headers only."""
+    """Raise what `parameters` would; of the tensors nothing is kept."""
     names, shapes = _met(folder, params)
-    names.check(folders.files(folder), shapes)
+    where = folders.files(folder)
+    for _ in folders.tensors({name: where[name] for name in names.check(where, shapes)}):
+        pass
 
 
 def labels(folder: Path) -> tuple[str, ...]:
@@ -83,8 +85,8 @@ def labels(folder: Path) -> tuple[str, ...]:
     """
     if not (folder / folders.CONFIG).is_file():
         return ()
-    said = folders.settings(folder).get("id2label") or {}
-    names = tuple(str(said[key]) for key in sorted(said, key=int))
+    content = folders.settings(folder)
+    names = Told(content, str(folder / folders.CONFIG)).labels()
     unnamed = tuple(f"LABEL_{number}" for number in range(len(names)))
     return () if names == unnamed else names
 
@@ -112,10 +114,10 @@ def kind_of(content: Mapping[str, Any], where: str) -> str:
     """
     key = "model_type" if "model_type" in content else "architecture"
     kind = content.get(key)
-    if kind not in MODELS:
-        told = f"{key}={kind!r}" if kind else "it has no model_type"
+    if not isinstance(kind, str) or kind not in MODELS:
+        told = f"{key}={shown(kind)}" if kind else "it has no model_type"
         raise UserError(f"{where}: {told}; known are: {', '.join(MODELS)}")
-    return str(kind)
+    return kind
 
 
 def system(folder: Path) -> dict[str, Any]:

@@ -86,8 +86,9 @@ def system(told: Told) -> dict[str, Any]:
             f"{told.where}: encoder_ffn_dim={hidden} and decoder_ffn_dim={other}; here both stacks"
             " have layers of one size"
         )
-    told.only(tie_word_embeddings=True)
-    dropout = float(told.number("attention_dropout", 0.0))
+    told.only(tie_word_embeddings=True, is_encoder_decoder=True)
+    told.only(encoder_layerdrop=0.0, decoder_layerdrop=0.0)
+    dropout = told.number("attention_dropout", 0.0)
 
     def looks(stack: str) -> dict[str, Any]:
         heads = told.count(f"{stack}_attention_heads", 16)
@@ -110,7 +111,8 @@ def system(told: Told) -> dict[str, Any]:
         "encoder_attention": looks("encoder"),
         "decoder_attention": looks("decoder"),
         "cross_attention": looks("decoder"),
-        "dropout": float(told.number("dropout", 0.1)),
+        "dropout": told.number("dropout", 0.1),
+        "hidden_dropout": told.number("activation_dropout", 0.0),
         "share": "all",
         "output_bias": True,
     }
@@ -135,6 +137,9 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
         "activation_function": theirs.get(of["feed_forward"]["name"], "gelu"),
         "scale_embedding": of["scaled_embedding"],
         "attention_dropout": of["encoder_attention"].get("dropout", 0.0),
+        "activation_dropout": of["dropout"]
+        if of["hidden_dropout"] is None
+        else of["hidden_dropout"],
         "dropout": of["dropout"],
     }
 

@@ -13,7 +13,7 @@ from typing import Any
 from attnlab.errors import UserError
 from attnlab.weights.gpt2 import ACTIVATIONS
 from attnlab.weights.names import Name, Names
-from attnlab.weights.told import Told
+from attnlab.weights.told import Told, shown
 
 ARCHITECTURES = {"bert": "BertForMaskedLM"}
 SYSTEMS = ("bert", "bert_classifier")
@@ -84,6 +84,8 @@ def names(kind: str) -> Names:
 def system(told: Told) -> dict[str, Any]:
     """The system of a config."""
     told.only(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
+    told.only(problem_type="single_label_classification")
+    told.only(classifier_dropout=told.content.get("hidden_dropout_prob", 0.1))
     head = HEADS[_architecture(told)]
     activation = told.one_of("hidden_act", ACTIVATIONS, "gelu")
     if head.get("head") == "tied":
@@ -96,7 +98,7 @@ def system(told: Told) -> dict[str, Any]:
         "hidden": told.count("intermediate_size", 3072),
         "normalisation": {
             "name": "layer_norm",
-            "epsilon": float(told.number("layer_norm_eps", 1e-12)),
+            "epsilon": told.number("layer_norm_eps", 1e-12),
         },
         "feed_forward": {"name": activation},
         "types": told.count("type_vocab_size", 2),
@@ -105,9 +107,9 @@ def system(told: Told) -> dict[str, Any]:
             "name": "multihead",
             "heads": told.count("num_attention_heads", 12),
             "bias": True,
-            "dropout": float(told.number("attention_probs_dropout_prob", 0.1)),
+            "dropout": told.number("attention_probs_dropout_prob", 0.1),
         },
-        "dropout": float(told.number("hidden_dropout_prob", 0.1)),
+        "dropout": told.number("hidden_dropout_prob", 0.1),
     }
 
 
@@ -155,9 +157,9 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
 def _architecture(told: Told) -> str:
     """Which of `HEADS` it is; a config that does not say has the head of the published models."""
     said = told.content.get("architectures") or [ARCHITECTURES["bert"]]
-    if not isinstance(said, list) or said[0] not in HEADS:
+    if said not in ([head] for head in HEADS):
         raise UserError(
-            f"{told.where}: architectures={said!r}; known are: {', '.join(HEADS)} (others have no"
-            " head, or another one; load them with one of these and save that)"
+            f"{told.where}: architectures={shown(said)}; known are: {', '.join(HEADS)} (others have"
+            " no head, or another one; load them with one of these and save that)"
         )
     return str(said[0])

@@ -67,7 +67,7 @@ def system(told: Told) -> dict[str, Any]:
         "norm": "pre",
         "normalisation": {
             "name": "layer_norm",
-            "epsilon": float(told.number("layer_norm_epsilon", 1e-5)),
+            "epsilon": told.number("layer_norm_epsilon", 1e-5),
         },
         "feed_forward": {"name": told.one_of("activation_function", ACTIVATIONS, "gelu_new")},
         "positions": {"name": "learned", "length": told.count("n_positions", 1024)},
@@ -76,9 +76,11 @@ def system(told: Told) -> dict[str, Any]:
             "heads": heads,
             "bias": True,
             "score": {"name": "scaled_dot" if scaled else "dot"},
-            "dropout": float(told.number("attn_pdrop", 0.1)),
+            "dropout": told.number("attn_pdrop", 0.1),
         },
-        "dropout": float(told.number("resid_pdrop", 0.1)),
+        "dropout": told.number("resid_pdrop", 0.1),
+        "embedding_dropout": told.number("embd_pdrop", 0.1),
+        "hidden_dropout": 0.0,
         "share": "output" if told.flag("tie_word_embeddings", True) else "none",
     }
 
@@ -101,6 +103,6 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
         "scale_attn_weights": attention.get("score", {}).get("name") != "dot",
         "attn_pdrop": attention.get("dropout", 0.0),
         "resid_pdrop": of["dropout"],
-        "embd_pdrop": of["dropout"],
+        "embd_pdrop": of["dropout"] if of["embedding_dropout"] is None else of["embedding_dropout"],
         "tie_word_embeddings": of["share"] == "output",
     }

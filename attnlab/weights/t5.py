@@ -90,6 +90,7 @@ def names(kind: str) -> Names:
 
 def system(told: Told) -> dict[str, Any]:
     """The system of a config, and of its tensors where there are some."""
+    told.only(is_encoder_decoder=True)
     scaled = told.flag("scale_decoder_outputs", told.flag("tie_word_embeddings", True))
     untied = told.differ(HEAD, EMBEDDING)
     if untied is None:
@@ -100,7 +101,7 @@ def system(told: Told) -> dict[str, Any]:
         "head_width": told.count("d_kv", 64),
         "bias": False,
         "score": {"name": "dot"},
-        "dropout": float(told.number("dropout_rate", 0.1)),
+        "dropout": told.number("dropout_rate", 0.1),
     }
     biases = {
         "name": "t5",
@@ -117,7 +118,7 @@ def system(told: Told) -> dict[str, Any]:
         "norm": "pre",
         "normalisation": {
             "name": "rms_norm",
-            "epsilon": float(told.number("layer_norm_epsilon", 1e-6)),
+            "epsilon": told.number("layer_norm_epsilon", 1e-6),
         },
         "feed_forward": {
             "name": told.one_of("feed_forward_proj", FORWARDS, "relu"),
@@ -129,7 +130,7 @@ def system(told: Told) -> dict[str, Any]:
         "encoder_attention": {**looks, "positions": biases},
         "decoder_attention": {**looks, "positions": biases},
         "cross_attention": looks,
-        "dropout": float(told.number("dropout_rate", 0.1)),
+        "dropout": told.number("dropout_rate", 0.1),
         "share": "input" if untied else "all",
         "scaled_output": scaled,
     }
