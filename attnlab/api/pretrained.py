@@ -186,16 +186,18 @@ def _type_of(run: Run) -> str | None:
 
 def _ids(vocabulary: Vocabulary, pairs: bool) -> dict[str, Any]:
     special = vocabulary.special
-    begins: dict[str, int | None] = {"bos_token_id": special.bos}
+    begins: dict[str, Any] = {"bos_token_id": special.bos}
     if pairs:
         begins = {
             "bos_token_id": special.front[0] if special.front else None,
             "decoder_start_token_id": special.bos,
         }
+    if special.forced is not None:
+        begins["forced_bos_token_id"] = special.forced
     return {
         "vocab_size": vocabulary.size,
         **begins,
-        "eos_token_id": special.eos,
+        "eos_token_id": [*special.ending] if special.ends else special.eos,
         "pad_token_id": special.pad if 0 <= special.pad < vocabulary.size else None,
     }
 
@@ -232,6 +234,9 @@ def _tokenizer(vocabulary: Vocabulary, folder: Path, pairs: bool) -> list[Path]:
         named |= {"cls_token": named["bos_token"], "sep_token": named["eos_token"]}
     if own:  # they are no pieces of the library's tokenizer
         content["added_tokens"] += [_added(index, pieces[index]) for index in reserved]
+    if not own and vocabulary.chat:  # type: ignore[attr-defined]
+        chat = vocabulary.chat  # type: ignore[attr-defined]
+        named |= {**chat["tokens"], "chat_template": chat["template"]}
     told = {"tokenizer_class": "PreTrainedTokenizerFast", **named}
     for file, one in ((FILE, content), ("tokenizer_config.json", told)):
         write_atomic(folder / file, json.dumps(one, ensure_ascii=False, indent=1) + "\n")

@@ -17,6 +17,8 @@ from attnlab.errors import UserError
 if TYPE_CHECKING:
     from attnlab.api.trained import Run
 
+_CONTINUING, _PAIRS = ("language_modelling",), ("text_to_text", "translation")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`--input`, `--output`, `--score` and `--ensemble`."""
@@ -35,6 +37,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stream",
         action="store_true",
         help="print every answer while it is written (decoding.method greedy or sample)",
+    )
+    parser.add_argument(
+        "--special",
+        action="store_true",
+        help="special tokens of a model from elsewhere stand in lines by their names",
+    )
+    parser.add_argument(
+        "--chat",
+        nargs="?",
+        const="user",
+        choices=("user", "messages"),
+        help=(
+            "each line is what a user says, in the chat template of the model; =messages: each is"
+            " a JSON list of messages (templates have 5 s and may write 1,048,576 characters each)"
+        ),
     )
     session.add_ensemble(parser)
     session.add_acceptance(parser)
@@ -55,8 +72,12 @@ def run(arguments: argparse.Namespace) -> int:
     stored = session.stored_run(arguments)  # complain before reading stdin
     if arguments.output:
         _check_output(Path(arguments.output))
+    if arguments.score and (arguments.special or arguments.chat):
+        raise UserError("generate --score takes plain texts; leave out --special and --chat")
     lines = read_lines(arguments.input)
     trained = session.opened(stored)
+    if arguments.special or arguments.chat:
+        lines = _prompts(trained, lines, arguments.chat)
     if arguments.stream:
         _stream(trained, lines)
         return 0
@@ -72,6 +93,18 @@ def run(arguments: argparse.Namespace) -> int:
         )  # as the file of --output, whatever the terminal takes
         sys.stdout.write(text)
     return 0
+
+
+def _prompts(trained: Run, lines: list[str], chat: str | None) -> list[str]:
+    """Lines with special tokens by their names, or as messages of a chat."""
+    from attnlab.data import chat as prompts
+
+    flag, tasks = ("--chat", _CONTINUING) if chat else ("--special", (*_CONTINUING, *_PAIRS))
+    if trained.config.task not in tasks:
+        raise UserError(f"generate {flag} is for the tasks {', '.join(tasks)}")
+    data = trained.task.data
+    own = data.vocabulary if trained.config.task in _CONTINUING else data.source_vocabulary
+    return prompts.chats(own, lines, chat == "messages") if chat else prompts.named(own, lines)
 
 
 def _stream(trained: Run, lines: list[str]) -> None:

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the run, and say what can be done with it.
+    """Write the run, which needs no data, and say what can be done with it.
 
     Returns:
       0.
@@ -61,8 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     start_jax()
     from attnlab.tasks import TASKS
 
-    splits = ("train", "valid", "test")
-    prepared = Prepared.prepare(TASKS.resolve(config.task), config, workdir, splits)
+    prepared = Prepared.prepare(TASKS.resolve(config.task), config, workdir, ())
     with RunLock(workdir), Interrupt() as interrupt, Progress(config.training.steps) as progress:
         prepared.fit(progress, interrupt, began, until=0)
     print(
@@ -70,5 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     words = [f"--config=configs/pretrained.py:{folder}", f"--workdir={workdir}"]
     words += [f"--config.{one}" for one in arguments.overrides]
+    if config.data.name == "none":
+        print("it names no data; evaluate and train need --config.data=... that does")
     print(f"to train it: train {shlex.join(words)}")
     return 0

@@ -80,6 +80,25 @@ class Special:
         return 0 if self.unk is None else int((ids == self.unk).sum())
 
 
+class Prompt(str):
+    """A line that is read by ids of its own, nothing put before them.
+
+    Attributes:
+      ids: [length].
+      shown: what stands before the answer.
+    """
+
+    ids: list[int]
+    shown: str
+
+    @classmethod
+    def of(cls, line: str, ids: list[int], shown: str) -> Prompt:
+        """A line with its ids."""
+        made = cls(line)
+        made.ids, made.shown = ids, shown
+        return made
+
+
 class Marks(NamedTuple):
     """How `Vocabulary.tokens` shows the special ids.
 

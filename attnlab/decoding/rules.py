@@ -7,8 +7,8 @@
 
 A rule restricts the search, not the model: it changes the chosen token, but the reported
 log-probability is that of the model. EOS may always repeat, and is chosen if nothing else is
-possible; what holds for EOS holds for every id that ends a text. "Occurred" means in the generated tokens, and in the beginning of a text that is
-continued.
+possible; what holds for EOS holds for every id that ends a text. "Occurred" means in the generated
+tokens, and in the beginning of a text that is continued.
 
 Source: N. S. Keskar et al., "CTRL: A Conditional Transformer Language Model for Controllable
 Generation", 2019, section 4.1 (repetition penalty; the sign rule is that of later code); R. Paulus,

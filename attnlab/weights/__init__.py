@@ -2,6 +2,8 @@
 
     folder.py       config.json and safetensors, read and written
     told.py         what a config says, read with care
+    generation.py   what a generation config says, as settings of decoding
+    pictures.py     what a config of a processor says of images
     names.py        tables of names: which tensor is which parameter
     gpt2.py, ...    one file for a family of models: its table, its config as a system of ours, and back
 
@@ -20,6 +22,7 @@ from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.weights import folder as folders
+from attnlab.weights import generation
 from attnlab.weights.names import Names, flat, nested
 from attnlab.weights.pictures import Pictures
 from attnlab.weights.told import Told, shown
@@ -157,6 +160,10 @@ def run_config(folder: Path) -> dict[str, Any]:
     content, where = folders.settings(folder), str(folder / folders.CONFIG)
     module = family(kind_of(content, where))
     of_family, of_images = getattr(module, "run", _continuing), hasattr(module, "pictures")
+    told = Told(content, where, folder)
+    found: dict[str, Any] = of_family(told)
+    if "decoding" in found:
+        found["decoding"] |= generation.decoding(told)
     return {
         "system": system(folder),
         "pretrained": {"folder": str(folder)},
@@ -164,7 +171,7 @@ def run_config(folder: Path) -> dict[str, Any]:
         "optimizer": "adamw",
         "schedule": {"name": "cosine", "peak": 5e-5, "warmup": 100},
         "training": {"steps": 1000, "evaluate_every": 100},
-        **of_family(Told(content, where, folder)),
+        **found,
     }
 
 
@@ -173,7 +180,7 @@ def _continuing(told: Told) -> dict[str, Any]:
     longest = told.count("n_positions", 1024)
     return {
         "task": "language_modelling",
-        "data": "one_side",
+        "data": "none",
         "batch": {"size": 16, "texts": "joined", "max_length": min(128, longest)},
         "decoding": {"method": "sample", "max_ratio": 0.0, "max_extra": 50, "batch": 16},
     }

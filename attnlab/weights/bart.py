@@ -87,7 +87,7 @@ def system(told: Told) -> dict[str, Any]:
             " have layers of one size"
         )
     told.only(tie_word_embeddings=True, is_encoder_decoder=True)
-    told.only(encoder_layerdrop=0.0, decoder_layerdrop=0.0)
+    told.only(encoder_layerdrop=0.0, decoder_layerdrop=0.0, force_bos_token_to_be_generated=False)
     dropout = told.number("attention_dropout", 0.0)
 
     def looks(stack: str) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def run(told: Told) -> dict[str, Any]:
         batch["buckets"] = tuple(sorted({max(1, longest // 4), max(1, longest // 2), longest}))
         data = "table" if task == "classification" else "columns"
         return {"task": task, "data": data, "batch": batch, "checkpoint": {"by": "accuracy"}}
-    return {"task": task, "data": "one_side", "batch": batch}
+    return {"task": task, "data": "none", "batch": batch}
 
 
 def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:

@@ -109,7 +109,7 @@ class Pictures:
 
 def processed(of: Told, shape: tuple[int, int, int], classes: tuple[str, ...]) -> Pictures:
     """What a `preprocessor_config.json` says of images of a shape that the model reads."""
-    passed_over(of, (*READ, *SILENT))
+    of.no_others((*READ, *SILENT))
     kind = of.text("image_processor_type", of.text("feature_extractor_type", "ViTImageProcessor"))
     named = _KIND.fullmatch(kind)
     if named is None or named[1] not in PROCESSORS:
@@ -142,7 +142,7 @@ def processed(of: Told, shape: tuple[int, int, int], classes: tuple[str, ...]) -
 
 def timm_sizes(of: Told, height: int, width: int) -> tuple[tuple[int, ...], str]:
     """What a `pretrained_cfg` says of resizing: to which size, by which filter."""
-    passed_over(of, ("input_size", "mean", "std", "interpolation", "crop_pct", "crop_mode", *TIMM))
+    of.no_others(("input_size", "mean", "std", "interpolation", "crop_pct", "crop_mode", *TIMM))
     filters = {name: name for name in RESAMPLES}
     share, mode = of.number("crop_pct", 0.875), of.text("crop_mode", "center")
     if not 0 < share <= 1 or mode not in ("center", "squash"):
@@ -155,13 +155,6 @@ def timm_sizes(of: Told, height: int, width: int) -> tuple[tuple[int, ...], str]
     if mode == "center" and height != width:
         raise of.refused("crop_mode", "squash where images are no squares")
     return resize, of.one_of("interpolation", filters, "bilinear")
-
-
-def passed_over(of: Told, known: tuple[str, ...]) -> None:
-    """Raise `UserError` for a key that is not known and says something."""
-    for key in sorted({*of.content} - {*known}):
-        if of.content[key] not in (None, False):
-            raise of.refused(key, f"nothing: the key is not known here; {nearest(key, known)}")
 
 
 def _size(of: Told, key: str, usual: int | None) -> tuple[int, ...]:

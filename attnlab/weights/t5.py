@@ -172,7 +172,7 @@ def tuned(longest: int) -> dict[str, Any]:
     length = max(2, min(128, longest // 2))
     return {
         "task": "text_to_text",
-        "data": "grammar",
+        "data": "none",
         "batch": {"size": 16, "max_length": length, "buckets": (max(1, length // 2), length)},
         "decoding": {"max_ratio": 1.0, "max_extra": min(50, longest - length)},
     }

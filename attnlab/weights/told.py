@@ -4,7 +4,7 @@ asks for something that the systems here do not compute, is an error that names 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -132,6 +132,13 @@ class Told:
     def refused(self, key: str, what: str) -> UserError:
         """The error of a value that is not what was expected."""
         return UserError(f"{self.where}: {key}={shown(self.content.get(key))}; expected {what}")
+
+    def no_others(self, known: Sequence[str]) -> None:
+        """Raise `UserError` for a key that is not known and is neither null nor false."""
+        for key in sorted({*self.content} - {*known}):
+            if self.content[key] not in (None, False):
+                near = nearest(key, known)
+                raise self.refused(key, f"nothing, for the key is not known here; {near}")
 
     def only(self, **values: Any) -> None:
         """Raise `UserError` where a key has another value than the one that is computed here."""
