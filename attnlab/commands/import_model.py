@@ -68,8 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
         f"imported {folder} into {workdir}: generate, evaluate, inspect and export take it as it is;"
     )
     words = [f"--config=configs/pretrained.py:{folder}", f"--workdir={workdir}"]
+    if config.data.name == "none":  # data is part of a run that is trained, so it is another one
+        words[-1] += "-tuned"
+        words += ["--config.data=text", "--config.data.directory=FOLDER"]
     words += [f"--config.{one}" for one in arguments.overrides]
-    if config.data.name == "none":
-        print("it names no data; evaluate and train need --config.data=... that does")
     print(f"to train it: train {shlex.join(words)}")
     return 0

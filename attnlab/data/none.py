@@ -9,7 +9,7 @@ from attnlab.errors import UserError
 
 _SOURCES = {
     "texts": "text --config.data.directory=FOLDER",
-    "pairs": "files --config.data.directory=FOLDER",
+    "pairs": "table --config.data.directory=FOLDER",
 }
 """By the method that is asked for, a source that has it."""
 

@@ -5,6 +5,7 @@ bounds on what a template may do.
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from attnlab.data.vocabulary import Prompt, Vocabulary
 from attnlab.errors import UserError
 from tests.data.test_tokenizer import IDS, KINDS, adopted, of_kind
 
-pytest.importorskip("jinja2")
+pytestmark = pytest.mark.skipif(find_spec("jinja2") is None, reason="jinja2 is not installed")
 TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] +"
     " '<|im_end|>' + '\\n' }}{% endfor %}\n{% if add_generation_prompt %}\n"
