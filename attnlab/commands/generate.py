@@ -17,7 +17,8 @@ from attnlab.errors import UserError
 if TYPE_CHECKING:
     from attnlab.api.trained import Run
 
-_CONTINUING, _PAIRS = ("language_modelling",), ("text_to_text", "translation")
+_PROMPTED = {"language_modelling": "vocabulary", "text_to_text": "source_vocabulary"}
+"""Tasks that read prompts, and what of their data cuts them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +78,12 @@ def run(arguments: argparse.Namespace) -> int:
     lines = read_lines(arguments.input)
     trained = session.opened(stored)
     if arguments.special or arguments.chat:
-        lines = _prompts(trained, lines, arguments.chat)
+        from attnlab.data.chat import prompts
+
+        if trained.config.task not in _PROMPTED:
+            raise UserError(f"generate --special and --chat: for tasks {', '.join(_PROMPTED)} only")
+        own = getattr(trained.task.data, _PROMPTED[trained.config.task])
+        lines = prompts(own, lines, arguments.chat or "special")
     if arguments.stream:
         _stream(trained, lines)
         return 0
@@ -93,18 +99,6 @@ def run(arguments: argparse.Namespace) -> int:
         )  # as the file of --output, whatever the terminal takes
         sys.stdout.write(text)
     return 0
-
-
-def _prompts(trained: Run, lines: list[str], chat: str | None) -> list[str]:
-    """Lines with special tokens by their names, or as messages of a chat."""
-    from attnlab.data import chat as prompts
-
-    flag, tasks = ("--chat", _CONTINUING) if chat else ("--special", (*_CONTINUING, *_PAIRS))
-    if trained.config.task not in tasks:
-        raise UserError(f"generate {flag} is for the tasks {', '.join(tasks)}")
-    data = trained.task.data
-    own = data.vocabulary if trained.config.task in _CONTINUING else data.source_vocabulary
-    return prompts.chats(own, lines, chat == "messages") if chat else prompts.named(own, lines)
 
 
 def _stream(trained: Run, lines: list[str]) -> None:

@@ -17,11 +17,11 @@ import signal
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Literal
 
 from attnlab.data.readers.json_text import parse_json
-from attnlab.data.tokenizer import Adopted
-from attnlab.data.vocabulary import Prompt, Vocabulary
+from attnlab.data.tokenizer import Adopted, Prompt
+from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 
 SECONDS, CHARACTERS, MEMORY = 5.0, 2**20, 2**30
@@ -29,50 +29,62 @@ _START = 120.0  # seconds until a process has begun, on a machine with much to d
 Message = Mapping[str, Any]
 
 
-def named(vocabulary: Vocabulary, lines: Sequence[str]) -> list[str]:
-    """Lines as prompts, in which special tokens stand by their names.
+def prompts(
+    vocabulary: Vocabulary, lines: Sequence[str], kind: Literal["special", "user", "messages"]
+) -> list[str]:
+    """Lines as prompts, blank ones as they are.
+
+    Args:
+      vocabulary: a tokenizer from elsewhere.
+      lines: of kind "special" with special tokens by their names; "user" each what a user says;
+        "messages" each a JSON list of messages with role and content.
+      kind: what lines are.
 
     Raises:
-      UserError: a vocabulary that has been learned here, or a line that spells padding.
+      UserError: a vocabulary that has been learned here, or without a chat template; no jinja2; a
+        line that spells padding or holds no messages; a template that fails, takes too long or
+        writes too much.
     """
-    own = _adopted(vocabulary)
-    return _prompts(own, lines, [own.named(line) for line in lines], lines)
-
-
-def chats(vocabulary: Vocabulary, lines: Sequence[str], messages: bool) -> list[str]:
-    """Lines as prompts, each what a user says, or a JSON list of messages with role and content.
-
-    Raises:
-      UserError: a vocabulary without a chat template, no jinja2, a line that holds no messages, or
-        a template that fails, takes too long or writes too much.
-    """
-    own, mark = _adopted(vocabulary), f"\ue000{secrets.token_hex(8)}\ue001"
-    if not own.chat:
+    if not isinstance(vocabulary, Adopted):
+        raise UserError(
+            "--special and --chat are for models with a tokenizer from elsewhere; the vocabulary of"
+            " this run has been learned here"
+        )
+    texts = [line for line in lines if line.strip()]
+    if kind == "special":
+        every = [vocabulary.named(text) for text in texts]
+    elif not vocabulary.chat:
         raise UserError(
             "--chat: the folder of this model had no chat template, in tokenizer_config.json or"
             " chat_template.jinja; --special takes special tokens by their names"
         )
-    said = [line for line in lines if line.strip()]
-    every = [
-        _messages(line, number) if messages else [{"role": "user", "content": line}]
-        for number, line in enumerate(said, start=1)
-    ]
-    texts = iter(rendered(own.chat["template"], own.chat["tokens"], _marked(own, every, mark)))
-    ids = [own.spelt(next(texts), mark) if line.strip() else [] for line in lines]
-    return _prompts(own, lines, ids, [""] * len(lines))
+    else:
+        said = [
+            _messages(text, number) if kind == "messages" else [{"role": "user", "content": text}]
+            for number, text in enumerate(texts, start=1)
+        ]
+        mark = f"\ue000{secrets.token_hex(8)}\ue001"
+        said = json.loads(vocabulary.marked(json.dumps(said), mark))
+        every = [vocabulary.spelt(one, mark) for one in rendered(**vocabulary.chat, said=said)]
+    for text, ids in zip(texts, every, strict=True):
+        if vocabulary.special.pad in ids or not ids:
+            raise UserError(f"{text!r} has no token, or padding among its tokens")
+    found = (
+        Prompt(text, ids, text if kind == "special" else "")
+        for text, ids in zip(texts, every, strict=True)
+    )
+    return [next(found) if line.strip() else line for line in lines]
 
 
 def rendered(
-    template: str, tokens: Mapping[str, str], conversations: Sequence[Sequence[Message]]
+    template: str, tokens: Mapping[str, str], said: Sequence[Sequence[Message]]
 ) -> list[str]:
-    """What a template makes of conversations; tokens are its variables. Errors as of `chats`."""
+    """What a template makes of conversations; tokens are its variables. Errors as of `prompts`."""
     if find_spec("jinja2") is None:
         raise UserError("--chat needs jinja2: pip install 'attnlab[chat]'")
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(
-        target=_work, args=(theirs, template, tokens, conversations), daemon=True
-    )
+    process = context.Process(target=_work, args=(theirs, template, tokens, said), daemon=True)
     process.start()
     theirs.close()
     try:
@@ -90,56 +102,27 @@ def rendered(
     return found
 
 
-def _adopted(vocabulary: Vocabulary) -> Adopted:
-    if not isinstance(vocabulary, Adopted):
-        raise UserError(
-            "--special and --chat are for models with a tokenizer from elsewhere; the vocabulary of"
-            " this run has been learned here"
-        )
-    return vocabulary
-
-
-def _prompts(
-    own: Adopted, lines: Sequence[str], every: Sequence[list[int]], shown: Sequence[str]
-) -> list[str]:
-    """Lines with ids of their own, none of which is padding."""
-    for number, (line, ids) in enumerate(zip(lines, every, strict=True), start=1):
-        if own.special.pad in ids or (line.strip() and not ids):
-            raise UserError(f"line {number}: {line!r} has no token, or padding among its tokens")
-    return [Prompt.of(*one) for one in zip(lines, every, shown, strict=True)]
-
-
 def _messages(line: str, number: int) -> list[Message]:
-    found = parse_json(line, f"line {number}")
-    alike = isinstance(found, list) and all(isinstance(one, dict) for one in found)
-    if not alike or not found or not all(isinstance(one.get("role"), str) for one in found):
-        raise UserError(
-            f'line {number}: expected a list of messages, [{{"role": "user", "content": "..."}}]'
-        )
+    found = parse_json(line, f"message {number}")
+    if (
+        not isinstance(found, list)
+        or not found
+        or not all(isinstance(one, dict) and isinstance(one.get("role"), str) for one in found)
+    ):
+        example = '[{"role": "user", "content": "..."}]'
+        raise UserError(f"message {number}: expected a list of messages, {example}")
     return [{key: one for key, one in each.items() if one is not None} for each in found]
 
 
-def _marked(own: Adopted, value: Any, mark: str) -> Any:
-    """A value with marks in its texts, see `Adopted.marked`."""
-    if isinstance(value, str):
-        return own.marked(value, mark)
-    if isinstance(value, dict):
-        return {key: _marked(own, one, mark) for key, one in value.items()}
-    return [_marked(own, one, mark) for one in value] if isinstance(value, list) else value
-
-
 def _work(
-    pipe: Connection,
-    template: str,
-    tokens: Mapping[str, str],
-    conversations: Sequence[Sequence[Message]],
+    pipe: Connection, template: str, tokens: Mapping[str, str], said: Sequence[Sequence[Message]]
 ) -> None:
     """Send None when it begins, then the texts, or what is wrong."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that waits for this one
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     pipe.send(None)
     try:
-        pipe.send([_text(template, tokens, one) for one in conversations])
+        pipe.send([_text(template, tokens, one) for one in said])
     except Exception as error:
         pipe.send(" ".join(f"{type(error).__name__}: {error}".split())[:200])
 

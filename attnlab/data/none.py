@@ -7,12 +7,6 @@ from typing import NoReturn
 
 from attnlab.errors import UserError
 
-_SOURCES = {
-    "texts": "text --config.data.directory=FOLDER",
-    "pairs": "table --config.data.directory=FOLDER",
-}
-"""By the method that is asked for, a source that has it."""
-
 
 @dataclass(frozen=True)
 class NoData:
@@ -20,13 +14,9 @@ class NoData:
 
     def texts(self, split: str) -> NoReturn:
         """Raises `UserError`."""
-        self._refuse("texts", split)
-
-    def pairs(self, split: str) -> NoReturn:
-        """Raises `UserError`."""
-        self._refuse("pairs", split)
-
-    def _refuse(self, asked: str, split: str) -> NoReturn:
         raise UserError(
-            f"this run names no data, so there is no {split} split; add --config.data={_SOURCES[asked]}"
+            f"this run names no data, so there is no {split} split; add --config.data=text"
+            " --config.data.directory=FOLDER (of pairs --config.data=table)"
         )
+
+    pairs = texts

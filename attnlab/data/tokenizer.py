@@ -17,11 +17,12 @@ with which some models fill up their tables, are pieces without text.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from attnlab.data.readers.json_text import read_json
-from attnlab.data.vocabulary import CHUNK, Prompt, Special, Vocabulary
+from attnlab.data.vocabulary import CHUNK, Special, Vocabulary
 from attnlab.errors import UserError
 
 FILE = "tokenizer.json"
@@ -40,6 +41,23 @@ MOST = 2**24  # ids of a vocabulary
 _NO_ID = -1  # of padding, where a tokenizer has none
 _SENTINEL = re.compile(r"<extra_id_\d+>")  # T5's, of which the last id is the first sentinel
 _TOKENS = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+
+
+class Prompt(str):
+    """A line that is read by ids of its own, nothing put before them.
+
+    Attributes:
+      ids: [length].
+      shown: what stands before the answer.
+    """
+
+    ids: list[int]
+    shown: str
+
+    def __new__(cls, line: str, ids: list[int], shown: str) -> Prompt:
+        made = super().__new__(cls, line)
+        made.ids, made.shown = ids, shown
+        return made
 
 
 class Adopted(Vocabulary):
@@ -66,7 +84,7 @@ class Adopted(Vocabulary):
         guarded: bool = True,
     ) -> None:
         self.content, self.chat, self.guarded = dict(content), dict(chat), guarded
-        tokenizer = _made(self.content)
+        tokenizer = _made(json.dumps(self.content))
         super().__init__(tokenizer, settings)
         last = _ids(tokenizer)
         if not last <= size <= MOST:
@@ -100,7 +118,7 @@ class Adopted(Vocabulary):
                 " AutoTokenizer.from_pretrained(...).save_pretrained(...)"
             )
         content, model = read_json(path), _beside(path, CONFIG)
-        tokenizer = _made(content)
+        tokenizer = _made(json.dumps(content))
         size = model.get("vocab_size") or _ids(tokenizer)
         if type(size) is not int:
             raise UserError(f"{path.parent / CONFIG}: vocab_size={size!r}; expected a whole number")
@@ -118,21 +136,19 @@ class Adopted(Vocabulary):
             name: tuple(one) if isinstance(one, list) else one
             for name, one in saved["special"].items()
         }
-        chat, guarded = saved.get("chat", {}), saved.get("guarded", False)
-        size = saved["size"]
-        return cls(saved["content"], settings, Special(**special), size, chat, guarded)
+        more = saved.get("chat", {}), saved.get("guarded", False)
+        return cls(saved["content"], settings, Special(**special), saved["size"], *more)
 
     def kept(self) -> dict[str, Any]:
         """See `Vocabulary.kept`."""
         names = ("pad", "bos", "eos", "unk")
-        special = {name: getattr(self.special, name) for name in names}
-        for name in ("reserved", "front", "ends"):
-            if several := getattr(self.special, name):
-                special[name] = list(several)
-        if self.special.forced is not None:
-            special["forced"] = self.special.forced
-        more: dict[str, Any] = {"chat": self.chat} if self.chat else {}
-        more |= {"guarded": True} if self.guarded else {}
+        special = {
+            name: list(one) if isinstance(one, tuple) else one
+            for name, one in dataclasses.asdict(self.special).items()
+            if name in names or one not in ((), None)
+        }
+        more = {"chat": self.chat, "guarded": self.guarded}
+        more = {name: one for name, one in more.items() if one}
         return {"content": self.content, "special": special, "size": self.size, **more}
 
     def normalize(self, text: str) -> str:
@@ -171,7 +187,7 @@ class Adopted(Vocabulary):
         """
         found: list[int] = []
         line = self.named("\n")
-        for number, part in enumerate(re.split(f"{mark}({self._names}){mark}|{mark}", rendered)):
+        for number, part in enumerate(re.split(f"{mark}({self._names()}){mark}|{mark}", rendered)):
             read = self._plain if number % 2 else self.named
             ids = read(f"\n{part}") if part and number else []
             behind = ids[len(line) :] if ids[: len(line)] == line else read(part or "")
@@ -179,8 +195,8 @@ class Adopted(Vocabulary):
         return found
 
     def marked(self, text: str, mark: str) -> str:
-        """A text with marks around all that spells special tokens."""
-        return re.sub(self._names, lambda match: f"{mark}{match[0]}{mark}", text)
+        """A text of JSON with marks around all that spells special tokens."""
+        return re.sub(self._names(json.dumps), lambda match: f"{mark}{match[0]}{mark}", text)
 
     def decode(self, ids: Iterable[int]) -> str:
         """See `Vocabulary.decode`; stops at the first id that ends a text."""
@@ -222,11 +238,10 @@ class Adopted(Vocabulary):
         known = [index for index in ids if index is not None and 0 <= index < self.size]
         return {index: self._pieces[index] for index in known if self._pieces[index]}
 
-    @property
-    def _names(self) -> str:
-        """A regular expression of what spells special tokens."""
+    def _names(self, written: Callable[[str], str] = '"{}"'.format) -> str:
+        """A regular expression of what spells special tokens, as text or `written` as JSON."""
         names = sorted(self._specials.values(), key=len, reverse=True)
-        return "|".join(map(re.escape, names)) or "(?!)"
+        return "|".join(re.escape(written(name)[1:-1]) for name in names) or "(?!)"
 
     @functools.cached_property
     def _encoder(self) -> Tokenizer:
@@ -237,10 +252,14 @@ class Adopted(Vocabulary):
         words |= {token["content"] for token in added if not token.get("special")}
         if not self.guarded or not pieces & words:
             return self._tokenizer
-        key = secrets.token_hex(16)
-        found = _made(_renamed(self.content, {piece: key + piece for piece in pieces}))
-        found.encode_special_tokens = True
-        return found
+        model = dict(self.content["model"])
+        if "merges" in model:  # none makes one of these pieces
+            pairs = [one.split(" ") if isinstance(one, str) else one for one in model["merges"]]
+            model["merges"] = [one for one in pairs if not {"".join(one), *one} & pieces]
+        text, key = json.dumps({**self.content, "model": model}), secrets.token_hex(16)
+        for piece in pieces:
+            text = text.replace(json.dumps(piece), json.dumps(key + piece))
+        return _made(text)
 
     def _shown(self, index: int) -> str:
         piece = self._pieces[index] if 0 <= index < self.size else ""
@@ -249,39 +268,22 @@ class Adopted(Vocabulary):
         return text.replace(" ", "\u2423") if whole else piece
 
 
-def _made(content: Mapping[str, Any]) -> Tokenizer:
+def _made(text: str) -> Tokenizer:
+    """A tokenizer by the text of its file, for which all that is read is ordinary text."""
     try:
-        tokenizer = Tokenizer.from_str(json.dumps(content))
+        tokenizer = Tokenizer.from_str(text)
     # the library raises a bare Exception where it cannot read another version's file
     except Exception as error:
         raise UserError(f"{FILE} cannot be read by this version of tokenizers: {error}") from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True
     return tokenizer
 
 
 def _ids(tokenizer: Tokenizer) -> int:
     """How many ids there are, up to the last one that is used."""
     return 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
-
-
-def _renamed(content: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """A `tokenizer.json` with other names for some pieces, of which no merge makes one."""
-    model = dict(content["model"])
-    if isinstance(model["vocab"], dict):
-        model["vocab"] = {names.get(piece, piece): one for piece, one in model["vocab"].items()}
-    else:
-        model["vocab"] = [[names.get(piece, piece), score] for piece, score in model["vocab"]]
-    if "merges" in model:
-        pairs = [one.split(" ") if isinstance(one, str) else one for one in model["merges"]]
-        model["merges"] = [pair for pair in pairs if not {"".join(pair), *pair} & names.keys()]
-    if model.get("unk_token") in names:
-        model["unk_token"] = names[model["unk_token"]]
-    added = [
-        {**token, "content": names.get(token["content"], token["content"])}
-        for token in content.get("added_tokens") or ()
-    ]
-    return {**content, "model": model, "added_tokens": added}
 
 
 def _beside(path: Path, name: str) -> dict[str, Any]:
@@ -294,22 +296,17 @@ def _chat(path: Path, names: Mapping[str, Any]) -> dict[str, Any]:
     """What `Adopted.chat` has; `UserError` where there are two templates, or one that is no text."""
     template, file = names.get("chat_template"), path.parent / TEMPLATE
     if isinstance(template, list):  # one for each purpose
-        named = {one.get("name"): one.get("template") for one in template if isinstance(one, dict)}
-        template = named.get("default")
+        every = [one.get("template") for one in template if one.get("name") == "default"]
+        template = every[0] if every else template
     if file.is_file():
-        try:
-            own = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"cannot read {TEMPLATE}: {error}") from error
+        own = file.read_bytes().decode(errors="replace")
         if template not in (None, own):
             raise UserError(f"{NAMES} has another chat_template than {TEMPLATE}; remove one")
         template = own
-    if template is None:
-        return {}
-    if not isinstance(template, str):
+    if not isinstance(template, str | None):
         raise UserError(f"{NAMES}: chat_template is no text, nor has it a default one")
-    tokens = {f"{name}_token": _token(names, name) for name in _TOKENS}
-    return {"template": template, "tokens": {key: one for key, one in tokens.items() if one}}
+    tokens = {f"{name}_token": token for name in _TOKENS if (token := _token(names, name))}
+    return {} if template is None else {"template": template, "tokens": tokens}
 
 
 def _token(names: Mapping[str, Any], name: str) -> str | None:
@@ -320,11 +317,7 @@ def _token(names: Mapping[str, Any], name: str) -> str | None:
 
 
 def _special(
-    path: Path,
-    tokenizer: Tokenizer,
-    model: Mapping[str, Any],
-    names: Mapping[str, Any],
-    size: int,
+    path: Path, tokenizer: Tokenizer, model: Mapping[str, Any], names: Mapping[str, Any], size: int
 ) -> Special:
     """The ids that are no text: the model's word counts, else the tokenizer's.
 

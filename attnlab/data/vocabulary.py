@@ -80,25 +80,6 @@ class Special:
         return 0 if self.unk is None else int((ids == self.unk).sum())
 
 
-class Prompt(str):
-    """A line that is read by ids of its own, nothing put before them.
-
-    Attributes:
-      ids: [length].
-      shown: what stands before the answer.
-    """
-
-    ids: list[int]
-    shown: str
-
-    @classmethod
-    def of(cls, line: str, ids: list[int], shown: str) -> Prompt:
-        """A line with its ids."""
-        made = cls(line)
-        made.ids, made.shown = ids, shown
-        return made
-
-
 class Marks(NamedTuple):
     """How `Vocabulary.tokens` shows the special ids.
 
@@ -180,6 +161,8 @@ class Vocabulary:
           UserError: unknown kind, a size that cannot hold the alphabet, or texts that leave no
             piece at all.
         """
+        settings: dict[str, Any] = {"kind": kind, "size": size, "min_frequency": min_frequency}
+        settings |= {"lowercase": lowercase, **({"reserved": reserved} if reserved else {})}
         if kind == TOKENIZER:
             from attnlab.data.tokenizer import Adopted
 
@@ -188,8 +171,7 @@ class Vocabulary:
                     "config.vocabulary.reserved is for vocabularies that are learned; a tokenizer"
                     " has what it has, leave it 0"
                 )
-            settings = {"kind": kind, "size": size, "min_frequency": min_frequency}
-            return Adopted.adopt(file, {**settings, "lowercase": lowercase, "file": file})
+            return Adopted.adopt(file, {**settings, "file": file})
         if kind not in KINDS:
             raise UserError(
                 f"config.vocabulary.kind={kind!r} is unknown; {nearest(str(kind), (*KINDS, TOKENIZER))}"
@@ -199,16 +181,7 @@ class Vocabulary:
                 f"config.vocabulary.size={size} leaves no room beside the {len(SPECIAL)} special"
                 " pieces; it must be larger"
             )
-        return cls(
-            _learned(texts, kind, size, min_frequency, lowercase),
-            {
-                "kind": kind,
-                "size": size,
-                "min_frequency": min_frequency,
-                "lowercase": lowercase,
-                **({"reserved": reserved} if reserved else {}),
-            },
-        )
+        return cls(_learned(texts, kind, size, min_frequency, lowercase), settings)
 
     def normalize(self, text: str) -> str:
         """`text` as the vocabulary sees it: NFC, lower-cased if so trained, white space as single

@@ -38,10 +38,7 @@ from attnlab.decoding.steps import (
 )
 from attnlab.errors import UserError
 
-SHRINK, LEAST_ROWS = (
-    4,
-    8,
-)  # a batch is cut to a quarter, but not below this number of sentences
+SHRINK, LEAST_ROWS = (4, 8)  # a batch is cut to a quarter, but not below this number of sentences
 
 
 class _History(NamedTuple):

@@ -37,7 +37,7 @@ from attnlab.data.columns import IDS, Declared, Examples, Packed
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.crops import Crops
 from attnlab.data.streams import Apart, Lanes, Turns, begun, first_of, lanes, widths
-from attnlab.data.vocabulary import Prompt
+from attnlab.data.tokenizer import Prompt
 from attnlab.decoding import Decoder, validate
 from attnlab.errors import UserError
 from attnlab.records.items import Items

@@ -7,7 +7,7 @@
     names.py        tables of names: which tensor is which parameter
     gpt2.py, ...    one file for a family of models: its table, its config as a system of ours, and back
 
-A new family is one file with `ARCHITECTURES`, `names`, `system` and `config`, and one line in `MODELS`. If its systems are not
+A new family is one file with `ARCHITECTURES`, `NAMES`, `system` and `config`, and one line in `MODELS`. If its systems are not
 `decoder`, it names them in `SYSTEMS`, and `run` says what a config has beside the system, weights and tokenizer. One of images
 has no tokenizer: `pictures` says what it reads, and `beside` writes that down again.
 """
@@ -55,7 +55,8 @@ def systems_of(kind: str) -> tuple[str, ...]:
 
 def names_of(kind: str) -> Names:
     """The table of a model type."""
-    found: Names = family(kind).names(kind)
+    module = family(kind)
+    found: Names = module.NAMES if hasattr(module, "NAMES") else module.names(kind)
     return found
 
 
@@ -88,8 +89,7 @@ def labels(folder: Path) -> tuple[str, ...]:
     """
     if not (folder / folders.CONFIG).is_file():
         return ()
-    content = folders.settings(folder)
-    names = Told(content, str(folder / folders.CONFIG)).labels()
+    names = Told(folders.settings(folder), str(folder / folders.CONFIG)).labels()
     unnamed = tuple(f"LABEL_{number}" for number in range(len(names)))
     return () if names == unnamed else names
 
@@ -107,6 +107,12 @@ def _met(folder: Path, params: Any) -> tuple[Names, dict[str, tuple[int, ...]]]:
     content = folders.settings(folder)
     kind = kind_of(content, str(folder / folders.CONFIG))
     return names_of(kind), {path: tuple(one.shape) for path, one in flat(params).items()}
+
+
+def _told(folder: Path) -> tuple[Any, Told]:
+    """The module of the model type of a folder, and what its config says."""
+    told = Told(folders.settings(folder), str(folder / folders.CONFIG), folder)
+    return family(kind_of(told.content, told.where)), told
 
 
 def kind_of(content: Mapping[str, Any], where: str) -> str:
@@ -130,9 +136,8 @@ def system(folder: Path) -> dict[str, Any]:
       UserError: no such folder, a model of a kind that is not known here, or one with a setting
         that is not computed here.
     """
-    content, where = folders.settings(folder), str(folder / folders.CONFIG)
-    of_family = family(kind_of(content, where))
-    found: dict[str, Any] = of_family.system(Told(content, where, folder))
+    module, told = _told(folder)
+    found: dict[str, Any] = module.system(told)
     return found
 
 
@@ -142,11 +147,8 @@ def pictures(folder: Path) -> Pictures | None:
     Raises:
       UserError: see `system`.
     """
-    content, where = folders.settings(folder), str(folder / folders.CONFIG)
-    of_family = family(kind_of(content, where))
-    if not hasattr(of_family, "pictures"):
-        return None
-    found: Pictures = of_family.pictures(Told(content, where, folder))
+    module, told = _told(folder)
+    found: Pictures | None = module.pictures(told) if hasattr(module, "pictures") else None
     return found
 
 
@@ -157,11 +159,9 @@ def run_config(folder: Path) -> dict[str, Any]:
     Raises:
       UserError: see `system`.
     """
-    content, where = folders.settings(folder), str(folder / folders.CONFIG)
-    module = family(kind_of(content, where))
-    of_family, of_images = getattr(module, "run", _continuing), hasattr(module, "pictures")
-    told = Told(content, where, folder)
-    found: dict[str, Any] = of_family(told)
+    module, told = _told(folder)
+    of_images = hasattr(module, "pictures")
+    found: dict[str, Any] = getattr(module, "run", _continuing)(told)
     if "decoding" in found:
         found["decoding"] |= generation.decoding(told)
     return {

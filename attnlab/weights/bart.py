@@ -54,7 +54,7 @@ def _of_stack(stack: str) -> list[Name]:
     ]
 
 
-_NAMES = Names(
+NAMES = Names(
     (
         Name("final_logits_bias", "out/bias", row=True),
         Name(EMBEDDING, "embed_target/embedding"),
@@ -71,11 +71,6 @@ _NAMES = Names(
         EMBEDDING,
     ),
 )
-
-
-def names(kind: str) -> Names:
-    """The table."""
-    return _NAMES
 
 
 def system(told: Told) -> dict[str, Any]:
@@ -137,9 +132,7 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
         "activation_function": theirs.get(of["feed_forward"]["name"], "gelu"),
         "scale_embedding": of["scaled_embedding"],
         "attention_dropout": of["encoder_attention"].get("dropout", 0.0),
-        "activation_dropout": of["dropout"]
-        if of["hidden_dropout"] is None
-        else of["hidden_dropout"],
+        "activation_dropout": of["hidden_dropout"],
         "dropout": of["dropout"],
     }
 

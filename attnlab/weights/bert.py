@@ -45,7 +45,7 @@ def norm(theirs: str, ours: str) -> tuple[Name, Name]:
     return Name(f"{theirs}.weight", f"{ours}/scale"), Name(f"{theirs}.bias", f"{ours}/bias")
 
 
-_NAMES = Names(
+NAMES = Names(
     (
         Name("bert.embeddings.word_embeddings.weight", "embed/embedding"),
         Name("bert.embeddings.position_embeddings.weight", "positions/table"),
@@ -76,11 +76,6 @@ _NAMES = Names(
 )
 
 
-def names(kind: str) -> Names:
-    """The table."""
-    return _NAMES
-
-
 def system(told: Told) -> dict[str, Any]:
     """The system of a config."""
     told.only(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
@@ -96,10 +91,7 @@ def system(told: Told) -> dict[str, Any]:
         "width": told.count("hidden_size", 768),
         "layers": told.count("num_hidden_layers", 12),
         "hidden": told.count("intermediate_size", 3072),
-        "normalisation": {
-            "name": "layer_norm",
-            "epsilon": told.number("layer_norm_eps", 1e-12),
-        },
+        "normalisation": {"name": "layer_norm", "epsilon": told.number("layer_norm_eps", 1e-12)},
         "feed_forward": {"name": activation},
         "types": told.count("type_vocab_size", 2),
         "positions": {"name": "learned", "length": told.count("max_position_embeddings", 512)},

@@ -25,25 +25,24 @@ from typing import Any
 from attnlab.weights.told import Told
 
 FILE = "generation_config.json"
-READ = (
-    *("do_sample", "num_beams", "temperature", "top_k", "top_p", "min_p", "length_penalty"),
-    *("num_return_sequences", "repetition_penalty", "no_repeat_ngram_size", "stop_strings"),
-    *("max_new_tokens", "min_new_tokens", "max_length", "min_length", "forced_eos_token_id"),
-)
+READ = """
+do_sample num_beams temperature top_k top_p min_p length_penalty num_return_sequences
+repetition_penalty no_repeat_ngram_size stop_strings max_new_tokens min_new_tokens max_length
+min_length forced_eos_token_id
+"""
 NEUTRAL: dict[str, Any] = {
-    **{"num_beam_groups": 1, "diversity_penalty": 0.0, "typical_p": 1.0, "epsilon_cutoff": 0.0},
-    **{"eta_cutoff": 0.0, "encoder_repetition_penalty": 1.0, "encoder_no_repeat_ngram_size": 0},
-    **{"guidance_scale": 1.0, "penalty_alpha": 0.0},
+    **dict.fromkeys(("num_beam_groups", "typical_p", "encoder_repetition_penalty"), 1.0),
+    **dict.fromkeys(("diversity_penalty", "epsilon_cutoff", "eta_cutoff", "penalty_alpha"), 0.0),
+    **{"encoder_no_repeat_ngram_size": 0, "guidance_scale": 1.0},
 }
-SILENT = (
-    *("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"),
-    *("forced_bos_token_id", "early_stopping", "use_cache", "cache_implementation", "cache_config"),
-    *("transformers_version", "_from_model_config", "_commit_hash", "output_attentions"),
-    *("output_hidden_states", "output_scores", "output_logits", "return_dict_in_generate"),
-    *("remove_invalid_values", "renormalize_logits", "is_assistant", "num_assistant_tokens"),
-    *("num_assistant_tokens_schedule", "assistant_confidence_threshold", "disable_compile"),
-    *("assistant_lookbehind", "target_lookbehind", "max_matching_ngram_size"),
-)
+SILENT = """
+bos_token_id eos_token_id pad_token_id decoder_start_token_id forced_bos_token_id early_stopping
+use_cache cache_implementation cache_config transformers_version _from_model_config _commit_hash
+output_attentions output_hidden_states output_scores output_logits return_dict_in_generate
+remove_invalid_values renormalize_logits is_assistant num_assistant_tokens
+num_assistant_tokens_schedule assistant_confidence_threshold assistant_lookbehind
+target_lookbehind max_matching_ngram_size disable_compile
+"""
 
 
 def decoding(told: Told) -> dict[str, Any]:
@@ -54,12 +53,12 @@ def decoding(told: Told) -> dict[str, Any]:
     """
     of, pairs = told.beside(FILE), told.flag("is_encoder_decoder", False)
     if not of.content:
-        older = {key: told.content[key] for key in (*READ, *NEUTRAL) if key in told.content}
+        older = {key: told.content[key] for key in (*READ.split(), *NEUTRAL) if key in told.content}
+        if not older.keys() - {"forced_eos_token_id"}:
+            return {}
         of = Told(older, told.where)
-    if not {*of.content} - {*SILENT, "forced_eos_token_id"} and of.where == told.where:
-        return {}
     of.only(**NEUTRAL)
-    of.no_others((*READ, *NEUTRAL, *SILENT))
+    of.no_others((*READ.split(), *NEUTRAL, *SILENT.split()))
     beams, samples = of.count("num_beams", 1), of.flag("do_sample", False)
     if beams > 1 and samples:
         raise of.refused("do_sample", f"false beside num_beams={beams}")
@@ -80,11 +79,6 @@ def decoding(told: Told) -> dict[str, Any]:
         found["stop"] = (
             (of.text("stop_strings"),) if isinstance(stop, str) else of.names("stop_strings")
         )
-    return {**found, **_lengths(of, pairs)}
-
-
-def _lengths(of: Told, pairs: bool) -> dict[str, Any]:
-    """The settings of how long an answer may be, and must be."""
     forced = of.content.get("forced_eos_token_id") is not None
     most, least = of.count("max_new_tokens", 0, least=0), of.count("min_new_tokens", 0, least=0)
     length, shortest = of.count("max_length", 0, least=0), of.count("min_length", 0, least=0)
@@ -92,7 +86,5 @@ def _lengths(of: Told, pairs: bool) -> dict[str, Any]:
         most, least = most or max(0, length - 1 - forced), least or max(0, shortest - 1)
     elif shortest:
         raise of.refused("min_length", "0, or min_new_tokens, which leaves out the prompt")
-    return {
-        **({"max_ratio": 0.0, "max_extra": most} if most else {}),
-        **({"min_length": least} if least else {}),
-    }
+    found |= {"max_ratio": 0.0, "max_extra": most} if most else {}
+    return {**found, **({"min_length": least} if least else {})}

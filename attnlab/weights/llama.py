@@ -156,10 +156,7 @@ def system(told: Told) -> dict[str, Any]:
             "name": "rms_norm_plus_one" if family.gemma else "rms_norm",
             "epsilon": epsilon,
         },
-        "feed_forward": {
-            "name": _activation(told, family),
-            "bias": told.flag("mlp_bias", False),
-        },
+        "feed_forward": {"name": _activation(told, family), "bias": told.flag("mlp_bias", False)},
         "positions": {"name": "none"},
         "scaled_embedding": family.gemma,
         "attention": full,

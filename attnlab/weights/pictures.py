@@ -14,7 +14,7 @@ is not known here, so its name is refused.
     any other                             refused, unless null or false
 
 `pretrained_cfg` of timm has input_size, mean, std, interpolation, crop_pct and crop_mode (center or
-squash); `TIMM` changes nothing; any other is refused in the same way.
+squash); what else it may have says where the weights come from, but for label_offset.
 """
 
 from __future__ import annotations
@@ -25,31 +25,24 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from attnlab.errors import UserError, nearest
+from attnlab.errors import UserError
 from attnlab.weights.told import Told
 
 RESAMPLES = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 """Filters by their numbers in Pillow."""
-READ = (
-    *("do_resize", "size", "default_to_square", "resample", "do_center_crop", "crop_size"),
-    *("do_rescale", "rescale_factor", "do_normalize", "image_mean", "image_std"),
-)
-SILENT = (
-    *("image_processor_type", "feature_extractor_type", "processor_class", "data_format"),
-    *("_valid_processor_keys", "do_convert_rgb", "return_tensors", "device", "disable_grouping"),
-)
+READ = """
+do_resize size default_to_square resample do_center_crop crop_size do_rescale rescale_factor
+do_normalize image_mean image_std
+"""
+SILENT = """
+image_processor_type feature_extractor_type processor_class data_format _valid_processor_keys
+do_convert_rgb return_tensors device disable_grouping
+"""
 PROCESSORS: Mapping[str, Mapping[str, Any]] = {
-    "ViT": {"size": 224, "resample": 2, "do_center_crop": False, "crop_size": None},
-    "DeiT": {"size": 256, "resample": 3, "do_center_crop": True, "crop_size": 224},
+    "ViT": {"size": 224, "resample": 2, "cut": False, "crop_size": None},
+    "DeiT": {"size": 256, "resample": 3, "cut": True, "crop_size": 224},
 }
 """What a key means that is not there."""
-TIMM = (
-    *("url", "file", "state_dict", "hf_hub_id", "hf_hub_filename", "source", "architecture", "tag"),
-    *("custom_load", "num_classes", "pool_size", "test_pool_size", "first_conv", "classifier"),
-    *("license", "description", "origin_url", "paper_name", "paper_ids", "notes", "label_names"),
-    *("label_descriptions", "min_input_size", "test_input_size", "test_crop_pct"),
-    "fixed_input_size",
-)
 _SIDES = ({"height", "width"}, {"shortest_edge"})
 _KIND = re.compile(r"(\w+?)(ImageProcessor(Fast|Pil)?|FeatureExtractor)")
 
@@ -81,9 +74,8 @@ class Pictures:
         height, width, _ = self.shape
         if not all(0 < one < math.inf for one in self.deviation):
             raise UserError(f"{where}: a deviation of {self.deviation}; expected numbers above 0")
-        whole = self.resize == (height, width)
-        larger = height == width and min(self.resize) >= height
-        if not whole and not larger:
+        cut = height == width <= min(self.resize)
+        if self.resize != (height, width) and not cut:
             raise UserError(
                 f"{where}: images resized to {' x '.join(map(str, self.resize))} have no middle of"
                 f" {height} x {width}, which the model reads; only squares are cut out here"
@@ -93,15 +85,13 @@ class Pictures:
     def run(self) -> dict[str, Any]:
         """What the config of a run says of the task and its data."""
         height, width, channels = self.shape
-        square = {"side": height if height == width else 0}
-        whole = self.resize == (height, width) and height == width
+        data: dict[str, Any] = {"name": "image_folder", "side": height if height == width else 0}
+        data |= {"resample": self.resample, "grey": channels == 1}
+        if not data["side"] or self.resize != (height, width):
+            data["resize"] = self.resize
         return {
             "task": "image_classification",
-            "data": {
-                **{"name": "image_folder", **square, "grey": channels == 1},
-                **({} if whole else {"resize": self.resize}),
-                "resample": self.resample,
-            },
+            "data": data,
             "batch": {"size": 16},
             "checkpoint": {"by": "accuracy"},
         }
@@ -109,25 +99,19 @@ class Pictures:
 
 def processed(of: Told, shape: tuple[int, int, int], classes: tuple[str, ...]) -> Pictures:
     """What a `preprocessor_config.json` says of images of a shape that the model reads."""
-    of.no_others((*READ, *SILENT))
+    of.no_others((*READ.split(), *SILENT.split()))
     kind = of.text("image_processor_type", of.text("feature_extractor_type", "ViTImageProcessor"))
     named = _KIND.fullmatch(kind)
     if named is None or named[1] not in PROCESSORS:
         raise UserError(f"{of.where}: image_processor_type={kind!r}; known are: ViT, DeiT")
     usual = PROCESSORS[named[1]]
-    if abs(of.number("rescale_factor", 1 / 255) * 255 - 1) > 1e-6 or not of.flag(
-        "do_rescale", True
-    ):
-        raise UserError(f"{of.where}: pixels are divided by 255 here, and it does not say so")
-    if not of.flag("do_resize", True):
-        raise UserError(f"{of.where}: do_resize=False; images are resized here")
+    of.only(do_resize=True, do_rescale=True)
+    if abs(of.number("rescale_factor", 1 / 255) * 255 - 1) > 1e-6:
+        raise of.refused("rescale_factor", "1 / 255, by which pixels are divided here")
     resample = of.count("resample", usual["resample"], least=0)
     if resample >= len(RESAMPLES):
         raise of.refused("resample", f"a filter of Pillow, 0 to {len(RESAMPLES) - 1}")
-    resize, cut = (
-        _size(of, "size", usual["size"]),
-        of.flag("do_center_crop", usual["do_center_crop"]),
-    )
+    cut, resize = of.flag("do_center_crop", usual["cut"]), _size(of, "size", usual["size"])
     left = _size(of, "crop_size", usual["crop_size"]) if cut else resize
     if left != shape[:2]:
         raise UserError(
@@ -142,19 +126,16 @@ def processed(of: Told, shape: tuple[int, int, int], classes: tuple[str, ...]) -
 
 def timm_sizes(of: Told, height: int, width: int) -> tuple[tuple[int, ...], str]:
     """What a `pretrained_cfg` says of resizing: to which size, by which filter."""
-    of.no_others(("input_size", "mean", "std", "interpolation", "crop_pct", "crop_mode", *TIMM))
-    filters = {name: name for name in RESAMPLES}
+    of.only(label_offset=0)
     share, mode = of.number("crop_pct", 0.875), of.text("crop_mode", "center")
-    if not 0 < share <= 1 or mode not in ("center", "squash"):
-        raise UserError(
-            f"{of.where}: crop_pct={share}, crop_mode={mode!r}; expected a share, and"
-            f" {nearest(mode, ('center', 'squash'))}"
-        )
+    if not 0 < share <= 1:
+        raise of.refused("crop_pct", "a share above 0")
+    if mode != "squash" and (mode != "center" or height != width):
+        raise of.refused("crop_mode", "center, of squares alone, or squash")
     sides = tuple(math.floor(side / share) for side in (height, width))
-    resize = sides[:1] if mode == "center" and height == width else sides
-    if mode == "center" and height != width:
-        raise of.refused("crop_mode", "squash where images are no squares")
-    return resize, of.one_of("interpolation", filters, "bilinear")
+    return sides[:1] if mode == "center" else sides, of.one_of(
+        "interpolation", dict(zip(RESAMPLES, RESAMPLES, strict=True)), "bilinear"
+    )
 
 
 def _size(of: Told, key: str, usual: int | None) -> tuple[int, ...]:

@@ -63,7 +63,7 @@ def _stage(stage: int) -> tuple[Name, ...]:
     return (*branch, *short)
 
 
-_NAMES = Names(
+NAMES = Names(
     (
         *_convolved("conv1", "bn1", "stem", "stem_normalisation"),
         *(line for stage in range(4) for line in _stage(stage)),
@@ -72,11 +72,6 @@ _NAMES = Names(
     prefix="",
     dropped=(r".*\.num_batches_tracked",),
 )
-
-
-def names(kind: str) -> Names:
-    """The table."""
-    return _NAMES
 
 
 def system(told: Told) -> dict[str, Any]:

@@ -29,7 +29,7 @@ _NORMS = {
     "input_layernorm": "around_attention/normalisation",
     "post_attention_layernorm": "around_feed_forward/normalisation",
 }
-_NAMES = Names(
+NAMES = Names(
     (
         Name("model.embed_tokens.weight", "embed/embedding"),
         *(
@@ -52,11 +52,6 @@ _NAMES = Names(
 )
 
 
-def names(kind: str) -> Names:
-    """The table."""
-    return _NAMES
-
-
 def system(told: Told) -> dict[str, Any]:
     """The system of a config."""
     width, heads = told.count("hidden_size", 3072), told.count("num_attention_heads", 24)
@@ -68,10 +63,7 @@ def system(told: Told) -> dict[str, Any]:
         "layers": told.count("num_hidden_layers", 30),
         "hidden": told.count("intermediate_size", 12288),
         "norm": "pre",
-        "normalisation": {
-            "name": "layer_norm",
-            "epsilon": told.number("norm_epsilon", 1e-5),
-        },
+        "normalisation": {"name": "layer_norm", "epsilon": told.number("norm_epsilon", 1e-5)},
         "feed_forward": {
             "name": told.one_of("hidden_act", ACTIVATIONS, "gelu_pytorch_tanh"),
             "bias": bias,
@@ -116,9 +108,7 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
         "sliding_window": visibility.get("width") if visibility["name"] == "window" else None,
         "attention_dropout": attention["dropout"],
         "residual_dropout": of["dropout"],
-        "embedding_dropout": of["dropout"]
-        if of["embedding_dropout"] is None
-        else of["embedding_dropout"],
+        "embedding_dropout": of["embedding_dropout"],
         "tie_word_embeddings": of["share"] == "output",
         **rope.written(turned, turned, kind),
     }

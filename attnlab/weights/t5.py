@@ -68,7 +68,7 @@ def _of_stack(stack: str) -> list[Name]:
     return [*found, Name(f"{stack}.final_layer_norm.weight", f"top_{stack}/scale")]
 
 
-_NAMES = Names(
+NAMES = Names(
     (
         Name(EMBEDDING, "embed_target/embedding"),
         *_of_stack("encoder"),
@@ -81,11 +81,6 @@ _NAMES = Names(
         (HEAD, "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"), EMBEDDING
     ),
 )
-
-
-def names(kind: str) -> Names:
-    """The table."""
-    return _NAMES
 
 
 def system(told: Told) -> dict[str, Any]:
@@ -116,14 +111,8 @@ def system(told: Told) -> dict[str, Any]:
         "decoder_layers": told.count("num_decoder_layers", layers),
         "hidden": told.count("d_ff", 2048),
         "norm": "pre",
-        "normalisation": {
-            "name": "rms_norm",
-            "epsilon": told.number("layer_norm_epsilon", 1e-6),
-        },
-        "feed_forward": {
-            "name": told.one_of("feed_forward_proj", FORWARDS, "relu"),
-            "bias": False,
-        },
+        "normalisation": {"name": "rms_norm", "epsilon": told.number("layer_norm_epsilon", 1e-6)},
+        "feed_forward": {"name": told.one_of("feed_forward_proj", FORWARDS, "relu"), "bias": False},
         "positions": {"name": "none"},
         "scaled_embedding": False,
         "share_positions": True,

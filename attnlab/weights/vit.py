@@ -23,7 +23,7 @@ SYSTEMS = ("vit",)
 _PREPROCESSOR = "preprocessor_config.json"
 
 _H, _L = "vit.encoder.layer.{i}", "layer_{i}"
-_NAMES = Names(
+NAMES = Names(
     (
         Name("vit.embeddings.cls_token", "class_token", row=True),
         Name("vit.embeddings.position_embeddings", "positions/table", row=True),
@@ -42,11 +42,6 @@ _NAMES = Names(
     prefix="vit.",
     dropped=(r"vit\.pooler\..*",),
 )
-
-
-def names(kind: str) -> Names:
-    """The table."""
-    return _NAMES
 
 
 def system(told: Told) -> dict[str, Any]:
@@ -73,16 +68,10 @@ def system(told: Told) -> dict[str, Any]:
         "layers": told.count("num_hidden_layers", 12),
         "hidden": told.count("intermediate_size", 3072),
         "norm": "pre",
-        "normalisation": {
-            "name": "layer_norm",
-            "epsilon": told.number("layer_norm_eps", 1e-12),
-        },
+        "normalisation": {"name": "layer_norm", "epsilon": told.number("layer_norm_eps", 1e-12)},
         "feed_forward": {"name": told.one_of("hidden_act", ACTIVATIONS, "gelu")},
         "hidden_dropout": 0.0,
-        "positions": {
-            "name": "learned",
-            "length": height // patch * (width // patch) + 1,
-        },
+        "positions": {"name": "learned", "length": height // patch * (width // patch) + 1},
         "attention": {
             "name": "multihead",
             "heads": told.count("num_attention_heads", 12),

@@ -141,7 +141,7 @@ def test_a_run_begins_with_another_run_of_ours(tmp_path: Path) -> None:
     """With all of its weights, or with those that fit; a sweep's claim needs no other tool."""
     sizes = ["system.embedding=4", "data.examples=40", "data.valid=4", "data.test=4"]
     rest = [
-        *("batch.size=4", "training.evaluate_every=1", "schedule.warmup=0", "decoding.max_extra=1"),
+        *("batch.size=4", "training.evaluate_every=1", "schedule.warmup=0", "decoding.max_extra=1")
     ]
     steps = "training.steps=1"
 

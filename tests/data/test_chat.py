@@ -13,8 +13,8 @@ import pytest
 
 from attnlab.commands import generate
 from attnlab.data import chat
-from attnlab.data.tokenizer import Adopted
-from attnlab.data.vocabulary import Prompt, Vocabulary
+from attnlab.data.tokenizer import Adopted, Prompt
+from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from tests.data.test_tokenizer import IDS, KINDS, adopted, of_kind
 
@@ -34,7 +34,7 @@ GOLDEN = {
 
 
 def ids_of(line: str, folder: Path, messages: bool = False) -> list[int]:
-    (found,) = chat.chats(adopted(folder), [line], messages)
+    (found,) = chat.prompts(adopted(folder), [line], "messages" if messages else "user")
     assert isinstance(found, Prompt) and (found, found.shown) == (line, "")
     return found.ids
 
@@ -53,7 +53,7 @@ def test_what_a_user_says_stays_text(kind: str, tmp_path: Path) -> None:
     """Only the template writes special tokens, each as often as in an innocent chat."""
     folder = of_kind(kind, tmp_path, chat_template=TEMPLATE)
     lines = ["hello", "<|im_end|>", "hello<|im_start|> <pad>", "</s>"]
-    found: Any = chat.chats(adopted(folder), lines, False)
+    found: Any = chat.prompts(adopted(folder), lines, "user")
     innocent = found[0].ids
     for line in found[1:]:
         for name in {*IDS} - {"<unk>"}:
@@ -73,7 +73,7 @@ def test_where_a_template_stands(tmp_path: Path) -> None:
     vocabulary = adopted(apart)
     vocabulary.save(tmp_path / "kept.json")
     kept = Vocabulary.load(tmp_path / "kept.json")
-    assert isinstance(kept, Adopted) and chat.chats(kept, ["hello"], False)[0].ids == expected  # type: ignore[attr-defined]
+    assert isinstance(kept, Adopted) and chat.prompts(kept, ["hello"], "user")[0].ids == expected  # type: ignore[attr-defined]
     (folder / "chat_template.jinja").write_text("another")
     with pytest.raises(UserError, match=r"has another chat_template than chat_template\.jinja"):
         adopted(folder)
@@ -112,19 +112,19 @@ def test_what_templates_count_on() -> None:
 @pytest.mark.parametrize("line", ["hello", "[]", "[3]", '[{"content": "x"}]', '{"role": "user"}'])
 def test_what_holds_no_messages(line: str, tmp_path: Path) -> None:
     folder = of_kind("BPE", tmp_path, chat_template=TEMPLATE)
-    with pytest.raises(UserError, match="line 1: (no JSON|expected a list of messages)"):
-        chat.chats(adopted(folder), [line], True)
+    with pytest.raises(UserError, match="message 1: (no JSON|expected a list of messages)"):
+        chat.prompts(adopted(folder), [line], "messages")
 
 
 def test_lines_with_names_of_special_tokens(tmp_path: Path) -> None:
     vocabulary = adopted(of_kind("BPE", tmp_path))
-    found: Any = chat.named(vocabulary, ["hello<|im_end|>", ""])
+    found: Any = chat.prompts(vocabulary, ["hello<|im_end|>", ""], "special")
     assert found[0].ids[-1] == 5 and found[0].shown == "hello<|im_end|>" and found[1] == ""
-    with pytest.raises(UserError, match="line 1: '<pad>' has no token, or padding among"):
-        chat.named(vocabulary, ["<pad>"])
+    with pytest.raises(UserError, match="'<pad>' has no token, or padding among"):
+        chat.prompts(vocabulary, ["<pad>"], "special")
     own = Vocabulary.train(["a b a b"], "word")
     with pytest.raises(UserError, match="the vocabulary of this run has been learned here"):
-        chat.named(own, ["a"])
+        chat.prompts(own, ["a"], "special")
 
 
 def test_the_bounds_stand_in_the_help() -> None:

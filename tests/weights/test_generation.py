@@ -51,7 +51,7 @@ TAKEN: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ),
     (PAIRS, {"max_length": 10}, {**GREEDY, "max_ratio": 0.0, "max_extra": 9}),
     *(("gpt2", {key: value}, GREEDY) for key, value in NEUTRAL.items()),
-    *(("gpt2", {key: 1}, GREEDY) for key in SILENT),
+    *(("gpt2", {key: 1}, GREEDY) for key in SILENT.split()),
     *(("gpt2", {key: None}, GREEDY) for key in ("bad_words_ids", "suppress_tokens", "unheard_of")),
 )
 REFUSED: tuple[tuple[dict[str, Any], str], ...] = (

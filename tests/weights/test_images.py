@@ -29,7 +29,7 @@ from attnlab.systems import SYSTEMS
 from attnlab.tasks import TASKS
 from attnlab.weights import folder as folders
 from attnlab.weights.names import Name, flat
-from attnlab.weights.pictures import READ, SILENT, TIMM, processed, timm_sizes
+from attnlab.weights.pictures import READ, SILENT, processed, timm_sizes
 from attnlab.weights.told import Told
 from attnlab.weights.writing import completed, config_of
 from tests.weights import comparing, models, rule
@@ -144,8 +144,8 @@ def test_images_become_what_the_processor_makes_of_them(side: int, tmp_path: Pat
 
 
 KEYS: tuple[tuple[str, Any, str], ...] = (
-    *((key, None, "") for key in (*READ, *SILENT, "do_pad", "unheard_of")),
-    ("do_resize", False, "do_resize=False; images are resized here"),
+    *((key, None, "") for key in (*READ.split(), *SILENT.split(), "do_pad", "x")),
+    ("do_resize", False, "do_resize=False is not computed here"),
     ("size", 224, "it makes images of 224 x 224, and the model reads 6 x 9"),
     ("size", {"shortest_edge": 6}, "it makes images of 6, and the model reads 6 x 9"),
     ("size", {"longest_edge": 9}, "expected height and width, or shortest_edge alone"),
@@ -155,15 +155,15 @@ KEYS: tuple[tuple[str, Any, str], ...] = (
     ("resample", 6, "resample=6; expected a filter of Pillow, 0 to 5"),
     ("do_center_crop", True, "crop_size=None|lacks 'crop_size'"),
     ("crop_size", 5, ""),
-    ("do_rescale", False, "pixels are divided by 255 here"),
-    ("rescale_factor", 1 / 127.5, "pixels are divided by 255 here"),
+    ("do_rescale", False, "do_rescale=False is not computed here"),
+    ("rescale_factor", 1 / 127.5, "expected 1 / 255, by which pixels are divided here"),
     ("do_normalize", False, ""),
     ("image_mean", [0.1], r"image_mean=\[0.1\]; expected 3 numbers"),
     ("image_std", [0.5, 0.5, 0.0], "a deviation of .* expected numbers above 0"),
     ("image_processor_type", "CLIPImageProcessor", "known are: ViT, DeiT"),
     ("image_processor_type", "ViTImageProcessorFast", ""),
     ("do_convert_rgb", True, ""),
-    ("do_pad", True, "do_pad=True; expected nothing: the key is not known here"),
+    ("do_pad", True, "do_pad=True; expected nothing, for the key is not known"),
     ("crop_pct", 0.875, "crop_pct=0.875; expected nothing"),
 )
 
@@ -178,11 +178,11 @@ def test_every_key_of_a_processor_is_taken_or_refused(key: str, value: Any, word
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        *((key, "x", "") for key in TIMM),
-        ("crop_mode", "border", "expected a share, and did you|choose from"),
+        ("tag", "a1_in1k", ""),
+        ("crop_mode", "border", "crop_mode='border'; expected center, of squares alone, or squash"),
         ("crop_pct", 1.5, "crop_pct=1.5"),
         ("interpolation", "random", "interpolation='random'"),
-        ("label_offset", 1, "label_offset=1; expected nothing"),
+        ("label_offset", 1, "label_offset=1 is not computed here"),
     ],
 )
 def test_every_key_of_timm_is_taken_or_refused(key: str, value: Any, words: str) -> None:
