@@ -120,7 +120,14 @@ def save_pretrained(
     vocabulary = _vocabulary(run)
     pairs = bool(found.get("is_encoder_decoder"))
     ids = _ids(vocabulary, pairs)
-    config = {**_origin(run), **found, **ids, **_labels(run), "torch_dtype": dtype}
+    config = {
+        "pad_token_id": None,
+        **_origin(run),
+        **found,
+        **ids,
+        **_labels(run),
+        "torch_dtype": dtype,
+    }
     if "n_positions" not in config and not pairs:  # GPT-2's name of it, and the length of a table
         config.setdefault("max_position_embeddings", run.config.batch.max_length)
     return [*folders.write(path, config, arrays, shard), *_tokenizer(vocabulary, path, pairs)]
@@ -168,7 +175,8 @@ def _origin(run: Run) -> dict[str, Any]:
     if not folder or not (Path(folder).expanduser() / folders.CONFIG).is_file():
         return {}
     told = folders.settings(Path(folder).expanduser())
-    return {key: told[key] for key in ("max_position_embeddings",) if key in told}
+    kept = ("max_position_embeddings", "pad_token_id")  # an end that pads too is no padding here
+    return {key: told[key] for key in kept if key in told}
 
 
 def _type_of(run: Run) -> str | None:
@@ -198,7 +206,7 @@ def _ids(vocabulary: Vocabulary, pairs: bool) -> dict[str, Any]:
         "vocab_size": vocabulary.size,
         **begins,
         "eos_token_id": [*special.ending] if special.ends else special.eos,
-        "pad_token_id": special.pad if 0 <= special.pad < vocabulary.size else None,
+        **({"pad_token_id": special.pad} if 0 <= special.pad < vocabulary.size else {}),
     }
 
 

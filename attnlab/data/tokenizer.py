@@ -316,6 +316,21 @@ def _token(names: Mapping[str, Any], name: str) -> str | None:
     return token if isinstance(token, str) else None
 
 
+def _said(size: int, key: str, *places: tuple[Path, Mapping[str, Any]]) -> list[int]:
+    """The ids at a key, in the first of these files that has it."""
+    for name, content in places:
+        if (value := content.get(key)) is None:
+            continue
+        found = value if isinstance(value, list) and key == "eos_token_id" else [value]
+        if key == "pad_token_id" and value == _NO_ID:
+            return []
+        if not found or any(type(one) is not int or not 0 <= one < size for one in found):
+            ids = f"ids of the vocabulary, 0 to {size - 1}"
+            raise UserError(f"{name}: {key}={value!r}; expected {ids}")
+        return list(found)
+    return []
+
+
 def _special(
     path: Path, tokenizer: Tokenizer, model: Mapping[str, Any], names: Mapping[str, Any], size: int
 ) -> Special:
@@ -327,23 +342,9 @@ def _special(
     pairs reads `decoder_start_token_id` first, which may be padding: no text begins with it. A text
     that is written ends where config or generation config say, whichever of their ids comes.
     """
-    generation = _beside(path, GENERATION)
-
-    def said(key: str, *places: tuple[str, Mapping[str, Any]]) -> list[int]:
-        """The ids at a key, in the first of these files that has it."""
-        for name, content in places:
-            if (value := content.get(key)) is None:
-                continue
-            found = value if isinstance(value, list) and key == "eos_token_id" else [value]
-            if key == "pad_token_id" and value == _NO_ID:
-                return []
-            if not found or any(type(one) is not int or not 0 <= one < size for one in found):
-                ids = f"ids of the vocabulary, 0 to {size - 1}"
-                raise UserError(f"{path.parent / name}: {key}={value!r}; expected {ids}")
-            return list(found)
-        return []
-
-    first, second = (CONFIG, model), (GENERATION, generation)
+    said = functools.partial(_said, size)
+    first = (path.parent / CONFIG, model)
+    second = (path.parent / GENERATION, _beside(path, GENERATION))
 
     def of(name: str) -> int | None:
         if ids := said(f"{name}_token_id", first, second):
