@@ -49,7 +49,7 @@ ALLOWED = {
     "mixers": {"config", "layers", "attention"},
     "systems": {"config"} | _MODELS,
     "data": {"config", "records"},
-    "weights": {"config", "records"},
+    "weights": {"config", "records", "data"},
     "decoding": {"config", "records", "data"},
     "tasks": {"config", "records", "data", "weights", "decoding", "systems"} | _MODELS,
     "training": {"config", "records"},

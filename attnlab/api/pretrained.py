@@ -120,7 +120,14 @@ def save_pretrained(
     vocabulary = _vocabulary(run)
     pairs = bool(found.get("is_encoder_decoder"))
     ids = _ids(vocabulary, pairs)
-    config = {**_origin(run), **found, **ids, **_labels(run), "torch_dtype": dtype}
+    config = {
+        "pad_token_id": None,
+        **_origin(run),
+        **found,
+        **ids,
+        **_labels(run),
+        "torch_dtype": dtype,
+    }
     if "n_positions" not in config and not pairs:  # GPT-2's name of it, and the length of a table
         config.setdefault("max_position_embeddings", run.config.batch.max_length)
     return [*folders.write(path, config, arrays, shard), *_tokenizer(vocabulary, path, pairs)]
@@ -130,8 +137,13 @@ def _of_images(
     run: Run, folder: Path, config: dict[str, Any], arrays: Mapping[str, np.ndarray], shard: int
 ) -> list[Path]:
     """Writes a model of images: what it reads stands in its config, or in a file beside it."""
-    learned = run.task.data.learned
-    read = Pictures(learned.shape, learned.mean, learned.deviation, learned.classes)
+    learned, data = run.task.data.learned, run.config.data
+    resize = data.get("resize") or learned.shape[:2]
+    read = Pictures(
+        **{name: getattr(learned, name) for name in ("shape", "mean", "deviation", "classes")},
+        resize=tuple(resize),
+        resample=data.get("resample", "bilinear"),
+    )
     module = weights.family(weights.kind_of(config, "the config"))
     others = module.beside(read)
     config = {**config, **others.pop(folders.CONFIG)}
@@ -163,7 +175,8 @@ def _origin(run: Run) -> dict[str, Any]:
     if not folder or not (Path(folder).expanduser() / folders.CONFIG).is_file():
         return {}
     told = folders.settings(Path(folder).expanduser())
-    return {key: told[key] for key in ("max_position_embeddings",) if key in told}
+    kept = ("max_position_embeddings", "pad_token_id")  # an end that pads too is no padding here
+    return {key: told[key] for key in kept if key in told}
 
 
 def _type_of(run: Run) -> str | None:
@@ -181,17 +194,19 @@ def _type_of(run: Run) -> str | None:
 
 def _ids(vocabulary: Vocabulary, pairs: bool) -> dict[str, Any]:
     special = vocabulary.special
-    begins: dict[str, int | None] = {"bos_token_id": special.bos}
+    begins: dict[str, Any] = {"bos_token_id": special.bos}
     if pairs:
         begins = {
             "bos_token_id": special.front[0] if special.front else None,
             "decoder_start_token_id": special.bos,
         }
+    if special.forced is not None:
+        begins["forced_bos_token_id"] = special.forced
     return {
         "vocab_size": vocabulary.size,
         **begins,
-        "eos_token_id": special.eos,
-        "pad_token_id": special.pad if 0 <= special.pad < vocabulary.size else None,
+        "eos_token_id": [*special.ending] if special.ends else special.eos,
+        **({"pad_token_id": special.pad} if 0 <= special.pad < vocabulary.size else {}),
     }
 
 
@@ -227,6 +242,9 @@ def _tokenizer(vocabulary: Vocabulary, folder: Path, pairs: bool) -> list[Path]:
         named |= {"cls_token": named["bos_token"], "sep_token": named["eos_token"]}
     if own:  # they are no pieces of the library's tokenizer
         content["added_tokens"] += [_added(index, pieces[index]) for index in reserved]
+    if not own and vocabulary.chat:  # type: ignore[attr-defined]
+        chat = vocabulary.chat  # type: ignore[attr-defined]
+        named |= {**chat["tokens"], "chat_template": chat["template"]}
     told = {"tokenizer_class": "PreTrainedTokenizerFast", **named}
     for file, one in ((FILE, content), ("tokenizer_config.json", told)):
         write_atomic(folder / file, json.dumps(one, ensure_ascii=False, indent=1) + "\n")

@@ -17,6 +17,9 @@ from attnlab.errors import UserError
 if TYPE_CHECKING:
     from attnlab.api.trained import Run
 
+_PROMPTED = {"language_modelling": "vocabulary", "text_to_text": "source_vocabulary"}
+"""Tasks that read prompts, and what of their data cuts them."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`--input`, `--output`, `--score` and `--ensemble`."""
@@ -35,6 +38,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stream",
         action="store_true",
         help="print every answer while it is written (decoding.method greedy or sample)",
+    )
+    parser.add_argument(
+        "--special",
+        action="store_true",
+        help="special tokens of a model from elsewhere stand in lines by their names",
+    )
+    parser.add_argument(
+        "--chat",
+        nargs="?",
+        const="user",
+        choices=("user", "messages"),
+        help=(
+            "each line is what a user says, in the chat template of the model; =messages: each is"
+            " a JSON list of messages (templates have 5 s and may write 1,048,576 characters each)"
+        ),
     )
     session.add_ensemble(parser)
     session.add_acceptance(parser)
@@ -55,8 +73,17 @@ def run(arguments: argparse.Namespace) -> int:
     stored = session.stored_run(arguments)  # complain before reading stdin
     if arguments.output:
         _check_output(Path(arguments.output))
+    if arguments.score and (arguments.special or arguments.chat):
+        raise UserError("generate --score takes plain texts; leave out --special and --chat")
     lines = read_lines(arguments.input)
     trained = session.opened(stored)
+    if arguments.special or arguments.chat:
+        from attnlab.data.chat import prompts
+
+        if trained.config.task not in _PROMPTED:
+            raise UserError(f"generate --special and --chat: for tasks {', '.join(_PROMPTED)} only")
+        own = getattr(trained.task.data, _PROMPTED[trained.config.task])
+        lines = prompts(own, lines, arguments.chat or "special")
     if arguments.stream:
         _stream(trained, lines)
         return 0

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the run, and say what can be done with it.
+    """Write the run, which needs no data, and say what can be done with it.
 
     Returns:
       0.
@@ -61,14 +61,16 @@ def run(arguments: argparse.Namespace) -> int:
     start_jax()
     from attnlab.tasks import TASKS
 
-    splits = ("train", "valid", "test")
-    prepared = Prepared.prepare(TASKS.resolve(config.task), config, workdir, splits)
+    prepared = Prepared.prepare(TASKS.resolve(config.task), config, workdir, ())
     with RunLock(workdir), Interrupt() as interrupt, Progress(config.training.steps) as progress:
         prepared.fit(progress, interrupt, began, until=0)
     print(
         f"imported {folder} into {workdir}: generate, evaluate, inspect and export take it as it is;"
     )
     words = [f"--config=configs/pretrained.py:{folder}", f"--workdir={workdir}"]
+    if config.data.name == "none":  # data is part of a run that is trained, so it is another one
+        words[-1] += "-tuned"
+        words += ["--config.data=text", "--config.data.directory=FOLDER"]
     words += [f"--config.{one}" for one in arguments.overrides]
     print(f"to train it: train {shlex.join(words)}")
     return 0

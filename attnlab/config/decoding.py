@@ -20,6 +20,11 @@ class Decoding(Node):
     )
     beam: int = setting("hypotheses that are followed", 5, within=whole(1, 2**12))
     length_penalty: float = setting("alpha of GNMT's score", 0.6, within=between(0, 100))
+    length_offset: int = setting(
+        "k of the length penalty ((k + length) / (k + 1))^alpha; 0: as in transformers",
+        5,
+        within=whole(0, 2**10),
+    )
     coverage: float = setting("beta of GNMT's score; 0: none", 0.0, within=between(0, 10**6))
     temperature: float = setting(
         "of samples: scores are divided by it", 1.0, within=between(0, 10**6)

@@ -39,6 +39,7 @@ SOURCES = Table(
         "conllu": "attnlab.data.conll:Conllu",
         "columns": "attnlab.data.conll:Columns",
         "entailment": "attnlab.data.entailment:Entailment",
+        "none": "attnlab.data.none:NoData",
         "one_side": "attnlab.data.one_side:OneSide",
         "prefixed": "attnlab.data.prefixed:Prefixed",
         "joined": "attnlab.data.joined:Joined",

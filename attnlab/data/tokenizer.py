@@ -3,28 +3,61 @@ ids.
 
 Nothing is learned here, and nothing changed: texts are cut as the model's own library cuts them
 (without the special tokens that it puts around them; those come from the task), and come back as it
-writes them. A text that spells a special token is ordinary text. Ids beyond the tokenizer's own,
+writes them. A text that spells a special token is ordinary text in every kind of tokenizer: the
+pieces of special ids have names in the encoder that no text spells. Ids beyond the tokenizer's own,
 with which some models fill up their tables, are pieces without text.
+
+    file                      what is read of it
+    tokenizer.json            all
+    config.json               vocab_size, ids of special tokens, is_encoder_decoder
+    generation_config.json    more ends, the forced first id, the first id of a decoder
+    tokenizer_config.json     special tokens by name, the chat template
+    chat_template.jinja       the chat template; refused beside another in tokenizer_config.json
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
 
+from attnlab.data.readers.json_text import read_json
 from attnlab.data.vocabulary import CHUNK, Special, Vocabulary
 from attnlab.errors import UserError
 
 FILE = "tokenizer.json"
+CONFIG, GENERATION, NAMES = "config.json", "generation_config.json", "tokenizer_config.json"
+TEMPLATE = "chat_template.jinja"
+MOST = 2**24  # ids of a vocabulary
 _NO_ID = -1  # of padding, where a tokenizer has none
 _SENTINEL = re.compile(r"<extra_id_\d+>")  # T5's, of which the last id is the first sentinel
+_TOKENS = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+
+
+class Prompt(str):
+    """A line that is read by ids of its own, nothing put before them.
+
+    Attributes:
+      ids: [length].
+      shown: what stands before the answer.
+    """
+
+    ids: list[int]
+    shown: str
+
+    def __new__(cls, line: str, ids: list[int], shown: str) -> Prompt:
+        made = super().__new__(cls, line)
+        made.ids, made.shown = ids, shown
+        return made
 
 
 class Adopted(Vocabulary):
@@ -35,18 +68,26 @@ class Adopted(Vocabulary):
       settings: see `Vocabulary`.
       special: the ids that are no text.
       size: the rows of the model's table, at least as many as the tokenizer has ids.
+      chat: "template" and "tokens" (special tokens by name) for chats; {} where there is no
+        template.
+      guarded: whether texts that spell special tokens stay texts in every kind of tokenizer; not
+        in runs that have begun before they did.
     """
 
     def __init__(
-        self, content: Mapping[str, Any], settings: dict[str, Any], special: Special, size: int
+        self,
+        content: Mapping[str, Any],
+        settings: dict[str, Any],
+        special: Special,
+        size: int,
+        chat: Mapping[str, Any],
+        guarded: bool = True,
     ) -> None:
-        self.content = dict(content)
-        tokenizer = _made(self.content)
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
+        self.content, self.chat, self.guarded = dict(content), dict(chat), guarded
+        tokenizer = _made(json.dumps(self.content))
         super().__init__(tokenizer, settings)
-        last = 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
-        if size < last:
+        last = _ids(tokenizer)
+        if not last <= size <= MOST:
             raise UserError(
                 f"the tokenizer has {last} ids and the model {size}: they do not belong together"
             )
@@ -57,12 +98,12 @@ class Adopted(Vocabulary):
     def adopt(cls, file: str | Path, settings: dict[str, Any]) -> Adopted:
         """The tokenizer in a file, or in the folder of a pretrained model.
 
-        Special ids are those that `config.json` and `tokenizer_config.json` beside it say; the size
-        is the model's, where there is one.
+        Special ids are those that the files beside it say; the size is the model's, where there is
+        one.
 
         Raises:
           UserError: no such file, one that the library cannot read, a tokenizer without an end of
-            text, or one that does not fit the model beside it.
+            text, special ids beyond the vocabulary, or one that does not fit the model beside it.
         """
         path = Path(file).expanduser()
         path = path / FILE if path.is_dir() else path
@@ -71,31 +112,44 @@ class Adopted(Vocabulary):
                 "config.vocabulary.file is empty: name a tokenizer.json, or the folder of a"
                 " pretrained model, for config.vocabulary.kind=tokenizer"
             )
-        content = _json(path, must=True)
-        model = _json(path.parent / "config.json")
-        tokenizer = _made(content)
-        special = _special(path, tokenizer, model, _json(path.parent / "tokenizer_config.json"))
-        last = 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+        if not path.is_file():
+            raise UserError(
+                f"there is no tokenizer {path}; transformers writes one of vocab.json and the like:"
+                " AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+            )
+        content, model = read_json(path), _beside(path, CONFIG)
+        tokenizer = _made(json.dumps(content))
+        size = model.get("vocab_size") or _ids(tokenizer)
+        if type(size) is not int:
+            raise UserError(f"{path.parent / CONFIG}: vocab_size={size!r}; expected a whole number")
+        names = _beside(path, NAMES)
+        special = _special(path, tokenizer, model, names, size)
         try:
-            return cls(content, settings, special, int(model.get("vocab_size") or last))
+            return cls(content, settings, special, size, _chat(path, names))
         except UserError as error:
             raise UserError(f"{path}: {error}") from error
 
     @classmethod
     def restored(cls, saved: Mapping[str, Any], settings: dict[str, Any]) -> Adopted:
         """What `kept` has given."""
-        lists = {name: tuple(saved["special"].get(name, ())) for name in ("reserved", "front")}
-        special = {**saved["special"], **lists}
-        return cls(saved["content"], settings, Special(**special), saved["size"])
+        special: dict[str, Any] = {
+            name: tuple(one) if isinstance(one, list) else one
+            for name, one in saved["special"].items()
+        }
+        more = saved.get("chat", {}), saved.get("guarded", False)
+        return cls(saved["content"], settings, Special(**special), saved["size"], *more)
 
     def kept(self) -> dict[str, Any]:
         """See `Vocabulary.kept`."""
         names = ("pad", "bos", "eos", "unk")
-        special = {name: getattr(self.special, name) for name in names}
-        for name in ("reserved", "front"):
-            if several := getattr(self.special, name):
-                special[name] = list(several)
-        return {"content": self.content, "special": special, "size": self.size}
+        special = {
+            name: list(one) if isinstance(one, tuple) else one
+            for name, one in dataclasses.asdict(self.special).items()
+            if name in names or one not in ((), None)
+        }
+        more = {"chat": self.chat, "guarded": self.guarded}
+        more = {name: one for name, one in more.items() if one}
+        return {"content": self.content, "special": special, "size": self.size, **more}
 
     def normalize(self, text: str) -> str:
         """`text` as the tokenizer sees it."""
@@ -111,30 +165,101 @@ class Adopted(Vocabulary):
         """See `Vocabulary.encode_stream`; each text as a whole, for pieces may reach over blanks."""
         remaining, end = iter(texts), list(end)
         while chunk := list(islice(remaining, CHUNK)):
-            for found in self._tokenizer.encode_batch_fast(chunk, add_special_tokens=False):
-                yield np.array([*found.ids, *end], np.int32)
+            every = self._encoder.encode_batch_fast(chunk, add_special_tokens=False)
+            for text, found in zip(chunk, every, strict=True):
+                ids = text.ids if isinstance(text, Prompt) else found.ids
+                yield np.array([*ids, *end], np.int32)
+
+    def named(self, text: str) -> list[int]:
+        """The ids of a text in which special tokens stand by their names."""
+        self._tokenizer.encode_special_tokens = False
+        try:
+            return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        finally:
+            self._tokenizer.encode_special_tokens = True
+
+    def spelt(self, rendered: str, mark: str) -> list[int]:
+        """The ids of a text in which special tokens stand by their names, except for those in marks
+        (`marked`); a mark that has lost the other is left out.
+
+        What stands behind a mark is cut as if it stood behind the end of a line, so that no blank
+        is put before it, as `transformers` does it.
+        """
+        found: list[int] = []
+        line = self.named("\n")
+        for number, part in enumerate(re.split(f"{mark}({self._names()}){mark}|{mark}", rendered)):
+            read = self._plain if number % 2 else self.named
+            ids = read(f"\n{part}") if part and number else []
+            behind = ids[len(line) :] if ids[: len(line)] == line else read(part or "")
+            found += behind if number else read(part)
+        return found
+
+    def marked(self, text: str, mark: str) -> str:
+        """A text of JSON with marks around all that spells special tokens."""
+        return re.sub(self._names(json.dumps), lambda match: f"{mark}{match[0]}{mark}", text)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """See `Vocabulary.decode`."""
-        read: list[int] = []
-        silent = {self.special.pad, self.special.bos, *self.special.front}
-        for index in map(int, ids):
-            if index == self.special.eos:
-                break
-            if index not in silent:
-                read.append(index)
-        return str(self._tokenizer.decode(read, skip_special_tokens=False))
+        """See `Vocabulary.decode`; stops at the first id that ends a text."""
+        return str(self._tokenizer.decode(self._written(ids), skip_special_tokens=False))
 
     def continued(self, text: str, known: Iterable[int], more: Iterable[int]) -> str:
         """See `Vocabulary.continued`; blanks are the tokenizer's own."""
-        known = list(known)
-        return text + self.decode([*known, *more])[len(self.decode(known)) :]
+        before, after = list(map(int, known)), self._written(more)
+        whole, part = (
+            str(self._tokenizer.decode(ids, skip_special_tokens=False))
+            for ids in ([*before, *after], before)
+        )
+        return text + whole[len(part) :]
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """See `Vocabulary.tokens`; a piece that is no whole character by itself is shown as the
         tokenizer stores it.
         """
         return [self._shown(int(index)) for index in ids]
+
+    def _written(self, ids: Iterable[int]) -> list[int]:
+        """Those before the end, without what is no text."""
+        silent = {self.special.pad, self.special.bos, *self.special.front}
+        text = takewhile(lambda index: index not in self.special.ending, map(int, ids))
+        return [index for index in text if index not in silent]
+
+    def _plain(self, text: str) -> list[int]:
+        """The ids of an ordinary text."""
+        return list(self._encoder.encode(text, add_special_tokens=False).ids)
+
+    @functools.cached_property
+    def _specials(self) -> dict[int, str]:
+        """The pieces of all special ids."""
+        special = self.special
+        ids = {special.pad, special.bos, special.unk, special.forced, *special.ending}
+        ids |= {*special.reserved, *special.front}
+        added = self.content.get("added_tokens") or ()
+        ids |= {token["id"] for token in added if token.get("special")}
+        known = [index for index in ids if index is not None and 0 <= index < self.size]
+        return {index: self._pieces[index] for index in known if self._pieces[index]}
+
+    def _names(self, written: Callable[[str], str] = '"{}"'.format) -> str:
+        """A regular expression of what spells special tokens, as text or `written` as JSON."""
+        names = sorted(self._specials.values(), key=len, reverse=True)
+        return "|".join(re.escape(written(name)[1:-1]) for name in names) or "(?!)"
+
+    @functools.cached_property
+    def _encoder(self) -> Tokenizer:
+        """The tokenizer with names for the pieces of special ids that no text spells."""
+        vocabulary, pieces = self.content["model"].get("vocab", {}), {*self._specials.values()}
+        words = {*vocabulary} if isinstance(vocabulary, dict) else {word for word, _ in vocabulary}
+        added = self.content.get("added_tokens") or ()
+        words |= {token["content"] for token in added if not token.get("special")}
+        if not self.guarded or not pieces & words:
+            return self._tokenizer
+        model = dict(self.content["model"])
+        if "merges" in model:  # none makes one of these pieces
+            pairs = [one.split(" ") if isinstance(one, str) else one for one in model["merges"]]
+            model["merges"] = [one for one in pairs if not {"".join(one), *one} & pieces]
+        text, key = json.dumps({**self.content, "model": model}), secrets.token_hex(16)
+        for piece in pieces:
+            text = text.replace(json.dumps(piece), json.dumps(key + piece))
+        return _made(text)
 
     def _shown(self, index: int) -> str:
         piece = self._pieces[index] if 0 <= index < self.size else ""
@@ -143,72 +268,111 @@ class Adopted(Vocabulary):
         return text.replace(" ", "\u2423") if whole else piece
 
 
-def _made(content: Mapping[str, Any]) -> Tokenizer:
+def _made(text: str) -> Tokenizer:
+    """A tokenizer by the text of its file, for which all that is read is ordinary text."""
     try:
-        return Tokenizer.from_str(json.dumps(content))
+        tokenizer = Tokenizer.from_str(text)
     # the library raises a bare Exception where it cannot read another version's file
     except Exception as error:
         raise UserError(f"{FILE} cannot be read by this version of tokenizers: {error}") from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True
+    return tokenizer
 
 
-def _json(path: Path, must: bool = False) -> dict[str, Any]:
-    """The object in a file; {} where there is none and need not be one."""
-    if not path.is_file() and not must:
-        return {}
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(
-            f"there is no tokenizer {path}; transformers writes one of vocab.json and the like:"
-            " AutoTokenizer.from_pretrained(...).save_pretrained(...)"
-        ) from error
-    except OSError as error:
-        raise UserError(f"cannot read the tokenizer {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON ({error}); put back a good copy") from error
-    if not isinstance(found, dict):
-        raise UserError(f"{path} holds no JSON object; put back a good copy")
+def _ids(tokenizer: Tokenizer) -> int:
+    """How many ids there are, up to the last one that is used."""
+    return 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+
+
+def _beside(path: Path, name: str) -> dict[str, Any]:
+    """The object in a file beside another; {} where there is none."""
+    found: dict[str, Any] = read_json(path.parent / name) if (path.parent / name).is_file() else {}
     return found
 
 
+def _chat(path: Path, names: Mapping[str, Any]) -> dict[str, Any]:
+    """What `Adopted.chat` has; `UserError` where there are two templates, or one that is no text."""
+    template, file = names.get("chat_template"), path.parent / TEMPLATE
+    if isinstance(template, list):  # one for each purpose
+        every = [one.get("template") for one in template if one.get("name") == "default"]
+        template = every[0] if every else template
+    if file.is_file():
+        own = file.read_bytes().decode(errors="replace")
+        if template not in (None, own):
+            raise UserError(f"{NAMES} has another chat_template than {TEMPLATE}; remove one")
+        template = own
+    if not isinstance(template, str | None):
+        raise UserError(f"{NAMES}: chat_template is no text, nor has it a default one")
+    tokens = {f"{name}_token": token for name in _TOKENS if (token := _token(names, name))}
+    return {} if template is None else {"template": template, "tokens": tokens}
+
+
+def _token(names: Mapping[str, Any], name: str) -> str | None:
+    """A special token as `tokenizer_config.json` names it."""
+    token = names.get(f"{name}_token")
+    token = token.get("content") if isinstance(token, dict) else token
+    return token if isinstance(token, str) else None
+
+
+def _said(size: int, key: str, *places: tuple[Path, Mapping[str, Any]]) -> list[int]:
+    """The ids at a key, in the first of these files that has it."""
+    for name, content in places:
+        if (value := content.get(key)) is None:
+            continue
+        found = value if isinstance(value, list) and key == "eos_token_id" else [value]
+        if key == "pad_token_id" and value == _NO_ID:
+            return []
+        if not found or any(type(one) is not int or not 0 <= one < size for one in found):
+            ids = f"ids of the vocabulary, 0 to {size - 1}"
+            raise UserError(f"{name}: {key}={value!r}; expected {ids}")
+        return list(found)
+    return []
+
+
 def _special(
-    path: Path, tokenizer: Tokenizer, model: Mapping[str, Any], told: Mapping[str, Any]
+    path: Path, tokenizer: Tokenizer, model: Mapping[str, Any], names: Mapping[str, Any], size: int
 ) -> Special:
     """The ids that are no text: the model's word counts, else the tokenizer's.
 
     What begins a text is what ends it, where nothing else does (GPT-2, Qwen); BERT calls the two
     "cls" and "sep". Its mask is reserved, as are T5's sentinels. An end that pads too would be taken
     for padding where it is to be predicted, so padding has no id then. The decoder of a model of
-    pairs reads `decoder_start_token_id` first, which may be padding: no text begins with it.
+    pairs reads `decoder_start_token_id` first, which may be padding: no text begins with it. A text
+    that is written ends where config or generation config say, whichever of their ids comes.
     """
+    said = functools.partial(_said, size)
+    first = (path.parent / CONFIG, model)
+    second = (path.parent / GENERATION, _beside(path, GENERATION))
 
     def of(name: str) -> int | None:
-        index = model.get(f"{name}_token_id")
-        index = index[0] if isinstance(index, list) and index else index
-        if isinstance(index, int) and not isinstance(index, bool):
-            return index
-        token = told.get(f"{name}_token")
-        token = token.get("content") if isinstance(token, dict) else token
-        return tokenizer.token_to_id(token) if isinstance(token, str) else None
+        if ids := said(f"{name}_token_id", first, second):
+            return ids[0]
+        token = _token(names, name)
+        return None if token is None else tokenizer.token_to_id(token)
 
     eos = of("sep") if of("eos") is None else of("eos")
     if eos is None:
         raise UserError(
-            f'{path}: nothing says which token ends a text; put "eos_token" into'
-            " tokenizer_config.json beside it"
+            f'{path}: nothing says which token ends a text; put "eos_token" into {NAMES} beside it'
         )
+    every = [*said("eos_token_id", first), *said("eos_token_id", second)]
+    ends = tuple(one for one in dict.fromkeys(every) if one != eos)
     bos, pad, mask = of("cls") if of("bos") is None else of("bos"), of("pad"), of("mask")
     bos, pairs = eos if bos is None else bos, bool(model.get("is_encoder_decoder"))
-    if pairs:
-        start = of("decoder_start")
-        bos = bos if start is None else start
-    own = json.loads(tokenizer.to_str())["model"].get("unk_token")
-    unk = tokenizer.token_to_id(own) if isinstance(own, str) else None
-    pad = _NO_ID if pad is None or pad == eos or (pad == bos and not pairs) else pad
+    start = said("decoder_start_token_id", second, first)
+    bos = start[0] if pairs and start else bos
+    forced = said("forced_bos_token_id", second, first)
+    kind = json.loads(tokenizer.to_str())["model"]
+    own = kind.get("unk_token")
+    unk = tokenizer.token_to_id(own) if isinstance(own, str) else kind.get("unk_id")
+    alike = pad in (eos, *ends) or (pad == bos and not pairs)
     pieces = tokenizer.get_vocab(with_added_tokens=True)
     reserved = sorted(index for piece, index in pieces.items() if _SENTINEL.fullmatch(piece))
     if not reserved and mask is not None:
         reserved = [mask]
     around = tokenizer.encode("").ids if pairs else []
     front = around[:-1] if around[-1:] == [eos] else []
-    return Special(pad, bos, eos, unk, tuple(reserved), tuple(front))
+    padding = _NO_ID if pad is None or alike else pad
+    return Special(padding, bos, eos, unk, tuple(reserved), tuple(front), ends, *forced)

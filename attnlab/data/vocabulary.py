@@ -52,6 +52,8 @@ class Special:
       reserved: what tasks use for their own purposes; masked language modelling hides tokens behind
         the first, span corruption spans behind the last ones.
       front: what stands before every text of a pair; the tokenizers of some models have it so.
+      ends: what ends a text that is written, beside `eos`, with which texts that are read end.
+      forced: what every text that is written begins with; None where it may begin with anything.
     """
 
     pad: int = PAD
@@ -60,11 +62,18 @@ class Special:
     unk: int | None = UNK
     reserved: tuple[int, ...] = ()
     front: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
+    forced: int | None = None
+
+    @property
+    def ending(self) -> tuple[int, ...]:
+        """Every id that ends a text that is written."""
+        return (self.eos, *self.ends)
 
     @property
     def unsayable(self) -> tuple[int, ...]:
-        """What is never written: padding and what is read first, unless that is the end too."""
-        return tuple(sorted({self.pad, self.bos} - {self.eos}))
+        """What is never written: padding and what is read first, unless that is an end too."""
+        return tuple(sorted({self.pad, self.bos} - {*self.ending, self.forced}))
 
     def unknown(self, ids: np.ndarray) -> int:
         """How many of the ids stand for what the vocabulary lacks."""
@@ -152,6 +161,8 @@ class Vocabulary:
           UserError: unknown kind, a size that cannot hold the alphabet, or texts that leave no
             piece at all.
         """
+        settings: dict[str, Any] = {"kind": kind, "size": size, "min_frequency": min_frequency}
+        settings |= {"lowercase": lowercase, **({"reserved": reserved} if reserved else {})}
         if kind == TOKENIZER:
             from attnlab.data.tokenizer import Adopted
 
@@ -160,8 +171,7 @@ class Vocabulary:
                     "config.vocabulary.reserved is for vocabularies that are learned; a tokenizer"
                     " has what it has, leave it 0"
                 )
-            settings = {"kind": kind, "size": size, "min_frequency": min_frequency}
-            return Adopted.adopt(file, {**settings, "lowercase": lowercase, "file": file})
+            return Adopted.adopt(file, {**settings, "file": file})
         if kind not in KINDS:
             raise UserError(
                 f"config.vocabulary.kind={kind!r} is unknown; {nearest(str(kind), (*KINDS, TOKENIZER))}"
@@ -171,16 +181,7 @@ class Vocabulary:
                 f"config.vocabulary.size={size} leaves no room beside the {len(SPECIAL)} special"
                 " pieces; it must be larger"
             )
-        return cls(
-            _learned(texts, kind, size, min_frequency, lowercase),
-            {
-                "kind": kind,
-                "size": size,
-                "min_frequency": min_frequency,
-                "lowercase": lowercase,
-                **({"reserved": reserved} if reserved else {}),
-            },
-        )
+        return cls(_learned(texts, kind, size, min_frequency, lowercase), settings)
 
     def normalize(self, text: str) -> str:
         """`text` as the vocabulary sees it: NFC, lower-cased if so trained, white space as single
@@ -279,7 +280,7 @@ class Vocabulary:
     def marks(self) -> Marks:
         """The pieces of the special ids, as `tokens` shows them."""
         special = self.special
-        ids = {special.pad, special.bos, special.eos} & set(range(self.size))
+        ids = {special.pad, special.bos, *special.ending} & set(range(self.size))
         unknown = None if special.unk is None else self.tokens([special.unk])[0]
         return Marks(frozenset(self.tokens(sorted(ids))), unknown)
 

@@ -3,7 +3,8 @@ stopping.
 
 Every sentence has K live hypotheses. One step scores their continuations and keeps the 2K best.
 Those among the first K that end go to the pool of finished hypotheses; the K best of the others
-stay alive (2K candidates contain K of these, since each hypothesis can end in one way only). Since
+stay alive (2K candidates contain K of these, since each hypothesis can end in one way only; where
+there are E ids that end a text, (1 + E) K candidates are kept). Since
 only the first K can end, a beam of 1 without length penalty is greedy search.
 
 The pool holds the `n_best` best finished hypotheses. A sentence is done when no live hypothesis can
@@ -25,6 +26,7 @@ from attnlab.decoding.hypotheses import Hypotheses, StepFn
 from attnlab.decoding.rules import FREE, Rules
 from attnlab.decoding.steps import (
     NEVER,
+    among,
     emittable,
     largest,
     length_limits,
@@ -36,10 +38,7 @@ from attnlab.decoding.steps import (
 )
 from attnlab.errors import UserError
 
-SHRINK, LEAST_ROWS = (
-    4,
-    8,
-)  # a batch is cut to a quarter, but not below this number of sentences
+SHRINK, LEAST_ROWS = (4, 8)  # a batch is cut to a quarter, but not below this number of sentences
 
 
 class _History(NamedTuple):
@@ -86,11 +85,16 @@ class _Terms:
     """The constants of a search: the penalties and limits that `beam_search` describes."""
 
     alpha: float
+    offset: int
     beta: float
     rules: Rules
     limits: jax.Array
     source_mask: jax.Array | None
     special: Special
+
+    def penalty(self, length: jax.Array | int) -> jax.Array:
+        """See `scoring.length_penalty`."""
+        return scoring.length_penalty(length, self.alpha, self.offset)
 
 
 class _Candidates(NamedTuple):
@@ -113,6 +117,7 @@ def beam_search(
     beam: int,
     max_length: int,
     length_penalty: float = 0.0,
+    length_offset: int = 5,
     coverage: float = 0.0,
     source_mask: jax.Array | None = None,
     n_best: int = 1,
@@ -134,7 +139,8 @@ def beam_search(
       rows: B, the number of sentences.
       beam: K, hypotheses alive for each sentence.
       max_length: L, the most tokens emitted, EOS counted.
-      length_penalty: alpha >= 0 of lp = ((5 + |Y|) / 6)^alpha, |Y| counts the EOS.
+      length_penalty, length_offset: alpha >= 0 and k of lp = ((k + |Y|) / (k + 1))^alpha, |Y|
+        counts the EOS.
       coverage: beta >= 0 of the coverage penalty, which only finished hypotheses get; needs weights
         and `source_mask` [B,S].
       n_best: hypotheses returned for each sentence, at most `beam`.
@@ -153,6 +159,7 @@ def beam_search(
         raise ValueError("beam search: the coverage penalty needs source_mask [B,S]")
     terms = _Terms(
         length_penalty,
+        length_offset,
         coverage,
         rules.repeated(beam),
         length_limits(limits, rows, max_length),
@@ -235,11 +242,11 @@ def _advance(step: StepFn, memory: Any, terms: _Terms, search: _Search) -> _Sear
     logits, state, weights = step(search.state, memory, search.last.reshape(-1))
     found = _candidates(search, logits, terms)
     coverage = _covered(search.coverage, weights)
-    ends = found.token == terms.special.eos
+    ends = among(found.token, terms.special.ending)
     lives = ~ends & (jnp.cumsum(~ends, axis=1) <= beam)
     at_limit = search.t + 1 >= terms.limits
 
-    ending = ends & (jnp.arange(2 * beam) < beam) & jnp.isfinite(found.log_probs)
+    ending = ends & (jnp.arange(ends.shape[1]) < beam) & jnp.isfinite(found.log_probs)
     stuck = (
         at_limit & ~jnp.isfinite(search.pool.scores[:, 0]) & ~jnp.any(ending, axis=1)
     )  # cut: nothing has ended or will end
@@ -248,7 +255,7 @@ def _advance(step: StepFn, memory: Any, terms: _Terms, search: _Search) -> _Sear
     log_probs, place = lax.top_k(jnp.where(lives, found.log_probs, NEVER), beam)
     # log P only falls, lp only grows and cp is at most 0: an upper bound for the best live
     # hypothesis.
-    reach = log_probs[:, 0] / scoring.length_penalty(terms.limits, terms.alpha)
+    reach = log_probs[:, 0] / terms.penalty(terms.limits)
     done = search.done | at_limit | (reach <= pool.scores[:, -1])
     parent = pick(found.parent, place)
     return _Search(
@@ -266,19 +273,19 @@ def _advance(step: StepFn, memory: Any, terms: _Terms, search: _Search) -> _Sear
 
 def _candidates(search: _Search, logits: jax.Array, terms: _Terms) -> _Candidates:
     """The 2K best of the K*V continuations: they are among the 2K best of each hypothesis, so V is
-    ranked only once per row.
+    ranked only once per row; more where texts have several ends.
     """
     rows, beam = search.log_probs.shape
     total_of = jax.nn.logsumexp(logits.astype(jnp.float32), axis=1, keepdims=True)
-    logits = emittable(logits, terms.special)
-    width = min(2 * beam, logits.shape[1])
+    logits, count = emittable(logits, terms.special), (1 + len(terms.special.ending)) * beam
+    width = min(count, logits.shape[1])
     tokens = search.history.tokens.reshape(rows * beam, -1)
     values, ids = largest(terms.rules(logits, tokens, search.t), width)
     gains = (values - total_of).reshape(rows, beam, width)
     total = (search.log_probs[:, :, None] + gains).reshape(rows, beam * width)
     # A finished sentence takes no more candidates, so its result does not depend on the rest of the
     # batch.
-    log_probs, place = lax.top_k(jnp.where(search.done[:, None], NEVER, total), 2 * beam)
+    log_probs, place = lax.top_k(jnp.where(search.done[:, None], NEVER, total), count)
     parent, token = place // width, pick(ids.reshape(rows, beam * width), place)
     past = pick(search.history, parent)
     now = jnp.arange(past.tokens.shape[2]) == search.t
@@ -310,7 +317,7 @@ def _finish(
     the pool stay first.
     """
     length = search.t + 1
-    scores = found.log_probs / scoring.length_penalty(length, terms.alpha)
+    scores = found.log_probs / terms.penalty(length)
     if coverage is not None and terms.source_mask is not None:
         scores += pick(
             scoring.coverage_penalty(coverage, terms.source_mask[:, None, :], terms.beta),

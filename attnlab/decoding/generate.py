@@ -231,6 +231,7 @@ class _How(NamedTuple):
             beam=settings.beam,
             max_length=room,
             length_penalty=settings.length_penalty,
+            length_offset=settings.length_offset,
             coverage=settings.coverage,
             source_mask=real,
             n_best=settings.n_best,

@@ -15,6 +15,7 @@ from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding.hypotheses import Hypotheses, StepFn
 from attnlab.decoding.rules import FREE, Rules
 from attnlab.decoding.steps import (
+    among,
     emittable,
     largest,
     length_limits,
@@ -53,7 +54,8 @@ def greedy(
     alignment: bool = False,
     special: Special = OURS,
 ) -> Hypotheses:
-    """The most probable token at every step, ties to the lowest id, until EOS or the length limit.
+    """The most probable token at every step, ties to the lowest id, until EOS, or another id that
+    ends texts, or the length limit.
 
     PAD and BOS are never chosen. Runs until every sentence is done.
 
@@ -133,7 +135,7 @@ def unroll(
             last=token,
             tokens=lax.dynamic_update_index_in_dim(run.tokens, token, run.t, 1),
             log_probs=run.log_probs + jnp.where(run.done, 0.0, gain),
-            done=run.done | (token == special.eos) | (run.t + 1 >= limits),
+            done=run.done | among(token, special.ending) | (run.t + 1 >= limits),
             state=state,
             weights=put(run.weights, weights, run.t),
         )

@@ -1,13 +1,14 @@
 """Rules on the next token, given the tokens so far.
 
     least length         no EOS before `min_length` tokens are out
+    forced               the first token is the one that the vocabulary forces
     repetition penalty   a logit z of a token that occurred: z / r where z > 0, z r where z < 0 (r > 1 makes it rarer)
     no-repeat n-gram     a token that would complete n tokens that occurred in this order is impossible
 
 A rule restricts the search, not the model: it changes the chosen token, but the reported
 log-probability is that of the model. EOS may always repeat, and is chosen if nothing else is
-possible. "Occurred" means in the generated tokens, and in the beginning of a text that is
-continued.
+possible; what holds for EOS holds for every id that ends a text. "Occurred" means in the generated
+tokens, and in the beginning of a text that is continued.
 
 Source: N. S. Keskar et al., "CTRL: A Conditional Transformer Language Model for Controllable
 Generation", 2019, section 4.1 (repetition penalty; the sign rule is that of later code); R. Paulus,
@@ -25,7 +26,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.data.vocabulary import OURS, Special
-from attnlab.decoding.steps import NEVER
+from attnlab.decoding.steps import NEVER, among
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +51,10 @@ class Rules:
         """The logits [N,V] by which the token of step `t` (from 0) is chosen; the first `t` of
         tokens [N,L] are written.
         """
-        own, end = logits, jnp.arange(logits.shape[1]) == self.special.eos
+        ids = jnp.arange(logits.shape[1])
+        own, end = logits, among(ids, self.special.ending)
+        if self.special.forced is not None:
+            logits = jnp.where((t == 0) & (ids != self.special.forced), NEVER, logits)
         if self.min_length:
             logits = jnp.where(end & (t < self.min_length), NEVER, logits)
         if self.repetition_penalty == 1.0 and not self.no_repeat_ngram:

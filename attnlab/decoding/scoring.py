@@ -14,11 +14,11 @@ LEAST_COVERAGE = (
 )
 
 
-def length_penalty(length: jax.Array | int, alpha: float) -> jax.Array:
-    """lp(Y) = ((5 + |Y|) / 6)^alpha, where |Y| counts the EOS: 1 for one token, and 1 always with
-    alpha 0.
+def length_penalty(length: jax.Array | int, alpha: float, offset: int = 5) -> jax.Array:
+    """lp(Y) = ((k + |Y|) / (k + 1))^alpha, where |Y| counts the EOS: 1 for one token, and 1 always
+    with alpha 0. The offset k is 5 in GNMT, 0 in `transformers`.
     """
-    return ((5.0 + jnp.asarray(length, jnp.float32)) / 6.0) ** alpha
+    return ((offset + jnp.asarray(length, jnp.float32)) / (offset + 1.0)) ** alpha
 
 
 def coverage_penalty(coverage: jax.Array, source_mask: jax.Array, beta: float) -> jax.Array:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import operator
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -22,11 +21,15 @@ def emittable(logits: jax.Array, special: Special = OURS) -> jax.Array:
     """Logits [N,V] in float32 with PAD and BOS made impossible, to choose by; log-probabilities are
     those of the model, over the whole vocabulary.
     """
-    ids = jnp.arange(logits.shape[-1])
-    never = functools.reduce(
-        operator.or_, (ids == one for one in special.unsayable), jnp.zeros_like(ids, bool)
-    )
+    never = among(jnp.arange(logits.shape[-1]), special.unsayable)
     return jnp.where(never, NEVER, logits.astype(jnp.float32))
+
+
+def among(ids: jax.Array, chosen: Sequence[int]) -> jax.Array:
+    """Which of the ids are among the chosen ones, bool of the same shape."""
+    return functools.reduce(
+        operator.or_, (ids == each for each in chosen), jnp.zeros_like(ids, bool)
+    )
 
 
 def largest(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:

@@ -27,7 +27,10 @@ from ml_collections import ConfigDict
 from attnlab import weights
 from attnlab.config import image_tasks, nodes, read
 from attnlab.config.image_tasks import Decided
+from attnlab.config.registry import build
+from attnlab.data import SOURCES
 from attnlab.data.columns import Declared, Examples
+from attnlab.data.images.folder import ImageFolder, read_images
 from attnlab.data.images.labelled import ImageData, Learned, Shape
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
@@ -226,6 +229,12 @@ class ImageClassification(ImageTask[ImageData, ImageClassifier]):
         return found
 
     # --- answers and maps ---
+
+    def files(self, lines: Sequence[str]) -> np.ndarray:
+        """See `ImageTask.files`; cut as the folders of training are."""
+        source = build(SOURCES, self.config.data, "config.data")()
+        fitted = source.fitted if isinstance(source, ImageFolder) else np.asarray
+        return read_images(lines, self.data.learned.shape, fitted)
 
     def typed(self, lines: Sequence[str]) -> Examples:
         """Images from files, see `ImageTask.files`."""

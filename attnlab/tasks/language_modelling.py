@@ -37,6 +37,7 @@ from attnlab.data.columns import IDS, Declared, Examples, Packed
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.crops import Crops
 from attnlab.data.streams import Apart, Lanes, Turns, begun, first_of, lanes, widths
+from attnlab.data.tokenizer import Prompt
 from attnlab.decoding import Decoder, validate
 from attnlab.errors import UserError
 from attnlab.records.items import Items
@@ -287,8 +288,9 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
     def typed(self, lines: Sequence[str]) -> Examples:
         """What is read of each text: what stands before the first token of all, and its ids."""
         first = np.int32(first_of(self.config.batch.texts, self.special))
-        ids = self.data.vocabulary.encode_all(lines)
-        return Examples(source=Packed((np.append(first, one) for one in ids), self.special.pad))
+        every = zip(lines, self.data.vocabulary.encode_all(lines), strict=True)
+        ids = (one if isinstance(line, Prompt) else np.append(first, one) for line, one in every)
+        return Examples(source=Packed(ids, self.special.pad))
 
     def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
         """See `Task.longer_than`; where texts are read in pieces length is no matter."""
@@ -314,8 +316,10 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
 
     def _continued(self, line: str, prompt: np.ndarray, ids: np.ndarray) -> str:
         """A line, whose ids are a prompt without its first, and the text of the ids after it."""
-        whole = self.data.vocabulary.continued(line, prompt[1:], ids)
-        return self._settings.cut(whole, start=len(line.rstrip()))
+        known = prompt if isinstance(line, Prompt) else prompt[1:]
+        text = line.shown if isinstance(line, Prompt) else line
+        whole = self.data.vocabulary.continued(text, known, ids)
+        return self._settings.cut(whole, start=len(text.rstrip()))
 
     def pictured(self, split: str, number: int) -> list[TextExample]:
         """The beginnings of the first texts that are more than their end, as far as a picture

@@ -352,7 +352,7 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
     def _likeliest(self, params: Params, source: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The likeliest text token at each place of ids [B,T], and its log probability."""
         logits = self.apply(params, {"source": source}).astype(jnp.float32)
-        never = {*self.special.unsayable, self.special.eos, *self.special.reserved}
+        never = {*self.special.unsayable, *self.special.ending, *self.special.reserved}
         ids = jnp.array(sorted(one for one in never if one >= 0))  # padding may have none
         chances = jax.nn.log_softmax(logits, axis=-1).at[..., ids].set(-jnp.inf)
         return chances.argmax(axis=-1), chances.max(axis=-1)

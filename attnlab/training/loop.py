@@ -91,11 +91,11 @@ def train(
         host = of_first(journal.begin(saved_like(config, task), first_states(config, task)))
         begin, first = int(host.step), None
         programs: dict[Shapes, Program] = {}
-        state, batch = place.place(host), batches(begin)
         if until is not None and until <= begin < last:
             if until == 0:  # before the first step nothing has been saved
                 journal.save(0, host, False)
             return stopped(interrupt, interrupt.signal, begin, None)
+        state, batch = place.place(host), batches(begin)
         progress.update(begin)
         journal.running(begin)
         for step in range(begin + 1, last + 1):

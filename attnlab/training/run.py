@@ -34,6 +34,8 @@ from attnlab.training.memory import keep_freed
 from attnlab.training.protocol import Beginning, Noted, Runnable
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from attnlab.training.loop import Outcome
     from attnlab.training.parallel import Backend
 
@@ -95,6 +97,16 @@ def check_scores(task: Runnable) -> None:
     counted(task, "valid")
 
 
+class Unread:
+    """The batches of a run that reads no data."""
+
+    note = ""
+
+    def __call__(self, step: int) -> dict[str, np.ndarray]:
+        """There is none."""
+        raise AssertionError("a run without data has no batches")
+
+
 @dataclasses.dataclass(frozen=True)
 class Prepared:
     """A run that is ready to begin, or to continue from its folder.
@@ -131,7 +143,7 @@ class Prepared:
           kind: the class of the task.
           config: of the run.
           workdir: its vocabularies are taken if a run has begun there.
-          splits: of the data; what is not among them is never opened.
+          splits: of the data; what is not among them is never opened. () where nothing is trained.
           code: see `Prepared`.
 
         Raises:
@@ -147,18 +159,13 @@ class Prepared:
         place = backend(config.parallel.backend, config.parallel.devices)
         begun = _begun(workdir, config) is not None
         task = kind.load(config, workdir if begun and kind.saved(workdir) else None, splits)
-        check_scores(task)
+        if splits:
+            check_scores(task)
         check_trained(config, task)
         if not begun and isinstance(task, Beginning):
             task.check_pretrained()
-        return cls(
-            config,
-            workdir,
-            task,
-            task.batches(place.count * config.training.accumulate),
-            place,
-            code,
-        )
+        every = task.batches(place.count * config.training.accumulate) if splits else Unread()
+        return cls(config, workdir, task, every, place, code)
 
     def fit(
         self,
@@ -265,6 +272,11 @@ class Prepared:
             data={**self.task.data.fingerprints, **weights},
             own_code=code.record(),
         )
+        if previous is not None and (new := manifest.data.keys() - previous.data.keys()):
+            # it has begun without data, see `import`: this is what it begins with
+            added = {key: manifest.data[key] for key in sorted(new)}
+            previous = dataclasses.replace(previous, data={**previous.data, **added})
+            previous.write(self.workdir)
         changes = self._resumed(previous, manifest, code, progress) if previous is not None else []
         if not (previous and self.task.saved(self.workdir)):
             self._save_vocabulary(previous)

@@ -2,10 +2,12 @@
 
     folder.py       config.json and safetensors, read and written
     told.py         what a config says, read with care
+    generation.py   what a generation config says, as settings of decoding
+    pictures.py     what a config of a processor says of images
     names.py        tables of names: which tensor is which parameter
     gpt2.py, ...    one file for a family of models: its table, its config as a system of ours, and back
 
-A new family is one file with `ARCHITECTURES`, `names`, `system` and `config`, and one line in `MODELS`. If its systems are not
+A new family is one file with `ARCHITECTURES`, `NAMES`, `system` and `config`, and one line in `MODELS`. If its systems are not
 `decoder`, it names them in `SYSTEMS`, and `run` says what a config has beside the system, weights and tokenizer. One of images
 has no tokenizer: `pictures` says what it reads, and `beside` writes that down again.
 """
@@ -20,9 +22,10 @@ from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.weights import folder as folders
+from attnlab.weights import generation
 from attnlab.weights.names import Names, flat, nested
 from attnlab.weights.pictures import Pictures
-from attnlab.weights.told import Told
+from attnlab.weights.told import Told, shown
 
 MODELS: Mapping[str, str] = {
     "gpt2": "gpt2",
@@ -52,7 +55,8 @@ def systems_of(kind: str) -> tuple[str, ...]:
 
 def names_of(kind: str) -> Names:
     """The table of a model type."""
-    found: Names = family(kind).names(kind)
+    module = family(kind)
+    found: Names = module.NAMES if hasattr(module, "NAMES") else module.names(kind)
     return found
 
 
@@ -72,9 +76,11 @@ def parameters(folder: Path, params: Any) -> dict[str, Any]:
 
 
 def check(folder: Path, params: Any) -> None:
-    """Raise what `parameters` would; reads headers only."""
+    """Raise what `parameters` would; of the tensors nothing is kept."""
     names, shapes = _met(folder, params)
-    names.check(folders.files(folder), shapes)
+    where = folders.files(folder)
+    for _ in folders.tensors({name: where[name] for name in names.check(where, shapes)}):
+        pass
 
 
 def labels(folder: Path) -> tuple[str, ...]:
@@ -83,8 +89,7 @@ def labels(folder: Path) -> tuple[str, ...]:
     """
     if not (folder / folders.CONFIG).is_file():
         return ()
-    said = folders.settings(folder).get("id2label") or {}
-    names = tuple(str(said[key]) for key in sorted(said, key=int))
+    names = Told(folders.settings(folder), str(folder / folders.CONFIG)).labels()
     unnamed = tuple(f"LABEL_{number}" for number in range(len(names)))
     return () if names == unnamed else names
 
@@ -104,6 +109,12 @@ def _met(folder: Path, params: Any) -> tuple[Names, dict[str, tuple[int, ...]]]:
     return names_of(kind), {path: tuple(one.shape) for path, one in flat(params).items()}
 
 
+def _told(folder: Path) -> tuple[Any, Told]:
+    """The module of the model type of a folder, and what its config says."""
+    told = Told(folders.settings(folder), str(folder / folders.CONFIG), folder)
+    return family(kind_of(told.content, told.where)), told
+
+
 def kind_of(content: Mapping[str, Any], where: str) -> str:
     """The model type that a config tells; in those of timm it is the architecture.
 
@@ -112,10 +123,10 @@ def kind_of(content: Mapping[str, Any], where: str) -> str:
     """
     key = "model_type" if "model_type" in content else "architecture"
     kind = content.get(key)
-    if kind not in MODELS:
-        told = f"{key}={kind!r}" if kind else "it has no model_type"
+    if not isinstance(kind, str) or kind not in MODELS:
+        told = f"{key}={shown(kind)}" if kind else "it has no model_type"
         raise UserError(f"{where}: {told}; known are: {', '.join(MODELS)}")
-    return str(kind)
+    return kind
 
 
 def system(folder: Path) -> dict[str, Any]:
@@ -125,9 +136,8 @@ def system(folder: Path) -> dict[str, Any]:
       UserError: no such folder, a model of a kind that is not known here, or one with a setting
         that is not computed here.
     """
-    content, where = folders.settings(folder), str(folder / folders.CONFIG)
-    of_family = family(kind_of(content, where))
-    found: dict[str, Any] = of_family.system(Told(content, where, folder))
+    module, told = _told(folder)
+    found: dict[str, Any] = module.system(told)
     return found
 
 
@@ -137,11 +147,8 @@ def pictures(folder: Path) -> Pictures | None:
     Raises:
       UserError: see `system`.
     """
-    content, where = folders.settings(folder), str(folder / folders.CONFIG)
-    of_family = family(kind_of(content, where))
-    if not hasattr(of_family, "pictures"):
-        return None
-    found: Pictures = of_family.pictures(Told(content, where, folder))
+    module, told = _told(folder)
+    found: Pictures | None = module.pictures(told) if hasattr(module, "pictures") else None
     return found
 
 
@@ -152,9 +159,11 @@ def run_config(folder: Path) -> dict[str, Any]:
     Raises:
       UserError: see `system`.
     """
-    content, where = folders.settings(folder), str(folder / folders.CONFIG)
-    module = family(kind_of(content, where))
-    of_family, of_images = getattr(module, "run", _continuing), hasattr(module, "pictures")
+    module, told = _told(folder)
+    of_images = hasattr(module, "pictures")
+    found: dict[str, Any] = getattr(module, "run", _continuing)(told)
+    if "decoding" in found:
+        found["decoding"] |= generation.decoding(told)
     return {
         "system": system(folder),
         "pretrained": {"folder": str(folder)},
@@ -162,7 +171,7 @@ def run_config(folder: Path) -> dict[str, Any]:
         "optimizer": "adamw",
         "schedule": {"name": "cosine", "peak": 5e-5, "warmup": 100},
         "training": {"steps": 1000, "evaluate_every": 100},
-        **of_family(Told(content, where, folder)),
+        **found,
     }
 
 
@@ -171,7 +180,7 @@ def _continuing(told: Told) -> dict[str, Any]:
     longest = told.count("n_positions", 1024)
     return {
         "task": "language_modelling",
-        "data": "one_side",
+        "data": "none",
         "batch": {"size": 16, "texts": "joined", "max_length": min(128, longest)},
         "decoding": {"method": "sample", "max_ratio": 0.0, "max_extra": 50, "batch": 16},
     }

@@ -54,7 +54,7 @@ def _of_stack(stack: str) -> list[Name]:
     ]
 
 
-_NAMES = Names(
+NAMES = Names(
     (
         Name("final_logits_bias", "out/bias", row=True),
         Name(EMBEDDING, "embed_target/embedding"),
@@ -73,11 +73,6 @@ _NAMES = Names(
 )
 
 
-def names(kind: str) -> Names:
-    """The table."""
-    return _NAMES
-
-
 def system(told: Told) -> dict[str, Any]:
     """The system of a config, and of its tensors where there are some."""
     layers, hidden = told.count("encoder_layers", 12), told.count("encoder_ffn_dim", 4096)
@@ -86,8 +81,9 @@ def system(told: Told) -> dict[str, Any]:
             f"{told.where}: encoder_ffn_dim={hidden} and decoder_ffn_dim={other}; here both stacks"
             " have layers of one size"
         )
-    told.only(tie_word_embeddings=True)
-    dropout = float(told.number("attention_dropout", 0.0))
+    told.only(tie_word_embeddings=True, is_encoder_decoder=True)
+    told.only(encoder_layerdrop=0.0, decoder_layerdrop=0.0, force_bos_token_to_be_generated=False)
+    dropout = told.number("attention_dropout", 0.0)
 
     def looks(stack: str) -> dict[str, Any]:
         heads = told.count(f"{stack}_attention_heads", 16)
@@ -110,7 +106,8 @@ def system(told: Told) -> dict[str, Any]:
         "encoder_attention": looks("encoder"),
         "decoder_attention": looks("decoder"),
         "cross_attention": looks("decoder"),
-        "dropout": float(told.number("dropout", 0.1)),
+        "dropout": told.number("dropout", 0.1),
+        "hidden_dropout": told.number("activation_dropout", 0.0),
         "share": "all",
         "output_bias": True,
     }
@@ -135,6 +132,7 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
         "activation_function": theirs.get(of["feed_forward"]["name"], "gelu"),
         "scale_embedding": of["scaled_embedding"],
         "attention_dropout": of["encoder_attention"].get("dropout", 0.0),
+        "activation_dropout": of["hidden_dropout"],
         "dropout": of["dropout"],
     }
 

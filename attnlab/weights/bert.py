@@ -13,7 +13,7 @@ from typing import Any
 from attnlab.errors import UserError
 from attnlab.weights.gpt2 import ACTIVATIONS
 from attnlab.weights.names import Name, Names
-from attnlab.weights.told import Told
+from attnlab.weights.told import Told, shown
 
 ARCHITECTURES = {"bert": "BertForMaskedLM"}
 SYSTEMS = ("bert", "bert_classifier")
@@ -45,7 +45,7 @@ def norm(theirs: str, ours: str) -> tuple[Name, Name]:
     return Name(f"{theirs}.weight", f"{ours}/scale"), Name(f"{theirs}.bias", f"{ours}/bias")
 
 
-_NAMES = Names(
+NAMES = Names(
     (
         Name("bert.embeddings.word_embeddings.weight", "embed/embedding"),
         Name("bert.embeddings.position_embeddings.weight", "positions/table"),
@@ -76,14 +76,11 @@ _NAMES = Names(
 )
 
 
-def names(kind: str) -> Names:
-    """The table."""
-    return _NAMES
-
-
 def system(told: Told) -> dict[str, Any]:
     """The system of a config."""
     told.only(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
+    told.only(problem_type="single_label_classification")
+    told.only(classifier_dropout=told.content.get("hidden_dropout_prob", 0.1))
     head = HEADS[_architecture(told)]
     activation = told.one_of("hidden_act", ACTIVATIONS, "gelu")
     if head.get("head") == "tied":
@@ -94,10 +91,7 @@ def system(told: Told) -> dict[str, Any]:
         "width": told.count("hidden_size", 768),
         "layers": told.count("num_hidden_layers", 12),
         "hidden": told.count("intermediate_size", 3072),
-        "normalisation": {
-            "name": "layer_norm",
-            "epsilon": float(told.number("layer_norm_eps", 1e-12)),
-        },
+        "normalisation": {"name": "layer_norm", "epsilon": told.number("layer_norm_eps", 1e-12)},
         "feed_forward": {"name": activation},
         "types": told.count("type_vocab_size", 2),
         "positions": {"name": "learned", "length": told.count("max_position_embeddings", 512)},
@@ -105,9 +99,9 @@ def system(told: Told) -> dict[str, Any]:
             "name": "multihead",
             "heads": told.count("num_attention_heads", 12),
             "bias": True,
-            "dropout": float(told.number("attention_probs_dropout_prob", 0.1)),
+            "dropout": told.number("attention_probs_dropout_prob", 0.1),
         },
-        "dropout": float(told.number("hidden_dropout_prob", 0.1)),
+        "dropout": told.number("hidden_dropout_prob", 0.1),
     }
 
 
@@ -120,7 +114,7 @@ def run(told: Told) -> dict[str, Any]:
         batch["buckets"] = tuple(sorted({max(1, longest // 4), max(1, longest // 2), longest}))
         data = "table" if task == "classification" else "columns"
         return {"task": task, "data": data, "batch": batch, "checkpoint": {"by": "accuracy"}}
-    return {"task": task, "data": "one_side", "batch": batch}
+    return {"task": task, "data": "none", "batch": batch}
 
 
 def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -155,9 +149,9 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
 def _architecture(told: Told) -> str:
     """Which of `HEADS` it is; a config that does not say has the head of the published models."""
     said = told.content.get("architectures") or [ARCHITECTURES["bert"]]
-    if not isinstance(said, list) or said[0] not in HEADS:
+    if said not in ([head] for head in HEADS):
         raise UserError(
-            f"{told.where}: architectures={said!r}; known are: {', '.join(HEADS)} (others have no"
-            " head, or another one; load them with one of these and save that)"
+            f"{told.where}: architectures={shown(said)}; known are: {', '.join(HEADS)} (others have"
+            " no head, or another one; load them with one of these and save that)"
         )
     return str(said[0])

@@ -3,6 +3,14 @@ several files with an index.
 
 Only safetensors are read: a pickled file runs whatever code it holds. Tensors come as NumPy arrays
 in the dtype of the file; the way back writes what is given, in files of at most so many bytes.
+
+    in the folder                            what becomes of it
+    F32, F16, BF16, F64                      weights, float32 here
+    other types of numbers, NaN, infinity    refused by the name of the tensor
+    quantization_config                      refused
+    adapter_config.json                      refused: transformers would change the weights by it
+    model.safetensors beside an index        refused, unless the index names that file alone
+    a tensor in two files                    refused
 """
 
 from __future__ import annotations
@@ -18,12 +26,15 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from attnlab.data.readers.json_text import read_json
 from attnlab.errors import UserError
 from attnlab.records.files import write_atomic
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+ADAPTER = "adapter_config.json"
+FLOATS = ("F32", "F16", "BF16", "F64")  # of a header, what weights can be
 SHARD = 5 * 10**9  # bytes of a file at most, as transformers has it by default
 _PICKLED = (
     "pytorch_model.bin",
@@ -42,7 +53,8 @@ def settings(folder: Path) -> dict[str, Any]:
     """What `config.json` says.
 
     Raises:
-      UserError: no such folder, or no such file in it, or one that is no JSON object.
+      UserError: no such folder, or no such file in it, or one that is no JSON object, or weights
+        that are quantized or have an adapter.
     """
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder; name one that has {CONFIG} and {WEIGHTS}")
@@ -51,25 +63,46 @@ def settings(folder: Path) -> dict[str, Any]:
             f"{folder} has no {CONFIG}; expected a folder as save_pretrained of transformers"
             " writes it"
         )
-    return told(folder / CONFIG)
+    content: dict[str, Any] = read_json(folder / CONFIG)
+    if content.get("quantization_config") is not None:
+        raise UserError(
+            f"{folder / CONFIG}: quantization_config says that the weights are quantized; load them"
+            " with transformers, dequantize() and save them again"
+        )
+    if (folder / ADAPTER).is_file():
+        raise UserError(
+            f"{folder} has an {ADAPTER}; merge the adapter into the weights (merge_and_unload() of"
+            " peft) and save them again, or remove it to load the weights without it"
+        )
+    return content
 
 
 def files(folder: Path) -> dict[str, Path]:
     """The name of every tensor of a folder, and the file that holds it; reads headers only.
 
     Raises:
-      UserError: there are no safetensors, an index names a file or tensor that is not there, or a
-        file cannot be read.
+      UserError: there are no safetensors, an index names a file or tensor that is not there, a
+        tensor is in two files, or a file cannot be read.
     """
     if (folder / INDEX).is_file():
-        listed = told(folder / INDEX).get("weight_map")
+        listed = read_json(folder / INDEX).get("weight_map")
         if not isinstance(listed, dict) or not listed:
             raise UserError(f"{folder / INDEX} has no 'weight_map'; put back a good copy")
         found: dict[str, Path] = {}
         for file in sorted(set(map(str, listed.values()))):
             if Path(file).name != file or not (folder / file).is_file():
                 raise UserError(f"{folder / INDEX} names {file}, which is not in the folder")
-            found |= dict.fromkeys(_names(folder / file), folder / file)
+            names = _names(folder / file)
+            if twice := sorted(found.keys() & set(names)):
+                raise UserError(
+                    f"{folder / file} has {few(twice)}, which {found[twice[0]]} has too"
+                )
+            found |= dict.fromkeys(names, folder / file)
+        if (folder / WEIGHTS).is_file() and {*found.values()} != {folder / WEIGHTS}:
+            raise UserError(
+                f"{folder} has its weights twice, in {WEIGHTS} and in the files of {INDEX}; remove"
+                " the one or the other"
+            )
         if lost := sorted(set(listed) - set(found)):
             raise UserError(f"{folder / INDEX} names {few(lost)}, which no file of the folder has")
         return found
@@ -88,24 +121,54 @@ def tensors(where: Mapping[str, Path]) -> Iterator[tuple[str, np.ndarray]]:
     """The tensors of these names, each from its file, one at a time.
 
     Raises:
-      UserError: a file cannot be read, or holds numbers of a type that NumPy lacks.
+      UserError: a file cannot be read, or a tensor is not of finite numbers of type `FLOATS`.
     """
+    check_floats(where)
     for file in dict.fromkeys(where.values()):
         with _opened(file) as source:
             for name in (name for name, one in where.items() if one == file):
                 try:
-                    yield name, source.get_tensor(name)
+                    tensor = source.get_tensor(name)
                 except (SafetensorError, TypeError, AttributeError) as error:
                     raise UserError(f"{file}: cannot read {name} ({error})") from error
+                check_finite(tensor, np.float32, f"{file}: {name}")
+                yield name, tensor
 
 
-def shapes(where: Mapping[str, Path]) -> dict[str, tuple[int, ...]]:
-    """The shape of each tensor; reads headers only."""
+def check_floats(where: Mapping[str, Path]) -> None:
+    """Raise `UserError` unless the numbers of all tensors are of a type of `FLOATS`; reads headers
+    only.
+    """
+    for name, (_, kind) in headers(where).items():
+        if kind not in FLOATS:
+            raise UserError(
+                f"{where[name]}: {name} has numbers of type {kind}; weights are {', '.join(FLOATS)}:"
+                " load them with transformers as float32 and save them again"
+            )
+
+
+def check_finite(tensor: np.ndarray, dtype: Any, name: str) -> np.ndarray:
+    """A tensor as `dtype`; `UserError` if it is not finite, or would not be so in that type."""
+    with np.errstate(over="ignore"):
+        found: np.ndarray = tensor.astype(dtype, copy=False)
+    if not np.isfinite(found).all():
+        why = (
+            f"numbers that {np.dtype(dtype).name} cannot hold"
+            if np.isfinite(tensor).all()
+            else ("NaN or infinity among its numbers")
+        )
+        raise UserError(f"{name} has {why}")
+    return found
+
+
+def headers(where: Mapping[str, Path]) -> dict[str, tuple[tuple[int, ...], str]]:
+    """The shape and the type of numbers of each tensor, as the file calls it."""
     found = {}
     for file in dict.fromkeys(where.values()):
         with _opened(file) as source:
             for name in (name for name, one in where.items() if one == file):
-                found[name] = tuple(source.get_slice(name).get_shape())
+                header = source.get_slice(name)
+                found[name] = tuple(header.get_shape()), str(header.get_dtype())
     return found
 
 
@@ -154,19 +217,6 @@ def few(names: list[str], most: int = 3) -> str:
     """The first few names and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
-
-
-def told(path: Path) -> dict[str, Any]:
-    """The object in a file of JSON; `UserError` where there is none."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON ({error}); put back a good copy") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{path} holds no JSON object; put back a good copy")
-    return content
 
 
 def _names(file: Path) -> list[str]:

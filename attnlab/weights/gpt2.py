@@ -23,7 +23,7 @@ ACTIVATIONS = {
 
 _H, _L = "transformer.h.{i}", "layer_{i}"
 _QKV = tuple(f"{_L}/attention/w_{name}" for name in ("query", "key", "value"))
-_NAMES = Names(
+NAMES = Names(
     (
         Name("transformer.wte.weight", "embed/embedding"),
         Name("transformer.wpe.weight", "positions/table"),
@@ -49,11 +49,6 @@ _NAMES = Names(
 )
 
 
-def names(kind: str) -> Names:
-    """The table."""
-    return _NAMES
-
-
 def system(told: Told) -> dict[str, Any]:
     """The system of a config."""
     told.only(scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
@@ -65,10 +60,7 @@ def system(told: Told) -> dict[str, Any]:
         "layers": told.count("n_layer", 12),
         "hidden": told.count("n_inner", 4 * width),
         "norm": "pre",
-        "normalisation": {
-            "name": "layer_norm",
-            "epsilon": float(told.number("layer_norm_epsilon", 1e-5)),
-        },
+        "normalisation": {"name": "layer_norm", "epsilon": told.number("layer_norm_epsilon", 1e-5)},
         "feed_forward": {"name": told.one_of("activation_function", ACTIVATIONS, "gelu_new")},
         "positions": {"name": "learned", "length": told.count("n_positions", 1024)},
         "attention": {
@@ -76,9 +68,11 @@ def system(told: Told) -> dict[str, Any]:
             "heads": heads,
             "bias": True,
             "score": {"name": "scaled_dot" if scaled else "dot"},
-            "dropout": float(told.number("attn_pdrop", 0.1)),
+            "dropout": told.number("attn_pdrop", 0.1),
         },
-        "dropout": float(told.number("resid_pdrop", 0.1)),
+        "dropout": told.number("resid_pdrop", 0.1),
+        "embedding_dropout": told.number("embd_pdrop", 0.1),
+        "hidden_dropout": 0.0,
         "share": "output" if told.flag("tie_word_embeddings", True) else "none",
     }
 
@@ -101,6 +95,6 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
         "scale_attn_weights": attention.get("score", {}).get("name") != "dot",
         "attn_pdrop": attention.get("dropout", 0.0),
         "resid_pdrop": of["dropout"],
-        "embd_pdrop": of["dropout"],
+        "embd_pdrop": of["embedding_dropout"],
         "tie_word_embeddings": of["share"] == "output",
     }

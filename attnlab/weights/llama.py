@@ -9,6 +9,9 @@ Gemma 1 to 3 (text). RoPE is in halves there, as the files' matrices already are
     gemma      none, or all four             norms by 1 + g, sqrt(d) embeddings, GeGLU
     gemma2     the same                      two norms around each function, soft caps, every other layer local, a score scale of its own
     gemma3     the same                      QK norm by 1 + g; local layers have a RoPE of their own
+
+A key that is not there has the default of its family in `transformers`, which is not what null
+means. A soft cap of scores is computed there for gemma2 alone, whatever the files of others say.
 """
 
 from __future__ import annotations
@@ -47,6 +50,9 @@ class Family:
       sandwich: two norms around each function.
       windows: which layers are local where `layer_types` is not given: "" none can be, "all",
         "late" (from max_window_layers on), "every" (of so many all but the last).
+      key_heads: heads of keys where the key is not there; None for those of queries.
+      caps: soft caps of scores and of logits where the keys are not there; None where
+        `transformers` has none.
     """
 
     architecture: str
@@ -55,17 +61,32 @@ class Family:
     gemma: bool = False
     sandwich: bool = False
     windows: str = ""
+    key_heads: int | None = None
+    caps: tuple[float | None, float | None] = (None, None)
 
 
 FAMILIES = {
     "llama": Family("LlamaForCausalLM"),
-    "mistral": Family("MistralForCausalLM", biased=(), windows="all"),
-    "qwen2": Family("Qwen2ForCausalLM", biased=QKV, windows="late"),
-    "qwen3": Family("Qwen3ForCausalLM", qk_norm=True, windows="late"),
-    "gemma": Family("GemmaForCausalLM", gemma=True),
-    "gemma2": Family("Gemma2ForCausalLM", gemma=True, sandwich=True, windows="every"),
+    "mistral": Family("MistralForCausalLM", biased=(), windows="all", key_heads=8),
+    "qwen2": Family("Qwen2ForCausalLM", biased=QKV, windows="late", key_heads=32),
+    "qwen3": Family("Qwen3ForCausalLM", qk_norm=True, windows="late", key_heads=32),
+    "gemma": Family("GemmaForCausalLM", gemma=True, key_heads=16),
+    "gemma2": Family(
+        "Gemma2ForCausalLM",
+        gemma=True,
+        sandwich=True,
+        windows="every",
+        key_heads=4,
+        caps=(50.0, 30.0),
+    ),
     "gemma3_text": Family(
-        "Gemma3ForCausalLM", qk_norm=True, gemma=True, sandwich=True, windows="every"
+        "Gemma3ForCausalLM",
+        qk_norm=True,
+        gemma=True,
+        sandwich=True,
+        windows="every",
+        key_heads=4,
+        caps=(None, 0.0),
     ),
 }
 ARCHITECTURES = {kind: family.architecture for kind, family in FAMILIES.items()}
@@ -121,7 +142,7 @@ def system(told: Told) -> dict[str, Any]:
     kind = told.text("model_type")
     family = FAMILIES[kind]
     told.only(use_bidirectional_attention=False, pretraining_tp=1)
-    epsilon = float(told.number("rms_norm_eps", 1e-6))
+    epsilon = told.number("rms_norm_eps", 1e-6)
     layers, window = told.count("num_hidden_layers"), _window(told, family)
     local = _local(told, family, layers) if window else (False,) * layers
     full = _attention(told, family, epsilon, rope.read(told, "full_attention"))
@@ -135,15 +156,12 @@ def system(told: Told) -> dict[str, Any]:
             "name": "rms_norm_plus_one" if family.gemma else "rms_norm",
             "epsilon": epsilon,
         },
-        "feed_forward": {
-            "name": _activation(told, family),
-            "bias": told.flag("mlp_bias", False),
-        },
+        "feed_forward": {"name": _activation(told, family), "bias": told.flag("mlp_bias", False)},
         "positions": {"name": "none"},
         "scaled_embedding": family.gemma,
         "attention": full,
         "dropout": 0.0,
-        "logit_cap": float(told.number("final_logit_softcapping", 0.0)),
+        "logit_cap": _cap(told, "final_logit_softcapping", family.caps[1]),
         "share": "output" if told.flag("tie_word_embeddings", family.gemma) else "none",
     }
     near = {"name": "window", "width": window}
@@ -215,8 +233,8 @@ def _attention(
     if family.qk_norm:
         score["epsilon"] = epsilon
     if family.sandwich:
-        score["over"] = float(told.number("query_pre_attn_scalar", 256))
-    if cap := float(told.number("attn_logit_softcapping", 0.0)):
+        score["over"] = told.number("query_pre_attn_scalar", 256)
+    if cap := _cap(told, "attn_logit_softcapping", family.caps[0]):
         score = {"name": "soft_capped", "cap": cap, "score": score}
     biased: Any = family.biased
     if biased is None:
@@ -224,13 +242,20 @@ def _attention(
     return {
         "name": "multihead",
         "heads": heads,
-        "key_heads": told.count("num_key_value_heads", heads),
+        "key_heads": told.count("num_key_value_heads", heads, absent=family.key_heads),
         "head_width": told.count("head_dim", _head_width(told, family, width, heads)),
         "bias": biased or False,
         "score": score,
         "positions": positions,
-        "dropout": float(told.number("attention_dropout", 0.0)),
+        "dropout": told.number("attention_dropout", 0.0),
     }
+
+
+def _cap(told: Told, key: str, absent: float | None) -> float:
+    """A soft cap, 0 for none; `UserError` where `transformers` passes over the key."""
+    if absent is None and told.content.get(key) is not None:
+        raise told.refused(key, "null, for transformers computes no such cap in this type of model")
+    return told.number(key, 0.0, absent)
 
 
 def _head_width(told: Told, family: Family, width: int, heads: int) -> int:
@@ -252,7 +277,7 @@ def _window(told: Told, family: Family) -> int:
         family.windows == "late" and not told.flag("use_sliding_window", False)
     ):
         return 0
-    return told.count("sliding_window", 4096 if family.windows == "every" else 0, least=0)
+    return told.count("sliding_window", 0, least=0, absent=4096)
 
 
 def _local(told: Told, family: Family, layers: int) -> tuple[bool, ...]:
@@ -261,9 +286,7 @@ def _local(told: Told, family: Family, layers: int) -> tuple[bool, ...]:
     if kinds is not None:
         listed = isinstance(kinds, list) and all(isinstance(one, str) for one in kinds)
         if not listed or len(kinds) != layers or not set(kinds) <= set(KINDS):
-            raise UserError(
-                f"{told.where}: layer_types={kinds!r}; expected {layers} of {', '.join(KINDS)}"
-            )
+            raise told.refused("layer_types", f"{layers} of {', '.join(KINDS)}")
         return tuple(KINDS[kind] for kind in kinds)
     if family.windows == "all":
         return (True,) * layers

@@ -125,7 +125,8 @@ class Names:
           shapes: of every parameter of the system.
 
         Raises:
-          UserError: tensors that are missing, too many or of another shape, by name.
+          UserError: tensors that are missing, too many, of another shape or not of finite numbers,
+            by name.
         """
         lines, found = self.check(where, shapes), dict[str, np.ndarray]()
         for name, tensor in folder.tensors({name: where[name] for name in lines}):
@@ -137,7 +138,8 @@ class Names:
 
     def check(self, where: Mapping[str, Path], shapes: Shapes) -> dict[str, Name]:
         """The lines of a system by the tensors of these files, once they are seen to have those and
-        no others; reads headers only. Arguments and errors are those of `read`.
+        no others, of a type that weights have; reads headers only. Arguments and errors are those
+        of `read`.
         """
         bare = bool(self.prefix) and not any(name.startswith(self.prefix) for name in where)
         own = {self._newer(f"{self.prefix if bare else ''}{name}"): name for name in where}
@@ -160,11 +162,13 @@ class Names:
         """The tensors of a file, by name, of parameters by path.
 
         Raises:
-          UserError: parameters that the table has no name for.
+          UserError: parameters that the table has no name for, or that `dtype` cannot hold.
         """
         shapes = {path: one.shape for path, one in parameters.items()}
         return {
-            line.theirs: line.back([parameters[path] for path in line.paths]).astype(dtype)
+            line.theirs: folder.check_finite(
+                line.back([parameters[path] for path in line.paths]), dtype, line.theirs
+            )
             for line in self.lines(shapes)
         }
 
@@ -176,7 +180,8 @@ class Names:
 
     def _compare(self, where: Mapping[str, Path], wanted: Shapes) -> None:
         """Raise `UserError` unless the files have exactly what is wanted."""
-        there = folder.shapes(where)
+        there = {name: shape for name, (shape, _) in folder.headers(where).items()}
+        folder.check_floats({name: file for name, file in where.items() if name in wanted})
         extra = sorted(set(there) - set(wanted))
         for name in [name for name in extra if self.tied.get(name) in where]:
             one, other = (

@@ -16,7 +16,7 @@ from attnlab.errors import UserError
 from attnlab.weights import folder as folders
 from attnlab.weights.bert import dense
 from attnlab.weights.names import Name, Names
-from attnlab.weights.pictures import Pictures
+from attnlab.weights.pictures import Pictures, timm_sizes
 from attnlab.weights.told import Told
 
 SYSTEMS = ("resnet",)
@@ -63,7 +63,7 @@ def _stage(stage: int) -> tuple[Name, ...]:
     return (*branch, *short)
 
 
-_NAMES = Names(
+NAMES = Names(
     (
         *_convolved("conv1", "bn1", "stem", "stem_normalisation"),
         *(line for stage in range(4) for line in _stage(stage)),
@@ -74,17 +74,11 @@ _NAMES = Names(
 )
 
 
-def names(kind: str) -> Names:
-    """The table."""
-    return _NAMES
-
-
 def system(told: Told) -> dict[str, Any]:
     """The system of a config."""
     if told.content.get("model_args"):
-        raise UserError(
-            f"{told.where}: model_args={told.content['model_args']!r} are not known here"
-        )
+        raise told.refused("model_args", "none, for they are not known here")
+    told.only(global_pool="avg")
     depth = int(str(told.content["architecture"]).removeprefix("resnet"))
     return {
         "name": "resnet",
@@ -102,18 +96,18 @@ def run(told: Told) -> dict[str, Any]:
 def pictures(told: Told) -> Pictures:
     """What it reads, and its classes, as `pretrained_cfg` says; else as of ImageNet."""
     of = told.below("pretrained_cfg")
-    channels, height, width = map(int, of.numbers("input_size", 3, 0.0))
-    channels, height, width = (channels, height, width) if channels else (3, _SIDE, _SIDE)
-    moments = (
+    sides = of.counts("input_size", 3, 1) if of.content.get("input_size") else (3, _SIDE, _SIDE)
+    channels, height, width = sides
+    mean, deviation = (
         of.numbers(key, 3, 0.0) if of.content.get(key) else usual
         for key, usual in (("mean", _MEAN), ("std", _DEVIATION))
     )
     count = told.count("num_classes", _shape(told, _HEAD)[0] if told.folder else 1000)
-    said = told.content.get("label_names") or range(count)
+    said = told.names("label_names") or tuple(map(str, range(count)))
     if channels != 3 or len(said) != count:
         raise UserError(f"{told.where}: expected images of 3 channels, and {count} label_names")
-    mean, deviation = moments
-    return Pictures((height, width, 3), mean, deviation, tuple(map(str, said)))
+    resize, resample = timm_sizes(of, height, width)
+    return Pictures((height, width, 3), mean, deviation, said, resize, resample).check(of.where)
 
 
 def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -131,6 +125,9 @@ def beside(read: Pictures) -> dict[str, dict[str, Any]]:
         "input_size": [channels, height, width],
         "mean": list(read.mean),
         "std": list(read.deviation),
+        "interpolation": read.resample,
+        "crop_pct": min(height, width) / min(read.resize),
+        "crop_mode": "center" if len(read.resize) == 1 else "squash",
     }
     named = {"num_classes": len(read.classes), "label_names": list(read.classes)}
     return {folders.CONFIG: {**named, "pretrained_cfg": told}}
@@ -147,5 +144,5 @@ def _shape(told: Told, name: str) -> tuple[int, ...]:
     where = folders.files(told.folder)
     if name not in where:
         raise UserError(f"{told.folder} has no tensor {name}; expected those of torchvision")
-    found: tuple[int, ...] = folders.shapes({name: where[name]})[name]
+    found: tuple[int, ...] = folders.headers({name: where[name]})[name][0]
     return found

@@ -29,7 +29,7 @@ _NORMS = {
     "input_layernorm": "around_attention/normalisation",
     "post_attention_layernorm": "around_feed_forward/normalisation",
 }
-_NAMES = Names(
+NAMES = Names(
     (
         Name("model.embed_tokens.weight", "embed/embedding"),
         *(
@@ -52,27 +52,18 @@ _NAMES = Names(
 )
 
 
-def names(kind: str) -> Names:
-    """The table."""
-    return _NAMES
-
-
 def system(told: Told) -> dict[str, Any]:
     """The system of a config."""
     width, heads = told.count("hidden_size", 3072), told.count("num_attention_heads", 24)
     window = told.count("sliding_window", 0, least=0)
-    bias, dropped = told.flag("use_bias", True), float(told.number("residual_dropout", 0.0))
-    told.only(embedding_dropout=told.content.get("residual_dropout", 0.0))
+    bias = told.flag("use_bias", True)
     return {
         "name": "decoder",
         "width": width,
         "layers": told.count("num_hidden_layers", 30),
         "hidden": told.count("intermediate_size", 12288),
         "norm": "pre",
-        "normalisation": {
-            "name": "layer_norm",
-            "epsilon": float(told.number("norm_epsilon", 1e-5)),
-        },
+        "normalisation": {"name": "layer_norm", "epsilon": told.number("norm_epsilon", 1e-5)},
         "feed_forward": {
             "name": told.one_of("hidden_act", ACTIVATIONS, "gelu_pytorch_tanh"),
             "bias": bias,
@@ -86,10 +77,12 @@ def system(told: Told) -> dict[str, Any]:
             "bias": bias,
             "score": {"name": "scaled_dot"},
             "positions": rope.read(told, "full_attention"),
-            "dropout": float(told.number("attention_dropout", 0.0)),
+            "dropout": told.number("attention_dropout", 0.0),
         },
         **({"visibility": {"name": "window", "width": window}} if window else {}),
-        "dropout": dropped,
+        "dropout": told.number("residual_dropout", 0.0),
+        "embedding_dropout": told.number("embedding_dropout", 0.0),
+        "hidden_dropout": 0.0,
         "share": "output" if told.flag("tie_word_embeddings", True) else "none",
     }
 
@@ -115,7 +108,7 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
         "sliding_window": visibility.get("width") if visibility["name"] == "window" else None,
         "attention_dropout": attention["dropout"],
         "residual_dropout": of["dropout"],
-        "embedding_dropout": of["dropout"],
+        "embedding_dropout": of["embedding_dropout"],
         "tie_word_embeddings": of["share"] == "output",
         **rope.written(turned, turned, kind),
     }

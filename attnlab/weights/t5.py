@@ -68,7 +68,7 @@ def _of_stack(stack: str) -> list[Name]:
     return [*found, Name(f"{stack}.final_layer_norm.weight", f"top_{stack}/scale")]
 
 
-_NAMES = Names(
+NAMES = Names(
     (
         Name(EMBEDDING, "embed_target/embedding"),
         *_of_stack("encoder"),
@@ -83,13 +83,9 @@ _NAMES = Names(
 )
 
 
-def names(kind: str) -> Names:
-    """The table."""
-    return _NAMES
-
-
 def system(told: Told) -> dict[str, Any]:
     """The system of a config, and of its tensors where there are some."""
+    told.only(is_encoder_decoder=True)
     scaled = told.flag("scale_decoder_outputs", told.flag("tie_word_embeddings", True))
     untied = told.differ(HEAD, EMBEDDING)
     if untied is None:
@@ -100,7 +96,7 @@ def system(told: Told) -> dict[str, Any]:
         "head_width": told.count("d_kv", 64),
         "bias": False,
         "score": {"name": "dot"},
-        "dropout": float(told.number("dropout_rate", 0.1)),
+        "dropout": told.number("dropout_rate", 0.1),
     }
     biases = {
         "name": "t5",
@@ -115,21 +111,15 @@ def system(told: Told) -> dict[str, Any]:
         "decoder_layers": told.count("num_decoder_layers", layers),
         "hidden": told.count("d_ff", 2048),
         "norm": "pre",
-        "normalisation": {
-            "name": "rms_norm",
-            "epsilon": float(told.number("layer_norm_epsilon", 1e-6)),
-        },
-        "feed_forward": {
-            "name": told.one_of("feed_forward_proj", FORWARDS, "relu"),
-            "bias": False,
-        },
+        "normalisation": {"name": "rms_norm", "epsilon": told.number("layer_norm_epsilon", 1e-6)},
+        "feed_forward": {"name": told.one_of("feed_forward_proj", FORWARDS, "relu"), "bias": False},
         "positions": {"name": "none"},
         "scaled_embedding": False,
         "share_positions": True,
         "encoder_attention": {**looks, "positions": biases},
         "decoder_attention": {**looks, "positions": biases},
         "cross_attention": looks,
-        "dropout": float(told.number("dropout_rate", 0.1)),
+        "dropout": told.number("dropout_rate", 0.1),
         "share": "input" if untied else "all",
         "scaled_output": scaled,
     }
@@ -171,7 +161,7 @@ def tuned(longest: int) -> dict[str, Any]:
     length = max(2, min(128, longest // 2))
     return {
         "task": "text_to_text",
-        "data": "grammar",
+        "data": "none",
         "batch": {"size": 16, "max_length": length, "buckets": (max(1, length // 2), length)},
         "decoding": {"max_ratio": 1.0, "max_extra": min(50, longest - length)},
     }

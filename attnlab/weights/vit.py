@@ -1,5 +1,5 @@
 """ViT (Dosovitskiy et al. 2021) in the files of `transformers`, with the head of a classifier of
-images; in its `preprocessor_config.json` mean and deviation of what it reads.
+images; what it reads stands in its `preprocessor_config.json`, see `pictures.py`.
 
 The pooler that older files have and no classifier reads is left out.
 """
@@ -15,16 +15,15 @@ from attnlab.weights import folder as folders
 from attnlab.weights.bert import dense, norm
 from attnlab.weights.gpt2 import ACTIVATIONS
 from attnlab.weights.names import Name, Names
-from attnlab.weights.pictures import Pictures
-from attnlab.weights.told import Told
+from attnlab.weights.pictures import RESAMPLES, Pictures, processed
+from attnlab.weights.told import Told, shown
 
 ARCHITECTURES = {"vit": "ViTForImageClassification"}
 SYSTEMS = ("vit",)
 _PREPROCESSOR = "preprocessor_config.json"
-_MEAN = _DEVIATION = 0.5  # what transformers takes where a folder does not say
 
 _H, _L = "vit.encoder.layer.{i}", "layer_{i}"
-_NAMES = Names(
+NAMES = Names(
     (
         Name("vit.embeddings.cls_token", "class_token", row=True),
         Name("vit.embeddings.position_embeddings", "positions/table", row=True),
@@ -45,21 +44,17 @@ _NAMES = Names(
 )
 
 
-def names(kind: str) -> Names:
-    """The table."""
-    return _NAMES
-
-
 def system(told: Told) -> dict[str, Any]:
     """The system of a config."""
     architectures = told.content.get("architectures") or [ARCHITECTURES["vit"]]
     if architectures != [ARCHITECTURES["vit"]]:
         raise UserError(
-            f"{told.where}: architectures={architectures!r}; known is {ARCHITECTURES['vit']}"
+            f"{told.where}: architectures={shown(architectures)}; known is {ARCHITECTURES['vit']}"
             " (others have no head, or another one; load them with this one and save that)"
         )
+    told.only(problem_type="single_label_classification")
     patch = told.count("patch_size", 16)
-    height, width = _sides(told)
+    height, width = told.counts("image_size", 2, 224)
     if height % patch or width % patch:
         raise UserError(
             f"{told.where}: patch_size={patch} does not divide image_size={height} x {width}"
@@ -73,22 +68,17 @@ def system(told: Told) -> dict[str, Any]:
         "layers": told.count("num_hidden_layers", 12),
         "hidden": told.count("intermediate_size", 3072),
         "norm": "pre",
-        "normalisation": {
-            "name": "layer_norm",
-            "epsilon": float(told.number("layer_norm_eps", 1e-12)),
-        },
+        "normalisation": {"name": "layer_norm", "epsilon": told.number("layer_norm_eps", 1e-12)},
         "feed_forward": {"name": told.one_of("hidden_act", ACTIVATIONS, "gelu")},
-        "positions": {
-            "name": "learned",
-            "length": height // patch * (width // patch) + 1,
-        },
+        "hidden_dropout": 0.0,
+        "positions": {"name": "learned", "length": height // patch * (width // patch) + 1},
         "attention": {
             "name": "multihead",
             "heads": told.count("num_attention_heads", 12),
             "bias": True if every else ("out",),
-            "dropout": float(told.number("attention_probs_dropout_prob", 0.0)),
+            "dropout": told.number("attention_probs_dropout_prob", 0.0),
         },
-        "dropout": float(told.number("hidden_dropout_prob", 0.0)),
+        "dropout": told.number("hidden_dropout_prob", 0.0),
     }
 
 
@@ -99,21 +89,11 @@ def run(told: Told) -> dict[str, Any]:
 
 def pictures(told: Told) -> Pictures:
     """What it reads, and its classes."""
-    channels = told.count("num_channels", 3)
+    height, width = told.counts("image_size", 2, 224)
     of = told.beside(_PREPROCESSOR)
-    if abs(of.number("rescale_factor", 1 / 255) * 255 - 1) > 1e-6 or not of.flag(
-        "do_rescale", True
-    ):
-        raise UserError(f"{of.where}: pixels are divided by 255 here, and it does not say so")
-    normalised = of.flag("do_normalize", True)
-    mean, deviation = (
-        of.numbers(key, channels, usual) if normalised else (plain,) * channels
-        for key, usual, plain in (
-            ("image_mean", _MEAN, 0.0),
-            ("image_std", _DEVIATION, 1.0),
-        )
-    )
-    return Pictures((*_sides(told), channels), mean, deviation, told.labels())
+    if not of.content:  # as of images of the size that it reads
+        of = Told({"size": [height, width]}, of.where)
+    return processed(of, (height, width, told.count("num_channels", 3)), told.labels())
 
 
 def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -146,10 +126,14 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
 def beside(read: Pictures) -> dict[str, dict[str, Any]]:
     """What stands in the config and in other files for a run that reads such images."""
     height, width, channels = read.shape
+    names = ("height", "width") if len(read.resize) == 2 else ("shortest_edge",)
     processor = {
         **{"image_processor_type": "ViTImageProcessor", "do_resize": True, "do_rescale": True},
-        **{"do_normalize": True, "rescale_factor": 1 / 255, "resample": 2},
-        "size": {"height": height, "width": width},
+        **{"do_normalize": True, "rescale_factor": 1 / 255},
+        "resample": RESAMPLES.index(read.resample),
+        "size": dict(zip(names, read.resize, strict=True)),
+        "do_center_crop": read.resize != (height, width),
+        "crop_size": {"height": height, "width": width},
         **{"image_mean": list(read.mean), "image_std": list(read.deviation)},
     }
     named = {str(number): name for number, name in enumerate(read.classes)}
@@ -158,11 +142,3 @@ def beside(read: Pictures) -> dict[str, dict[str, Any]]:
         "label2id": {name: int(number) for number, name in named.items()},
     }
     return {folders.CONFIG: told, _PREPROCESSOR: processor}
-
-
-def _sides(told: Told) -> tuple[int, int]:
-    """Height and width of images: one number for both, or two."""
-    if isinstance(told.content.get("image_size"), list):
-        height, width = told.numbers("image_size", 2, 224)
-        return int(height), int(width)
-    return (told.count("image_size", 224),) * 2

@@ -46,7 +46,11 @@ def config_of(system: Mapping[str, Any], kind: str | None = None) -> dict[str, A
     wrong: dict[str, list[str]] = {}
     for one in kinds if kind is None else [kind]:
         try:
-            found = family(one).config(to_dict(completed(system)), one)
+            whole = to_dict(completed(system))
+            for rate in ("embedding_dropout", "hidden_dropout"):  # None is the rate of the others
+                if whole.get(rate, 0.0) is None:
+                    whole[rate] = whole["dropout"]
+            found = family(one).config(whole, one)
             back = canonical(family(one).system(Told(found, "config.json")))
         except UserError as error:
             wrong.setdefault(one, [str(error)] * len(wanted))

@@ -59,6 +59,33 @@ def test_a_folder_is_a_run_that_writes_scores_and_shows(tmp_path: Path, text: Pa
     assert run.evaluate("valid")["loss"] > 1.0
 
 
+def test_every_end_of_a_folder_ends_a_text_and_is_written_back(tmp_path: Path) -> None:
+    """Those of two files, one of which pads too; the forced first id and the template as well."""
+    folder = with_tokenizer(tmp_path / "in")
+    greedy = {"decoding.method": "greedy", "decoding.max_extra": 1}
+    first = attnlab.load_pretrained(folder, greedy)
+    (free,) = first.generate(["A dog"])
+    token = int(first.task.data.vocabulary.encode_all([free])[0][-1])
+    told = json.loads((folder / "config.json").read_text())
+    ends = {"eos_token_id": [0, token], "pad_token_id": token}
+    (folder / "config.json").write_text(json.dumps({**told, **ends}))
+    (folder / "chat_template.jinja").write_text("{{ messages[0].content }}")
+    run = attnlab.load_pretrained(folder, greedy)
+    assert free != "A dog" and run.generate(["A dog"]) == ["A dog"]
+    (folder / "generation_config.json").write_text('{"eos_token_id": 5, "forced_bos_token_id": 40}')
+    run = attnlab.load_pretrained(folder)
+    special = run.task.data.vocabulary.special
+    assert (special.eos, special.ends, special.forced) == (0, (token, 5), 40)
+    assert run.config.decoding.method == "greedy"
+    forced = run.task.data.vocabulary.decode([40])
+    assert run.generate(["A dog"])[0].startswith(f"A dog{forced}")
+    attnlab.save_pretrained(run, tmp_path / "out")
+    again = attnlab.load_pretrained(tmp_path / "out").task.data.vocabulary
+    assert again.special == special and again.chat["template"] == "{{ messages[0].content }}"
+    written = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert (written["eos_token_id"], written["pad_token_id"]) == ([0, token, 5], token)
+
+
 @pytest.mark.parametrize("name", ["gpt2", pytest.param("llama", marks=pytest.mark.full)])
 def test_what_is_loaded_and_saved_is_what_it_was(name: str, tmp_path: Path) -> None:
     folder = with_tokenizer(tmp_path / "in", name)
@@ -141,7 +168,7 @@ def test_a_run_begins_with_another_run_of_ours(tmp_path: Path) -> None:
     """With all of its weights, or with those that fit; a sweep's claim needs no other tool."""
     sizes = ["system.embedding=4", "data.examples=40", "data.valid=4", "data.test=4"]
     rest = [
-        *("batch.size=4", "training.evaluate_every=1", "schedule.warmup=0", "decoding.max_extra=1"),
+        *("batch.size=4", "training.evaluate_every=1", "schedule.warmup=0", "decoding.max_extra=1")
     ]
     steps = "training.steps=1"
 

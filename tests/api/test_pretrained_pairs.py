@@ -19,6 +19,7 @@ from tests.weights import pair_folders
 
 FOLDERS = {"t5": pair_folders.t5, "bart": pair_folders.bart}
 SMALL: dict[str, Any] = {
+    "data": "grammar",
     "data.examples": 20,
     "data.valid": 4,
     "data.test": 4,

@@ -72,10 +72,108 @@ def test_special_ids_are_those_of_the_model_else_of_the_tokenizer(tmp_path: Path
     assert (plain.pad, plain.bos, plain.eos, plain.unk) == (-1, 0, 0, None)
     told = {"bos_token_id": 5, "eos_token_id": [7, 8], "pad_token_id": 7, "vocab_size": 300}
     own = adopted(byte_level(tmp_path / "own", **told))
-    assert (own.special.pad, own.special.bos, own.special.eos) == (-1, 5, 7)
+    assert own.special == Special(-1, 5, 7, None, ends=(8,))
+    assert own.decode([40, 8, 40]) == own.decode([40])
+    own.save(tmp_path / "kept.json")
+    assert Vocabulary.load(tmp_path / "kept.json").special == own.special
     assert own.size == 300 and own.tokens([299]) == [""] and own.decode([299, 7, 40]) == ""
     padded = adopted(byte_level(tmp_path / "padded", eos_token_id=7, pad_token_id=9))
     assert padded.special.pad == 9
+
+
+@pytest.mark.parametrize(
+    ("told", "generation", "expected"),
+    [
+        ({"eos_token_id": 7}, {"eos_token_id": [8, 7, 9]}, {"eos": 7, "ends": (8, 9)}),
+        ({"eos_token_id": 7}, {"eos_token_id": 8, "pad_token_id": 8}, {"ends": (8,), "pad": -1}),
+        ({"pad_token_id": -1, "eos_token_id": 7}, {}, {"pad": -1, "ends": ()}),
+        ({"forced_bos_token_id": 5, "eos_token_id": 7}, {}, {"forced": 5}),
+        ({"eos_token_id": 7}, {"forced_bos_token_id": 6}, {"forced": 6}),
+        ({"eos_token_id": [0, 290]}, {}, r"config.json: eos_token_id=\[0, 290\]; expected ids of"),
+        ({"eos_token_id": []}, {}, r"config.json: eos_token_id=\[\]; expected ids"),
+        ({"eos_token_id": 7}, {"eos_token_id": 10**6}, "generation_config.json: eos_token_id=1000"),
+        ({"bos_token_id": [1, 2]}, {}, r"bos_token_id=\[1, 2\]; expected ids"),
+        ({"bos_token_id": True}, {}, "bos_token_id=True; expected ids"),
+        ({"pad_token_id": -2}, {}, "pad_token_id=-2; expected ids of the vocabulary, 0 to 289"),
+        ({"vocab_size": "290"}, {}, "vocab_size='290'; expected a whole number"),
+        ({"vocab_size": 10**12}, {}, "they do not belong together"),
+    ],
+)
+def test_ids_of_config_and_generation_config(
+    told: dict[str, Any], generation: dict[str, Any], expected: Any, tmp_path: Path
+) -> None:
+    """Texts end wherever one of the two files says; ids beyond the vocabulary are refused."""
+    folder = byte_level(tmp_path, **told)
+    (folder / "generation_config.json").write_text(json.dumps(generation))
+    if isinstance(expected, str):
+        with pytest.raises(UserError, match=expected):
+            adopted(folder)
+        return
+    special = adopted(folder).special
+    assert {name: getattr(special, name) for name in expected} == expected
+
+
+NAMES = ["<pad>", "<s>", "</s>", "<unk>", "<|im_start|>", "<|im_end|>"]
+IDS = {name: index for index, name in enumerate(NAMES)}
+LETTERS = [*sorted({*"hello user asitnt <>|/_pd\n\u2581"} - {" "}), " "]
+
+
+def of_kind(kind: str, folder: Path, **told: Any) -> Path:
+    """A tokenizer whose model would make "<pad>" of the text "<pad>"."""
+    plain = {**IDS, **{letter: len(IDS) + i for i, letter in enumerate(LETTERS)}}
+    more = {word: len(plain) + i for i, word in enumerate(("<p", "<pa", "<pad", "##p", "hello"))}
+    merges = [("<", "p"), ("<p", "a"), ("<pa", "d"), ("<pad", ">")]
+    scores = [(name, 0.0 if name in IDS else -3.0) for name in plain]
+    one = Tokenizer(
+        {
+            "BPE": lambda: models.BPE({**plain, **more}, merges, unk_token="<unk>"),
+            "Unigram": lambda: models.Unigram(scores, unk_id=3),
+            "WordLevel": lambda: models.WordLevel({**plain, **more}, unk_token="<unk>"),
+            "WordPiece": lambda: models.WordPiece({**plain, **more}, unk_token="<unk>"),
+        }[kind]()
+    )
+    if kind == "Unigram":
+        one.pre_tokenizer, one.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    elif kind != "BPE":
+        one.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    one.add_special_tokens(NAMES)
+    words = dict(zip(("pad", "bos", "eos", "unk"), NAMES[:4], strict=True))
+    return stored(one, folder, {}, {f"{key}_token": word for key, word in words.items()} | told)
+
+
+KINDS = ("BPE", "Unigram", "WordLevel", "WordPiece")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_text_that_spells_a_special_token_stays_text(kind: str, tmp_path: Path) -> None:
+    """In every kind of tokenizer, unlike what its library makes of it; other texts stay as they are,
+    and what a run of before has kept reads as it did.
+    """
+    vocabulary = adopted(of_kind(kind, tmp_path))
+    theirs = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    theirs.encode_special_tokens = True
+    unknown = {vocabulary.special.unk}
+    for text in (*NAMES, "<pad> hello </s>", "hello<pad>"):
+        ids = vocabulary.encode_all([text])[0].tolist()
+        assert ids and not {*ids} & ({*IDS.values()} - unknown)
+    for text in ("hello user", "hello < p a d >"):
+        wanted = theirs.encode(text, add_special_tokens=False).ids
+        assert vocabulary.encode_all([text])[0].tolist() == wanted
+    kept = vocabulary.kept()
+    before = Adopted.restored({**kept, "guarded": False}, vocabulary.settings)
+    assert before.encode_all(["<pad>"])[0].tolist()[-1] == 0
+    again = Adopted.restored(kept, vocabulary.settings)
+    assert again.encode_all(["<pad>"])[0].tolist() == vocabulary.encode_all(["<pad>"])[0].tolist()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_special_tokens_by_their_names(kind: str, tmp_path: Path) -> None:
+    vocabulary = adopted(of_kind(kind, tmp_path))
+    assert isinstance(vocabulary, Adopted)
+    theirs = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    text = "<s>hello <|im_end|>"
+    assert vocabulary.named(text) == theirs.encode(text, add_special_tokens=False).ids
+    assert vocabulary.named(text)[::-1][0] == 5 and 5 not in vocabulary.encode_all([text])[0]
 
 
 def test_the_special_ids_of_bert_and_its_mask(tmp_path: Path) -> None:
@@ -134,7 +232,7 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
         folder: "the tokenizer has 290 ids and the model 10: they do not belong together",
         silent: 'nothing says which token ends a text; put "eos_token"',
         tmp_path / "none": "there is no tokenizer .*; transformers writes one",
-        tmp_path / "broken.json": "is not JSON",
+        tmp_path / "broken.json": "no JSON that can be used",
     }.items():
         with pytest.raises(UserError, match=message):
             adopted(file)

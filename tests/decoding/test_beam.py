@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import attnlab.decoding.beam as module
+from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding import Hypotheses, beam_search, greedy
 from attnlab.decoding.rules import Rules
 from attnlab.errors import UserError
@@ -47,15 +48,25 @@ def scored(
     mask: np.ndarray,
     alpha: float,
     beta: float,
+    offset: int = 5,
 ) -> float:
     penalty = sum(
         np.log(np.clip(mass, 1e-6, 1)) for mass, real in zip(cover, mask, strict=True) if real
     )
-    return float(log_prob / ((5 + len(tokens)) / 6) ** alpha + beta * penalty)
+    lengths = (offset + len(tokens)) / (offset + 1)
+    return float(log_prob / lengths**alpha + beta * penalty)
 
 
 def plain_beam(
-    model: Any, sentence: int, beam: int, most: int, least: int, alpha: float, beta: float
+    model: Any,
+    sentence: int,
+    beam: int,
+    most: int,
+    least: int,
+    alpha: float,
+    beta: float,
+    special: Special = OURS,
+    offset: int = 5,
 ) -> Found:
     """(score, log P, tokens) of everything that finishes, best first: every step to the end,
     nothing clever.
@@ -66,14 +77,16 @@ def plain_beam(
         candidates = []
         for log_prob, tokens, cover in live:
             gains, weights = model.known(sentence, tokens)
-            ids = [v for v in range(2, model.vocabulary) if v != EOS or t >= least]
+            ids = [v for v in range(2, model.vocabulary) if v not in special.ending or t >= least]
+            ids = [special.forced] if special.forced and t == 0 else ids
             candidates += [(log_prob + gains[v], (*tokens, v), cover + weights) for v in ids]
         candidates.sort(key=lambda candidate: -candidate[0])
-        finished += [candidate for candidate in candidates[:beam] if candidate[1][-1] == EOS]
-        live = [candidate for candidate in candidates if candidate[1][-1] != EOS][:beam]
+        ended = [candidate[1][-1] in special.ending for candidate in candidates]
+        finished += list(itertools.compress(candidates[:beam], ended))
+        live = [one for one, ends in zip(candidates, ended, strict=True) if not ends][:beam]
     mask = MASK[sentence]
     return sorted(
-        ((scored(lp, y, c, mask, alpha, beta), lp, y) for lp, y, c in finished or live),
+        ((scored(lp, y, c, mask, alpha, beta, offset), lp, y) for lp, y, c in finished or live),
         key=lambda item: -item[0],
     )
 
@@ -139,6 +152,20 @@ def test_equals_a_plain_loop(
     found = search(prefix_model, SENTENCES, beam=beam, n_best=n_best, max_length=6, **how)
     for row, sentence in enumerate(SENTENCES):
         check(found, row, plain_beam(prefix_model, sentence, beam, limits[row], least, alpha, beta))
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_several_ends_a_forced_beginning_and_another_offset(prefix_model: Any, beam: int) -> None:
+    """Two of four tokens end a text, so that half of all candidates have ended."""
+    special, limits = Special(ends=(5,), forced=4), np.array([6] * 12)
+    how = {"length_penalty": 1.0, "length_offset": 0, "special": special}
+    rules = Rules(special=special)
+    found = search(prefix_model, SENTENCES, beam=beam, n_best=1, max_length=6, rules=rules, **how)
+    for row in SENTENCES:
+        wanted = plain_beam(prefix_model, row, beam, limits[row], 0, 1.0, 0.0, special, 0)
+        check(found, row, wanted)
+    last = {int(found.tokens[row, 0, found.lengths[row, 0] - 1]) for row in SENTENCES}
+    assert last >= {EOS, 5} and set(found.tokens[:, 0, 0].tolist()) == {4}
 
 
 @pytest.mark.parametrize("alpha", [pytest.param(0.0, marks=pytest.mark.full), 1.0])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
-from attnlab.decoding import Hypotheses, greedy
+from attnlab.data.vocabulary import Special
+from attnlab.decoding import Hypotheses, greedy, sample
 from attnlab.decoding.rules import Rules
 
 EOS = 2
@@ -51,6 +53,20 @@ def test_limits_and_least_length(run: Any, prefix_model: Any) -> None:
     )
     check(prefix_model, found, limits, 3)
     assert found.alignment is None
+
+
+def test_any_of_several_ends_ends_a_text(run: Any, prefix_model: Any) -> None:
+    """In greedy search and in sampling; the first token is the forced one."""
+    special = Special(ends=(5,), forced=4)
+    how = {"max_length": 6, "rules": Rules(special=special), "special": special}
+    found = run(greedy, prefix_model, SENTENCES, **how)
+    drawn = run(sample, prefix_model, SENTENCES, key=jax.random.key(0), temperature=0.0, **how)
+    np.testing.assert_array_equal(found.tokens, drawn.tokens)
+    for row, sentence in enumerate(SENTENCES):
+        tokens = [4]
+        while len(tokens) < 6 and tokens[-1] not in special.ending:
+            tokens.append(int(np.argmax(prefix_model.known(sentence, tokens)[0])))
+        assert found.tokens[row, 0].tolist() == tokens + [0] * (6 - len(tokens))
 
 
 def test_ties_go_to_the_lowest_id_and_reserved_ids_are_never_chosen(run: Any, markov: Any) -> None:

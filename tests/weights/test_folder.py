@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from attnlab import weights
 from attnlab.errors import UserError
 from attnlab.weights import folder as folders
 from attnlab.weights.names import flat, nested
+from attnlab.weights.told import Told
+from attnlab.weights.writing import completed, config_of
 from tests.weights import models
 from tests.weights.systems import shapes_of
 
@@ -111,7 +114,7 @@ def test_what_is_no_such_folder(tmp_path: Path) -> None:
     refused(r"has no config\.json")
     config = tmp_path / "it" / "config.json"
     config.write_text("{")
-    refused("is not JSON")
+    refused("no JSON that can be used")
     config.write_text("[]")
     refused("holds no JSON object")
     config.write_text("{}")
@@ -145,8 +148,132 @@ def test_an_index_that_does_not_fit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (np.int8, "ln_f.weight has numbers of type I8; weights are F32, F16, BF16, F64"),
+        (np.int64, "numbers of type I64"),
+        (np.bool_, "numbers of type BOOL"),
+        ("F8_E4M3", "numbers of type F8_E4M3"),
+        (np.float64, ""),
+        (np.nan, "ln_f.weight has NaN or infinity among its numbers"),
+        (-np.inf, "ln_f.weight has NaN or infinity among its numbers"),
+        (1e300, "ln_f.weight has numbers that float32 cannot hold"),
+    ],
+)
+def test_numbers_that_are_no_weights(kind: Any, words: str, tmp_path: Path) -> None:
+    """By every way in; a type that NumPy lacks, too."""
+    folder = models.folder("gpt2", tmp_path)
+    params, tensors = wanted("gpt2", folder), models.tensors("gpt2")
+    name = "transformer.ln_f.weight"
+    if isinstance(kind, type):
+        rewritten(folder, {**tensors, name: tensors[name].astype(kind)})
+    elif isinstance(kind, str):
+        named_as(folder, name, kind)
+    else:
+        tensors[name] = np.full(tensors[name].shape, kind)
+        rewritten(folder, tensors)
+    for used in (weights.check, weights.parameters):
+        with pytest.raises(UserError, match=words) if words else contextlib.nullcontext():
+            used(folder, params)
+
+
+def named_as(folder: Path, name: str, kind: str) -> None:
+    """Says of a tensor of bytes that its numbers are of a type of one byte."""
+    tensors = models.tensors("gpt2")
+    rewritten(folder, {**tensors, name: tensors[name].astype(np.uint8)})
+    file = folder / "model.safetensors"
+    content = file.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    header[name]["dtype"] = kind
+    text = json.dumps(header).encode()
+    file.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + size :])
+
+
+def test_two_truths_are_one_too_many(tmp_path: Path) -> None:
+    """A file beside other files with an index; a tensor in two of these; an adapter."""
+    whole = models.folder("llama", tmp_path / "whole")
+    folder = folders.write(
+        tmp_path / "parts", folders.settings(whole), models.tensors("llama"), shard=30_000
+    )[0].parent
+    first, second = sorted(folder.glob("model-*"))[:2]
+    save_file({**load_file(first), "model.norm.weight": np.ones(36, np.float32)}, first)
+    with pytest.raises(UserError, match=r"has model\.norm\.weight, which .* has too"):
+        folders.files(folder)
+    save_file({"a": np.ones(2, np.float32)}, folder / "model.safetensors")
+    save_file({"b": np.ones(2, np.float32)}, second)
+    index = {"weight_map": {"b": second.name}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(UserError, match="has its weights twice, in model.safetensors and in"):
+        folders.files(folder)
+    (whole / "adapter_config.json").write_text("{}")
+    with pytest.raises(UserError, match="has an adapter_config.json; merge the adapter"):
+        weights.system(whole)
+
+
+def test_half_precision_that_overflows_is_not_written(tmp_path: Path) -> None:
+    folder = models.folder("gpt2", tmp_path)
+    params = flat(weights.parameters(folder, wanted("gpt2", folder)))
+    params["top/scale"] = params["top/scale"] + np.float32(70_000)
+    names = weights.names_of("gpt2")
+    assert np.isfinite(names.write(params, np.float32)["transformer.ln_f.weight"]).all()
+    with pytest.raises(UserError, match="ln_f.weight has numbers that float16 cannot hold"):
+        names.write(params, np.float16)
+    params["top/scale"][0] = np.nan
+    with pytest.raises(UserError, match="ln_f.weight has NaN or infinity"):
+        names.write(params, np.float32)
+
+
+WRONG: tuple[Any, ...] = ([], ["gpt2"], {}, {"a": 1}, "x", 3, -1, 0, 0.5, True, 10**12, [[1], 2])
+"""Values, one of which is of another kind than any key's."""
+EVERY = [
+    str(file.relative_to(models.GOLDEN).with_suffix(""))
+    for file in sorted(models.GOLDEN.rglob("*.json"))
+]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_value_of_another_kind_is_one_line(name: str) -> None:
+    """Every key of every golden config, and those that a family may have beside them."""
+    content = models.described(name)["config"]
+    more = (
+        "id2label",
+        "label_names",
+        "pretrained_cfg",
+        "layer_types",
+        "rope_scaling",
+        "num_classes",
+    )
+    for key in [*content, *more]:
+        for value in WRONG:
+            read = Told({**content, key: value}, "config.json")
+            try:
+                of = weights.family(weights.kind_of(read.content, read.where))
+                of.system(read)
+                getattr(of, "run", lambda _: None)(read)
+                read.labels()
+            except UserError as error:
+                assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
+        ("gpt2", {"model_type": ["gpt2"]}, r"model_type=\['gpt2'\]; known are: gpt2"),
+        ("encoders/bert_texts", {"id2label": 3}, "id2label=3; expected names by number"),
+        ("encoders/bert_texts", {"id2label": {"0": "a", "2": "b"}}, "names by number, from 0 on"),
+        ("encoders/bert_texts", {"id2label": {"0": "a", "1": "a"}}, "a list of different names"),
+        ("encoders/bert_texts", {"problem_type": "regression"}, "problem_type='regression' is not"),
+        ("encoders/bert_texts", {"architectures": [["x"]]}, "architectures=.* known are"),
+        ("images/vit", {"image_size": [6.5, 9]}, "image_size=6.5; expected a whole number"),
+        ("images/vit", {"problem_type": "multi_label_classification"}, "is not computed here"),
+        ("gpt2", {"n_layer": 10**9}, "n_layer=1000000000; expected at most 4,096"),
+        ("gpt2", {"n_embd": 10**12}, "n_embd=1000000000000; expected at most"),
+        ("gpt2", {"layer_norm_epsilon": -1}, "layer_norm_epsilon=-1.0; expected a number from 0"),
+        ("llama", {"quantization_config": {"bits": 4}}, "quantization_config says that the weigh"),
+        ("llama", {"final_logit_softcapping": 3.0}, "softcapping=3.0; expected null"),
+        ("gemma3", {"attn_logit_softcapping": 50.0}, "softcapping=50.0; expected null, for trans"),
+        ("pairs/bart", {"encoder_layerdrop": 0.1}, "encoder_layerdrop=0.1 is not computed here"),
         ("gpt2", {"n_embd": "12"}, "n_embd='12'; expected a whole number"),
         ("gpt2", {"activation_function": "gelu_new2"}, "did you mean 'gelu_new'"),
         ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "is not computed here"),
@@ -168,8 +295,34 @@ def test_an_index_that_does_not_fit(tmp_path: Path) -> None:
 def test_a_config_that_asks_for_something_else(
     name: str, changes: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
+    folder = models.folder(name, tmp_path, **changes)
     with pytest.raises(UserError, match=message):
-        weights.system(models.folder(name, tmp_path, **changes))
+        weights.system(folder)
+        weights.labels(folder)
+
+
+def test_a_key_that_is_not_there_is_what_its_family_takes() -> None:
+    """Which is not what null means."""
+    key_heads, cap = "num_key_value_heads", "attn_logit_softcapping"
+    content = models.described("gemma2")["config"]
+    content = {key: one for key, one in content.items() if key not in (key_heads, cap)}
+
+    def found(**changes: Any) -> Any:
+        return weights.family("gemma2").system(Told({**content, **changes}, "it"))["attention"]
+
+    assert (found()["key_heads"], found()["score"]["cap"]) == (4, 50.0)
+    nulls = found(**{key_heads: None, cap: None})
+    assert (nulls["key_heads"], nulls["score"]["name"]) == (nulls["heads"], "scaled_dot")
+
+
+def test_a_soft_cap_is_not_written_for_a_type_that_passes_over_it() -> None:
+    node = weights.family("gemma3_text").system(Told(models.described("gemma3")["config"], "it"))
+    capped = {"name": "soft_capped", "cap": 50.0}
+    for one in ("one", "other"):
+        part = node["attention"][one]
+        node["attention"][one] = {**part, "score": {**capped, "score": part["score"]}}
+    with pytest.raises(UserError, match="transformers computes no such cap in this type of model"):
+        config_of(completed(node), "gemma3_text")
 
 
 def test_scores_that_are_not_scaled(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ torch.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -14,22 +15,28 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from PIL import Image
 from safetensors.numpy import save_file
 
 import attnlab
 from attnlab import config as configs
 from attnlab import weights
 from attnlab.config.registry import build
+from attnlab.data.images.folder import ImageFolder, read_images
+from attnlab.data.images.labelled import Learned
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
 from attnlab.tasks import TASKS
 from attnlab.weights import folder as folders
 from attnlab.weights.names import Name, flat
+from attnlab.weights.pictures import READ, SILENT, processed, timm_sizes
+from attnlab.weights.told import Told
 from attnlab.weights.writing import completed, config_of
-from tests.weights import comparing, models
+from tests.weights import comparing, models, rule
 
 NAMES = sorted(f"images/{file.stem}" for file in (models.GOLDEN / "images").glob("*.json"))
 VIT = "images/vit"
+SIZE = {"size": {"height": 6, "width": 9}}  # that the tiny ViT reads
 
 
 def loaded(name: str, path: Path) -> tuple[Any, Any, list[Name]]:
@@ -72,21 +79,13 @@ def test_what_a_folder_says_of_images(tmp_path: Path) -> None:
     assert plain is not None
     assert (plain.shape, plain.mean, plain.deviation) == ((6, 9, 3), (0.5,) * 3, (0.5,) * 3)
     assert plain.classes == tuple(f"LABEL_{one}" for one in range(5))
-    said = {"image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6]}
+    said = {**SIZE, "image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6]}
     (folder / "preprocessor_config.json").write_text(json.dumps(said))
     named = models.folder(VIT, folder, id2label={"0": "b", "2": "c", "1": "a"})
     read = weights.pictures(named)
     assert read is not None
     assert (read.mean, read.deviation) == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
     assert read.classes == ("b", "a", "c")
-    for wrong, words in (
-        ({"rescale_factor": 1 / 127.5}, "pixels are divided by 255 here"),
-        ({"do_rescale": False}, "pixels are divided by 255 here"),
-        ({"image_mean": [0.1]}, r"image_mean=\[0.1\]; expected 3 numbers"),
-    ):
-        (folder / "preprocessor_config.json").write_text(json.dumps(wrong))
-        with pytest.raises(UserError, match=words):
-            weights.pictures(folder)
     (folder / "preprocessor_config.json").write_text(json.dumps({**said, "do_normalize": False}))
     read = weights.pictures(folder)
     assert read is not None and (read.mean, read.deviation) == ((0.0,) * 3, (1.0,) * 3)
@@ -96,13 +95,99 @@ def test_what_a_folder_says_of_images(tmp_path: Path) -> None:
     read = weights.pictures(bare)
     assert read is not None and read.shape == (224, 224, 3)
     assert read.mean == (0.485, 0.456, 0.406) and read.classes == tuple("01234")
-    of = {"input_size": [3, 32, 40], "mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6]}
+    assert (read.resize, read.resample) == ((256,), "bilinear")
+    of = {"input_size": [3, 40, 40], "mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6]}
+    of |= {"crop_pct": 0.95, "interpolation": "bicubic", "tag": "a1_in1k", "license": "mit"}
     (bare / "config.json").write_text(
         json.dumps({"architecture": "resnet18", "pretrained_cfg": of, "label_names": list("vwxyz")})
     )
     read = weights.pictures(bare)
-    assert read is not None and read.classes == tuple("vwxyz") and read.shape == (32, 40, 3)
+    assert read is not None and read.classes == tuple("vwxyz") and read.shape == (40, 40, 3)
+    assert (read.resize, read.resample) == ((42,), "bicubic")
     assert (read.mean, read.deviation) == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+
+
+PROCESSED = {
+    12: {"size": {"height": 12, "width": 12}, "resample": 3, "image_mean": [0.1, 0.2, 0.3]},
+    11: {
+        "size": {"shortest_edge": 14},
+        "resample": 0,
+        "do_center_crop": True,
+        "crop_size": {"height": 11, "width": 11},
+        "do_normalize": False,
+    },
+    14: {"feature_extractor_type": "DeiTFeatureExtractor", "size": 16, "crop_size": 14},
+}
+"""By the side of what comes out."""
+ALONG = {12: 8.037139860563911, 11: 7.484724143752828, 14: -2.691648780586547}
+"""x . u of what ViTImageProcessorPil and DeiTImageProcessorPil of transformers 5.24 make of the image
+of the test, u from `rule.uniform`.
+"""
+
+
+@pytest.mark.parametrize("side", PROCESSED)
+def test_images_become_what_the_processor_makes_of_them(side: int, tmp_path: Path) -> None:
+    """From a file, as `generate` reads it, and from a folder of training."""
+    drawn = ((rule.uniform("pixels", (31, 47, 3)) + 1) * 127.5).astype(np.uint8)
+    Image.fromarray(drawn).save(tmp_path / "drawn.png")
+    read = processed(Told(PROCESSED[side], "it"), (side, side, 3), ("a", "b"))
+    node = {key: value for key, value in read.run()["data"].items() if key != "name"}
+    source = ImageFolder(**node)
+    assert source.shape == read.shape
+    learned = Learned(read.classes, read.shape, read.mean, read.deviation)
+    (image,) = learned.normalised(
+        read_images([str(tmp_path / "drawn.png")], read.shape, source.fitted)
+    )
+    assert np.array_equal(learned.normalised(source.read(tmp_path / "drawn.png")), image)
+    along = (image * rule.uniform("along", image.shape)).sum(dtype=np.float64)
+    np.testing.assert_allclose(along, ALONG[side], rtol=1e-5)
+
+
+KEYS: tuple[tuple[str, Any, str], ...] = (
+    *((key, None, "") for key in (*READ.split(), *SILENT.split(), "do_pad", "x")),
+    ("do_resize", False, "do_resize=False is not computed here"),
+    ("size", 224, "it makes images of 224 x 224, and the model reads 6 x 9"),
+    ("size", {"shortest_edge": 6}, "it makes images of 6, and the model reads 6 x 9"),
+    ("size", {"longest_edge": 9}, "expected height and width, or shortest_edge alone"),
+    ("size", "large", "size='large'; expected a whole number"),
+    ("default_to_square", 3, "default_to_square=3; expected true or false"),
+    ("resample", 3, ""),
+    ("resample", 6, "resample=6; expected a filter of Pillow, 0 to 5"),
+    ("do_center_crop", True, "crop_size=None|lacks 'crop_size'"),
+    ("crop_size", 5, ""),
+    ("do_rescale", False, "do_rescale=False is not computed here"),
+    ("rescale_factor", 1 / 127.5, "expected 1 / 255, by which pixels are divided here"),
+    ("do_normalize", False, ""),
+    ("image_mean", [0.1], r"image_mean=\[0.1\]; expected 3 numbers"),
+    ("image_std", [0.5, 0.5, 0.0], "a deviation of .* expected numbers above 0"),
+    ("image_processor_type", "CLIPImageProcessor", "known are: ViT, DeiT"),
+    ("image_processor_type", "ViTImageProcessorFast", ""),
+    ("do_convert_rgb", True, ""),
+    ("do_pad", True, "do_pad=True; expected nothing, for the key is not known"),
+    ("crop_pct", 0.875, "crop_pct=0.875; expected nothing"),
+)
+
+
+@pytest.mark.parametrize(("key", "value", "words"), KEYS)
+def test_every_key_of_a_processor_is_taken_or_refused(key: str, value: Any, words: str) -> None:
+    of = Told({**SIZE, key: SIZE["size"] if key == "size" and value is None else value}, "it")
+    with pytest.raises(UserError, match=words) if words else contextlib.nullcontext():
+        processed(of, (6, 9, 3), ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("tag", "a1_in1k", ""),
+        ("crop_mode", "border", "crop_mode='border'; expected center, of squares alone, or squash"),
+        ("crop_pct", 1.5, "crop_pct=1.5"),
+        ("interpolation", "random", "interpolation='random'"),
+        ("label_offset", 1, "label_offset=1 is not computed here"),
+    ],
+)
+def test_every_key_of_timm_is_taken_or_refused(key: str, value: Any, words: str) -> None:
+    with pytest.raises(UserError, match=words) if words else contextlib.nullcontext():
+        assert timm_sizes(Told({key: value}, "it"), 40, 40) == ((45,), "bilinear")
 
 
 def test_counters_of_batches_and_poolers_are_left_out(tmp_path: Path) -> None:
@@ -146,9 +231,10 @@ def test_a_model_is_a_run_and_a_run_is_a_folder(name: str, tmp_path: Path) -> No
     """Without any data: classes and normalisation are those of the folder, and are written again."""
     folder = models.folder(name, tmp_path / "in")
     of = {"input_size": [3, 40, 33], "mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6]}
+    of |= {"interpolation": "bicubic", "crop_mode": "squash", "crop_pct": 1.0}
     content = folders.settings(folder) | {"pretrained_cfg": of, "label_names": list("vwxyz")}
     (folder / "config.json").write_text(json.dumps(content))
-    said = {"image_mean": of["mean"], "image_std": of["std"]}
+    said = {**SIZE, "resample": 3, "image_mean": of["mean"], "image_std": of["std"]}
     (folder / "preprocessor_config.json").write_text(json.dumps(said))
     run, read = attnlab.load_pretrained(folder), weights.pictures(folder)
     assert read is not None and read.mean == (0.1, 0.2, 0.3)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -70,11 +70,49 @@ class ImageFolder(ImageFiles):
       directory: where these folders lie; "" for the current folder.
       side: height and width to which every image is resized, in pixels; 0 leaves images as they
         are, which must then have one size.
+      resize: to (height, width) instead, or (pixels,) of the shorter side alone, of which the
+        middle, side x side, is read; all of it if `side` is 0.
+      resample: the filter of Pillow that does it.
     """
 
     least = 0
 
     side: int = 32
+    resize: tuple[int, ...] = ()
+    resample: Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"] = "bilinear"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        least = max(self.side, 1)
+        wrong = not all(least <= side <= 4096 for side in self.resize) or len(self.resize) > 2
+        if wrong or (len(self.resize) == 1 and not self.side):
+            raise UserError(
+                f"config.data.resize={self.resize} must be (), (height, width), or with a side one"
+                f" number alone, each in {least} ... 4096"
+            )
+
+    @property
+    def shape(self) -> Shape | None:
+        """See `ImageFiles.shape`."""
+        if self.side or not self.resize:
+            return super().shape
+        return (*self.resize, 1 if self.grey else 3)  # type: ignore[return-value]
+
+    def read(self, path: Path) -> np.ndarray:
+        """See `read_image`."""
+        return self.fitted(read_image(path, 0, self.grey))
+
+    def fitted(self, image: np.ndarray) -> np.ndarray:
+        """An image, uint8 [H,W,C], resized, and the middle of that."""
+        size: tuple[int, ...] = self.resize or (self.side, self.side)
+        if len(size) == 1:  # the longer side as torchvision and transformers round it
+            short = min(image.shape[:2])
+            size = tuple(int(size[0] * side / short) for side in image.shape[:2])
+        image = resized(image, (size[0], size[1]) if size[0] else 0, self.resample)
+        above, before = ((side - self.side) // 2 for side in image.shape[:2])
+        if not self.side:
+            return image
+        return image[above : above + self.side, before : before + self.side]
 
     def images(self, split: str) -> Labelled:
         """The images of `split`, each with the name of its folder.
@@ -101,8 +139,11 @@ def stacked(found: Sequence[tuple[str, np.ndarray]]) -> np.ndarray:
     return np.stack([image for _, image in found])
 
 
-def read_images(names: Iterable[str], shape: Shape) -> np.ndarray:
-    """Image files by name, resized to images of training of this shape, uint8 [N,H,W,C].
+def read_images(
+    names: Iterable[str], shape: Shape, fitted: Callable[[np.ndarray], np.ndarray] = np.asarray
+) -> np.ndarray:
+    """Image files by name, `fitted`, and resized to images of training of this shape where they
+    have another one, uint8 [N,H,W,C].
 
     Raises:
       UserError: a file that is no image, or images of training that have neither 1 nor 3 channels.
@@ -113,7 +154,7 @@ def read_images(names: Iterable[str], shape: Shape) -> np.ndarray:
             f"images of training have {channels} channels, a file has 1 or 3; maps of images of the"
             " test split are in the folder maps of the run"
         )
-    whole = [read_image(expanded(name.strip()), 0, channels == 1) for name in names]
+    whole = [fitted(read_image(expanded(name.strip()), 0, channels == 1)) for name in names]
     return np.stack([resized(image, (size[0], size[1])) for image in whole])
 
 

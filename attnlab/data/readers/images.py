@@ -148,9 +148,11 @@ def check_upright(image: Image, name: str) -> None:
         )
 
 
-def resized(image: np.ndarray, side: int | tuple[int, int]) -> np.ndarray:
+def resized(
+    image: np.ndarray, side: int | tuple[int, int], resample: str = "bilinear"
+) -> np.ndarray:
     """An image, uint8 [H,W,C] with 1 or 3 channels, as side x side pixels or height x width ones,
-    bilinear; as it is if `side` is 0.
+    by a filter of Pillow; as it is if `side` is 0.
     """
     from PIL import Image
 
@@ -158,7 +160,7 @@ def resized(image: np.ndarray, side: int | tuple[int, int]) -> np.ndarray:
         return image
     height, width = (side, side) if isinstance(side, int) else side
     whole = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
-    small = np.asarray(whole.resize((width, height), Image.Resampling.BILINEAR), np.uint8)
+    small = np.asarray(whole.resize((width, height), Image.Resampling[resample.upper()]), np.uint8)
     return small.reshape(height, width, -1)
 
 

@@ -1,0 +1,164 @@
+"""Lines as prompts of a model from elsewhere: with special tokens by their names, or as messages in
+its chat template.
+
+A template is a program that somebody else wrote. It runs in jinja2's immutable sandbox, in a process
+of its own with `MEMORY` bytes, for `SECONDS` at most, and gives `CHARACTERS` at most. What messages
+say stays text: only the template writes special tokens.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import multiprocessing
+import resource
+import secrets
+import signal
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from multiprocessing.connection import Connection
+from typing import Any, Literal
+
+from attnlab.data.readers.json_text import parse_json
+from attnlab.data.tokenizer import Adopted, Prompt
+from attnlab.data.vocabulary import Vocabulary
+from attnlab.errors import UserError
+
+SECONDS, CHARACTERS, MEMORY = 5.0, 2**20, 2**30
+_START = 120.0  # seconds until a process has begun, on a machine with much to do
+Message = Mapping[str, Any]
+
+
+def prompts(
+    vocabulary: Vocabulary, lines: Sequence[str], kind: Literal["special", "user", "messages"]
+) -> list[str]:
+    """Lines as prompts, blank ones as they are.
+
+    Args:
+      vocabulary: a tokenizer from elsewhere.
+      lines: of kind "special" with special tokens by their names; "user" each what a user says;
+        "messages" each a JSON list of messages with role and content.
+      kind: what lines are.
+
+    Raises:
+      UserError: a vocabulary that has been learned here, or without a chat template; no jinja2; a
+        line that spells padding or holds no messages; a template that fails, takes too long or
+        writes too much.
+    """
+    if not isinstance(vocabulary, Adopted):
+        raise UserError(
+            "--special and --chat are for models with a tokenizer from elsewhere; the vocabulary of"
+            " this run has been learned here"
+        )
+    texts = [line for line in lines if line.strip()]
+    if kind == "special":
+        every = [vocabulary.named(text) for text in texts]
+    elif not vocabulary.chat:
+        raise UserError(
+            "--chat: the folder of this model had no chat template, in tokenizer_config.json or"
+            " chat_template.jinja; --special takes special tokens by their names"
+        )
+    else:
+        said = [
+            _messages(text, number) if kind == "messages" else [{"role": "user", "content": text}]
+            for number, text in enumerate(texts, start=1)
+        ]
+        mark = f"\ue000{secrets.token_hex(8)}\ue001"
+        said = json.loads(vocabulary.marked(json.dumps(said), mark))
+        every = [vocabulary.spelt(one, mark) for one in rendered(**vocabulary.chat, said=said)]
+    for text, ids in zip(texts, every, strict=True):
+        if vocabulary.special.pad in ids or not ids:
+            raise UserError(f"{text!r} has no token, or padding among its tokens")
+    found = (
+        Prompt(text, ids, text if kind == "special" else "")
+        for text, ids in zip(texts, every, strict=True)
+    )
+    return [next(found) if line.strip() else line for line in lines]
+
+
+def rendered(
+    template: str, tokens: Mapping[str, str], said: Sequence[Sequence[Message]]
+) -> list[str]:
+    """What a template makes of conversations; tokens are its variables. Errors as of `prompts`."""
+    if find_spec("jinja2") is None:
+        raise UserError("--chat needs jinja2: pip install 'attnlab[chat]'")
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work, args=(theirs, template, tokens, said), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        in_time = ours.poll(_START) and ours.recv() is None and ours.poll(SECONDS)
+        found: list[str] | str = (
+            ours.recv() if in_time else f"it took more than {SECONDS:g} s and was stopped"
+        )
+    except EOFError:
+        found = f"it was killed, for want of {MEMORY:,} bytes of memory perhaps"
+    finally:
+        process.kill()
+        process.join()
+    if isinstance(found, str):
+        raise UserError(f"the chat template of this model fails: {found}")
+    return found
+
+
+def _messages(line: str, number: int) -> list[Message]:
+    found = parse_json(line, f"message {number}")
+    if (
+        not isinstance(found, list)
+        or not found
+        or not all(isinstance(one, dict) and isinstance(one.get("role"), str) for one in found)
+    ):
+        example = '[{"role": "user", "content": "..."}]'
+        raise UserError(f"message {number}: expected a list of messages, {example}")
+    return [{key: one for key, one in each.items() if one is not None} for each in found]
+
+
+def _work(
+    pipe: Connection, template: str, tokens: Mapping[str, str], said: Sequence[Sequence[Message]]
+) -> None:
+    """Send None when it begins, then the texts, or what is wrong."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that waits for this one
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    pipe.send(None)
+    try:
+        pipe.send([_text(template, tokens, one) for one in said])
+    except Exception as error:
+        pipe.send(" ".join(f"{type(error).__name__}: {error}".split())[:200])
+
+
+def _text(template: str, tokens: Mapping[str, str], messages: Sequence[Message]) -> str:
+    """What a template makes of one conversation, an answer to be written next."""
+    from jinja2 import TemplateError, nodes
+    from jinja2.ext import Extension
+    from jinja2.parser import Parser
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    class Generation(Extension):
+        """The tag that says which parts an assistant has written; they are text as all others."""
+
+        tags = {"generation"}
+
+        def parse(self, parser: Parser) -> list[nodes.Node]:
+            next(parser.stream)
+            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+    def refuse(message: str) -> None:
+        raise TemplateError(message)
+
+    def as_json(value: Any, **how: Any) -> str:
+        return json.dumps(value, **{"ensure_ascii": False, **how})
+
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation]
+    )
+    environment.filters["tojson"] = as_json
+    environment.globals["raise_exception"] = refuse
+    environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
+    given = {"tools": None, "documents": None, "add_generation_prompt": True, **tokens}
+    found = ""
+    for piece in environment.from_string(template).generate(messages=messages, **given):
+        found += piece
+        if len(found) > CHARACTERS:
+            raise ValueError(f"more than {CHARACTERS:,} characters")
+    return found

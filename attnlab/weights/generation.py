@@ -1,0 +1,90 @@
+"""How a model from elsewhere wants to write, `generation_config.json`, as the node `decoding`.
+
+    key                                       what becomes of it
+    do_sample, num_beams                      method: sample, beam or greedy; both together refused
+    temperature, top_k, top_p, min_p          the same, where it samples (top_k 50 if absent)
+    num_beams, length_penalty                 beam, and the penalty with length_offset=0
+    num_return_sequences, repetition_penalty  n_best, the same
+    no_repeat_ngram_size, stop_strings        no_repeat_ngram; an answer ends before stop
+    max_new_tokens, min_new_tokens            max_extra with max_ratio=0; min_length
+    max_length, min_length                    the same of pairs, whose first id counts there, and the
+                                              forced end; a length of prompt and answer limits nothing
+    eos_token_id, forced_bos_token_id, ...    ids: see `attnlab.data.tokenizer`
+    `NEUTRAL`                                 refused at any other value
+    `SILENT`                                  changes no text; the beam search here ends only when
+                                              nothing longer could win, whatever early_stopping says
+    any other                                 refused, unless null or false
+
+Where there is no such file, the same keys of `config.json` count, where older files have them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attnlab.weights.told import Told
+
+FILE = "generation_config.json"
+READ = """
+do_sample num_beams temperature top_k top_p min_p length_penalty num_return_sequences
+repetition_penalty no_repeat_ngram_size stop_strings max_new_tokens min_new_tokens max_length
+min_length forced_eos_token_id
+"""
+NEUTRAL: dict[str, Any] = {
+    **dict.fromkeys(("num_beam_groups", "typical_p", "encoder_repetition_penalty"), 1.0),
+    **dict.fromkeys(("diversity_penalty", "epsilon_cutoff", "eta_cutoff", "penalty_alpha"), 0.0),
+    **{"encoder_no_repeat_ngram_size": 0, "guidance_scale": 1.0},
+}
+SILENT = """
+bos_token_id eos_token_id pad_token_id decoder_start_token_id forced_bos_token_id early_stopping
+use_cache cache_implementation cache_config transformers_version _from_model_config _commit_hash
+output_attentions output_hidden_states output_scores output_logits return_dict_in_generate
+remove_invalid_values renormalize_logits is_assistant num_assistant_tokens
+num_assistant_tokens_schedule assistant_confidence_threshold assistant_lookbehind
+target_lookbehind max_matching_ngram_size disable_compile
+"""
+
+
+def decoding(told: Told) -> dict[str, Any]:
+    """What the folder of a config says of `decoding`; {} where it says nothing.
+
+    Raises:
+      UserError: a setting that no setting here means, by name.
+    """
+    of, pairs = told.beside(FILE), told.flag("is_encoder_decoder", False)
+    if not of.content:
+        older = {key: told.content[key] for key in (*READ.split(), *NEUTRAL) if key in told.content}
+        if not older.keys() - {"forced_eos_token_id"}:
+            return {}
+        of = Told(older, told.where)
+    of.only(**NEUTRAL)
+    of.no_others((*READ.split(), *NEUTRAL, *SILENT.split()))
+    beams, samples = of.count("num_beams", 1), of.flag("do_sample", False)
+    if beams > 1 and samples:
+        raise of.refused("do_sample", f"false beside num_beams={beams}")
+    found: dict[str, Any] = {
+        "method": "beam" if beams > 1 else "sample" if samples else "greedy",
+        "n_best": of.count("num_return_sequences", 1),
+        "repetition_penalty": of.number("repetition_penalty", 1.0),
+        "no_repeat_ngram": of.count("no_repeat_ngram_size", 0, least=0),
+    }
+    if beams > 1:
+        penalty = of.number("length_penalty", 1.0)
+        found |= {"beam": beams, "length_penalty": penalty, "length_offset": 0}
+    if samples:
+        found |= {"top_k": of.count("top_k", 50, least=0), "min_p": of.number("min_p", 0.0)}
+        found |= {key: of.number(key, 1.0) for key in ("temperature", "top_p")}
+    stop = of.content.get("stop_strings")
+    if stop is not None:
+        found["stop"] = (
+            (of.text("stop_strings"),) if isinstance(stop, str) else of.names("stop_strings")
+        )
+    forced = of.content.get("forced_eos_token_id") is not None
+    most, least = of.count("max_new_tokens", 0, least=0), of.count("min_new_tokens", 0, least=0)
+    length, shortest = of.count("max_length", 0, least=0), of.count("min_length", 0, least=0)
+    if pairs:
+        most, least = most or max(0, length - 1 - forced), least or max(0, shortest - 1)
+    elif shortest:
+        raise of.refused("min_length", "0, or min_new_tokens, which leaves out the prompt")
+    found |= {"max_ratio": 0.0, "max_extra": most} if most else {}
+    return {**found, **({"min_length": least} if least else {})}

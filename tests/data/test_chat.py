@@ -1,0 +1,132 @@
+"""Chats by templates: the ids of `apply_chat_template` of transformers, text that stays text, and
+bounds on what a template may do.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.commands import generate
+from attnlab.data import chat
+from attnlab.data.tokenizer import Adopted, Prompt
+from attnlab.data.vocabulary import Vocabulary
+from attnlab.errors import UserError
+from tests.data.test_tokenizer import IDS, KINDS, adopted, of_kind
+
+pytestmark = pytest.mark.skipif(find_spec("jinja2") is None, reason="jinja2 is not installed")
+TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] +"
+    " '<|im_end|>' + '\\n' }}{% endfor %}\n{% if add_generation_prompt %}\n"
+    "{{ '<|im_start|>assistant\\n' }}\n{% endif %}\n"
+)
+GOLDEN = {
+    "BPE": "1 4 23 21 13 20 6 14 13 16 16 18 5 6 4 11 21 21 15 21 22 11 17 22 6 6",
+    "Unigram": "1 4 25 23 21 13 20 6 14 13 16 16 18 5 25 6 4 25 11 21 21 15 21 22 11 17 22 6 6",
+    "WordLevel": "1 4 3 31 5 4 3",
+    "WordPiece": "1 4 3 31 5 4 3",
+}
+"""What transformers 5.24 gives for "hello" as a user's message."""
+
+
+def ids_of(line: str, folder: Path, messages: bool = False) -> list[int]:
+    (found,) = chat.prompts(adopted(folder), [line], "messages" if messages else "user")
+    assert isinstance(found, Prompt) and (found, found.shown) == (line, "")
+    return found.ids
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_are_those_of_the_reference(kind: str, tmp_path: Path) -> None:
+    folder = of_kind(kind, tmp_path, chat_template=TEMPLATE)
+    expected = [*map(int, GOLDEN[kind].split())]
+    assert ids_of("hello", folder) == expected
+    said = json.dumps([{"role": "user", "content": "hello", "name": None}])
+    assert ids_of(said, folder, True) == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_user_says_stays_text(kind: str, tmp_path: Path) -> None:
+    """Only the template writes special tokens, each as often as in an innocent chat."""
+    folder = of_kind(kind, tmp_path, chat_template=TEMPLATE)
+    lines = ["hello", "<|im_end|>", "hello<|im_start|> <pad>", "</s>"]
+    found: Any = chat.prompts(adopted(folder), lines, "user")
+    innocent = found[0].ids
+    for line in found[1:]:
+        for name in {*IDS} - {"<unk>"}:
+            assert line.ids.count(IDS[name]) == innocent.count(IDS[name]), (line, name)
+
+
+def test_where_a_template_stands(tmp_path: Path) -> None:
+    """In a file of its own, in tokenizer_config.json, or there for each purpose; kept with a run."""
+    folder = of_kind("BPE", tmp_path / "one", chat_template=TEMPLATE)
+    expected = ids_of("hello", folder)
+    listed = [{"name": "tool_use", "template": "x"}, {"name": "default", "template": TEMPLATE}]
+    assert ids_of("hello", of_kind("BPE", tmp_path / "two", chat_template=listed)) == expected
+    apart = of_kind("BPE", tmp_path / "three")
+    with pytest.raises(UserError, match="--chat: the folder of this model had no chat template"):
+        ids_of("hello", apart)
+    (apart / "chat_template.jinja").write_text(TEMPLATE)
+    vocabulary = adopted(apart)
+    vocabulary.save(tmp_path / "kept.json")
+    kept = Vocabulary.load(tmp_path / "kept.json")
+    assert isinstance(kept, Adopted) and chat.prompts(kept, ["hello"], "user")[0].ids == expected  # type: ignore[attr-defined]
+    (folder / "chat_template.jinja").write_text("another")
+    with pytest.raises(UserError, match=r"has another chat_template than chat_template\.jinja"):
+        adopted(folder)
+    with pytest.raises(UserError, match="chat_template is no text"):
+        adopted(of_kind("BPE", tmp_path / "four", chat_template=3))
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "more than 1 s"),
+        ("{% for a in range(99999) %}{{ 'x' * 99 }}{% endfor %}", "more than 1,048,576 characters"),
+        ("{{ 'x' * 10**10 }}", "MemoryError|want of 1,073,741,824 bytes"),
+        ("{{ ''.__class__.__mro__ }}", "SecurityError"),
+        ("{{ messages.append(1) }}", "SecurityError"),
+        ("{{ raise_exception('no system') }}", "TemplateError: no system"),
+        ("{% if %}", "TemplateSyntaxError"),
+        ("{{ nothing + 'x' }}", "UndefinedError"),
+    ],
+)  # fmt: skip
+def test_a_template_has_bounds(template: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat, "SECONDS", 1.0)
+    with pytest.raises(UserError, match=f"the chat template of this model fails: .*({words})"):
+        chat.rendered(template, {}, [[{"role": "user", "content": "hello"}]])
+
+
+def test_what_templates_count_on() -> None:
+    """Tags, filters and functions of transformers; white space as there."""
+    template = (
+        "{% generation %}\n{{ messages[0] | tojson }}{% endgeneration %}\n"
+        "  {% for m in messages %}\n{{ strftime_now('%Y')[:2] }}{% break %}{% endfor %}"
+    )
+    assert chat.rendered(template, {}, [[{"content": "ä"}]]) == ['{"content": "ä"}20']
+
+
+@pytest.mark.parametrize("line", ["hello", "[]", "[3]", '[{"content": "x"}]', '{"role": "user"}'])
+def test_what_holds_no_messages(line: str, tmp_path: Path) -> None:
+    folder = of_kind("BPE", tmp_path, chat_template=TEMPLATE)
+    with pytest.raises(UserError, match="message 1: (no JSON|expected a list of messages)"):
+        chat.prompts(adopted(folder), [line], "messages")
+
+
+def test_lines_with_names_of_special_tokens(tmp_path: Path) -> None:
+    vocabulary = adopted(of_kind("BPE", tmp_path))
+    found: Any = chat.prompts(vocabulary, ["hello<|im_end|>", ""], "special")
+    assert found[0].ids[-1] == 5 and found[0].shown == "hello<|im_end|>" and found[1] == ""
+    with pytest.raises(UserError, match="'<pad>' has no token, or padding among"):
+        chat.prompts(vocabulary, ["<pad>"], "special")
+    own = Vocabulary.train(["a b a b"], "word")
+    with pytest.raises(UserError, match="the vocabulary of this run has been learned here"):
+        chat.prompts(own, ["a"], "special")
+
+
+def test_the_bounds_stand_in_the_help() -> None:
+    text = Path(generate.__file__).read_text()
+    assert f"{chat.SECONDS:g} s and may write {chat.CHARACTERS:,} characters" in text
