@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.progress import Progress
 from attnlab.records import provenance
 from attnlab.records.attempts import Attempt
-from attnlab.records.files import expanded
+from attnlab.records.files import cache_folder
 from attnlab.records.manifest import Manifest, vocabulary_prints
 from attnlab.records.measures import counted, declared
 from attnlab.records.provenance import Changed, Code
@@ -39,8 +38,8 @@ if TYPE_CHECKING:
 
 
 def start_jax() -> None:
-    """Import jax with the persistent compile cache on: `$ATTNLAB_CACHE`, else `~/.cache/attnlab`;
-    empty, or no home, turns it off. Freed memory stays with this process (`memory.keep_freed`).
+    """Import jax, with its compiled programs kept in the user's `cache_folder`, if there is one.
+    Freed memory stays with this process (`memory.keep_freed`).
 
     Raises:
       UserError: `$ATTNLAB_CACHE` begins with "~", and there is no home.
@@ -48,14 +47,8 @@ def start_jax() -> None:
     keep_freed()
     import jax
 
-    folder = os.environ.get("ATTNLAB_CACHE")
-    if folder is None:
-        with contextlib.suppress(
-            RuntimeError
-        ):  # neither $HOME nor an entry of the user, as in many containers
-            folder = str(Path.home() / ".cache" / "attnlab")
-    if folder:
-        jax.config.update("jax_compilation_cache_dir", str(expanded(folder) / "jax"))
+    if (folder := cache_folder()) is not None:
+        jax.config.update("jax_compilation_cache_dir", str(folder / "jax"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
