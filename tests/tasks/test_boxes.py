@@ -4,12 +4,15 @@ little as scipy's.
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
 from attnlab.tasks.boxes import THRESHOLDS, Answers, Truth, average_precisions, matched, overlaps
+from tests.tasks import golden_boxes
 
 
 def by_corners(top: float, left: float, bottom: float, right: float) -> list[float]:
@@ -54,6 +57,11 @@ def answers(*found: tuple[list[float], int, float]) -> Answers:
     return Answers(np.array(boxes).reshape(-1, 4), np.array(classes, int), np.array(scores, float))
 
 
+def objects(*boxes: Any, crowd: bool = False) -> Truth:
+    count = len(boxes)
+    return Truth(np.array(boxes), np.zeros(count, int), np.full(count, crowd))
+
+
 A, B, FAR = by_corners(0, 0, 10, 10), by_corners(20, 20, 30, 30), by_corners(50, 50, 60, 60)
 SHIFTED = by_corners(0, 0, 10, 8)  # IoU 0.8 with A
 
@@ -62,7 +70,7 @@ def test_average_precision_by_hand() -> None:
     """Two objects: right, wrong, right: precision 1 up to a recall of 1/2 (51 of 101 points), then
     2/3.
     """
-    truth = [Truth(np.array([A, B]), np.array([0, 0]))]
+    truth = [objects(A, B)]
     found = [answers((A, 0, 0.9), (FAR, 0, 0.8), (B, 0, 0.7))]
     ap = average_precisions(found, truth, 2, np.array([0.5]))
     assert ap[0, 0] == pytest.approx((51 + 50 * 2 / 3) / 101) and np.isnan(ap[1, 0])
@@ -73,7 +81,7 @@ def test_average_precision_by_hand() -> None:
 
 
 def test_an_object_is_found_once_and_by_the_better_answer() -> None:
-    truth = [Truth(np.array([A]), np.array([0]))]
+    truth = [objects(A)]
     twice = [answers((SHIFTED, 0, 0.9), (A, 0, 0.8))]
     ap = average_precisions(twice, truth, 1, THRESHOLDS)[0]
     # Up to 0.8 the first is right and the second too many; above, the second is right behind one
@@ -83,7 +91,7 @@ def test_an_object_is_found_once_and_by_the_better_answer() -> None:
 
 def test_answers_of_all_images_are_one_list() -> None:
     """The wrong answer of the second image is surer than the right one of the first."""
-    truth = [Truth(np.array([A]), np.array([0])), Truth(np.array([B]), np.array([0]))]
+    truth = [objects(A), objects(B)]
     found = [answers((A, 0, 0.6)), answers((FAR, 0, 0.9))]
     ap = average_precisions(found, truth, 1, np.array([0.5]))[0, 0]
     assert ap == pytest.approx(0.5 * 51 / 101)
@@ -92,7 +100,7 @@ def test_answers_of_all_images_are_one_list() -> None:
 def test_average_precision_by_its_definition() -> None:
     """The largest precision over all beginnings of the list whose recall is at least r."""
     rng = np.random.default_rng(1)
-    truth = [Truth(rng.uniform(0.2, 0.8, (3, 4)), np.zeros(3, int)) for _ in range(6)]
+    truth = [objects(*rng.uniform(0.2, 0.8, (3, 4))) for _ in range(6)]
     found = [
         Answers(
             np.concatenate(
@@ -125,3 +133,37 @@ def test_average_precision_by_its_definition() -> None:
         max((p for r, p in points if r >= at / 100 - 1e-9), default=0.0) for at in range(101)
     ]
     assert 0.1 < ap < 0.9 and ap == pytest.approx(np.mean(expected))
+
+
+def test_average_precision_is_that_of_pycocotools() -> None:
+    """On 200 random sets with crowds, flags, equal scores and more answers than count."""
+    expected = np.load(golden_boxes.FILE)["precisions"]
+    for number, wanted in enumerate(expected):
+        given = golden_boxes.drawn(number)
+        found, truth = [], []
+        for image in range(1, given.images + 1):
+            mine, theirs = (
+                [one for one in part if one["image_id"] == image]
+                for part in (given.objects, given.answers)
+            )
+            crowd = np.array([one["iscrowd"] == 1 for one in mine], bool)
+            truth.append(Truth(*in_rows(mine), crowd))
+            found.append(Answers(*in_rows(theirs), np.array([one["score"] for one in theirs])))
+        ap = average_precisions(found, truth, golden_boxes.CLASSES, THRESHOLDS)
+        np.testing.assert_allclose(ap, wanted, rtol=1e-14, err_msg=f"set {number}")
+
+
+def in_rows(listed: list[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
+    """Boxes by their middles [N,4], and classes [N] from 0."""
+    boxes = np.array([one["bbox"] for one in listed], float).reshape(-1, 4)[:, [1, 0, 3, 2]]
+    boxes[:, :2] += boxes[:, 2:] / 2
+    return boxes, np.array([one["category_id"] - 1 for one in listed], int)
+
+
+def test_answers_in_a_crowd_count_for_nothing() -> None:
+    """Three of them before the object, which is still found with a precision of 1."""
+    region, inside = objects(B, crowd=True), by_corners(21, 21, 25, 29)
+    truth = [Truth(*(np.concatenate(both) for both in zip(objects(A), region, strict=True)))]
+    found = [answers((inside, 0, 0.9), (inside, 0, 0.8), (B, 0, 0.7), (A, 0, 0.6))]
+    assert average_precisions(found, truth, 1, THRESHOLDS) == pytest.approx(1.0)
+    assert np.isnan(average_precisions(found, [region], 1, THRESHOLDS)).all()

@@ -93,7 +93,7 @@ def test_boxes_lie_on_their_objects(folder: Path) -> None:
     """Half as wide as before, as high, in images and boxes; what lies half a pixel outside is cut."""
     found = {split: boxes_of(folder).objects(split) for split in ("train", "valid", "test")}
     assert [len(one.images) for one in found.values()] == [8, 1, 2]
-    for images, labels, boxes, classes in found.values():
+    for images, labels, boxes, classes, _ in found.values():
         assert classes == ("dog", "owl", "cat")
         for image, names, mine in zip(images, labels, boxes, strict=True):
             row, column, high, wide = mine[0].astype(int)
@@ -102,6 +102,11 @@ def test_boxes_lie_on_their_objects(folder: Path) -> None:
             if len(names) > 1:
                 assert names[1:] == ["dog"]
                 np.testing.assert_array_equal(mine[1], [0, 0, 8, 8])
+    for given in found.values():
+        for names, others in zip(given.labels, given.unlearned, strict=True):
+            assert len(others) == 2 * (len(names) - 1)
+            crowds = [(name, box.tolist()) for name, box, crowd in others if crowd]
+            assert not others or crowds == [("cat", [0, 0, 1, 0.5])]
     both = [labels for one in found.values() for labels in one.labels]
     assert sum(len(labels) == 2 for labels in both) == 4
 
@@ -116,6 +121,17 @@ def test_a_run_reads_them(folder: Path) -> None:
     data = BoxedData.load({"name": "coco_boxes", **node(folder)}, splits=("train", "valid", "test"))
     assert data.learned.classes == ("dog", "owl", "cat") and data.most("train") == 2
     np.testing.assert_allclose(data.boxes("test")[1, 0], [0.5, 6 / 16, 0.5, 0.5])
+    (boxes, classes, crowd), (_, _, none) = data.judged["test"]
+    np.testing.assert_allclose(boxes[0], [0.5, 4 / 16, 0.5, 0.5])
+    assert classes.tolist() == [2, 0, 2, 2] and crowd.tolist() == [False, False, True, False]
+    assert (boxes[crowd] == [1 / 16, 1 / 32, 1 / 8, 1 / 16]).all() and boxes[3, 3] == 0
+    assert not none.any()
+    path = folder / "annotations" / "instances_others.json"
+    content = json.loads(path.read_text())
+    content["annotations"] = [one for one in content["annotations"] if not one.get("iscrowd")]
+    path.write_text(json.dumps(content))
+    without = BoxedData.load({"name": "coco_boxes", **node(folder)}, splits=("test",))
+    assert without.fingerprints != {"test": data.fingerprints["test"]}
 
 
 BOX = {"image_id": 10, "category_id": 7, "bbox": [1, 1, 2, 2]}
@@ -125,6 +141,7 @@ OF_BOXES: list[tuple[dict[str, Any], str]] = [
     ({"annotations": [{**BOX, "bbox": [-2, 2, 8, 4]}]}, r"column -2, .* not within 8 x 16"),
     ({"annotations": [{**BOX, "bbox": [1, 1, -1, 4]}]}, "-1 wide, 4 high. is not within"),
     ({"annotations": [{**BOX, "bbox": [1, 1, 2]}]}, r"annotation 1: bbox is \[1, 1, 2\]; exp"),
+    ({"annotations": [{**BOX, "iscrowd": 2}]}, "annotation 1: iscrowd is 2; expected 0 or 1"),
     ({"annotations": [BOX, {**BOX, "image_id": 3}]}, "annotation 2 is of image 3, which the"),
     ({"annotations": [{**BOX, "category_id": 9}]}, "is of category 9, which the file does not"),
     ({"annotations": [3]}, "annotation 1 is 3; expected an object"),
