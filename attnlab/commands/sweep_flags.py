@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from attnlab.errors import UserError
+from attnlab.experiments.run.slots import MOST
 
 EPILOG = """\
 An experiment file defines get_experiment(argument) -> attnlab.experiments.Experiment; experiments/quickstart.py is a short one.
@@ -22,8 +23,13 @@ STACK = (
     "train trials that differ in seed or numbers only as one program (auto: where trials have GPUs)"
 )
 DEVICES = (
-    "GPUs of a trial, or devices that XLA makes of its cores (default: the largest parallel.devices"
-    " of the configs, else one GPU)"
+    f"GPUs of a trial, or devices that XLA makes of its cores, 1 to {MOST} (default: the largest"
+    " parallel.devices of the configs, else one GPU)"
+)
+SLOTS = f"trials at a time, 1 to {MOST} (default: one a GPU, else one a core or --cores-per-trial)"
+CORES = (
+    f"cores of a trial on CPUs, 1 to {MOST}, kept in the plan: they decide how sums round (default:"
+    " cores by slots, of the machine that plans)"
 )
 TIMEOUT = (
     "a trial that takes longer, all its attempts together, is stopped and has failed (default:"
@@ -46,12 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="so many, from 0, or a list: 0,1,2 (the seed 7 alone: 7,); instead of the file's",
     )
-    parser.add_argument(
-        "--slots",
-        type=int,
-        metavar="N",
-        help="trials at a time (default: one a GPU, else one a core)",
-    )
+    parser.add_argument("--cores-per-trial", type=int, metavar="N", help=CORES)
     add_running(parser)
     _add_course(parser)
     session.add_acceptance(parser)
@@ -131,6 +132,12 @@ def _add_course(parser: argparse.ArgumentParser) -> None:
 
 def add_running(parser: argparse.ArgumentParser) -> None:
     """What is run and on what, for `work` too."""
+    parser.add_argument("--slots", type=int, metavar="N", help=SLOTS)
+    parser.add_argument(
+        "--accept-cores",
+        action="store_true",
+        help="run trials on fewer cores than planned: slow, and the report says it",
+    )
     parser.add_argument("--devices-per-trial", type=int, metavar="N", help=DEVICES)
     parser.add_argument(
         "--only",

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -250,6 +251,7 @@ class Prepared:
             "count": self.place.count,
             "processes": jax.process_count(),
             **self.place.about,
+            **({"cores": _cores()} if jax.default_backend() == "cpu" else {}),
         }
         weights = self.task.check_pretrained() if isinstance(self.task, Beginning) else {}
         manifest = Manifest.build(
@@ -317,6 +319,15 @@ def _begun(workdir: Path, config: ConfigDict) -> Manifest | None:
         manifest.check_config(config, workdir)
         manifest.check_vocabulary(workdir)
     return manifest
+
+
+def _cores() -> int:
+    """How many cores XLA divides its work by on a processor, which decides how sums round."""
+    told = os.environ.get("NPROC", "")
+    if told.isdecimal() and int(told):
+        return int(told)
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def _kept(task: Runnable) -> list[str]:

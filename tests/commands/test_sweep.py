@@ -23,10 +23,10 @@ from tests.commands.tiny import refused, run_command
 from tests.experiments import plans, real, stub
 
 FLAGS = {
-    "--slots=0": "--slots=0: expected a whole number of at least 1",
+    "--slots=0": "--slots=0: expected a whole number from 1 to 1024",
     "--retry-faild": "unknown flag --retry-faild; did you mean '--retry-failed'",
     "--executor=local --stack=maybe": "invalid choice: 'maybe'",
-    "--devices-per-trial=0": "--devices-per-trial=0: expected a whole number of at least 1",
+    "--devices-per-trial=0": "--devices-per-trial=0: expected a whole number from 1 to 1024",
     "--trial-timeout=0": "--trial-timeout=0: expected minutes, a number above 0",
     "--accept-failed --no-final": "--accept-failed: nothing is chosen with --no-final",
     "--seeds=0,one": "--seeds=0,one: expected a number of seeds, or whole numbers with commas",

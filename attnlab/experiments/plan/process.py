@@ -133,6 +133,7 @@ def made(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
         hash=identity,
         created=old.created if old else timestamp(),
         candidates=(),
+        cores=old.cores if old else None,
     )
     plan = dataclasses.replace(plan, seeds=tuple(plan.seeds), tune=tuple(plan.tune))
     wanted = listed(plan) if plan.search is None else found(plan, old)

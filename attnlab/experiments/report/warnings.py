@@ -214,6 +214,30 @@ def _counts(_: Records, comparison: Comparison, __: Environment) -> Iterator[str
         yield f"Parameters that get no gradient, and are counted all the same: {'; '.join(told)}."
 
 
+def _cores(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
+    planned = records.plan.cores
+    if planned is None:
+        return
+    other: dict[str, set[int]] = {
+        _name(record): {*record.effort.cores} - {planned}
+        for record in _reported(comparison)
+        if record.manifest is not None and record.manifest.devices.get("kind") == "cpu"
+    }
+    for look in records.looks:
+        if look.get("cores", planned) != planned:
+            other.setdefault(f"{look['candidate']} on the test split", set()).add(look["cores"])
+    told = [
+        f"{name} ({' and '.join(map(str, sorted(cores)))})"
+        for name, cores in other.items()
+        if cores
+    ]
+    if told:
+        yield (
+            f"Not on the {planned} core{'s' * (planned > 1)} of the plan, which was accepted:"
+            f" {several(told)}."
+        )
+
+
 def _environment(_: Records, __: Comparison, environment: Environment) -> Iterator[str]:
     names = [
         name
@@ -236,6 +260,7 @@ KINDS: Mapping[str, Lines] = {
     "seeds": _seeds,
     "retried": _retried,
     "counts": _counts,
+    "cores": _cores,
     "environment": _environment,
 }
 """Every kind of warning with what finds it, the gravest first."""

@@ -11,7 +11,7 @@ from attnlab.experiments.run.jobs import Part
 from attnlab.experiments.run.launcher import lock, read, stop_trial, take_back
 from attnlab.experiments.run.looks import looked
 from attnlab.experiments.run.selection import Choice, wanted
-from attnlab.experiments.run.slots import local_slots
+from attnlab.experiments.run.slots import Slot, fitted, local_slots, planned_cores
 from attnlab.experiments.run.standing import best, running
 from attnlab.experiments.run.state import Seen, counts, look, look_at_all, recorded
 from attnlab.experiments.run.stop import Stop
@@ -25,11 +25,13 @@ __all__ = [
     "How",
     "Part",
     "Seen",
+    "Slot",
     "Stop",
     "best",
     "conduct",
     "counts",
     "devices_wanted",
+    "fitted",
     "local_slots",
     "lock",
     "look",
@@ -37,6 +39,7 @@ __all__ = [
     "looked",
     "outlook",
     "overview",
+    "planned_cores",
     "read",
     "recorded",
     "running",
