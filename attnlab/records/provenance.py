@@ -73,10 +73,18 @@ class Code:
             "accepted": [],
         }
 
-    def keep(self, folder: Path) -> None:
-        """Write the copies below `folder`."""
-        for source in (*self.modules.values(), *self.files.values()):
+    def keep(self, folder: Path) -> list[str]:
+        """Write the copies below `folder`; a line for each file that is a link, of which what it
+        leads to is copied.
+        """
+        every = [*self.modules.values(), *self.files.values()]
+        for source in every:
             _write(folder / FOLDER / source.copy, source.content)
+        return [
+            f"{one.file} is a link: a copy of what it leads to, {os.path.realpath(one.file)}, is kept"
+            for one in every
+            if os.path.islink(one.file)
+        ]
 
 
 def of(*configs: Mapping[str, Any], accept: bool = False, **files: Path | None) -> Code:

@@ -264,7 +264,8 @@ class Prepared:
         if not (previous and self.task.saved(self.workdir)):
             self._save_vocabulary(previous)
         if previous is None:
-            code.keep(self.workdir)
+            for line in code.keep(self.workdir):
+                progress.note(f"note: {line}")
             manifest = dataclasses.replace(manifest, vocabulary=vocabulary_prints(self.workdir))
             manifest.write(self.workdir)  # last: a workdir with a manifest is complete
         elif (

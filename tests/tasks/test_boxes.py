@@ -80,61 +80,6 @@ def test_average_precision_by_hand() -> None:
     assert average_precisions([answers()], truth, 1, np.array([0.5]))[0, 0] == 0.0
 
 
-def test_an_object_is_found_once_and_by_the_better_answer() -> None:
-    truth = [objects(A)]
-    twice = [answers((SHIFTED, 0, 0.9), (A, 0, 0.8))]
-    ap = average_precisions(twice, truth, 1, THRESHOLDS)[0]
-    # Up to 0.8 the first is right and the second too many; above, the second is right behind one
-    # that is wrong.
-    np.testing.assert_allclose(ap, [1.0] * 7 + [0.5] * 3)
-
-
-def test_answers_of_all_images_are_one_list() -> None:
-    """The wrong answer of the second image is surer than the right one of the first."""
-    truth = [objects(A), objects(B)]
-    found = [answers((A, 0, 0.6)), answers((FAR, 0, 0.9))]
-    ap = average_precisions(found, truth, 1, np.array([0.5]))[0, 0]
-    assert ap == pytest.approx(0.5 * 51 / 101)
-
-
-def test_average_precision_by_its_definition() -> None:
-    """The largest precision over all beginnings of the list whose recall is at least r."""
-    rng = np.random.default_rng(1)
-    truth = [objects(*rng.uniform(0.2, 0.8, (3, 4))) for _ in range(6)]
-    found = [
-        Answers(
-            np.concatenate(
-                [one.boxes + rng.normal(0, 0.05, (3, 4)), rng.uniform(0.2, 0.8, (2, 4))]
-            ),
-            np.zeros(5, int),
-            rng.uniform(size=5),
-        )
-        for one in truth
-    ]
-    ap = average_precisions(found, truth, 1, np.array([0.5]))[0, 0]
-    listed = sorted(
-        (
-            (score, image, row)
-            for image, one in enumerate(found)
-            for row, score in enumerate(one[2])
-        ),
-        reverse=True,
-    )
-    taken: set[tuple[int, int]] = set()
-    points = []
-    for count, (_, image, row) in enumerate(listed, 1):
-        iou = np.asarray(overlaps(found[image].boxes[row], truth[image].boxes)[0])
-        free = [k for k in range(3) if (image, k) not in taken]
-        best = max(free, key=lambda k: iou[k], default=None)
-        if best is not None and iou[best] >= 0.5:
-            taken.add((image, best))
-        points.append((len(taken) / 18, len(taken) / count))
-    expected = [
-        max((p for r, p in points if r >= at / 100 - 1e-9), default=0.0) for at in range(101)
-    ]
-    assert 0.1 < ap < 0.9 and ap == pytest.approx(np.mean(expected))
-
-
 def test_average_precision_is_that_of_pycocotools() -> None:
     """On 200 random sets with crowds, flags, equal scores and more answers than count."""
     expected = np.load(golden_boxes.FILE)["precisions"]

@@ -334,7 +334,8 @@ def _check_different(wanted: Iterable[Wanted], resolved: dict[str, ConfigDict]) 
 
 def _write(plan: Plan, directory: str) -> None:
     with locked(directory):
-        _files(plan).keep(Path(directory))
+        for line in _files(plan).keep(Path(directory)):
+            print(f"note: {line}", file=sys.stderr)
         plan.write(directory)
 
 

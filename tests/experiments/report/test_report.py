@@ -87,3 +87,16 @@ def test_a_damaged_record_leaves_the_old_report(tmp_path: Path) -> None:
 def test_scores_of_any_size_have_a_report(size: float, tmp_path: Path) -> None:
     report.write(sweep(tmp_path, {"a": (size, -size, size), "b": (0.5, size, 0.0)}))
     assert (tmp_path / "report.html").exists()
+
+
+def test_a_report_is_not_written_through_a_link(tmp_path: Path) -> None:
+    """Also not where nothing is at its other end; the other files stay as they were."""
+    sweep(tmp_path / "sweep")
+    for other in ("mine.txt", "gone.txt"):
+        (tmp_path / "mine.txt").write_text("mine")
+        (tmp_path / "sweep" / "report.html").symlink_to(tmp_path / other)
+        with pytest.raises(UserError, match=f"report.html is a link to .*{other}, and a report"):
+            report.write(tmp_path / "sweep", stream=io.StringIO())
+        (tmp_path / "sweep" / "report.html").unlink()
+    assert (tmp_path / "mine.txt").read_text() == "mine" and not (tmp_path / "gone.txt").exists()
+    assert not (tmp_path / "sweep" / "report.md").exists()
