@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from attnlab.errors import UserError
-from attnlab.experiments.run.slots import MOST
+from attnlab.experiments.run import MOST_SLOTS
 
 EPILOG = """\
 An experiment file defines get_experiment(argument) -> attnlab.experiments.Experiment; experiments/quickstart.py is a short one.
@@ -23,12 +23,12 @@ STACK = (
     "train trials that differ in seed or numbers only as one program (auto: where trials have GPUs)"
 )
 DEVICES = (
-    f"GPUs of a trial, or devices that XLA makes of its cores, 1 to {MOST} (default: the largest"
+    f"GPUs of a trial, or devices that XLA makes of its cores, 1 to {MOST_SLOTS} (default: the largest"
     " parallel.devices of the configs, else one GPU)"
 )
-SLOTS = f"trials at a time, 1 to {MOST} (default: one a GPU, else one a core or --cores-per-trial)"
+SLOTS = f"trials at a time, 1 to {MOST_SLOTS} (default: one a GPU, else one a core or --cores-per-trial)"
 CORES = (
-    f"cores of a trial on CPUs, 1 to {MOST}, kept in the plan: they decide how sums round (default:"
+    f"cores of a trial on CPUs, 1 to {MOST_SLOTS}, kept in the plan: they decide how sums round (default:"
     " cores by slots, of the machine that plans)"
 )
 TIMEOUT = (

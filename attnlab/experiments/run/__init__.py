@@ -11,7 +11,13 @@ from attnlab.experiments.run.jobs import Part
 from attnlab.experiments.run.launcher import lock, read, stop_trial, take_back
 from attnlab.experiments.run.looks import looked
 from attnlab.experiments.run.selection import Choice, wanted
-from attnlab.experiments.run.slots import Slot, fitted, local_slots, planned_cores
+from attnlab.experiments.run.slots import (
+    MOST_SLOTS,
+    Slot,
+    fitted,
+    local_slots,
+    planned_cores,
+)
 from attnlab.experiments.run.standing import best, running
 from attnlab.experiments.run.state import Seen, counts, look, look_at_all, recorded
 from attnlab.experiments.run.stop import Stop
@@ -19,6 +25,7 @@ from attnlab.experiments.run.sweeping import Ended, How, conduct, devices_wanted
 from attnlab.experiments.run.worker import work
 
 __all__ = [
+    "MOST_SLOTS",
     "Board",
     "Choice",
     "Ended",

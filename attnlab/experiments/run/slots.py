@@ -22,7 +22,7 @@ from attnlab.errors import UserError
 _MEMORY = 0.9  # of a GPU, for all trials that share it
 _HOST_DEVICES = "--xla_force_host_platform_device_count"
 _THREADS = ("OMP_NUM_THREADS", "NPROC")  # what NumPy's libraries and XLA ask for their number
-MOST = 1024  # slots, devices and cores
+MOST_SLOTS = 1024  # slots, devices and cores
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -86,15 +86,15 @@ def local_slots(
       least: cores of a trial on CPUs, if they are given.
 
     Raises:
-      UserError: fewer than one is wanted or more than `MOST`, or more GPUs a trial than there are.
+      UserError: fewer than one is wanted or more than `MOST_SLOTS`, or more GPUs a trial than there are.
     """
     for flag, number in (
         ("--slots", wanted),
         ("--devices-per-trial", devices),
         ("--cores-per-trial", least),
     ):
-        if number is not None and not 1 <= number <= MOST:
-            raise UserError(f"{flag}={number}: expected a whole number from 1 to {MOST}")
+        if number is not None and not 1 <= number <= MOST_SLOTS:
+            raise UserError(f"{flag}={number}: expected a whole number from 1 to {MOST_SLOTS}")
     cores, gpus, each = usable_cores(), usable_gpus(), devices or 1
     if gpus and each > len(gpus):
         raise UserError(

@@ -27,7 +27,7 @@ from attnlab.errors import UserError
 from attnlab.experiments.run import unchanged
 from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import Job
-from attnlab.experiments.run.slots import MOST
+from attnlab.experiments.run.slots import MOST_SLOTS
 from attnlab.experiments.run.stop import Stop
 from attnlab.experiments.run.worker import Worker
 
@@ -62,11 +62,11 @@ class Request:
 
     def __post_init__(self) -> None:
         for flag, value, least, most in (
-            ("--slots", self.workers, 1, MOST),
+            ("--slots", self.workers, 1, MOST_SLOTS),
             ("--slurm.minutes", self.minutes, 1, LONGEST),
             ("--slurm.warning", self.warning, 1, 60 * LONGEST),
-            ("--slurm.cores", self.cores, 1, MOST),
-            ("--slurm.gpus", self.gpus, 0, MOST),
+            ("--slurm.cores", self.cores, 1, MOST_SLOTS),
+            ("--slurm.gpus", self.gpus, 0, MOST_SLOTS),
         ):
             if not least <= value <= most:
                 raise UserError(f"{flag}={value}: expected a whole number from {least} to {most}")
@@ -121,14 +121,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         default=1,
-        help=f"cores of a worker, 1 to {MOST} (default: 1)",
+        help=f"cores of a worker, 1 to {MOST_SLOTS} (default: 1)",
     )
     group.add_argument(
         "--slurm.gpus",
         metavar="N",
         type=int,
         default=0,
-        help=f"GPUs of a worker, 0 to {MOST} (default: 0)",
+        help=f"GPUs of a worker, 0 to {MOST_SLOTS} (default: 0)",
     )
     group.add_argument(
         "--slurm.set",
