@@ -169,34 +169,25 @@ def with_slots(how: How, directory: Path, arguments: argparse.Namespace) -> How:
     Raises:
       UserError: `--cores-per-trial` is not what was planned, or there are fewer here.
     """
+    from attnlab.experiments import run as running
     from attnlab.experiments.plan import fix_cores
-    from attnlab.experiments.run import (
-        Slot,
-        devices_wanted,
-        fitted,
-        local_slots,
-        planned_cores,
-        read,
-    )
 
-    wanted, plan, cluster = arguments.cores_per_trial, read(directory), how.cluster
+    wanted, plan, cluster = arguments.cores_per_trial, running.read(directory), how.cluster
     if cluster is None:
-        devices = arguments.devices_per_trial
-        devices = devices_wanted(plan) if devices is None else devices
-        slots = local_slots(arguments.slots, devices, plan.cores or wanted)
-        cores = planned_cores(slots)
+        devices = arguments.devices_per_trial or running.devices_wanted(plan)
+        slots = running.local_slots(arguments.slots, devices, plan.cores or wanted)
+        cores = running.slots.planned_cores(slots)
     else:
-        slots = [Slot(0, tuple(range(cluster.cores)))]
+        slots = [running.slots.Slot(0, tuple(range(cluster.cores)))]
         cores = None if cluster.gpus else cluster.cores
     plan = fix_cores(directory, wanted or cores)
     if wanted not in (None, plan.cores):
-        planned = "no number of cores" if plan.cores is None else f"{plan.cores} for each trial"
         raise UserError(
-            f"--cores-per-trial={wanted}: {directory} was planned with {planned}; leave it out, or"
-            " use another --dir"
+            f"--cores-per-trial={wanted}: {directory} was planned with {plan.cores or 'any number'};"
+            " leave it out, or use another --dir"
         )
     if cluster is None or not cluster.gpus:
-        slots = fitted(slots, plan.cores, arguments.accept_cores)
+        slots = running.slots.fitted(slots, plan.cores, arguments.accept_cores)
     return dataclasses.replace(how, slots=slots if cluster is None else ())
 
 

@@ -36,8 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     from attnlab.experiments.run import Part, Stop, devices_wanted, local_slots, read, work
 
     plan = read(arguments.directory)
-    devices = arguments.devices_per_trial
-    devices = devices_wanted(plan) if devices is None else devices
+    devices = arguments.devices_per_trial or devices_wanted(plan)
     slots = local_slots(arguments.slots, devices, plan.cores)
     part, limit = (
         Part.of(arguments.only, arguments.skip),

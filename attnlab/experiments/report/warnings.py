@@ -215,26 +215,18 @@ def _counts(_: Records, comparison: Comparison, __: Environment) -> Iterator[str
 
 
 def _cores(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
-    planned = records.plan.cores
-    if planned is None:
-        return
-    other: dict[str, set[int]] = {
-        _name(record): {*record.effort.cores} - {planned}
-        for record in _reported(comparison)
-        if record.manifest is not None and record.manifest.devices.get("kind") == "cpu"
-    }
+    planned, other = records.plan.cores, list[str]()
+    for record in _reported(comparison):
+        if record.manifest is not None and record.manifest.devices.get("kind") == "cpu":
+            found = [number for number in record.effort.cores if number != planned]
+            other += [f"{_name(record)} ({number})" for number in found]
     for look in records.looks:
         if look.get("cores", planned) != planned:
-            other.setdefault(f"{look['candidate']} on the test split", set()).add(look["cores"])
-    told = [
-        f"{name} ({' and '.join(map(str, sorted(cores)))})"
-        for name, cores in other.items()
-        if cores
-    ]
-    if told:
+            other.append(f"{look['candidate']} on the test split ({look['cores']})")
+    if planned is not None and other:
         yield (
             f"Not on the {planned} core{'s' * (planned > 1)} of the plan, which was accepted:"
-            f" {several(told)}."
+            f" {several(other)}."
         )
 
 

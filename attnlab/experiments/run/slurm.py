@@ -114,7 +114,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         type=int,
         default=90,
-        help="seconds before the limit to save in (default: 90)",
+        help="seconds before the limit to save in, 1 to 60 for each minute (default: 90)",
     )
     group.add_argument(
         "--slurm.cores",
