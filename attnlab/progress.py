@@ -199,7 +199,7 @@ def table(
         )
     for row in cells:
         pretty.add_row(*map(rich.text.Text, row))
-    rich.console.Console(file=_bare(out)).print(pretty)
+    rich.console.Console(file=bare(out)).print(pretty)
 
 
 def _plain_table(columns: list[str], cells: list[list[str]], right: list[bool]) -> list[str]:
@@ -239,10 +239,10 @@ def _is_terminal(stream: TextIO) -> bool:
     return stream.isatty()
 
 
-def _bare(stream: TextIO) -> TextIO:
+def bare(stream: TextIO) -> TextIO:
     """The stream of a terminal that is drawn on, below `commands.streams.Shown`."""
-    bare: TextIO = getattr(stream, "bare", stream)
-    return bare
+    below: TextIO = getattr(stream, "bare", stream)
+    return below
 
 
 def _live_bar(stream: TextIO) -> rich.progress.Progress | None:
@@ -253,7 +253,7 @@ def _live_bar(stream: TextIO) -> rich.progress.Progress | None:
     import rich.progress
     import rich.table
 
-    console = rich.console.Console(file=_bare(stream))
+    console = rich.console.Console(file=bare(stream))
     if console.is_dumb_terminal:
         return None
     return rich.progress.Progress(
