@@ -6,8 +6,8 @@
                          or uint32, as many in each file as the index says, fewer only in the last
     00000.documents      uint32 [D,2]: for every document that ends in these ids, where, and its characters
 
-`launch.py prepare` writes it (`attnlab.data.preparing`). Whoever reads it holds the files against the
-index first: all of their sizes (`opened`), and the content of those it needs (`check_content`).
+`launch.py prepare` writes it (`attnlab.data.preparing`). Whoever reads it holds the files against
+the index first: all of their sizes (`opened`), and the content of those it needs (`check_content`).
 """
 
 from __future__ import annotations
@@ -171,22 +171,22 @@ def check_content(
             passed = dict(read(path.read_bytes(), Mapping[str, Any]))  # type: ignore[type-abstract]
     before = dict(passed)
     for number in numbers:
-        now, states = time.time_ns(), [(folder / one).stat() for one in names(number)]
-        known = [[one.st_size, one.st_mtime_ns, one.st_ino] for one in states]
-        if passed.get(str(number)) == known and not always:
+        now, states = time.time_ns(), [(folder / file).stat() for file in names(number)]
+        marks = [[state.st_size, state.st_mtime_ns, state.st_ino] for state in states]
+        if passed.get(str(number)) == marks and not always:
             continue
-        wanted, found = index.shards[number].sha256, hashes(folder, number)
-        if wanted != found:
+        written, present = index.shards[number].sha256, hashes(folder, number)
+        if written != present:
             if path is not None and passed:
                 path.unlink(missing_ok=True)  # it was wrong about this file
-            other = folder / names(number)[wanted[0] == found[0]]
+            changed = folder / names(number)[written[0] == present[0]]
             raise Changed(
-                f"{other} has changed since it was written (its hash is not that of {INDEX}); put"
+                f"{changed} has changed since it was written (its hash is not that of {INDEX}); put"
                 f" back a good copy, or delete {folder} and run its 'prepare' command again"
             )
         _check_values(folder, index, number, pieces)
-        if all(one.st_mtime_ns + _SETTLED < now for one in states):
-            passed[str(number)] = known
+        if all(state.st_mtime_ns + _SETTLED < now for state in states):
+            passed[str(number)] = marks
     if path is not None and passed != before:
         with contextlib.suppress(OSError, UserError):  # then they are read again the next time
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -197,7 +197,7 @@ def _check_values(folder: Path, index: Index, number: int, pieces: int) -> None:
     """`UserError` for a shard with ids that are no piece, or documents that do not follow one
     another.
     """
-    tokens, documents = (folder / one for one in names(number))
+    tokens, documents = (folder / name for name in names(number))
     largest = int(mapped(tokens, np.dtype(index.dtype).newbyteorder("<")).max(initial=0))
     if largest >= pieces:
         raise UserError(
@@ -214,14 +214,14 @@ def _check_values(folder: Path, index: Index, number: int, pieces: int) -> None:
 
 def hashes(folder: Path, number: int) -> tuple[str, str]:
     """SHA-256 of the files of a shard; "" for what is not there."""
-    found = []
+    digests = []
     for name in names(number):
         try:
             with open(folder / name, "rb") as file:
-                found.append(hashlib.file_digest(file, "sha256").hexdigest())
+                digests.append(hashlib.file_digest(file, "sha256").hexdigest())
         except FileNotFoundError:
-            found.append("")
-    ids, documents = found
+            digests.append("")
+    ids, documents = digests
     return ids, documents
 
 

@@ -81,9 +81,10 @@ class Code:
         for source in every:
             _write(folder / FOLDER / source.copy, source.content)
         return [
-            f"{one.file} is a link: a copy of what it leads to, {os.path.realpath(one.file)}, is kept"
-            for one in every
-            if os.path.islink(one.file)
+            f"{source.file} is a link: a copy of what it leads to, {os.path.realpath(source.file)},"
+            " is kept"
+            for source in every
+            if os.path.islink(source.file)
         ]
 
 

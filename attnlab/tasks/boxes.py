@@ -11,10 +11,10 @@ A box is (row, column, height, width): its middle and its sides, as shares of th
 Source: H. Rezatofighi et al., "Generalized Intersection over Union", CVPR 2019 (GIoU); H. W. Kuhn,
 "The Hungarian Method for the Assignment Problem", 1955 (match; `optax.assignment`, which is a
 program of JAX, so it runs inside of a step on any number of devices); T.-Y. Lin et al., "Microsoft
-COCO", ECCV 2014, with the rules of its evaluation code, `pycocotools` 2.0.11, for all areas and at most
-100 answers of a class in an image (AP: mean over classes that have objects, "AP" over thresholds 0.5,
-0.55 ... 0.95 of IoU, "AP50" at 0.5). `tests/tasks/golden_boxes.py` compares the two. It takes equal
-scores in the order of the images' ids, this in the order of the split.
+COCO", ECCV 2014, with the rules of its evaluation code, `pycocotools` 2.0.11, for all areas and at
+most 100 answers of a class in an image (AP: mean over classes that have objects, "AP" over thresholds
+0.5, 0.55 ... 0.95 of IoU, "AP50" at 0.5). `tests/tasks/golden_boxes.py` compares the two. It takes
+equal scores in the order of the images' ids, this in the order of the split.
 
 Axis letters: B batch, N answers, M objects, C classes.
 """
@@ -81,8 +81,8 @@ def average_precisions(
 
     Answers of a class are taken by falling score, over all images. One is right if it overlaps an
     object of its class, in its image, by at least the threshold, and no better answer has taken
-    that object; of several such objects it takes the one it overlaps most. One that takes no object,
-    but overlaps a crowd region so, counts for nothing, as the region does.
+    that object; of several such objects it takes the one it overlaps most. One that takes no
+    object, but overlaps a crowd region so, counts for nothing, as the region does.
     """
     result = np.full((classes, len(thresholds)), np.nan)
     for number in range(classes):
@@ -101,7 +101,7 @@ def average_precisions(
         if total:
             order = np.argsort(-np.concatenate(scores), kind="stable")
             right, lost = np.concatenate(taken)[order].transpose(1, 2, 0)
-            result[number] = [_under_curve(*one, total) for one in zip(right, lost, strict=True)]
+            result[number] = [_under_curve(*both, total) for both in zip(right, lost, strict=True)]
     return result
 
 

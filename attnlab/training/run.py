@@ -324,9 +324,9 @@ def _begun(workdir: Path, config: ConfigDict) -> Manifest | None:
 
 def _cores() -> int:
     """How many cores XLA divides its work by on a processor, which decides how sums round."""
-    told = os.environ.get("NPROC", "")
-    if told.isdecimal() and int(told):
-        return int(told)
+    asked = os.environ.get("NPROC", "")
+    if asked.isdecimal() and int(asked):
+        return int(asked)
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 

@@ -53,6 +53,8 @@ class BoxedData(AnnotatedData[Boxed]):
                 f"{where} has {len(images)} images, {len(labels)} lists of labels, {len(boxes)} of"
                 f" boxes and {len(unlearned)} of what is not learned"
             )
+        for label in {label for image in unlearned for label, _, _ in image} - {*classes}:
+            raise UserError(f"{where} has a crowd of {label!r}; {nearest(label, classes)}")
         height, width = images.shape[1:3]
         for number, (mine, of) in enumerate(zip(boxes, labels, strict=True), 1):
             if len(mine) != len(of):
@@ -100,8 +102,8 @@ class BoxedData(AnnotatedData[Boxed]):
             more = given.unlearned[row] if given.unlearned else ()
             boxes = np.concatenate(
                 [
-                    np.asarray(one, np.float64).reshape(-1, 4)
-                    for one in (mine, *(b for _, b, _ in more))
+                    np.asarray(part, np.float64).reshape(-1, 4)
+                    for part in (mine, *(box for _, box, _ in more))
                 ]
             )
             boxes[:, :2] += boxes[:, 2:] / 2
@@ -119,6 +121,7 @@ class BoxedData(AnnotatedData[Boxed]):
         ]
         if any(given.unlearned):
             told += [
-                [(name, box.tolist(), crowd) for name, box, crowd in one] for one in given.unlearned
+                [(name, np.asarray(box, np.float64).tolist(), crowd) for name, box, crowd in image]
+                for image in given.unlearned
             ]
         return hashlib.sha256(repr(told).encode()).hexdigest()

@@ -218,8 +218,8 @@ def _cores(records: Records, comparison: Comparison, _: Environment) -> Iterator
     planned, other = records.plan.cores, list[str]()
     for record in _reported(comparison):
         if record.manifest is not None and record.manifest.devices.get("kind") == "cpu":
-            found = [number for number in record.effort.cores if number != planned]
-            other += [f"{_name(record)} ({number})" for number in found]
+            numbers = [number for number in record.effort.cores if number != planned]
+            other += [f"{_name(record)} ({number})" for number in numbers]
     for look in records.looks:
         if look.get("cores", planned) != planned:
             other.append(f"{look['candidate']} on the test split ({look['cores']})")

@@ -65,8 +65,8 @@ def note_choice(directory: Path, plan: Plan, chosen: Mapping[str, str | None]) -
 def note_test(directory: Path, plan: Plan, candidate: str, scored: Sequence[int]) -> None:
     """Write down that the test split is about to be read for a candidate, to score these seeds."""
     cores = {} if usable_gpus() else {"cores": len(usable_cores())}
-    told = {"event": "test", "candidate": candidate, "scored": list(scored), **cores}
-    _append(directory, plan, told)
+    look = {"event": "test", "candidate": candidate, "scored": list(scored), **cores}
+    _append(directory, plan, look)
 
 
 def looked(directory: Path) -> tuple[Mapping[str, Any], ...]:

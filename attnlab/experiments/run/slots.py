@@ -86,7 +86,8 @@ def local_slots(
       least: cores of a trial on CPUs, if they are given.
 
     Raises:
-      UserError: fewer than one is wanted or more than `MOST_SLOTS`, or more GPUs a trial than there are.
+      UserError: fewer than one is wanted or more than `MOST_SLOTS`, or more GPUs a trial than there
+        are.
     """
     for flag, number in (
         ("--slots", wanted),
@@ -129,12 +130,12 @@ def planned_cores(slots: Sequence[Slot]) -> int | None:
     """The cores that a plan made for these slots gives each trial: those of the smallest slot; None
     where trials compute on GPUs.
     """
-    return None if usable_gpus() else min(len(one.cores) for one in slots)
+    return None if usable_gpus() else min(len(slot.cores) for slot in slots)
 
 
 def fitted(slots: Sequence[Slot], cores: int | None, accept: bool = False) -> list[Slot]:
-    """Slots with the cores that a plan gives each trial, and as many threads, since XLA divides sums
-    by their number, and so they round; unless trials compute on GPUs.
+    """Slots with the cores that a plan gives each trial, and as many threads, since XLA divides
+    sums by their number, and so they round; unless trials compute on GPUs.
 
     Args:
       slots: of some cores each.
@@ -146,21 +147,21 @@ def fitted(slots: Sequence[Slot], cores: int | None, accept: bool = False) -> li
     """
     if cores is None or usable_gpus():
         return list(slots)
-    least = min(len(one.cores) for one in slots)
+    least = min(len(slot.cores) for slot in slots)
     if least < cores and not accept:
         raise UserError(
-            f"a trial of this sweep was planned with {cores} core{'s' * (cores > 1)}, and a slot here"
-            f" has {least}; take fewer --slots, another machine, or --accept-cores (as many threads"
+            f"a trial of this sweep was planned with {cores} core{'s' * (cores > 1)}, and a slot"
+            f" here has {least}; take fewer --slots, another machine, or --accept-cores (as many threads"
             " on fewer cores: slow, and the report says it)"
         )
     return [
         dataclasses.replace(
-            one,
-            cores=one.cores[:cores],
-            environment={**one.environment, **dict.fromkeys(_THREADS, str(cores))},
-            planned=cores if len(one.cores) < cores else 0,
+            slot,
+            cores=slot.cores[:cores],
+            environment={**slot.environment, **dict.fromkeys(_THREADS, str(cores))},
+            planned=cores if len(slot.cores) < cores else 0,
         )
-        for one in slots
+        for slot in slots
     ]
 
 

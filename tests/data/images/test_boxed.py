@@ -87,6 +87,7 @@ def test_an_image_without_objects_is_an_image(monkeypatch: pytest.MonkeyPatch) -
         ({"boxes": [np.array([[1, 2, 0, 4]]), []]}, "0 high, 4 wide"),
         ({"boxes": [np.zeros((2, 4)), []]}, "image 1 has 1 labels and 2 boxes"),
         ({"boxes": [[]]}, "2 images, 2 lists of labels, 1 of boxes and 0 of what is"),
+        ({"unlearned": [[("c", [1, 2, 3, 4], True)], []]}, "a crowd of 'c'; choose from: a, b"),
         ({"labels": [["c"], []]}, "image 1 has the label 'c'"),
         ({"labels": [[], []], "boxes": [[], []]}, "has no object"),
         ({"images": np.zeros((2, 8, 10))}, "has float64"),
