@@ -265,10 +265,8 @@ def _run(command: Command, name: str, rest: Sequence[str], program: str) -> int:
     if _settings_told(parser, rest, overrides):
         return 0
     for word in rest:
-        if re.fullmatch(r"(--[\w.-]+=)?\s*", word):  # an empty path would be the folder one is in
-            raise UserError(
-                f"{word.strip() or 'an argument'} has no value; write one, or leave it out"
-            )
+        if re.fullmatch(r"(--[\w.-]+=)?", word):  # an empty path would be the folder one is in
+            raise UserError(f"{word or 'an argument'} is empty; write a value, or leave it out")
     arguments, unknown = parser.parse_known_args(rest)
     if unknown:
         raise UserError(_unknown(unknown[0], parser, name, command.on_run))

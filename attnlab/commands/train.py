@@ -14,7 +14,6 @@ from ml_collections import ConfigDict
 from attnlab import config as configs
 from attnlab import processes
 from attnlab.commands import session
-from attnlab.errors import UserError
 from attnlab.progress import Progress
 from attnlab.records import provenance
 from attnlab.records.sealed import check_no_trial
@@ -36,10 +35,6 @@ def run(arguments: argparse.Namespace) -> int:
     """
     began = time.perf_counter()
     config = session.wanted_config(arguments.config, arguments.overrides)
-    if arguments.workdir == "":
-        raise UserError(
-            "--workdir= is empty; name a folder, or leave the flag out for one below runs/"
-        )
     workdir = Path(arguments.workdir or default_workdir(arguments.config, config))
     file = configs.find_file(arguments.config.partition(":")[0], "config file")
     code = provenance.of(config, accept=arguments.accept_changed_code, config_file=file)

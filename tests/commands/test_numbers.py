@@ -37,7 +37,7 @@ def test_both_bounds_are_included() -> None:
             parser.parse_args([flag])
 
 
-EMPTY = "= has no value; write one, or leave it out"
+EMPTY = "= is empty; write a value, or leave it out"
 
 
 @pytest.mark.parametrize(
