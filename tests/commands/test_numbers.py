@@ -43,8 +43,7 @@ EMPTY = "= is empty; write a value, or leave it out"
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("prepare --to= --from=a.txt", f"--to{EMPTY}"),
-        ("prepare --to=s --from=", f"--from{EMPTY}"),
+        ("prepare --from=a.txt --to=", f"--to{EMPTY}"),
         ("train --config=configs/translation.py:rnnsearch --workdir=", f"--workdir{EMPTY}"),
         (f"cost --mechanisms=single --dir={__file__}/x", f"{__file__} is not a folder; name"),
         (
