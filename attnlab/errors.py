@@ -26,6 +26,10 @@ _named: set[str] = set()  # first parts of the names of these modules, which may
 _LONGEST = 400  # characters of another's message: those of compilers go on for pages
 
 
+_CONTROLS = dict.fromkeys(range(128, 160), 0xFFFD) | {127: 0x2421}
+_CONTROLS |= {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"}
+
+
 class UserError(Exception):
     """Something the user can mend: `launch.py` prints it as one line on stderr and exits with 2.
 
@@ -33,7 +37,14 @@ class UserError(Exception):
     """
 
     def __str__(self) -> str:
-        return " ".join(super().__str__().split())
+        return visible(" ".join(super().__str__().split()))
+
+
+def visible(text: str) -> str:
+    """A text of somebody's for a terminal or a page: control characters, which could do anything
+    there, become signs that stand for them ("␛"); ends of lines and tabs stay.
+    """
+    return text.translate(_CONTROLS)
 
 
 def nearest(word: str, choices: Iterable[str]) -> str:
@@ -159,4 +170,4 @@ def told(error: UserError | OSError) -> str:
     files = " and ".join(
         str(name) for name in (error.filename, error.filename2) if name is not None
     )
-    return " ".join(f"{why}{': ' if files else ''}{files}{remedy}".split())
+    return visible(" ".join(f"{why}{': ' if files else ''}{files}{remedy}".split()))

@@ -10,6 +10,8 @@ from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
+from attnlab.errors import visible
+
 if TYPE_CHECKING:
     import rich.progress
 
@@ -110,6 +112,7 @@ class Progress:
 
     def note(self, text: str) -> None:
         """Prints one line of its own, above the bar."""
+        text = visible(text)
         if self._bar is not None:
             self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
@@ -171,10 +174,10 @@ def table(
     Raises:
       ValueError: a row that is not as long as `columns`.
     """
-    out = sys.stdout if stream is None else stream
+    out, title = sys.stdout if stream is None else stream, visible(title)
     if any(len(row) != len(columns) for row in rows):
         raise ValueError(f"every row of {title!r} needs {len(columns)} cells")
-    cells = [[_cell(value) for value in row] for row in rows]
+    columns, cells = [*map(visible, columns)], [[_cell(value) for value in row] for row in rows]
     right = [
         _are_numbers([row[i] for row in rows]) if numbers is None else i in numbers
         for i in range(len(columns))
@@ -196,7 +199,7 @@ def table(
         )
     for row in cells:
         pretty.add_row(*map(rich.text.Text, row))
-    rich.console.Console(file=out).print(pretty)
+    rich.console.Console(file=bare(out)).print(pretty)
 
 
 def _plain_table(columns: list[str], cells: list[list[str]], right: list[bool]) -> list[str]:
@@ -229,11 +232,17 @@ def _cell(value: Any) -> str:
     """Text of a cell on one line; a float with four significant digits, None as a dash."""
     if isinstance(value, float):
         return f"{value:.4g}"
-    return "-" if value is None else " ".join(str(value).split())
+    return "-" if value is None else visible(" ".join(str(value).split()))
 
 
 def _is_terminal(stream: TextIO) -> bool:
     return stream.isatty()
+
+
+def bare(stream: TextIO) -> TextIO:
+    """The stream of a terminal that is drawn on, below `commands.streams.Shown`."""
+    below: TextIO = getattr(stream, "bare", stream)
+    return below
 
 
 def _live_bar(stream: TextIO) -> rich.progress.Progress | None:
@@ -244,7 +253,7 @@ def _live_bar(stream: TextIO) -> rich.progress.Progress | None:
     import rich.progress
     import rich.table
 
-    console = rich.console.Console(file=stream)
+    console = rich.console.Console(file=bare(stream))
     if console.is_dumb_terminal:
         return None
     return rich.progress.Progress(

@@ -139,7 +139,7 @@ def test_a_file_as_workdir_and_an_empty_name(tmp_path: Path) -> None:
     words = (f"{tmp_path / 'file'} is not a folder",)
     for workdir in ("file", "file/run"):
         check_kept(tmp_path, "train", RNNSEARCH, f"--workdir={tmp_path / workdir}", words=words)
-    refused(launch("train", RNNSEARCH, "--workdir="), "--workdir= is empty", "name a folder")
+    refused(launch("train", RNNSEARCH, "--workdir="), "--workdir= is empty", "leave it out")
 
 
 def test_a_workdir_being_trained(shared: Path, run: Path) -> None:

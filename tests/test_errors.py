@@ -10,6 +10,7 @@ from attnlab.errors import UserError, nearest
 @pytest.mark.quick
 def test_message_is_one_line() -> None:
     assert str(UserError("two\n  lines\tand  blanks ")) == "two lines and blanks"
+    assert str(UserError("a\x1b[2Jb")) == "a\u241b[2Jb"
     assert str(UserError()) == ""
 
 

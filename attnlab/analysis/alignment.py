@@ -172,12 +172,8 @@ def membership(pieces: Sequence[str], words: Sequence[str], marks: Marks) -> np.
     text = "".join(words)
     owner = np.repeat(np.arange(len(words)), [len(word) for word in words])
     inside = [piece not in marks.silent for piece in pieces]
-    pattern = "".join(
-        _pattern(piece, marks.unknown)
-        for piece, counts in zip(pieces, inside, strict=True)
-        if counts
-    )
-    found = re.fullmatch(pattern, text)
+    spelt = [piece for piece, counts in zip(pieces, inside, strict=True) if counts]
+    found = re.fullmatch(_spelling(spelt, marks.unknown), text)
     if found is None:
         raise ValueError(f"the pieces {list(pieces)} do not spell the words {list(words)}")
     shares = np.zeros((len(pieces), len(words)))
@@ -188,6 +184,18 @@ def membership(pieces: Sequence[str], words: Sequence[str], marks: Marks) -> np.
         ]  # a piece without characters belongs to the word that follows
         shares[piece] = np.bincount(covered, minlength=len(words)) / max(len(covered), 1)
     return shares
+
+
+def _spelling(pieces: Sequence[str], unknown: str | None) -> str:
+    """A regular expression of pieces. What follows an unknown one is taken where it first stands,
+    for good (`?>`), but for the last, which must reach the end: else a text that does not match
+    takes time exponential in the unknown ones.
+    """
+    parts = [""]
+    for piece in pieces:
+        parts += [""] * (piece == unknown)
+        parts[-1] += _pattern(piece, unknown)
+    return "".join(f"(?>{part})" for part in parts[:-1]) + parts[-1]
 
 
 def _pattern(piece: str, unknown: str | None) -> str:

@@ -8,7 +8,6 @@ exact attention, a table, a file and a picture. Needs no jax.
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import math
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from attnlab.analysis.maps import figure_of
+from attnlab.records.csv_text import as_csv
 from attnlab.records.files import write_atomic
 
 NEVER = "never in range"
@@ -138,12 +138,8 @@ def write(points: Points, about: Mapping[str, Any], folder: Path) -> list[Path]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     every = [one for some in points.values() for one in some]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(Point._fields)
-    writer.writerows(every)
     files = {name: folder / f"costs.{name}" for name in ("csv", "json", "png")}
-    write_atomic(files["csv"], text.getvalue())
+    write_atomic(files["csv"], as_csv([Point._fields, *every], "\n"))
     record = {**about, "points": [_plain(one) for one in every]}
     write_atomic(files["json"], json.dumps(record, indent=1) + "\n")
     write_atomic(files["png"], picture(points, str(about.get("title", ""))))

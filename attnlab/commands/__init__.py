@@ -16,6 +16,7 @@ import functools
 import importlib
 import os
 import pathlib
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
@@ -263,6 +264,9 @@ def _run(command: Command, name: str, rest: Sequence[str], program: str) -> int:
         processes.add_arguments(parser)
     if _settings_told(parser, rest, overrides):
         return 0
+    for word in rest:
+        if re.fullmatch(r"(--[\w.-]+=)?", word):  # an empty path would be the folder one is in
+            raise UserError(f"{word or 'an argument'} is empty; write a value, or leave it out")
     arguments, unknown = parser.parse_known_args(rest)
     if unknown:
         raise UserError(_unknown(unknown[0], parser, name, command.on_run))

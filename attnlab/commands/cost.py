@@ -6,6 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from attnlab.commands.numbers import add_number
+
+LONGEST = 2**20  # tokens
 LENGTHS = "256,512,1024,2048,4096,8192,16384"
 
 
@@ -20,9 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--baseline", metavar="NAME", default="multihead", help="what they are compared with"
     )
-    parser.add_argument("--lengths", metavar="N,N", default=LENGTHS, help="tokens of a text")
-    parser.add_argument("--width", type=int, default=64, help="of the model")
-    parser.add_argument("--rows", type=int, default=1, help="texts at a time")
+    words = f"tokens of a text; 1 to {LONGEST:,}"
+    parser.add_argument("--lengths", metavar="N,N", default=LENGTHS, help=words)
+    add_number(parser, "--width", 1, 2**16, "of the model", default=64)
+    add_number(parser, "--rows", 1, 2**16, "texts at a time", default=1)
     parser.add_argument(
         "--direction", choices=("causal", "bidirectional"), default="causal", help="who sees whom"
     )
@@ -36,16 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a field of one of them, such as multihead.heads=1; again for more",
     )
-    parser.add_argument(
-        "--patience",
-        metavar="SECONDS",
-        type=float,
-        default=10.0,
-        help="one whose run has taken longer is not measured at greater lengths",
-    )
-    parser.add_argument(
-        "--memory", metavar="GB", type=float, default=8.0, help="a program of more is not run"
-    )
+    words = "one whose run has taken longer is not measured at greater lengths"
+    add_number(parser, "--patience", 0.0, 86400.0, words, default=10.0, metavar="SECONDS")
+    words = "a program of more is not run"
+    add_number(parser, "--memory", 0.0, 1e6, words, default=8.0, metavar="GB")
     parser.add_argument(
         "--dir", metavar="DIR", type=Path, default=Path("runs/cost"), help="for the files"
     )
@@ -61,8 +59,10 @@ def run(arguments: argparse.Namespace) -> int:
       UserError: no such mixer or field, a direction that one does not have (with "all" those are
         left out), a number out of range.
     """
+    from attnlab.commands.session import check_folder
     from attnlab.training.memory import keep_freed
 
+    check_folder("--dir", arguments.dir)
     keep_freed()  # as in training; else large programs pay for their pages in every run
     from attnlab.analysis import costs
     from attnlab.api.costs import measured
@@ -70,6 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     from attnlab.progress import Progress, table
 
     lengths, made = _lengths(arguments), _mixers(arguments)
+    arguments.dir.mkdir(parents=True, exist_ok=True)  # before the work, which takes long
     points: dict[str, list[costs.Point]] = {name: [] for name in made}
     late: set[str] = set()
     every = [(length, name) for length in lengths for name in made]
@@ -108,14 +109,11 @@ def _lengths(arguments: argparse.Namespace) -> list[int]:
         lengths = sorted({int(one) for one in arguments.lengths.split(",")})
     except ValueError:
         lengths = [0]
-    if lengths[0] < 1 or lengths[-1] > 2**20:
+    if lengths[0] < 1 or lengths[-1] > LONGEST:
         raise UserError(
-            f"--lengths={arguments.lengths}: expected whole numbers of 1 to {2**20:,}, such as"
+            f"--lengths={arguments.lengths}: expected whole numbers of 1 to {LONGEST:,}, such as"
             " 256,1024,4096"
         )
-    for name, least in (("width", 1), ("rows", 1), ("patience", 0), ("memory", 0)):
-        if getattr(arguments, name) < least:
-            raise UserError(f"--{name}={getattr(arguments, name)} must be at least {least}")
     return lengths
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.api.stored import check_folder
+from attnlab.commands.numbers import add_number
 from attnlab.errors import UserError
 from attnlab.progress import Progress
 
@@ -55,16 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--split", default="train", help="of a set of TensorFlow Datasets")
     _add_vocabulary(parser)
-    parser.add_argument(
-        "--length",
-        type=int,
-        default=2**24,
-        metavar="N",
-        help="ids of a shard (default: 16,777,216)",
-    )
-    parser.add_argument(
-        "--processes", type=int, metavar="N", help="that make ids of text (default: one a core)"
-    )
+    words = "ids of a shard (default: 16,777,216)"
+    add_number(parser, "--length", 1, 2**31, words, default=2**24)
+    add_number(parser, "--processes", 1, 1024, "that make ids of text (default: one a core)")
 
 
 def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
@@ -81,23 +75,13 @@ def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="a tokenizer.json, or the folder of a pretrained model that has one",
     )
-    parser.add_argument("--size", type=int, metavar="N", help="most pieces (default: 8000)")
-    parser.add_argument(
-        "--min_frequency", type=int, metavar="N", help="pieces seen less often are left out"
-    )
+    add_number(parser, "--size", 1, 10**7, "most pieces (default: 8000)")
+    add_number(parser, "--min_frequency", 1, 10**9, "pieces seen less often are left out")
     parser.add_argument("--lowercase", action="store_true", help="all texts are lower-cased")
-    parser.add_argument(
-        "--reserved",
-        type=int,
-        metavar="N",
-        help="ids that are no text, for tasks that need some: masked language modelling needs one",
-    )
-    parser.add_argument(
-        "--sample",
-        type=int,
-        metavar="MIB",
-        help="how much text a vocabulary is learned from, taken from everywhere (default: 64)",
-    )
+    words = "ids that are no text, for tasks that need some: masked language modelling needs one"
+    add_number(parser, "--reserved", 0, 2**16, words)
+    words = "how much text a vocabulary is learned from, taken from everywhere (default: 64)"
+    add_number(parser, "--sample", 1, 2**20, words, metavar="MIB")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -116,10 +100,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     folder = Path(os.path.abspath(arguments.to.expanduser()))
     check_folder("--to", folder)
-    for name in ("length", "size", "min_frequency", "sample", "processes"):
-        given = getattr(arguments, name)
-        if given is not None and not 1 <= given < 2**32:
-            raise UserError(f"--{name}={given} must be at least 1")
     corpus = Corpus(find(arguments.files), arguments.documents, arguments.field, arguments.split)
     sample = SAMPLE if arguments.sample is None else arguments.sample
     asked = Asked(corpus, _vocabulary(arguments), sample, arguments.length)

@@ -10,7 +10,24 @@ import os
 import sys
 from typing import Any
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, visible
+
+
+class Shown(io.TextIOWrapper):
+    """A stream to a terminal that shows control characters and sends none.
+
+    Args:
+      bare: the stream, which goes on taking them from what draws.
+    """
+
+    def __init__(self, bare: io.TextIOWrapper) -> None:
+        sink = open(bare.fileno(), "wb", closefd=False)  # noqa: SIM115 - until the end
+        super().__init__(sink, bare.encoding, bare.errors, line_buffering=True)
+        self.bare = bare
+
+    def write(self, text: str) -> int:
+        """Writes a text, see `visible`."""
+        return super().write(visible(text))
 
 
 def prepare() -> None:
@@ -19,7 +36,7 @@ def prepare() -> None:
     A closed stream leaves its number free, so that a file of the run would get it, and in it
     whatever a library prints: the null device takes the place. A closed stderr is as good as that.
     Letters that the encoding lacks are escaped (`generate` sets UTF-8, for its answers have to be
-    exact).
+    exact). On a terminal control characters are shown; a file or a pipe gets texts as they are.
 
     Raises:
       UserError: stdout is closed, so that no result could be told.
@@ -38,6 +55,10 @@ def prepare() -> None:
             "stdout is closed, so that nothing could be told; send it to a file, or to /dev/null"
         )
     reconfigure(errors="backslashreplace")
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if type(stream) is io.TextIOWrapper and stream.isatty():
+            setattr(sys, name, Shown(stream))
 
 
 def reconfigure(**settings: Any) -> None:

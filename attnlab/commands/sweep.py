@@ -141,12 +141,13 @@ def _how(arguments: argparse.Namespace) -> How:
     options |= {"retry_failed": arguments.retry_failed, "accept_failed": arguments.accept_failed}
     options |= {
         "limit": limit(arguments.trial_timeout),
+        "accept_cores": arguments.accept_cores,
         "part": running.Part.of(arguments.only, arguments.skip),
     }
     if arguments.executor == "local":
-        return running.How(
-            slots=running.local_slots(arguments.slots, arguments.devices_per_trial), **options
-        )
+        cores = arguments.cores_per_trial
+        slots = running.local_slots(arguments.slots, arguments.devices_per_trial, cores)
+        return running.How(slots=slots, **options)
     if arguments.devices_per_trial is not None:
         raise UserError(
             "--devices-per-trial: a worker of --executor=slurm has what --slurm.gpus asks for; use"
@@ -162,16 +163,32 @@ def _how(arguments: argparse.Namespace) -> How:
 
 
 def with_slots(how: How, directory: Path, arguments: argparse.Namespace) -> How:
-    """The same with slots as large as the trials of the plan ask for, where the command line does
-    not say.
-    """
-    from attnlab.experiments.run import devices_wanted, local_slots, read
+    """The same with slots as large as the trials of the plan ask for; a new plan gets the cores of
+    its trials from them.
 
-    if not how.slots or arguments.devices_per_trial is not None:
-        return how
-    return dataclasses.replace(
-        how, slots=local_slots(arguments.slots, devices_wanted(read(directory)))
-    )
+    Raises:
+      UserError: `--cores-per-trial` is not what was planned, or there are fewer here.
+    """
+    from attnlab.experiments import run as running
+    from attnlab.experiments.plan import fix_cores
+
+    wanted, plan, cluster = arguments.cores_per_trial, running.read(directory), how.cluster
+    if cluster is None:
+        devices = arguments.devices_per_trial or running.devices_wanted(plan)
+        slots = running.local_slots(arguments.slots, devices, plan.cores or wanted)
+        cores = running.slots.planned_cores(slots)
+    else:
+        slots = [running.slots.Slot(0, tuple(range(cluster.cores)))]
+        cores = None if cluster.gpus else cluster.cores
+    plan = fix_cores(directory, wanted or cores)
+    if wanted not in (None, plan.cores):
+        raise UserError(
+            f"--cores-per-trial={wanted}: {directory} was planned with {plan.cores or 'any number'};"
+            " leave it out, or use another --dir"
+        )
+    if cluster is None or not cluster.gpus:
+        slots = running.slots.fitted(slots, plan.cores, arguments.accept_cores)
+    return dataclasses.replace(how, slots=slots if cluster is None else ())
 
 
 def _conducted(directory: Path, how: How) -> int:

@@ -6,7 +6,9 @@ import argparse
 import re
 from pathlib import Path
 
+from attnlab.commands.numbers import add_number
 from attnlab.errors import UserError
+from attnlab.experiments.run import slots
 
 EPILOG = """\
 An experiment file defines get_experiment(argument) -> attnlab.experiments.Experiment; experiments/quickstart.py is a short one.
@@ -24,6 +26,11 @@ STACK = (
 DEVICES = (
     "GPUs of a trial, or devices that XLA makes of its cores (default: the largest parallel.devices"
     " of the configs, else one GPU)"
+)
+SLOTS = "trials at a time (default: one a GPU, else one a core or --cores-per-trial)"
+CORES = (
+    "cores of a trial on CPUs, kept in the plan: they decide how sums round (default:"
+    " cores by slots, of the machine that plans)"
 )
 TIMEOUT = (
     "a trial that takes longer, all its attempts together, is stopped and has failed (default:"
@@ -46,12 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="so many, from 0, or a list: 0,1,2 (the seed 7 alone: 7,); instead of the file's",
     )
-    parser.add_argument(
-        "--slots",
-        type=int,
-        metavar="N",
-        help="trials at a time (default: one a GPU, else one a core)",
-    )
+    add_number(parser, "--cores-per-trial", 1, slots.MOST_SLOTS, CORES)
     add_running(parser)
     _add_course(parser)
     session.add_acceptance(parser)
@@ -67,7 +69,7 @@ def _add_experiment(group: argparse._ArgumentGroup) -> None:
         metavar="KEY=V,V",
         action="append",
         default=[],
-        help="compared: every combination is a row of the report",
+        help="compared: every combination is a row of the report; up to 10,000, with --tune",
     )
     group.add_argument(
         "--tune",
@@ -83,12 +85,8 @@ def _add_experiment(group: argparse._ArgumentGroup) -> None:
         default=[],
         help="searched for every row: log_uniform(1e-4,1e-2)",
     )
-    group.add_argument(
-        "--trials",
-        type=int,
-        metavar="N",
-        help="settings that a search tries for each row (default: 16)",
-    )
+    words = "settings that a search tries for each row (default: 16)"
+    add_number(group, "--trials", 1, 10**5, words)
     group.add_argument("--pruner", metavar="halving", help="stop settings of a search early")
     group.add_argument(
         "--measure",
@@ -131,24 +129,24 @@ def _add_course(parser: argparse.ArgumentParser) -> None:
 
 def add_running(parser: argparse.ArgumentParser) -> None:
     """What is run and on what, for `work` too."""
-    parser.add_argument("--devices-per-trial", type=int, metavar="N", help=DEVICES)
+    add_number(parser, "--slots", 1, slots.MOST_SLOTS, SLOTS)
+    parser.add_argument(
+        "--accept-cores",
+        action="store_true",
+        help="run trials on fewer cores than planned: slow, and the report says it",
+    )
+    add_number(parser, "--devices-per-trial", 1, slots.MOST_SLOTS, DEVICES)
     parser.add_argument(
         "--only",
         metavar="GLOB[,GLOB]",
         help="run only these variants, candidates or trials now; chosen is among all",
     )
     parser.add_argument("--skip", metavar="GLOB[,GLOB]", help="do not run these now")
-    parser.add_argument("--trial-timeout", type=float, metavar="MINUTES", help=TIMEOUT)
+    add_number(parser, "--trial-timeout", 0.001, 1e6, TIMEOUT, metavar="MINUTES")
 
 
 def limit(minutes: float | None) -> float | None:
-    """The seconds of `--trial-timeout`.
-
-    Raises:
-      UserError: no time at all, or without end.
-    """
-    if minutes is not None and not 0 < minutes < float("inf"):
-        raise UserError(f"--trial-timeout={minutes:g}: expected minutes, a number above 0")
+    """The seconds of `--trial-timeout`."""
     return None if minutes is None else 60 * minutes
 
 

@@ -14,7 +14,6 @@ from ml_collections import ConfigDict
 from attnlab import config as configs
 from attnlab import processes
 from attnlab.commands import session
-from attnlab.errors import UserError
 from attnlab.progress import Progress
 from attnlab.records import provenance
 from attnlab.records.manifest import Manifest
@@ -37,10 +36,6 @@ def run(arguments: argparse.Namespace) -> int:
     """
     began = time.perf_counter()
     config = session.wanted_config(arguments.config, arguments.overrides)
-    if arguments.workdir == "":
-        raise UserError(
-            "--workdir= is empty; name a folder, or leave the flag out for one below runs/"
-        )
     workdir = Path(arguments.workdir or default_workdir(arguments.config, config))
     if begun := Manifest.read(workdir):  # an older run goes on as it was begun
         config = configs.as_stored(config, begun.config, arguments.overrides)

@@ -16,6 +16,7 @@ from typing import Any
 from attnlab import config as configs
 from attnlab.api.stored import Stored
 from attnlab.commands import session
+from attnlab.commands.numbers import add_number
 from attnlab.errors import UserError
 from attnlab.progress import Progress
 from attnlab.records import provenance
@@ -35,12 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "workdir", metavar="WORKDIR", help="the folder of a run, or of one trial of a sweep"
     )
-    parser.add_argument(
-        "--steps",
-        type=int,
-        metavar="N",
-        help="repeat only the first N steps (default: all that have records)",
-    )
+    words = "repeat only the first N steps (default: all that have records)"
+    add_number(parser, "--steps", 1, 10**9, words)
     session.add_acceptance(parser)
 
 
@@ -87,8 +84,6 @@ def wanted(workdir: Path, steps: int | None) -> tuple[Manifest, list[Record]]:
             f"{workdir} holds no run (no manifest.json in it); name the folder of a run or of a"
             " trial"
         )
-    if steps is not None and steps < 1:
-        raise UserError(f"--steps={steps}: expected at least 1")
     records = read_records(workdir / "metrics.jsonl", Measured)
     first = min((record["step"] for record in records), default=None)
     if first is None:

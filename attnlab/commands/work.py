@@ -18,12 +18,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from attnlab.commands import sweep_flags
 
     parser.add_argument("directory", metavar="DIR", type=Path, help="the folder of a sweep")
-    parser.add_argument(
-        "--slots",
-        type=int,
-        metavar="N",
-        help="trials at a time (default: one a GPU, else one a core)",
-    )
     sweep_flags.add_running(parser)
     parser.epilog = EPILOG
 
@@ -42,17 +36,14 @@ def run(arguments: argparse.Namespace) -> int:
     from attnlab.experiments.run import Part, Stop, devices_wanted, local_slots, read, work
 
     plan = read(arguments.directory)
-    slots = local_slots(
-        arguments.slots,
-        (
-            devices_wanted(plan)
-            if arguments.devices_per_trial is None
-            else arguments.devices_per_trial
-        ),
+    devices = arguments.devices_per_trial or devices_wanted(plan)
+    slots = local_slots(arguments.slots, devices, plan.cores)
+    part, limit = (
+        Part.of(arguments.only, arguments.skip),
+        sweep_flags.limit(arguments.trial_timeout),
     )
-    part = Part.of(arguments.only, arguments.skip)
     with Stop() as stop:
-        work(arguments.directory, slots, stop, part, sweep_flags.limit(arguments.trial_timeout))
+        work(arguments.directory, slots, stop, part, limit, arguments.accept_cores)
     if stop.signal is not None:
         print(
             f"interrupted: all is saved in {arguments.directory}; others go on with it",

@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from attnlab.config.annotations import check_type
 from attnlab.config.nodes import LIMITS, LONGEST, schema_of
 from attnlab.config.registry import fields
-from attnlab.config.schema import RATE, SEED, Described, Node, is_node, whole
+from attnlab.config.schema import RATE, SEED, Described, Node, between, is_node, whole
 from attnlab.config.tree import Place, complete, flat, is_plain, separate
 from attnlab.errors import UserError, nearest
 
@@ -213,6 +213,8 @@ def _check_range(place: Place, key: str, value: Any) -> None:
         LIMITS[name].check(value, where)
     if "dropout" in key:
         RATE.check(value, where)
+    if key == "epsilon":
+        between(0, 1).check(value, where)
     if type(default) is not int or ":" in place.node.get("name", ""):
         return
     if key == "seed":

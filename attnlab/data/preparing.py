@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import shlex
 import shutil
@@ -36,7 +35,9 @@ from attnlab.data.shard_folder import (
     VOCABULARY,
     Index,
     Shard,
+    check_content,
     digest,
+    hashes,
     names,
     opened,
 )
@@ -173,12 +174,8 @@ def _finished(folder: Path, plan: dict[str, Any]) -> Index | None:
     if (folder / INDEX).is_file():
         index = opened(folder)
         _compare(folder, dataclasses.asdict(index), plan)
-        for number, shard in enumerate(index.shards):
-            if _hashes(folder, number) != shard.sha256:
-                raise UserError(
-                    f"{folder / names(number)[0]}, or {names(number)[1]} beside it, has changed"
-                    f" since it was written; delete {folder} and run the command again"
-                )
+        every = range(len(index.shards))
+        check_content(folder, index, every, index.vocabulary["pieces"], always=True)
         return index
     try:
         here = read((folder / PLAN).read_bytes(), dict)
@@ -285,7 +282,7 @@ class _Writing:
                 record = read((self.folder / f"{number:05}.json").read_bytes(), _Record)
             except (OSError, Damaged):
                 break
-            if _hashes(self.folder, number) != record.shard.sha256:
+            if hashes(self.folder, number) != record.shard.sha256:
                 note(f"{names(number)[0]} has changed since it was written: it is made again")
                 break
             self.shards.append(record.shard)
@@ -331,7 +328,7 @@ class _Writing:
             documents=len(documents),
             unknown=self.vocabulary.special.unknown(ids),
             characters=int(documents[:, 1].sum(dtype=np.int64)),
-            sha256=_hashes(self.folder, number),
+            sha256=hashes(self.folder, number),
         )
         record = dataclasses.asdict(_Record(shard, self.place))
         write_atomic(self.folder / f"{number:05}.json", json.dumps(record))
@@ -367,19 +364,6 @@ class _Writing:
 def _from(chunks: Iterator[Chunk], first: int) -> Iterator[Chunk]:
     """The chunks from one on; those before it are read, which is quick, and let go."""
     return (chunk for number, chunk in enumerate(chunks) if number >= first)
-
-
-def _hashes(folder: Path, number: int) -> tuple[str, str]:
-    """SHA-256 of the files of a shard; "" for what is not there."""
-    found = []
-    for name in names(number):
-        try:
-            with open(folder / name, "rb") as file:
-                found.append(hashlib.file_digest(file, "sha256").hexdigest())
-        except FileNotFoundError:
-            found.append("")
-    ids, documents = found
-    return ids, documents
 
 
 def advice(folder: Path, vocabulary: Vocabulary) -> str:

@@ -6,14 +6,18 @@
                          or uint32, as many in each file as the index says, fewer only in the last
     00000.documents      uint32 [D,2]: for every document that ends in these ids, where, and its characters
 
-`launch.py prepare` writes it (`attnlab.data.preparing`).
+`launch.py prepare` writes it (`attnlab.data.preparing`). Whoever reads it holds the files against
+the index first: all of their sizes (`opened`), and the content of those it needs (`check_content`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -23,12 +27,15 @@ import numpy as np
 from attnlab.data.files import alike
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
+from attnlab.records.files import cache_folder, write_atomic
 from attnlab.records.json_kinds import Damaged, read
+from attnlab.records.provenance import Changed
 
 INDEX, VOCABULARY = "index.json", "vocabulary.json"
 FORMAT = "attnlab shards 1"
 ENDS = np.dtype("<u4")
 _REMEDY = "run the 'prepare' command that made it again, or put back a good copy"
+_SETTLED = 2 * 10**9  # ns after which another change of a file has another time, on any file system
 
 
 @dataclass(frozen=True)
@@ -133,6 +140,89 @@ def opened(folder: Path) -> Index:
             if found != wanted:
                 raise UserError(f"{path} has {found:,} bytes instead of {wanted:,}; {_REMEDY}")
     return index
+
+
+def check_content(
+    folder: Path, index: Index, numbers: Iterable[int], pieces: int, always: bool = False
+) -> None:
+    """Hold the files of these shards against the hashes of the index, and what is in them against
+    what ids and documents can be.
+
+    Files that have passed are remembered in the user's `cache_folder` by size, time of their last
+    change in ns, and inode, and are not read again until one of these differs.
+
+    Args:
+      folder: of shards.
+      index: its index, see `opened`.
+      numbers: of the shards.
+      pieces: of the vocabulary; ids are smaller.
+      always: read them even if they are remembered.
+
+    Raises:
+      Changed: a file is not as it was written.
+      UserError: it is, but has ids without a piece, or documents that end before they begin.
+    """
+    cache = cache_folder()
+    name = hashlib.sha256(f"{folder.resolve()} {index.sha256} {pieces}".encode()).hexdigest()
+    path = None if cache is None else cache / "shards" / f"{name}.json"
+    passed: dict[str, Any] = {}
+    if path is not None:
+        with contextlib.suppress(OSError, Damaged):
+            passed = dict(read(path.read_bytes(), Mapping[str, Any]))  # type: ignore[type-abstract]
+    before = dict(passed)
+    for number in numbers:
+        now, states = time.time_ns(), [(folder / file).stat() for file in names(number)]
+        marks = [[state.st_size, state.st_mtime_ns, state.st_ino] for state in states]
+        if passed.get(str(number)) == marks and not always:
+            continue
+        written, present = index.shards[number].sha256, hashes(folder, number)
+        if written != present:
+            if path is not None and passed:
+                path.unlink(missing_ok=True)  # it was wrong about this file
+            changed = folder / names(number)[written[0] == present[0]]
+            raise Changed(
+                f"{changed} has changed since it was written (its hash is not that of {INDEX}); put"
+                f" back a good copy, or delete {folder} and run its 'prepare' command again"
+            )
+        _check_values(folder, index, number, pieces)
+        if all(state.st_mtime_ns + _SETTLED < now for state in states):
+            passed[str(number)] = marks
+    if path is not None and passed != before:
+        with contextlib.suppress(OSError, UserError):  # then they are read again the next time
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, json.dumps(passed))
+
+
+def _check_values(folder: Path, index: Index, number: int, pieces: int) -> None:
+    """`UserError` for a shard with ids that are no piece, or documents that do not follow one
+    another.
+    """
+    tokens, documents = (folder / name for name in names(number))
+    largest = int(mapped(tokens, np.dtype(index.dtype).newbyteorder("<")).max(initial=0))
+    if largest >= pieces:
+        raise UserError(
+            f"{tokens} has the id {largest}, but the vocabulary has the {pieces} ids from 0 on;"
+            f" {_REMEDY}"
+        )
+    ends = mapped(documents, ENDS).reshape(-1, 2)[:, 0].astype(np.int64)
+    if (np.diff(ends, prepend=0, append=index.shards[number].tokens + 1) <= 0).any():
+        raise UserError(
+            f"{documents} is no list of documents that end one after another within the"
+            f" {index.shards[number].tokens} ids beside it; {_REMEDY}"
+        )
+
+
+def hashes(folder: Path, number: int) -> tuple[str, str]:
+    """SHA-256 of the files of a shard; "" for what is not there."""
+    digests = []
+    for name in names(number):
+        try:
+            with open(folder / name, "rb") as file:
+                digests.append(hashlib.file_digest(file, "sha256").hexdigest())
+        except FileNotFoundError:
+            digests.append("")
+    ids, documents = digests
+    return ids, documents
 
 
 def mapped(path: Path, dtype: np.dtype[Any]) -> np.ndarray:

@@ -20,7 +20,16 @@ import numpy as np
 
 from attnlab.data.columns import Packed
 from attnlab.data.files import part
-from attnlab.data.shard_folder import ENDS, VOCABULARY, Index, digest, mapped, names, opened
+from attnlab.data.shard_folder import (
+    ENDS,
+    VOCABULARY,
+    Index,
+    check_content,
+    digest,
+    mapped,
+    names,
+    opened,
+)
 from attnlab.data.text import Texts
 from attnlab.data.vocabulary import Special, Vocabulary
 from attnlab.errors import UserError
@@ -233,7 +242,8 @@ class Shards:
     def loaded(
         self, settings: VocabularySettings, found: Vocabulary | None, splits: Sequence[str]
     ) -> Texts:
-        """The splits, nothing of which is read yet; see `attnlab.data.text.load`.
+        """The splits, each held against the hashes of its folder (the test split in any case, the
+        others where they may have changed, see `check_content`); see `attnlab.data.text.load`.
 
         Args:
           settings: of the vocabulary.
@@ -243,6 +253,7 @@ class Shards:
         Raises:
           UserError: a folder that is absent, cut short or damaged, or of another vocabulary; a part
             without documents.
+          Changed: a file is not as it was written.
         """
         ids: dict[str, Packed] = {}
         known, prints = {}, {}
@@ -257,6 +268,10 @@ class Shards:
                     " that of this run or of the other splits; prepare it again with"
                     " --vocabulary=FOLDER, the folder that has the right one"
                 )
+            ends = np.cumsum([shard.documents for shard in index.shards])
+            low, high = np.searchsorted(ends, [first, last]).tolist()  # of the shards that are read
+            shards = range(low, high + 1)
+            check_content(folder, index, shards, found.size, always=split == "test")
             ids[split] = stored = Stored(folder, index, first, last)
             known[split] = _counted(stored, index, found.special)
             prints[split] = hashlib.sha256(f"{index.sha256} {first} {last}".encode()).hexdigest()

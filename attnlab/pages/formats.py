@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from attnlab.errors import visible
 from attnlab.pages.tables import NONE, Table
 
 _LATEX = {
@@ -69,7 +70,7 @@ def literal(text: str) -> str:
     """Text escaped for Markdown, so that it neither ends a cell nor is read as Markdown or HTML."""
     for sign in ("\\", "|", "*", "_", "`", "<", "[", "&", "~"):
         text = text.replace(sign, f"\\{sign}")
-    return " ".join(text.splitlines())
+    return visible(" ".join(text.splitlines()))
 
 
 def _bold(cell: str) -> str:
@@ -84,4 +85,4 @@ def _latex(cell: str, strong: bool, numbers: bool) -> str:
 
 
 def _escaped(text: str) -> str:
-    return "".join(_LATEX.get(sign, sign) for sign in text)
+    return "".join(_LATEX.get(sign, sign) for sign in visible(text))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
+from attnlab.errors import visible
 from attnlab.pages.style import SCRIPT, STYLE
 from attnlab.pages.tables import Table
 
@@ -37,12 +38,8 @@ PAGE = """\
 
 def whole(title: str, parts: Iterable[str]) -> str:
     """The whole file, of parts that are HTML; empty ones are left out."""
-    return PAGE.format(
-        title=literal(title),
-        style=STYLE,
-        script=SCRIPT,
-        body="\n".join(part for part in parts if part),
-    )
+    body = "\n".join(part for part in parts if part)
+    return visible(PAGE.format(title=literal(title), style=STYLE, script=SCRIPT, body=body))
 
 
 def table(of: Table, *, linked: bool = False, folded: bool = False) -> str:

@@ -103,6 +103,22 @@ def expanded(path: str | Path) -> Path:
         ) from error
 
 
+def cache_folder() -> Path | None:
+    """Where what can be made again is kept for this user: `$ATTNLAB_CACHE`, else `~/.cache/attnlab`;
+    None if that is empty, or there is no home.
+
+    Raises:
+      UserError: `$ATTNLAB_CACHE` begins with "~", and there is no home.
+    """
+    named = os.environ.get("ATTNLAB_CACHE")
+    if named is not None:
+        return expanded(named) if named else None
+    try:
+        return Path.home() / ".cache" / "attnlab"
+    except RuntimeError:  # neither $HOME nor an entry of the user, as in many containers
+        return None
+
+
 def timestamp() -> str:
     """The time now, UTC, in ISO 8601 to the second."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

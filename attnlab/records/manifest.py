@@ -209,13 +209,14 @@ class Manifest:
 
     def environment_changes(self, now: Manifest) -> list[str]:
         """What may break bit-for-bit equality on resume: packages, Python, devices, data and code
-        that differ, "a.b: saved 3, wanted 4".
+        that differ, "a.b: saved 3, wanted 4". Cores that were not recorded, as in older runs, are no
+        change.
         """
         parts = ("packages", "python", "devices", "data", "code")
         return differences(
             {part: getattr(self, part) for part in parts},
             {part: getattr(now, part) for part in parts},
-            ignore=(),
+            ignore=() if "cores" in self.devices else ("devices.cores",),
         )
 
 

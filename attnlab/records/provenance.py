@@ -73,10 +73,19 @@ class Code:
             "accepted": [],
         }
 
-    def keep(self, folder: Path) -> None:
-        """Write the copies below `folder`."""
-        for source in (*self.modules.values(), *self.files.values()):
+    def keep(self, folder: Path) -> list[str]:
+        """Write the copies below `folder`; a line for each file that is a link, of which what it
+        leads to is copied.
+        """
+        every = [*self.modules.values(), *self.files.values()]
+        for source in every:
             _write(folder / FOLDER / source.copy, source.content)
+        return [
+            f"{source.file} is a link: a copy of what it leads to, {os.path.realpath(source.file)},"
+            " is kept"
+            for source in every
+            if os.path.islink(source.file)
+        ]
 
 
 def of(*configs: Mapping[str, Any], accept: bool = False, **files: Path | None) -> Code:

@@ -6,12 +6,15 @@ A box is (row, column, height, width): its middle and its sides, as shares of th
     GIoU   = IoU - (|hull| - |A or B|) / |hull|               hull: the least box around both
     match  = argmin over assignments of sum_k cost_{k, a(k)}
     AP     = mean over recalls r = 0, 0.01 ... 1 of the largest precision at a recall of at least r
+    IoU of a crowd region = |A and B| / |A|                   A: the answer
 
 Source: H. Rezatofighi et al., "Generalized Intersection over Union", CVPR 2019 (GIoU); H. W. Kuhn,
 "The Hungarian Method for the Assignment Problem", 1955 (match; `optax.assignment`, which is a
 program of JAX, so it runs inside of a step on any number of devices); T.-Y. Lin et al., "Microsoft
-COCO", ECCV 2014, with the rules of its evaluation code (AP: mean over classes that have objects,
-"AP" over thresholds 0.5, 0.55 ... 0.95 of IoU, "AP50" at 0.5).
+COCO", ECCV 2014, with the rules of its evaluation code, `pycocotools` 2.0.11, for all areas and at
+most 100 answers of a class in an image (AP: mean over classes that have objects, "AP" over thresholds
+0.5, 0.55 ... 0.95 of IoU, "AP50" at 0.5). `tests/tasks/golden_boxes.py` compares the two. It takes
+equal scores in the order of the images' ids, this in the order of the split.
 
 Axis letters: B batch, N answers, M objects, C classes.
 """
@@ -28,8 +31,9 @@ import optax
 
 from attnlab.layers.precision import widened
 
-THRESHOLDS = np.arange(10) * 0.05 + 0.5
+THRESHOLDS = np.linspace(0.5, 0.95, 10)
 RECALLS = np.linspace(0, 1, 101)
+_MOST = 100  # answers of a class that count in an image, the best
 
 
 class Answers(NamedTuple):
@@ -41,10 +45,13 @@ class Answers(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """The objects of one image: M boxes [M,4] and class [M] of each."""
+    """The objects of one image: M boxes [M,4], class [M] of each, and which are crowd regions [M]
+    bool: more objects of the class than were told apart.
+    """
 
     boxes: np.ndarray
     classes: np.ndarray
+    crowd: np.ndarray
 
 
 def overlaps(one: jax.Array, other: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -74,57 +81,69 @@ def average_precisions(
 
     Answers of a class are taken by falling score, over all images. One is right if it overlaps an
     object of its class, in its image, by at least the threshold, and no better answer has taken
-    that object; of several such objects it takes the one it overlaps most.
+    that object; of several such objects it takes the one it overlaps most. One that takes no
+    object, but overlaps a crowd region so, counts for nothing, as the region does.
     """
     result = np.full((classes, len(thresholds)), np.nan)
     for number in range(classes):
-        right, scores, total = [], [], 0
+        taken, scores, total = [], [], 0
         for answers, objects in zip(found, truth, strict=True):
-            mine = answers.classes == number
-            order = np.argsort(-answers.scores[mine], kind="stable")
-            wanted = objects.boxes[objects.classes == number]
-            right.append(_right(answers.boxes[mine][order], wanted, thresholds))
-            scores.append(answers.scores[mine][order])
-            total += len(wanted)
+            mine, wanted = answers.classes == number, objects.classes == number
+            if not mine.any() and not wanted.any():
+                continue
+            crowd = objects.crowd[wanted]
+            total += int((~crowd).sum())
+            best = np.argsort(-answers.scores[mine], kind="stable")[:_MOST]
+            scores.append(answers.scores[mine][best])
+            taken.append(
+                _taken(answers.boxes[mine][best], objects.boxes[wanted], crowd, thresholds)
+            )
         if total:
             order = np.argsort(-np.concatenate(scores), kind="stable")
-            hits = np.concatenate(right)[order]
-            result[number] = [_under_curve(one, total) for one in hits.T]
+            right, lost = np.concatenate(taken)[order].transpose(1, 2, 0)
+            result[number] = [_under_curve(*both, total) for both in zip(right, lost, strict=True)]
     return result
 
 
-def _right(boxes: np.ndarray, wanted: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """Which answers of an image [N,4], best first, are right: bool [N,thresholds]."""
-    right = np.zeros((len(boxes), len(thresholds)), bool)
-    if not len(wanted) or not len(boxes):
-        return right
-    iou = _iou(boxes[:, None], wanted[None])
-    for at, threshold in enumerate(thresholds):
-        free = np.ones(len(wanted), bool)
-        for row, one in enumerate(iou):
-            best = int(np.argmax(np.where(free, one, -1.0)))
-            if free[best] and one[best] >= threshold - 1e-9:
-                right[row, at], free[best] = True, False
-    return right
+def _taken(
+    boxes: np.ndarray, wanted: np.ndarray, crowd: np.ndarray, thresholds: np.ndarray
+) -> np.ndarray:
+    """Which answers of an image [N,4], best first, take an object of it, and which of the others
+    count for nothing: bool [N,2,thresholds].
+    """
+    taken = np.zeros((len(boxes), 2, len(thresholds)), bool)
+    if not len(wanted):
+        return taken
+    free, every = np.ones((len(thresholds), len(wanted)), bool), np.arange(len(thresholds))
+    for row, iou in enumerate(_iou(boxes[:, None], wanted[None], crowd)):
+        reached = np.where(iou >= np.minimum(thresholds, 1 - 1e-10)[:, None], iou, -1.0)
+        objects = np.where(free & ~crowd, reached, -1.0)
+        best = len(wanted) - 1 - objects[:, ::-1].argmax(axis=1)  # of equal ones the last
+        taken[row, 0] = objects[every, best] >= 0
+        taken[row, 1] = ~taken[row, 0] & (reached[:, crowd] >= 0).any(axis=1)
+        free[every, best] &= ~taken[row, 0]
+    return taken
 
 
-def _under_curve(right: np.ndarray, total: int) -> float:
-    """The mean over `RECALLS` of the largest precision at that recall or a higher one."""
-    hits = np.cumsum(right)
-    precision, recall = hits / np.arange(1, len(hits) + 1), hits / total
+def _under_curve(right: np.ndarray, lost: np.ndarray, total: int) -> float:
+    """The mean over `RECALLS` of the largest precision at that recall or a higher one, where what
+    is `lost` counts for nothing.
+    """
+    hits, wrong = np.cumsum(right), np.cumsum(~right & ~lost)
+    precision, recall = hits / (hits + wrong + np.spacing(1)), hits / total
     largest = np.maximum.accumulate(precision[::-1])[::-1]
-    at = np.searchsorted(recall, RECALLS - 1e-9, side="left")
+    at = np.searchsorted(recall, RECALLS, side="left")
     return float(np.append(largest, 0.0)[at].mean())
 
 
-def _iou(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """IoU of boxes [...,4], in float64."""
+def _iou(one: np.ndarray, other: np.ndarray, crowd: np.ndarray) -> np.ndarray:
+    """IoU of boxes [...,4], in float64; of a crowd region, the share of `one` that lies in it."""
     sides = [(b[..., :2] - b[..., 2:] / 2, b[..., :2] + b[..., 2:] / 2) for b in (one, other)]
     low, high = np.maximum(sides[0][0], sides[1][0]), np.minimum(sides[0][1], sides[1][1])
     inside = np.prod(np.maximum(high - low, 0.0), axis=-1)
     areas = [np.prod(b[..., 2:], axis=-1) for b in (one, other)]
-    overlap: np.ndarray = inside / np.maximum(areas[0] + areas[1] - inside, 1e-12)
-    return overlap
+    whole = areas[0] + np.where(crowd, 0.0, areas[1] - inside)
+    return np.divide(inside, whole, out=np.zeros(inside.shape), where=inside > 0)
 
 
 def _corners(boxes: jax.Array) -> tuple[jax.Array, jax.Array]:

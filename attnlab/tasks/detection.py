@@ -202,11 +202,7 @@ class Detection(ImageTask[BoxedData, Detector]):
         return {"by_class": table}, [self._written(one) for one in found]
 
     def _precisions(self, found: Sequence[Answers], split: str) -> np.ndarray:
-        labels, boxes = self.data.labels(split), self.data.boxes(split)
-        truth = [
-            Truth(mine[of > 0].astype(np.float64), of[of > 0] - 1)
-            for mine, of in zip(boxes, labels, strict=True)
-        ]
+        truth = [Truth(*image) for image in self.data.judged[split]]
         return average_precisions(found, truth, len(self.data.learned.classes), THRESHOLDS)
 
     # --- answers ---

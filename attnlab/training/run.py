@@ -23,7 +23,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.progress import Progress
 from attnlab.records import provenance
 from attnlab.records.attempts import Attempt
-from attnlab.records.files import expanded
+from attnlab.records.files import cache_folder
 from attnlab.records.manifest import Manifest, vocabulary_prints
 from attnlab.records.measures import counted, declared
 from attnlab.records.provenance import Changed, Code
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 
 def start_jax() -> None:
-    """Import jax with the persistent compile cache on: `$ATTNLAB_CACHE`, else `~/.cache/attnlab`;
-    empty, or no home, turns it off. Freed memory stays with this process (`memory.keep_freed`).
+    """Import jax, with its compiled programs kept in the user's `cache_folder`, if there is one.
+    Freed memory stays with this process (`memory.keep_freed`).
 
     Raises:
       UserError: `$ATTNLAB_CACHE` begins with "~", and there is no home.
@@ -50,14 +50,8 @@ def start_jax() -> None:
     keep_freed()
     import jax
 
-    folder = os.environ.get("ATTNLAB_CACHE")
-    if folder is None:
-        with contextlib.suppress(
-            RuntimeError
-        ):  # neither $HOME nor an entry of the user, as in many containers
-            folder = str(Path.home() / ".cache" / "attnlab")
-    if folder:
-        jax.config.update("jax_compilation_cache_dir", str(expanded(folder) / "jax"))
+    if (folder := cache_folder()) is not None:
+        jax.config.update("jax_compilation_cache_dir", str(folder / "jax"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
@@ -264,6 +258,7 @@ class Prepared:
             "count": self.place.count,
             "processes": jax.process_count(),
             **self.place.about,
+            **({"cores": _cores()} if jax.default_backend() == "cpu" else {}),
         }
         weights = self.task.check_pretrained() if isinstance(self.task, Beginning) else {}
         manifest = Manifest.build(
@@ -281,7 +276,8 @@ class Prepared:
         if not (previous and self.task.saved(self.workdir)):
             self._save_vocabulary(previous)
         if previous is None:
-            code.keep(self.workdir)
+            for line in code.keep(self.workdir):
+                progress.note(f"note: {line}")
             manifest = dataclasses.replace(manifest, vocabulary=vocabulary_prints(self.workdir))
             manifest.write(self.workdir)  # last: a workdir with a manifest is complete
         elif (
@@ -336,6 +332,15 @@ def _begun(workdir: Path, config: ConfigDict) -> Manifest | None:
         manifest.check_config(config, workdir)
         manifest.check_vocabulary(workdir)
     return manifest
+
+
+def _cores() -> int:
+    """How many cores XLA divides its work by on a processor, which decides how sums round."""
+    asked = os.environ.get("NPROC", "")
+    if asked.isdecimal() and int(asked):
+        return int(asked)
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def _kept(task: Runnable) -> list[str]:

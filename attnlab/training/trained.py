@@ -23,6 +23,7 @@ Language Model Fine-tuning for Text Classification", ACL 2018, section 3.2; K. C
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -35,6 +36,7 @@ from ml_collections import ConfigDict
 from attnlab.errors import UserError
 from attnlab.training.step import Params
 
+_MOST_REPETITIONS = 4  # of a regular expression
 LORA = "lora"
 _LAYER = re.compile(r"(?:^|/)(\w*?)_(\d+)/")
 
@@ -78,11 +80,16 @@ class Trained:
         for name, patterns in found._patterns():
             for pattern in patterns:
                 try:
-                    re.compile(pattern)
-                except re.error as error:
+                    count = _repetitions(re._parser.parse(pattern))  # type: ignore[attr-defined]
+                except (re.error, RecursionError, OverflowError) as error:
                     raise UserError(
                         f"config.{name}: {pattern!r} is no regular expression ({error})"
                     ) from error
+                if count > _MOST_REPETITIONS:
+                    raise UserError(
+                        f"config.{name}: {pattern!r} may take very long; expected at most"
+                        f" {_MOST_REPETITIONS} repetitions, and none or a choice within one"
+                    )
         return found
 
     @property
@@ -239,6 +246,18 @@ class Trained:
             rates.append(pattern)
         lora = [("lora.on", list(self.on)), ("lora.also", list(self.also))] if self.rank else []
         return [("training.freeze", list(self.freeze)), ("training.rates", rates), *lora]
+
+
+def _repetitions(tree: Any) -> float:
+    """How often a parsed regular expression says * or the like; infinite where that is said of what
+    has a repetition or a choice in it, since trying all ways takes time exponential in the text.
+    """
+    if isinstance(tree, tuple) and tree and str(tree[0]).endswith("_REPEAT"):
+        _, high, inside = tree[1]
+        if high > 1:
+            return math.inf if re.search("REPEAT|BRANCH", repr(inside)) else 1
+    parts = isinstance(tree, (tuple, list)) or hasattr(tree, "getwidth")
+    return sum(map(_repetitions, tree)) if parts else 0
 
 
 def _has(patterns: Iterable[str], path: str) -> bool:

@@ -136,6 +136,8 @@ def test_pieces_of_another_text_are_refused() -> None:
         membership(["▁a", "b"], ["ac"])
     with pytest.raises(ValueError, match="do not spell"):
         membership(["▁a"], ["a", "b"])
+    with pytest.raises(ValueError, match="do not spell"):  # at once
+        membership(["<unk>", "a"] * 20 + ["b"], ["a" * 200])
 
 
 @pytest.mark.parametrize("kind", ["bpe", "word", "char"])

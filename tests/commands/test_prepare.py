@@ -64,7 +64,7 @@ def test_a_tokenizer_from_elsewhere(here: Path) -> None:
         (["--to=s", "--from=a.jsonl", "--field=txt"], "no field 'txt'; did you mean 'text'?"),
         (["--to=s", "--from=empty.txt"], "empty.txt is empty"),
         (["--to=s", "--from=a.txt", "--size=3"], "leaves no room beside"),
-        (["--to=s", "--from=a.txt", "--length=0"], "--length=0 must be at least 1"),
+        (["--to=s", "--from=a.txt", "--reserved=1000000000"], "'1000000000' is no whole number"),
         (["--to=s", "--from=a.txt", "--vocabulary=bpee"], "--vocabulary=bpee is no kind"),
         (["--to=s", "--from=a.txt", "--vocabulary=."], "is a folder without index.json"),
         (["--to=s", "--from=a.txt", "--tokenizer=x", "--size=9"], "--size is for a vocabulary"),

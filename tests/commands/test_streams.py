@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import pathlib
+import pty
 import subprocess
 import sys
 
 import pytest
+
+from attnlab.commands import streams
+from attnlab.progress import Progress, table
 
 LAUNCH = pathlib.Path(__file__).parents[2] / "launch.py"
 
@@ -53,3 +57,24 @@ def test_streams_as_a_shell_may_leave_them(
     told = done.stderr.decode()
     assert done.returncode == code if code is not None else done.returncode in (0, 141), told
     assert told.count("\n") == bool(words) and words in told
+
+
+def test_a_terminal_shows_control_characters_and_obeys_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a print, a table and a note; what draws the bar still moves the cursor."""
+    reader, writer = pty.openpty()
+    with open(writer, "w", encoding="utf-8") as terminal:
+        monkeypatch.setattr(sys, "stdout", terminal)
+        monkeypatch.setenv("TERM", "xterm")
+        streams.prepare()
+        print("one\x1b[2J", "\x07\x9b\x7f\r")
+        table("two\x1b[2J", ("a\x1b[2J",), [("b\x1b[2J",)])
+        with Progress(2, stream=sys.stdout) as progress:
+            progress.note("three\x1b[2J")
+        sent = b""
+        while b"\x1b[?25h" not in sent:  # the last of the bar
+            sent += os.read(reader, 2**16)
+    told = sent.decode()
+    assert "\x1b[2J" not in told and told.count("\u241b[2J") == 5
+    assert "\u2407\ufffd\u2421\u240d" in told and "\x1b[?25l" in told

@@ -23,14 +23,9 @@ from tests.commands.tiny import refused, run_command
 from tests.experiments import plans, real, stub
 
 FLAGS = {
-    "--slots=0": "--slots=0: expected a whole number of at least 1",
     "--retry-faild": "unknown flag --retry-faild; did you mean '--retry-failed'",
     "--executor=local --stack=maybe": "invalid choice: 'maybe'",
-    "--devices-per-trial=0": "--devices-per-trial=0: expected a whole number of at least 1",
-    "--trial-timeout=0": "--trial-timeout=0: expected minutes, a number above 0",
     "--accept-failed --no-final": "--accept-failed: nothing is chosen with --no-final",
-    "--seeds=0,one": "--seeds=0,one: expected a number of seeds, or whole numbers with commas",
-    "--seeds=0": "expected how many, from 1 to 1000; the seed 0 alone is --seeds=0,",
     "--seeds=1,1": "seeds is (1, 1); different whole numbers",
     "--grid=system.encoder=4,8": "--grid is for an experiment without a file; write it into",
     "--config.seed=3": "'seed' is set like any other setting; name the seeds in",

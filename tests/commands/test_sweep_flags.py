@@ -36,8 +36,5 @@ def test_seeds_that_are_none(given: str) -> None:
         sweep_flags.seeds(given)
 
 
-def test_the_limit_is_in_seconds_and_has_an_end() -> None:
+def test_the_limit_is_in_seconds() -> None:
     assert sweep_flags.limit(None) is None and sweep_flags.limit(1.5) == 90.0
-    for minutes in (0.0, -1.0, float("inf"), float("nan")):
-        with pytest.raises(UserError, match="--trial-timeout=.*expected minutes"):
-            sweep_flags.limit(minutes)

@@ -94,7 +94,6 @@ def test_what_training_did_not_read_is_no_change() -> None:
     ("arguments", "words"),
     [
         (["{empty}"], "holds no run (no manifest.json in it)"),
-        (["{run}", "--steps=0"], "--steps=0: expected at least 1"),
         (["{run}", "--steps=2"], "--steps=2: the first record of"),
         (["{run}", "--stpes=2"], "verify: unknown flag --stpes; did you mean '--steps'?"),
         ([], "WORKDIR"),

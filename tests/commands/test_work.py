@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from attnlab.experiments.plan import fix_cores
 from attnlab.experiments.run import live, memory
 from attnlab.experiments.run.queue import Queue
+from attnlab.experiments.run.slots import usable_cores
+from attnlab.records import attempts
 from tests.commands.tiny import refused, run_command
 from tests.experiments import stub
 
@@ -37,20 +40,27 @@ def test_what_is_left_is_taken_and_nothing_is_chosen(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("results.json"))
 
 
-NOBODY = "no variant, candidate or trial is called so"
-
-
-@pytest.mark.parametrize(
-    ("flag", "words"),
-    [
-        ("--only=genral", f"--only=genral: {NOBODY}; did you mean 'general'?"),
-        ("--slots=0", "--slots=0: expected a whole number of at least 1"),
-        ("--trial-timeout=-1", "--trial-timeout=-1: expected minutes, a number above 0"),
-        ("--devices-per-trial=0", "--devices-per-trial=0: expected a whole number of at least 1"),
-    ],
-)
-def test_what_is_refused(flag: str, words: str, tmp_path: Path) -> None:
+def test_what_is_refused(tmp_path: Path) -> None:
     stub.planned(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    assert refused("work", str(tmp_path), flag).endswith(f"error: {words}\n")
+    words = "--only=genral: no variant, candidate or trial is called so; did you mean 'general'?\n"
+    assert refused("work", str(tmp_path), "--only=genral").endswith(f"error: {words}")
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_fewer_cores_than_planned_are_refused_or_recorded(tmp_path: Path) -> None:
+    cores = len(usable_cores())
+    stub.planned(tmp_path)
+    plan = fix_cores(tmp_path, cores + 1)
+    assert fix_cores(tmp_path, 1) == plan and plan.cores == cores + 1
+    line = ["work", str(tmp_path), "--slots=1"]
+    assert f"with {cores + 1} cores, and a slot here has {cores}; take" in refused(*line)
+    assert run_command([*line, "--accept-cores"]).code == 0
+    starts = [attempts.read(one.workdir(tmp_path))[0] for one in plan.trials()]
+    assert [one["planned_cores"] for one in starts] == [cores + 1] * 4
+
+
+def test_a_sweep_that_has_begun_keeps_its_number_of_cores(tmp_path: Path) -> None:
+    plan = stub.planned(tmp_path)
+    stub.finish(plan.trials()[0], tmp_path)
+    assert fix_cores(tmp_path, 2) == plan and plan.cores is None

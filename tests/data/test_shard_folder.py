@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import os
 import shutil
+import unittest.mock
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from attnlab.data import text
-from attnlab.data.shard_folder import digest, opened
+from attnlab.data import shard_folder, text
+from attnlab.data.shard_folder import digest, hashes, opened
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
+from attnlab.records.provenance import Changed
 from tests.data.tiny_corpus import LEARNED, lines, shards, written
 
 
@@ -60,3 +65,84 @@ def test_a_folder_that_is_damaged(
     with pytest.raises(UserError, match=message) as caught:
         text.load(node, LEARNED, None, ("train",))
     assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of shards that were written a while ago, and an empty cache of the user's."""
+    monkeypatch.setenv("ATTNLAB_CACHE", str(tmp_path / "cache"))
+    shards(tmp_path / "old", written(tmp_path / "a.txt"))
+    for path in (tmp_path / "old").iterdir():
+        os.utime(path, ns=(10**18, 10**18))
+    return tmp_path / "old"
+
+
+def read(folder: Path, split: str, part: str = "") -> text.Texts:
+    node = {"name": "shards", "directory": str(folder.parent), split: folder.name + part}
+    return text.load(node, LEARNED, None, (split,))
+
+
+def overwrite(path: Path, **seal: bool) -> None:
+    """Other bytes in the place of some, as many; with `seal` the index has their hashes."""
+    content = bytearray(path.read_bytes())
+    content[-8:] = b"\xff" * 8
+    path.write_bytes(content)
+    if seal:
+        index = opened(path.parent)
+        made = tuple(
+            dataclasses.replace(shard, sha256=hashes(path.parent, number))
+            for number, shard in enumerate(index.shards)
+        )
+        sealed = dataclasses.replace(index, shards=made).sealed()
+        (path.parent / "index.json").write_text(json.dumps(dataclasses.asdict(sealed)))
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+@pytest.mark.parametrize("file", ["00001.tokens", "00000.documents"])
+def test_other_content_of_the_same_size_has_changed(old: Path, file: str, split: str) -> None:
+    read(old, split)
+    overwrite(old / file)
+    for _ in range(2):
+        with pytest.raises(Changed, match=rf"{file} has changed since .* its 'prepare'") as caught:
+            read(old, split)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("00001.tokens", r"00001\.tokens has the id 65535, but the vocabulary has the 58 ids"),
+        ("00000.documents", r"00000\.documents is no list of documents .* within the 700 ids"),
+    ],
+)
+def test_sealed_content_that_cannot_be(old: Path, file: str, message: str) -> None:
+    overwrite(old / file, seal=True)
+    with pytest.raises(UserError, match=message):
+        read(old, "train")
+
+
+def test_what_is_read_again(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that have passed are remembered, until they are others; for the test split never."""
+    seen = unittest.mock.Mock(side_effect=hashes)
+    monkeypatch.setattr(shard_folder, "hashes", seen)
+
+    def reads(split: str, part: str = "") -> list[int]:
+        seen.reset_mock()
+        read(old, split, part)
+        return [call.args[1] for call in seen.call_args_list]
+
+    every = list(range(len(opened(old).shards)))
+    assert reads("train", "[:10%]") == [0] and reads("valid", "[99%:]") == every[-1:]
+    assert reads("train") == every[1:-1]
+    assert reads("train") == reads("valid") == [] and reads("test") == every
+    os.utime(old / "00001.documents")
+    assert reads("train") == [1] == reads("train")  # too new to be remembered
+    shutil.copy2(old / "00003.tokens", old / "copy")
+    (old / "copy").replace(old / "00003.tokens")
+    assert reads("valid") == [1, 3]
+    overwrite(old / "00002.tokens")
+    os.utime(old / "00002.tokens", ns=(10**18, 10**18))
+    assert reads("train") == [1]  # which nobody can tell without reading
+    for split in ("test", "train"):
+        with pytest.raises(Changed, match=r"00002\.tokens"):
+            read(old, split)

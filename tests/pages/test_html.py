@@ -36,6 +36,7 @@ def test_tables_of_more_than_one_row_can_be_sorted_and_linked_and_folded() -> No
 
 def test_a_whole_page_leaves_out_what_is_empty() -> None:
     made = html.whole("a & b", ["<p>one</p>", "", "<p>two</p>"])
+    assert "<title>\u241b</title>" in html.whole("\x1b", [])
     assert "<title>a &amp; b</title>" in made and "<p>one</p>\n<p>two</p>" in made
     assert made.startswith("<!doctype html>")
     # which finds what it works on

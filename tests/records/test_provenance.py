@@ -98,12 +98,21 @@ def test_the_same_text_in_another_folder_is_the_same_code(
 ) -> None:
     """The copies are found like the modules they are of."""
     before = record()
-    provenance.of(CONFIG).keep(tmp_path / "run")
+    assert provenance.of(CONFIG).keep(tmp_path / "run") == []
     others = [one for one in sys.path if one != str(folder)]
     monkeypatch.setattr(sys, "path", [str(tmp_path / "run" / "code"), *others])
     now = provenance.of(CONFIG)
     assert now.modules["own_top"].file == str(tmp_path / "run" / "code" / "own_top.py")
     provenance.check(before, now, tmp_path / "run")
+
+
+def test_a_link_is_kept_as_a_file_and_said(folder: Path, tmp_path: Path) -> None:
+    (folder / "own_top.py").rename(tmp_path / "elsewhere.py")
+    (folder / "own_top.py").symlink_to(tmp_path / "elsewhere.py")
+    (line,) = provenance.of(CONFIG).keep(tmp_path / "run")
+    assert f"own_top.py is a link: a copy of what it leads to, {tmp_path / 'elsewhere.py'}" in line
+    copy = tmp_path / "run" / "code" / "own_top.py"
+    assert not copy.is_symlink() and copy.read_bytes() == (folder / "own_top.py").read_bytes()
 
 
 def test_the_config_file_and_what_it_imports_are_kept_but_do_not_decide(

@@ -4,12 +4,15 @@ little as scipy's.
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
 from attnlab.tasks.boxes import THRESHOLDS, Answers, Truth, average_precisions, matched, overlaps
+from tests.tasks import golden_boxes
 
 
 def by_corners(top: float, left: float, bottom: float, right: float) -> list[float]:
@@ -54,6 +57,10 @@ def answers(*found: tuple[list[float], int, float]) -> Answers:
     return Answers(np.array(boxes).reshape(-1, 4), np.array(classes, int), np.array(scores, float))
 
 
+def objects(*boxes: list[float]) -> Truth:
+    return Truth(np.array(boxes), np.zeros(len(boxes), int), np.zeros(len(boxes), bool))
+
+
 A, B, FAR = by_corners(0, 0, 10, 10), by_corners(20, 20, 30, 30), by_corners(50, 50, 60, 60)
 SHIFTED = by_corners(0, 0, 10, 8)  # IoU 0.8 with A
 
@@ -62,7 +69,7 @@ def test_average_precision_by_hand() -> None:
     """Two objects: right, wrong, right: precision 1 up to a recall of 1/2 (51 of 101 points), then
     2/3.
     """
-    truth = [Truth(np.array([A, B]), np.array([0, 0]))]
+    truth = [objects(A, B)]
     found = [answers((A, 0, 0.9), (FAR, 0, 0.8), (B, 0, 0.7))]
     ap = average_precisions(found, truth, 2, np.array([0.5]))
     assert ap[0, 0] == pytest.approx((51 + 50 * 2 / 3) / 101) and np.isnan(ap[1, 0])
@@ -72,56 +79,23 @@ def test_average_precision_by_hand() -> None:
     assert average_precisions([answers()], truth, 1, np.array([0.5]))[0, 0] == 0.0
 
 
-def test_an_object_is_found_once_and_by_the_better_answer() -> None:
-    truth = [Truth(np.array([A]), np.array([0]))]
-    twice = [answers((SHIFTED, 0, 0.9), (A, 0, 0.8))]
-    ap = average_precisions(twice, truth, 1, THRESHOLDS)[0]
-    # Up to 0.8 the first is right and the second too many; above, the second is right behind one
-    # that is wrong.
-    np.testing.assert_allclose(ap, [1.0] * 7 + [0.5] * 3)
+def test_average_precision_is_that_of_pycocotools() -> None:
+    """On 200 random sets with crowds, flags, equal scores and more answers than count."""
+    expected = np.load(golden_boxes.FILE)["precisions"]
+    for number, wanted in enumerate(expected):
+        images, *both = golden_boxes.drawn(number)
+        found, truth = [], []
+        for image in range(1, images + 1):
+            mine, theirs = ([one for one in part if one["image_id"] == image] for part in both)
+            crowd = np.array([one["iscrowd"] == 1 for one in mine], bool)
+            truth.append(Truth(*in_rows(mine), crowd))
+            found.append(Answers(*in_rows(theirs), np.array([one["score"] for one in theirs])))
+        ap = average_precisions(found, truth, golden_boxes.CLASSES, THRESHOLDS)
+        np.testing.assert_allclose(ap, wanted, rtol=1e-14, err_msg=f"set {number}")
 
 
-def test_answers_of_all_images_are_one_list() -> None:
-    """The wrong answer of the second image is surer than the right one of the first."""
-    truth = [Truth(np.array([A]), np.array([0])), Truth(np.array([B]), np.array([0]))]
-    found = [answers((A, 0, 0.6)), answers((FAR, 0, 0.9))]
-    ap = average_precisions(found, truth, 1, np.array([0.5]))[0, 0]
-    assert ap == pytest.approx(0.5 * 51 / 101)
-
-
-def test_average_precision_by_its_definition() -> None:
-    """The largest precision over all beginnings of the list whose recall is at least r."""
-    rng = np.random.default_rng(1)
-    truth = [Truth(rng.uniform(0.2, 0.8, (3, 4)), np.zeros(3, int)) for _ in range(6)]
-    found = [
-        Answers(
-            np.concatenate(
-                [one.boxes + rng.normal(0, 0.05, (3, 4)), rng.uniform(0.2, 0.8, (2, 4))]
-            ),
-            np.zeros(5, int),
-            rng.uniform(size=5),
-        )
-        for one in truth
-    ]
-    ap = average_precisions(found, truth, 1, np.array([0.5]))[0, 0]
-    listed = sorted(
-        (
-            (score, image, row)
-            for image, one in enumerate(found)
-            for row, score in enumerate(one[2])
-        ),
-        reverse=True,
-    )
-    taken: set[tuple[int, int]] = set()
-    points = []
-    for count, (_, image, row) in enumerate(listed, 1):
-        iou = np.asarray(overlaps(found[image].boxes[row], truth[image].boxes)[0])
-        free = [k for k in range(3) if (image, k) not in taken]
-        best = max(free, key=lambda k: iou[k], default=None)
-        if best is not None and iou[best] >= 0.5:
-            taken.add((image, best))
-        points.append((len(taken) / 18, len(taken) / count))
-    expected = [
-        max((p for r, p in points if r >= at / 100 - 1e-9), default=0.0) for at in range(101)
-    ]
-    assert 0.1 < ap < 0.9 and ap == pytest.approx(np.mean(expected))
+def in_rows(listed: list[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
+    """Boxes by their middles [N,4], and classes [N] from 0."""
+    boxes = np.array([one["bbox"] for one in listed], float).reshape(-1, 4)[:, [1, 0, 3, 2]]
+    boxes[:, :2] += boxes[:, 2:] / 2
+    return boxes, np.array([one["category_id"] - 1 for one in listed], int)

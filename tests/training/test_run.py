@@ -97,7 +97,7 @@ def test_only_the_splits_asked_for_are_opened_and_nothing_is_written(
 
 
 def test_a_resumed_run_is_told_what_has_changed_and_refused_other_data(
-    files: Path, tmp_path: Path
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workdir = tmp_path / "run"
     workdir.mkdir()
@@ -105,10 +105,16 @@ def test_a_resumed_run_is_told_what_has_changed_and_refused_other_data(
     manifest = Manifest.read(workdir)
     assert manifest is not None
     manifest.packages["jax"] = "0.0.1"
-    manifest.write(workdir)
-    out = io.StringIO()
-    prepared(config(files), workdir).describe(progress(out))
-    assert 'note: not what this run began with: packages.jax: saved "0.0.1"' in out.getvalue()
+    monkeypatch.setenv("NPROC", "7")  # what XLA asks for the number of its threads
+    for recorded in (manifest.devices["cores"], None):
+        if recorded is None:  # as in older runs
+            del manifest.devices["cores"]
+        manifest.write(workdir)
+        out = io.StringIO()
+        prepared(config(files), workdir).describe(progress(out))
+        assert 'note: not what this run began with: packages.jax: saved "0.0.1"' in out.getvalue()
+        told = f"began with: devices.cores: saved {recorded}, wanted 7" in out.getvalue()
+        assert told == ("cores" in out.getvalue()) == (recorded is not None)
     (files / "valid.de").write_text((files / "valid.de").read_text().replace("3", "drei"))
     words = r"the data of workdir .* has changed since it began \(split valid\)"
     with pytest.raises(UserError, match=words):

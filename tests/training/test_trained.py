@@ -208,6 +208,9 @@ def test_dropped_rows_of_a_product() -> None:
     [
         ({"freeze": ("embde",)}, {}, "training.freeze: no parameter has 'embde' in its path"),
         ({"freeze": ("(",)}, {}, r"config.training.freeze: '\(' is no regular expression"),
+        ({"freeze": ("((a+)b)+c",)}, {}, r"training.freeze: '.*' may take very long; expected at"),
+        ({"rates": ("(a|ab)*=2",)}, {}, r"training.rates: '.*' may take very long; .* or a choice"),
+        ({}, {"on": (".*" * 5,)}, r"lora.on: '.*' may take very long; expected at most 4"),
         ({"freeze": (".",)}, {}, "config.training.freeze: every parameter is frozen"),
         ({"rates": ("embed",)}, {}, "config.training.rates: 'embed' is not 'REGEX=FACTOR'"),
         ({"rates": ("embed=-1",)}, {}, "config.training.rates: 'embed=-1' is not"),

@@ -6,6 +6,7 @@ Axis letters: N images, H height, W width, C channels, K objects of an image.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
@@ -56,12 +57,15 @@ class Boxed(NamedTuple):
       boxes: for each image numbers [K,4], the box of each object in pixels: first row, first column,
         height, width.
       classes: all labels that there can be, in the order of their numbers.
+      unlearned: for each image what nobody learns, but AP knows: label, box as above, and whether it
+        is a crowd region (more objects than were told apart) or an object without an extent.
     """
 
     images: np.ndarray
     labels: Sequence[Sequence[str]]
     boxes: Sequence[np.ndarray]
     classes: Sequence[str]
+    unlearned: Sequence[Sequence[tuple[str, np.ndarray, bool]]] = ()
 
 
 class Segmented(NamedTuple):
@@ -82,14 +86,17 @@ class Segmented(NamedTuple):
 Given = TypeVar("Given", bound=Boxed | Segmented)
 
 
+@dataclasses.dataclass(frozen=True)
 class AnnotatedData(Pictures, Generic[Given]):
     """Base of the data of runs that learn what is where in an image. Not the data of one by itself.
 
     Attributes:
       ground: classes that stand before those of the source.
+      judged: split to what scores need of each image beside the columns, if anything.
     """
 
     ground: ClassVar[tuple[str, ...]] = ()
+    judged: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def load(
@@ -134,6 +141,7 @@ class AnnotatedData(Pictures, Generic[Given]):
             {split: cls.encoded(one) for split, one in chosen.items()},
             learned,
             {split: fingerprint(one.images, [cls.digest(one)]) for split, one in chosen.items()},
+            {split: cls.judging(one) for split, one in chosen.items()},
         )
 
     @classmethod
@@ -145,6 +153,11 @@ class AnnotatedData(Pictures, Generic[Given]):
     def encoded(cls, given: Given) -> Examples:
         """The columns of a split."""
         raise NotImplementedError
+
+    @classmethod
+    def judging(cls, given: Given) -> Sequence[Any]:
+        """What `judged` has of a split."""
+        return ()
 
     @classmethod
     def digest(cls, given: Given) -> str:

@@ -9,6 +9,7 @@ of padding.
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import numpy as np
 
@@ -44,14 +45,16 @@ class BoxedData(AnnotatedData[Boxed]):
     @classmethod
     def checked(cls, given: Boxed, where: str) -> None:
         """See `AnnotatedData.checked`."""
-        images, labels, boxes, classes = given
+        images, labels, boxes, classes, unlearned = given
         if not classes or not any(len(one) for one in labels):
             raise UserError(f"{where} has no object; there is nothing to find")
-        if not len(images) == len(labels) == len(boxes):
+        if not len(images) == len(labels) == len(boxes) == len(unlearned or images):
             raise UserError(
-                f"{where} has {len(images)} images, {len(labels)} lists of labels and {len(boxes)} of"
-                " boxes"
+                f"{where} has {len(images)} images, {len(labels)} lists of labels, {len(boxes)} of"
+                f" boxes and {len(unlearned)} of what is not learned"
             )
+        for label in {label for image in unlearned for label, _, _ in image} - {*classes}:
+            raise UserError(f"{where} has a crowd of {label!r}; {nearest(label, classes)}")
         height, width = images.shape[1:3]
         for number, (mine, of) in enumerate(zip(boxes, labels, strict=True), 1):
             if len(mine) != len(of):
@@ -89,10 +92,36 @@ class BoxedData(AnnotatedData[Boxed]):
         )
 
     @classmethod
+    def judging(cls, given: Boxed) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Of each image all M objects and crowd regions: boxes [M,4] as in a batch but in float64,
+        class [M] from 0, and which are crowd regions [M] bool.
+        """
+        numbers = {label: number for number, label in enumerate(given.classes)}
+        sides, judged = np.tile(np.array(given.images.shape[1:3], np.float64), 2), []
+        for row, (names, mine) in enumerate(zip(given.labels, given.boxes, strict=True)):
+            more = given.unlearned[row] if given.unlearned else ()
+            boxes = np.concatenate(
+                [
+                    np.asarray(part, np.float64).reshape(-1, 4)
+                    for part in (mine, *(box for _, box, _ in more))
+                ]
+            )
+            boxes[:, :2] += boxes[:, 2:] / 2
+            of = [numbers[name] for name in (*names, *(name for name, _, _ in more))]
+            crowd = [*(False for _ in names), *(crowd for _, _, crowd in more)]
+            judged.append((boxes / sides, np.array(of, int), np.array(crowd, bool)))
+        return judged
+
+    @classmethod
     def digest(cls, given: Boxed) -> str:
         """See `AnnotatedData.digest`."""
-        told = [
+        told: list[Any] = [
             (list(names), np.asarray(mine, np.float64).tolist())
             for names, mine in zip(given.labels, given.boxes, strict=True)
         ]
+        if any(given.unlearned):
+            told += [
+                [(name, np.asarray(box, np.float64).tolist(), crowd) for name, box, crowd in image]
+                for image in given.unlearned
+            ]
         return hashlib.sha256(repr(told).encode()).hexdigest()

@@ -6,10 +6,13 @@ boxes an annotation has category_id, bbox (first column, first row, width, heigh
 iscrowd, and a list `categories` (id, name) stands beside them; with captions it has caption. Source
 of the form: T.-Y. Lin et al., "Microsoft COCO: Common Objects in Context", ECCV 2014, and its web
 page. As in the code of DETR (Carion et al. 2020), annotations of crowds and boxes without an extent
-are left out, and parts of a box beyond its image are cut off; a box that lies outside by more than a
-pixel is an error here. Their code, torchvision's and pycocotools' read no EXIF orientation, so boxes
-count in pixels as they are stored; only where an image has the `height` and `width` that its file has
-after turning, it is turned. Other sizes than the file's are an error. Images with captions are turned.
+are not learned, and parts of a box beyond its image are cut off; a box that lies outside by more than
+a pixel is an error here. AP knows both, as COCO's evaluation code does: a crowd is a region where
+answers count for nothing, a box without an extent an object that nobody finds. The key `ignore` means
+nothing there, and so it does here. Their code, torchvision's and pycocotools' read no EXIF orientation,
+so boxes count in pixels as they are stored; only where an image has the `height` and `width` that its
+file has after turning, it is turned. Other sizes than the file's are an error. Images with captions
+are turned.
 """
 
 from __future__ import annotations
@@ -83,15 +86,18 @@ class CocoBoxes(_Coco):
         """
         path, folder = self._told(split)
         names, sizes, found, classes = _annotated(path)
-        images, labels, boxes = [], [], []
+        images, labels, boxes, unlearned = [], [], [], []
         for one in self._ids(split, names):
             image = self._sized(folder / names[one], sizes[one], str(path))
             mine = _fitted(found[one], image.shape[:2], self.side, f"{path}: {names[one]}")
-            kept = np.flatnonzero(mine[:, 2:].min(axis=1) > 0)
+            crowd = np.array([crowd for _, _, crowd in found[one]], bool)
+            learned = (mine[:, 2:].min(axis=1) > 0) & ~crowd
             images.append(resized(image, self.side))
-            labels.append([found[one][row][0] for row in kept])
-            boxes.append(mine[kept])
-        return Boxed(np.stack(images), labels, boxes, classes)
+            labels.append([found[one][row][0] for row in np.flatnonzero(learned)])
+            boxes.append(mine[learned])
+            others = np.flatnonzero(~learned)
+            unlearned.append([(found[one][row][0], mine[row], bool(crowd[row])) for row in others])
+        return Boxed(np.stack(images), labels, boxes, classes, unlearned)
 
     def _sized(self, file: Path, size: tuple[Any, Any], where: str) -> np.ndarray:
         """An image in the pixels that its boxes count in; `size`: height and width as the
@@ -144,14 +150,14 @@ class CocoCaptions(_Coco):
         return Captioned(np.stack(images)[rows], [text for one in chosen for text in found[one]])
 
 
-Objects = list[tuple[str, list[float]]]
+Objects = list[tuple[str, list[float], bool]]
 
 
 def _annotated(
     path: Path,
 ) -> tuple[dict[Any, str], dict[Any, tuple[Any, Any]], dict[Any, Objects], tuple[str, ...]]:
     """Of a file: the name of each image, its height and width, its objects (label; column, row,
-    width, height), all by its id, and the labels.
+    width, height; whether it is a crowd), all by its id, and the labels.
     """
     images, annotations, categories = _lists(path, ("images", "annotations", "categories"))
     names = _names(images, "file_name", f"{path}: image")
@@ -164,11 +170,9 @@ def _annotated(
         crowd = one.get("iscrowd", 0)
         if crowd not in (0, 1):
             raise UserError(f"{where}: iscrowd is {crowd!r}; expected 0 or 1")
-        if crowd:
-            continue
         image = _known(one, "image", names, where)
         label = _known(one, "category", labels, where)
-        found[image].append((labels[label], _numbers(one, where)))
+        found[image].append((labels[label], _numbers(one, where), crowd == 1))
     sizes = {one["id"]: (one.get("height"), one.get("width")) for one in images}
     return names, sizes, found, tuple(labels[one] for one in sorted(labels))
 
@@ -257,7 +261,7 @@ def _fitted(objects: Objects, size: tuple[int, ...], side: int, where: str) -> n
     """
     height, width = size
     fitted = np.zeros((len(objects), 4))
-    for row, (label, (left, top, wide, high)) in enumerate(objects):
+    for row, (label, (left, top, wide, high), _) in enumerate(objects):
         right, bottom = left + wide, top + high
         beyond = max(-left, -top, right - width, bottom - height)
         if not beyond <= _SLACK or min(wide, high) < 0:

@@ -17,6 +17,8 @@ from typing import Any
 from attnlab.config.tree import is_plain
 from attnlab.errors import UserError
 
+MOST_POINTS = 10_000  # of an axis, and candidates of an experiment
+
 
 @dataclasses.dataclass(frozen=True)
 class Point:
@@ -42,6 +44,7 @@ def grid(settings: Mapping[str, Sequence[Any]]) -> Axis:
         config can hold.
     """
     values = _checked(settings, "grid")
+    check_count(values, "grid")
     return _named(settings, itertools.product(*values))
 
 
@@ -87,7 +90,14 @@ def cross(*axes: Axis) -> Axis:
     for number, axis in enumerate(axes, start=1):
         if not axis or not all(isinstance(point, Point) for point in axis):
             raise UserError(f"cross: axis {number} is no axis; make it with grid, zipped or rows")
+    check_count(axes, "cross")
     return tuple(_joined(points) for points in itertools.product(*axes))
+
+
+def check_count(parts: Sequence[Sequence[Any]], where: str) -> None:
+    """Raise `UserError` where parts have more combinations than an experiment may."""
+    if (count := math.prod(map(len, parts))) > MOST_POINTS:
+        raise UserError(f"{where}: {count:,} combinations; expected at most {MOST_POINTS:,}")
 
 
 def text(value: Any) -> str:

@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from attnlab.config import call_file, find_file
 from attnlab.errors import UserError, nearest
-from attnlab.experiments.define.axes import Axis, Point, flattened
+from attnlab.experiments.define.axes import Axis, Point, check_count, flattened
 from attnlab.experiments.define.derived import forms, is_derived
 from attnlab.experiments.define.experiment import Budget, Claim, Contrast, Experiment, Mode
 from attnlab.experiments.define.typed import typed
@@ -131,6 +131,7 @@ def check(experiment: Experiment) -> None:
         raise UserError("compare is empty; name at least one variant, rows({'base': {}})")
     _check_axis("tune", experiment.tune)
     _check_keys(experiment)
+    check_count([experiment.compare, experiment.tune or (None,)], "compare by tune")
     _check_seeds(experiment.seeds)
     if type(experiment.looks) is not int or not 1 <= experiment.looks <= MOST_LOOKS:
         raise UserError(

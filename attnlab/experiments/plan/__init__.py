@@ -6,6 +6,6 @@ what it writes.
 
 from attnlab.experiments.plan.candidate import Candidate, Trial
 from attnlab.experiments.plan.client import draft, ensure, grow
-from attnlab.experiments.plan.plan import Plan, locked
+from attnlab.experiments.plan.plan import Plan, fix_cores, locked
 
-__all__ = ["Candidate", "Plan", "Trial", "draft", "ensure", "grow", "locked"]
+__all__ = ["Candidate", "Plan", "Trial", "draft", "ensure", "fix_cores", "grow", "locked"]

@@ -150,4 +150,7 @@ def _run(arguments: Sequence[str], given: str = "") -> str:
         if done.returncode != 2:
             line = f"planning failed (exit code {done.returncode}): {line}"
         raise UserError(line)
+    for line in done.stderr.splitlines():
+        if line.startswith("note: "):
+            print(line, file=sys.stderr)
     return done.stdout

@@ -79,6 +79,7 @@ class Plan(Asked):
       own_code: the files of experiment and config, and who went on with other code of a
         candidate's: see `attnlab.records.provenance.Record`.
       looks: how many times the test split is planned to be read, seeds being added in between.
+      cores: of each trial, see `fix_cores`; None with GPUs, and in plans of before they were fixed.
     """
 
     baseline: str
@@ -92,6 +93,7 @@ class Plan(Asked):
     candidates: tuple[Candidate, ...]
     own_code: Mapping[str, Any] | None = None
     looks: Natural = 1
+    cores: Natural | None = None
 
     def trials(self) -> list[Trial]:
         """All trials in running order: the first seed of every candidate, then the second of every
@@ -251,6 +253,19 @@ class Plan(Asked):
         return plan
 
 
+def fix_cores(directory: str | Path, cores: int | None) -> Plan:
+    """The plan of a sweep folder, which from now on says how many cores each trial has, unless a
+    trial has begun before; cores decide how XLA divides sums, and so how they round.
+    """
+    with locked(directory):
+        plan = Plan.read(directory)
+        assert plan is not None
+        if plan.cores is None and not any(Path(directory).glob("trials/*/seed*")):
+            plan = dataclasses.replace(plan, cores=cores)
+            plan.write(directory)
+    return plan
+
+
 def _check_names(plan: Plan) -> None:
     """Raise `Damaged` if one part of a plan refers to something that another part does not have."""
     if plan.baseline not in plan.variants:
@@ -265,6 +280,8 @@ def _check_names(plan: Plan) -> None:
         raise Damaged(f"its looks are {plan.looks}")
     if any(one.budget is not None and not one.budget["wanted"] for one in plan.candidates):
         raise Damaged("a budget of 0 is wanted")
+    if plan.cores == 0:
+        raise Damaged("its trials have no core")
     if len({one.id for one in plan.candidates}) < len(plan.candidates):
         raise Damaged("two candidates have the same id")
 

@@ -133,6 +133,7 @@ def made(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
         hash=identity,
         created=old.created if old else timestamp(),
         candidates=(),
+        cores=old.cores if old else None,
     )
     plan = dataclasses.replace(plan, seeds=tuple(plan.seeds), tune=tuple(plan.tune))
     wanted = listed(plan) if plan.search is None else found(plan, old)
@@ -333,7 +334,8 @@ def _check_different(wanted: Iterable[Wanted], resolved: dict[str, ConfigDict]) 
 
 def _write(plan: Plan, directory: str) -> None:
     with locked(directory):
-        _files(plan).keep(Path(directory))
+        for line in _files(plan).keep(Path(directory)):
+            print(f"note: {line}", file=sys.stderr)
         plan.write(directory)
 
 

@@ -8,9 +8,7 @@ Otherwise the two are independent samples. `gap` has the statistics.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -27,6 +25,7 @@ from attnlab.experiments.report.tables import heading
 from attnlab.experiments.report.wide import settings
 from attnlab.pages.formats import markdown
 from attnlab.pages.tables import NONE, Table, interval, number, signed
+from attnlab.records import csv_text
 from attnlab.records.files import write_atomic
 
 BY_SEED, APART = "by seed", "as two samples"
@@ -177,12 +176,9 @@ def as_csv(found: Across) -> str:
     nothing.
     """
     figures = ("n", "mean", "low", "high")
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\r\n")
     sides = [f"{side} {figure}" for side in ("first", "second") for figure in figures]
-    writer.writerow(
-        ["variant", *sides, "difference", "difference low", "difference high", "compared", "remark"]
-    )
+    gap = ("difference", "difference low", "difference high")
+    rows = [["variant", *sides, *gap, "compared", "remark"]]
     for pair in found.pairs:
         numbers: list[Any] = [*_figures(pair.first), *_figures(pair.second)]
         numbers += (
@@ -191,8 +187,8 @@ def as_csv(found: Across) -> str:
             else [pair.gap.mean, *(pair.gap.interval or (None, None))]
         )
         shown = ["" if value is None else repr(value) for value in numbers]
-        writer.writerow([pair.name, *shown, pair.gap.how if pair.gap else "", pair.remark])
-    return buffer.getvalue()
+        rows.append([pair.name, *shown, pair.gap.how if pair.gap else "", pair.remark])
+    return csv_text.as_csv(rows)
 
 
 def _check(first: Side, second: Side) -> None:

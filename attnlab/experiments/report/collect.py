@@ -66,12 +66,14 @@ class Effort:
       steps: updates done, including those repeated after a kill, as far as they were recorded.
       seconds: the time of all attempts; for one that died, until its last record.
       retries: how often it failed and was opened again.
+      cores: that its processes had, each number once; () where it is not recorded.
     """
 
     began: float | None = None
     steps: int = 0
     seconds: float = 0.0
     retries: int = 0
+    cores: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -301,7 +303,9 @@ def _effort(events: list[dict[str, Any]]) -> Effort:
             steps + max(0, int(event["step"] - reached)),
         )
         heard, reached = first + lasted, max(reached, event["step"])
-    return Effort(began, steps, seconds, sum(event["event"] == "retry" for event in events))
+    cores = {len(event["cores"]) for event in events if isinstance(event.get("cores"), list)}
+    retries = sum(event["event"] == "retry" for event in events)
+    return Effort(began, steps, seconds, retries, tuple(sorted(cores - {0})))
 
 
 def median_pace(steps: Sequence[tuple[float, int]]) -> tuple[float | None, int]:

@@ -4,9 +4,7 @@ line).
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -18,6 +16,7 @@ from attnlab.experiments.report.contents import Contents
 from attnlab.experiments.report.equality import differing
 from attnlab.experiments.report.looks import stages
 from attnlab.experiments.report.totals import taken
+from attnlab.records import csv_text
 
 HEAD = ("variant", "candidate", "seed", "split", "metric", "value")
 # fields of the plan that the JSON repeats
@@ -89,12 +88,7 @@ def as_csv(contents: Contents) -> str:
     """Every score of every trial, then the figures of the table, one a line with the columns
     `HEAD`.
     """
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(HEAD)
-    writer.writerows(_scores(contents))
-    writer.writerows(_figures(contents))
-    return buffer.getvalue()
+    return csv_text.as_csv([HEAD, *_scores(contents), *_figures(contents)], "\n")
 
 
 def _strict(value: Any) -> Any:

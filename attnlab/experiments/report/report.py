@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
+from attnlab.errors import UserError
 from attnlab.experiments.report import tables
 from attnlab.experiments.report.contents import Contents, gather
 from attnlab.experiments.report.export import as_csv, as_json
@@ -37,8 +38,8 @@ def write(
       stream: where the tables are printed, stdout unless given.
 
     Raises:
-      UserError: there is no sweep, a damaged record, no such column, a full disk; nothing is half
-        written.
+      UserError: there is no sweep, a damaged record, no such column, a link where a file should be,
+        a full disk; nothing is half written.
     """
     contents = gather(directory, method)
     made = {
@@ -51,6 +52,12 @@ def write(
     if tex:
         written["report.tex"] = latex(paper(contents.records, contents.comparison, columns))
     written["trials.csv"] = as_wide_csv(contents.records)
+    for path in (directory / name for name in written):
+        if path.is_symlink():
+            raise UserError(
+                f"{path} is a link to {path.readlink()}, and a report is not written through one;"
+                " delete it"
+            )
     for name, text in written.items():
         write_atomic(directory / name, text)
     show(contents, stream)

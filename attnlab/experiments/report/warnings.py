@@ -214,6 +214,22 @@ def _counts(_: Records, comparison: Comparison, __: Environment) -> Iterator[str
         yield f"Parameters that get no gradient, and are counted all the same: {'; '.join(told)}."
 
 
+def _cores(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
+    planned, other = records.plan.cores, list[str]()
+    for record in _reported(comparison):
+        if record.manifest is not None and record.manifest.devices.get("kind") == "cpu":
+            numbers = [number for number in record.effort.cores if number != planned]
+            other += [f"{_name(record)} ({number})" for number in numbers]
+    for look in records.looks:
+        if look.get("cores", planned) != planned:
+            other.append(f"{look['candidate']} on the test split ({look['cores']})")
+    if planned is not None and other:
+        yield (
+            f"Not on the {planned} core{'s' * (planned > 1)} of the plan, which was accepted:"
+            f" {several(other)}."
+        )
+
+
 def _environment(_: Records, __: Comparison, environment: Environment) -> Iterator[str]:
     names = [
         name
@@ -236,6 +252,7 @@ KINDS: Mapping[str, Lines] = {
     "seeds": _seeds,
     "retried": _retried,
     "counts": _counts,
+    "cores": _cores,
     "environment": _environment,
 }
 """Every kind of warning with what finds it, the gravest first."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +10,7 @@ from attnlab.experiments.define import is_derived, text
 from attnlab.experiments.plan import Candidate, Plan
 from attnlab.experiments.report.collect import Record, Records
 from attnlab.experiments.report.derived import COSTS, value
+from attnlab.records.csv_text import as_csv
 
 HEAD = ("variant", "candidate", "seed", "state", "chosen", "steps")
 
@@ -31,12 +30,9 @@ def as_wide_csv(records: Records) -> str:
         for name in scores
     )
     derived = [name for name in asked(records.plan) if name not in COSTS]
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\r\n")
     names = list(dict.fromkeys(name for one in varied.values() for name in one))
-    writer.writerow(
-        [*HEAD, *names, *(f"{split} {name}" for split, name in measured), *derived, *COSTS]
-    )
+    heads = [*HEAD, *names, *(f"{split} {name}" for split, name in measured), *derived, *COSTS]
+    rows: list[list[Any]] = [heads]
     for one in records.trials:
         scores = [one.scores[split].get(name) for split, name in measured]
         found = [value(one, "valid", name) for name in derived]
@@ -45,14 +41,9 @@ def as_wide_csv(records: Records) -> str:
             for number in (*scores, *found, *(cost(one) for cost in COSTS.values()))
         ]
         own = varied[one.candidate.id]
-        writer.writerow(
-            [
-                *_head(records, one),
-                *(text(own[name]) if name in own else "" for name in names),
-                *numbers,
-            ]
-        )
-    return buffer.getvalue()
+        varying = (text(own[name]) if name in own else "" for name in names)
+        rows.append([*_head(records, one), *varying, *numbers])
+    return as_csv(rows)
 
 
 def settings_that_differ(plan: Plan) -> dict[str, dict[str, Any]]:

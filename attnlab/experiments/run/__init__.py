@@ -5,7 +5,7 @@ Imports no jax. `conduct` runs a whole sweep; the other functions serve `status`
 report.
 """
 
-from attnlab.experiments.run import slurm
+from attnlab.experiments.run import slots, slurm
 from attnlab.experiments.run.board import Board, overview, shown, summary, troubles
 from attnlab.experiments.run.jobs import Part
 from attnlab.experiments.run.launcher import lock, read, stop_trial, take_back
@@ -41,6 +41,7 @@ __all__ = [
     "recorded",
     "running",
     "shown",
+    "slots",
     "slurm",
     "stop_trial",
     "summary",

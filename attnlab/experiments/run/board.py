@@ -9,12 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
+from attnlab.errors import visible
 from attnlab.experiments.plan import Plan, Trial
 from attnlab.experiments.run.jobs import Job
 from attnlab.experiments.run.selection import Choice, wanted
 from attnlab.experiments.run.slots import Slot
 from attnlab.experiments.run.state import Seen, counts, look, look_at_all
-from attnlab.progress import clock
+from attnlab.progress import bare, clock
 
 if TYPE_CHECKING:
     import rich.console
@@ -93,6 +94,7 @@ class Board:
 
     def note(self, text: str) -> None:
         """A line of its own."""
+        text = visible(text)
         if self._live is not None:
             self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
@@ -209,17 +211,19 @@ def pretty(plan: Plan, seen: Sequence[Seen], slots: int) -> rich.console.Group:
 
     columns, rows = overview(plan, seen)
     made = rich.table.Table(
-        title=rich.text.Text(plan.name), box=rich.box.SIMPLE_HEAD, title_justify="left"
+        title=rich.text.Text(visible(plan.name)), box=rich.box.SIMPLE_HEAD, title_justify="left"
     )
     for name in columns:
         made.add_column(rich.text.Text(name), overflow="fold")
     for row in rows:
         made.add_row(
-            *(rich.text.Text(cell, style=_STYLES.get(cell.partition(" ")[0], "")) for cell in row)
+            *(
+                rich.text.Text(visible(cell), style=_STYLES.get(cell.partition(" ")[0], ""))
+                for cell in row
+            )
         )
-    return rich.console.Group(
-        made, rich.text.Text("\n".join([*troubles(seen), summary(seen, slots)]))
-    )
+    below = visible("\n".join([*troubles(seen), summary(seen, slots)]))
+    return rich.console.Group(made, rich.text.Text(below))
 
 
 _STYLES: Mapping[str, str] = {
@@ -255,7 +259,7 @@ def _live(stream: Any) -> rich.live.Live | None:
     import rich.console
     import rich.live
 
-    console = rich.console.Console(file=stream)
+    console = rich.console.Console(file=bare(stream))
     return (
         None
         if console.is_dumb_terminal

@@ -12,9 +12,10 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from attnlab.experiments.plan import Plan, locked
+from attnlab.experiments.run.slots import usable_cores, usable_gpus
 from attnlab.records.files import AppendOnly, drop_torn_line, timestamp
 from attnlab.records.json_kinds import Natural
 from attnlab.records.manifest import code_revision
@@ -40,7 +41,7 @@ class Frozen(TypedDict):
 
 class Tested(TypedDict):
     """A reading of the test split for a candidate: `scored` are the seeds that had no test scores,
-    the rest as in `Frozen`.
+    `cores` how many there were, on CPUs, the rest as in `Frozen`.
     """
 
     event: Literal["test"]
@@ -50,6 +51,7 @@ class Tested(TypedDict):
     code: Mapping[str, Any] | None
     candidate: str
     scored: tuple[Natural, ...]
+    cores: NotRequired[Natural]
 
 
 Look = Frozen | Tested
@@ -62,7 +64,9 @@ def note_choice(directory: Path, plan: Plan, chosen: Mapping[str, str | None]) -
 
 def note_test(directory: Path, plan: Plan, candidate: str, scored: Sequence[int]) -> None:
     """Write down that the test split is about to be read for a candidate, to score these seeds."""
-    _append(directory, plan, {"event": "test", "candidate": candidate, "scored": list(scored)})
+    cores = {} if usable_gpus() else {"cores": len(usable_cores())}
+    look = {"event": "test", "candidate": candidate, "scored": list(scored), **cores}
+    _append(directory, plan, look)
 
 
 def looked(directory: Path) -> tuple[Mapping[str, Any], ...]:

@@ -21,6 +21,8 @@ from attnlab.errors import UserError
 
 _MEMORY = 0.9  # of a GPU, for all trials that share it
 _HOST_DEVICES = "--xla_force_host_platform_device_count"
+_THREADS = ("OMP_NUM_THREADS", "NPROC")  # what NumPy's libraries and XLA ask for their number
+MOST_SLOTS = 1024  # slots, devices and cores
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -32,16 +34,20 @@ class Slot:
       number: from 0.
       cores: that its process may use; () for any.
       environment: set for its process, before jax is imported.
+      planned: how many cores the plan gives a trial, where this slot has fewer and that was
+        accepted; 0 elsewhere.
     """
 
     number: int
     cores: tuple[int, ...] = ()
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+    planned: int = 0
 
     @property
     def use(self) -> dict[str, Any]:
         """What a process in this slot may use, for its records."""
-        return {"slot": self.number, "cores": list(self.cores), "devices": dict(self.environment)}
+        use = {"slot": self.number, "cores": list(self.cores), "devices": dict(self.environment)}
+        return {**use, "planned_cores": self.planned} if self.planned else use
 
     def with_devices(self, count: int) -> Slot:
         """The same with so many devices, which XLA makes of the CPU."""
@@ -68,20 +74,28 @@ class Slot:
                 os.sched_setaffinity(int(thread), self.cores)
 
 
-def local_slots(wanted: int | None = None, devices: int | None = None) -> list[Slot]:
+def local_slots(
+    wanted: int | None = None, devices: int | None = None, least: int | None = None
+) -> list[Slot]:
     """The slots of this machine: one for every `devices` GPUs if jax can use them, else for as many
     cores; or `wanted` slots.
 
     Args:
       wanted: how many; None for as many as there is room for.
       devices: of a trial; None for one GPU, or on CPUs for what there is.
+      least: cores of a trial on CPUs, if they are given.
 
     Raises:
-      UserError: fewer than one is wanted, or more GPUs a trial than there are.
+      UserError: fewer than one is wanted or more than `MOST_SLOTS`, or more GPUs a trial than there
+        are.
     """
-    for flag, number in (("--slots", wanted), ("--devices-per-trial", devices)):
-        if number is not None and number < 1:
-            raise UserError(f"{flag}={number}: expected a whole number of at least 1")
+    for flag, number in (
+        ("--slots", wanted),
+        ("--devices-per-trial", devices),
+        ("--cores-per-trial", least),
+    ):
+        if number is not None and not 1 <= number <= MOST_SLOTS:
+            raise UserError(f"{flag}={number}: expected a whole number from 1 to {MOST_SLOTS}")
     cores, gpus, each = usable_cores(), usable_gpus(), devices or 1
     if gpus and each > len(gpus):
         raise UserError(
@@ -90,7 +104,8 @@ def local_slots(wanted: int | None = None, devices: int | None = None) -> list[S
         )
     if gpus:
         return share(wanted or len(gpus) // each, cores, gpus, each)
-    slots = share(wanted or max(1, min(len(cores), _quota()) // each), cores, ())
+    count = min(len(cores), _quota()) // max(each, least or 1)
+    slots = share(wanted or max(1, count), cores, ())
     return slots if devices is None else [one.with_devices(devices) for one in slots]
 
 
@@ -109,6 +124,45 @@ def share(count: int, cores: Sequence[int], gpus: Sequence[str], each: int = 1) 
                 environment["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{_MEMORY / most:.3f}"
         slots.append(Slot(number, block or (cores[number * len(cores) // count],), environment))
     return slots
+
+
+def planned_cores(slots: Sequence[Slot]) -> int | None:
+    """The cores that a plan made for these slots gives each trial: those of the smallest slot; None
+    where trials compute on GPUs.
+    """
+    return None if usable_gpus() else min(len(slot.cores) for slot in slots)
+
+
+def fitted(slots: Sequence[Slot], cores: int | None, accept: bool = False) -> list[Slot]:
+    """Slots with the cores that a plan gives each trial, and as many threads, since XLA divides
+    sums by their number, and so they round; unless trials compute on GPUs.
+
+    Args:
+      slots: of some cores each.
+      cores: of a trial; None in plans that do not say.
+      accept: take a slot that has fewer, and record it.
+
+    Raises:
+      UserError: a slot has fewer.
+    """
+    if cores is None or usable_gpus():
+        return list(slots)
+    least = min(len(slot.cores) for slot in slots)
+    if least < cores and not accept:
+        raise UserError(
+            f"a trial of this sweep was planned with {cores} core{'s' * (cores > 1)}, and a slot"
+            f" here has {least}; take fewer --slots, another machine, or --accept-cores (as many threads"
+            " on fewer cores: slow, and the report says it)"
+        )
+    return [
+        dataclasses.replace(
+            slot,
+            cores=slot.cores[:cores],
+            environment={**slot.environment, **dict.fromkeys(_THREADS, str(cores))},
+            planned=cores if len(slot.cores) < cores else 0,
+        )
+        for slot in slots
+    ]
 
 
 def usable_cores() -> list[int]:

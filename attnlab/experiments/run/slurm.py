@@ -26,7 +26,8 @@ from typing import Any
 from attnlab.errors import UserError
 from attnlab.experiments.run import unchanged
 from attnlab.experiments.run.board import Board
-from attnlab.experiments.run.jobs import WHOLE, Job, Part
+from attnlab.experiments.run.jobs import Job
+from attnlab.experiments.run.slots import MOST_SLOTS
 from attnlab.experiments.run.stop import Stop
 from attnlab.experiments.run.worker import Worker
 
@@ -34,6 +35,7 @@ POLL = 3.0  # seconds between two looks at the folder and at SLURM
 REQUEUES = 100  # time-outs after which a job is not queued again
 SUBMISSIONS = 3  # of workers that end before the work does
 WORKERS = 4
+LONGEST = 525_600  # minutes of a worker: a year
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,15 +61,15 @@ class Request:
     other: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        for flag, value, least in (
-            ("--slots", self.workers, 1),
-            ("--slurm.minutes", self.minutes, 1),
-            ("--slurm.warning", self.warning, 1),
-            ("--slurm.cores", self.cores, 1),
-            ("--slurm.gpus", self.gpus, 0),
+        for flag, value, least, most in (
+            ("--slots", self.workers, 1, MOST_SLOTS),
+            ("--slurm.minutes", self.minutes, 1, LONGEST),
+            ("--slurm.warning", self.warning, 1, 60 * LONGEST),
+            ("--slurm.cores", self.cores, 1, MOST_SLOTS),
+            ("--slurm.gpus", self.gpus, 0, MOST_SLOTS),
         ):
-            if value < least:
-                raise UserError(f"{flag}={value}: expected a whole number of at least {least}")
+            if not least <= value <= most:
+                raise UserError(f"{flag}={value}: expected a whole number from {least} to {most}")
         if self.warning >= 60 * self.minutes:
             raise UserError(
                 f"--slurm.warning={self.warning}: the whole time limit is {60 * self.minutes} s"
@@ -105,20 +107,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         default=60,
-        help="time limit of a worker, which is requeued (default: 60)",
+        help=f"time limit of a worker, 1 to {LONGEST}, which is requeued (default: 60)",
     )
     group.add_argument(
         "--slurm.warning",
         metavar="S",
         type=int,
         default=90,
-        help="seconds before the limit to save in (default: 90)",
+        help="seconds before the limit to save in, 1 to 60 for each minute (default: 90)",
     )
     group.add_argument(
-        "--slurm.cores", metavar="N", type=int, default=1, help="cores of a worker (default: 1)"
+        "--slurm.cores",
+        metavar="N",
+        type=int,
+        default=1,
+        help=f"cores of a worker, 1 to {MOST_SLOTS} (default: 1)",
     )
     group.add_argument(
-        "--slurm.gpus", metavar="N", type=int, default=0, help="GPUs of a worker (default: 0)"
+        "--slurm.gpus",
+        metavar="N",
+        type=int,
+        default=0,
+        help=f"GPUs of a worker, 0 to {MOST_SLOTS} (default: 0)",
     )
     group.add_argument(
         "--slurm.set",
@@ -172,8 +182,7 @@ class Cluster:
       request: the resources.
       board: receives the events.
       stop: a remembered signal ends following; the workers go on.
-      part: of the trials that the workers take.
-      limit: seconds that a trial may take, see `Queue`.
+      worker: what each job of the array does; None for one that takes all trials.
     """
 
     def __init__(
@@ -182,8 +191,7 @@ class Cluster:
         request: Request,
         board: Board,
         stop: Stop,
-        part: Part = WHOLE,
-        limit: float | None = None,
+        worker: Worker | None = None,
     ) -> None:
         self._directory, self._request, self._board, self._stop = (
             directory.resolve(),
@@ -191,7 +199,7 @@ class Cluster:
             board,
             stop,
         )
-        self._submitit, self._worker = _submitit(), Worker(self._directory, part, limit)
+        self._submitit, self._worker = _submitit(), worker or Worker(self._directory)
         self._executor = self._submitit.AutoExecutor(
             self._directory / "slurm", cluster="slurm", slurm_max_num_timeout=REQUEUES
         )

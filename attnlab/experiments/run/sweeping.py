@@ -21,11 +21,12 @@ from attnlab.experiments.run.selection import Choice, wanted
 from attnlab.experiments.run.slots import Slot
 from attnlab.experiments.run.state import look_at_all, recorded
 from attnlab.experiments.run.stop import Stop
+from attnlab.experiments.run.worker import Worker
 
 
 @dataclasses.dataclass(frozen=True)
 class How:
-    """How a sweep is run; none of it changes a number.
+    """How a sweep is run; none of it but `accept_cores` changes a number.
 
     Attributes:
       slots: of this machine; () on a cluster.
@@ -36,6 +37,7 @@ class How:
       accept_failed: choose without trials that have failed.
       part: of the trials that are to run now.
       limit: seconds that a trial may take, all attempts together; None for any.
+      accept_cores: run trials on fewer cores than planned.
       final: choose, and read the test split, at the end.
     """
 
@@ -46,6 +48,7 @@ class How:
     accept_failed: bool = False
     part: Part = WHOLE
     limit: float | None = None
+    accept_cores: bool = False
     final: bool = True
 
 
@@ -84,7 +87,8 @@ def conduct(directory: Path, how: How) -> Ended:
 def _executor(directory: Path, how: How, board: Board, stop: Stop) -> Executor:
     """The local queue, or the cluster's."""
     if how.cluster is not None:
-        return slurm.Cluster(directory, how.cluster, board, stop, how.part, how.limit)
+        worker = Worker(directory.resolve(), how.part, how.limit, how.accept_cores)
+        return slurm.Cluster(directory, how.cluster, board, stop, worker)
     queue = Queue(directory, how.slots, board, stop)
     queue.limit = how.limit
     return queue

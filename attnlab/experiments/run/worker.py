@@ -24,10 +24,9 @@ from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import WHOLE, Job, Part, finals, training
 from attnlab.experiments.run.queue import Queue
 from attnlab.experiments.run.selection import Choice
-from attnlab.experiments.run.slots import Slot, usable_cores
+from attnlab.experiments.run.slots import Slot, fitted, usable_cores
 from attnlab.experiments.run.stop import Stop
 from attnlab.records import attempts
-from attnlab.records.provenance import Changed
 from attnlab.records.stream import is_held
 
 POLL = 3.0  # seconds between two looks at the folder
@@ -41,10 +40,17 @@ class Worker:
       directory: the sweep's folder.
       part: of the trials that it takes.
       limit: seconds that a trial may take, see `Queue`.
+      accept: fewer cores than planned, see `slots.fitted`.
     """
 
-    def __init__(self, directory: Path, part: Part = WHOLE, limit: float | None = None) -> None:
-        self.directory, self.part, self.limit = directory, part, limit
+    def __init__(
+        self,
+        directory: Path,
+        part: Part = WHOLE,
+        limit: float | None = None,
+        accept: bool = False,
+    ) -> None:
+        self.directory, self.part, self.limit, self.accept = directory, part, limit, accept
 
     def __call__(self, number: int) -> None:
         """Work until nothing is left; asked by SLURM to leave, let the trial save, and be queued
@@ -52,8 +58,9 @@ class Worker:
         """
         with Leave() as leave:
             try:
-                work(self.directory, [allotted(number)], leave, self.part, self.limit)
-            except Changed as error:  # the launcher tells it
+                slots = [allotted(number)]
+                work(self.directory, slots, leave, self.part, self.limit, self.accept)
+            except UserError as error:  # the launcher tells it
                 print(f"error: {error}", file=sys.stderr)
         if leave.signal is not None and (leave.requeue or preempted()):
             leave.handler(signal.SIGUSR2, None)
@@ -120,6 +127,7 @@ def work(
     stop: Stop,
     part: Part = WHOLE,
     limit: float | None = None,
+    accept: bool = False,
 ) -> None:
     """Run trials and evaluations of the sweep that no other process works on, until none is left or
     a signal comes.
@@ -128,11 +136,13 @@ def work(
     choice.
 
     Raises:
-      UserError: no sweep there, or a pattern that fits nothing in it.
+      UserError: no sweep there, a pattern that fits nothing in it, or slots of fewer cores than
+        planned, unless these are accepted.
       Changed: code or data is not what the sweep was planned with.
     """
     plan = _read(directory)
     part.check(plan)
+    slots = fitted(slots, plan.cores, accept)
     board = Board(plan, directory, len(slots), stream=sys.stdout)
     queue = Queue(directory, slots, board, stop)
     queue.patience, queue.limit = POLL, limit

@@ -93,7 +93,7 @@ def test_boxes_lie_on_their_objects(folder: Path) -> None:
     """Half as wide as before, as high, in images and boxes; what lies half a pixel outside is cut."""
     found = {split: boxes_of(folder).objects(split) for split in ("train", "valid", "test")}
     assert [len(one.images) for one in found.values()] == [8, 1, 2]
-    for images, labels, boxes, classes in found.values():
+    for images, labels, boxes, classes, _ in found.values():
         assert classes == ("dog", "owl", "cat")
         for image, names, mine in zip(images, labels, boxes, strict=True):
             row, column, high, wide = mine[0].astype(int)
@@ -116,6 +116,14 @@ def test_a_run_reads_them(folder: Path) -> None:
     data = BoxedData.load({"name": "coco_boxes", **node(folder)}, splits=("train", "valid", "test"))
     assert data.learned.classes == ("dog", "owl", "cat") and data.most("train") == 2
     np.testing.assert_allclose(data.boxes("test")[1, 0], [0.5, 6 / 16, 0.5, 0.5])
+    (boxes, classes, crowd), _ = data.judged["test"]
+    np.testing.assert_allclose(boxes[0], [0.5, 4 / 16, 0.5, 0.5])
+    assert classes.tolist() == [2, 0, 2, 2] and crowd.tolist() == [False, False, True, False]
+    assert (boxes[crowd] == [1 / 16, 1 / 32, 1 / 8, 1 / 16]).all() and boxes[3, 3] == 0
+    path = folder / "annotations" / "instances_others.json"
+    path.write_text(path.read_text().replace('"bbox": [0, 0, 1, 1]', '"bbox": [0, 0, 1, 2]'))
+    other = BoxedData.load({"name": "coco_boxes", **node(folder)}, splits=("test",))
+    assert other.fingerprints != {"test": data.fingerprints["test"]}
 
 
 BOX = {"image_id": 10, "category_id": 7, "bbox": [1, 1, 2, 2]}
@@ -173,7 +181,7 @@ def test_boxes_count_in_stored_pixels_unless_the_sizes_say_otherwise(folder: Pat
         write_again(folder, box, **size)
         assert boxes_of(folder).objects("test").boxes[0].tolist() == [[2, 0, 4, 4]]
     write_again(folder, [2, 0, 4, 8], height=16, width=8)
-    images, _, boxes, _ = boxes_of(folder).objects("test")
+    images, _, boxes, *_ = boxes_of(folder).objects("test")
     assert boxes[0].tolist() == [[0, 2, 4, 4]] and (images[0, :3, 2:6] == 255).all()
     write_again(folder, [0, 2, 8, 4], height=80, width=160)
     with pytest.raises(UserError, match="0.png has height 80 and width 160, the file is 8 x 16"):

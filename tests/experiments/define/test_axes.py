@@ -118,6 +118,7 @@ def test_values_reach_the_config_as_if_typed() -> None:
             "grid: the values of 'system.score' must be a tuple, got 'dot'",
         ),
         (lambda: grid({"system.score": 3}), "the values of 'system.score' must be a tuple, got 3"),
+        (lambda: grid({"a": range(400), "b": range(400)}), "grid: 160,000 combinations; expect"),
         (lambda: grid({"system.score": ()}), "grid: 'system.score' has no values"),
         (
             lambda: grid({"system.score": ("dot", "dot")}),

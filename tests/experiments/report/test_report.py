@@ -87,3 +87,13 @@ def test_a_damaged_record_leaves_the_old_report(tmp_path: Path) -> None:
 def test_scores_of_any_size_have_a_report(size: float, tmp_path: Path) -> None:
     report.write(sweep(tmp_path, {"a": (size, -size, size), "b": (0.5, size, 0.0)}))
     assert (tmp_path / "report.html").exists()
+
+
+def test_a_report_is_not_written_through_a_link(tmp_path: Path) -> None:
+    """Also where nothing is at its other end; no other file is written either."""
+    sweep(tmp_path / "sweep")
+    (tmp_path / "sweep" / "trials.csv").symlink_to(tmp_path / "gone.txt")
+    with pytest.raises(UserError, match="trials.csv is a link to .*gone.txt, and a report"):
+        report.write(tmp_path / "sweep", stream=io.StringIO())
+    assert not (tmp_path / "gone.txt").exists()
+    assert not (tmp_path / "sweep" / "report.md").exists()

@@ -170,3 +170,17 @@ def test_an_environment_that_differs(tmp_path: Path) -> None:
     edit(workdir(directory, "b", 1) / "manifest.json", packages={"jax": "0.10.3", "flax": "0.12.8"})
     expected = ["The trials differ in jax: see 'What differs between trials'."]
     assert said(gather(directory), "environment") == expected
+
+
+def test_trials_on_other_numbers_of_cores(tmp_path: Path) -> None:
+    directory = sweep(tmp_path, TWO)
+    edit(directory / "plan.json", cores=1)
+    path = workdir(directory, "b", 2) / "events.jsonl"
+    two = [{**start(90.0), "cores": [4, 5]}, end(99.0, 4.0)]
+    lines(path, [*map(json.loads, path.read_text().splitlines()), *two])
+    record = {"event": "test", "candidate": "a-0a1b2c3d", "time": TIME, "plan": "p", "code": None}
+    lines(directory / "looks.jsonl", [{**record, "seeds": [0], "scored": [0], "cores": 2}])
+    assert said(gather(directory), "cores") == [
+        "Not on the 1 core of the plan, which was accepted: b seed 2 (2),"
+        " a-0a1b2c3d on the test split (2)."
+    ]

@@ -151,13 +151,18 @@ def test_a_table_that_stays_in_place_on_a_terminal(
     plan: Plan, held: RunLock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
-    out = Terminal()
-    with Board(plan, tmp_path, 2, out) as board:
-        board.note("a line above")
+    shown = Terminal()
+    shown.bare = out = Terminal()  # type: ignore[attr-defined]
+    with Board(plan, tmp_path, 2, shown) as board:
+        board.note("a line\x1b[2J above")
         stub.finish(plan.trials()[3], tmp_path)
         board.ended(Job("train", (plan.trials()[3],)))
     text = out.getvalue()
-    assert "a line above" in text and "4/10" in text and "2 done, 1 running, 1 failed of 4" in text
+    assert (
+        "a line\u241b[2J above" in text
+        and "4/10" in text
+        and "2 done, 1 running, 1 failed of 4" in text
+    )
     assert "failed on purpose" in text
     assert "\x1b[" in text
     monkeypatch.setenv("TERM", "dumb")
@@ -172,7 +177,7 @@ def test_names_with_brackets_are_not_markup(tmp_path: Path) -> None:
 
     plan = stub.planned(tmp_path)
     trial = plan.trials()[0]
-    seen = [Seen(trial, "failed", 1, message="[red]bracketed[/red] words")]
+    seen = [Seen(trial, "failed", 1, message="[red]bracketed[/red] \x1b[2J")]
     console = rich.console.Console(file=io.StringIO(), width=200)
     console.print(pretty(plan, seen, 1))
-    assert "[red]bracketed[/red] words" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "[red]bracketed[/red] \u241b[2J" in console.file.getvalue()  # type: ignore[attr-defined]

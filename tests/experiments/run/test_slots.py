@@ -10,7 +10,14 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.experiments.run import slots
-from attnlab.experiments.run.slots import Slot, local_slots, share, usable_gpus
+from attnlab.experiments.run.slots import (
+    Slot,
+    fitted,
+    local_slots,
+    planned_cores,
+    share,
+    usable_gpus,
+)
 from tests.experiments import real
 
 
@@ -63,7 +70,7 @@ def test_the_local_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in local_slots(devices=2)] == ["0,1"]
     with pytest.raises(UserError, match="4 devices a trial: there are 3 GPUs here; ask for fewer"):
         local_slots(devices=4)
-    with pytest.raises(UserError, match="--devices-per-trial=0: expected a whole number of at"):
+    with pytest.raises(UserError, match="--devices-per-trial=0: expected a whole number from 1"):
         local_slots(devices=0)
     monkeypatch.setattr(slots, "usable_gpus", lambda: [])
     monkeypatch.setenv("XLA_FLAGS", "--xla_a=1 --xla_force_host_platform_device_count=8")
@@ -71,8 +78,29 @@ def test_the_local_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     first, second = local_slots(devices=2)
     assert (first.cores, second.cores) == ((0, 1), (2, 3))
     assert first.environment["XLA_FLAGS"] == "--xla_a=1 --xla_force_host_platform_device_count=2"
-    with pytest.raises(UserError, match="--slots=0: expected a whole number of at least 1"):
+    with pytest.raises(UserError, match="--slots=0: expected a whole number from 1 to 1024"):
         local_slots(0)
+    assert [slot.cores for slot in local_slots(least=3)] == [(0, 1, 2, 3)]
+
+
+def test_slots_have_the_cores_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of theirs; fewer are refused, or accepted and recorded. With GPUs none of it."""
+    given = share(2, range(5), ())
+    monkeypatch.setattr(slots, "usable_gpus", lambda: ["0"])
+    assert planned_cores(given) is None and fitted(given, 3) == given
+    monkeypatch.setattr(slots, "usable_gpus", lambda: [])
+    assert planned_cores(given) == 2 and fitted(given, None) == given
+    assert [slot.cores for slot in fitted(given, 2)] == [(0, 1), (2, 3)]
+    two = {"OMP_NUM_THREADS": "2", "NPROC": "2"}
+    assert all(slot.environment == two and not slot.planned for slot in fitted(given, 2))
+    words = "was planned with 3 cores, and a slot here has 2; .* or --accept-cores"
+    with pytest.raises(UserError, match=words):
+        fitted(given, 3)
+    less, enough = fitted(given, 3, accept=True)
+    assert (
+        less.cores == (0, 1) and less.environment["NPROC"] == "3" and less.use["planned_cores"] == 3
+    )
+    assert len(enough.cores) == 3 and "planned_cores" not in enough.use
 
 
 class Plugin:
@@ -122,11 +150,14 @@ thread = threading.Thread(target=lambda: (go.wait(), found.append(os.sched_getaf
 thread.start()
 core = max(os.sched_getaffinity(0))
 import jax  # as the server has, without starting it
-Slot(0, (core,), {"OMP_NUM_THREADS": "1"}).with_devices(3).enter()
+Slot(0, (core,), {"OMP_NUM_THREADS": "1", "NPROC": "5"}).with_devices(3).enter()
 go.set()
 thread.join()
 assert os.sched_getaffinity(0) == found[0] == {core} and os.environ["OMP_NUM_THREADS"] == "1"
 assert jax.local_device_count() == 3
+(jax.numpy.ones((99, 99)) @ jax.numpy.ones((99, 99))).block_until_ready()
+names = [open(f"/proc/self/task/{task}/comm").read() for task in os.listdir("/proc/self/task")]
+assert sum("XLAEigen" in name for name in names) == 5, names  # as many threads as NPROC
 """
     done = real.python("-c", code)
     assert done.returncode == 0, done.stderr

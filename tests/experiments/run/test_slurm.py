@@ -159,9 +159,9 @@ def test_what_slurm_refuses_is_one_line(tmp_path: Path, fake: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--slots=0"], "--slots=0: expected a whole number of at least 1"),
+        (["--slots=0"], "--slots=0: expected a whole number from 1 to 1024"),
         (["--slurm.minutes=0"], "--slurm.minutes=0: expected"),
-        (["--slurm.gpus=-1"], "--slurm.gpus=-1: expected a whole number of at least 0"),
+        (["--slurm.gpus=-1"], "--slurm.gpus=-1: expected a whole number from 0 to 1024"),
         (
             ["--slurm.minutes=1"],
             "--slurm.warning=90: the whole time limit is 60 s (--slurm.minutes)",

@@ -1,0 +1,40 @@
+"""Flags that are numbers, each within two bounds that its help says."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+
+def add_number(
+    parser: argparse._ActionsContainer,
+    flag: str,
+    least: float,
+    most: float,
+    help: str,
+    **options: Any,
+) -> None:
+    """Add a flag for a number from `least` to `most`: a whole one, if these are.
+
+    Args:
+      parser: or a group of one.
+      flag: with its dashes.
+      least, most: the bounds, both included.
+      help: what it is; the bounds are put behind it.
+      options: others of `add_argument`.
+    """
+    whole = isinstance(least, int)
+    bounds = f"{least:,} to {most:,}"
+
+    def bounded(text: str) -> float:
+        try:
+            number: float = int(text) if whole else float(text)
+        except ValueError:
+            number = float("nan")
+        if not least <= number <= most:
+            kind = "whole number" if whole else "number"
+            raise argparse.ArgumentTypeError(f"{text!r} is no {kind} from {bounds}")
+        return number
+
+    options = {"metavar": "N", **options}
+    parser.add_argument(flag, type=bounded, help=f"{help}; {bounds}", **options)

@@ -1,0 +1,29 @@
+"""Cells of a CSV file come back as they were, and no spreadsheet runs one."""
+
+from __future__ import annotations
+
+import csv
+from typing import Any
+
+import pytest
+
+from attnlab.records.csv_text import as_csv
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("cell", "read"),
+    [
+        ("=1+1", "'=1+1"),
+        ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("\t=1", "'\t=1"),
+        ("-0.5", "-0.5"),
+        (-2, "-2"),
+        ('a "b", =c', 'a "b", =c'),
+    ],
+)
+def test_cells(cell: Any, read: str) -> None:
+    made = as_csv([("name", "n"), (cell, 1)])
+    assert [*csv.reader(made.splitlines(keepends=True))] == [["name", "n"], [read, "1"]]
+    assert made.endswith(",1\r\n") and as_csv([("a",)], "\n") == "a\n"
