@@ -1,9 +1,8 @@
 """Two sweeps side by side: the variants that both have, the difference between them, and what else
 differs.
 
-A difference is second minus first. It is paired by seed only if both sweeps have the same seeds,
-every pair of trials was scored on the same data, and the seeds explain much of the variance.
-Otherwise the two are independent samples. `gap` has the statistics.
+A difference is second minus first. It is paired by seed if both sweeps have the same seeds and every
+pair of trials was scored on the same data, whatever the values are. Otherwise the two are independent samples. `gap` has the statistics.
 """
 
 from __future__ import annotations
@@ -146,8 +145,8 @@ def table(found: Across) -> Table:
         *(f"{name}: {side.directory} ({side.records.plan.name})." for name, side in sides),
         (
             "Means with 95 % intervals over seeds (how many). Differences: by the model of both"
-            " (see docs/report.md), with the seeds as a block where they explain much and seeds and"
-            " test data are the same; each at 95 % by itself."
+            " (see docs/report.md), by seed where seeds and test data are the same; each at 95 % by"
+            " itself."
         ),
     )
     return Table(
