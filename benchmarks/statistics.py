@@ -321,10 +321,11 @@ def modelled(values: Any, scale: Scale) -> Tested:
     differences = values[:, 1:] - values[:, :1]
     difference, variance = differences.mean(-1), error[:, 1:] + error[:, :1]
     own = differences.var(-1, ddof=1) / n
-    single = reach(variance, freedom, own, n)
+    rest = quiet(values, unit) * (unit[:, 1:] + unit[:, :1]) / n if variants > 3 else None
+    single = reach(variance, freedom, own, n, rest)
     loading = np.sqrt(error[:, :1] / variance)
     declared = simultaneous(np.abs(difference) / np.sqrt(variance), freedom[:, 0], loading)
-    also = np.argwhere(declared & wider(variance, freedom, own, n))
+    also = np.argwhere(declared & wider(variance, freedom, own, n, rest))
     for run, place in also:
         joint = Joint(tuple(loading[run]), 0, None)
         p = joint.p(difference[run, place] / math.sqrt(own[run, place]), n - 1)
@@ -334,23 +335,38 @@ def modelled(values: Any, scale: Scale) -> Tested:
     return Tested(bounds, apart, declared)
 
 
-def wider(variance: Any, freedom: Any, own: Any, n: int) -> Any:
-    """Where a sum's own variance of n seeds is larger than what is left of the model's by more than
-    chance.
+def quiet(values: Any, unit: Any) -> Any:
+    """The error variances [runs, variants - 1], in units, of the variants that are neither the first
+    nor the one of the place.
     """
-    finite, left = np.isfinite(freedom), freedom - (n - 1.0)
+    out = []
+    for place in range(1, values.shape[1]):
+        others = np.delete(values, [0, place], 1)
+        left = others - others.mean(-1, keepdims=True)
+        left = (left - left.mean(1, keepdims=True)) ** 2 / np.delete(unit, [0, place], 1)[..., None]
+        out.append(left.sum((1, 2)) / ((others.shape[1] - 1) * (others.shape[2] - 1)))
+    return np.stack(out, 1)
+
+
+def wider(variance: Any, freedom: Any, own: Any, n: int, rest: Any = None) -> Any:
+    """Where a sum's own variance of n seeds is larger, by more than chance, than `rest`, that of
+    the other variants; without it, than what is left of the model's.
+    """
+    finite, left = np.isfinite(freedom), freedom - (n - 1.0) * (1 if rest is None else 2)
     judged = left > 0.5
-    rest = np.where(finite, (freedom * variance - (n - 1) * own) / left, variance)
+    if rest is None:
+        rest = np.where(finite, (freedom * variance - (n - 1) * own) / left, variance)
+    rest = np.where(finite, rest, variance)
     ratio = np.where(rest > 0, own / rest, np.inf)
     tail = special.fdtrc(n - 1, np.where(finite & judged, left, 1.0), ratio)
     return judged & (np.where(finite, tail, special.chdtrc(n - 1, (n - 1) * ratio)) < WIDER)
 
 
-def reach(variance: Any, freedom: Any, own: Any, n: int) -> Any:
+def reach(variance: Any, freedom: Any, own: Any, n: int, rest: Any = None) -> Any:
     """Half of the 95 % interval of a sum: the wider of two where its own spread counts too."""
     shared = student(freedom, 0.975) * np.sqrt(variance)
     alone = student(np.float64(n - 1), 0.975) * np.sqrt(own)
-    return np.where(wider(variance, freedom, own, n), np.maximum(shared, alone), shared)
+    return np.where(wider(variance, freedom, own, n, rest), np.maximum(shared, alone), shared)
 
 
 def student(freedom: Any, p: float) -> Any:

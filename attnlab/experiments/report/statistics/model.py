@@ -6,7 +6,7 @@ is seen and whatever the number of variants:
   pooled     they do not (two samples, or one variant), or too few do to leave a degree of freedom
 
 What the values may do is take away, never give. Where a weighted sum varies over its own seeds by
-more than the other variants do (F test below `WIDER`), it is judged by that spread too, and the wider
+more than the other variants do over theirs (F test below `WIDER`), it is judged by that spread too, and the wider
 interval holds (`Fit.judging`). So a noisy variant is not passed off as quiet by its neighbours,
 and the error rate of variants that spread alike can only fall.
 """
@@ -93,15 +93,36 @@ class Fit:
         shared, own = self.estimate(weights), self._own(weights)
         if own is None or not own.variance or not shared.variance:
             return (shared,)
-        f, left = own.freedom, shared.freedom - own.freedom
+        ratio, f = own.variance / shared.variance, own.freedom
+        rest, left = self._rest(weights) or (
+            (shared.freedom - f * ratio) / (shared.freedom - f)
+            if shared.freedom > f + 0.5
+            else 0.0,
+            shared.freedom - f,
+        )
         if left < 0.5:  # its own spread is all there is
             return (shared,)
-        if math.isinf(left):
-            chance = special.chdtrc(f, f * own.variance / shared.variance)
-        else:  # against what the others have added to the shared variance
-            rest = (shared.freedom * shared.variance - f * own.variance) / left
-            chance = special.fdtrc(f, left, own.variance / rest) if rest > 0 else 0.0
+        if math.isinf(shared.freedom):
+            chance = special.chdtrc(f, f * ratio)
+        else:
+            chance = special.fdtrc(f, left, ratio / rest) if rest > 0 else 0.0
         return (shared, own) if chance < WIDER else (shared,)
+
+    def _rest(self, weights: Mapping[str, float]) -> tuple[float, float] | None:
+        """The error variance, as a part of the shared one, of the variants that are not in a
+        comparison within seeds, and its degrees of freedom; None where they have none.
+        """
+        import numpy as np
+
+        other = np.array([not weights.get(name, 0.0) for name in self.names])
+        table = self.values[other]
+        table = table[:, ~np.isnan(table).any(0)]
+        freedom = (len(table) - 1.0) * (table.shape[1] - 1)
+        if self.kind != "blocked" or abs(sum(weights.values())) > 1e-9 or freedom < 1:
+            return None
+        left = table - table.mean(1, keepdims=True)
+        left -= left.mean(0)
+        return float((left**2 / self.variances[other, None]).sum()) / freedom, freedom
 
     def _own(self, weights: Mapping[str, float]) -> Estimate | None:
         """The sum with the variance that its own values show: over the seeds that all its variants
