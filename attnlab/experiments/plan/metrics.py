@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from attnlab.errors import UserError, nearest
@@ -11,7 +12,7 @@ from attnlab.experiments.define import (
     is_derived,
 )
 from attnlab.experiments.plan.plan import Plan
-from attnlab.records.measures import declared
+from attnlab.records.measures import VOCABULARY, declared, depends_on
 
 
 def check_metrics(plan: Plan, task: Any) -> None:
@@ -39,8 +40,26 @@ def check_metrics(plan: Plan, task: Any) -> None:
                 f"{name}=({metric!r}, {mode!r}): of {metric!r}, {measures[metric]} is better; write"
                 f" ({metric!r}, {measures[metric]!r})"
             )
+    _check_chosen(plan, task)
     if plan.search is not None and plan.search["pruner"] is not None:
         _check_pruned(plan, task)
+
+
+def _check_chosen(plan: Plan, task: Any) -> None:
+    """Check that no variant tunes what the score that chooses its settings depends on."""
+    metric, known = plan.select["metric"], declared(task)
+    classes = bool(getattr(getattr(task, "data", None), "classes", ()))
+    if VOCABULARY not in depends_on(metric, known.get(metric), classes):
+        return
+    others = [name for name, one in known.items() if not depends_on(name, one, classes)]
+    for variant in plan.variants:
+        settings = {json.dumps(one.config.get(VOCABULARY), default=str) for one in plan.of(variant)}
+        if len(settings) > 1:
+            raise UserError(
+                f"select: {metric!r} depends on the vocabulary, which is tuned for {variant!r}, so"
+                " that the better number need not be the better model; select by"
+                f" {' or '.join(others) or 'another score'}, or compare vocabularies as variants"
+            )
 
 
 def _check_pruned(plan: Plan, task: Any) -> None:

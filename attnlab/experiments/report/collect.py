@@ -5,6 +5,7 @@ so the same records give the same report.
 from __future__ import annotations
 
 import dataclasses
+import json
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from attnlab.records import attempts
 from attnlab.records.items import FILE, Items
 from attnlab.records.json_kinds import Damaged, Finite, Natural, read
 from attnlab.records.manifest import Manifest
-from attnlab.records.measures import Measure, of_record
+from attnlab.records.measures import CLASSES, VOCABULARY, Measure, of_record
 from attnlab.records.stream import Measured, read_records
 from attnlab.records.stream import Record as Line
 
@@ -108,6 +109,8 @@ class Record:
         recorded.
       data: split to the digest of what was read of it; the test split's from the last look, where
         that has kept it.
+      learned: of `attnlab.records.measures.DEPENDS`, what tells the run's from others, where it is
+        on record.
     """
 
     seen: Seen
@@ -122,6 +125,7 @@ class Record:
     effort: Effort = Effort()
     spans: tuple[tuple[str, float, float], ...] = ()
     data: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    learned: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def candidate(self) -> Candidate:
@@ -236,7 +240,22 @@ def _record(trial: Trial, directory: Path, metric: str) -> Record:
         effort=_effort(events),
         spans=_spans(events),
         data={} if manifest is None else manifest.read_data(workdir),
+        learned=_learned(workdir, manifest),
     )
+
+
+def _learned(workdir: Path, manifest: Manifest | None) -> dict[str, str]:
+    """See `Record.learned`: the vocabulary of what is predicted, and the names of the classes."""
+    prints = (manifest and manifest.vocabulary) or {}
+    found = {VOCABULARY: prints.get("target.json") or prints.get("shared.json")}
+    for name, key in (("labels.json", "labels"), ("images.json", "classes")):
+        try:
+            content = read((workdir / "vocabulary" / name).read_bytes(), dict[str, Any])
+        except (OSError, Damaged):  # nothing of that kind; what is damaged is for the task to say
+            continue
+        if names := content.get(key):
+            found[CLASSES] = json.dumps(names)
+    return {part: digest for part, digest in found.items() if digest}
 
 
 def _pictures(folder: Path) -> dict[int, dict[str, Path]]:

@@ -94,18 +94,14 @@ class Fit:
         if own is None or not own.variance or not shared.variance:
             return (shared,)
         ratio, f = own.variance / shared.variance, own.freedom
-        rest, left = self._rest(weights) or (
-            (shared.freedom - f * ratio) / (shared.freedom - f)
-            if shared.freedom > f + 0.5
-            else 0.0,
-            shared.freedom - f,
-        )
+        rest, left = self._rest(weights) or (0.0, shared.freedom - f)
         if left < 0.5:  # its own spread is all there is
             return (shared,)
+        # Without others to judge by, it is what the rest has added to the shared variance.
+        rest = rest or (shared.freedom - f * ratio) / left
         if math.isinf(shared.freedom):
-            chance = special.chdtrc(f, f * ratio)
-        else:
-            chance = special.fdtrc(f, left, ratio / rest) if rest > 0 else 0.0
+            rest, left = 1.0, 1e9
+        chance = special.fdtrc(f, left, ratio / rest) if rest > 0 else 0.0
         return (shared, own) if chance < WIDER else (shared,)
 
     def _rest(self, weights: Mapping[str, float]) -> tuple[float, float] | None:
