@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from attnlab.errors import UserError, nearest
@@ -52,14 +51,14 @@ def _check_chosen(plan: Plan, task: Any) -> None:
     if VOCABULARY not in depends_on(metric, known.get(metric), classes):
         return
     others = [name for name, one in known.items() if not depends_on(name, one, classes)]
-    for variant in plan.variants:
-        settings = {json.dumps(one.config.get(VOCABULARY), default=str) for one in plan.of(variant)}
-        if len(settings) > 1:
-            raise UserError(
-                f"select: {metric!r} depends on the vocabulary, which is tuned for {variant!r}, so"
-                " that the better number need not be the better model; select by"
-                f" {' or '.join(others) or 'another score'}, or compare vocabularies as variants"
-            )
+    tuned = {key for point in plan.tune for key in point["overrides"]}
+    tuned |= set(plan.search["space"]) if plan.search is not None else set()
+    if keys := sorted(key for key in tuned if key.partition(".")[0] == VOCABULARY):
+        raise UserError(
+            f"select: {metric!r} depends on the vocabulary, which {keys[0]} tunes, so that the better"
+            f" number need not be the better model; select by {' or '.join(others) or 'another score'},"
+            " or compare vocabularies as variants"
+        )
 
 
 def _check_pruned(plan: Plan, task: Any) -> None:
