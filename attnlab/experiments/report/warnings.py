@@ -19,6 +19,7 @@ from attnlab.experiments.report.equality import (
     other_test_data,
     several,
 )
+from attnlab.experiments.report.misfits import of_sweep
 
 
 class Warned(NamedTuple):
@@ -79,6 +80,17 @@ def _measure(records: Records, comparison: Comparison, _: Environment) -> Iterat
             f" Compare by {' or '.join(others)}, which depends on no such thing." if others else ""
         )
         yield f"Not comparable with {base.name} by {metric}{unit}: {several(names)} ({why}).{hint}"
+
+
+def _records(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
+    trials: dict[str, list[str]] = {}
+    for name, words in of_sweep(records, _reported(comparison)):
+        trials.setdefault(words, []).append(name)
+    for words, names in trials.items():
+        yield (
+            "Records do not fit together, so that no number here can be relied on:"
+            f" {words} ({several(names)})."
+        )
 
 
 def _held_equal(records: Records, *_: Any) -> Iterator[str]:
@@ -254,6 +266,7 @@ def _environment(_: Records, __: Comparison, environment: Environment) -> Iterat
 
 
 KINDS: Mapping[str, Lines] = {
+    "records": _records,
     "measure": _measure,
     "test data": _test_data,
     "held equal": _held_equal,
