@@ -106,6 +106,7 @@ def _budget(records: Records, comparison: Comparison, _: Environment) -> Iterato
         if met is not None and not met["matched"]:
             off.append(
                 f"{candidate.variant} by {100 * (met['reached'] / met['wanted'] - 1):+.3g} %"
+                + ", which was accepted" * met.get("accepted", False)
             )
     if off and records.plan.budget is not None:
         yield f"The budget ({records.plan.budget['match']}) is not matched: {several(off)}."
