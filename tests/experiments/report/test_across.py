@@ -58,22 +58,6 @@ def test_shared_seeds_are_compared_by_seed_even_where_they_explain_nothing(
     assert shown["b"][2] == "-" and shown["c"][-1] == "only in B"
 
 
-def test_seeds_that_do_not_pair_are_two_samples(tmp_path: Path) -> None:
-    """Where seeds pair, and only there: with two sweeps that is the paired t test."""
-    before, after = (0.90, 0.80, 0.70, 0.60), (0.93, 0.835, 0.728, 0.632)
-    one, other = (
-        looked(sweep(tmp_path / name, {"a": values}))
-        for name, values in (("one", before), ("other", after))
-    )
-    gap = by_name(across(one, other))["a"].gap
-    exact = stats.ttest_rel(after, before).confidence_interval(0.95)
-    assert gap.how == "by seed" and gap.interval == pytest.approx((exact.low, exact.high))
-    looked(other, "u")
-    gap = by_name(across(one, other))["a"].gap
-    exact = stats.ttest_ind(after, before).confidence_interval(0.95)
-    assert gap.how == "as two samples" and gap.interval == pytest.approx((exact.low, exact.high))
-
-
 @pytest.mark.parametrize("reason", ["test set", "unknown", "seeds"])
 def test_what_does_not_pair_is_compared_as_two_samples(
     tmp_path: Path, two: tuple[Path, Path], reason: str

@@ -197,10 +197,8 @@ def vocabularies(directory: Path, **digests: str) -> Path:
     """The folder of a sweep whose variants have these vocabularies, and two measures that say on
     what they depend.
     """
-    said = {
-        "loss": {"better": "min", "depends": ["vocabulary"], "unit": "nats per token"},
-        "exact": {"better": "max", "depends": []},
-    }
+    loss = {"better": "min", "depends": ["vocabulary"], "unit": "nats per token"}
+    said = {"loss": loss, "exact": {"better": "max", "depends": []}}
     for variant, digest in digests.items():
         for path in directory.glob(f"trials/{variant}-*/*"):
             manifest = json.loads((path / "manifest.json").read_text())
