@@ -1,10 +1,10 @@
 """Are the report's intervals and tests as good as they say? Simulated experiments with known
-answers, the present method beside the former.
+answers, the report's method beside tests of each variant by itself.
 
     python -m benchmarks.statistics                 # the table of docs/report.md, on one core
     python -m benchmarks.statistics --runs=500      # a quick look
 
-Experiments of 2, 5 and 12 variants with 3, 5 and 10 seeds. Errors are
+Experiments of 2, 5 and 12 variants with 2, 3, 5 and 8 seeds. Errors are
   normal    independent and normal
   ceiling   shares of 500 test examples near 0.98: a normal error of 0.3 on the logit scale, and binomial sampling of the examples
   skewed    lognormal with sigma 0.5, centred (skewness 1.75)
@@ -15,11 +15,12 @@ run's own is shared by all variants of a seed.
 
 For each, over all experiments, in percent: how often the 95 % interval of a mean, and that of a
 single difference to the baseline, holds the truth; how often any variant is declared different from
-the baseline where none is; and how often a variant that differs by 1, 2 and 3 standard deviations
-of a run (root mean square of the two) is declared so, after adjustment for all comparisons. A range
-is over the numbers of variants; power stands for 2, 5 and 12 of them. In brackets the former
-method: Student's t of each variant, paired t tests, Holm. The last columns: how often seeds are
-flagged as lying apart in an experiment where one did, and where none did.
+the baseline where none is, and the largest upper 95 % bound of that (Clopper and Pearson); and how
+often a variant that differs by 1, 2 and 3 standard deviations of a run (root mean square of the
+two) is declared so, after adjustment for all comparisons. A range is over the numbers of variants;
+power stands for 2, 5 and 12 of them. In brackets what needs no model: Student's t of each variant,
+paired t tests, Holm. The last columns: how often seeds are flagged as lying apart in an experiment
+where one did, and where none did.
 
 The simulation has a fast path of its own, for complete experiments; on some draws of every case it
 is held against the package's.
@@ -38,14 +39,13 @@ import numpy as np
 from scipy import special
 
 from attnlab.experiments.report.statistics import Family, Scale
-from attnlab.experiments.report.statistics.model import BLOCK
+from attnlab.experiments.report.statistics.model import WIDER
 from attnlab.experiments.report.statistics.seeds import apart, spread, typical
 from attnlab.experiments.report.statistics.simultaneous import Joint
-from attnlab.experiments.report.statistics.spread import WORTH
 
 EXAMPLES, SHARE = 500, 0.98
 EFFECTS = (1, 2, 3)
-VARIANTS, SEEDS = (2, 5, 12), (3, 5, 10)
+VARIANTS, SEEDS = (2, 5, 12), (2, 3, 5, 8)
 ERRORS = ("normal", "ceiling", "skewed", "failing")
 CHECKED = 6  # draws of every case that go through the package as well
 
@@ -92,7 +92,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--runs", type=int, default=10_000, help="experiments of each kind")
+    parser.add_argument(
+        "--runs",
+        type=int,
+        default=20_000,
+        help="experiments of each kind, for power; for errors twice as many",
+    )
     parser.add_argument("--errors", choices=ERRORS, action="append", help="only these")
     chosen = parser.parse_args()
     np.seterr(divide="ignore", invalid="ignore")
@@ -113,7 +118,16 @@ def main() -> None:
                 *cells(found),
             )
         )
-    head = ["errors", "spreads", "seed effect", "seeds", "mean", "difference", "family error"]
+    head = [
+        "errors",
+        "spreads",
+        "seed effect",
+        "seeds",
+        "mean",
+        "difference",
+        "family error",
+        "at most",
+    ]
     head += [*(f"power, d = {effect}" for effect in EFFECTS), "flagged", "false flags"]
     print("| " + " | ".join(head) + " |\n|" + " --- |" * len(head))
     print("\n".join("| " + " | ".join(row) + " |" for row in rows))
@@ -125,6 +139,7 @@ def cells(found: Sequence[dict[Any, Any]]) -> list[str]:
         f"{spanned(found, 'new', key)} ({spanned(found, 'old', key)})"
         for key in ("mean", "difference", "error")
     ]
+    out.append(f"{100 * max(one['new', 'most'] for one in found):.1f}")
     for effect in EFFECTS:
         new, old = (
             ", ".join(f"{100 * one[method, effect]:.0f}" for one in found)
@@ -148,15 +163,17 @@ def measure(case: Case, runs: int) -> dict[Any, Any]:
     rng = np.random.default_rng(
         [7, case.seeds, case.variants, ERRORS.index(case.errors), case.unequal, case.shared]
     )
-    values, truth, deviation, failed = draw(case, runs, rng, 0.0)
+    values, truth, deviation, failed = draw(case, 2 * runs, rng, 0.0)
     out: dict[Any, Any] = {}
     check(case, values)
     for name, method in (("new", modelled), ("old", paired)):
         found = method(values, case.scale)
         out[name, "mean"] = inside(found.mean, truth)
         out[name, "difference"] = inside(found.difference, truth[1:] - truth[:1])
-        out[name, "error"] = float(found.declared.any(-1).mean())
-    flags = np.array([flagged(one) for one in values[: min(runs, 1000)]])
+        errors = int(found.declared.any(-1).sum())
+        out[name, "error"] = errors / len(values)
+        out[name, "most"] = special.betaincinv(errors + 1, len(values) - errors, 0.95)
+    flags = np.array([flagged(one) for one in values[:1000]])
     bad = failed[: len(flags)]
     out["flag", True] = float(flags[bad].mean()) if bad.any() else math.nan
     out["flag", False] = float(flags[~bad].mean()) if (~bad).any() else math.nan
@@ -247,7 +264,7 @@ def _near_ceiling(
 
 
 def paired(values: Any, scale: Scale) -> Tested:
-    """The former method: t intervals of each variant, paired t tests, Holm. Where all values agree
+    """What needs no model: t intervals of each variant, paired t tests, Holm. Where all values agree
     it has neither interval nor p.
     """
     n, others = values.shape[-1], values.shape[1] - 1
@@ -276,40 +293,22 @@ def paired(values: Any, scale: Scale) -> Tested:
 def modelled(values: Any, scale: Scale) -> Tested:
     """The present method, for complete experiments all at once."""
     variants, n = values.shape[1:]
-    f, total = n - 1, variants * (n - 1)
+    free = (variants - 1.0) * (n - 1)
     mean = values.mean(-1)
     share = (mean * n * EXAMPLES + 0.5) / (n * EXAMPLES + 1)
     counted = scale.count is not None
     unit = share * (1 - share) / EXAMPLES if counted else np.ones_like(mean)
-    own = np.where(values.std(-1) > 1e-12, values.var(-1, ddof=1), 0.0) / unit
-    logs = np.log(
-        np.maximum(np.maximum(own, 1) if counted else own, 1e-4 * own.mean(-1, keepdims=True))
-    )
-    separate = logs.var(-1, ddof=1) - special.polygamma(1, f / 2) > special.polygamma(1, WORTH / 2)
-    blocked, within, square = seed_block(values, unit, own, counted)
-    blocked &= ~separate
-    free = np.where(blocked, (variants - 1) * f, total).astype(float)
-    u = np.where(separate[:, None], own, np.where(blocked, within, own.mean(-1))[:, None])
-    freedom = np.where(separate[:, None], float(f), free[:, None]) * np.ones_like(u)
-    if counted:
-        u, freedom = np.maximum(u, 1.0), np.where((u > 1) | separate[:, None], freedom, np.inf)
-    error = u * unit / n
-    seed = (
-        np.where(blocked, np.maximum(0, square - within) / variants * unit.mean(-1), 0.0)[:, None]
-        / n
-    )
-    first = np.where(blocked, square * unit.mean(-1), 0.0)[:, None] / n / variants
-    parts = (error + seed - first) ** 2 / freedom + first**2 / f
-    of_mean = np.where(seed > 0, (error + seed) ** 2 / parts, freedom)
-    half = student(of_mean, 0.975) * np.sqrt(error + seed)
-    a, b = error[:, 1:], error[:, :1]
-    satterthwaite = (a + b) ** 2 / (a**2 + b**2) * f
-    of_difference = np.where(separate[:, None], np.sqrt(satterthwaite * f), freedom[:, 1:])
-    difference, deviation = mean[:, 1:] - mean[:, :1], np.sqrt(a + b)
-    reach = student(of_difference, 0.975) * deviation
-    declared = simultaneous(
-        np.abs(difference) / deviation, of_difference, np.sqrt(b / (a + b)), separate
-    )
+    left = values - mean[..., None]
+    within = ((left - left.mean(1, keepdims=True)) ** 2 / unit[..., None]).sum((1, 2))
+    square = ((left**2 / unit[..., None]).sum((1, 2)) - within) / (n - 1)
+    known = counted & (within <= free)
+    error = np.where(known, 1.0, within / free)[:, None] * unit / n
+    freedom = np.where(known, np.inf, free)[:, None]
+    seed = np.maximum(0, square - within / free) / variants * unit.mean(-1) / n
+    first = np.where(seed > 0, square * unit.mean(-1) / n / variants, 0.0)[:, None]
+    of_mean = error + seed[:, None]
+    freedom_of_mean = of_mean**2 / ((of_mean - first) ** 2 / freedom + first**2 / (n - 1))
+    half = reach(of_mean, freedom_of_mean, values.var(-1, ddof=1) / n, n)
     bounds = np.stack([mean - half, mean + half])
     if counted:
         logit, width = special.logit(share), half / (share * (1 - share))
@@ -319,30 +318,55 @@ def modelled(values: Any, scale: Scale) -> Tested:
                 np.maximum(special.expit(logit + width), mean),
             ]
         )
-    return Tested(bounds, np.stack([difference - reach, difference + reach]), declared)
+    differences = values[:, 1:] - values[:, :1]
+    difference, variance = differences.mean(-1), error[:, 1:] + error[:, :1]
+    own = differences.var(-1, ddof=1) / n
+    rest = quiet(values, unit) * (unit[:, 1:] + unit[:, :1]) / n if variants > 3 else None
+    single = reach(variance, freedom, own, n, rest)
+    loading = np.sqrt(error[:, :1] / variance)
+    declared = simultaneous(np.abs(difference) / np.sqrt(variance), freedom[:, 0], loading)
+    also = np.argwhere(declared & wider(variance, freedom, own, n, rest))
+    for run, place in also:
+        joint = Joint(tuple(loading[run]), 0, None)
+        p = joint.p(difference[run, place] / math.sqrt(own[run, place]), n - 1)
+        declared[run, place] = p < 0.05
+    most = 1.0 if counted else np.inf
+    apart = np.clip(np.stack([difference - single, difference + single]), -most, most)
+    return Tested(bounds, apart, declared)
 
 
-def seed_block(values: Any, unit: Any, own: Any, counted: bool) -> tuple[Any, Any, Any]:
-    """Whether the seed is a block, and the mean squares of errors and seeds."""
-    variants, n = values.shape[1:]
-    left = values - values.mean(-1, keepdims=True)
-    seeds = left.mean(1, keepdims=True)
-    within = ((left - seeds) ** 2).sum(-1) / unit
-    error = within.sum(-1) / ((variants - 1) * (n - 1))
-    square = (own.sum(-1) * (n - 1) - within.sum(-1)) / (n - 1)
-    clear = (
-        special.fdtrc(
-            n - 1,
-            (variants - 1) * (n - 1),
-            np.maximum(square, 0) / (np.maximum(error, 1) if counted else error),
-        )
-        < BLOCK
-    )
-    if variants > 2:
-        freedom = (n - 1) * (1 - 1 / variants)
-        apart = np.log(np.maximum(within, 1e-4 * within.mean(-1, keepdims=True))).var(-1, ddof=1)
-        clear &= apart - special.polygamma(1, freedom / 2) <= special.polygamma(1, WORTH / 2)
-    return clear, error, square
+def quiet(values: Any, unit: Any) -> Any:
+    """The error variances [runs, variants - 1], in units, of the variants that are neither the first
+    nor the one of the place.
+    """
+    out = []
+    for place in range(1, values.shape[1]):
+        others = np.delete(values, [0, place], 1)
+        left = others - others.mean(-1, keepdims=True)
+        left = (left - left.mean(1, keepdims=True)) ** 2 / np.delete(unit, [0, place], 1)[..., None]
+        out.append(left.sum((1, 2)) / ((others.shape[1] - 1) * (others.shape[2] - 1)))
+    return np.stack(out, 1)
+
+
+def wider(variance: Any, freedom: Any, own: Any, n: int, rest: Any = None) -> Any:
+    """Where a sum's own variance of n seeds is larger, by more than chance, than `rest`, that of
+    the other variants; without it, than what is left of the model's.
+    """
+    finite, left = np.isfinite(freedom), freedom - (n - 1.0) * (1 if rest is None else 2)
+    judged = left > 0.5
+    if rest is None:
+        rest = np.where(finite, (freedom * variance - (n - 1) * own) / left, variance)
+    rest = np.where(finite, rest, variance)
+    ratio = np.where(rest > 0, own / rest, np.inf)
+    tail = special.fdtrc(n - 1, np.where(finite & judged, left, 1.0), ratio)
+    return judged & (np.where(finite, tail, special.chdtrc(n - 1, (n - 1) * ratio)) < WIDER)
+
+
+def reach(variance: Any, freedom: Any, own: Any, n: int, rest: Any = None) -> Any:
+    """Half of the 95 % interval of a sum: the wider of two where its own spread counts too."""
+    shared = student(freedom, 0.975) * np.sqrt(variance)
+    alone = student(np.float64(n - 1), 0.975) * np.sqrt(own)
+    return np.where(wider(variance, freedom, own, n, rest), np.maximum(shared, alone), shared)
 
 
 def student(freedom: Any, p: float) -> Any:
@@ -351,35 +375,28 @@ def student(freedom: Any, p: float) -> Any:
     return np.where(finite, special.stdtrit(np.where(finite, freedom, 1.0), p), special.ndtri(p))
 
 
-def simultaneous(t: Any, freedom: Any, loading: Any, separate: Any) -> Any:
-    """Which comparisons are declared, adjusted for all: by quadrature where neither the single p
-    value nor Bonferroni's settles it.
+def simultaneous(t: Any, freedom: Any, loading: Any) -> Any:
+    """Which comparisons [runs, comparisons] are declared by the shared variance, adjusted for all;
+    by quadrature where loadings are uneven and neither the single p value nor Bonferroni's settles
+    it.
     """
-    finite = np.isfinite(freedom)
-    p = np.where(
-        finite, 2 * special.stdtr(np.where(finite, freedom, 1.0), -t), 2 * special.ndtr(-t)
-    )
-    k = t.shape[-1]
+    finite, k = np.isfinite(freedom)[:, None], t.shape[-1]
+    degrees = np.where(finite, freedom[:, None], 1.0)
+    p = 2 * np.where(finite, special.stdtr(degrees, -t), special.ndtr(-t))
     declared = k * p < 0.05
-    plain = ~separate & (np.abs(loading - math.sqrt(0.5)) < 1e-9).all(-1) & finite.all(-1)
-    for one in np.unique(freedom[plain]):
-        joint = Joint((math.sqrt(0.5),) * k, 0, float(one))
-        rows = plain & (freedom[:, 0] == one)
-        declared[rows] = t[rows] > joint.critical(0.05, float(one))
+    plain = (np.abs(loading - math.sqrt(0.5)) < 1e-9).all(-1)
+    for value in np.unique(freedom[plain]):
+        joint = Joint((math.sqrt(0.5),) * k, 0, float(value))
+        rows = plain & (freedom == value)
+        declared[rows] = t[rows] > joint.critical(0.05, float(value))
     open_ = np.argwhere((p < 0.05) & ~declared & ~plain[:, None])
     for start in range(0, len(open_), 400):
         run, place = open_[start : start + 400].T
-        shared = finite[run, place] & ~separate[run]
-        size = np.where(separate[run], -special.ndtri(p[run, place] / 2), t[run, place])
-        for chosen, nodes in ((shared, 16), (~shared, 1)):
+        for chosen, nodes in ((finite[run, 0], 16), (~finite[run, 0], 1)):
             r, c, u = run[chosen], place[chosen], (np.arange(nodes) + 0.5) / nodes
-            f = freedom[r, c, None]
-            scale = (
-                np.sqrt(2 * special.gammaincinv(f / 2, u) / f)
-                if nodes > 1
-                else np.ones((len(r), 1))
-            )
-            declared[r, c] = 1 - below(size[chosen, None] * scale, loading[r]) < 0.05
+            f = freedom[r, None]
+            chi = np.sqrt(2 * special.gammaincinv(f / 2, u) / f) if nodes > 1 else 1.0
+            declared[r, c] = 1 - below(t[r, c, None] * chi, loading[r]) < 0.05
     return declared
 
 

@@ -19,8 +19,9 @@ from attnlab.analysis.overlays import save_overlay
 from attnlab.errors import UserError
 from attnlab.progress import table
 from attnlab.records import provenance
+from attnlab.records.digests import write_digests
 from attnlab.records.files import write_atomic
-from attnlab.records.items import FILE, Items
+from attnlab.records.items import FILE, ROUNDING, Items
 from attnlab.records.manifest import Manifest
 from attnlab.records.measures import RECORDED, as_record, counted
 from attnlab.records.provenance import Code
@@ -33,7 +34,6 @@ PICTURED = 3  # test examples whose maps are drawn
 KEPT = 8  # test examples that are kept as text with their answers
 EXAMPLES = "examples.json"
 ARCS = "-arcs"  # at the end of the name of such a picture
-ROUNDING = 1e-5  # tolerance for a loss, since it is a sum over batches in float32
 LEGIBLE = 120  # tokens on either side of a map that is drawn; a larger one is kept as an array only
 
 
@@ -42,7 +42,7 @@ def report(config: ConfigDict, task: Runnable, workdir: Path, code: Code | None 
 
     The files, in this order: the answers of the system (for example `translations.txt`), the first
       examples with their answers (`examples.json`), the scores of each example (`items.npz`, see
-      `attnlab.records.items`; only if the task gives them), `results.json`, pictures. If a picture
+      `attnlab.records.items`; only if the task gives them), `digests.json`, `results.json`, pictures. If a picture
       fails, the scores are kept: it is a warning, and a line of `pictures_failed.txt`.
 
     Args:
@@ -78,7 +78,9 @@ def report(config: ConfigDict, task: Runnable, workdir: Path, code: Code | None 
     else:
         items.write(workdir)
     known = {RECORDED: as_record(counted(task, "test", results))}
-    write_atomic(workdir / "results.json", json.dumps({**results, **known}, indent=1) + "\n")
+    text = json.dumps({**results, **known}, indent=1) + "\n"
+    write_digests(workdir, text, (task.outputs, EXAMPLES) if outputs else ())
+    write_atomic(workdir / "results.json", text)
     show(f"{config.system.name} on {config.data.name}, test split", results, task.units)
     pictures = draw_all(task, params, workdir)
     print(f"pictures: {', '.join(str(path) for path in pictures) or 'none'}")

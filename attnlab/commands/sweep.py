@@ -33,6 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     from attnlab.commands.session import check_folder
     from attnlab.experiments import plan
     from attnlab.experiments.define import Changes
+    from attnlab.experiments.plan import matching
     from attnlab.experiments.run import lock
 
     words = _words(arguments)
@@ -48,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         seeds(arguments.seeds),
         arguments.accept_changed_code,
         arguments.change_plan,
+        arguments.accept_unmatched,
     )
     if arguments.dry_run:
         with (
@@ -64,7 +66,9 @@ def run(arguments: argparse.Namespace) -> int:
             )  # so that a bad file leaves no folder
     with lock(directory):
         with _kept(words, own) as file:
-            plan.ensure(file or arguments.file, directory, changes)
+            planned = plan.ensure(file or arguments.file, directory, changes)
+        for line in matching.lines(planned):
+            print(line)
         return _conducted(directory, with_slots(how, directory, arguments))
 
 
@@ -213,6 +217,7 @@ def show(plan: Plan, directory: Path) -> None:
     """Print a plan: its candidates and how many trials they make; of a search, how many it may
     come to.
     """
+    from attnlab.experiments.plan import matching
     from attnlab.experiments.report import foresight
     from attnlab.experiments.run import outlook
     from attnlab.progress import table
@@ -227,6 +232,10 @@ def show(plan: Plan, directory: Path) -> None:
         )
     else:
         print(f"{plan.question}\n{', '.join(plan.variants)}")
+    for line in matching.lines(plan):
+        print(line)
+    if any(one.budget and not one.budget["matched"] for one in plan.candidates):
+        print(f"a budget that is missed is refused when the sweep begins, unless {matching.FLAG}")
     print(outlook(plan, directory))
     if found := foresight(plan):
         print(found)

@@ -121,6 +121,11 @@ def _add_course(parser: argparse.ArgumentParser) -> None:
         "--dry-run", action="store_true", help="show the plan, run and write nothing"
     )
     parser.add_argument(
+        "--accept-unmatched",
+        action="store_true",
+        help="train variants that miss the experiment's budget, and record it",
+    )
+    parser.add_argument(
         "--change-plan",
         action="store_true",
         help="leave out trials that have begun, where file or command line now do",

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 FILE = "items.npz"
+ROUNDING = 1e-5  # tolerance of a score against its rows: a loss is a sum over batches in float32
 ORDERS = 4  # of BLEU's n-grams
 CHARACTERS = 6  # of chrF's
 _RULES = "rules"

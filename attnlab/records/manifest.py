@@ -36,6 +36,7 @@ _PACKAGES = (
     ),
     *("tokenizers", "sacrebleu", "ml-dtypes", "tensorstore"),
 )
+PACKAGE = Path(__file__).parents[1]
 _SHOWN = 5
 LOOK = "look.json"
 """What the last look of a sweep has read of the test split, beside the manifest of each trial that it has scored."""
@@ -51,7 +52,7 @@ class Manifest:
     Attributes:
       config: the whole resolved config as nested dicts of JSON values.
       config_hash: of `attnlab.config.tree`.
-      code: {"revision": git commit, "dirty": changed or new code}, or None when the package is not
+      code: {"revision": git commit, "dirty": changed or new code in the package}, or None when the package is not
         in a repository.
       packages: versions of what is installed of the packages that matter.
       python, platform: of the process.
@@ -100,7 +101,7 @@ class Manifest:
         return cls(
             config=plain(config),
             config_hash=config_hash(config),
-            code=code_revision(Path(__file__).parent),
+            code=code_revision(),
             packages=package_versions(),
             python=platform.python_version(),
             platform=platform.platform(),
@@ -308,9 +309,10 @@ def package_versions() -> dict[str, str]:
     return versions
 
 
-def code_revision(folder: Path) -> dict[str, Any] | None:
-    """The git commit that holds the code in `folder`, and whether tracked files are changed or
-    Python files are new.
+def code_revision(folder: Path = PACKAGE) -> dict[str, Any] | None:
+    """The git commit that holds the package in `folder`, and whether its tracked files are changed
+    or modules in it are new. Nothing else in the clone counts: no run imports it from there, and
+    what a run reads of the user's (config, experiment, modules) is kept by `provenance`.
 
     None without git, outside a repository, before the first commit, or where the folder is not
     tracked (installed in a venv inside one).
@@ -318,8 +320,8 @@ def code_revision(folder: Path) -> dict[str, Any] | None:
     revision, tracked = _git(folder, "rev-parse", "HEAD"), _git(folder, "ls-files", ".")
     if not revision or not tracked:
         return None
-    changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
-    new = _git(folder, "ls-files", "--others", "--exclude-standard", "--", ":/*.py")
+    changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ".")
+    new = _git(folder, "ls-files", "--others", "--exclude-standard", "--", "*.py", "*.so")
     return {"revision": revision, "dirty": bool(changed or new)}
 
 

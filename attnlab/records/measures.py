@@ -1,5 +1,6 @@
-"""What is known of a score beside its number: which way is better, its bounds, and of how many
-items it is a share.
+"""What is known of a score beside its number: which way is better, its bounds, its unit, of how many
+items it is a share, and on what it depends beside the system, so that numbers are not compared that
+may not be.
 
 Tasks declare it (`Task.measures`), `results.json` and `valid.json` record it beside the scores,
 reports read it there. Needs no jax.
@@ -30,6 +31,9 @@ class Measure:
         gives; None for what is no share. Tokens of one sentence depend on each other, so a share of
         tokens varies more than as many independent draws would.
       count: in records, how many such items the split has; None in declarations.
+      depends: what else decides its size, of `DEPENDS`: runs that differ there are not compared by
+        it; None where nobody has said, see `depends_on`.
+      unit: in records, the task's word for its unit.
     """
 
     better: Literal["min", "max"]
@@ -37,11 +41,34 @@ class Measure:
     high: Finite | None = None
     of: str | None = None
     count: Natural | None = None
+    depends: tuple[str, ...] | None = None
+    unit: str | None = None
 
 
-def share(of: str, better: Literal["min", "max"] = "max") -> Measure:
+VOCABULARY, CLASSES = "vocabulary", "classes"
+DEPENDS: Mapping[str, str] = {
+    VOCABULARY: "the tokens that a text is cut into: a loss of words is no loss of characters",
+    CLASSES: "the labels that there are to choose from",
+}
+"""What a measure may depend on beside the system and the examples, which are compared always."""
+_OF_TOKENS = ("loss", "perplexity", "accuracy")
+
+
+def depends_on(name: str, measure: Measure | None, classes: bool) -> tuple[str, ...]:
+    """What a measure depends on. One that does not say, as in records of earlier versions, is taken
+    to depend on the classes where there are classes, and else on the vocabulary if its name is one
+    of those of scores of tokens.
+    """
+    if measure is not None and measure.depends is not None:
+        return measure.depends
+    return (CLASSES,) if classes else (VOCABULARY,) if name in _OF_TOKENS else ()
+
+
+def share(
+    of: str, better: Literal["min", "max"] = "max", depends: tuple[str, ...] | None = None
+) -> Measure:
     """A share of such items, in 0 ... 1."""
-    return Measure(better, 0.0, 1.0, of)
+    return Measure(better, 0.0, 1.0, of, depends=depends)
 
 
 def declared(task: Any) -> dict[str, Measure]:
@@ -64,6 +91,8 @@ def counted(task: Any, split: str, names: Iterable[str] | None = None) -> dict[s
     """
     known = declared(task)
     chosen = known if names is None else {name: known[name] for name in names if name in known}
+    units = getattr(task, "units", {})
+    chosen = {name: dataclasses.replace(one, unit=units.get(name)) for name, one in chosen.items()}
     if not any(one.of for one in chosen.values()):
         return chosen
     examples = {"examples": task.size(split), task.examples: task.size(split)}
@@ -106,6 +135,8 @@ def _measure(name: str, said: Any) -> Measure:
         raise UserError(
             f"measures: {name!r} is {said!r}; 'min', 'max' or an attnlab.records.measures.Measure is needed"
         )
+    if other := [part for part in one.depends or () if part not in DEPENDS]:
+        raise UserError(f"measures: {name!r} depends on {other[0]!r}; {nearest(other[0], DEPENDS)}")
     if one.better not in ("min", "max"):
         raise UserError(f"measures: of {name!r}, {one.better!r} is better; write 'min' or 'max'")
     if None not in (one.low, one.high) and not one.low < one.high:  # type: ignore[operator]

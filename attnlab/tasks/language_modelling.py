@@ -41,7 +41,7 @@ from attnlab.data.tokenizer import Prompt
 from attnlab.decoding import Decoder, validate
 from attnlab.errors import UserError
 from attnlab.records.items import Items
-from attnlab.records.measures import Measure, share
+from attnlab.records.measures import VOCABULARY, Measure, share
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks.decoders import continuing, ending
 from attnlab.tasks.models import check_output_bias, shapes_of, system_factory
@@ -117,7 +117,7 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
         **{name: TEACHER_FORCED[name] for name in ("loss", "perplexity")},
         "bits_per_character": Measure("min", low=0.0),
         "accuracy": TEACHER_FORCED["accuracy"],
-        "recall": share("tokens that can be recalled"),
+        "recall": share("tokens that can be recalled", depends=(VOCABULARY,)),
     }
     """Of the class, all there may be; of an object, those its data can give: `recall` where the
     source tells which tokens those before them determine, `bits_per_character` where no word is

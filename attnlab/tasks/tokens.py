@@ -14,14 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.data.vocabulary import Special
-from attnlab.records.measures import Measure, share
+from attnlab.records.measures import VOCABULARY, Measure, share
 from attnlab.tasks.base import Data, Model, Task
 from attnlab.tasks.protocol import Axis, Batch, Smoothing, Totals
 
 TEACHER_FORCED: Mapping[str, Measure] = {
-    "loss": Measure("min", low=0.0),
-    "perplexity": Measure("min", low=1.0),
-    "accuracy": share("tokens"),
+    "loss": Measure("min", low=0.0, depends=(VOCABULARY,)),
+    "perplexity": Measure("min", low=1.0, depends=(VOCABULARY,)),
+    "accuracy": share("tokens", depends=(VOCABULARY,)),
 }
 """The scores of `token_scores`."""
 

@@ -16,6 +16,7 @@ from attnlab.errors import UserError
 from attnlab.experiments import Search, choice, grid
 from attnlab.experiments import plan as planning
 from attnlab.experiments.define.loading import Changes, load_experiment
+from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.run import outlook
 from attnlab.experiments.run.selection import Choice, freeze, wanted
 from attnlab.records.stream import RunLock
@@ -79,11 +80,11 @@ def test_a_sweep_without_a_file_keeps_one_and_goes_on_with_the_same_words(
     """
     asked: list[tuple[str, str, Changes]] = []
 
-    def ensure(file: str, directory: Path, changes: Changes) -> None:
+    def ensure(file: str, directory: Path, changes: Changes) -> Plan:
         asked.append((file, Path(file).read_text(), changes))
         if "general" in asked[-1][1]:
             raise UserError("of 4 trials that have begun, 2 would be left out")
-        stub.planned(directory)
+        return stub.planned(directory)
 
     monkeypatch.setattr(planning, "ensure", ensure)
     monkeypatch.setattr(sweep, "_conducted", lambda directory, how: 0)

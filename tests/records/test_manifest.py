@@ -187,8 +187,8 @@ def test_environment_changes_are_listed(tmp_path: Path) -> None:
 
 
 def test_code_revision_of_a_repository(tmp_path: Path) -> None:
-    """None without repository, commit or tracking; dirty by a changed tracked file or a new Python
-    file, not by results.
+    """None without repository, commit or tracking; dirty by a changed tracked file or a new module
+    of the package, not by anything beside it, which no run imports.
     """
 
     def git(*arguments: str) -> str:
@@ -202,14 +202,20 @@ def test_code_revision_of_a_repository(tmp_path: Path) -> None:
     assert code_revision(code) is None
     git("init", "-q")
     (code / "a.py").write_text("x = 1\n")
+    (tmp_path / "README.md").write_text("as it was\n")
     assert code_revision(code) is None
     git("add", ".")
     git("commit", "-qm", "first")
     (tmp_path / "result.txt").write_text("1")
+    (tmp_path / "scratch.py").write_text("x = 3\n")
+    (code / "notes.txt").write_text("1")
+    (tmp_path / "README.md").write_text("changed\n")
     assert code_revision(code) == {"revision": git("rev-parse", "HEAD"), "dirty": False}
-    (code / "new.py").write_text("")
-    assert code_revision(code) == {"revision": git("rev-parse", "HEAD"), "dirty": True}
-    (code / "new.py").unlink()
+    for new in (code / "new.py", code / "room" / "new.py", code / "new.so"):
+        new.parent.mkdir(exist_ok=True)
+        new.write_text("")
+        assert code_revision(code) == {"revision": git("rev-parse", "HEAD"), "dirty": True}
+        new.unlink()
     (code / "a.py").write_text("x = 2\n")
     assert code_revision(code) == {"revision": git("rev-parse", "HEAD"), "dirty": True}
     installed = tmp_path / ".venv" / "package"

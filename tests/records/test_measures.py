@@ -12,7 +12,19 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.records.json_kinds import Damaged
-from attnlab.records.measures import Measure, as_record, counted, declared, of_record, share
+from attnlab.records.measures import (
+    CLASSES,
+    RECORDED,
+    VOCABULARY,
+    Measure,
+    as_record,
+    counted,
+    declared,
+    depends_on,
+    of_record,
+    share,
+)
+from attnlab.tasks import TASKS
 
 TASK: Any = SimpleNamespace(
     measures={
@@ -80,3 +92,32 @@ def test_what_is_declared_wrongly_is_one_line(said: Any, words: str) -> None:
 def test_a_damaged_record_says_where() -> None:
     with pytest.raises(Damaged, match=r"measures\.x\.better is \"up\""):
         of_record({"measures": {"x": {"better": "up"}}})
+
+
+def test_a_measure_says_on_what_it_depends_and_in_what_unit() -> None:
+    """Records keep both; of a measure that does not say, its name and the classes decide."""
+    task = SimpleNamespace(
+        **{**vars(TASK), "measures": {"loss": Measure("min", depends=(VOCABULARY,))}},
+        units={"loss": "nats per token"},
+    )
+    kept = json.loads(json.dumps({RECORDED: as_record(counted(task, "test"))}))
+    (loss,) = of_record(kept).values()
+    assert (loss.depends, loss.unit) == ((VOCABULARY,), "nats per token")
+    expected = {"loss": (VOCABULARY,), "accuracy": (VOCABULARY,), "bleu": ()}
+    for name, parts in expected.items():
+        assert depends_on(name, None, classes=False) == parts
+        assert depends_on(name, Measure("max"), classes=True) == (CLASSES,)
+        assert depends_on(name, Measure("max", depends=()), classes=True) == ()
+    with pytest.raises(UserError, match="depends on 'vocabulry'; did you mean 'vocabulary'"):
+        declared(SimpleNamespace(measures={"loss": Measure("min", depends=("vocabulry",))}))
+
+
+@pytest.mark.parametrize("name", TASKS.names())
+def test_every_measure_of_every_task_depends_on_what_its_numbers_show(name: str) -> None:
+    """Of tasks without classes: scores of tokens on the vocabulary."""
+    known = declared(TASKS.resolve(name))
+    found = {measure for measure, one in known.items() if depends_on(measure, one, classes=False)}
+    of_tokens = {"loss", "perplexity", "accuracy"}
+    assert found == (of_tokens | {"recall"} if name == "language_modelling" else of_tokens) & {
+        *known
+    }

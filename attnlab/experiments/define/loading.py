@@ -37,12 +37,14 @@ class Changes:
       seeds: instead of the file's, () to keep those.
       accept: whether to continue if the user's code has changed since trials were trained.
       replace: whether a plan may be replaced by one that leaves out trials that have begun.
+      unmatched: whether variants may miss the budget.
     """
 
     base: tuple[str, ...] = ()
     seeds: tuple[int, ...] = ()
     accept: bool = False
     replace: bool = False
+    unmatched: bool = False
 
     def applied(self, experiment: Experiment) -> Experiment:
         """The experiment with these changes.

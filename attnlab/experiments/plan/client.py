@@ -20,6 +20,7 @@ from attnlab.experiments.define import (
     definition_hash,
     load_experiment,
 )
+from attnlab.experiments.plan import matching
 from attnlab.experiments.plan.candidate import Candidate
 from attnlab.experiments.plan.growth import FLAG, check_code, check_growth, planned_before
 from attnlab.experiments.plan.plan import Plan
@@ -89,6 +90,7 @@ def _flags(changes: Changes) -> list[str]:
         *(f"--seed={seed}" for seed in changes.seeds),
         *accept,
         *replace,
+        *([matching.FLAG] if changes.unmatched else []),
     ]
 
 

@@ -42,7 +42,7 @@ class BudgetTerms(TypedDict):
 
 class Met(TypedDict):
     """How near a candidate came to the budget: the count wanted and reached, with the knob at
-    `value`; why not nearer, "" for nothing.
+    `value`; why not nearer, "" for nothing; of one that misses it, whether the user has accepted that.
     """
 
     wanted: Finite
@@ -51,6 +51,7 @@ class Met(TypedDict):
     value: int
     matched: bool
     note: str
+    accepted: NotRequired[bool]
 
 
 class ContrastTerms(TypedDict):

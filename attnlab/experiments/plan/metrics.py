@@ -11,7 +11,7 @@ from attnlab.experiments.define import (
     is_derived,
 )
 from attnlab.experiments.plan.plan import Plan
-from attnlab.records.measures import declared
+from attnlab.records.measures import VOCABULARY, declared, depends_on
 
 
 def check_metrics(plan: Plan, task: Any) -> None:
@@ -39,8 +39,26 @@ def check_metrics(plan: Plan, task: Any) -> None:
                 f"{name}=({metric!r}, {mode!r}): of {metric!r}, {measures[metric]} is better; write"
                 f" ({metric!r}, {measures[metric]!r})"
             )
+    _check_chosen(plan, task)
     if plan.search is not None and plan.search["pruner"] is not None:
         _check_pruned(plan, task)
+
+
+def _check_chosen(plan: Plan, task: Any) -> None:
+    """Check that no variant tunes what the score that chooses its settings depends on."""
+    metric, known = plan.select["metric"], declared(task)
+    classes = bool(getattr(getattr(task, "data", None), "classes", ()))
+    if VOCABULARY not in depends_on(metric, known.get(metric), classes):
+        return
+    others = [name for name, one in known.items() if not depends_on(name, one, classes)]
+    tuned = {key for point in plan.tune for key in point["overrides"]}
+    tuned |= set(plan.search["space"]) if plan.search is not None else set()
+    if keys := sorted(key for key in tuned if key.partition(".")[0] == VOCABULARY):
+        raise UserError(
+            f"select: {metric!r} depends on the vocabulary, which {keys[0]} tunes, so that the better"
+            f" number need not be the better model; select by {' or '.join(others) or 'another score'},"
+            " or compare vocabularies as variants"
+        )
 
 
 def _check_pruned(plan: Plan, task: Any) -> None:

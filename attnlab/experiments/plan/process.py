@@ -27,6 +27,7 @@ from attnlab.experiments.define import (
     definition_hash,
     load_experiment,
 )
+from attnlab.experiments.plan import matching
 from attnlab.experiments.plan.budgets import matched
 from attnlab.experiments.plan.building import Builder, naming
 from attnlab.experiments.plan.candidate import Candidate, Counted, Wanted, with_code
@@ -75,6 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="leave out trials that have begun, where the experiment does",
     )
     parser.add_argument(
+        matching.FLAG, action="store_true", help="plan variants that miss the budget"
+    )
+    parser.add_argument(
         "--seed",
         action="append",
         default=[],
@@ -106,9 +110,13 @@ def _plan(arguments: argparse.Namespace) -> None:
         tuple(arguments.seed),
         arguments.accept_changed_code,
         arguments.replace,
+        arguments.accept_unmatched,
     )
     plan = made(file, Path(directory), changes)
-    return print(plan.to_json(), end="") if arguments.draft else _write(plan, directory)
+    if arguments.draft:
+        return print(plan.to_json(), end="")
+    old = Plan.read(directory)
+    return _write(matching.checked(plan, old, arguments.accept_unmatched), directory)
 
 
 def made(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
@@ -139,7 +147,9 @@ def made(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
     wanted = listed(plan) if plan.search is None else found(plan, old)
     builder = Builder(plan.config, plan.seeds[0])
     if plan.search is not None:
-        check_space(plan, builder)
+        lowest = check_space(plan, builder)
+        if old is None:
+            matching.checked(plan.grown(lowest), None, changes.unmatched)
     found_now = [
         _as_planned(one, old, directory, changes.accept)
         for one in candidates(plan, wanted, builder)
@@ -215,9 +225,9 @@ def candidates(plan: Plan, wanted: Sequence[Wanted], builder: Builder) -> list[C
     return [_candidate(plan, one, builder) for one in wanted]
 
 
-def check_space(plan: Plan, builder: Builder) -> None:
+def check_space(plan: Plan, builder: Builder) -> list[Candidate]:
     """Check that every variant accepts the settings that a search may draw: the lowest of each
-    range, each option of a choice.
+    range, each option of a choice. The candidates with the first of all are returned.
 
     Raises:
       UserError: one does not.
@@ -228,11 +238,12 @@ def check_space(plan: Plan, builder: Builder) -> None:
         for key, values in plan.search["space"].items()
     }
     first = {key: values[0] for key, values in options.items()}
-    candidates(plan, [plan.want(variant, first) for variant in plan.variants], builder)
+    lowest = candidates(plan, [plan.want(variant, first) for variant in plan.variants], builder)
     for variant in plan.variants:
         for key, value in ((key, value) for key, values in options.items() for value in values[1:]):
             with naming(variant, {key: value}):
                 builder.config(plan.want(variant, {**first, key: value}).overrides)
+    return lowest
 
 
 def _candidate(plan: Plan, wanted: Wanted, builder: Builder) -> Candidate:

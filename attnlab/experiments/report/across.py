@@ -1,9 +1,8 @@
 """Two sweeps side by side: the variants that both have, the difference between them, and what else
 differs.
 
-A difference is second minus first. It is paired by seed only if both sweeps have the same seeds,
-every pair of trials was scored on the same data, and the seeds explain much of the variance.
-Otherwise the two are independent samples. `gap` has the statistics.
+A difference is second minus first. It is paired by seed if both sweeps have the same seeds and every
+pair of trials was scored on the same data, whatever the values are. Otherwise the two are independent samples. `gap` has the statistics.
 """
 
 from __future__ import annotations
@@ -18,8 +17,9 @@ from attnlab.errors import UserError
 from attnlab.experiments.define import text
 from attnlab.experiments.plan import Plan
 from attnlab.experiments.report.collect import Records, collect
-from attnlab.experiments.report.comparison import Comparison, Row, compare
+from attnlab.experiments.report.comparison import Basis, Comparison, Row, compare
 from attnlab.experiments.report.environment import environment
+from attnlab.experiments.report.equality import other_scale
 from attnlab.experiments.report.statistics import UNBOUNDED, Family, Interval, Scale
 from attnlab.experiments.report.tables import heading
 from attnlab.experiments.report.wide import settings
@@ -99,9 +99,7 @@ def across(first: Path, second: Path) -> Across:
     _check(one, other)
     matched = _matched(one.comparison.rows, other.comparison.rows)
     scale = _common(*(side.comparison.basis.scale for side in (one, other)))
-    return Across(
-        one, other, tuple(_pair(*rows, one.comparison.basis.split, scale) for rows in matched)
-    )
+    return Across(one, other, tuple(_pair(*rows, one.comparison.basis, scale) for rows in matched))
 
 
 def _common(one: Scale, other: Scale) -> Scale:
@@ -145,8 +143,8 @@ def table(found: Across) -> Table:
         *(f"{name}: {side.directory} ({side.records.plan.name})." for name, side in sides),
         (
             "Means with 95 % intervals over seeds (how many). Differences: by the model of both"
-            " (see docs/report.md), with the seeds as a block where they explain much and seeds and"
-            " test data are the same; each at 95 % by itself."
+            " (see docs/report.md), by seed where seeds and test data are the same; each at 95 % by"
+            " itself."
         ),
     )
     return Table(
@@ -231,7 +229,7 @@ def _matched(
     yield from ((None, row) for row in left)
 
 
-def _pair(first: Row | None, second: Row | None, split: str, scale: Scale) -> Pair:
+def _pair(first: Row | None, second: Row | None, basis: Basis, scale: Scale) -> Pair:
     if first is None or second is None:
         name, only = (
             (second.name, "B")
@@ -240,14 +238,16 @@ def _pair(first: Row | None, second: Row | None, split: str, scale: Scale) -> Pa
         )
         return Pair(name, first, second, None, f"only in {only}")
     name = first.name if first.name == second.name else f"{first.name} = {second.name}"
-    why = _unpaired(first, second, split)
+    why = _unpaired(first, second, basis.split)
     remarks = [f"not paired: {why}"] if why else []
     remarks += [
         f"{side}: {one}"
         for side, row in zip(_NAMES, (first, second), strict=True)
         for one in row.missing
     ]
-    if not first.values or not second.values:
+    if apart := other_scale(first.records, second.records, basis.metric):
+        remarks = [f"not compared: {apart}"]
+    if apart or not first.values or not second.values:
         return Pair(name, first, second, None, "; ".join(remarks))
     return Pair(
         name, first, second, gap(first.values, second.values, not why, scale), "; ".join(remarks)

@@ -5,6 +5,7 @@ so the same records give the same report.
 from __future__ import annotations
 
 import dataclasses
+import json
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,12 +14,14 @@ from typing import Any
 from attnlab.errors import UserError
 from attnlab.experiments.plan import Candidate, Plan, Trial
 from attnlab.experiments.report.answers import Answer, answers
+from attnlab.experiments.report.misfits import of_trial
 from attnlab.experiments.run import Choice, Seen, look, looked, wanted
 from attnlab.records import attempts
-from attnlab.records.items import FILE, Items
+from attnlab.records.digests import altered
+from attnlab.records.items import Items
 from attnlab.records.json_kinds import Damaged, Finite, Natural, read
 from attnlab.records.manifest import Manifest
-from attnlab.records.measures import Measure, of_record
+from attnlab.records.measures import CLASSES, VOCABULARY, Measure, of_record
 from attnlab.records.stream import Measured, read_records
 from attnlab.records.stream import Record as Line
 
@@ -110,6 +113,10 @@ class Record:
         recorded.
       data: split to the digest of what was read of it; the test split's from the last look, where
         that has kept it.
+      learned: of `attnlab.records.measures.DEPENDS`, what tells the run's from others, where it is
+        on record.
+      misfits: what does not fit among its records, see `misfits`.
+      altered: the files that are not what the run left; None where it kept no digests.
     """
 
     seen: Seen
@@ -124,6 +131,9 @@ class Record:
     effort: Effort = Effort()
     spans: tuple[tuple[str, float, float], ...] = ()
     data: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    learned: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    misfits: tuple[str, ...] = ()
+    altered: Sequence[str] | None = None
 
     @property
     def candidate(self) -> Candidate:
@@ -210,11 +220,11 @@ def collect(directory: Path) -> Records:
         for trial in planned
         if trial.candidate.id == one.id
     ]
-    found = tuple(_record(trial, directory, plan.measure["metric"]) for trial in trials)
+    found = tuple(_record(trial, directory, plan) for trial in trials)
     return Records(plan, Choice.read(directory), found, looked(directory))
 
 
-def _record(trial: Trial, directory: Path, metric: str) -> Record:
+def _record(trial: Trial, directory: Path, plan: Plan) -> Record:
     """Read the folder of a trial; one that never began has an empty record."""
     workdir = trial.workdir(directory)
     scored = {split: _scores(workdir / name) for split, name in SCORES.items()}
@@ -223,22 +233,43 @@ def _record(trial: Trial, directory: Path, metric: str) -> Record:
         Manifest.read(workdir),
         read_records(workdir / "timing.jsonl", Timing),
     )
+    scores = {split: numbers for split, (numbers, _, _) in scored.items()}
+    curve = tuple(read_records(workdir / "metrics.jsonl", Measured))
+    items, metric = Items.read(workdir), plan.measure["metric"]
+    splits = {split: said for split, (_, _, said) in scored.items() if said}
     return Record(
         seen=look(trial, directory),
         cost=_cost(timing, events),
-        scores={split: found for split, (found, _) in scored.items()},
-        measures={split: known for split, (_, known) in scored.items()},
-        curve=tuple(read_records(workdir / "metrics.jsonl", Measured)),
+        scores=scores,
+        measures={split: known for split, (_, known, _) in scored.items()},
+        curve=curve,
         pace={
             record["step"]: record["step_seconds"] for record in timing if "step_seconds" in record
         },
         shown=Shown(_pictures(workdir / "maps"), answers(workdir)),
         manifest=manifest,
-        items=_items(workdir, metric),
+        items=items and items.without([name for name in items.rules if name != metric]),
         effort=_effort(events),
         spans=_spans(events),
         data={} if manifest is None else manifest.read_data(workdir),
+        learned=_learned(workdir, manifest),
+        misfits=tuple(of_trial(scores, splits, items, curve, plan.select["metric"])),
+        altered=altered(workdir),
     )
+
+
+def _learned(workdir: Path, manifest: Manifest | None) -> dict[str, str]:
+    """See `Record.learned`: the vocabulary of what is predicted, and the names of the classes."""
+    prints = (manifest and manifest.vocabulary) or {}
+    found = {VOCABULARY: prints.get("target.json") or prints.get("shared.json")}
+    for name, key in (("labels.json", "labels"), ("images.json", "classes")):
+        try:
+            content = read((workdir / "vocabulary" / name).read_bytes(), dict[str, Any])
+        except (OSError, Damaged):  # nothing of that kind; what is damaged is for the task to say
+            continue
+        if names := content.get(key):
+            found[CLASSES] = json.dumps(names)
+    return {part: digest for part, digest in found.items() if digest}
 
 
 def _pictures(folder: Path) -> dict[int, dict[str, Path]]:
@@ -317,30 +348,21 @@ def median_pace(steps: Sequence[tuple[float, int]]) -> tuple[float | None, int]:
     return statistics.median(seconds for seconds, _ in steps), statistics.median_low(steps)[1]
 
 
-def _scores(path: Path) -> tuple[dict[str, float], dict[str, Measure]]:
-    """The numbers (`is_finite`) of a file of scores, and what it says of the measures; nothing where it
-    does not exist.
+def _scores(path: Path) -> tuple[dict[str, float], dict[str, Measure], str]:
+    """The numbers (`is_finite`) of a file of scores, what it says of the measures, and the split that it
+    names; nothing where it does not exist.
     """
     try:
         named = read(path.read_bytes(), dict[str, Any])
-        return {name: float(value) for name, value in named.items() if is_finite(value)}, of_record(
-            named
-        )
+        numbers = {name: float(value) for name, value in named.items() if is_finite(value)}
+        return numbers, of_record(named), str(named.get("split", ""))
     except FileNotFoundError:
-        return {}, {}
+        return {}, {}, ""
     except Damaged as error:
         raise UserError(
             f"{path} is damaged ({error}): put back a good copy, or remove it and run the sweep"
             " again"
         ) from error
-
-
-def _items(workdir: Path, metric: str) -> Items | None:
-    """The test examples of a trial, for one measure."""
-    items = Items.read(workdir) if (workdir / FILE).exists() else None
-    return (
-        None if items is None else items.without([name for name in items.rules if name != metric])
-    )
 
 
 def is_finite(value: Any) -> bool:

@@ -17,7 +17,7 @@ from attnlab.experiments.define import is_derived, text
 from attnlab.experiments.plan import Candidate
 from attnlab.experiments.report.collect import LARGEST, Record, Records, median_pace
 from attnlab.experiments.report.derived import absent, value
-from attnlab.experiments.report.equality import Apart, apart, same_test_examples
+from attnlab.experiments.report.equality import Apart, apart, unlike
 from attnlab.experiments.report.looks import ALPHA, level
 from attnlab.experiments.report.statistics import UNBOUNDED, Difference, Family, Scale, Summary
 from attnlab.records.measures import Measure
@@ -149,26 +149,22 @@ def compare(records: Records, method: str = "model") -> Comparison:
         (row for row in rows if tested and row.candidate.variant == plan.baseline and row.values),
         None,
     )
-    beside = basis.derived or base is None  # it does not depend on the test examples
     like = [
-        row
-        for row in rows
-        if beside or base is None or same_test_examples((*row.records, *base.records))
+        row for row in rows if base is None or not unlike(row.records, base.records, basis.metric)
     ]
     basis = dataclasses.replace(basis, scale=_scale(like, basis))
-    alpha, unlike = level(records), apart(records)
+    alpha, others = level(records), apart(records, basis.metric)
     family, whole = (
         _family(like, basis, alpha),
         _family(rows, dataclasses.replace(basis, scale=_scale(rows, basis)), alpha),
     )
     rows = [_summed(row, family if row in like else whole, method) for row in rows]
     rows = rows if base is None else _against(rows, base, family)
-    unlike = Apart() if basis.derived else unlike
     marked = (
-        None if not tested or any(row.missing for row in rows) or unlike.other else family.best()
+        None if not tested or any(row.missing for row in rows) or others.other else family.best()
     )
     rows = [dataclasses.replace(row, best=row.name == marked) for row in rows]
-    return Comparison(basis, frozen, method, tuple(rows), family, whole, alpha, unlike)
+    return Comparison(basis, frozen, method, tuple(rows), family, whole, alpha, others)
 
 
 def _family(rows: Sequence[Row], basis: Basis, alpha: float) -> Family:

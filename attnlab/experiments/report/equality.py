@@ -1,5 +1,5 @@
-"""Differences between variants that are not the question: settings outside the system, and the test
-data.
+"""Differences between variants that are not the question: settings outside the system, the test data,
+and what else the size of a measure depends on.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from attnlab.experiments.define import text
+from attnlab.experiments.define import is_derived, reached, text
 from attnlab.experiments.plan import Candidate
 from attnlab.experiments.report.collect import Record, Records
 from attnlab.pages.tables import NONE
+from attnlab.records.measures import CLASSES, DEPENDS, VOCABULARY, depends_on
 
 Kind = Literal["unequal", "compared", "tuned", "budget"]
 Settings = Mapping[str, Any]
@@ -198,11 +199,12 @@ kept; settings of task and data.
 
 @dataclasses.dataclass(frozen=True)
 class Apart:
-    """Pairs of variants that were scored on different test examples.
+    """Pairs of variants whose numbers are not compared: they were scored on different test examples,
+    or differ in something else on which the measure depends.
 
     Attributes:
       other: all such pairs.
-      unsaid: those of them where the data is not what is compared.
+      unsaid: those of them where the data is not what is compared, or does not excuse it.
     """
 
     other: frozenset[frozenset[str]] = frozenset()
@@ -229,23 +231,28 @@ class Apart:
         return any(frozenset(pair) in self.unsaid for pair in itertools.combinations(weights, 2))
 
 
-def apart(records: Records) -> Apart:
-    """For the standing candidates; none before the choice."""
+def apart(records: Records, metric: str) -> Apart:
+    """For the standing candidates and a measure; none before the choice. Where the measure depends
+    on what differs, comparing that is no excuse.
+    """
     standing = {
         variant: one for variant in records.plan.variants if (one := records.standing(variant))
     }
-    read = {variant: _read(records.of(one)) for variant, one in standing.items()}
-    other = {
-        frozenset(pair)
-        for pair in itertools.combinations(read, 2)
-        if _differ(*(read[one] for one in pair))
+    trials = {variant: records.of(one) for variant, one in standing.items()}
+    pairs = {
+        frozenset(pair): (*map(trials.__getitem__, pair),)
+        for pair in itertools.combinations(trials, 2)
     }
+    other = {pair for pair, (one, two) in pairs.items() if unlike(one, two, metric)}
+    scaled = {pair for pair, (one, two) in pairs.items() if other_scale(one, two, metric)}
     if not other:
         return Apart()
     decisive = [one for one in differing(records) if _below(one.name, _TEST_DATA)]
     return Apart(
         frozenset(other),
-        frozenset(pair for pair in other if not _compared(decisive, *sorted(pair))),
+        frozenset(
+            pair for pair in other if pair in scaled or not _compared(decisive, *sorted(pair))
+        ),
     )
 
 
@@ -255,18 +262,48 @@ def _compared(decisive: Sequence[Differing], one: str, other: str) -> bool:
     return kinds == {"compared"}
 
 
-def same_test_examples(records: Sequence[Record]) -> bool:
-    """Whether all trials of them that have test scores were scored on the same examples.
+def unlike(records: Sequence[Record], usual: Sequence[Record], metric: str) -> str:
+    """Why the numbers of a measure of these trials are not compared; "" if they are."""
+    scale = other_scale(records, usual, metric)
+    return scale if scale or is_derived(metric) else other_test_data(records, usual)
 
-    By the digests of what was read; where one has none, as in sweeps of earlier versions, by the
-    settings of task and data.
+
+def other_scale(records: Sequence[Record], usual: Sequence[Record], metric: str) -> str:
+    """The first thing in which trials differ and on which the size of a measure depends, in words;
+    "" if there is none. By what the runs have learned; where that is not on record, by the settings
+    of the vocabulary.
     """
-    read = _read(records)
-    return not _differ(read, read)
+    wanted = reached(metric) if is_derived(metric) else None
+    name = wanted.metric if wanted else metric
+    if is_derived(name):
+        return ""
+    trials = [one for one in (*records, *usual) if one.scores["test"] or one.scores["valid"]]
+    parts = {part for one in trials for part in _depends(one, name)}
+    for part in DEPENDS:
+        learned = {one.learned[part] for one in trials if part in one.learned}
+        unsure = part == VOCABULARY and any(part not in one.learned for one in trials)
+        settings = {json.dumps(one.candidate.config.get(part)) for one in trials if unsure}
+        if part in parts and (len(learned) > 1 or len(settings) > 1):
+            return f"another {part}, on which {name} depends"
+    return ""
+
+
+def independent(records: Sequence[Record]) -> list[str]:
+    """The measures of the test split that depend on nothing but system and examples."""
+    known = {name: one for one in records for name in one.measures["test"]}
+    return [name for name, one in known.items() if not _depends(one, name)]
+
+
+def _depends(record: Record, name: str) -> tuple[str, ...]:
+    known = [record.measures[split].get(name) for split in ("test", "valid")]
+    return depends_on(name, known[0] or known[1], CLASSES in record.learned)
 
 
 def other_test_data(records: Sequence[Record], usual: Sequence[Record]) -> str:
-    """How the test data of trials differs, in settings or digests; "" if it does not."""
+    """How the test data of trials differs, in settings or digests; "" if it does not. By the digests
+    of what was read; where one has none, as in sweeps of earlier versions, by the settings of task
+    and data.
+    """
     mine, theirs = _read(records), _read(usual)
     pairs = (
         (one, other)

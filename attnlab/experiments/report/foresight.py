@@ -9,13 +9,13 @@ from attnlab.experiments.report.statistics import ALPHA, CHANCE, detectable, spe
 def foresight(plan: Plan) -> str:
     """The smallest difference to the baseline that the seeds of a plan can find, in standard
     deviations, which are not yet known. It assumes one standard deviation for all variants, as in
-    most sweeps.
+    most sweeps, besides what all variants of a seed share.
     """
     variants, seeds = len(plan.variants), len(plan.seeds)
     if variants < 2:
         return ""
     alpha = spent(1, plan.looks) if plan.looks > 1 else ALPHA
-    least = detectable(seeds, 1.0, float(variants), variants - 1, alpha)
+    least = detectable(seeds, 1.0, variants - 1.0, variants - 1, alpha)
     if least is None:
         return "one seed tells nothing of how much runs spread, so no difference can be found"
     return (

@@ -67,13 +67,14 @@ def _how(comparison: Comparison) -> str:
         else "one variance"
     )
     kind = {
-        "pooled": f"with {one} for all variants",
-        "separate": "with a variance for each variant, for they differ by more than chance",
-        "blocked": (
-            f"with {one} for all variants, and the seeds taken out as a block, for they explain"
-            " much"
-        ),
+        "pooled": f"with {one} for all variants, and no block, for too few seeds are shared",
+        "blocked": f"with {one} for all variants, and the seed as a block, for they share seeds",
     }[comparison.family.model.kind]
+    if noisy := [row.name for row in comparison.rows if row.difference and row.difference.own]:
+        kind += (
+            f"; the difference of {several(noisy)} varies more over the seeds than that allows and"
+            " is judged by its own spread too"
+        )
     scale = comparison.basis.scale
     inside = " They stay within the bounds of the measure." if scale.bounded else ""
     counted = (

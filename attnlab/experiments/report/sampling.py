@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attnlab.experiments.report.comparison import Comparison, Row
-from attnlab.experiments.report.equality import same_test_examples
+from attnlab.experiments.report.equality import unlike
 from attnlab.experiments.report.statistics import Sampled, compare
 from attnlab.pages.tables import Table, interval, p_value, signed
 from attnlab.records.items import RULES, Items
@@ -52,7 +52,7 @@ def _both(
     """[seeds][items,statistics] of a row and of the baseline, and what makes a score of their sums;
     None if they do not pair.
     """
-    if not same_test_examples((*row.records, *base.records)):
+    if unlike(row.records, base.records, metric):
         return None
     items = {
         one.seed: one.items

@@ -13,7 +13,7 @@ from attnlab.experiments.define import is_derived, text
 from attnlab.experiments.plan import Candidate
 from attnlab.experiments.report.collect import Record, Records
 from attnlab.experiments.report.comparison import Basis, Comparison, Row
-from attnlab.experiments.report.equality import Differing, differing, other_test_data, several
+from attnlab.experiments.report.equality import Differing, differing, other_scale, several, unlike
 from attnlab.experiments.report.notes import cost_notes, score_notes
 from attnlab.experiments.report.statistics import Difference
 from attnlab.experiments.report.verdict import Judged, Verdict, hint
@@ -41,7 +41,7 @@ def results(records: Records, comparison: Comparison) -> Table:
     """Scores and costs, one row a variant (before the choice: a candidate)."""
     basis, base = comparison.basis, records.plan.baseline
     unequal = [one for one in differing(records) if one.kind == "unequal"]
-    rows = tuple(_result(row, base, records, unequal) for row in comparison.rows)
+    rows = tuple(_result(row, base, records, unequal, basis.metric) for row in comparison.rows)
     table = Table(
         title=heading(basis),
         columns=COLUMNS,
@@ -90,12 +90,15 @@ def heading(basis: Basis) -> str:
 
 
 def _result(
-    row: Row, baseline: str, records: Records, unequal: Sequence[Differing]
+    row: Row, baseline: str, records: Records, unequal: Sequence[Differing], metric: str
 ) -> tuple[str, ...]:
     candidate, found = row.candidate, row.difference
     base = records.standing(baseline)
     remarks = ["best"] * row.best + list(row.missing)
-    if base is not None and other_test_data(row.records, records.of(base)):
+    usual = () if base is None else records.of(base)
+    if other_scale(row.records, usual, metric):
+        remarks.append("not comparable")
+    elif unlike(row.records, usual, metric):
         remarks.append("other test examples")
     if row.outlying:
         remarks.append(

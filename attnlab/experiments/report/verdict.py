@@ -19,12 +19,14 @@ bounds.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from attnlab.experiments.define import COUNTED
 from attnlab.experiments.report.comparison import Comparison, Row, measured
+from attnlab.experiments.report.equality import other_scale
 from attnlab.experiments.report.statistics import (
     AGREE,
     CHANCE,
@@ -154,6 +156,14 @@ def _contrast(
     numbers = [len(row.values) if row is not None and tested else 0 for row in rows.values()]
     if not all(numbers):
         return Judged(text, at_least, 0, None, UNDECIDED, _lacking(comparison, rows))
+    trials = {variant: row.records for variant, row in rows.items() if row is not None}
+    scales = (
+        (one, other, other_scale(trials[one], trials[other], comparison.basis.metric))
+        for one, other in itertools.combinations(trials, 2)
+    )
+    if scale := next((pair for pair in scales if pair[2]), None):
+        why = f"{scale[0]} and {scale[1]} are not comparable: {scale[2]}"
+        return Judged(text, at_least, min(numbers), None, UNDECIDED, why)
     if comparison.apart.refuses(weights) and not comparison.basis.derived:
         why = f"{' and '.join(weights)} were not scored on the same test examples"
         return Judged(text, at_least, min(numbers), None, UNDECIDED, why)

@@ -7,12 +7,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from attnlab.experiments.define import text
+from attnlab.experiments.define import is_derived, text
 from attnlab.experiments.report import looks
 from attnlab.experiments.report.collect import Record, Records, is_finite
 from attnlab.experiments.report.comparison import Comparison, settings
 from attnlab.experiments.report.environment import Environment, revision
-from attnlab.experiments.report.equality import differing, other_test_data, several
+from attnlab.experiments.report.equality import (
+    differing,
+    independent,
+    other_scale,
+    other_test_data,
+    several,
+)
+from attnlab.experiments.report.misfits import of_sweep
 
 
 class Warned(NamedTuple):
@@ -38,17 +45,51 @@ def _test_data(records: Records, comparison: Comparison, _: Environment) -> Iter
     base = comparison.row(records.plan.baseline)
     if base is None:
         return
+    metric = comparison.basis.metric
     if why := other_test_data(base.records, base.records):
         yield f"The seeds of {base.name} were not scored on the same test examples ({why})."
     others: dict[str, list[str]] = {}
     for row in comparison.rows:
-        if row is not base and (why := other_test_data(row.records, base.records)):
+        if row is base or is_derived(metric) or other_scale(row.records, base.records, metric):
+            continue
+        if why := other_test_data(row.records, base.records):
             unsaid = frozenset((row.name, base.name)) in comparison.apart.unsaid
             others.setdefault(why if unsaid else f"{why}, as compared", []).append(row.name)
     for why, names in others.items():
         yield (
             f"Not scored on the test examples of {base.name}, so without difference to it:"
             f" {several(names)} ({why})."
+        )
+
+
+def _measure(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
+    """The variants whose numbers have another scale than the baseline's."""
+    base, metric = comparison.row(records.plan.baseline), comparison.basis.metric
+    apart: dict[str, list[str]] = {}
+    for row in comparison.rows if base else ():
+        if base and (why := other_scale(row.records, base.records, metric)):
+            apart.setdefault(why, []).append(row.name)
+    for why, names in apart.items():
+        assert base is not None
+        known = [
+            one.measures["test"][metric] for one in base.records if metric in one.measures["test"]
+        ]
+        unit = f" ({known[0].unit})" if known and known[0].unit else ""
+        others = [name for name in independent(base.records) if name != metric]
+        hint = (
+            f" Compare by {' or '.join(others)}, which depends on no such thing." if others else ""
+        )
+        yield f"Not comparable with {base.name} by {metric}{unit}: {several(names)} ({why}).{hint}"
+
+
+def _records(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
+    trials: dict[str, list[str]] = {}
+    for name, words in of_sweep(records, _reported(comparison)):
+        trials.setdefault(words, []).append(name)
+    for words, names in trials.items():
+        yield (
+            "Records do not fit together, so that no number here can be relied on:"
+            f" {words} ({several(names)})."
         )
 
 
@@ -65,6 +106,7 @@ def _budget(records: Records, comparison: Comparison, _: Environment) -> Iterato
         if met is not None and not met["matched"]:
             off.append(
                 f"{candidate.variant} by {100 * (met['reached'] / met['wanted'] - 1):+.3g} %"
+                + ", which was accepted" * met.get("accepted", False)
             )
     if off and records.plan.budget is not None:
         yield f"The budget ({records.plan.budget['match']}) is not matched: {several(off)}."
@@ -241,6 +283,8 @@ def _environment(_: Records, __: Comparison, environment: Environment) -> Iterat
 
 
 KINDS: Mapping[str, Lines] = {
+    "records": _records,
+    "measure": _measure,
     "test data": _test_data,
     "held equal": _held_equal,
     "budget": _budget,

@@ -83,7 +83,7 @@ def _append(directory: Path, plan: Plan, own: Mapping[str, Any]) -> None:
         "time": timestamp(),
         "plan": plan.hash,
         "seeds": plan.seeds,
-        "code": code_revision(Path(__file__).parent),
+        "code": code_revision(),
     }
     with locked(directory), closing(AppendOnly(directory / FILE)) as file:
         drop_torn_line(directory / FILE)

@@ -77,3 +77,27 @@ def test_a_pruner_needs_three_evaluations(tmp_path: Path, quick: None) -> None:
         " of 12 steps makes fewer than three"
     )
     assert f"{words}; set it to 4 or less" in refused(tmp_path, SCORES, PRUNED, imports=SEARCH)
+
+
+@pytest.mark.parametrize("metric", ["loss", "bits_per_character"])
+def test_a_score_that_depends_on_the_vocabulary_does_not_choose_one(
+    metric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nats per token of characters are fewer than of words, whichever model is better."""
+    monkeypatch.setattr(building, "step_work", lambda config, task: Work(1.0, 0.0))
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"{split}.txt").write_text("a b a b\nb a b a\n")
+    base = {"data": "text", "data.directory": str(tmp_path), "system.width": 4}
+    (tmp_path / "cut.py").write_text(
+        "from attnlab.experiments import Experiment, grid, rows\n\n\ndef"
+        " get_experiment(argument=''):\n    return Experiment(question='?',"
+        f" config='configs/language_modelling.py:lstm', compare=rows({{'a': {{}}}}), base={base!r},"
+        f" tune=grid({{'vocabulary.kind': ('word', 'char')}}), select=({metric!r}, 'min'))\n"
+    )
+    if metric == "loss":
+        with pytest.raises(
+            UserError, match=r"vocabulary.kind tunes.* select by bits_per_character, or"
+        ):
+            made(str(tmp_path / "cut.py"), tmp_path / "sweep")
+    else:
+        assert len(made(str(tmp_path / "cut.py"), tmp_path / "sweep").candidates) == 2

@@ -44,33 +44,18 @@ def by_name(found: Across) -> dict[str, Any]:
 
 
 @pytest.mark.quick
-def test_seeds_that_explain_nothing_are_no_block(two: tuple[Path, Path]) -> None:
+def test_shared_seeds_are_compared_by_seed_even_where_they_explain_nothing(
+    two: tuple[Path, Path],
+) -> None:
     found = by_name(across(*two))
     gap = found["a"].gap
-    # the seeds explain nothing here
-    exact = stats.ttest_ind(SECOND["a"], FIRST["a"]).confidence_interval(0.95)
-    assert gap.how == "as two samples"
+    exact = stats.ttest_rel(SECOND["a"], FIRST["a"]).confidence_interval(0.95)
+    assert gap.how == "by seed"
     assert (gap.mean, gap.interval) == (pytest.approx(0.04), pytest.approx((exact.low, exact.high)))
     assert (found["b"].gap, found["c"].gap) == (None, None) and list(found) == ["a", "b", "c"]
     shown = {row[0]: row for row in table(across(*two)).rows}
     assert shown["a"][1].startswith("0.9175 [") and shown["a"][3] == "+0.04000"
     assert shown["b"][2] == "-" and shown["c"][-1] == "only in B"
-
-
-def test_seeds_that_explain_much_are_a_block(tmp_path: Path) -> None:
-    """Where seeds pair, and only there: with two sweeps that is the paired t test."""
-    before, after = (0.90, 0.80, 0.70, 0.60), (0.93, 0.835, 0.728, 0.632)
-    one, other = (
-        looked(sweep(tmp_path / name, {"a": values}))
-        for name, values in (("one", before), ("other", after))
-    )
-    gap = by_name(across(one, other))["a"].gap
-    exact = stats.ttest_rel(after, before).confidence_interval(0.95)
-    assert gap.how == "by seed" and gap.interval == pytest.approx((exact.low, exact.high))
-    looked(other, "u")
-    gap = by_name(across(one, other))["a"].gap
-    exact = stats.ttest_ind(after, before).confidence_interval(0.95)
-    assert gap.how == "as two samples" and gap.interval == pytest.approx((exact.low, exact.high))
 
 
 @pytest.mark.parametrize("reason", ["test set", "unknown", "seeds"])

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from attnlab.experiments.report.across import across
 from attnlab.experiments.report.contents import Contents, gather
 from attnlab.experiments.report.equality import differing
-from tests.experiments.synthetic import SCORES, budget, claim, met, sweep
+from tests.experiments.synthetic import SCORES, budget, claim, met, sweep, write
 
 SGD, ADAM = {"optimizer": {"name": "sgd"}}, {"optimizer": {"name": "adam", "b1": 0.9}}
 TWO = {"a": (0.9, 0.8, 0.85), "b": (0.5, 0.41, 0.45)}
@@ -190,3 +191,70 @@ def test_a_claim_about_the_data_is_judged_across_it(tmp_path: Path) -> None:
     contents = found(tmp_path / "gain", claim=claim(gain), settings=mixed, **both)
     assert "same test examples" not in contents.outcome and contents.verdict is not None
     assert contents.verdict.seeds == 2
+
+
+def vocabularies(directory: Path, **digests: str) -> Path:
+    """The folder of a sweep whose variants have these vocabularies, and two measures that say on
+    what they depend.
+    """
+    loss = {"better": "min", "depends": ["vocabulary"], "unit": "nats per token"}
+    said = {"loss": loss, "exact": {"better": "max", "depends": []}}
+    for variant, digest in digests.items():
+        for path in directory.glob(f"trials/{variant}-*/*"):
+            manifest = json.loads((path / "manifest.json").read_text())
+            vocabulary = {"source.json": f"{variant} only", "target.json": digest}
+            write(path / "manifest.json", {**manifest, "vocabulary": vocabulary})
+            if (path / "results.json").exists():
+                results = json.loads((path / "results.json").read_text())
+                write(path / "results.json", {**results, "measures": said})
+    return directory
+
+
+LOSSES = {"a": (0.9, 0.8, 0.7, 0.85), "b": (0.5, 0.43, 0.3, 0.4), "c": (0.4, 0.31, 0.21, 0.3)}
+LOSS = {"metric": "loss", "mode": "min"}
+
+
+@pytest.mark.quick
+def test_losses_over_other_vocabularies_are_not_compared(tmp_path: Path) -> None:
+    """No difference, no best, no verdict, a line at the head that names a measure that will do; by
+    that measure everything is compared.
+    """
+    claim = {"statement": "a < c.", "contrasts": [{"weights": {"c": 1, "a": -1}, "at_least": 0.0}]}
+    plain = sweep(tmp_path / "same", LOSSES, measure=LOSS, claim=claim)
+    same = gather(vocabularies(plain, a="v", b="v", c="v"))
+    assert [row.name for row in same.comparison.rows if row.best] == ["a"]
+    apart = sweep(tmp_path / "other", LOSSES, measure=LOSS, claim=claim)
+    found = gather(vocabularies(apart, a="v", b="v", c="w"))
+    assert [row.difference is not None for row in found.comparison.rows] == [False, True, False]
+    assert not any(row.best for row in found.comparison.rows)
+    assert found.verdict is not None and found.verdict.outcome == "undecided"
+    assert "a and c are not comparable" in found.verdict.sentence.replace("c and a", "a and c")
+    (line,) = (one.text for one in found.warnings if "Not comparable" in one.text)
+    assert "with a by loss (nats per token): c" in line and "Compare by exact" in line
+    exact = sweep(tmp_path / "exact", LOSSES)
+    scored = gather(vocabularies(exact, a="v", b="v", c="w")).comparison
+    assert all(row.difference is not None for row in scored.rows[1:])
+    reached = {"metric": "steps_to(loss<=1.9)", "mode": "min"}
+    steps = vocabularies(sweep(tmp_path / "steps", LOSSES, measure=reached), a="v", b="v", c="w")
+    assert gather(steps).comparison.rows[2].difference is None
+    (pair,) = (one for one in across(plain, apart).pairs if one.name == "c")
+    assert pair.gap is None and pair.remark.startswith("not compared: another vocabulary")
+
+
+def test_records_that_do_not_say_on_what_a_measure_depends(tmp_path: Path) -> None:
+    """As in earlier versions: a loss is of tokens, unless there are classes; and the settings of the
+    vocabulary stand for one that is not on record.
+    """
+    settings = {"c": {"vocabulary": {"kind": "char"}}}
+    old = sweep(tmp_path / "old", LOSSES, measure=LOSS)
+    plan = json.loads((old / "plan.json").read_text())
+    for one in plan["candidates"]:
+        one["config"] |= settings.get(one["variant"], {})
+    write(old / "plan.json", plan)
+    assert gather(old).comparison.rows[2].difference is None
+    for path in old.glob("trials/*/*"):
+        write(path / "vocabulary" / "labels.json", {"labels": ["yes", "no"]})
+    assert gather(old).comparison.rows[2].difference is not None
+    for path in old.glob("trials/c-*/*"):
+        write(path / "vocabulary" / "labels.json", {"labels": ["yes", "no", "maybe"]})
+    assert "another classes" in " ".join(one.text for one in gather(old).warnings)

@@ -24,4 +24,4 @@ def test_seeds_and_variants_say_what_can_be_found() -> None:
     }
     assert sizes[5] < sizes[3]
     for seeds, size in sizes.items():
-        assert chance_to_find(size, seeds, 1.0, 2.0, 1) == pytest.approx(0.8, abs=0.03)
+        assert chance_to_find(size, seeds, 1.0, 1.0, 1) == pytest.approx(0.8, abs=0.03)

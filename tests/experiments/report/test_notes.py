@@ -54,6 +54,15 @@ def test_costs_of_trials_that_share_a_program_say_so(tmp_path: Path) -> None:
     assert [row["peak memory"] for row in found] == expected
 
 
+def test_the_note_names_the_model_and_what_is_judged_by_its_own_spread_too(tmp_path: Path) -> None:
+    quiet = {"a": (0.50, 0.52, 0.51), "b": (0.51, 0.52, 0.50), "c": (0.50, 0.51, 0.51)}
+    (note,) = (one for one in results(tmp_path / "quiet", quiet).notes if "over seeds" in one)
+    assert "and the seed as a block, for they share seeds" in note and "own spread" not in note
+    noisy = {**quiet, "d": (0.1, 0.9, 0.4)}
+    (note,) = (one for one in results(tmp_path / "noisy", noisy).notes if "over seeds" in one)
+    assert "the difference of d varies more over the seeds than that allows" in note
+
+
 def test_validation_scores_say_that_they_are(tmp_path: Path) -> None:
     table = results(tmp_path, final=False)
     assert table.title == "loss on the validation split, lower is better"

@@ -31,7 +31,7 @@ def test_three_columns(tmp_path: Path) -> None:
     lines = latex(table).splitlines()
     assert r"\begin{tabular}{lrr}" in lines
     assert all(line.count(" & ") == 2 and line.endswith(r" \\") for line in lines if " & " in line)
-    assert r"location & 0.4250 {[}0.4005, 0.4495] & $-$0.5000 (p $<$ 0.001) \\" in lines
+    assert r"location & 0.4250 {[}0.3871, 0.4629] & $-$0.5000 (p $<$ 0.001) \\" in lines
 
 
 def test_before_the_choice_and_with_one_seed(tmp_path: Path) -> None:

@@ -59,6 +59,8 @@ class Difference:
       effect: Hedges' g, in standard deviations of one run.
       freedom: degrees of freedom.
       why: why there is no interval (`ONE_SEED`, `AGREE`) or what is special (`TIE`); "" otherwise.
+      own: whether it varies more over the seeds than the shared variance allows, so that it is
+        judged by its own spread too.
     """
 
     mean: float
@@ -68,6 +70,7 @@ class Difference:
     effect: float | None
     freedom: float
     why: str = ""
+    own: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +125,7 @@ class Family:
 
     @functools.cached_property
     def model(self) -> Fit:
-        """The fitted model; its `kind` says how variances were found."""
+        """The fitted model; its `kind` says whether the seed is a block."""
         return fit(self.values, self.scale)
 
     @property
@@ -165,8 +168,9 @@ class Family:
             )
         interval = None
         if found.error is not None:
+            judging = (found, *self.model.judging({variant: 1.0})[1:])
             interval = self.scale.around(
-                found.value, len(values), found.error * quantile(found.freedom, 1 - self.alpha / 2)
+                found.value, len(values), self._reach(judging, 1 - self.alpha / 2)
             )
         return Summary(len(values), found.value, deviation(values), interval, found.freedom)
 
@@ -177,14 +181,14 @@ class Family:
         if baseline not in self.model.names:
             return {}
         others = [name for name in self.model.names if name != baseline]
-        joint = Joint(tuple(self._loading(name, baseline) for name in others), 0, self._shared)
-        return {name: self._difference(name, baseline, joint) for name in others}
+        loadings = tuple(self._loading(name, baseline) for name in others)
+        return {name: self._difference(name, baseline, loadings, 0) for name in others}
 
     def pairs(self) -> dict[tuple[str, str], Difference]:
         """Every variant minus every later one, by Tukey's test of this model."""
-        joint = Joint((), len(self.model.names), self._shared)
+        groups = len(self.model.names)
         return {
-            (one, other): self._difference(one, other, joint)
+            (one, other): self._difference(one, other, (), groups)
             for one, other in itertools.combinations(self.model.names, 2)
         }
 
@@ -211,19 +215,21 @@ class Family:
         """
         if missing := [name for name in weights if name not in self.model.names]:
             raise KeyError(f"no value of {', '.join(missing)}")
-        found = self.model.estimate(weights)
+        judging = self.model.judging(weights)
+        found = judging[0]
         tie = abs(found.value - at_least) <= self._rounding(weights.values(), at_least)
         if tie or found.error is None:
             why = TIE if tie else self._without(found)
             return Decision(found.value, None, None, None, None, UNDECIDED, "", found.freedom, why)
-        t = (found.value - at_least) / found.error
+        away = found.value - at_least
         p, refuted = (
-            upper_tail(found.freedom, t),
-            min(1.0, contrasts * upper_tail(found.freedom, -t)),
+            max(upper_tail(one.freedom, sign * away / one.error) for one in judging if one.error)
+            for sign in (1, -1)
         )
-        lower = found.value - found.error * quantile(found.freedom, 1 - self.alpha)
-        upper = found.value + found.error * quantile(found.freedom, 1 - self.alpha / contrasts)
-        lower, upper = self._clip((lower, upper), weights, found)
+        refuted = min(1.0, contrasts * refuted)
+        lower = found.value - self._reach(judging, 1 - self.alpha)
+        upper = found.value + self._reach(judging, 1 - self.alpha / contrasts)
+        lower, upper = self._clip((lower, upper), weights)
         if p < self.alpha:
             return Decision(
                 found.value, lower, upper, p, refuted, SUPPORTED, "lower", found.freedom
@@ -277,12 +283,10 @@ class Family:
             return None
         return power.seeds_needed(abs(difference), *found, alpha=self.alpha, chance=chance)
 
-    @property
-    def _shared(self) -> float | None:
-        """Degrees of freedom of the variance that all comparisons share; None if they share
-        none.
-        """
-        return None if self.model.kind == "separate" else self.model.freedom
+    @staticmethod
+    def _reach(judging: Iterable[Estimate], level: float) -> float:
+        """How far the widest of several bounds at `level` is from the value."""
+        return max(one.error * quantile(one.freedom, level) for one in judging if one.error)
 
     def _runs(self, *names: str) -> list[int]:
         return [self.model.runs[self.model.names.index(name)] for name in names]
@@ -296,32 +300,37 @@ class Family:
         )
         return math.sqrt(base / (other + base)) if other + base > 0 else math.sqrt(0.5)
 
-    def _difference(self, one: str, other: str, joint: Joint) -> Difference:
+    def _difference(
+        self, one: str, other: str, loadings: tuple[float, ...], groups: int
+    ) -> Difference:
+        """The first minus the second, adjusted as `Joint` of these says."""
         weights = {one: 1.0, other: -1.0}
-        found = self.model.estimate(weights)
-        tie = abs(found.value) <= self.model.rounding
-        if found.error is None:
-            return Difference(
-                found.value,
-                None,
-                None,
-                1.0 if tie and found.freedom else None,
-                None,
-                found.freedom,
-                self._without(found),
-            )
-        reach = found.error * joint.critical(self.alpha, found.freedom)
-        alone = found.error * quantile(found.freedom, 1 - self.alpha / 2)
+        judging = self.model.judging(weights)
+        shared, last = judging[0], judging[-1]
+        tie = abs(shared.value) <= self.model.rounding
+        if shared.error is None:
+            known = tie and shared.freedom > 0
+            p, why = (1.0, TIE) if known else (None, self._without(shared))
+            return Difference(shared.value, None, None, p, None, shared.freedom, why)
+        p, reach = 0.0, 0.0
+        for found in judging:
+            assert found.error is not None
+            joint = Joint(loadings, groups, None if found.own else self.model.freedom)
+            p = max(p, joint.p(found.value / found.error, found.freedom))
+            reach = max(reach, found.error * joint.critical(self.alpha, found.freedom))
+        alone = self._reach(judging, 1 - self.alpha / 2)
         simultaneous, single = (
-            self._clip((found.value - by, found.value + by), weights, found)
-            for by in (reach, alone)
+            self._clip((shared.value - by, shared.value + by), weights) for by in (reach, alone)
         )
         variances = [self.model.run_variance(name) or 0.0 for name in (one, other)]
-        p = 1.0 if tie else joint.p(found.value / found.error, found.freedom)
-        return Difference(found.value, simultaneous, single, p, effect_size(found.value, sum(variances) / 2, found.freedom), found.freedom,
-                          TIE if tie else "")  # fmt: skip
+        run = sum(variances) / 2 * (last.variance or 0.0) / (shared.variance or 1.0)
+        effect = effect_size(shared.value, run, last.freedom)
+        why, p = (TIE, 1.0) if tie else ("", p)
+        return Difference(
+            shared.value, simultaneous, single, p, effect, last.freedom, why, last.own
+        )
 
-    def _clip(self, interval: Interval, weights: Mapping[str, float], found: Estimate) -> Interval:
+    def _clip(self, interval: Interval, weights: Mapping[str, float]) -> Interval:
         """Cut an interval to the possible range of the sum, for weights that sum to 0."""
         if not math.isclose(sum(weights.values()), 0.0, abs_tol=1e-12):
             return interval
@@ -340,7 +349,7 @@ class Family:
         """Standard deviation of a run, degrees of freedom that each further seed adds, comparisons;
         None without spread.
         """
-        found = self.model.estimate({variant: 1.0, baseline: -1.0})
+        found = self.model.judging({variant: 1.0, baseline: -1.0})[-1]
         if found.error is None:
             return None
         runs = self._runs(variant, baseline)

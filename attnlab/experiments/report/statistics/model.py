@@ -1,12 +1,14 @@
-"""The model behind every interval: value = variant + seed + error, by least squares; with the seed
-effect only if it explains enough.
+"""The model behind every interval: value = variant + seed + error, by least squares, with one error
+variance for all variants. Which of two forms it has follows from the design alone, before any value
+is seen and whatever the number of variants:
 
-  pooled     all variants spread alike: one error variance, from all of them. The rule.
-  separate   variances differ by more than chance explains (`spread.differ`): each variant has its own (Welch), no seed effect
-  blocked    pooled, and the seed explains so much (F test below `BLOCK`) that its degrees of freedom are well spent
+  blocked    variants share seeds: the seed is a block, so that every comparison is one within seeds
+  pooled     they do not (two samples, or one variant), or too few do to leave a degree of freedom
 
-Without a seed effect intervals of differences are wider, never narrower, which is safe. A seed
-effect by mistake makes them too narrow, so `BLOCK` is strict.
+What the values may do is take away, never give. Where a weighted sum varies over its own seeds by
+more than the other variants do over theirs (F test below `WIDER`), it is judged by that spread too, and the wider
+interval holds (`Fit.judging`). So a noisy variant is not passed off as quiet by its neighbours,
+and the error rate of variants that spread alike can only fall.
 """
 
 from __future__ import annotations
@@ -17,9 +19,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.experiments.report.statistics.scale import Scale
-from attnlab.experiments.report.statistics.spread import differ
 
-BLOCK = 0.01  # the p value of the seeds below which they are a block
+WIDER = 0.05  # the p value of a sum's own variance, over the others', below which it counts too
 
 Values = Mapping[str, Mapping[int, float]]
 
@@ -31,13 +32,14 @@ class Estimate:
     Attributes:
       value: the sum.
       variance: of it; None if nothing is left to estimate one from.
-      freedom: degrees of freedom of that variance. Where several go into it Satterthwaite's; of
-        separate variances, the geometric mean of that and the least of theirs.
+      freedom: degrees of freedom of that variance, Satterthwaite's where several go into it.
+      own: whether it comes from the spread of this sum alone, not from the shared variance.
     """
 
     value: float
     variance: float | None
     freedom: float
+    own: bool = False
 
     @property
     def error(self) -> float | None:
@@ -53,32 +55,91 @@ class Fit:
 
     Attributes:
       names: of the variants that have a value.
-      runs: values of each.
-      kind: "pooled", "separate" or "blocked".
+      values: [variants, seeds], nan where there is none.
+      kind: "pooled" or "blocked".
       means: of the variants, one number each; least squares means if blocked.
-      weights: [variants, values]: means as sums of values.
-      of: [values]: place of the variant of each value.
+      weights: [variants, runs]: means as sums of the runs' values.
+      of, seeds: [runs]: places of the variant and of the seed of each.
       variances: [variants]: of one value, without the seed's part; nan where unknown.
-      freedoms: [variants]: of that, if separate.
-      freedom: of all, if pooled or blocked.
+      freedom: of the variance that they share.
       block: (variance, its mean square, degrees of freedom, values a seed): of the seed; None if
         not blocked.
-      seeds: [values]: place of the seed of each value.
       rounding: the largest difference that is a tie.
     """
 
     names: tuple[str, ...]
-    runs: tuple[int, ...]
+    values: Any
     kind: str
     means: Any
     weights: Any
     of: Any
+    seeds: Any
     variances: Any
-    freedoms: Any
     freedom: float
     block: tuple[float, float, float, float] | None
-    seeds: Any
     rounding: float
+
+    @property
+    def runs(self) -> tuple[int, ...]:
+        """How many values each variant has."""
+        return tuple(int(number) for number in (self.values == self.values).sum(1))
+
+    def judging(self, weights: Mapping[str, float]) -> tuple[Estimate, ...]:
+        """The estimates by which a sum is judged, the last one for its description: that of the
+        model, and that of its own spread if this is larger by more than chance.
+        """
+        from scipy import special
+
+        shared, own = self.estimate(weights), self._own(weights)
+        if own is None or not own.variance or not shared.variance:
+            return (shared,)
+        ratio, f = own.variance / shared.variance, own.freedom
+        rest, left = self._rest(weights) or (0.0, shared.freedom - f)
+        if left < 0.5:  # its own spread is all there is
+            return (shared,)
+        # Without others to judge by, it is what the rest has added to the shared variance.
+        rest = rest or (shared.freedom - f * ratio) / left
+        if math.isinf(shared.freedom):
+            rest, left = 1.0, 1e9
+        chance = special.fdtrc(f, left, ratio / rest) if rest > 0 else 0.0
+        return (shared, own) if chance < WIDER else (shared,)
+
+    def _rest(self, weights: Mapping[str, float]) -> tuple[float, float] | None:
+        """The error variance, as a part of the shared one, of the variants that are not in a
+        comparison within seeds, and its degrees of freedom; None where they have none.
+        """
+        import numpy as np
+
+        other = np.array([not weights.get(name, 0.0) for name in self.names])
+        table = self.values[other]
+        table = table[:, ~np.isnan(table).any(0)]
+        freedom = (len(table) - 1.0) * (table.shape[1] - 1)
+        if self.kind != "blocked" or abs(sum(weights.values())) > 1e-9 or freedom < 1:
+            return None
+        left = table - table.mean(1, keepdims=True)
+        left -= left.mean(0)
+        return float((left**2 / self.variances[other, None]).sum()) / freedom, freedom
+
+    def _own(self, weights: Mapping[str, float]) -> Estimate | None:
+        """The sum with the variance that its own values show: over the seeds that all its variants
+        have if blocked, of each variant by itself otherwise; None where there are fewer than two.
+        """
+        import numpy as np
+
+        value = self.estimate(weights).value
+        w = np.array([weights.get(name, 0.0) for name in self.names])
+        table, w = self.values[w != 0], w[w != 0]
+        if self.kind == "blocked":
+            sums = w @ table[:, ~np.isnan(table).any(0)]
+            if len(sums) < 2:
+                return None
+            return Estimate(value, float(sums.var(ddof=1)) / len(sums), len(sums) - 1.0, own=True)
+        runs = (~np.isnan(table)).sum(1)
+        if not len(w) or runs.min() < 2:
+            return None
+        return Estimate(
+            value, *_sum(w**2 * np.nanvar(table, 1, ddof=1) / runs, runs - 1.0), own=True
+        )
 
     def estimate(self, weights: Mapping[str, float]) -> Estimate:
         """The sum over variants of weight times mean."""
@@ -86,21 +147,6 @@ class Fit:
 
         w = np.array([weights.get(name, 0.0) for name in self.names])
         value = math.fsum(one * mean for one, mean in zip(w, self.means, strict=True) if one)
-        if self.kind == "separate":
-            parts = np.array(
-                [
-                    one**2 * s2 / n
-                    for one, s2, n in zip(w, self.variances, self.runs, strict=True)
-                    if one
-                ]
-            )
-            freedoms = np.array([f for one, f in zip(w, self.freedoms, strict=True) if one])
-            variance, freedom = _sum(parts, freedoms)
-            # Satterthwaite's figure is too large where the noisiest variant looks quiet by chance:
-            # half way to the least that it can be.
-            return Estimate(
-                value, variance, math.sqrt(freedom * freedoms.min()) if variance else freedom
-            )
         if self.freedom < 1:
             return Estimate(value, None, 0.0)
         along = w @ self.weights
@@ -109,7 +155,7 @@ class Fit:
             return Estimate(value, error, self.freedom)
         variance, square, freedom, size = self.block
         seed = float((np.bincount(self.seeds, along) ** 2).sum())
-        if seed * variance < 1e-12 * error or variance == 0:
+        if seed < 1e-12 * (along**2).sum() or variance == 0:
             return Estimate(value, error, self.freedom)
         # The seed's variance is (mean square of seeds - mean square of errors) / size: rewritten as
         # a sum of the two independent ones.
@@ -148,115 +194,75 @@ def fit(values: Values, scale: Scale) -> Fit:
     """
     import numpy as np
 
-    names = tuple(name for name, one in values.items() if one)
-    rows = [
-        (place, seed, value)
-        for place, name in enumerate(names)
-        for seed, value in values[name].items()
-    ]
-    order = {seed: place for place, seed in enumerate(sorted({seed for _, seed, _ in rows}))}
-    of, seeds = (
-        np.array([row[0] for row in rows], int),
-        np.array([order[row[1]] for row in rows], int),
-    )
-    y = np.array([row[2] for row in rows], float)
+    names = tuple(name for name, of_seed in values.items() if of_seed)
+    order = sorted({seed for of_seed in values.values() for seed in of_seed})
+    table = np.array([[values[name].get(seed, math.nan) for seed in order] for name in names])
+    table = table.reshape(len(names), len(order))
+    of, seeds = np.nonzero(~np.isnan(table))
+    y, runs = table[of, seeds], np.bincount(of, minlength=len(names))
     rounding = scale.rounding(y.tolist())
-    runs = np.bincount(of, minlength=len(names))
-    groups = [y[of == place] for place in range(len(names))]
-    means = np.array([math.fsum(one) / len(one) for one in groups])
+    means = np.array([math.fsum(values[name].values()) / len(values[name]) for name in names])
     units = np.array([scale.unit(mean, n) for mean, n in zip(means, runs, strict=True)])
-    squares = (
-        np.array(
-            [
-                _above(((one - mean) ** 2).sum(), rounding)
-                for one, mean in zip(groups, means, strict=True)
-            ]
-        )
-        / units
-    )
-    freedoms = (runs - 1).astype(float)
-    own = np.divide(squares, freedoms, out=np.full(len(names), np.nan), where=freedoms > 0)
+    squares = np.bincount(of, (y - means[of]) ** 2, minlength=len(names))
+    squares = np.where(squares > rounding**2, squares, 0.0) / units
     weights = (of[None] == np.arange(len(names))[:, None]) / runs[:, None]
-    found = Fit(names, tuple(map(int, runs)), "pooled", means, weights, of, np.full(len(names), np.nan), freedoms,
-                float(freedoms.sum()), None, seeds, rounding)  # fmt: skip
-    if found.freedom < 1:
+    unknown, freedom = np.full(len(names), np.nan), float(len(y) - len(names))
+    found = Fit(names, table, "pooled", means, weights, of, seeds, unknown, freedom, None, rounding)
+    if freedom < 1:
         return found
     counted = scale.count is not None
-    if differ(np.maximum(own, 1.0) if counted else own, freedoms):
-        return dataclasses.replace(
-            found, kind="separate", variances=(np.maximum(own, 1.0) if counted else own) * units
-        )
     blocked = _blocked(found, y, units, squares, counted)
     if blocked is not None:
         return blocked
-    over, sure = _floored(
-        np.array([squares.sum() / found.freedom]), np.array([found.freedom]), counted
-    )
-    return dataclasses.replace(found, variances=over[0] * units, freedom=float(sure[0]))
+    shared, freedom = _floored(squares.sum() / freedom, freedom, counted)
+    return dataclasses.replace(found, variances=shared * units, freedom=freedom)
 
 
 def _blocked(found: Fit, y: Any, units: Any, squares: Any, counted: bool) -> Fit | None:
-    """The model with the seeds as a block; None if the seeds explain too little, or if the values
-    do not connect variants and seeds.
+    """The model with the seeds as a block; None if the design has none: the runs do not connect
+    variants and seeds, or leave no degree of freedom.
     """
     import numpy as np
-    from scipy import special
 
-    variants, seeds = len(found.names), int(found.seeds.max()) + 1
+    variants, seeds = found.values.shape
     if variants < 2 or seeds < 2:
         return None
     # Seeds in deviations from their mean, so that the coefficients of variants are means over all
     # seeds.
     coded = np.eye(seeds)[:, :-1] - (np.arange(seeds) == seeds - 1)[:, None]
     design = np.hstack([np.eye(variants)[found.of], coded[found.seeds]])
-    between, freedom = seeds - 1, len(y) - variants - seeds + 1
+    between, freedom = seeds - 1, float(len(y) - variants - seeds + 1)
     if freedom < 1 or np.linalg.matrix_rank(design) < variants + seeds - 1:
         return None
     solution = np.linalg.pinv(design)
     residuals = y - design @ (solution @ y)
-    within = np.bincount(found.of, residuals**2, minlength=variants) / units
-    error = within.sum() / freedom
-    square = (squares.sum() - within.sum()) / between
-    if (
-        not (residuals**2).max() > found.rounding**2
-    ):  # the seeds explain all: nothing is left to judge by
-        return None
-    if (
-        special.fdtrc(between, freedom, max(square, 0.0) / (max(error, 1.0) if counted else error))
-        >= BLOCK
-    ):
-        return None
-    hat = np.einsum("ij,ji->i", design, solution)
-    own = np.bincount(found.of, 1 - hat, minlength=variants)
-    if variants > 2 and differ(
-        np.divide(within, own, out=np.zeros(variants), where=own > 0.1), own
-    ):
-        return None
-    over, sure = _floored(np.array([error]), np.array([float(freedom)]), counted)
-    size = (len(y) - variants) / between
-    unit = float(np.average(units))
+    if not (residuals**2).max() > found.rounding**2:  # the seeds explain all
+        residuals = np.zeros_like(y)
+    within = float((residuals**2 / units[found.of]).sum())
+    error, square = within / freedom, (squares.sum() - within) / between
+    shared, free = _floored(error, freedom, counted)
+    size, unit = (len(y) - variants) / between, float(np.average(units))
+    if len(y) == variants * seeds:  # least squares then gives the plain means, but for rounding
+        means, weights = found.means, found.weights
+    else:
+        means, weights = (solution @ y)[:variants], solution[:variants]
     variance = max(0.0, (square - error) / size) * unit
     return dataclasses.replace(
-        found, kind="blocked", means=(solution @ y)[:variants], weights=solution[:variants], variances=over[0] * units,
-        freedom=float(sure[0]), block=(variance, square * unit, float(between), size),
-    )  # fmt: skip
+        found,
+        kind="blocked",
+        means=means,
+        weights=weights,
+        variances=shared * units,
+        freedom=free,
+        block=(variance, square * unit, float(between), size),
+    )
 
 
-def _floored(variances: Any, freedoms: Any, counted: bool) -> tuple[Any, Any]:
-    """Pooled variances in units of test sampling, at least 1 where examples are counted: then the
-    variance is known, not estimated.
+def _floored(variance: float, freedom: float, counted: bool) -> tuple[float, float]:
+    """A variance in units of test sampling, at least 1 where examples are counted: then it is
+    known, not estimated.
     """
-    import numpy as np
-
-    if not counted:
-        return variances, freedoms
-    low = ~(variances > 1.0)
-    return np.where(low, 1.0, variances), np.where(low, np.inf, freedoms)
-
-
-def _above(square: float, rounding: float) -> float:
-    """A sum of squares; 0 where it is rounding."""
-    return float(square) if square > rounding**2 else 0.0
+    return (1.0, math.inf) if counted and not variance > 1.0 else (float(variance), freedom)
 
 
 def _sum(parts: Any, freedoms: Any) -> tuple[float | None, float]:

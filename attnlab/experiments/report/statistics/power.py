@@ -31,7 +31,7 @@ def chance_to_find(
       seeds: runs of each variant.
       deviation: standard deviation of one run.
       per_seed: degrees of freedom that every seed after the first adds: the number of variants if
-        they share one variance; inf if known.
+        they share one variance, one less if they share the seeds too; inf if known.
       comparisons: how many variants are compared with the baseline.
       alpha: the error rate of all comparisons together.
     """

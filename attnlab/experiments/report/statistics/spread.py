@@ -1,8 +1,6 @@
-"""Whether variants have equal variances, and intervals by resampling.
+"""Quantiles, intervals by resampling and the size of an effect.
 
-Sources: Smyth (2004), "Linear models and empirical Bayes methods", for the estimate of how far
-variances differ beyond what their few degrees of freedom explain; Efron (1987) for BCa intervals;
-Hedges (1981) for the correction of d.
+Sources: Efron (1987) for BCa intervals; Hedges (1981) for the correction of d.
 """
 
 from __future__ import annotations
@@ -10,40 +8,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from typing import Any
 
 from attnlab.experiments.report.statistics.scale import ROUNDING, Interval
 
 RESAMPLES = 9999
-# degrees of freedom that the other variants' variances must be worth; below, each variant keeps its
-# own
-WORTH = 2.0
-# degrees of freedom from which a variance counts: three values, also where a block has taken some
-# of their two
-LEAST = 1.25
-_FAINT = 1e-4  # of the mean variance: smallest argument of the logarithm
-
-
-def differ(variances: Any, freedoms: Any) -> bool:
-    """Whether variances [variants] differ too much to be pooled.
-
-    The logarithm of a sample variance with f degrees of freedom has variance psi1(f / 2) by chance.
-    What it varies beyond that among variants is psi1(d / 2), where d is how many degrees of freedom
-    the other variants' variances are worth for each (Smyth 2004). Below `WORTH` they are not
-    pooled: at d = 2, two variances differ typically by a factor of exp(sqrt(2 psi1(1))) = 6 beyond
-    chance. Variances of two values (f = 1) take no part: by themselves they know next to nothing.
-    """
-    import numpy as np
-    from scipy import special
-
-    s2, f = np.asarray(variances, float), np.asarray(freedoms, float)
-    s2, f = s2[f >= LEAST], f[f >= LEAST]
-    if len(s2) < 2 or not s2.any():
-        return False
-    logs = np.log(np.maximum(s2, _FAINT * s2.mean())) - special.digamma(f / 2) + np.log(f / 2)
-    return bool(
-        logs.var(ddof=1) - special.polygamma(1, f / 2).mean() > special.polygamma(1, WORTH / 2)
-    )
 
 
 def quantile(freedom: float, p: float) -> float:

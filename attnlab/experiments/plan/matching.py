@@ -1,0 +1,76 @@
+"""What a plan holds equal between its variants, said before anything trains; and the refusal of a
+budget that is missed. Imports no jax.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from attnlab.errors import UserError
+from attnlab.experiments.plan.candidate import Candidate
+from attnlab.experiments.plan.plan import Plan
+
+FLAG = "--accept-unmatched"
+WORDS = {"parameters": "parameters", "flops": "FLOPs per step"}
+
+
+def lines(plan: Plan) -> Iterator[str]:
+    """For a budget a line a candidate: what is matched, by which setting at which value, and how
+    far off it is. Without one, a single line with the parameters of each variant.
+    """
+    if plan.budget is None:
+        sizes = {one.variant: one.parameters for one in reversed(plan.candidates)}
+        each = [f"{name} {sizes[name]:,}" for name in plan.variants if name in sizes]
+        if len(each) > 1:
+            yield f"parameters: {', '.join(each)}: not matched, for the experiment has no budget"
+        return
+    for one in plan.candidates:
+        if one.budget is not None:
+            yield f"budget: {_said(one, WORDS[plan.budget['match']], plan.budget['within'])}"
+
+
+def checked(plan: Plan, old: Plan | None, accept: bool) -> Plan:
+    """The plan, in which every candidate that misses the budget is accepted on record.
+
+    Args:
+      plan: what would be written.
+      old: what stands there; its candidates are not judged again.
+      accept: whether the user accepts that the others miss it.
+
+    Raises:
+      UserError: one misses it, and nobody has accepted that.
+    """
+    before = {} if old is None else {one.id: one for one in old.candidates}
+    candidates = []
+    for candidate in plan.candidates:
+        met, known, judged = candidate.budget, before.get(candidate.id), candidate
+        if met is not None and not met["matched"] and plan.budget is not None:
+            if known is None and not accept:
+                said = _said(candidate, WORDS[plan.budget["match"]], plan.budget["within"])
+                raise UserError(f"budget: {said}; change it, or accept it with {FLAG}")
+            earlier = known.budget if known is not None else None
+            taken = accept if earlier is None else earlier.get("accepted", False)
+            judged = dataclasses.replace(candidate, budget={**met, "accepted": taken})
+        candidates.append(judged)
+    return dataclasses.replace(plan, candidates=tuple(candidates))
+
+
+def _said(candidate: Candidate, what: str, within: float) -> str:
+    """ "general has 12,000 parameters of 12,345 wanted (-2.79 %) by system.decoder=40: NOT MATCHED
+    within 1 %".
+    """
+    met = candidate.budget
+    assert met is not None
+    off = 100 * (met["reached"] / met["wanted"] - 1)
+    name = f"{candidate.variant} ({tuned})" if (tuned := _tuned(candidate)) else candidate.variant
+    missed = "" if met["matched"] else f": NOT MATCHED within {100 * within:g} %"
+    note = f" ({met['note']})" if met["note"] else ""
+    return (
+        f"{name} has {met['reached']:,.0f} {what} of {met['wanted']:,.0f} wanted ({off:+.3g} %)"
+        f" by {met['knob']}={met['value']}{missed}{note}"
+    )
+
+
+def _tuned(candidate: Candidate) -> str:
+    return ", ".join(f"{key}={value}" for key, value in candidate.tuned.items())

@@ -1,0 +1,83 @@
+"""Whether the records of a sweep fit together: what was edited, copied or removed after a run's end
+stands at the head of the report. Pure functions of what was collected.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attnlab.records.items import ROUNDING, Items
+
+if TYPE_CHECKING:
+    from attnlab.experiments.report.collect import Record, Records
+
+Numbers = Mapping[str, Mapping[str, float]]
+
+
+def of_trial(
+    scores: Numbers,
+    splits: Mapping[str, str],
+    items: Items | None,
+    curve: Sequence[Mapping[str, Any]],
+    chosen_by: str,
+) -> Iterator[str]:
+    """What does not fit among the records of one trial.
+
+    Args:
+      scores: split to measure to number.
+      splits: split to the one that its file names.
+      items: the test examples.
+      curve: of `metrics.jsonl`.
+      chosen_by: the measure by which candidates are chosen.
+    """
+    for split, said in splits.items():
+        if said != split:
+            yield f"the scores of the {split} split are of {said!r}"
+    test, valid = scores["test"], scores["valid"]
+    if "step" in test and "step" in valid and test["step"] != valid["step"]:
+        yield (
+            f"results.json is of step {test['step']:g}, the parameters that were kept of"
+            f" {valid['step']:g}"
+        )
+    for name in items.rules if items is not None and test else ():
+        assert items is not None
+        score, recorded = items.score(name), test.get(name, math.nan)
+        if not math.isclose(score, recorded, rel_tol=ROUNDING, abs_tol=ROUNDING):
+            yield f"{name} is {recorded:.6g} in results.json and {score:.6g} by items.npz"
+    known = {one["step"]: one for one in curve if one["split"] == "valid"}
+    logged = known.get(valid.get("step"), {}).get(chosen_by)
+    if isinstance(logged, float) and chosen_by in valid and logged != valid[chosen_by]:
+        yield f"{chosen_by} is {valid[chosen_by]:.6g} in valid.json and {logged:.6g} in metrics.jsonl"
+
+
+def of_sweep(records: Records, reported: Sequence[Record]) -> Iterator[tuple[str, str]]:
+    """What does not fit, of the reported trials, as "candidate/seed1" and words."""
+    sealed = any(one.altered is not None for one in reported)
+    kept = bool(records.looks) and records.looks[0]["event"] == "choice"
+    looked = {
+        (look["candidate"], seed)
+        for look in records.looks
+        if look["event"] == "test"
+        for seed in look["scored"]
+    }
+    for one in reported:
+        name = one.seen.trial.name
+        yield from ((name, text) for text in one.misfits)
+        yield from ((name, f"{file} is not what the run left") for file in one.altered or ())
+        if one.manifest is not None and one.manifest.config.get("seed", one.seed) != one.seed:
+            yield name, f"manifest.json is of seed {one.manifest.config['seed']}"
+        if not one.scores["test"]:
+            continue
+        if sealed and one.altered is None:
+            yield name, "digests.json is missing, which the other trials have"
+        if (kept or one.altered is not None) and (one.candidate.id, one.seed) not in looked:
+            yield name, "looks.jsonl does not know that it was scored on the test split"
+    for one, other in itertools.combinations(reported, 2):
+        if one.curve and (one.curve, one.pace) == (other.curve, other.pace):
+            yield (
+                other.seen.trial.name,
+                f"it is a copy of {one.seen.trial.name}: same losses and times",
+            )

@@ -1,0 +1,61 @@
+"""`digests.json`: the SHA-256 of a run's records as they were when its test split was scored, so that
+a report can say which of them are no longer what the run left.
+
+It is written before `results.json`, the last record of a run. This guards against mixed-up copies
+and edits by hand, not against somebody who edits this file too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from attnlab.errors import UserError
+from attnlab.records.files import write_atomic
+from attnlab.records.items import FILE as ITEMS
+from attnlab.records.json_kinds import Damaged, read
+
+FILE, RESULTS = "digests.json", "results.json"
+_KEPT = (ITEMS, "metrics.jsonl", "valid.json")
+
+
+def write_digests(workdir: Path, results: str, others: Iterable[str] = ()) -> None:
+    """Write `<workdir>/digests.json`.
+
+    Args:
+      workdir: of the run; its other records are there.
+      results: the text that `results.json` will have.
+      others: names of further files; those that are not there are left out.
+    """
+    found = {name: _digest(workdir / name) for name in (*_KEPT, *others)}
+    found[RESULTS] = hashlib.sha256(results.encode()).hexdigest()
+    known = {name: digest for name, digest in found.items() if digest}
+    write_atomic(workdir / FILE, json.dumps(known, indent=1) + "\n")
+
+
+def altered(workdir: Path) -> list[str] | None:
+    """The records that are not what the run left; None where it kept no digests, as earlier versions
+    did not, or was not scored.
+
+    Raises:
+      UserError: `digests.json` is damaged.
+    """
+    try:
+        known = read((workdir / FILE).read_bytes(), dict[str, str])
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except Damaged as error:
+        raise UserError(
+            f"{workdir / FILE} is damaged ({error}): put back a good copy, it says what the run left"
+        ) from error
+    return [name for name, digest in known.items() if _digest(workdir / name) != digest]
+
+
+def _digest(path: Path) -> str:
+    """Of a file's bytes; "" if it is not there."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except (FileNotFoundError, IsADirectoryError):
+        return ""

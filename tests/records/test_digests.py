@@ -1,0 +1,25 @@
+"""Which records are no longer what a run left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.records.digests import altered, write_digests
+
+
+@pytest.mark.quick
+def test_records_that_were_edited_or_removed_are_named(tmp_path: Path) -> None:
+    assert altered(tmp_path) is None
+    for name in ("results.json", "items.npz", "metrics.jsonl", "answers.txt"):
+        (tmp_path / name).write_text(name)
+    write_digests(tmp_path, "results.json", ("answers.txt", "none.txt"))
+    assert altered(tmp_path) == []
+    (tmp_path / "metrics.jsonl").write_text("metrics.jsonl ")
+    (tmp_path / "answers.txt").unlink()
+    assert altered(tmp_path) == ["metrics.jsonl", "answers.txt"]
+    (tmp_path / "digests.json").write_text("{")
+    with pytest.raises(UserError, match=r"digests.json is damaged"):
+        altered(tmp_path)
