@@ -38,7 +38,7 @@ SHARED = {
     "task": "masked_language_modelling",
     "data": "one_side",
     "vocabulary": {"kind": "word", "size": 10_000, "min_frequency": 1, "reserved": 1},
-    "batch": {"max_length": 32},
+    "batch": {"max_length": 32, "longer": "windows"},
     "schedule": {"name": "cosine", "peak": 1e-3, "warmup": 100},
     "training": {"steps": 2500, "evaluate_every": 500, "output_bias": "unigram"},
     "checkpoint": {"every": 500},

@@ -84,6 +84,35 @@ class TaggedTexts:
         """Whether `save` has been there."""
         return has_vocabularies(workdir) and has_classes(workdir)
 
+    def cut(self, split: str, length: int) -> tuple[TaggedTexts, int]:
+        """The same with sentences of at most `length` tokens in a split: of longer ones the first
+        words that fit as a whole, heads beyond them as `ROOT`; and how many words are lost.
+
+        Raises:
+          UserError: not even the first word of a sentence fits.
+        """
+        examples = self.examples[split]
+        rows, lost = list(self.rows[split]), 0
+        for number in np.flatnonzero(examples.lengths > length).tolist():
+            (words, tags, heads), target = rows[number], examples.packed("target")[number]
+            ends = np.append(np.flatnonzero(target)[1:], len(target) - 1)
+            count = int((ends < length).sum())
+            if not count:
+                raise UserError(
+                    f"config.batch.max_length={length}: the word {words[0]!r} of the {split} split"
+                    f" has {ends[0] - 1} pieces, which with two ends do not fit; raise it"
+                )
+            heads = heads and tuple(one if one < count else ROOT for one in heads[:count])
+            rows[number] = Sentence(words[:count], tags[:count], heads)
+            lost += len(words) - count
+        cut = dataclasses.replace(
+            self,
+            rows={**self.rows, split: rows},
+            examples={**self.examples, split: encode(self.vocabulary, self.classes, rows)},
+            fingerprints={**self.fingerprints, split: fingerprint(rows)},
+        )
+        return cut, lost
+
     def about(self, split: str) -> str:
         """Sentences, words, and how many of them are unknown, in a line."""
         words = sum(len(one.words) for one in self.rows[split])

@@ -22,9 +22,10 @@ from ml_collections import ConfigDict
 
 from attnlab.config.nodes import AnyRun
 from attnlab.data import columns
-from attnlab.data.batching import Batches, TrainBatches, evaluation_batches
+from attnlab.data.batching import BATCH, Batches, TrainBatches, evaluation_batches
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared, Examples
+from attnlab.data.longer import fitted
 from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure
@@ -73,7 +74,9 @@ class Task(Pretrained, Generic[Data, Model]):
       examples: what the examples of a split are called in a table ("sentences").
       outputs: the file for what `score` gives beside numbers, one line an example.
       item: what the sum "tokens" of a batch counts, for the progress of a run.
+      beside: tokens that a row has beside those of its text.
       at_once: rows of a batch that is not trained on.
+      longer: what has become of examples longer than `batch.max_length`, a line for each split.
       config: the whole config.
       data: of the splits that were asked for; `kind(config, data)` is a task of the same data.
       system: the model.
@@ -92,7 +95,9 @@ class Task(Pretrained, Generic[Data, Model]):
     examples: ClassVar[str] = "examples"
     outputs: ClassVar[str] = ""
     item: ClassVar[str] = "tok"
+    beside: ClassVar[int] = 0
     at_once: int = 64
+    longer: Sequence[str] = ()
 
     def __init__(
         self, config: ConfigDict, data: Data, system: Model, auxiliary: Terms | None = None
@@ -168,7 +173,9 @@ class Task(Pretrained, Generic[Data, Model]):
         if workdir is not None and not cls.saved(workdir):
             advice = "the 'train' command that made it learns that again from the same data"
             raise UserError(f"{workdir} has lost its {cls.loads.kept}; {advice}")
-        task = cls(config, cls.read(config, workdir, splits))  # type: ignore[call-arg]
+        data, longer = fitted(cls.read(config, workdir, splits), config.batch, cls.beside)
+        task = cls(config, data)  # type: ignore[call-arg]
+        task.longer = longer
         models.check_longest(task, splits)
         return task
 
@@ -251,9 +258,10 @@ class Task(Pretrained, Generic[Data, Model]):
 
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
         """The batches of training; `shared` has what all kinds of batches take."""
+        settings = {name: self.config.batch[name] for name in BATCH}
         return TrainBatches(
             self.of_split("train"),
-            **self.config.batch,
+            **settings,
             seed=seed,
             things=self.data.things,
             **shared,
@@ -263,6 +271,7 @@ class Task(Pretrained, Generic[Data, Model]):
         """What a person should know before training: sizes of the data, what is left out."""
         lines = [f"{split}: {self.data.about(split)}" for split in self.data.splits]
         lines += [f"train: {batches.note}"] if batches.note else []
+        lines += self.longer
         return [*lines, *self.begins_with(), *self.system.notes()]
 
     # --- scores ---
@@ -273,7 +282,8 @@ class Task(Pretrained, Generic[Data, Model]):
 
     def in_order(self, examples: Examples) -> list[tuple[np.ndarray, HostBatch]]:
         """All examples in batches, and which they are, see `evaluation_batches`."""
-        return evaluation_batches(examples, size=self.at_once, buckets=self.config.batch.buckets)
+        widths = (*self.config.batch.buckets, self.config.batch.max_length)
+        return evaluation_batches(examples, size=self.at_once, buckets=widths)
 
     def evaluate(self, params: Params, split: str) -> dict[str, float]:
         """Deterministic scores of a split, "loss" first; nothing is dropped or smoothed."""

@@ -141,6 +141,7 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
         "next_sentence": "right whether the second segment follows the first",
     }
     examples: ClassVar[str] = "texts"
+    beside: ClassVar[int] = 1
 
     def __init__(self, config: ConfigDict, data: text.Texts) -> None:
         self.special = data.vocabulary.special
@@ -246,7 +247,8 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
             case "pairs":
                 inner = SentencePairs(ids, length=longest, **how)
             case _:
-                inner = Apart(ids, max_length=longest, **how)
+                windows = self.config.batch.longer == "windows"
+                inner = Apart(ids, max_length=longest, windows=windows, **how)
         first = shared["process_index"] * (size // shared["process_count"])
         return Masked(inner, self.masking, seed, first)
 
@@ -267,7 +269,8 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
                 for step in range(blocks.batches_per_epoch)
             )
         else:
-            texts = Examples(target=ids)
+            in_windows = self.config.batch.longer == "windows"
+            texts = Examples(target=ids.windows(longest) if in_windows else ids)
             found = iter(evaluation_batches(texts, size=size, buckets=widths(longest)))
         for rows, batch in found:
             whole = begun(batch, self.special)

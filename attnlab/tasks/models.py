@@ -181,6 +181,14 @@ def _setting_at(system: System, path: Sequence[str]) -> str:
     return ".".join(found)
 
 
+def longest_row(config: ConfigDict) -> jax.ShapeDtypeStruct:
+    """The ids of the longest row that the system of a config has to read; of a config that lets
+    scores take longer ones (as older ones do) any, for its data may be short.
+    """
+    length = 2 if config.batch.longer == "score" else config.batch.max_length
+    return jax.ShapeDtypeStruct((1, length), jnp.int32)
+
+
 def refuse_terms(config: ConfigDict, made: Mapping[str, Tree]) -> None:
     """`UserError` where attention samples or hands out a loss, which the task of the config does
     not add to its own; `made` is what `shapes_of` gives.
@@ -197,26 +205,31 @@ def refuse_terms(config: ConfigDict, made: Mapping[str, Tree]) -> None:
 
 
 def check_longest(task: Any, splits: Sequence[str]) -> None:
-    """`UserError` where the system cannot score the longest example of a split. Training leaves out
-    what is longer than `batch.max_length`, scores do not: without this a run would end at its first
-    evaluation.
+    """`UserError` where the system cannot score the longest example of a split. With
+    `batch.longer=score` training leaves out what is longer than `batch.max_length`, scores do not:
+    without this a run would end at its first evaluation.
     """
+    batch = task.config.batch
+    if batch.get("longer") != "score" or batch.get("texts", "apart") != "apart":
+        return
     for split in splits:
         examples = getattr(task.data, "examples", {}).get(split)
-        if split == "train" or examples is None or not len(examples):
+        lengths = getattr(examples or task.data.ids[split], "lengths", np.zeros(0, int))
+        longest = int(lengths.max(initial=0)) + task.beside
+        if split == "train" or longest <= batch.max_length:
             continue
-        longest, limit = int(examples.lengths.max()), task.config.batch.get("max_length", math.inf)
-        if longest <= limit:
-            continue
-        batch = task.in_order(examples)[-1][1]
         try:
-            jax.eval_shape(task.sums, task.shapes, batch)
+            if examples is None:  # running text, which has no examples
+                shapes_of(task.system, jax.ShapeDtypeStruct((1, longest), jnp.int32))
+            else:
+                widest = task.in_order(examples.chosen(np.array([lengths.argmax()])))[-1][1]
+                jax.eval_shape(task.sums, task.shapes, widest)
         except UserError as error:
             what, _, _ = str(error).partition(";")  # what it advises is for training
             raise UserError(
                 f"the {split} split has an example of {longest} tokens, and scores leave none out:"
-                f" {what}; let config.batch.buckets end at {longest} if that is within the positions,"
-                " else take longer ones, or leave the example out of the data"
+                f" {what}; let config.batch.longer say what becomes of it ('show' has its values),"
+                " or take longer positions"
             ) from error
 
 

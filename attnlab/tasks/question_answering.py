@@ -44,7 +44,7 @@ from attnlab.errors import UserError
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import TokenClassifier
 from attnlab.tasks.base import Task
-from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
+from attnlab.tasks.models import longest_row, refuse_terms, shapes_of, system_factory
 from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
@@ -76,7 +76,7 @@ def build_system(config: ConfigDict, vocabulary: int, special: Special = OURS) -
     system: TokenClassifier = factory(
         vocabulary=vocabulary, outputs=2, pad_id=special.pad, bos_id=special.bos
     )
-    refuse_terms(config, shapes_of(system, jax.ShapeDtypeStruct((1, 2), jnp.int32)))
+    refuse_terms(config, shapes_of(system, longest_row(config)))
     return system
 
 

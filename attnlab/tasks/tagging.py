@@ -33,7 +33,13 @@ from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import TokenClassifier
 from attnlab.tasks.base import Task
-from attnlab.tasks.models import check_output_bias, refuse_terms, shapes_of, system_factory
+from attnlab.tasks.models import (
+    check_output_bias,
+    longest_row,
+    refuse_terms,
+    shapes_of,
+    system_factory,
+)
 from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
@@ -83,7 +89,7 @@ def build_system(
     system: TokenClassifier = factory(
         vocabulary=vocabulary, outputs=tags, pad_id=special.pad, bos_id=special.bos
     )
-    shapes = shapes_of(system, jax.ShapeDtypeStruct((1, 2), jnp.int32))
+    shapes = shapes_of(system, longest_row(config))
     refuse_terms(config, shapes)
     check_output_bias(config, shapes["params"], tags)
     return system
