@@ -115,6 +115,16 @@ class Passages(Node):
         0,
         within=whole(0, LONGEST),
     )
+    answers: Literal["words", "pieces"] = setting(
+        "what an answer begins and ends with: 'pieces' of the vocabulary, or 'words',"
+        " which in a text without blanks are whole clauses",
+        "words",
+    )
+    unreachable: float = setting(
+        "largest share of answers of training or validation that are no stretch of these",
+        1.0,
+        within=between(0, 1),
+    )
     question: int = setting("with windows, tokens of a question that are read", 64, within=COUNT)
     unanswerable: bool = setting(
         "whether questions without an answer count, and 'no answer' is an answer; else they are"

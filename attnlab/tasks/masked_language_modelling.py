@@ -43,7 +43,13 @@ from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import TokenClassifier
-from attnlab.tasks.models import check_output_bias, refuse_terms, shapes_of, system_factory
+from attnlab.tasks.models import (
+    check_output_bias,
+    refuse_terms,
+    shapes_of,
+    sums_of_rows,
+    system_factory,
+)
 from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
@@ -155,7 +161,6 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
         }
         self.masking = Masking(self.special, data.vocabulary.size, **config.masking)
         self._mask = self.masking.mask
-        self._each = jax.jit(jax.vmap(self._of_row, in_axes=(None, 0)))
         self._told = jax.jit(self._likeliest)
 
     @classmethod
@@ -301,20 +306,9 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
             pairs += int((rows >= 0).sum())
         return {"hidden tokens": hidden, **({"pairs": pairs} if self._pairs else {})}
 
-    def _of_row(self, params: Params, row: Batch) -> Sums:
-        """The sums of a single row."""
-        return self.sums(params, {name: one[None] for name, one in row.items()})
-
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
         """A line for every row: a text, a block of several, or a pair."""
-        found = [
-            (rows, jax.device_get(self._each(params, batch))) for rows, batch in self._masked(split)
-        ]
-        order = np.argsort(np.concatenate([rows[rows >= 0] for rows, _ in found]))
-        sums = {
-            name: np.concatenate([one[name][rows >= 0] for rows, one in found])[order]
-            for name in found[0][1]
-        }
+        sums = sums_of_rows(self, params, self._masked(split))
         sums["loss"] = sums.get("cross_entropy", sums["loss"])
         lines = token_rows({**sums, "tokens": sums["hidden"]})
         if self._pairs:

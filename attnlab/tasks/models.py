@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import getitem
 from typing import Any
 
@@ -21,6 +21,7 @@ from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import LOSSES, MAPS, Attention, Reading
 from attnlab.config.registry import build, kind, source
+from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared
 from attnlab.data.shards import in_parts
 from attnlab.errors import UserError
@@ -36,7 +37,7 @@ from attnlab.systems.protocol import (
     TokenClassifier,
 )
 from attnlab.tasks.auxiliary import left_aside
-from attnlab.tasks.protocol import Params, Tree
+from attnlab.tasks.protocol import Batch, Params, Sums, Tree
 
 BYTES = 2**38  # 256 GiB: more than one device has, so no array of a model can be larger
 OUTPUT_BIAS = ("out", "bias")  # where a system that predicts tokens has it among its parameters
@@ -290,6 +291,26 @@ def maps_of(system: System, params: Params, read: Sequence[np.ndarray]) -> dict[
 
     found = jax.device_get(look(params, *read))
     return {name: found[name].replace(weights=np.asarray(found[name].weights[0])) for name in names}
+
+
+def sums_of_rows(
+    task: Any, params: Params, batches: Iterable[tuple[np.ndarray, HostBatch]]
+) -> dict[str, np.ndarray]:
+    """The sums of a task for every example [N], in their order; `batches` as `Task.in_order` gives
+    them.
+    """
+
+    def of_row(params: Params, row: Batch) -> Sums:
+        found: Sums = task.sums(params, {name: one[None] for name, one in row.items()})
+        return found
+
+    each = jax.jit(jax.vmap(of_row, in_axes=(None, 0)))
+    found = [(rows, jax.device_get(each(params, batch))) for rows, batch in batches]
+    order = np.argsort(np.concatenate([rows[rows >= 0] for rows, _ in found]))
+    return {
+        name: np.concatenate([one[name][rows >= 0] for rows, one in found])[order]
+        for name in found[0][1]
+    }
 
 
 def check_output_bias(config: ConfigDict, params: Params, vocabulary: int) -> None:

@@ -38,6 +38,7 @@ from attnlab.tasks.models import (
     longest_row,
     refuse_terms,
     shapes_of,
+    sums_of_rows,
     system_factory,
 )
 from attnlab.tasks.pretrained import begun_with
@@ -173,7 +174,6 @@ class Tagging(Task[TaggedTexts, TokenClassifier]):
                     ", ".join(self.tags[:20]),
                     ", ".join(SCHEMES),
                 )
-        self._each = jax.jit(jax.vmap(self._of_row, in_axes=(None, 0)))
         self._said = jax.jit(lambda params, batch: self.apply(params, batch).argmax(axis=-1))
 
     def _check_spans(self) -> None:
@@ -262,20 +262,8 @@ class Tagging(Task[TaggedTexts, TokenClassifier]):
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
         """A row for every sentence, of what `evaluate` gives."""
-        found = [
-            (rows, jax.device_get(self._each(params, batch)))
-            for rows, batch in self.in_order(self.of_split(split))
-        ]
-        order = np.argsort(np.concatenate([rows[rows >= 0] for rows, _ in found]))
-        sums = {
-            name: np.concatenate([one[name][rows >= 0] for rows, one in found])[order]
-            for name in ("loss", "words", "correct")
-        }
-        return Items.of(token_rows({**sums, "tokens": sums.pop("words")}))
-
-    def _of_row(self, params: Params, row: Batch) -> Sums:
-        """The sums of a single row."""
-        return self.sums(params, {name: one[None] for name, one in row.items()})
+        sums = sums_of_rows(self, params, self.in_order(self.of_split(split)))
+        return Items.of(token_rows({**sums, "tokens": sums["words"]}))
 
     def _tagged(self, params: Params, examples: Examples) -> Iterator[list[str]]:
         """The tags that the system gives to the words of each example, in their order."""

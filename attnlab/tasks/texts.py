@@ -32,7 +32,13 @@ from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Classifier
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.base import Task
-from attnlab.tasks.models import longest_row, refuse_terms, shapes_of, system_factory
+from attnlab.tasks.models import (
+    longest_row,
+    refuse_terms,
+    shapes_of,
+    sums_of_rows,
+    system_factory,
+)
 from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
@@ -251,16 +257,8 @@ class TextTask(Task[labelled.LabelledTexts, Classifier]):
         the numbers that it answers with.
         """
 
-        def single(row: Batch) -> Sums:
-            return self.sums(params, {name: one[None] for name, one in row.items()}, 0.0)
-
-        each, batches = jax.jit(jax.vmap(single)), self.in_order(self.of_split(split))
-        found = [(rows >= 0, jax.device_get(each(batch))) for rows, batch in batches]
-        order = np.argsort(np.concatenate([rows[rows >= 0] for rows, _ in batches]))
-        sums = {
-            name: np.concatenate([one[name][real] for real, one in found]).astype(np.float64)[order]
-            for name in found[0][1]
-        }
+        found = sums_of_rows(self, params, self.in_order(self.of_split(split)))
+        sums = {name: one.astype(np.float64) for name, one in found.items()}
         scores = self.averaged(
             self.totals([{name: one.sum(axis=0) for name, one in sums.items()}], split)
         )
