@@ -13,8 +13,9 @@ where their key has occurred. Your own text, a line a text (train.txt, valid.txt
     --config.vocabulary.kind=char|word|bpe --config.decoding.batch=1
 
 Where texts are read apart (the default), longer ones than batch.max_length are read in windows
-(`batch.longer`). A corpus that is too large for memory, prepared by `launch.py prepare --to=FOLDER/train --from=FILES`
-with the vocabulary of its shards, in rows without padding; `packed` is for the decoder:
+(`batch.longer`). A corpus that is too large for memory, prepared by `launch.py prepare
+--to=FOLDER/train --from=FILES`, with the vocabulary of its shards, in rows without padding; `packed`
+is for the decoder:
 
     --config.data=shards --config.data.directory=FOLDER --config.batch.texts=packed --config.batch.max_length=128
 

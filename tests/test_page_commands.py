@@ -116,7 +116,11 @@ OWN = re.compile(r"data=(files|text|table|shards)$")  # data that is short alrea
 FLAGS = {
     "verify": ["--steps=4"],
     "cost": ["--lengths=16,32", "--rows=1", "--width=16"],
-    "sweep": ["--seeds=0,1", "--config.data.examples=100", "--config.training.steps=4"],
+    "sweep": [
+        *("--seeds=0,1", "--config.data.examples=200", "--config.data.valid=16"),
+        *("--config.data.test=16", "--config.schedule.warmup=2", "--config.training.steps=8"),
+        *("--config.training.evaluate_every=4", "--config.decoding.batch=16"),
+    ],
 }
 BESIDE = [  # what a comment of the README says
     Typed("", f"prepare --to=corpus/{one} --from=TEXTS/{one}.txt --vocabulary=corpus/train".split())
