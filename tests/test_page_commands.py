@@ -123,7 +123,7 @@ FLAGS = {
     "verify": ["--steps=4"],
     "cost": ["--lengths=16,32", "--rows=1", "--width=16"],
     "sweep": [
-        *("--seeds=0", "--config.data.examples=200", "--config.data.valid=16"),
+        *("--seeds=1", "--config.data.examples=200", "--config.data.valid=16"),
         *("--config.data.test=16", "--config.schedule.warmup=2", "--config.training.steps=8"),
         *("--config.training.evaluate_every=4", "--config.decoding.batch=16"),
     ],
