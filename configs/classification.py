@@ -13,7 +13,7 @@ valid.tsv, test.tsv, plain or .gz), labels as they stand there:
     --config.data=table --config.data.directory=my/folder --config.data.source=1 --config.data.target=0 --config.data.label=2
 
 `data.header=1` skips a row of names. `batch.buckets` and `batch.max_length` say how long texts are,
-in tokens. A prepared TensorFlow dataset, here one whose test split has no labels, so that a part of
+in tokens; longer ones are cut (`batch.longer`). A prepared TensorFlow dataset, here one whose test split has no labels, so that a part of
 training is for validation, and validation for the test:
 
     --config.data=tfds --config.data.dataset=glue/sst2 --config.data.source=sentence --config.data.target= --config.data.label=label
@@ -41,7 +41,7 @@ SHARED = {
     "task": "classification",
     "data": "markers",
     "vocabulary": {"kind": "word", "size": 20_000, "min_frequency": 1, "lowercase": True},
-    "batch": {"buckets": (16, 32, 48, 64), "max_length": 64},
+    "batch": {"buckets": (16, 32, 48, 64), "max_length": 64, "longer": "cut"},
     "schedule": {"name": "cosine", "peak": 3e-3, "warmup": 50},
     "training": {"steps": 1500},
     "checkpoint": {"by": "accuracy"},

@@ -35,7 +35,7 @@ SHARED = {
     "task": "classification",
     "data": {"name": "entailment", "examples": 40_000},
     "vocabulary": {"kind": "word", "size": 50_000, "min_frequency": 1, "lowercase": True},
-    "batch": {"buckets": (12, 16, 24, 32, 64), "max_length": 64},
+    "batch": {"buckets": (12, 16, 24, 32, 64), "max_length": 64, "longer": "cut"},
     "schedule": {"name": "cosine", "peak": 3e-3, "warmup": 50},
     "training": {"steps": 3000, "evaluate_every": 500},
     "checkpoint": {"every": 500, "by": "accuracy"},

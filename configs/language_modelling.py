@@ -12,8 +12,10 @@ where their key has occurred. Your own text, a line a text (train.txt, valid.txt
     --config.data=text --config.data.directory=my/folder --config.batch.texts=joined --config.batch.max_length=35
     --config.vocabulary.kind=char|word|bpe --config.decoding.batch=1
 
-A corpus that is too large for memory, prepared by `launch.py prepare --to=FOLDER/train --from=FILES`
-(which prints the settings of its vocabulary), in rows without padding; `packed` is for the decoder:
+Where texts are read apart (the default), longer ones than batch.max_length are read in windows
+(`batch.longer`). A corpus that is too large for memory, prepared by `launch.py prepare
+--to=FOLDER/train --from=FILES`, with the vocabulary of its shards, in rows without padding; `packed`
+is for the decoder:
 
     --config.data=shards --config.data.directory=FOLDER --config.batch.texts=packed --config.batch.max_length=128
 
@@ -41,7 +43,7 @@ SHARED = {
     "task": "language_modelling",
     "data": "associations",
     "vocabulary": {"kind": "word", "size": 10_000, "min_frequency": 1},
-    "batch": {"texts": "apart", "max_length": 41},
+    "batch": {"texts": "apart", "max_length": 41, "longer": "windows"},
     "schedule": {"name": "cosine", "peak": 3e-3, "warmup": 100},
     "training": {"steps": 2500, "output_bias": "unigram", "evaluate_every": 500},
     "checkpoint": {"every": 500},

@@ -9,7 +9,7 @@ what is hidden. Your own text, a line a text (train.txt, valid.txt, test.txt, pl
     --config.data=text --config.data.directory=my/folder --config.vocabulary.kind=bpe --config.batch.max_length=128
 
 A corpus that is too large for memory, prepared by `launch.py prepare --reserved=1 --to=FOLDER/train
---from=FILES` (which prints the settings of its vocabulary), in rows without padding:
+--from=FILES`, with the vocabulary of its shards, in rows without padding:
 
     --config.data=shards --config.data.directory=FOLDER --config.batch.texts=packed --config.batch.max_length=128
 
@@ -38,7 +38,7 @@ SHARED = {
     "task": "masked_language_modelling",
     "data": "one_side",
     "vocabulary": {"kind": "word", "size": 10_000, "min_frequency": 1, "reserved": 1},
-    "batch": {"max_length": 32},
+    "batch": {"max_length": 32, "longer": "windows"},
     "schedule": {"name": "cosine", "peak": 1e-3, "warmup": 100},
     "training": {"steps": 2500, "evaluate_every": 500, "output_bias": "unigram"},
     "checkpoint": {"every": 500},

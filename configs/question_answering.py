@@ -15,8 +15,11 @@ Made-up passages have questions without an answer with --config.data.absent=0.3.
 In a passage of four clauses every clause could have the answer. transformer: for some hundred
 updates it knows only where answers stand (loss ln 4 = 1.386), then within a hundred which is asked
 for; all of 1,000 test questions right. With learned positions and a rate that falls it was still
-there after 1,000 updates. bilstm: not measured. Longer rows than batch.max_length are left out of
-training if passages are not cut. `generate` reads a question and a passage with a tab between them.
+there after 1,000 updates. bilstm: not measured. Longer rows than batch.max_length are refused if
+passages are not cut (`batch.longer`). Answers begin and end with pieces of the vocabulary; of text
+without blanks, such as Chinese, words are whole clauses, and answers that cannot be reached are
+refused: take vocabulary.kind=char, bpe or a tokenizer. `generate` reads a question and a passage
+with a tab between them.
 """
 
 from __future__ import annotations
@@ -37,7 +40,8 @@ SHARED = {
     "task": "question_answering",
     "data": "deeds",
     "vocabulary": {"kind": "word", "size": 30_000, "min_frequency": 1, "lowercase": True},
-    "batch": {"buckets": (48,), "max_length": 48},
+    "batch": {"buckets": (48,), "max_length": 48, "longer": "refuse"},
+    "passages": {"answers": "pieces", "unreachable": 0.05},
     "schedule": {"name": "constant", "peak": 1e-3, "warmup": 100},
     "training": {"steps": 1500},
     "checkpoint": {"by": "accuracy"},

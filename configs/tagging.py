@@ -11,7 +11,8 @@ Dependencies (CoNLL-U, plain, .gz or .xz), or columns as in the shared tasks of 
     --config.data=conllu --config.data.directory=my/treebank        (train.conllu, dev.conllu, test.conllu)
     --config.data=columns --config.data.directory=my/folder --config.data.tag=4
 
-`generate` tags the lines of its input, words with blanks between them.
+Sentences of more than batch.max_length tokens are refused; batch.longer=cut cuts them to whole words,
+leave_out leaves them out. `generate` tags the lines of its input, words with blanks between them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SHARED = {
     "task": "tagging",
     "data": {"name": "agreement", "examples": 5000},
     "vocabulary": {"kind": "spaced", "size": 20_000, "min_frequency": 1},
-    "batch": {"buckets": (16, 32), "max_length": 32},
+    "batch": {"buckets": (16, 32), "max_length": 32, "longer": "refuse"},
     "schedule": {"name": "cosine", "peak": 3e-3, "warmup": 100},
     "training": {"steps": 1000, "output_bias": "unigram"},
 }

@@ -95,8 +95,6 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from attnlab.data.documents import Corpus, find
     from attnlab.data.preparing import SAMPLE, Asked, advice, prepare
-    from attnlab.data.shard_folder import VOCABULARY
-    from attnlab.data.vocabulary import Vocabulary
 
     folder = Path(os.path.abspath(arguments.to.expanduser()))
     check_folder("--to", folder)
@@ -108,15 +106,13 @@ def run(arguments: argparse.Namespace) -> int:
     with Progress(max(1, total // _MIB), every=max(1, total // _MIB // 50), unit="MiB") as progress:
         progress.note(f"looking through {total / _MIB:,.1f} MiB in {len(corpus.files)} files")
         index = prepare(folder, asked, processes, _Pace(progress), progress.note)
-    vocabulary = Vocabulary.load(folder / VOCABULARY)
     tokens, unknown = index.total("tokens"), index.total("unknown")
     left = f", {index.skipped:,} records without text left out" if index.skipped else ""
     print(
         f"{folder}: {index.total('documents'):,} documents, {tokens:,} tokens"
         f" ({unknown / tokens:.2%} unknown), {index.dtype}, {len(index.shards)} shards{left}"
     )
-    print("to train on it, with a folder 'valid' and a folder 'test' beside it:")
-    print(f"  train --config=configs/language_modelling.py:decoder {advice(folder, vocabulary)}")
+    print(advice(folder))
     return 0
 
 

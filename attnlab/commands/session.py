@@ -102,7 +102,10 @@ def opened(stored: Stored, splits: Sequence[str] = ()) -> Run:
     from attnlab.api import trained
 
     tell(stored)
-    return trained.opened(stored, splits)
+    run = trained.opened(stored, splits)
+    for line in run.task.longer:
+        print(f"note: {line}", file=sys.stderr)
+    return run
 
 
 def tell(stored: Stored) -> None:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from attnlab.config.decoding import Decoding
 from attnlab.config.nodes import (
+    LONGER,
     AnyRun,
     Buckets,
     PairAuxiliary,
@@ -88,12 +89,19 @@ class Detection(AnyRun):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Texts(Buckets):
+    """Batches of texts beside images."""
+
+    longer: Literal["score", "cut", "refuse"] = setting(LONGER, "score")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Captioning(AnyRun):
     """Images to texts."""
 
     augmentation: Augmentation
     vocabulary: Vocabulary
-    batch: Buckets
+    batch: Texts
     training: TokenTraining
     auxiliary: PairAuxiliary
     reinforce: Reinforce
@@ -101,7 +109,7 @@ class Captioning(AnyRun):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Asked(Buckets):
+class Asked(Texts):
     """Batches of questions about images."""
 
     questions: int = setting(

@@ -110,10 +110,17 @@ class Batch(AnyBatch):
     max_length: int = setting("tokens of the longest text, or of a piece", within=whole(1, LONGEST))
 
 
+LONGER = (
+    "what becomes of rows longer than max_length, in every split: 'cut'; 'leave_out'; 'windows': a"
+    " text is several rows; 'refuse'; 'score': left out of training, scored whole"
+)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Buckets(Batch):
-    """Batches of texts of about one length; longer texts than max_length are left out."""
+    """Batches of texts of about one length."""
 
+    longer: Literal["score", "cut", "leave_out", "refuse"] = setting(LONGER, "score")
     unit: Literal["sentences", "tokens"] = setting("what the size counts", "sentences")
     buckets: tuple[int, ...] = setting("the widths of batches in tokens, increasing")
 
@@ -133,6 +140,7 @@ class Buckets(Batch):
 class Lanes(Batch):
     """Batches of running text: rows are texts, or lanes of one stream."""
 
+    longer: Literal["score", "windows", "refuse"] = setting(LONGER, "score")
     texts: Literal["joined", "in_turn", "apart", "packed", "crops"] = setting(
         "'apart': each text is a row; 'joined': lanes of one stream, read piece by piece;"
         " 'in_turn': the same, but nothing is known at the beginning of a text; 'packed': rows of"

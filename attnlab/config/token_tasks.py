@@ -10,6 +10,7 @@ from typing import Literal
 
 from attnlab.config.decoding import Decoding
 from attnlab.config.nodes import (
+    LONGER,
     LONGEST,
     Batch,
     Buckets,
@@ -26,13 +27,21 @@ from attnlab.errors import UserError
 class Rows(Batch):
     """Batches of texts that are read at once."""
 
+    longer: Literal["score", "windows", "refuse"] = setting(LONGER, "score")
     texts: Literal["apart", "packed", "pairs"] = setting(
-        "'apart': each text is a row, longer ones than max_length are left out of training;"
+        "'apart': each text is a row;"
         " 'packed': rows of max_length tokens, filled with texts that do not see each other;"
         " 'pairs': two segments a row, the second of which follows the first or does not, which"
         " system.next_sentence learns to tell (texts are sentences, a blank one ends a document)",
         "apart",
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Whole(Buckets):
+    """Batches of rows in which an answer may stand anywhere, so that none is cut."""
+
+    longer: Literal["score", "refuse"] = setting(LONGER, "score")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,10 +110,20 @@ class Passages(Node):
 
     stride: int = setting(
         "passages are cut into windows, each so many tokens after the one before, so that no row is"
-        " longer than batch.max_length; 0: they are not cut, and longer rows are left out of"
-        " training",
+        " longer than batch.max_length; 0: they are not cut, and batch.longer says what becomes of"
+        " longer rows",
         0,
         within=whole(0, LONGEST),
+    )
+    answers: Literal["words", "pieces"] = setting(
+        "what an answer begins and ends with: 'pieces' of the vocabulary, or 'words',"
+        " which in a text without blanks are whole clauses",
+        "words",
+    )
+    unreachable: float = setting(
+        "largest share of answers of training or validation that are no stretch of these",
+        1.0,
+        within=between(0, 1),
     )
     question: int = setting("with windows, tokens of a question that are read", 64, within=COUNT)
     unanswerable: bool = setting(
@@ -123,7 +142,7 @@ class Passages(Node):
 class QuestionAnswering(Run):
     """Questions, whose answers are stretches of a passage."""
 
-    batch: Buckets
+    batch: Whole
     passages: Passages
 
 
@@ -131,5 +150,5 @@ class QuestionAnswering(Run):
 class Diagnostics(Run):
     """Texts that ask for answers at some of their words."""
 
-    batch: Buckets
+    batch: Whole
     training: TokenTraining

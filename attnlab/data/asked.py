@@ -10,21 +10,19 @@ loss and no score counts.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from attnlab.config.registry import build
-from attnlab.data import SOURCES, SPLITS
+from attnlab.data import SPLITS
 from attnlab.data.columns import Examples, Packed
 from attnlab.data.corpus import (
+    OfRows,
     VocabularySettings,
-    has_vocabularies,
-    lent,
-    load_vocabularies,
-    save_vocabularies,
+    fingerprint_of_rows,
+    giving,
+    kept_or_lent,
 )
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
@@ -43,7 +41,7 @@ class Row(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class AskedTexts:
+class AskedTexts(OfRows):
     """The data of a run.
 
     Attributes:
@@ -55,7 +53,6 @@ class AskedTexts:
       fingerprints: split to a hash of its rows, for the manifest.
     """
 
-    kept: ClassVar[str] = "vocabulary"
     things: ClassVar[str] = "texts"
 
     rows: Mapping[str, Sequence[Row]]
@@ -64,15 +61,6 @@ class AskedTexts:
     group: str = ""
     guesses: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
     fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """Those that were read."""
-        return tuple(self.rows)
-
-    def size(self, split: str) -> int:
-        """The number of texts."""
-        return len(self.rows[split])
 
     def questions(self, split: str) -> int:
         """The number of answers that are asked for."""
@@ -86,15 +74,6 @@ class AskedTexts:
             f"{self.size(split):,} texts, {words:,} words, {self.questions(split):,} questions;"
             f" accuracy of guesses: {guesses}"
         )
-
-    def save(self, workdir: Path) -> None:
-        """Keep the vocabulary with a run."""
-        save_vocabularies((self.vocabulary, self.vocabulary), workdir)
-
-    @staticmethod
-    def saved(workdir: Path) -> bool:
-        """Whether `save` has been there."""
-        return has_vocabularies(workdir)
 
 
 def load(
@@ -111,12 +90,7 @@ def load(
       UserError: bad config, a source of another kind, a split without a question, words that are
         cut into several pieces, or a saved vocabulary that is damaged or of other settings.
     """
-    source = build(SOURCES, data, "config.data")()
-    if not callable(getattr(source, "asked", None)):
-        raise UserError(
-            f"config.data={data['name']}: a data source for this task needs a method asked(split),"
-            " such as mqar; in_a_row makes one of a source of pairs"
-        )
+    source = giving(data, "asked", "mqar; in_a_row makes one of a source of pairs")
     settings = VocabularySettings.read(vocabulary)
     # The training split is always read: guesses are learned from it.
     rows: dict[str, Sequence[Row]] = {
@@ -124,9 +98,7 @@ def load(
         for split in SPLITS
         if split in splits or split == "train"
     }
-    known = workdir is not None and has_vocabularies(workdir)
-    learned = load_vocabularies(workdir, settings)[0] if workdir is not None and known else None
-    learned = learned or lent(begun, settings) or _learn(rows["train"], settings)
+    learned = kept_or_lent(workdir, settings, begun) or _learn(rows["train"], settings)
     answers = Counter(answer for row in rows["train"] for answer in row.answers if answer)
     chosen = {split: rows[split] for split in splits}
     more: Callable[..., Mapping[str, float]] = getattr(source, "guesses", lambda rows: {})
@@ -136,7 +108,7 @@ def load(
         learned,
         getattr(source, "group", ""),
         {split: {**guesses(answers, found), **more(found)} for split, found in chosen.items()},
-        {split: fingerprint(found) for split, found in chosen.items()},
+        {split: fingerprint_of_rows(found) for split, found in chosen.items()},
     )
 
 
@@ -172,14 +144,6 @@ def guesses(answers: Counter[str], rows: Sequence[Row]) -> dict[str, float]:
         CHANCE: sum(answer in answers for answer in asked) / len(answers) / len(asked),
         MAJORITY: asked.count(best) / len(asked),
     }
-
-
-def fingerprint(rows: Iterable[Row]) -> str:
-    """SHA-256 (hex) of the rows in their order."""
-    digest = hashlib.sha256()
-    for row in rows:
-        digest.update(repr(tuple(row)).encode())
-    return digest.hexdigest()
 
 
 def _checked(rows: Sequence[Row], where: str, split: str) -> Sequence[Row]:

@@ -17,6 +17,7 @@ from attnlab.data.columns import Batch, Examples
 from attnlab.errors import UserError, nearest
 
 UNITS = ("sentences", "tokens")
+BATCH = ("size", "unit", "buckets", "max_length")  # settings that `TrainBatches` takes
 
 
 class _Bucket(NamedTuple):
@@ -154,7 +155,7 @@ def evaluation_batches(
 
     The short come first, so that the rows of a batch end their decoding together; a batch takes the
     smallest width that holds its longest pair. Nothing is too long: the widest bucket is doubled
-    until it holds the longest example.
+    until it holds the longest example, or ends with it.
 
     Returns:
       [(indices [size], a batch of as many rows)]; the first one, which costs least, is filled up
@@ -168,7 +169,7 @@ def evaluation_batches(
     lengths = examples.lengths
     widths = _widths(buckets, max(buckets, default=16))
     while len(lengths) and widths[-1] < lengths.max():
-        widths = np.append(widths, 2 * widths[-1])
+        widths = np.append(widths, min(2 * widths[-1], lengths.max()))
     order = np.argsort(lengths, kind="stable").astype(np.int32)
     order = np.concatenate(
         [

@@ -88,6 +88,28 @@ class Packed(Sequence[np.ndarray]):
         lengths: np.ndarray = np.diff(self.offsets)
         return lengths
 
+    @classmethod
+    def of(cls, ids: np.ndarray, offsets: np.ndarray, pad: int) -> Packed:
+        """The sequences of attributes that are there; nothing is copied."""
+        made = Packed((), pad)
+        made.ids, made.offsets = ids, offsets
+        return made
+
+    def windows(self, width: int) -> Packed:
+        """The same numbers as sequences of at most `width`: each is cut into as many as it takes."""
+        counts = -(-self.lengths // width)
+        number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        begins = np.repeat(self.offsets[:-1], counts) + width * number
+        return Packed.of(self.ids, np.append(begins, self.offsets[-1]), self.pad)
+
+    def cut(self, width: int) -> Packed:
+        """Sequences of at most `width`: of a longer one its first numbers and its last, the end."""
+        lengths = self.lengths
+        place = np.arange(len(self.ids)) - np.repeat(self.offsets[:-1], lengths)
+        kept = (place < width - 1) | (place == np.repeat(lengths, lengths) - 1)
+        ends = np.cumsum(np.minimum(lengths, width))
+        return Packed.of(self.ids[kept], np.append([0], ends), self.pad)
+
     def block(self, rows: np.ndarray, width: int) -> np.ndarray:
         """Sequences `rows` [b] as [b, width] int32, padded on the right; a row of -1 is all
         padding.
@@ -231,6 +253,25 @@ class Examples:
         known = [one.lengths for one in self.columns.values() if one.lengths is not None]
         longer: np.ndarray = np.max(known, axis=0) if known else np.ones(len(self), np.int64)
         return longer
+
+    def cut(self, width: int) -> Examples:
+        """The examples with their sequences cut, see `Packed.cut`."""
+        columns = self.columns.items()
+        return Examples(
+            **{name: one.cut(width) if isinstance(one, Packed) else one for name, one in columns}
+        )
+
+    def chosen(self, rows: np.ndarray) -> Examples:
+        """Some of the examples, by their numbers [n]."""
+        columns = self.columns.items()
+        return Examples(
+            **{
+                name: Packed((one[row] for row in rows), one.pad)
+                if isinstance(one, Packed)
+                else Fixed(one.block(rows, 1))
+                for name, one in columns
+            }
+        )
 
     def batch(self, rows: np.ndarray, width: int) -> Batch:
         """Examples `rows` [b], every column as [b,...]; a row of -1 is padding in all of them."""

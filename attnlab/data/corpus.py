@@ -60,6 +60,32 @@ class VocabularySettings(TwoVocabularies):
         return {**self.of_one, "kind": self.target_kind or self.kind}
 
 
+class OfRows:
+    """Base of the data of runs whose sources give rows, which are read with one vocabulary."""
+
+    kept: ClassVar[str] = "vocabulary"
+    rows: Mapping[str, Sequence[Any]]
+    vocabulary: Vocabulary
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Those that were read."""
+        return tuple(self.rows)
+
+    def size(self, split: str) -> int:
+        """The number of rows."""
+        return len(self.rows[split])
+
+    def save(self, workdir: Path) -> None:
+        """Keep the vocabulary with a run."""
+        save_vocabularies((self.vocabulary, self.vocabulary), workdir)
+
+    @staticmethod
+    def saved(workdir: Path) -> bool:
+        """Whether `save` has been there."""
+        return has_vocabularies(workdir)
+
+
 @dataclass(frozen=True)
 class Corpus:
     """The data of a run.
@@ -147,12 +173,7 @@ def load(
       UserError: bad config, unreadable data, or a saved vocabulary that is damaged or of other
         settings.
     """
-    source = build(SOURCES, data, "config.data")()
-    if not callable(getattr(source, "pairs", None)):
-        raise UserError(
-            f"config.data={data['name']}: a data source needs a method pairs(split), see"
-            " attnlab.data"
-        )
+    source = giving(data, "pairs")
     settings = VocabularySettings.read(vocabulary)
     found = (
         load_vocabularies(workdir, settings)
@@ -185,6 +206,28 @@ def encode(vocabularies: tuple[Vocabulary, Vocabulary], pairs: Sequence[Pair]) -
         for side, one in enumerate(vocabularies)
     )
     return Examples(source=source, target=target)
+
+
+def giving(data: Mapping[str, Any], method: str, known: str = "") -> Any:
+    """The source of a config node; `UserError` unless it has this method. `known` names some that
+    have.
+    """
+    found = build(SOURCES, data, "config.data")()
+    if not callable(getattr(found, method, None)):
+        hint = f"such as {known}" if known else "see attnlab.data"
+        raise UserError(
+            f"config.data={data['name']}: a data source for this task needs a method"
+            f" {method}(split), {hint}"
+        )
+    return found
+
+
+def fingerprint_of_rows(rows: Iterable[tuple[Any, ...]], first: str = "") -> str:
+    """SHA-256 (hex) of rows in their order; and of how they are read, if that is to be told."""
+    digest = hashlib.sha256(first.encode())
+    for row in rows:
+        digest.update(repr(tuple(row)).encode())
+    return digest.hexdigest()
 
 
 def fingerprint(pairs: Iterable[Pair]) -> str:
@@ -225,6 +268,15 @@ def lent(begun: Path | None, settings: VocabularySettings) -> Vocabulary | None:
             flags,
         )
     return Vocabulary.train((), **settings.of_one) if settings.kind == TOKENIZER else None
+
+
+def kept_or_lent(
+    workdir: str | Path | None, settings: VocabularySettings, begun: Path | None
+) -> Vocabulary | None:
+    """The vocabulary that a run has kept, else one that is `lent`; `UserError` as for either."""
+    if workdir is not None and has_vocabularies(workdir):
+        return load_vocabularies(workdir, settings)[0]
+    return lent(begun, settings)
 
 
 def load_vocabularies(

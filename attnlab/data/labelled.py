@@ -20,11 +20,12 @@ from typing import Any, ClassVar, Literal, TypedDict
 
 import numpy as np
 
-from attnlab.config.registry import build
-from attnlab.data import SOURCES, SPLITS
+from attnlab.data import SPLITS
 from attnlab.data.columns import Examples, Packed
 from attnlab.data.corpus import (
+    OfRows,
     VocabularySettings,
+    giving,
     has_vocabularies,
     lent,
     load_vocabularies,
@@ -92,8 +93,24 @@ class Classes:
         return cls(tuple(body["labels"]), body["sentences"])
 
 
+class OfClasses(OfRows):
+    """The same with classes that were learned beside the vocabulary."""
+
+    classes: Classes
+
+    def save(self, workdir: Path) -> None:
+        """Vocabulary and classes into `<workdir>/vocabulary/`."""
+        save_vocabularies((self.vocabulary, self.vocabulary), workdir)
+        self.classes.save(workdir)
+
+    @staticmethod
+    def saved(workdir: Path) -> bool:
+        """Whether `save` has been there."""
+        return has_vocabularies(workdir) and has_classes(workdir)
+
+
 @dataclasses.dataclass(frozen=True)
-class LabelledTexts:
+class LabelledTexts(OfClasses):
     """The data of a run.
 
     Attributes:
@@ -112,25 +129,6 @@ class LabelledTexts:
     vocabulary: Vocabulary
     classes: Classes
     fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """Those that were read."""
-        return tuple(self.rows)
-
-    def size(self, split: str) -> int:
-        """The number of examples."""
-        return len(self.rows[split])
-
-    def save(self, workdir: Path) -> None:
-        """Vocabulary and classes into `<workdir>/vocabulary/`."""
-        save_vocabularies((self.vocabulary, self.vocabulary), workdir)
-        self.classes.save(workdir)
-
-    @staticmethod
-    def saved(workdir: Path) -> bool:
-        """Whether `save` has been there."""
-        return has_vocabularies(workdir) and has_classes(workdir)
 
     def about(self, split: str) -> str:
         """Examples, tokens (EOS counted, and how many are unknown) and how often each label occurs,
@@ -158,13 +156,7 @@ def has_classes(workdir: Path) -> bool:
 
 def source(data: Mapping[str, Any]) -> Any:
     """The source of a config node; `UserError` unless it has labels."""
-    found = build(SOURCES, data, "config.data")()
-    if not callable(getattr(found, "labelled", None)):
-        raise UserError(
-            f"config.data={data['name']}: a data source for this task needs a method"
-            " labelled(split), see attnlab.data"
-        )
-    return found
+    return giving(data, "labelled")
 
 
 def load(

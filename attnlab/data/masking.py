@@ -59,7 +59,7 @@ class Masking:
         if not self.special.reserved:
             raise UserError(
                 "the vocabulary has no id for what is hidden; set config.vocabulary.reserved=1, or"
-                " take a tokenizer with a mask"
+                " take a tokenizer with a mask ('prepare' shards with --reserved=1)"
             )
         return self.special.reserved[0]
 

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnlab.data import encoding
+from attnlab.data import SPLITS, encoding
 from attnlab.data.documents import BadSource, Chunk, Corpus, sample
 from attnlab.data.encoding import Encoded
 from attnlab.data.shard_folder import (
@@ -41,7 +41,6 @@ from attnlab.data.shard_folder import (
     names,
     opened,
 )
-from attnlab.data.shards import flags
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from attnlab.records.files import write_atomic
@@ -366,8 +365,12 @@ def _from(chunks: Iterator[Chunk], first: int) -> Iterator[Chunk]:
     return (chunk for number, chunk in enumerate(chunks) if number >= first)
 
 
-def advice(folder: Path, vocabulary: Vocabulary) -> str:
-    """The settings by which a config reads a folder."""
-    where = {"": "shards", ".directory": folder.parent, ".train": folder.name}
+def advice(folder: Path) -> str:
+    """How to read a folder, as the split that its name says, else for training."""
+    split = folder.name if folder.name in SPLITS else "train"
+    where = {"": "shards", ".directory": folder.parent}
+    where |= {} if folder.name == split else {f".{split}": folder.name}
     read = shlex.join(f"--config.data{name}={value}" for name, value in where.items())
-    return f"{read} {flags(vocabulary)}"
+    others = " and ".join(f"'{one}'" for one in SPLITS if one != split)
+    return f"""it is read as the split '{split}', with folders {others} beside it, by
+  train --config=configs/language_modelling.py:decoder {read} --config.batch.texts=packed"""

@@ -1,79 +1,35 @@
-"""Questions whose answers are stretches of a passage: read, and as ids.
-
-A row is what begins a text, the question, an end, the passage, an end; "types" is 1 from the passage
-on. Passages are cut into words and signs, whose places in the text are known, and answers are
-whole words. "words" numbers the passage's words, from 1, at each of their pieces; "span" has the
-first piece and the last of the answer, as places in the row. A long passage may be cut into
-windows that overlap, a row each; "question" has the number of the question that a row belongs to.
-Where the answer is not in the window as a whole, or there is none, both places of "span" are 0, the
-token that begins the text (J. Devlin et al., "BERT", NAACL 2019, section 4.3).
+"""Questions whose answers are stretches of a passage: sources of them, and the data of a run. How they
+are ids says `attnlab.data.passages`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import random
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-import numpy as np
-
-from attnlab.config.registry import build
-from attnlab.data import SOURCES, SPLITS
-from attnlab.data.columns import Examples, Packed
+from attnlab.data import SPLITS
+from attnlab.data.columns import Examples
 from attnlab.data.corpus import (
+    OfRows,
     VocabularySettings,
-    has_vocabularies,
-    lent,
-    load_vocabularies,
-    save_vocabularies,
+    fingerprint_of_rows,
+    giving,
+    kept_or_lent,
 )
 from attnlab.data.files import contents, find_file
 from attnlab.data.generated import Sized, split_of
+from attnlab.data.passages import MOST, Question, Units, Windows, laid_out, read, unreachable
 from attnlab.data.readers.json_text import parse_json
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 
-_WORD = re.compile(r"\w+|[^\w\s]")
 _NAMES = ("fox", "dog", "king", "child", "farmer", "cat", "horse", "teacher", "bird", "woman")
 _KINDS = ("red", "old", "big", "small", "happy", "wise")
 _DEEDS = ("sees", "hears", "likes", "follows", "paints")
-
-
-class Question(NamedTuple):
-    """A question, its passage, and the answers that are right: each a text and where it begins in
-    the passage, in characters. The first is the one to learn; none where the passage does not say.
-    """
-
-    question: str
-    passage: str
-    answers: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True)
-class Windows:
-    """How a long passage is cut: windows that begin `stride` tokens after one another.
-
-    Attributes:
-      width: tokens of the longest row.
-      stride: at most what a row has room for beside a question.
-      question: tokens of a question that are read.
-    """
-
-    width: int
-    stride: int
-    question: int
-
-    def begins(self, length: int, room: int) -> range:
-        """Where the windows of `room` tokens begin in a passage of `length`; the last is the first
-        that reaches its end.
-        """
-        further = -(-max(length - room, 0) // self.stride)
-        return range(0, (further + 1) * self.stride, self.stride)
 
 
 @dataclass(frozen=True)
@@ -183,7 +139,7 @@ class Deeds(Sized):
 
 
 @dataclasses.dataclass(frozen=True)
-class Questions:
+class Questions(OfRows):
     """The data of a run.
 
     Attributes:
@@ -191,33 +147,16 @@ class Questions:
       examples: split to the same as ids.
       vocabulary: of questions and passages.
       fingerprints: split to a hash of its questions, for the manifest.
+      unreachable: split to the share of its questions none of whose answers can be given.
     """
 
-    kept: ClassVar[str] = "vocabulary"
     things: ClassVar[str] = "questions"
 
     rows: Mapping[str, Sequence[Question]]
     examples: Mapping[str, Examples]
     vocabulary: Vocabulary
     fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """Those that were read."""
-        return tuple(self.rows)
-
-    def size(self, split: str) -> int:
-        """The number of questions."""
-        return len(self.rows[split])
-
-    def save(self, workdir: Path) -> None:
-        """Keep the vocabulary with a run."""
-        save_vocabularies((self.vocabulary, self.vocabulary), workdir)
-
-    @staticmethod
-    def saved(workdir: Path) -> bool:
-        """Whether `save` has been there."""
-        return has_vocabularies(workdir)
+    unreachable: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def about(self, split: str) -> str:
         """Questions and tokens in a line, and how many windows there are if more."""
@@ -225,7 +164,10 @@ class Questions:
         ids = examples.packed("source").ids
         unknown = self.vocabulary.special.unknown(ids)
         windows = f" in {len(examples):,} windows" if len(examples) > self.size(split) else ""
-        return f"{self.size(split):,} questions{windows}, {len(ids):,} tokens ({unknown:,} unknown)"
+        return (
+            f"{self.size(split):,} questions{windows}, {len(ids):,} tokens ({unknown:,} unknown);"
+            f" {self.unreachable.get(split, 0.0):.1%} of the answers cannot be reached"
+        )
 
 
 def load(
@@ -236,23 +178,20 @@ def load(
     begun: Path | None = None,
     unanswerable: bool = False,
     windows: Windows | None = None,
+    units: Units = "words",
+    bound: float = 1.0,
 ) -> Questions:
     """Read the splits of a source and encode them; see `attnlab.data.labelled.load`. Questions
     without an answer are left out unless they are `unanswerable`.
 
     Raises:
       UserError: bad config, unreadable data, a vocabulary that is damaged or of other settings, a
-        split without an answer.
+        split without an answer, or one to train or choose by with a larger share of answers that
+        cannot be reached than the `bound`.
     """
-    of = build(SOURCES, data, "config.data")()
-    if not callable(getattr(of, "questions", None)):
-        raise UserError(
-            f"config.data={data['name']}: a data source for this task needs a method"
-            " questions(split), see attnlab.data"
-        )
+    of = giving(data, "questions")
     settings = VocabularySettings.read(vocabulary)
-    known = workdir is not None and has_vocabularies(workdir)
-    found = load_vocabularies(workdir, settings)[0] if workdir and known else lent(begun, settings)
+    found = kept_or_lent(workdir, settings, begun)
     rows: dict[str, Sequence[Question]] = {
         split: _asked(of.questions(split), split, unanswerable)
         for split in SPLITS
@@ -262,12 +201,21 @@ def load(
         texts = (text for one in rows["train"] for text in (one.question, one.passage))
         found = Vocabulary.train(texts, **settings.of_one)
     rows = {split: rows[split] for split in splits}
-    return Questions(
-        rows,
-        {split: encode(found, each, windows) for split, each in rows.items()},
-        found,
-        {split: fingerprint(each) for split, each in rows.items()},
-    )
+    examples, missed = {}, {}
+    for split, each in rows.items():
+        found_rows = read(found, each, units)
+        examples[split] = laid_out(found, found_rows, each, windows)
+        missed[split] = unreachable(found_rows, each, windows)
+        if missed[split] > bound and split != "test":
+            raise UserError(
+                f"config.data={data['name']}: {missed[split]:.1%} of the answers of the {split} split"
+                f" are not whole {units} of the vocabulary, at most {MOST} tokens in one row;"
+                f" config.passages.unreachable={bound} allows fewer; take passages.answers=pieces"
+                " with smaller pieces (vocabulary.kind=bpe or char), or raise it"
+            )
+    first = "" if units == "words" else units
+    prints = {split: fingerprint_of_rows(each, first) for split, each in rows.items()}
+    return Questions(rows, examples, found, prints, missed)
 
 
 def _asked(found: Sequence[Question], split: str, unanswerable: bool) -> Sequence[Question]:
@@ -279,82 +227,3 @@ def _asked(found: Sequence[Question], split: str, unanswerable: bool) -> Sequenc
             " none is to have one"
         )
     return kept
-
-
-def cut(text: str) -> list[tuple[int, int]]:
-    """Where the words and signs of a text begin and end, in characters."""
-    return [one.span() for one in _WORD.finditer(text)]
-
-
-def _pieces(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[np.ndarray]]:
-    """The ids of every word of every text, each cut as it is behind a blank if one is there; a word
-    that has none is unknown.
-    """
-    places = [cut(text) for text in texts]
-    flat = [
-        " " * text[max(begin - 1, 0)].isspace() + text[begin:end]
-        for text, of in zip(texts, places, strict=True)
-        for begin, end in of
-    ]
-    unknown = np.array([vocabulary.special.unk or 0], np.int32)
-    found = iter([ids if len(ids) else unknown for ids in vocabulary.encode_stream(flat)])
-    return [[next(found) for _ in of] for of in places]
-
-
-def encode(
-    vocabulary: Vocabulary, questions: Sequence[Question], windows: Windows | None = None
-) -> Examples:
-    """Questions as columns "source", "types", "words", "span" and "question"; see above. Passages
-    are whole if there are no `windows`.
-    """
-    special = vocabulary.special
-    asked = _pieces(vocabulary, [one.question for one in questions])
-    passages = _pieces(vocabulary, [one.passage for one in questions])
-    source, types, words, spans, owners = [], [], [], [], []
-    for owner, (one, question, passage) in enumerate(zip(questions, asked, passages, strict=True)):
-        pieces = [piece for word in question for piece in word]
-        read = pieces if windows is None else pieces[: windows.question]
-        head = [special.bos, *read, special.eos]
-        body = [piece for word in passage for piece in word]
-        number = np.repeat(np.arange(1, len(passage) + 1), [len(word) for word in passage]).tolist()
-        answer = _span(one, number)
-        room = len(body) if windows is None else windows.width - len(head) - 1
-        for begin in [0] if windows is None else windows.begins(len(body), room):
-            inside = slice(begin, begin + room)
-            source.append([*head, *body[inside], special.eos])
-            types.append([0] * len(head) + [1] * (len(body[inside]) + 1))
-            words.append([0] * len(head) + number[inside] + [0])
-            whole = answer is not None and begin <= answer[0] and answer[1] < begin + room
-            spans.append([at - begin + len(head) for at in answer] if answer and whole else [0, 0])
-            owners.append(owner)
-    return Examples(
-        source=Packed(source, special.pad),
-        types=Packed(types),
-        words=Packed(words),
-        span=np.array(spans, np.int32).reshape(-1, 2),
-        question=np.array(owners, np.int32),
-    )
-
-
-def _span(one: Question, words: Sequence[int]) -> tuple[int, int] | None:
-    """The first and the last piece of the first answer, among the passage's, whose words are given
-    by number; None where there is none.
-    """
-    if not one.answers:
-        return None
-    text, begin = one.answers[0]
-    inside = [
-        number
-        for number, (first, last) in enumerate(cut(one.passage), 1)
-        if first < begin + len(text) and last > begin
-    ]
-    places = [at for at, number in enumerate(words) if number in (inside[:1] + inside[-1:])]
-    return places[0], places[-1]
-
-
-def fingerprint(questions: Iterable[Question]) -> str:
-    """SHA-256 (hex) of the questions in their order."""
-    digest = hashlib.sha256()
-    for one in questions:
-        digest.update(repr(tuple(one)).encode())
-    return digest.hexdigest()

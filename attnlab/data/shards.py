@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,6 +206,11 @@ class StoredTexts(Texts):
 
     known: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict, repr=False)
 
+    def about(self, split: str) -> str:
+        """See `Texts.about`; and the vocabulary, which the config does not decide."""
+        kind = self.vocabulary.settings["kind"]
+        return f"{super().about(split)}, the shards' vocabulary: {kind}, {self.vocabulary.size:,}"
+
     def counts(self, split: str) -> dict[str, int]:
         """See `Texts.counts`."""
         return dict(self.known[split])
@@ -226,7 +230,8 @@ class StoredTexts(Texts):
 class Shards:
     """Documents that the command `prepare` has made ids of; training reads them from disk.
 
-    `config.vocabulary` is that of the folders, with the settings it was learned by.
+    The vocabulary is that of the folders, whatever `config.vocabulary` says, unless that names the
+    tokenizer of a model (kind "tokenizer"), which must then be the same.
 
     Attributes:
       directory: where the folders lie; "" for the current folder.
@@ -246,7 +251,7 @@ class Shards:
         others where they may have changed, see `check_content`); see `attnlab.data.text.load`.
 
         Args:
-          settings: of the vocabulary.
+          settings: of the config; the folders have a vocabulary of their own.
           found: the vocabulary of the run, if it has one.
           splits: which.
 
@@ -261,7 +266,6 @@ class Shards:
             folder, index, first, last = self._part(split)
             if found is None:
                 found = Vocabulary.load(folder / VOCABULARY)
-                _check_settings(found, settings, folder)
             if index.vocabulary["sha256"] != digest(found):
                 raise UserError(
                     f"config.data.{split}: {folder} was prepared with another vocabulary than"
@@ -312,20 +316,3 @@ def _counted(stored: Stored, index: Index, special: Special) -> dict[str, int]:
         characters = int(stored.characters.sum())
     tokens = len(stored.ids)
     return {"texts": len(stored), "tokens": tokens, "unknown": unknown, "characters": characters}
-
-
-def flags(vocabulary: Vocabulary) -> str:
-    """The settings of a config that ask for this vocabulary."""
-    return shlex.join(
-        f"--config.vocabulary.{name}={str(value).lower() if isinstance(value, bool) else value}"
-        for name, value in vocabulary.settings.items()
-    )
-
-
-def _check_settings(found: Vocabulary, settings: VocabularySettings, folder: Path) -> None:
-    """The folder must have what the config asks for."""
-    if settings.of_one != found.settings:
-        raise UserError(
-            f"{folder} was prepared with another vocabulary than config.vocabulary; write"
-            f" {flags(found)}"
-        )

@@ -210,14 +210,22 @@ class Apart(TrainBatches):
     Args:
       ids: the texts, EOS at their ends.
       size, max_length, seed, process_index, process_count, multiple: see `TrainBatches`.
+      windows: texts longer than `max_length` are read in windows of that length, see `begun`.
       special: see `Lanes`.
     """
 
     def __init__(
-        self, ids: Packed, *, size: int, max_length: int, special: Special = OURS, **how: Any
+        self,
+        ids: Packed,
+        *,
+        size: int,
+        max_length: int,
+        windows: bool = False,
+        special: Special = OURS,
+        **how: Any,
     ) -> None:
         super().__init__(
-            begun(ids, special),
+            begun(ids, special, max_length if windows else None),
             size=size,
             unit="sentences",
             buckets=widths(max_length),
@@ -249,13 +257,15 @@ def lanes(
     )
 
 
-def begun(ids: Packed, special: Special = OURS) -> Examples:
+def begun(ids: Packed, special: Special = OURS, window: int | None = None) -> Examples:
     """What is read ("source") and what is predicted ("target") of each text: BOS and all but the
-    last of its ids, and all of them.
+    last of its ids, and all of them. In windows of so many tokens each one but the first of a text
+    begins with the id before it, as a row of `blocks.Blocks` does.
     """
-    first = first_of("apart", special)
-    read = Packed((np.append([first], one[:-1]) for one in ids), pad=ids.pad)
-    return Examples(source=read, target=ids)
+    read = np.append([first_of("apart", special)], ids.ids[:-1]).astype(np.int32)
+    read[ids.offsets[:-1]] = first_of("apart", special)
+    target = ids if window is None else ids.windows(window)
+    return Examples(source=Packed.of(read, target.offsets, ids.pad), target=target)
 
 
 def widths(longest: int) -> tuple[int, ...]:

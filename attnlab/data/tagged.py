@@ -9,25 +9,23 @@ piece of the head of its word, or of its own word; -1 where there is none.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from attnlab.config.registry import build
-from attnlab.data import SOURCES, SPLITS
+from attnlab.data import SPLITS
 from attnlab.data.columns import Examples, Packed
 from attnlab.data.corpus import (
     VocabularySettings,
-    has_vocabularies,
+    fingerprint_of_rows,
+    giving,
     lent,
     load_vocabularies,
-    save_vocabularies,
 )
-from attnlab.data.labelled import Classes, has_classes
+from attnlab.data.labelled import Classes, OfClasses
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 
@@ -45,7 +43,7 @@ class Sentence(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggedTexts:
+class TaggedTexts(OfClasses):
     """The data of a run.
 
     Attributes:
@@ -65,24 +63,34 @@ class TaggedTexts:
     classes: Classes
     fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """Those that were read."""
-        return tuple(self.rows)
+    def cut(self, split: str, length: int) -> tuple[TaggedTexts, int]:
+        """The same with sentences of at most `length` tokens in a split: of longer ones the first
+        words that fit as a whole, heads beyond them as `ROOT`; and how many words are lost.
 
-    def size(self, split: str) -> int:
-        """The number of sentences."""
-        return len(self.rows[split])
-
-    def save(self, workdir: Path) -> None:
-        """Vocabulary and tags into `<workdir>/vocabulary/`."""
-        save_vocabularies((self.vocabulary, self.vocabulary), workdir)
-        self.classes.save(workdir)
-
-    @staticmethod
-    def saved(workdir: Path) -> bool:
-        """Whether `save` has been there."""
-        return has_vocabularies(workdir) and has_classes(workdir)
+        Raises:
+          UserError: not even the first word of a sentence fits.
+        """
+        examples = self.examples[split]
+        rows, lost = list(self.rows[split]), 0
+        for number in np.flatnonzero(examples.lengths > length).tolist():
+            (words, tags, heads), target = rows[number], examples.packed("target")[number]
+            ends = np.append(np.flatnonzero(target)[1:], len(target) - 1)
+            count = int((ends < length).sum())
+            if not count:
+                raise UserError(
+                    f"config.batch.max_length={length}: the word {words[0]!r} of the {split} split"
+                    f" has {ends[0] - 1} pieces, which with two ends do not fit; raise it"
+                )
+            heads = heads and tuple(one if one < count else ROOT for one in heads[:count])
+            rows[number] = Sentence(words[:count], tags[:count], heads)
+            lost += len(words) - count
+        cut = dataclasses.replace(
+            self,
+            rows={**self.rows, split: rows},
+            examples={**self.examples, split: encode(self.vocabulary, self.classes, rows)},
+            fingerprints={**self.fingerprints, split: fingerprint_of_rows(rows)},
+        )
+        return cut, lost
 
     def about(self, split: str) -> str:
         """Sentences, words, and how many of them are unknown, in a line."""
@@ -116,12 +124,7 @@ def load(
       UserError: bad config, unreadable data, fewer than two tags, what was saved is damaged or of
         other settings, sentences with trees and without.
     """
-    of = build(SOURCES, data, "config.data")()
-    if not callable(getattr(of, "tagged", None)):
-        raise UserError(
-            f"config.data={data['name']}: a data source for this task needs a method"
-            " tagged(split), see attnlab.data"
-        )
+    of = giving(data, "tagged")
     settings = VocabularySettings.read(vocabulary)
     known = workdir is not None and TaggedTexts.saved(workdir)
     rows: dict[str, Sequence[Sentence]] = {
@@ -145,7 +148,7 @@ def load(
         {split: encode(learned, classes, found) for split, found in rows.items()},
         learned,
         classes,
-        {split: fingerprint(found) for split, found in rows.items()},
+        {split: fingerprint_of_rows(found) for split, found in rows.items()},
     )
 
 
@@ -187,14 +190,6 @@ def pieces(vocabulary: Vocabulary, texts: Sequence[Sequence[str]]) -> list[list[
     unknown = np.array([vocabulary.special.unk or 0], np.int32)
     found = iter([ids if len(ids) else unknown for ids in vocabulary.encode_stream(flat)])
     return [[next(found) for _ in words] for words in texts]
-
-
-def fingerprint(sentences: Iterable[Sentence]) -> str:
-    """SHA-256 (hex) of the sentences in their order."""
-    digest = hashlib.sha256()
-    for one in sentences:
-        digest.update(repr(tuple(one)).encode())
-    return digest.hexdigest()
 
 
 def _learn(

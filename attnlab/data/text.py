@@ -18,6 +18,7 @@ from attnlab.data.corpus import (
     VocabularySettings,
     fingerprint,
     has_vocabularies,
+    kept_or_lent,
     lent,
     load_vocabularies,
     save_vocabularies,
@@ -126,12 +127,13 @@ def load(
             " as text, shards, associations or tfds; one_side makes one of a source of pairs"
         )
     settings = VocabularySettings.read(vocabulary)
-    kept = workdir is not None and has_vocabularies(workdir)
-    found = load_vocabularies(workdir, settings)[0] if workdir is not None and kept else None
-    found = found or lent(begun, settings)
     if prepared:
+        kept = workdir is not None and has_vocabularies(workdir)
+        own = load_vocabularies(workdir)[0] if workdir is not None and kept else None
+        found = own or lent(None, settings)  # a model's tokenizer, which the texts must have
         loaded: Texts = source.loaded(settings, found, splits)
         return loaded
+    found = kept_or_lent(workdir, settings, begun)
     texts = {
         split: source.texts(split)
         for split in SPLITS

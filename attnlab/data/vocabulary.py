@@ -30,7 +30,7 @@ KINDS = ("bpe", "word", "spaced", "char")
 TOKENIZER = "tokenizer"  # the kind of one from elsewhere, see `attnlab.data.tokenizer`
 CHUNK = 8192  # texts encoded at once
 
-_MARK = "\u2581"
+MARK = "\u2581"
 _FORMAT = "attnlab vocabulary 1"
 _REMEDY = (
     "put back a good copy, or delete it and run the 'train' command of this workdir again, which"
@@ -115,15 +115,13 @@ class Vocabulary:
       spaced: the same, but cut at blanks and nowhere else: for text that is tokenised already.
       char: single code points, blanks included.
       tokenizer: that of a model from elsewhere, see `attnlab.data.tokenizer`.
-
-    Texts are brought to Unicode NFC and lower-cased if so trained. Ids 0..3 are PAD, BOS, EOS, UNK;
-    a text that spells "</s>" is ordinary text and never yields these ids.
+    Texts are brought to NFC, and lower-cased if so trained. Ids 0..3 are PAD, BOS, EOS, UNK; a text
+    that spells "</s>" is ordinary text.
 
     Attributes:
       settings: `{"kind", "size", "min_frequency", "lowercase"}` as asked for in training, and
         "reserved" if there are any.
-      size: the number of pieces, specials included (at most `settings["size"]`), and of reserved
-        ids, which are the last.
+      size: of pieces, specials included (at most `settings["size"]`), and reserved ids, the last.
       special: the ids that are no text.
     """
 
@@ -222,6 +220,10 @@ class Vocabulary:
                     [*chain.from_iterable(map(known.__getitem__, units)), *end], np.int32
                 )
 
+    def encodings(self, units: Sequence[str]) -> Sequence[Any]:
+        """What the library makes of words, or of texts of kinds that encode them as a whole."""
+        return list(self._tokenizer.encode_batch(units, add_special_tokens=False))
+
     def _units(self, text: str) -> list[str]:
         """What can be encoded on its own: words, or the characters of the normalized text."""
         return (
@@ -252,12 +254,12 @@ class Vocabulary:
             if index == special.eos:
                 break
             if index == special.unk and word:
-                pieces.append(_MARK + SPECIAL[UNK])  # the mark was lost with the word
+                pieces.append(MARK + SPECIAL[UNK])  # the mark was lost with the word
             elif index not in (special.pad, special.bos):
                 pieces.append(self._pieces[index])
         text = "".join(pieces)
         return (
-            text if self.settings["kind"] == "char" else " ".join(text.replace(_MARK, " ").split())
+            text if self.settings["kind"] == "char" else " ".join(text.replace(MARK, " ").split())
         )
 
     def continued(self, text: str, known: Iterable[int], more: Iterable[int]) -> str:
@@ -380,7 +382,7 @@ def _untrained(kind: str, lowercase: bool) -> Tokenizer:
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
         tokenizer.decoder = decoders.Fuse()
         return tokenizer
-    blanks = pre_tokenizers.Metaspace(replacement=_MARK, prepend_scheme="always", split=True)
+    blanks = pre_tokenizers.Metaspace(replacement=MARK, prepend_scheme="always", split=True)
     apart = [] if kind == "spaced" else [pre_tokenizers.Punctuation("isolated")]
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([blanks, *apart])
     tokenizer.decoder = decoders.Metaspace()
@@ -391,7 +393,7 @@ def _spaced(text: str, kind: str) -> str:
     """White space, and the mark itself, as single blanks, which the mark then stands for; kind
     `char` keeps both as they are.
     """
-    return text if kind == "char" else " ".join(text.replace(_MARK, " ").split())
+    return text if kind == "char" else " ".join(text.replace(MARK, " ").split())
 
 
 def _digest(body: dict[str, Any]) -> str:

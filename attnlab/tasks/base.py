@@ -22,9 +22,10 @@ from ml_collections import ConfigDict
 
 from attnlab.config.nodes import AnyRun
 from attnlab.data import columns
-from attnlab.data.batching import Batches, TrainBatches, evaluation_batches
+from attnlab.data.batching import BATCH, Batches, TrainBatches, evaluation_batches
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared, Examples
+from attnlab.data.longer import fitted
 from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure
@@ -61,23 +62,21 @@ class Task(Pretrained, Generic[Data, Model]):
       systems: the kind of system that it trains, a class of `attnlab.systems.protocol`.
       schema: the class that describes its configs, see `attnlab.config.nodes`.
       reads: the method of a data source that it calls: "pairs", "texts", "labelled" or another.
-      loads: the class of `data`.
-      columns: the arrays of a batch, by name.
+      loads, columns: the class of `data`, and the arrays of a batch, by name.
       inputs: those that the system reads, in the order of its arguments.
-      measures: the scores of a split, those of `evaluate` and `score` together, each with what is
-        known of it: which way is better, its bounds, and of what it is a share. "min" or "max"
-        alone says which way. Read them by `attnlab.records.measures.declared`. What is known stands
-        in `results.json` and `valid.json` under "measures", with the number of items of each share.
+      measures: the scores of a split, those of `evaluate` and `score` together, each with which way
+        is better, its bounds, and of what it is a share ("min" or "max" alone says which way), as
+        `attnlab.records.measures.declared` reads them. `results.json` and `valid.json` have them.
       evaluated: those of them that `evaluate` gives, which are known while a model is trained.
       units: what stands beside a measure in a table; without one, "<measure>_signature" of scores.
       examples: what the examples of a split are called in a table ("sentences").
-      outputs: the file for what `score` gives beside numbers, one line an example.
-      item: what the sum "tokens" of a batch counts, for the progress of a run.
+      outputs, item: the file for what `score` gives beside numbers, one line an example; what the
+        sum "tokens" of a batch counts, for the progress of a run.
+      beside: tokens that a row has beside those of its text.
       at_once: rows of a batch that is not trained on.
-      config: the whole config.
-      data: of the splits that were asked for; `kind(config, data)` is a task of the same data.
-      system: the model.
-      auxiliary: what is added to the loss; None for nothing.
+      longer: what has become of examples longer than `batch.max_length`, a line for each split.
+      config, data: of the run; data of the splits that were asked for.
+      system, auxiliary: the model, and what is added to the loss; None for nothing.
     """
 
     systems: ClassVar[type[System]]
@@ -92,7 +91,9 @@ class Task(Pretrained, Generic[Data, Model]):
     examples: ClassVar[str] = "examples"
     outputs: ClassVar[str] = ""
     item: ClassVar[str] = "tok"
+    beside: ClassVar[int] = 0
     at_once: int = 64
+    longer: Sequence[str] = ()
 
     def __init__(
         self, config: ConfigDict, data: Data, system: Model, auxiliary: Terms | None = None
@@ -112,21 +113,19 @@ class Task(Pretrained, Generic[Data, Model]):
 
     @classmethod
     def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Data:
-        """The data of `splits`, an object of the class `loads`; what was learned from data (a
-        vocabulary) comes from `workdir` if that is given; `UserError`.
+        """The data of `splits`, of the class `loads`; what was learned (a vocabulary) comes from
+        `workdir` if that is given; `UserError`.
         """
         raise NotImplementedError
 
     def summed(self, outputs: Tree, batch: Batch, smoothing: Smoothing) -> Sums:
-        """Sums over the real rows of a batch, given what the system makes of it; "loss" among
-        them, and what is to stand beside it in the record of a step: "tokens", "correct".
+        """Sums over the real rows of a batch, given what the system makes of it: "loss", and what
+        stands beside it in the record of a step: "tokens", "correct".
         """
         raise NotImplementedError
 
     def averaged(self, totals: Totals) -> dict[str, float]:
-        """The scores `evaluated` of a split, "loss" first, from the sums over all of it and what
-        `known` says.
-        """
+        """The scores `evaluated` of a split, "loss" first, from its sums and what `known` says."""
         raise NotImplementedError
 
     def weight(self, batch: Batch) -> jax.Array:
@@ -146,8 +145,8 @@ class Task(Pretrained, Generic[Data, Model]):
         raise NotImplementedError
 
     def predicted(self) -> tuple[np.ndarray, int] | None:
-        """All ids that the system is to predict in training, and how many different ones there may
-        be, for the output bias; None if it predicts no ids.
+        """All ids to predict in training, and how many different ones there may be, for the output
+        bias; None if none are predicted.
         """
         return None
 
@@ -168,7 +167,9 @@ class Task(Pretrained, Generic[Data, Model]):
         if workdir is not None and not cls.saved(workdir):
             advice = "the 'train' command that made it learns that again from the same data"
             raise UserError(f"{workdir} has lost its {cls.loads.kept}; {advice}")
-        task = cls(config, cls.read(config, workdir, splits))  # type: ignore[call-arg]
+        data, longer = fitted(cls.read(config, workdir, splits), config.batch, cls.beside)
+        task = cls(config, data)  # type: ignore[call-arg]
+        task.longer = longer
         models.check_longest(task, splits)
         return task
 
@@ -210,10 +211,9 @@ class Task(Pretrained, Generic[Data, Model]):
         carried: Tree = None,
         smoothing: Smoothing | None = None,
     ) -> tuple[jax.Array, Sums]:
-        """The "loss" of `summed` with label smoothing and dropout; the other sums beside it.
-
-        Auxiliary terms (see `auxiliary`) are added to it, and stand beside it with "cross_entropy"
-        under their own names. `smoothing` replaces the configured rate; it may be an array.
+        """The "loss" of `summed` with label smoothing and dropout; the other sums beside it. Terms of
+        `auxiliary` are added to it, and stand beside it with "cross_entropy" under their own names.
+        `smoothing` replaces the configured rate; it may be an array.
         """
         smoothing = self.config.training.label_smoothing if smoothing is None else smoothing
         watched = [] if self.auxiliary is None else self.auxiliary.collections
@@ -253,7 +253,7 @@ class Task(Pretrained, Generic[Data, Model]):
         """The batches of training; `shared` has what all kinds of batches take."""
         return TrainBatches(
             self.of_split("train"),
-            **self.config.batch,
+            **{name: self.config.batch[name] for name in BATCH},
             seed=seed,
             things=self.data.things,
             **shared,
@@ -263,7 +263,7 @@ class Task(Pretrained, Generic[Data, Model]):
         """What a person should know before training: sizes of the data, what is left out."""
         lines = [f"{split}: {self.data.about(split)}" for split in self.data.splits]
         lines += [f"train: {batches.note}"] if batches.note else []
-        return [*lines, *self.begins_with(), *self.system.notes()]
+        return [*lines, *self.longer, *self.begins_with(), *self.system.notes()]
 
     # --- scores ---
 
@@ -273,7 +273,8 @@ class Task(Pretrained, Generic[Data, Model]):
 
     def in_order(self, examples: Examples) -> list[tuple[np.ndarray, HostBatch]]:
         """All examples in batches, and which they are, see `evaluation_batches`."""
-        return evaluation_batches(examples, size=self.at_once, buckets=self.config.batch.buckets)
+        widths = (*self.config.batch.buckets, self.config.batch.max_length)
+        return evaluation_batches(examples, size=self.at_once, buckets=widths)
 
     def evaluate(self, params: Params, split: str) -> dict[str, float]:
         """Deterministic scores of a split, "loss" first; nothing is dropped or smoothed."""

@@ -65,7 +65,8 @@ def build_system(
         pad_id=special.pad,
         bos_id=special.bos,
     )
-    return system, Auxiliary(type(system), handed_out(system, classes.sentences), config, 1)
+    made = handed_out(config, system, classes.sentences)
+    return system, Auxiliary(type(system), made, config, 1)
 
 
 class Classification(TextTask):

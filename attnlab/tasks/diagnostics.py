@@ -36,7 +36,13 @@ from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks.base import Task
-from attnlab.tasks.models import check_output_bias, refuse_terms, shapes_of, system_factory
+from attnlab.tasks.models import (
+    check_output_bias,
+    refuse_terms,
+    shapes_of,
+    sums_of_rows,
+    system_factory,
+)
 from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
@@ -102,7 +108,6 @@ class Diagnostics(Task[AskedTexts, LanguageModel]):
     def __init__(self, config: ConfigDict, data: AskedTexts) -> None:
         self.special = data.vocabulary.special
         super().__init__(config, data, build_system(config, data.vocabulary.size, self.special))
-        self._each = jax.jit(jax.vmap(self._of_row, in_axes=(None, 0)))
         self._said = jax.jit(lambda params, batch: self.apply(params, batch).argmax(axis=-1))
 
     @classmethod
@@ -195,15 +200,7 @@ class Diagnostics(Task[AskedTexts, LanguageModel]):
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
         """A row for every text, of what `evaluate` gives."""
-        found = [
-            (rows, jax.device_get(self._each(params, batch)))
-            for rows, batch in self.in_order(self.of_split(split))
-        ]
-        order = np.argsort(np.concatenate([rows[rows >= 0] for rows, _ in found]))
-        sums = {
-            name: np.concatenate([one[name][rows >= 0] for rows, one in found])[order]
-            for name in ("loss", "asked", "correct", "rows", "exact")
-        }
+        sums = sums_of_rows(self, params, self.in_order(self.of_split(split)))
         of = {
             "loss": ("loss", "asked"),
             "accuracy": ("correct", "asked"),
@@ -215,10 +212,6 @@ class Diagnostics(Task[AskedTexts, LanguageModel]):
                 for name, (one, other) in of.items()
             }
         )
-
-    def _of_row(self, params: Params, row: Batch) -> Sums:
-        """The sums of a single row."""
-        return self.sums(params, {name: one[None] for name, one in row.items()})
 
     def _answered(self, params: Params, examples: Examples) -> list[list[str]]:
         """What the system says at the words of each example that ask."""

@@ -5,9 +5,9 @@ cross-entropy, and perplexity.
 text is a token; it is cut into `batch.size` lanes, and what the model knows after a step is where
 it goes on in the next, without a gradient between steps (truncated back-propagation). "in_turn":
 each lane reads texts one after another in this way, and knows nothing at the beginning of each.
-"apart": every text is read as a whole; so long ones are left out. "packed": rows of `max_length`
-tokens are cut from the stream, and texts that share a row do not see each other; the rows are
-shuffled. "crops": rows begin anywhere in the stream (`data/crops.py`) and are read from nothing. A
+"apart": every text is read as a whole; for longer ones than `max_length` see `batch.longer`.
+"packed": rows of `max_length` tokens are cut from the stream, and texts that share a row do not see
+each other; the rows are shuffled. "crops": rows begin anywhere in the stream (`data/crops.py`) and are read from nothing. A
 split is scored in the same way (crops in turn), in `decoding.batch` lanes if joined: one is exact,
 more are faster, each begins from nothing.
 
@@ -145,6 +145,7 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
             name: way for name, way in type(self).measures.items() if not missing.get(name)
         }
         self._apart = config.batch.texts == "apart"
+        self._window = config.batch.max_length if config.batch.longer == "windows" else None
         self._settings = validate(config.decoding, weights=False)
         self.at_once = self._settings.batch
         score = functools.partial(self._read, smoothing=0.0)
@@ -210,6 +211,7 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
         ids, how = self.data.ids["train"], {**shared, "size": self.config.batch.size}
         longest, special = self.config.batch.max_length, self.special
         if self._apart:
+            how |= {"windows": self._window is not None}
             return Apart(ids, max_length=longest, seed=seed, special=special, **how)
         if kind := {"packed": Blocks, "crops": Crops}.get(self.config.batch.texts):
             return kind(ids.ids, length=longest, seed=seed, special=special, **how)
@@ -373,7 +375,9 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
             every = lanes(self.config.batch.texts, ids, beside=beside, special=self.special, **how)
             yield from map(every, range(every.batches_per_epoch))
             return
-        for rows, batch in self._batched(begun(ids, self.special)):
+        if self._window is not None:
+            beside = {name: one.windows(self._window) for name, one in beside.items()}
+        for rows, batch in self._batched(begun(ids, self.special, self._window)):
             width = batch["target"].shape[1]
             yield {
                 **batch,

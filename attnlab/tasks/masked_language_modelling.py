@@ -43,7 +43,13 @@ from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import TokenClassifier
-from attnlab.tasks.models import check_output_bias, refuse_terms, shapes_of, system_factory
+from attnlab.tasks.models import (
+    check_output_bias,
+    refuse_terms,
+    shapes_of,
+    sums_of_rows,
+    system_factory,
+)
 from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
@@ -141,6 +147,7 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
         "next_sentence": "right whether the second segment follows the first",
     }
     examples: ClassVar[str] = "texts"
+    beside: ClassVar[int] = 1
 
     def __init__(self, config: ConfigDict, data: text.Texts) -> None:
         self.special = data.vocabulary.special
@@ -154,7 +161,6 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
         }
         self.masking = Masking(self.special, data.vocabulary.size, **config.masking)
         self._mask = self.masking.mask
-        self._each = jax.jit(jax.vmap(self._of_row, in_axes=(None, 0)))
         self._told = jax.jit(self._likeliest)
 
     @classmethod
@@ -246,7 +252,8 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
             case "pairs":
                 inner = SentencePairs(ids, length=longest, **how)
             case _:
-                inner = Apart(ids, max_length=longest, **how)
+                windows = self.config.batch.longer == "windows"
+                inner = Apart(ids, max_length=longest, windows=windows, **how)
         first = shared["process_index"] * (size // shared["process_count"])
         return Masked(inner, self.masking, seed, first)
 
@@ -267,7 +274,8 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
                 for step in range(blocks.batches_per_epoch)
             )
         else:
-            texts = Examples(target=ids)
+            in_windows = self.config.batch.longer == "windows"
+            texts = Examples(target=ids.windows(longest) if in_windows else ids)
             found = iter(evaluation_batches(texts, size=size, buckets=widths(longest)))
         for rows, batch in found:
             whole = begun(batch, self.special)
@@ -298,20 +306,9 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
             pairs += int((rows >= 0).sum())
         return {"hidden tokens": hidden, **({"pairs": pairs} if self._pairs else {})}
 
-    def _of_row(self, params: Params, row: Batch) -> Sums:
-        """The sums of a single row."""
-        return self.sums(params, {name: one[None] for name, one in row.items()})
-
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
         """A line for every row: a text, a block of several, or a pair."""
-        found = [
-            (rows, jax.device_get(self._each(params, batch))) for rows, batch in self._masked(split)
-        ]
-        order = np.argsort(np.concatenate([rows[rows >= 0] for rows, _ in found]))
-        sums = {
-            name: np.concatenate([one[name][rows >= 0] for rows, one in found])[order]
-            for name in found[0][1]
-        }
+        sums = sums_of_rows(self, params, self._masked(split))
         sums["loss"] = sums.get("cross_entropy", sums["loss"])
         lines = token_rows({**sums, "tokens": sums["hidden"]})
         if self._pairs:

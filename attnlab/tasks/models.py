@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import getitem
 from typing import Any
 
@@ -21,6 +21,7 @@ from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import LOSSES, MAPS, Attention, Reading
 from attnlab.config.registry import build, kind, source
+from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared
 from attnlab.data.shards import in_parts
 from attnlab.errors import UserError
@@ -36,7 +37,7 @@ from attnlab.systems.protocol import (
     TokenClassifier,
 )
 from attnlab.tasks.auxiliary import left_aside
-from attnlab.tasks.protocol import Params, Tree
+from attnlab.tasks.protocol import Batch, Params, Sums, Tree
 
 BYTES = 2**38  # 256 GiB: more than one device has, so no array of a model can be larger
 OUTPUT_BIAS = ("out", "bias")  # where a system that predicts tokens has it among its parameters
@@ -181,6 +182,14 @@ def _setting_at(system: System, path: Sequence[str]) -> str:
     return ".".join(found)
 
 
+def longest_row(config: ConfigDict) -> jax.ShapeDtypeStruct:
+    """The ids of the longest row that the system of a config has to read; of a config that lets
+    scores take longer ones (as older ones do) any, for its data may be short.
+    """
+    length = 2 if config.batch.longer == "score" else config.batch.max_length
+    return jax.ShapeDtypeStruct((1, length), jnp.int32)
+
+
 def refuse_terms(config: ConfigDict, made: Mapping[str, Tree]) -> None:
     """`UserError` where attention samples or hands out a loss, which the task of the config does
     not add to its own; `made` is what `shapes_of` gives.
@@ -197,26 +206,31 @@ def refuse_terms(config: ConfigDict, made: Mapping[str, Tree]) -> None:
 
 
 def check_longest(task: Any, splits: Sequence[str]) -> None:
-    """`UserError` where the system cannot score the longest example of a split. Training leaves out
-    what is longer than `batch.max_length`, scores do not: without this a run would end at its first
-    evaluation.
+    """`UserError` where the system cannot score the longest example of a split. With
+    `batch.longer=score` training leaves out what is longer than `batch.max_length`, scores do not:
+    without this a run would end at its first evaluation.
     """
+    batch = task.config.batch
+    if batch.get("longer") != "score" or batch.get("texts", "apart") != "apart":
+        return
     for split in splits:
         examples = getattr(task.data, "examples", {}).get(split)
-        if split == "train" or examples is None or not len(examples):
+        lengths = getattr(examples or task.data.ids[split], "lengths", np.zeros(0, int))
+        longest = int(lengths.max(initial=0)) + task.beside
+        if split == "train" or longest <= batch.max_length:
             continue
-        longest, limit = int(examples.lengths.max()), task.config.batch.get("max_length", math.inf)
-        if longest <= limit:
-            continue
-        batch = task.in_order(examples)[-1][1]
         try:
-            jax.eval_shape(task.sums, task.shapes, batch)
+            if examples is None:  # running text, which has no examples
+                shapes_of(task.system, jax.ShapeDtypeStruct((1, longest), jnp.int32))
+            else:
+                widest = task.in_order(examples.chosen(np.array([lengths.argmax()])))[-1][1]
+                jax.eval_shape(task.sums, task.shapes, widest)
         except UserError as error:
             what, _, _ = str(error).partition(";")  # what it advises is for training
             raise UserError(
                 f"the {split} split has an example of {longest} tokens, and scores leave none out:"
-                f" {what}; let config.batch.buckets end at {longest} if that is within the positions,"
-                " else take longer ones, or leave the example out of the data"
+                f" {what}; let config.batch.longer say what becomes of it ('show' has its values),"
+                " or take longer positions"
             ) from error
 
 
@@ -277,6 +291,26 @@ def maps_of(system: System, params: Params, read: Sequence[np.ndarray]) -> dict[
 
     found = jax.device_get(look(params, *read))
     return {name: found[name].replace(weights=np.asarray(found[name].weights[0])) for name in names}
+
+
+def sums_of_rows(
+    task: Any, params: Params, batches: Iterable[tuple[np.ndarray, HostBatch]]
+) -> dict[str, np.ndarray]:
+    """The sums of a task for every example [N], in their order; `batches` as `Task.in_order` gives
+    them.
+    """
+
+    def of_row(params: Params, row: Batch) -> Sums:
+        found: Sums = task.sums(params, {name: one[None] for name, one in row.items()})
+        return found
+
+    each = jax.jit(jax.vmap(of_row, in_axes=(None, 0)))
+    found = [(rows, jax.device_get(each(params, batch))) for rows, batch in batches]
+    order = np.argsort(np.concatenate([rows[rows >= 0] for rows, _ in found]))
+    return {
+        name: np.concatenate([one[name][rows >= 0] for rows, one in found])[order]
+        for name in found[0][1]
+    }
 
 
 def check_output_bias(config: ConfigDict, params: Params, vocabulary: int) -> None:

@@ -3,7 +3,8 @@
     p_start(t), p_end(t)   softmax of the two numbers of every token over the tokens of the passage
     loss                   -(log p_start(begin) + log p_end(end)) / 2 of the first right answer
     score(i, j)            log p_start(i) + log p_end(j), i <= j < i + 30
-    answer                 argmax score(i, j) over all windows of the passage, as whole words
+    answer                 argmax score(i, j) over all windows of the passage, as the characters from
+                           the first of i to the last of j
 
 With windows, or where questions may have no answer, the softmax is over the token that begins the
 row, too: begin = end = 0 says "not here", which is what a window is taught that has no answer or
@@ -23,8 +24,6 @@ Axis letters: B batch, T length.
 
 from __future__ import annotations
 
-import re
-import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,15 +35,16 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from attnlab.config import nodes, token_tasks
-from attnlab.data import questions
+from attnlab.data import passages, questions
 from attnlab.data.columns import IDS, Declared, Examples
-from attnlab.data.questions import Question, Questions, Windows
+from attnlab.data.passages import MOST, Question, Windows, normal
+from attnlab.data.questions import Questions
 from attnlab.data.vocabulary import OURS, Special
 from attnlab.errors import UserError
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import TokenClassifier
 from attnlab.tasks.base import Task
-from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
+from attnlab.tasks.models import longest_row, refuse_terms, shapes_of, system_factory
 from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
@@ -61,7 +61,6 @@ from attnlab.tasks.protocol import (
 )
 from attnlab.tasks.tokens import cross_entropy
 
-MOST = 30  # tokens of an answer
 SILENCE = "(no answer)"  # what a person is told
 _NEVER = -1e9
 
@@ -76,7 +75,7 @@ def build_system(config: ConfigDict, vocabulary: int, special: Special = OURS) -
     system: TokenClassifier = factory(
         vocabulary=vocabulary, outputs=2, pad_id=special.pad, bos_id=special.bos
     )
-    refuse_terms(config, shapes_of(system, jax.ShapeDtypeStruct((1, 2), jnp.int32)))
+    refuse_terms(config, shapes_of(system, longest_row(config)))
     return system
 
 
@@ -160,6 +159,8 @@ class QuestionAnswering(Task[Questions, TokenClassifier]):
             begun_with(config),
             config.passages.unanswerable,
             windows_of(config),
+            config.passages.answers,
+            config.passages.unreachable,
         )
 
     # --- training ---
@@ -244,6 +245,7 @@ class QuestionAnswering(Task[Questions, TokenClassifier]):
         """The answer to each question, a stretch of its passage or "", and its score."""
         found: dict[int, tuple[str, float]] = {}
         nothing: dict[int, float] = {}
+        units = passages.read(self.data.vocabulary, rows, self._reading.answers)
         for numbers, batch in self.in_order(examples):
             begin, end, score, absent = map(np.asarray, self._best(params, batch))
             for row in np.flatnonzero(numbers >= 0).tolist():
@@ -251,11 +253,9 @@ class QuestionAnswering(Task[Questions, TokenClassifier]):
                 nothing[number] = min(nothing.get(number, np.inf), float(absent[row]))
                 if number in found and score[row] <= found[number][1]:
                     continue
-                passage = rows[number].passage
-                places = questions.cut(passage)
                 words = batch["words"][row, [begin[row], end[row]]]
-                first, last = (places[max(int(word), 1) - 1] for word in words)
-                found[number] = passage[first[0] : last[1]], float(score[row])
+                first, last = units[number].places[np.maximum(words, 1) - 1]
+                found[number] = rows[number].passage[first[0] : last[1]], float(score[row])
         return [self._decided(found[number], nothing[number]) for number in range(len(rows))]
 
     def _decided(self, best: tuple[str, float], nothing: float) -> tuple[str, float]:
@@ -269,14 +269,15 @@ class QuestionAnswering(Task[Questions, TokenClassifier]):
         rows = []
         for line in lines:
             texts = line.split("\t")
-            if len(texts) != 2 or not all(questions.cut(text) for text in texts):
+            if len(texts) != 2 or not all(passages.cut(text) for text in texts):
                 raise UserError(f"{line!r}: expected a question and a passage with a tab between")
             rows.append(Question(texts[0], texts[1], ()))
         return rows
 
     def typed(self, lines: Sequence[str]) -> Examples:
         """A line has a question and a passage with a tab between them."""
-        return questions.encode(self.data.vocabulary, self._typed(lines), windows_of(self.config))
+        rows, windows = self._typed(lines), windows_of(self.config)
+        return passages.encode(self.data.vocabulary, rows, windows, self._reading.answers)
 
     def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
         """None, where long passages are cut; see `Task.longer_than`."""
@@ -307,12 +308,6 @@ class QuestionAnswering(Task[Questions, TokenClassifier]):
     def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
         """The tokens that are read."""
         return {"source_tokens": axes["source"].labels, "target_tokens": ()}
-
-
-def normal(text: str) -> list[str]:
-    """The words of a text in lower case, without signs and articles."""
-    plain = "".join(one for one in text.lower() if one not in string.punctuation)
-    return re.sub(r"\b(a|an|the)\b", " ", plain).split()
 
 
 def exact(said: str, right: str) -> bool:

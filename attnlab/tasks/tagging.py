@@ -33,7 +33,14 @@ from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import TokenClassifier
 from attnlab.tasks.base import Task
-from attnlab.tasks.models import check_output_bias, refuse_terms, shapes_of, system_factory
+from attnlab.tasks.models import (
+    check_output_bias,
+    longest_row,
+    refuse_terms,
+    shapes_of,
+    sums_of_rows,
+    system_factory,
+)
 from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
@@ -83,7 +90,7 @@ def build_system(
     system: TokenClassifier = factory(
         vocabulary=vocabulary, outputs=tags, pad_id=special.pad, bos_id=special.bos
     )
-    shapes = shapes_of(system, jax.ShapeDtypeStruct((1, 2), jnp.int32))
+    shapes = shapes_of(system, longest_row(config))
     refuse_terms(config, shapes)
     check_output_bias(config, shapes["params"], tags)
     return system
@@ -167,7 +174,6 @@ class Tagging(Task[TaggedTexts, TokenClassifier]):
                     ", ".join(self.tags[:20]),
                     ", ".join(SCHEMES),
                 )
-        self._each = jax.jit(jax.vmap(self._of_row, in_axes=(None, 0)))
         self._said = jax.jit(lambda params, batch: self.apply(params, batch).argmax(axis=-1))
 
     def _check_spans(self) -> None:
@@ -256,20 +262,8 @@ class Tagging(Task[TaggedTexts, TokenClassifier]):
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
         """A row for every sentence, of what `evaluate` gives."""
-        found = [
-            (rows, jax.device_get(self._each(params, batch)))
-            for rows, batch in self.in_order(self.of_split(split))
-        ]
-        order = np.argsort(np.concatenate([rows[rows >= 0] for rows, _ in found]))
-        sums = {
-            name: np.concatenate([one[name][rows >= 0] for rows, one in found])[order]
-            for name in ("loss", "words", "correct")
-        }
-        return Items.of(token_rows({**sums, "tokens": sums.pop("words")}))
-
-    def _of_row(self, params: Params, row: Batch) -> Sums:
-        """The sums of a single row."""
-        return self.sums(params, {name: one[None] for name, one in row.items()})
+        sums = sums_of_rows(self, params, self.in_order(self.of_split(split)))
+        return Items.of(token_rows({**sums, "tokens": sums["words"]}))
 
     def _tagged(self, params: Params, examples: Examples) -> Iterator[list[str]]:
         """The tags that the system gives to the words of each example, in their order."""

@@ -32,7 +32,13 @@ from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Classifier
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.base import Task
-from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
+from attnlab.tasks.models import (
+    longest_row,
+    refuse_terms,
+    shapes_of,
+    sums_of_rows,
+    system_factory,
+)
 from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
@@ -81,11 +87,14 @@ def sentences_of(config: ConfigDict) -> int:
     return said if said in (1, 2) else int(system_factory(config, Classifier).func.texts[0])
 
 
-def handed_out(system: Classifier, sentences: int) -> dict[str, Tree]:
+def handed_out(config: ConfigDict, system: Classifier, sentences: int) -> dict[str, Tree]:
     """The shapes of what a pass over as many texts leaves in the collections "losses" and
     "samples".
+
+    Raises:
+      UserError: the system cannot read rows of `batch.max_length`.
     """
-    return shapes_of(system, *[jax.ShapeDtypeStruct((1, 2), jnp.int32)] * sentences)
+    return shapes_of(system, *[longest_row(config)] * sentences)
 
 
 def _reading(sentences: int) -> list[str]:
@@ -179,7 +188,7 @@ class TextTask(Task[labelled.LabelledTexts, Classifier]):
             pad_id=special.pad,
             bos_id=special.bos,
         )
-        made = handed_out(system, sentences)
+        made = handed_out(config, system, sentences)
         refuse_terms(config, made)
         Auxiliary(
             type(system), made, config, 1
@@ -248,16 +257,8 @@ class TextTask(Task[labelled.LabelledTexts, Classifier]):
         the numbers that it answers with.
         """
 
-        def single(row: Batch) -> Sums:
-            return self.sums(params, {name: one[None] for name, one in row.items()}, 0.0)
-
-        each, batches = jax.jit(jax.vmap(single)), self.in_order(self.of_split(split))
-        found = [(rows >= 0, jax.device_get(each(batch))) for rows, batch in batches]
-        order = np.argsort(np.concatenate([rows[rows >= 0] for rows, _ in batches]))
-        sums = {
-            name: np.concatenate([one[name][real] for real, one in found]).astype(np.float64)[order]
-            for name in found[0][1]
-        }
+        found = sums_of_rows(self, params, self.in_order(self.of_split(split)))
+        sums = {name: one.astype(np.float64) for name, one in found.items()}
         scores = self.averaged(
             self.totals([{name: one.sum(axis=0) for name, one in sums.items()}], split)
         )

@@ -29,7 +29,7 @@ from ml_collections import ConfigDict
 from attnlab.attention.protocol import MAPS
 from attnlab.config import image_tasks, nodes
 from attnlab.data.asked import CHANCE, MAJORITY
-from attnlab.data.batching import Batches, TrainBatches
+from attnlab.data.batching import BATCH, Batches, TrainBatches
 from attnlab.data.columns import Declared, Examples, Shared
 from attnlab.data.images import labelled, questions
 from attnlab.data.images.folder import read_images
@@ -205,8 +205,8 @@ class VisualQuestions(Task[QuestionData, VisualAnswerer]):
 
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
         """See `Task.ordered`; with `batch.questions` Q above 1 a row is an image with Q questions."""
-        settings = dict(self.config.batch)
-        train, each = self.of_split("train"), settings.pop("questions")
+        settings = {name: self.config.batch[name] for name in BATCH}
+        train, each = self.of_split("train"), self.config.batch.questions
         things = self.data.things
         if each > 1:
             things = f"rows of {each} {things}"

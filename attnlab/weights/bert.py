@@ -109,7 +109,8 @@ def run(told: Told) -> dict[str, Any]:
     """What else the config of a run says, see `attnlab.weights.run_config`."""
     task = _TASKS.get(_architecture(told), "masked_language_modelling")
     longest = min(128, told.count("max_position_embeddings", 512))
-    batch: dict[str, Any] = {"size": 16, "max_length": longest}
+    longer = {"classification": "cut", "tagging": "refuse"}.get(task, "windows")
+    batch: dict[str, Any] = {"size": 16, "max_length": longest, "longer": longer}
     if task in _TASKS.values():
         batch["buckets"] = tuple(sorted({max(1, longest // 4), max(1, longest // 2), longest}))
         data = "table" if task == "classification" else "columns"

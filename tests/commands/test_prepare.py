@@ -30,10 +30,14 @@ def test_from_text_to_a_config(here: Path, capsys: pytest.CaptureFixture[str]) -
     assert "90 documents" in out and "uint16" in out
     config = out[out.index("--config.data=shards") :].split()
     assert f"--config.data.directory={here}/c" in config
-    assert "--config.vocabulary.size=90" in config
+    assert "it is read as the split 'train', with folders 'valid' and 'test'" in out
     flags = ("--vocabulary=c/train", "--length=500")
     assert prepare("--to=c/valid", "--from=a.jsonl", *flags) == 0
-    assert "30 documents" not in capsys.readouterr().out  # blank ones are left out
+    out = capsys.readouterr().out
+    assert "30 documents" not in out  # blank ones are left out
+    assert (
+        "as the split 'valid', with folders 'train' and 'test'" in out and "data.train" not in out
+    )
     assert prepare("--to=c/valid", "--from=a.jsonl", *flags) == 0
     assert "complete" in capsys.readouterr().err
     shown = main(["show", "--config=configs/language_modelling.py:decoder", *config])

@@ -152,7 +152,7 @@ def test_loads_completes_and_locks(file: str) -> None:
     }
     assert config.optimizer.to_dict() == {"name": "adam", "b1": 0.9, "nesterov": False}
     sizes = {"buckets": (16, 32), "max_length": 32, "size": 64}
-    assert config.batch.to_dict() == {**sizes, "unit": "sentences"}
+    assert config.batch.to_dict() == {**sizes, "unit": "sentences", "longer": "score"}
     assert (config.training.clip, config.training.steps, config.decoding.beam) == (1.0, 100, 5)
     with pytest.raises(AttributeError):
         config.system.hiden = 3

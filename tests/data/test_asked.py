@@ -11,6 +11,7 @@ import pytest
 
 from attnlab.data import asked
 from attnlab.data.asked import Row
+from attnlab.data.corpus import fingerprint_of_rows
 from attnlab.errors import UserError
 
 SPACED = {"kind": "spaced", "size": 100, "min_frequency": 1}
@@ -58,7 +59,7 @@ def test_answers_stand_at_their_words_and_padding_elsewhere(tmp_path: Path) -> N
     np.testing.assert_array_equal(
         again.examples["test"].packed("source").ids, read.packed("source").ids
     )
-    assert again.fingerprints["test"] == data.fingerprints["train"] == asked.fingerprint(ROWS)
+    assert again.fingerprints["test"] == data.fingerprints["train"] == fingerprint_of_rows(ROWS)
 
 
 def test_an_answer_that_training_never_asks_for_is_no_chance() -> None:

@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from attnlab.data import questions
-from attnlab.data.questions import Deeds, Question, Squad, Windows
-from attnlab.data.vocabulary import BOS, EOS, Vocabulary
+from attnlab.data.passages import Question
+from attnlab.data.questions import Deeds, Squad
 from attnlab.errors import UserError
 
 PASSAGE = "It's a big, old dog\nfrom Köln."
@@ -60,27 +59,6 @@ def test_the_form_of_squad(tmp_path: Path) -> None:
         questions.load(data, words, splits=("train",))
 
 
-def test_rows_types_words_and_spans() -> None:
-    """The pieces of the span are those of the words that the answer touches, whole or in part."""
-    begin = PASSAGE.index("old")
-    asked = [
-        Question("Which dog?", PASSAGE, (("old dog", begin), ("It", 0))),
-        Question("It", "It", (("I", 0),)),
-    ]
-    words = Vocabulary.train([PASSAGE, "Which dog?"], "char", 100, 1)
-    examples = questions.encode(words, asked)
-    source, types, numbers = (examples.packed(name)[0] for name in ("source", "types", "words"))
-    (first, last), (one, other) = examples["span"].block(np.arange(2), 0)
-    assert words.decode(source[first : last + 1]).split() == ["old", "dog"]
-    assert source[0] == BOS and source[-1] == EOS and (source == EOS).sum() == 2
-    assert types.tolist() == [0] * int((types == 0).sum()) + [1] * int(types.sum())
-    assert source[types == 0][-1] == EOS and numbers[types == 0].max() == 0 == numbers[-1]
-    cut = [PASSAGE[i:j] for i, j in questions.cut(PASSAGE)]
-    assert cut == ["It", "'", "s", "a", "big", ",", "old", "dog", "from", "Köln", "."]
-    assert numbers[first] == cut.index("old") + 1 and numbers[last] == cut.index("dog") + 1
-    assert examples.packed("words")[1][[one, other]].tolist() == [1, 1] and other == one + 1
-
-
 def test_made_up_passages_have_one_answer() -> None:
     """It is the other one of the clause of whom is asked, and no split has a passage of another."""
     rows = {split: Deeds(60, 10, 10).questions(split) for split in ("train", "valid", "test")}
@@ -106,35 +84,3 @@ def test_a_share_of_made_up_questions_is_about_somebody_absent() -> None:
     for one in rows:
         present = [clause.split()[2] for clause in one.passage.removesuffix(" .").split(" . ")]
         assert (one.question.split()[3] in present) == bool(one.answers)
-
-
-@pytest.mark.parametrize("stride", [1, 3, 5])
-def test_windows_overlap_and_know_which_answers_they_hold(stride: int) -> None:
-    """Against slices of the whole row: room for 12 - 4 - 1 tokens, a question of 2."""
-    passage = "a b c d e f g h i j k l m n o p"
-    answers = ("c d", "h i j", "p", "a b c d e f g h i")
-    asked = [Question("x y z", passage, ((text, passage.index(text)),)) for text in answers]
-    asked += [Question("x", "a b", ()), Question("x y", "a b c d e f g", (("g", 12),))]
-    words = Vocabulary.train([passage, "x y z"], "word", 100, 1)
-    whole = questions.encode(words, asked)
-    found = questions.encode(words, asked, Windows(12, stride, 2))
-    owners = found["question"].block(np.arange(len(found)), 0)
-    spans = found["span"].block(np.arange(len(found)), 0)
-    uncut = whole["span"].block(np.arange(len(whole)), 0)
-    assert sorted(set(owners)) == list(range(6)) and (np.diff(owners) >= 0).all()
-    for number, one in enumerate(asked):
-        body = whole.packed("source")[number][len(one.question.split()) + 2 : -1]
-        head, rows = min(2, len(one.question.split())) + 2, np.flatnonzero(owners == number)
-        begins = [stride * step for step in range(len(rows))]
-        room = 12 - head - 1
-        assert begins[-1] + room >= len(body) and (len(rows) == 1 or begins[-2] + room < len(body))
-        first, last = uncut[number] - len(one.question.split()) - 2
-        for row, begin in zip(rows.tolist(), begins, strict=True):
-            source = found.packed("source")[row]
-            assert len(source) <= 12 and (source[head - 1], source[-1]) == (EOS, EOS)
-            np.testing.assert_array_equal(source[head:-1], body[begin : begin + room])
-            numbers = found.packed("words")[row][head:-1]
-            assert numbers.tolist() == [begin + at + 1 for at in range(len(numbers))]
-            inside = one.answers and begin <= first and last < begin + room
-            wanted = [first - begin + head, last - begin + head] if inside else [0, 0]
-            assert spans[row].tolist() == wanted

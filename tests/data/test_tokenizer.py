@@ -11,6 +11,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from attnlab.data import corpus
+from attnlab.data.passages import located
 from attnlab.data.text import load as load_texts
 from attnlab.data.tokenizer import Adopted
 from attnlab.data.vocabulary import Special, Vocabulary
@@ -65,6 +66,20 @@ def test_ids_are_those_of_the_library_and_texts_come_back(tmp_path: Path) -> Non
         assert ids.tolist() == theirs.encode(text, add_special_tokens=False).ids
         assert vocabulary.decode(ids) == text and vocabulary.special.eos not in ids
     assert vocabulary.packed(["a"])[0][-1] == vocabulary.special.eos == 0
+
+
+def test_the_characters_of_pieces_that_are_parts_of_one(tmp_path: Path) -> None:
+    """Each piece of a letter of several bytes stands for the whole letter; blanks are counted to the
+    piece, as the library does.
+    """
+    vocabulary = adopted(byte_level(tmp_path))
+    text = " the  東 Köln"
+    (ids, places), (none, nowhere) = located(vocabulary, [text, ""])
+    np.testing.assert_array_equal(ids, vocabulary.encode_all([text])[0])
+    assert len(none) == len(nowhere) == 0 and places.shape == (len(ids), 2)
+    touched = [text[begin:end] for begin, end in places.tolist()]
+    assert touched.count("東") >= 2 and "".join(dict.fromkeys(touched)).count("K") == 1
+    assert places[0, 0] == 0 and places[-1, 1] == len(text) and (np.diff(places[:, 0]) >= 0).all()
 
 
 def test_special_ids_are_those_of_the_model_else_of_the_tokenizer(tmp_path: Path) -> None:

@@ -145,6 +145,30 @@ def test_recall_is_counted_where_it_can_be_known(how: list[str]) -> None:
         check_scores(load(*how, "checkpoint.by=recall"))
 
 
+def test_long_texts_are_read_in_windows_that_predict_each_token_once() -> None:
+    """A window begins with the id before it and knows nothing else of what was before; the rows of
+    a text are one item.
+    """
+    task = load(*APART, "batch.max_length=3")
+    params, nats, each = drawn(task), 0.0, []
+    for ids in task.data.ids["valid"]:
+        source = [BOS, *ids[:-1]]
+        pieces = [slice(i, i + 3) for i in range(0, len(ids), 3)]
+        log_p = np.concatenate([passed(params, source[piece])[0] for piece in pieces])
+        each.append(-log_p[np.arange(len(ids)), ids].sum())
+        nats += each[-1]
+    tokens = len(task.data.ids["valid"].ids)
+    assert task.evaluate(params, "valid")["loss"] == pytest.approx(nats / tokens, rel=1e-5)
+    items = task.items(params, "valid", [])
+    assert items is not None
+    np.testing.assert_allclose(items.rows["loss"][:, 0], each, rtol=1e-4)
+    assert items.rows["loss"][:, 1].sum() == tokens
+    batches = task.batches(1)
+    epoch = [batches(step)["target"] for step in range(batches.batches_per_epoch)]
+    read = np.concatenate([one[one != PAD] for one in epoch])
+    assert np.array_equal(np.sort(read), np.sort(task.data.ids["train"].ids))
+
+
 def test_a_single_text_is_not_drawn_from() -> None:
     task = load(*JOINED)
     ids = {"valid": Packed([task.data.ids["valid"][1]])}
@@ -267,7 +291,7 @@ def test_notes() -> None:
     assert turns.notes(turns.batches(1))[3:] == [
         f"train: texts in turn in 8 lanes, 5 tokens of each at a time, {steps} steps an epoch"
     ]
-    short = changed(apart()[0], batch__max_length=4)
+    short = changed(apart()[0], batch__max_length=4, batch__longer="score")
     longer = sum(len(text) > 3 for text in task.data.texts["train"])
     assert short.notes(short.batches(1))[3:] == [
         f"train: {longer} texts longer than batch.max_length=4 tokens are left out, none is cut"

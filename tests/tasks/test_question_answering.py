@@ -4,6 +4,7 @@ with windows and without an answer too.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import numpy as np
 import pytest
 
 from attnlab import config as configs
-from attnlab.data import questions
+from attnlab.data import passages, questions
+from attnlab.data.passages import Question, Windows
 from attnlab.errors import UserError
 from attnlab.tasks.question_answering import QuestionAnswering, exact, f1
 from tests.tasks.tiny import noisy
@@ -22,6 +24,7 @@ FILE = "configs/question_answering.py:transformer"
 SMALL = [
     *("data.examples=24", "data.valid=7", "data.test=5", "data.clauses=2", "batch.size=8"),
     *("system.width=8", "system.hidden=12", "system.layers=1", "system.attention.heads=2"),
+    "passages.answers=words",
 ]
 
 
@@ -68,7 +71,7 @@ def test_scores_and_answers_are_those_of_every_question_by_itself(
         length = len(log_p)
         pairs = [(i, j) for i in range(length) for j in range(i, min(i + 30, length))]
         i, j = max(pairs, key=lambda pair: log_p[pair[0], 0] + log_p[pair[1], 1])
-        places = questions.cut(one.passage)
+        places = passages.cut(one.passage)
         texts.append(one.passage[places[words[i] - 1][0] : places[words[j] - 1][1]])
         hits.append(exact(texts[-1], one.answers[0][0]))
         shares.append(f1(texts[-1], one.answers[0][0]))
@@ -119,7 +122,7 @@ def test_the_best_of_all_windows_or_no_answer() -> None:
         own = [found[at][2] for at in np.flatnonzero(owners == number)]
         _, score, (first, last) = max(own, key=lambda each: each[1])
         margins.append(min(each[0] for each in own) - score)
-        places = questions.cut(one.passage)
+        places = passages.cut(one.passage)
         stretches.append(one.passage[places[first - 1][0] : places[last - 1][1]])
     limit = float(np.mean(sorted(margins)[3:5]))  # three are above
     config.passages.threshold = limit
@@ -158,6 +161,77 @@ def test_padding_costs_nothing(task: QuestionAnswering, params: Any) -> None:
     assert still[0] == pytest.approx(still[1], rel=1e-5) and np.isfinite(loss).all()
     assert task.weight(wider) == task.weight(batch) == 8
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found[1][2]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Dense:
+    """Passages without blanks, and answers within a word."""
+
+    def questions(self, split: str) -> list[Question]:
+        rows = [
+            ("首都は？", "東京は日本の首都です。", "東京"),
+            ("いつ？", "1990年代に、Café Möhreで。", "Café"),
+            ("when?", "in the 1990s, on\u00a0May 3", "1990"),
+            ("what?", " e\u0301a   e\u0301bc", "e\u0301b"),
+        ]
+        return [
+            Question(question, passage, ((answer, passage.index(answer)),))
+            for question, passage, answer in rows
+        ]
+
+
+@pytest.mark.parametrize(("kind", "reached"), [("char", 4), ("bpe", 4), ("word", 1)])
+def test_answers_are_stretches_of_pieces(kind: str, reached: int) -> None:
+    """What is said where the learned ends are the likeliest is the answer, character by character;
+    words without a blank are clauses, which are no answer.
+    """
+    given = [*SMALL[5:], f"data={__name__}:Dense", f"vocabulary.kind={kind}"]
+    given += ["batch.max_length=64", "batch.buckets=64", "vocabulary.lowercase=true"]
+    given += ["vocabulary.min_frequency=5"] if kind == "bpe" else []  # no piece of several letters
+    for units, count in (("pieces", reached), ("words", 1)):
+        config = configs.load(FILE, [*given, f"passages.answers={units}"])
+        if count == 4:
+            task = QuestionAnswering.load(config, None, ("train", "valid"))
+        else:
+            words = (
+                rf"{1 - count / 4:.1%} of the answers of the train split are not whole {units} of"
+            )
+            with pytest.raises(UserError, match=words):
+                QuestionAnswering.load(config, None, ("train", "valid"))
+            config.passages.unreachable = 1.0
+            task = QuestionAnswering.load(config, None, ("train", "valid"))
+        assert task.data.about("valid").endswith(
+            f"{1 - count / 4:.1%} of the answers cannot be reached"
+        )
+        task._best = lambda params, batch: (
+            batch["span"][:, 0],
+            batch["span"][:, 1],
+            np.zeros(len(batch["span"])),
+            np.full(len(batch["span"]), -9.0),
+        )
+        assert task.score(None, "valid")[0]["exact"] == count / 4
+
+
+LETTERS = "a b c d e f g h i j " * 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """Answers of 30 and 31 words, one in the first window, one across the ends of windows."""
+
+    def questions(self, split: str) -> list[Question]:
+        stretches = ((0, 59), (0, 61), (2, 9), (14, 21))
+        rows = [Question("q", LETTERS, ((LETTERS[i:j], i),)) for i, j in stretches]
+        return [*rows, Question("q", LETTERS, ())]
+
+
+@pytest.mark.parametrize("units", ["words", "pieces"])
+def test_answers_that_are_too_long_or_cut_by_every_window_cannot_be_reached(units: Any) -> None:
+    data = {"name": f"{__name__}:Given"}
+    words = {"kind": "word", "size": 100, "min_frequency": 1}
+    for windows, share in ((None, 0.25), (Windows(13, 9, 2), 0.75), (Windows(13, 4, 2), 0.5)):
+        found = questions.load(data, words, None, ("train",), None, True, windows, units)
+        assert found.unreachable == {"train": share}
 
 
 def test_texts_are_compared_as_squad_compares_them() -> None:

@@ -13,11 +13,11 @@ import numpy as np
 
 from attnlab.data import SPLITS
 from attnlab.data.columns import Examples
-from attnlab.data.corpus import VocabularySettings
+from attnlab.data.corpus import VocabularySettings, giving
 from attnlab.data.files import find_file, read_lines
 from attnlab.data.images.annotated import Captioned, Shown
 from attnlab.data.images.folder import ImageFiles
-from attnlab.data.images.labelled import Learned, check_images, fingerprint, giving
+from attnlab.data.images.labelled import Learned, check_images, fingerprint
 from attnlab.data.json_lines import object_of, text_of
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError

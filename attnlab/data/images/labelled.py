@@ -17,9 +17,9 @@ from typing import Any, ClassVar, NamedTuple, Self, TypedDict, TypeVar
 
 import numpy as np
 
-from attnlab.config.registry import build
-from attnlab.data import SOURCES, SPLITS
+from attnlab.data import SPLITS
 from attnlab.data.columns import Examples
+from attnlab.data.corpus import giving
 from attnlab.errors import UserError, nearest
 from attnlab.records.files import write_atomic
 from attnlab.records.json_kinds import Damaged, read
@@ -318,19 +318,6 @@ class HeldOut:
         order = list(range(len(kept)))
         random.Random(f"examples {self.seed}").shuffle(order)
         return [kept[number] for number in sorted(order[: self.examples])]
-
-
-def giving(data: Mapping[str, Any], method: str, known: str) -> Any:
-    """The source of a config node; `UserError` unless it has this method. `known` names some that
-    have.
-    """
-    found = build(SOURCES, data, "config.data")()
-    if not callable(getattr(found, method, None)):
-        raise UserError(
-            f"config.data={data['name']}: a data source for this task needs a method"
-            f" {method}(split), such as {known}"
-        )
-    return found
 
 
 def fingerprint(images: np.ndarray, labels: Sequence[str]) -> str:

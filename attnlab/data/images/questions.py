@@ -22,13 +22,15 @@ from attnlab.data import SPLITS
 from attnlab.data.asked import CHANCE, MAJORITY
 from attnlab.data.columns import Examples, Shared, SideBySide
 from attnlab.data.corpus import (
+    OfRows,
     VocabularySettings,
+    giving,
     has_vocabularies,
     lent,
     load_vocabularies,
     save_vocabularies,
 )
-from attnlab.data.images.labelled import ImageData, Learned, giving
+from attnlab.data.images.labelled import ImageData, Learned
 from attnlab.data.images.labelled import fingerprint as fingerprint_of_images
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError, nearest
@@ -107,7 +109,7 @@ class Prior:
 
 
 @dataclasses.dataclass(frozen=True)
-class QuestionData:
+class QuestionData(OfRows):
     """The data of a run.
 
     Attributes:
@@ -128,15 +130,6 @@ class QuestionData:
     learned: Learned
     prior: Prior
     fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """Those that were read."""
-        return tuple(self.rows)
-
-    def size(self, split: str) -> int:
-        """The number of questions."""
-        return len(self.rows[split])
 
     def labels(self, split: str) -> np.ndarray:
         """The number of the answer to each question, [N] from 0; C for one that is not known."""

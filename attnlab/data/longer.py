@@ -1,0 +1,96 @@
+"""What becomes of examples that are longer than `batch.max_length`: one rule for all splits, said
+before the first step.
+
+    score      training leaves them out, scores take them whole; refused where the system cannot read
+               them (what configs of earlier versions mean)
+    leave_out  they are left out of every split
+    cut        every text of them ends early: its first tokens and its end are kept; of sentences with
+               tags whole words
+    windows    a text is read in as many rows as it takes, so that each token is predicted once
+    refuse     an error counts them
+
+Only rows that are whole texts can be longer: a stream is cut into rows of `max_length` in any case.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from attnlab.errors import UserError
+
+_DONE = {
+    "score": "scored whole",
+    "leave_out": "left out",
+    "cut": "cut",
+    "windows": "read in windows of that length",
+}
+
+
+def fitted(data: Any, batch: Mapping[str, Any], beside: int = 0) -> tuple[Any, list[str]]:
+    """The data of a run, its long examples treated by `batch.longer`; and for each split that has
+    some a line that counts them. Windows are only counted here: batches cut them.
+
+    Args:
+      data: an object of the class `loads` of a task; it is not changed.
+      batch: the config node; without `longer` nothing is done.
+      beside: tokens of a row that are not the example's.
+
+    Raises:
+      UserError: there are long examples and the rule is "refuse", or nothing else in a split.
+    """
+    if "longer" not in batch or batch.get("texts", "apart") != "apart":
+        return data, []
+    rule, limit, lines = batch["longer"], batch["max_length"] - beside, []
+    for split, examples in (getattr(data, "examples", None) or getattr(data, "ids", {})).items():
+        lengths = examples.lengths
+        longer = np.flatnonzero(lengths > limit)
+        if not len(longer) or (rule == "score" and split == "train"):  # batches count those
+            continue
+        counted = (
+            f"{split}: {len(longer):,} of {len(lengths):,} {data.things} longer than"
+            f" batch.max_length={batch['max_length']} tokens (up to {lengths.max() + beside:,})"
+        )
+        if rule == "refuse":
+            raise UserError(
+                f"{counted}, and config.batch.longer=refuse; raise batch.max_length, or let"
+                " batch.longer say what becomes of them ('show' has its values)"
+            )
+        lines.append(f"{counted} are {_DONE[rule]}")
+        if rule == "leave_out":
+            data = _without(data, split, longer)
+        elif rule == "cut" and hasattr(data, "cut"):
+            data, words = data.cut(split, limit)
+            lines[-1] += f": {words:,} words are neither trained on nor scored"
+        elif rule == "cut":
+            data = _replaced(data, split, examples=examples.cut(limit))
+    return data, lines
+
+
+def _without(data: Any, split: str, longer: np.ndarray) -> Any:
+    """The data without some examples of a split, and with another fingerprint of it."""
+    rows = "pairs" if hasattr(data, "pairs") else "rows"
+    left = np.delete(np.arange(len(data.examples[split])), longer)
+    if not len(left):
+        raise UserError(
+            f"config.batch.longer=leave_out: the {split} split has no example of at most"
+            " config.batch.max_length tokens; raise it"
+        )
+    print_of = f"{data.fingerprints.get(split)} {left.tolist()}"
+    changes = {
+        rows: [getattr(data, rows)[split][number] for number in left],
+        "examples": data.examples[split].chosen(left),
+        "fingerprints": hashlib.sha256(print_of.encode()).hexdigest(),
+    }
+    return _replaced(data, split, **changes)
+
+
+def _replaced(data: Any, split: str, **changes: Any) -> Any:
+    """The data with other rows, examples or fingerprints of a split."""
+    return dataclasses.replace(
+        data, **{name: {**getattr(data, name), split: one} for name, one in changes.items()}
+    )

@@ -1,0 +1,246 @@
+"""Questions and their passages as ids, and where in the text each piece of them stands.
+
+A row is what begins a text, the question, an end, the passage, an end; "types" is 1 from the passage
+on. An answer begins and ends with a unit whose characters in the passage are known: a piece of the
+vocabulary ("pieces"), or a word or sign ("words", what older configs mean), which in texts without
+blanks is a whole clause. "words" numbers the passage's units, from 1, at each of their pieces;
+"span" has the first piece and the last of the answer, as places in the row. A long passage may be cut into
+windows that overlap, a row each; "question" has the number of the question that a row belongs to.
+Where the answer is not in the window as a whole, or there is none, both places of "span" are 0, the
+token that begins the text (J. Devlin et al., "BERT", NAACL 2019, section 4.3).
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from attnlab.data.columns import Examples, Packed
+from attnlab.data.vocabulary import CHUNK, MARK, TOKENIZER, Vocabulary
+
+MOST = 30  # tokens of an answer
+_WORD = re.compile(r"\w+|[^\w\s]")
+_ALL, _UNITS = re.compile(r"(?s).+"), re.compile(f"[^\\s{MARK}]+")
+_NOTHING = np.zeros(0, np.int32), np.zeros((0, 2), np.int64)
+
+
+class Question(NamedTuple):
+    """A question, its passage, and the answers that are right: each a text and where it begins in
+    the passage, in characters. The first is the one to learn; none where the passage does not say.
+    """
+
+    question: str
+    passage: str
+    answers: tuple[tuple[str, int], ...]
+
+
+Units = Literal["words", "pieces"]  # what an answer begins and ends with
+
+
+class Read(NamedTuple):
+    """A question and its passage as ids, the number of the unit of each id of the passage, from 1,
+    and the characters [U,2] of each unit.
+    """
+
+    question: np.ndarray
+    passage: np.ndarray
+    numbers: np.ndarray
+    places: np.ndarray
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How a long passage is cut: windows that begin `stride` tokens after one another.
+
+    Attributes:
+      width: tokens of the longest row.
+      stride: at most what a row has room for beside a question.
+      question: tokens of a question that are read.
+    """
+
+    width: int
+    stride: int
+    question: int
+
+    def begins(self, length: int, room: int) -> range:
+        """Where the windows of `room` tokens begin in a passage of `length`; the last is the first
+        that reaches its end.
+        """
+        further = -(-max(length - room, 0) // self.stride)
+        return range(0, (further + 1) * self.stride, self.stride)
+
+
+def cut(text: str) -> list[tuple[int, int]]:
+    """Where the words and signs of a text begin and end, in characters."""
+    return [one.span() for one in _WORD.finditer(text)]
+
+
+def read(vocabulary: Vocabulary, questions: Sequence[Question], units: Units) -> list[Read]:
+    """Questions and passages as ids, and where the units of a passage stand in it."""
+    passages = [one.passage for one in questions]
+    if units == "pieces":
+        asked = vocabulary.encode_stream(one.question for one in questions)
+        found = located(vocabulary, passages)
+        return [
+            Read(question, ids, np.arange(1, len(ids) + 1), _whole(passage, places))
+            for question, (ids, places), passage in zip(asked, found, passages, strict=True)
+        ]
+    of_questions = _of_words(vocabulary, [one.question for one in questions])
+    of_passages = _of_words(vocabulary, passages)
+    return [
+        Read(question[0], *one) for question, one in zip(of_questions, of_passages, strict=True)
+    ]
+
+
+def _of_words(
+    vocabulary: Vocabulary, texts: Sequence[str]
+) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """The ids of every word of every text, each cut as it is behind a blank if one is there, the
+    numbers of these words, and their places; a word that has no piece is unknown.
+    """
+    places = [cut(text) for text in texts]
+    flat = [
+        " " * text[max(begin - 1, 0)].isspace() + text[begin:end]
+        for text, of in zip(texts, places, strict=True)
+        for begin, end in of
+    ]
+    unknown = np.array([vocabulary.special.unk or 0], np.int32)
+    found = iter([ids if len(ids) else unknown for ids in vocabulary.encode_stream(flat)])
+    rows = []
+    for of in places:
+        words = [next(found) for _ in of]
+        ids = np.concatenate([*words, np.zeros(0, np.int32)])
+        numbers = np.repeat(np.arange(1, len(of) + 1), [len(word) for word in words])
+        rows.append((ids, numbers, np.array(of).reshape(-1, 2)))
+    return rows
+
+
+def _whole(text: str, places: np.ndarray) -> np.ndarray:
+    """Places [U,2] without blanks at their ends; what no piece stands for, such as an accent that
+    the vocabulary has put on the letter before, belongs to the piece before.
+    """
+    following = np.append(places[1:, 0], len(text))
+    found = []
+    for (begin, end), limit in zip(places.tolist(), following.tolist(), strict=True):
+        while end < limit and not text[end].isspace():
+            end += 1
+        stretch = text[begin:end]
+        found.append((end - len(stretch.lstrip()), begin + len(stretch.rstrip())))
+    return np.array(found).reshape(-1, 2)
+
+
+def encode(
+    vocabulary: Vocabulary,
+    questions: Sequence[Question],
+    windows: Windows | None = None,
+    units: Units = "words",
+) -> Examples:
+    """Questions as columns "source", "types", "words", "span" and "question"; see above. Passages
+    are whole if there are no `windows`.
+    """
+    return laid_out(vocabulary, read(vocabulary, questions, units), questions, windows)
+
+
+def laid_out(
+    vocabulary: Vocabulary,
+    rows: Sequence[Read],
+    questions: Sequence[Question],
+    windows: Windows | None,
+) -> Examples:
+    """The columns of `encode` of what `read` gave."""
+    special = vocabulary.special
+    source, types, words, spans, owners = [], [], [], [], []
+    for owner, (row, question) in enumerate(zip(rows, questions, strict=True)):
+        head = [special.bos, *_asked_of(row, windows), special.eos]
+        body, number = row.passage.tolist(), row.numbers.tolist()
+        answer = _span(row, *question.answers[0]) if question.answers else None
+        room = len(body) if windows is None else windows.width - len(head) - 1
+        for begin in [0] if windows is None else windows.begins(len(body), room):
+            inside = slice(begin, begin + room)
+            source.append([*head, *body[inside], special.eos])
+            types.append([0] * len(head) + [1] * (len(body[inside]) + 1))
+            words.append([0] * len(head) + number[inside] + [0])
+            whole = answer is not None and begin <= answer[0] and answer[1] < begin + room
+            spans.append([at - begin + len(head) for at in answer] if answer and whole else [0, 0])
+            owners.append(owner)
+    return Examples(
+        source=Packed(source, special.pad),
+        types=Packed(types),
+        words=Packed(words),
+        span=np.array(spans, np.int32).reshape(-1, 2),
+        question=np.array(owners, np.int32),
+    )
+
+
+def _asked_of(row: Read, windows: Windows | None) -> np.ndarray:
+    """The ids of a question that are read."""
+    return row.question if windows is None else row.question[: windows.question]
+
+
+def _span(row: Read, text: str, begin: int) -> tuple[int, int] | None:
+    """The first and the last piece of an answer, among the passage's; None where it touches none."""
+    touched = (row.places[:, 0] < begin + len(text)) & (row.places[:, 1] > begin)
+    inside = np.flatnonzero(touched) + 1
+    places = np.flatnonzero(np.isin(row.numbers, inside[[0, -1]])) if len(inside) else inside
+    return (int(places[0]), int(places[-1])) if len(places) else None
+
+
+def unreachable(
+    rows: Sequence[Read], questions: Sequence[Question], windows: Windows | None
+) -> float:
+    """The share of the questions with an answer whose best stretch of at most `MOST` tokens, in a
+    row, is none of the answers, as the evaluation of SQuAD compares texts.
+    """
+
+    def reached(row: Read, passage: str, text: str, begin: int) -> bool:
+        span = _span(row, text, begin)
+        if span is None or span[1] - span[0] >= MOST:
+            return False
+        first, last = (row.places[row.numbers[at] - 1] for at in span)
+        if normal(passage[first[0] : last[1]]) != normal(text):
+            return False
+        if windows is None:
+            return True
+        room = windows.width - len(_asked_of(row, windows)) - 3
+        starts = np.array(windows.begins(len(row.passage), room))
+        return bool(((starts <= span[0]) & (span[1] < starts + room)).any())
+
+    found = [
+        any(reached(row, one.passage, *answer) for answer in one.answers)
+        for row, one in zip(rows, questions, strict=True)
+        if one.answers
+    ]
+    return 1 - sum(found) / max(1, len(found))
+
+
+def normal(text: str) -> list[str]:
+    """The words of a text in lower case, without signs and articles, as the evaluation of SQuAD has
+    them.
+    """
+    plain = "".join(one for one in text.lower() if one not in string.punctuation)
+    return re.sub(r"\b(a|an|the)\b", " ", plain).split()
+
+
+def located(
+    vocabulary: Vocabulary, texts: Sequence[str]
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The ids of each text, [length] int32, as the vocabulary encodes it, and the characters
+    [length,2] of the text that each stands for: where they begin and end.
+    """
+    whole = _ALL if vocabulary.settings["kind"] in ("char", TOKENIZER) else _UNITS
+    units = {text: [(one.start(), one[0]) for one in whole.finditer(text)] for text in texts}
+    different = list({unit for each in units.values() for _, unit in each})
+    known = {}
+    for at in range(0, len(different), CHUNK):
+        chunk = different[at : at + CHUNK]
+        for unit, one in zip(chunk, vocabulary.encodings(chunk), strict=True):
+            known[unit] = np.array(one.ids, np.int32), np.array(one.offsets).reshape(-1, 2)
+    for text in texts:
+        ids = [known[unit][0] for _, unit in units[text]]
+        places = [known[unit][1] + begin for begin, unit in units[text]]
+        yield np.concatenate([_NOTHING[0], *ids]), np.concatenate([_NOTHING[1], *places])
