@@ -1,6 +1,6 @@
 """A score, an alignment and a position scheme, each with its float64 oracle from the formula alone.
 
-    e_ij = sign(q_i . k_j) |q_i . k_j|^p       w_ij = relu(e_ij)^2 / sum_k relu(e_ik)^2       e_ij - s |i - j|
+e_ij = sign(q_i . k_j) |q_i . k_j|^p       w_ij = relu(e_ij)^2 / sum_k relu(e_ik)^2       e_ij - s |i - j|
 """
 
 import jax.numpy as jnp
