@@ -16,7 +16,7 @@ def test_few_seeds_declare_with_the_present_method_what_they_did_not_with_the_fo
     scores = {
         "a": (0.90, 0.92, 0.91, 0.93),
         "b": (0.86, 0.83, 0.87, 0.85),
-        "c": (0.91, 0.93, 0.89, 0.92),
+        "c": (0.91, 0.90, 0.92, 0.93),
     }
     comparison = compare(collect(sweep(tmp_path, scores)))
     assert declared(comparison, [0, 1, 2, 3]) == {("a", "b"): 1, ("a", "c"): 0, ("b", "c"): -1}

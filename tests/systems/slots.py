@@ -117,7 +117,8 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
         def no_looks(self, memory: Any) -> Any:
             if inside:
                 return super().no_looks(memory)
-            asked("no_looks", (need.so_far, "so_far=False, but it is asked what to carry"))
+            carried = need.so_far or not stepping[0]  # a whole text may begin with it
+            asked("no_looks", (carried, "so_far=False, but it is asked what to carry"))
             return Told(_left(inside, super().no_looks(memory)))
 
     return Watched

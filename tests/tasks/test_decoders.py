@@ -93,8 +93,8 @@ def test_ragged_beginnings_pieces_and_beams_over_a_cache(mixer: dict[str, Any]) 
             tokens = best[0].tokens.tolist()
             whole = np.array([[*prompt, *tokens, *[PAD] * (12 - len(prompt) - len(tokens))]])
             logits = np.array(run(whole)[0, len(prompt) - 1 :][: len(tokens)], np.float64)
-            logits[:, [PAD, BOS]] = -np.inf
             log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+            log_p[:, [PAD, BOS]] = -np.inf  # what is never written
             if how["method"] == "greedy":
                 assert tokens == log_p.argmax(axis=1).tolist()
             expected = log_p[np.arange(len(tokens)), tokens].sum()
