@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             and (cases.reads(chosen) or item.path.stem == "test_mixer")
         ]
     elif own_parts.CHOSEN:
-        kept = list(filter(own_parts.tests_it, items))
+        kept = list(filter(own_parts.runs_over_chosen, items))
     else:
         return
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])

@@ -54,7 +54,7 @@ def settings(kind: str, registered: list[Any]) -> list[Any]:
     return [(path, fields) for fields in own]
 
 
-def tests_it(item: pytest.Item) -> bool:
+def runs_over_chosen(item: pytest.Item) -> bool:
     """Whether a test runs over what was chosen."""
     (kind, (path, _)), given = *CHOSEN.items(), getattr(item, "callspec", None)
     if given is None:

@@ -156,16 +156,7 @@ def _contrast(
     numbers = [len(row.values) if row is not None and tested else 0 for row in rows.values()]
     if not all(numbers):
         return Judged(text, at_least, 0, None, UNDECIDED, _lacking(comparison, rows))
-    trials = {variant: row.records for variant, row in rows.items() if row is not None}
-    scales = (
-        (one, other, other_scale(trials[one], trials[other], comparison.basis.metric))
-        for one, other in itertools.combinations(trials, 2)
-    )
-    if scale := next((pair for pair in scales if pair[2]), None):
-        why = f"{scale[0]} and {scale[1]} are not comparable: {scale[2]}"
-        return Judged(text, at_least, min(numbers), None, UNDECIDED, why)
-    if comparison.apart.refuses(weights) and not comparison.basis.derived:
-        why = f"{' and '.join(weights)} were not scored on the same test examples"
+    if why := _not_comparable(comparison, weights, rows):
         return Judged(text, at_least, min(numbers), None, UNDECIDED, why)
     near = all(row is not None and row.name in comparison.family.values for row in rows.values())
     family = comparison.family if near else comparison.whole
@@ -180,20 +171,27 @@ def _contrast(
         if row is not None and row.missing
     ]
     if lost:
-        return Judged(
-            text,
-            at_least,
-            min(numbers),
-            found,
-            UNDECIDED,
-            f"not every seed has a number ({'; '.join(lost)})",
-        )
+        why = f"not every seed has a number ({'; '.join(lost)})"
+        return Judged(text, at_least, min(numbers), found, UNDECIDED, why)
     if comparison.basis.metric in COUNTED:
         reached = found.mean >= at_least or found.why == TIE
         return Judged(text, at_least, min(numbers), found, SUPPORTED if reached else REFUTED)
     why = _WHY[found.why].format(at_least=at_least) if found.why else ""
     power = _power(family, weights, at_least, min(numbers)) if found.outcome == UNDECIDED else None
     return Judged(text, at_least, min(numbers), found, found.outcome, why, power)
+
+
+def _not_comparable(
+    comparison: Comparison, weights: Mapping[str, float], rows: Mapping[str, Row | None]
+) -> str:
+    """Why the scores of these variants may not be compared; "" if they may."""
+    trials = {variant: row.records for variant, row in rows.items() if row is not None}
+    for first, second in itertools.combinations(trials, 2):
+        if why := other_scale(trials[first], trials[second], comparison.basis.metric):
+            return f"{first} and {second} are not comparable: {why}"
+    if comparison.apart.refuses(weights) and not comparison.basis.derived:
+        return f"{' and '.join(weights)} were not scored on the same test examples"
+    return ""
 
 
 def _lacking(comparison: Comparison, rows: Mapping[str, Row | None]) -> str:
