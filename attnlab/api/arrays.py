@@ -19,6 +19,10 @@ from attnlab.config.registry import build
 from attnlab.errors import UserError
 
 Direction = Literal["causal", "bidirectional"]
+_ASKS_FOR_EARLIER = (
+    "mechanism: each look of {} with these parts depends on earlier ones; give read"
+    " so_far=no_looks(memory) the first time, and so_far=reading.so_far of the last reading then"
+)
 
 
 def mechanism(
@@ -105,17 +109,10 @@ def _checked(made: Any) -> Any:
         ) -> Reading:
             check_sequence(query, "query")
             check_view(view)
-            if isinstance(memory, jax.Array) or not hasattr(memory, "__dict__"):
-                raise UserError(
-                    f"mechanism: memory is {told(memory)}; it is what remember(source) returns"
-                )
+            check_memory(memory)
             known = len(more) > 1 or others.get("so_far") is not None
             if not known and self.no_looks(memory) is not None:
-                raise UserError(
-                    f"mechanism: each look of {made.__name__} with these parts depends on earlier"
-                    " ones; give read so_far=no_looks(memory) the first time, and so_far=reading.so_far"
-                    " of the last reading then"
-                )
+                raise UserError(_ASKS_FOR_EARLIER.format(made.__name__))
             reading: Reading = super().read(query, memory, view, *more, **others)
             return reading
 
@@ -159,6 +156,12 @@ def check_valid(valid: Any, source: Any) -> None:
             f"mechanism: valid is {told(valid)}; expected bool {list(source.shape[:2])}, True at real"
             " tokens"
         )
+
+
+def check_memory(memory: Any) -> None:
+    """Raise `UserError` unless something may be a memory."""
+    if isinstance(memory, jax.Array) or not hasattr(memory, "__dict__"):
+        raise UserError(f"mechanism: memory is {told(memory)}; it is what remember(source) returns")
 
 
 def check_view(view: Any) -> None:
