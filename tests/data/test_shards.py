@@ -71,9 +71,7 @@ def test_they_are_what_text_in_memory_is(folder: Path) -> None:
 
 def test_ids_are_read_like_an_array(folder: Path) -> None:
     index = opened(folder / "all")
-    every = np.concatenate(
-        [np.fromfile(one, "<u2") for one in sorted((folder / "all").glob("*.tokens"))]
-    )
+    every = np.concatenate([np.fromfile(one, "<u2") for one in sorted(folder.glob("all/*.tokens"))])
     begin, end = 300, len(every) - 50
     ids, expected = Ids(folder / "all", index, begin, end), every[begin:end].astype(np.int32)
     assert len(ids) == len(expected) > 3 * LENGTH
@@ -136,9 +134,7 @@ def test_a_vocabulary_of_the_run(folder: Path, tmp_path: Path) -> None:
         ({**LEARNED, "size": 91}, "another vocabulary than config.vocabulary"),
     ],
 )
-def test_a_config_of_another_vocabulary(
-    folder: Path, vocabulary: dict[str, Any], message: str
-) -> None:
+def test_another_vocabulary(folder: Path, vocabulary: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         text.load(node(folder), vocabulary, None, ("train",))
 

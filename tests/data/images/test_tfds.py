@@ -188,9 +188,7 @@ def test_runs_read_them(prepared: Path) -> None:
         ({"directory": "nowhere"}, "set config.data.dataset to a name of the TFDS catalogue"),
     ],
 )
-def test_what_is_wrong_with_labelled_images(
-    prepared: Path, fields: dict[str, Any], words: str
-) -> None:
+def test_what_is_wrong_with_labels(prepared: Path, fields: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words) as caught:
         made(prepared, **fields).images("train")
     assert "\n" not in str(caught.value)
