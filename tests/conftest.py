@@ -31,7 +31,7 @@ import pytest
 
 from attnlab.analysis import results
 from tests import sampling, shapes
-from tests.commands.tiny import CommandResult, arguments, run_command
+from tests.commands.tiny import CommandResult, Runs, arguments, run_command
 
 jax.config.update("jax_compilation_cache_dir", os.path.join(os.environ["ATTNLAB_CACHE"], "jax"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
@@ -172,9 +172,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> MakeOnce:
 
 
 @pytest.fixture(scope="session")
-def runs(
-    made_once: MakeOnce, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], tuple[Path, CommandResult]]:
+def runs(made_once: MakeOnce, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """`runs(system)`: the workdir of a finished run and how its command ended; trained once for all
     workers, and each has a copy of its own.
     """
@@ -198,15 +196,13 @@ def _train(system: str, folder: Path) -> None:
 
 
 @pytest.fixture(params=["rnnsearch", "transformer"])
-def trained(
-    request: pytest.FixtureRequest, runs: Callable[[str], tuple[Path, CommandResult]]
-) -> Path:
+def trained(request: pytest.FixtureRequest, runs: Runs) -> Path:
     """The workdir of a finished run of each system."""
     return runs(request.param)[0]
 
 
 @pytest.fixture
-def searched(runs: Callable[[str], tuple[Path, CommandResult]]) -> Path:
+def searched(runs: Runs) -> Path:
     """The workdir of a finished RNNsearch run, where one system is enough."""
     return runs("rnnsearch")[0]
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility import Window, longformer
 from attnlab.layers.lstm import LSTMLayer
 from attnlab.layers.recurrent import ContextGRUCell
-from tests.commands.tiny import CommandResult
+from tests.commands.tiny import Runs
 from tests.rounding import assert_close
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "python.md"
@@ -32,9 +31,7 @@ GIVEN = np.random.default_rng(0)
 
 
 @pytest.fixture(scope="module")
-def page(
-    runs: Callable[[str], tuple[Path, CommandResult]], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Any]:
+def page(runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The names that the blocks leave behind, run in order in a folder that has the run the page
     speaks of.
     """

@@ -14,13 +14,13 @@ import pytest
 import attnlab
 from attnlab.data.dates import Dates
 from attnlab.tasks.pairs import PairTask
-from tests.commands.tiny import CommandResult, run_command
+from tests.commands.tiny import Runs, run_command
 
 TEXTS = [source for source, _ in Dates(examples=160, valid=10, test=4).pairs("test")]
 
 
 @pytest.fixture(scope="module")
-def run(runs: Callable[[str], tuple[Path, CommandResult]]) -> attnlab.Run:
+def run(runs: Runs) -> attnlab.Run:
     return attnlab.load(runs("rnnsearch")[0])
 
 
