@@ -9,7 +9,6 @@ import functools
 import gc
 import json
 import os
-import pathlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,9 +21,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = (  # yours come last, so they count
     f"--xla_force_host_platform_device_count=4 {FAST} {os.environ.get('XLA_FLAGS', '')}"
 )
-os.environ.setdefault(
-    "ATTNLAB_CACHE", str(pathlib.Path(tempfile.gettempdir()) / "attnlab-tests-cache")
-)
+os.environ.setdefault("ATTNLAB_CACHE", os.path.join(tempfile.gettempdir(), "attnlab-tests-cache"))
 
 import jax
 import pytest

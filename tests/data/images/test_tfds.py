@@ -220,7 +220,6 @@ def test_tensorflow_stays_away(prepared: Path) -> None:
         "assert 'tensorflow' not in sys.modules and 'torch' not in sys.modules\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0 and "OpenCV" not in done.stderr, done.stderr
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "OpenCV" not in done.stderr, done.stderr
