@@ -9,7 +9,6 @@ import functools
 import gc
 import json
 import os
-import pathlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,16 +21,14 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = (  # yours come last, so they count
     f"--xla_force_host_platform_device_count=4 {FAST} {os.environ.get('XLA_FLAGS', '')}"
 )
-os.environ.setdefault(
-    "ATTNLAB_CACHE", str(pathlib.Path(tempfile.gettempdir()) / "attnlab-tests-cache")
-)
+os.environ.setdefault("ATTNLAB_CACHE", os.path.join(tempfile.gettempdir(), "attnlab-tests-cache"))
 
 import jax
 import pytest
 
 from attnlab.analysis import results
 from tests import sampling, shapes
-from tests.commands.tiny import CommandResult, arguments, run_command
+from tests.commands.tiny import CommandResult, Runs, arguments, run_command
 
 jax.config.update("jax_compilation_cache_dir", os.path.join(os.environ["ATTNLAB_CACHE"], "jax"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
@@ -172,9 +169,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> MakeOnce:
 
 
 @pytest.fixture(scope="session")
-def runs(
-    made_once: MakeOnce, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], tuple[Path, CommandResult]]:
+def runs(made_once: MakeOnce, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """`runs(system)`: the workdir of a finished run and how its command ended; trained once for all
     workers, and each has a copy of its own.
     """
@@ -198,15 +193,13 @@ def _train(system: str, folder: Path) -> None:
 
 
 @pytest.fixture(params=["rnnsearch", "transformer"])
-def trained(
-    request: pytest.FixtureRequest, runs: Callable[[str], tuple[Path, CommandResult]]
-) -> Path:
+def trained(request: pytest.FixtureRequest, runs: Runs) -> Path:
     """The workdir of a finished run of each system."""
     return runs(request.param)[0]
 
 
 @pytest.fixture
-def searched(runs: Callable[[str], tuple[Path, CommandResult]]) -> Path:
+def searched(runs: Runs) -> Path:
     """The workdir of a finished RNNsearch run, where one system is enough."""
     return runs("rnnsearch")[0]
 

@@ -83,9 +83,7 @@ def sample(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest
     parts = {name: [parts_of(item) for item in cases] for name, cases in products.items()}
     for name, numbers in choose(parts).items():
         chosen.update(products[name][number] for number in numbers)
-    return [item for item in items if item in chosen], [
-        item for item in items if item not in chosen
-    ]
+    return [one for one in items if one in chosen], [one for one in items if one not in chosen]
 
 
 def parts_of(item: pytest.Item) -> frozenset[Part]:

@@ -40,9 +40,7 @@ def _key(value: Any) -> Hashable:
         return value.__code__, _key(value.__defaults__), _key(value.__kwdefaults__), cells
     if isinstance(value, nn.Module) and value.scope is None:
         fields = dataclasses.fields(value)
-        return type(value), tuple(
-            (field.name, _key(getattr(value, field.name))) for field in fields
-        )
+        return type(value), tuple((one.name, _key(getattr(value, one.name))) for one in fields)
     hash(value)
     return type(value), value
 

@@ -42,7 +42,7 @@ from tests.sampling import full_mode
 QUICK = {"misspelt override"}
 FULL = pytest.mark.full
 needs_dev_full = pytest.mark.skipif(
-    not os.path.exists("/dev/full"), reason="this system has no device that is always full"
+    not os.path.exists("/dev/full"), reason="no device is always full"
 )
 USES = ("evaluate", "generate", "inspect")  # the commands that work on a trained run
 
@@ -105,26 +105,17 @@ def test_training_counts_the_sentences_above_the_limit_and_goes_on(shared: Path)
     words = f"train: 2 pairs longer than batch.max_length={LIMIT} tokens are left out, none is cut"
     assert words in lines
     assert any(line.startswith("train: 48 pairs, ") for line in lines)
-    assert not [
-        line
-        for line in lines
-        if not line.startswith(("train: ", "valid: ", "test: ", "compiled ", "step "))
-    ]  # no noise
+    told = ("train: ", "valid: ", "test: ", "compiled ", "step ")
+    assert all(line.startswith(told) for line in lines)  # no noise
 
 
 # --- train: workdirs ---
 
 
 def test_a_workdir_of_another_config(shared: Path, run: Path) -> None:
-    words = (
-        "holds another config",
-        "seed: saved 0, wanted 3",
-        "training.steps: saved 12, wanted 20",
-        "Use another --workdir",
-    )
-    check_kept(
-        run, *again(shared, run), "--config.seed=3", "--config.training.steps=20", words=words
-    )
+    words = ("another config", "seed: saved 0, wanted 3", "saved 12, wanted 20", "Use another")
+    other = ["--config.seed=3", "--config.training.steps=20"]
+    check_kept(run, *again(shared, run), *other, words=words)
 
 
 @pytest.mark.parametrize("name", ["thesis.txt", "checkpoints"])
@@ -145,11 +136,8 @@ def test_a_file_as_workdir_and_an_empty_name(tmp_path: Path) -> None:
 def test_a_workdir_being_trained(shared: Path, run: Path) -> None:
     with RunLock(run):
         lock = (run / ".lock").read_bytes()
-        check_kept(
-            run,
-            *again(shared, run),
-            words=("being trained by a live process", f"pid {os.getpid()}", "wait for it"),
-        )
+        words = ("being trained by a live process", f"pid {os.getpid()}", "wait for it")
+        check_kept(run, *again(shared, run), words=words)
         assert (run / ".lock").read_bytes() == lock
 
 
@@ -157,12 +145,8 @@ def test_data_that_changed_under_a_run(shared: Path, run: Path, tmp_path: Path) 
     other = write_text(tmp_path / "text")
     (other / "valid.en").write_text("a\n" * 8)
     rewrite_config(run, "data.directory", str(other))
-    check_kept(
-        run,
-        "train",
-        *settings(other, run),
-        words=("the data of workdir", "has changed", "(split valid)", "use another --workdir"),
-    )
+    words = ("the data of workdir", "has changed", "(split valid)", "use another --workdir")
+    check_kept(run, "train", *settings(other, run), words=words)
 
 
 def test_a_checkpoint_that_does_not_fit(shared: Path, run: Path) -> None:
@@ -188,9 +172,7 @@ def test_a_damaged_vocabulary_can_be_learned_again(shared: Path, run: Path) -> N
     whole = vocabulary.read_bytes()
     flip(vocabulary)
     for command in (again(shared, run), ["evaluate", f"--workdir={run}"]):
-        check_kept(
-            run, *command, words=(f"{vocabulary} is damaged", "put back a good copy, or delete it")
-        )
+        check_kept(run, *command, words=(f"{vocabulary} is damaged", "a good copy, or delete it"))
     vocabulary.unlink()
     # never from whatever data is there
     check_kept(run, "evaluate", f"--workdir={run}", words=("has lost its vocabulary", "'train'"))
@@ -220,12 +202,8 @@ def test_no_checkpoint_is_left_whole(shared: Path, run: Path) -> None:
     assert done.code == 2, done
     assert f"launch.py: error: no readable checkpoint in {run}/checkpoints" in line, done
     assert "put back a good copy" in line and contents(run) == before
-    check_kept(
-        run,
-        "evaluate",
-        f"--workdir={run}",
-        words=(f"checkpoints/{STEPS} is damaged", f"steps there: {EARLIER}, {STEPS}"),
-    )
+    words = (f"checkpoints/{STEPS} is damaged", f"steps there: {EARLIER}, {STEPS}")
+    check_kept(run, "evaluate", f"--workdir={run}", words=words)
 
 
 # --- a full disk ---
@@ -246,11 +224,7 @@ def test_a_disk_too_small_for_the_checkpoints(shared: Path, run: Path) -> None:
     shutil.rmtree(run / "checkpoints" / str(STEPS))
     kept = contents(run / "checkpoints")
     done = on_a_small_disk(run, 64 * 1024, again(shared, run))
-    words = (
-        f"not enough disk space for checkpoints in {run}/checkpoints",
-        "MB needed (checkpoint.keep=2)",
-        "MB free",
-    )
+    words = ("not enough disk space for checkpoints", "MB needed (checkpoint.keep=2)", "MB free")
     refused(done, *words, begun=True)
     assert contents(run / "checkpoints") == kept
     # refused before a step: as the run before it left it
@@ -267,12 +241,8 @@ def test_a_full_disk_loses_nothing(shared: Path, run: Path) -> None:
     kept = contents(run / "checkpoints")
     events = (run / "events.jsonl").rename(run / "elsewhere")
     (run / "events.jsonl").symlink_to("/dev/full")
-    refused(
-        launch(*again(shared, run)),
-        f"no space left on the disk of {run}",
-        "events.jsonl was not written",
-        begun=True,
-    )
+    words = (f"no space left on the disk of {run}", "events.jsonl was not written")
+    refused(launch(*again(shared, run)), *words, begun=True)
     assert contents(run / "checkpoints") == kept
     events.rename(run / "events.jsonl")
     assert launch(*again(shared, run)).code == 0
@@ -297,32 +267,20 @@ def test_a_workdir_without_a_run(command: str, tmp_path: Path) -> None:
     start = command == "evaluate" or full_mode()
     refused(launch(command, start=start), "no --workdir given", "name the folder of a trained run")
     (tmp_path / "notes.txt").write_text("mine")
-    for name in (".", "absent"):
-        check_kept(
-            tmp_path,
-            command,
-            f"--workdir={tmp_path / name}",
-            words=("holds no run", "train --config=... --workdir="),
-        )
-    check_kept(
-        tmp_path,
-        command,
-        f"--workdir={tmp_path / 'notes.txt'}",
-        words=("notes.txt is not a folder",),
-    )
+    none = ("holds no run", "train --config=... --workdir=")
+    for name, words in (
+        (".", none),
+        ("absent", none),
+        ("notes.txt", ("notes.txt is not a folder",)),
+    ):
+        check_kept(tmp_path, command, f"--workdir={tmp_path / name}", words=words)
 
 
-@pytest.mark.parametrize(
-    "command", [["evaluate"], ["generate"], ["inspect", "--source=satz 1"]], ids=USES
-)
+@pytest.mark.parametrize("command", [["evaluate"], ["generate"], ["inspect", "--source=satz 1"]])
 def test_a_run_without_a_checkpoint(command: list[str], run: Path) -> None:
     shutil.rmtree(run / "checkpoints")
-    check_kept(
-        run,
-        *command,
-        f"--workdir={run}",
-        words=(f"no checkpoint in {run}/checkpoints", "train there first"),
-    )
+    words = (f"no checkpoint in {run}/checkpoints", "train there first")
+    check_kept(run, *command, f"--workdir={run}", words=words)
 
 
 @pytest.mark.parametrize("command", USES)
@@ -348,12 +306,8 @@ def test_bad_input_of_generate(
 ) -> None:
     (tmp_path / "latin.txt").write_bytes(b"s\xe4tze\n")
     before = contents(tmp_path), contents(shared / "run")
-    done = launch(
-        "generate",
-        f"--workdir={shared / 'run'}",
-        *(flag.format(folder=tmp_path) for flag in flags),
-        stdin=stdin,
-    )
+    filled = [flag.format(folder=tmp_path) for flag in flags]
+    done = launch("generate", f"--workdir={shared / 'run'}", *filled, stdin=stdin)
     refused(done, *(word.format(folder=tmp_path) for word in words))
     assert (contents(tmp_path), contents(shared / "run")) == before
 
@@ -381,8 +335,6 @@ def test_bad_input_of_inspect(
     (tmp_path / "pairs").write_text("satz 1\taaa\nsatz 2\t\n")
     before = contents(tmp_path), contents(shared / "run")
     filled = [flag if isinstance(flag, bytes) else flag.format(folder=tmp_path) for flag in flags]
-    refused(
-        launch("inspect", f"--workdir={shared / 'run'}", *filled),
-        *(word.format(folder=tmp_path) for word in words),
-    )
+    done = launch("inspect", f"--workdir={shared / 'run'}", *filled)
+    refused(done, *(word.format(folder=tmp_path) for word in words))
     assert (contents(tmp_path), contents(shared / "run")) == before

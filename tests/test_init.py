@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 import attnlab
+from tests.commands.tiny import alone
 
 
 @pytest.mark.quick
@@ -16,8 +14,7 @@ def test_importing_it_loads_nothing_heavy() -> None:
         "import sys, attnlab; dir(attnlab); print([one for one in ('jax', 'flax', 'numpy',"
         " 'ml_collections') if one in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+    assert alone(code) == "[]\n"
 
 
 def test_its_names_are_there_when_asked_for() -> None:

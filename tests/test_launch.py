@@ -66,9 +66,7 @@ def test_help_teaches_without_importing_jax(tmp_path: pathlib.Path) -> None:
         (["list", "mechanism"], "list: unknown kind 'mechanism'; did you mean 'mechanisms'?"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(
-    argv: list[str], line: str, tmp_path: pathlib.Path
-) -> None:
+def test_a_mistake_is_one_line(argv: list[str], line: str, tmp_path: pathlib.Path) -> None:
     done = launch(*argv, cwd=tmp_path)
     said = f"launch.py: error: {line}\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
@@ -79,10 +77,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     [
         (["--confg=x"], "unknown flag --confg; did you mean '--config'?"),
         (["--bea", "3"], "unknown flag --bea; did you mean '--beam'?"),
-        (
-            ["--confg.system.hidden=3"],
-            "unknown flag --confg.system.hidden; did you mean '--config.system.hidden'?",
-        ),
+        (["--confg.system.hidden=3"], "flag --confg.system.hidden; did you mean '--config.system."),
         (["--system.hidden=3"], "did you mean '--config.system.hidden'?"),
         (["--beam=x"], "argument --beam: invalid int value: 'x'"),
         (["--workdir"], "argument --workdir: expected one argument"),
@@ -192,12 +187,9 @@ def raised(error: BaseException) -> int:
 def test_an_error_of_our_own_keeps_its_traceback(toy: Callable[..., int]) -> None:
     with pytest.raises(ZeroDivisionError):
         toy(lambda arguments: 1 // 0)
+    lost = ModuleNotFoundError("No module named 'attnlab.lost'", name="attnlab.lost")
     with pytest.raises(ModuleNotFoundError):
-        toy(
-            lambda arguments: raised(
-                ModuleNotFoundError("No module named 'attnlab.lost'", name="attnlab.lost")
-            )
-        )
+        toy(lambda arguments: raised(lost))
 
 
 def test_a_users_own_file_is_found_from_where_they_stand(

@@ -33,10 +33,7 @@ PREPARE = ["prepare", "--from={folder}/text.txt", "--to={folder}/shards"]
 
 @pytest.fixture
 def read_only(
-    request: pytest.FixtureRequest,
-    searched: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest, searched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:
     """A folder with a finished run, in which nothing can be written any more."""
     folder = tmp_path / "disk"
@@ -97,9 +94,7 @@ def test_a_run_on_a_disk_that_may_only_be_read_can_be_scored(read_only: Path) ->
 
 
 @pytest.mark.quick
-def test_a_clock_that_jumps_changes_no_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_jumping_clock_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By up to a day, either way, at every look at it. Orbax gives up a save when the clock says
     that it took too long: one line, and the same command goes on.
     """
@@ -139,10 +134,8 @@ def test_damaged_checkpoints_of_images_are_found_or_harmless(
     outcomes = []
     for file, place in itertools.product(files, (1, 3)):
         content = file.read_bytes()
-        position = len(content) * place // 4
-        file.write_bytes(
-            content[:position] + bytes([content[position] ^ 16]) + content[position + 1 :]
-        )
+        at = len(content) * place // 4
+        file.write_bytes(content[:at] + bytes([content[at] ^ 16]) + content[at + 1 :])
         outcome = scores(workdir)
         file.write_bytes(content)
         outcomes.append(outcome == whole)

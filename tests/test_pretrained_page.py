@@ -21,6 +21,7 @@ from tests.weights import models, rule
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "pretrained.md"
 BLOCKS = re.findall(r"^```bash\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+Page = tuple[Path, list[CommandResult]]
 TEXT = "A dog, a cat; two dogs!\nit's the cat's bird\n" * 20
 WIDTH, LAYERS, ROWS = 32, 2, 290
 
@@ -83,7 +84,7 @@ def ran(folder: Path, blocks: list[str]) -> list[CommandResult]:
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[CommandResult]]:
+def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     """A folder in which all commands have run, and how each ended."""
     folder = tmp_path_factory.mktemp("page")
     (folder / "texts").mkdir()
@@ -102,9 +103,7 @@ def test_a_model_is_imported_and_goes_on_with_a_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_every_command_runs_and_says_what_the_page_says(
-    page: tuple[Path, list[CommandResult]],
-) -> None:
+def test_every_command_runs_and_says_what_the_page_says(page: Page) -> None:
     _, ended = page
     assert len(ended) == 9 and ended[1].out.startswith("A dog")
     told = [line for line in PAGE.read_text().splitlines() if line.startswith("pretrained: ")]
@@ -114,9 +113,7 @@ def test_every_command_runs_and_says_what_the_page_says(
 
 
 @pytest.mark.full
-def test_tuning_lowers_the_loss_and_what_is_written_is_what_was_tuned(
-    page: tuple[Path, list[CommandResult]],
-) -> None:
+def test_tuning_lowers_the_loss_and_what_is_written_is_what_was_tuned(page: Page) -> None:
     folder, _ = page
     for name, kind in (("swapped", "starcoder2"), ("lora", "gpt2")):
         run = attnlab.load(folder / "runs" / name)
@@ -135,9 +132,7 @@ def test_tuning_lowers_the_loss_and_what_is_written_is_what_was_tuned(
 
 
 @pytest.mark.full
-def test_low_rank_products_leave_all_other_weights_as_they_were(
-    page: tuple[Path, list[CommandResult]],
-) -> None:
+def test_low_rank_products_leave_all_other_weights_as_they_were(page: Page) -> None:
     folder, _ = page
     before = load_file(folder / "gpt2" / "model.safetensors")
     after = load_file(folder / "runs" / "lora" / "exports" / "transformers" / "model.safetensors")
@@ -147,7 +142,7 @@ def test_low_rank_products_leave_all_other_weights_as_they_were(
 
 
 @pytest.mark.full
-def test_a_model_of_images_learns_other_classes(page: tuple[Path, list[CommandResult]]) -> None:
+def test_a_model_of_images_learns_other_classes(page: Page) -> None:
     """It tells dark from light, and what is written has the new classes."""
     folder, _ = page
     run = folder / "runs" / "animals"

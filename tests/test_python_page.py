@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +20,16 @@ from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility import Window, longformer
 from attnlab.layers.lstm import LSTMLayer
 from attnlab.layers.recurrent import ContextGRUCell
-from tests.commands.tiny import CommandResult
+from tests.commands.tiny import Runs
 from tests.rounding import assert_close
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "python.md"
-BLOCKS = re.findall(
-    r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-)
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)
 GIVEN = np.random.default_rng(0)
 
 
 @pytest.fixture(scope="module")
-def page(
-    runs: Callable[[str], tuple[Path, CommandResult]], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Any]:
+def page(runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The names that the blocks leave behind, run in order in a folder that has the run the page
     speaks of.
     """
@@ -90,10 +85,8 @@ def test_torchs_multihead_attention_with_its_masks(page: dict[str, Any]) -> None
     q, k, v = np.split(x @ state["in_proj_weight"].T + state["in_proj_bias"], 3, axis=-1)
     later = np.triu(np.ones((5, 5), bool), 1)  # their attn_mask
     mask = ~(hidden[:, None, None] | later)
-    expected = (
-        attended(heads(q, 2), heads(k, 2), heads(v, 2), mask) @ state["out_proj.weight"].T
-        + state["out_proj.bias"]
-    )
+    y = attended(heads(q, 2), heads(k, 2), heads(v, 2), mask)
+    expected = y @ state["out_proj.weight"].T + state["out_proj.bias"]
     module = attnlab.mechanism("multihead", heads=2, bias=True)(width=8)
     found = module.apply({"params": page["multihead_of_torch"](state)}, x, x, CAUSAL, ~hidden)
     assert_close(found.context, expected, eps=8)  # type: ignore[union-attr]
@@ -112,13 +105,10 @@ def test_key_heads_are_read_by_neighbours_as_repeat_kv_gives_them() -> None:
         heads(x @ params[name]["kernel"], n)
         for name, n in (("w_query", 4), ("w_key", 2), ("w_value", 2))
     )
-    expected = (
-        attended(q, np.repeat(k, 2, axis=1), np.repeat(v, 2, axis=1), True)
-        @ params["out"]["kernel"]
-    )
-    found = attnlab.mechanism("multihead", heads=4, key_heads=2)(width=8).apply(
-        {"params": params}, x, x
-    )
+    k, v = (np.repeat(one, 2, axis=1) for one in (k, v))
+    expected = attended(q, k, v, True) @ params["out"]["kernel"]
+    module = attnlab.mechanism("multihead", heads=4, key_heads=2)(width=8)
+    found = module.apply({"params": params}, x, x)
     assert_close(found.context, expected, eps=8)  # type: ignore[union-attr]
 
 
@@ -131,16 +121,14 @@ def test_rope_in_halves_is_that_of_transformers() -> None:
     angles = np.tile(np.arange(5)[:, None] / 10000 ** (np.arange(0, 4, 2) / 4), 2)
 
     def turned(y: np.ndarray) -> np.ndarray:
-        return y * np.cos(angles) + np.concatenate([-y[..., 2:], y[..., :2]], axis=-1) * np.sin(
-            angles
-        )
+        rotated = np.concatenate([-y[..., 2:], y[..., :2]], axis=-1)
+        return y * np.cos(angles) + rotated * np.sin(angles)
 
     q, k, v = (heads(x @ params[name]["kernel"], 2) for name in ("w_query", "w_key", "w_value"))
     expected = attended(turned(q), turned(k), v, True) @ params["out"]["kernel"]
     for layout, equal in (("half", True), ("interleaved", False)):
-        module = attnlab.mechanism(
-            "multihead", heads=2, positions={"name": "rope", "layout": layout}
-        )(width=8)
+        rope = {"name": "rope", "layout": layout}
+        module = attnlab.mechanism("multihead", heads=2, positions=rope)(width=8)
         found = module.apply({"params": params}, x, x).context  # type: ignore[union-attr]
         assert np.allclose(found, expected, atol=1e-5) == equal
 
@@ -172,18 +160,12 @@ def test_neighbouring_heads_of_differential_make_a_pair() -> None:
     module, x = attnlab.mechanism("differential", heads=4)(width=8), jnp.asarray(given(1, 3, 8))
     params = jax.tree.map(np.array, module.init(jax.random.key(0), x, x)["params"])
     for odd in ("w_query", "w_key"):
-        params[odd]["kernel"] = (
-            params[odd]["kernel"].reshape(8, 4, 2) * np.array([1, 0, 1, 0])[:, None]
-        )
-        params[odd]["kernel"] = params[odd]["kernel"].reshape(8, 8)
+        kernel = params[odd]["kernel"].reshape(8, 4, 2) * np.array([1, 0, 1, 0])[:, None]
+        params[odd]["kernel"] = kernel.reshape(8, 8)
     reading, _ = module.apply({"params": params}, x, x, mutable=[MAPS])  # type: ignore[misc]
     single = attnlab.mechanism("multihead", heads=4)(width=8)
-    both = single.apply(
-        {"params": {name: params[name] for name in ("w_query", "w_key", "w_value", "out")}},
-        x,
-        x,
-        mutable=[MAPS],
-    )[0]
+    shared = {name: params[name] for name in ("w_query", "w_key", "w_value", "out")}
+    both = single.apply({"params": shared}, x, x, mutable=[MAPS])[0]
     strength = np.exp(params["a1"] @ params["b1"]) - np.exp(params["a2"] @ params["b2"]) + 0.2
     expected = np.asarray(both.weights)[:, [0, 2]] - strength / 3  # type: ignore[union-attr]
     np.testing.assert_allclose(reading.weights, expected, atol=1e-5)
@@ -197,14 +179,10 @@ def test_torchs_lstm(page: dict[str, Any]) -> None:
         "bias_ih_l0": given(12),
         "bias_hh_l0": given(12),
     }
+    w_x, w_h, b_x, b_h = state.values()
     x, h, c = given(2, 5, 4), np.zeros((2, 3)), np.zeros((2, 3))
     for t in range(5):
-        rows = (
-            x[:, t] @ state["weight_ih_l0"].T
-            + state["bias_ih_l0"]
-            + h @ state["weight_hh_l0"].T
-            + state["bias_hh_l0"]
-        )
+        rows = x[:, t] @ w_x.T + b_x + h @ w_h.T + b_h
         i, f, g, o = np.split(rows, 4, axis=1)
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         h = sigmoid(o) * np.tanh(c)

@@ -13,9 +13,7 @@ from tests import sampling
 from tests.rounding import assert_close
 
 PARTS = {"mechanism": range(12), "score": range(7), "test": range(5)}
-CASES = [
-    frozenset(zip(PARTS, values, strict=True)) for values in itertools.product(*PARTS.values())
-]
+CASES = [frozenset(zip(PARTS, one, strict=True)) for one in itertools.product(*PARTS.values())]
 
 
 def drawn(monkeypatch: pytest.MonkeyPatch, cases: str = "", seed: str = "") -> list[int]:
@@ -26,9 +24,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, cases: str = "", seed: str = "") -> l
 
 
 @pytest.mark.quick
-def test_every_value_occurs_and_pairs_fill_what_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_every_value_occurs_and_pairs_fill_up(monkeypatch: pytest.MonkeyPatch) -> None:
     for cases, most in (("", 12), ("3", 12), ("35", 35), ("1000", len(CASES))):
         numbers = drawn(monkeypatch, cases)
         assert len(numbers) == len(set(numbers)) == most
@@ -38,9 +34,7 @@ def test_every_value_occurs_and_pairs_fill_what_is_asked_for(
     assert len(pairs) > 0.9 * (12 * 7 + 12 * 5 + 7 * 5)
 
 
-def test_a_seed_draws_the_same_again_and_another_something_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_seed_draws_the_same_again_and_another_others(monkeypatch: pytest.MonkeyPatch) -> None:
     assert drawn(monkeypatch, seed="0") == drawn(monkeypatch)
     assert drawn(monkeypatch, seed="4") == drawn(monkeypatch, seed="4") != drawn(monkeypatch)
     both = sampling.choose({"product": CASES, "other": CASES})

@@ -49,10 +49,7 @@ BREAKAGES = {
         "\nimport nowhere_at_all\n",
         "own.py:2: ModuleNotFoundError: No module named 'nowhere_at_all'",
     ),
-    "base exception": (
-        "class Stop(BaseException): pass\nraise Stop('now')\n",
-        "own.py:2: Stop: now",
-    ),
+    "base": ("class Stop(BaseException): pass\nraise Stop('now')\n", "own.py:2: Stop: now"),
     "not UTF-8": ("x = '\udce4'\n", "own.py"),
     "no such attribute": ("Thin = 3\n", "has no attribute 'Thing' (own.py); did you mean 'Thin'?"),
     "a number": ("Thing = 3\n", "this is of type int (own.py)"),
@@ -92,9 +89,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def trained(config: str, *overrides: str) -> str:
     """The one line of a `train` that is refused and writes nothing."""
     before = sorted(Path().iterdir())
-    line = refused(
-        "train", f"--config={config}", "--workdir=run", *(f"--config.{one}" for one in overrides)
-    )
+    flags = [f"--config.{one}" for one in overrides]
+    line = refused("train", f"--config={config}", "--workdir=run", *flags)
     assert [path for path in sorted(Path().iterdir()) if path.name != "__pycache__"] == [
         one for one in before if one.name != "__pycache__"
     ]
@@ -114,9 +110,7 @@ def test_a_broken_module_is_one_line(kind: str, breakage: str, folder: Path) -> 
 
 
 @pytest.mark.parametrize("kind", SLOTS)
-def test_a_module_that_is_not_there_names_the_folder_that_was_searched(
-    kind: str, folder: Path
-) -> None:
+def test_a_module_that_is_not_there_names_the_searched_folder(kind: str, folder: Path) -> None:
     config, slot, others = SLOTS[kind]
     line = trained(config, *others, f"{slot}=own_elsewhere:Thing")
     assert (
@@ -155,10 +149,7 @@ ABLE = "capabilities = Capabilities()"
 WORKS = "return Reading(jnp.zeros((*query.shape[:-1], self.width)))"
 
 MECHANISMS = {
-    "no capabilities": (
-        {"fields": "heads: int = 1"},
-        "the class Own (own.py:6) declares no capabilities; write capabilities = Capabilities(...)",
-    ),
+    "no capabilities": ({"fields": "heads: int = 1"}, "Own (own.py:6) declares no capabilities"),
     "capabilities of another type": (
         {"fields": "capabilities = 3"},
         "declares capabilities of type int; write capabilities = Capabilities(...)",
@@ -168,22 +159,13 @@ MECHANISMS = {
         "the class Own (own.py:6) has the field 'heads' without a default",
     ),
     "an error in remember": ({"remember": "source + 'text'"}, "own.py:10: TypeError: "),
-    "an error in read": (
-        {"read": "return Reading(query @ jnp.ones((3, 2)))"},
-        "own.py:14: TypeError: ",
-    ),
+    "an error in read": ({"read": "return Reading(query @ jnp.ones(2))"}, "own.py:14: TypeError: "),
     "an exit in read": ({"read": "raise SystemExit(0)"}, "own.py:14: SystemExit: 0"),
     "a wrong width": (
         {"read": "return Reading(query[..., :3])"},
-        (
-            "mechanism Own (own.py:6): read gave a context of shape (1, 1, 3), expected (1, 1,"
-            " 128): that of the queries"
-        ),
+        "Own (own.py:6): read gave a context of shape (1, 1, 3), expected (1, 1, 128)",
     ),
-    "no reading": (
-        {"read": "return query"},
-        ("Own (own.py:6): read gave an array, expected a attnlab.attention.protocol.Reading"),
-    ),
+    "no reading": ({"read": "return query"}, "read gave an array, expected a attnlab.attention"),
 }
 
 
@@ -228,22 +210,14 @@ NO_TASK = "expected a class derived from attnlab.tasks.base.Task, this is the cl
 OTHERS = [
     ("data", DIVIDES, "own.py:3: ZeroDivisionError"),
     ("data", EMPTY, "needs a method pairs(split)"),
-    (
-        "schedule",
-        own("steps, peak=1.0", "lambda count: count @ peak"),
-        "schedule=own:own: own.py:2: ValueError: ",
-    ),
+    ("schedule", own("steps, peak=1.0", "lambda count: count @ peak"), "own:own: own.py:2: Value"),
     ("schedule", VECTORS, "the learning rate of an update must be one number"),
     ("schedule", own("peak=1.0", "peak"), "the function own (own.py:1) does not take 'steps'"),
-    (
-        "optimizer",
-        own("learning_rate", 3),
-        "optimizer=own:own: makes a int, expected an optax.GradientTransformation",
-    ),
+    ("optimizer", own("learning_rate", 3), "optimizer=own:own: makes a int, expected an optax"),
     (
         "optimizer",
         "def own(learning_rate):\n    raise SystemExit\n",
-        "optimizer=own:own: own.py:2: SystemExit",
+        "own:own: own.py:2: SystemExit",
     ),
     ("optimizer", own("rate=1.0", 3), NO_RATE),
     ("system.decoder_visibility", own("", 3), "a visibility must be a Rule; own makes a int"),
@@ -254,9 +228,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("slot", "text", "words"), OTHERS)
-def test_what_other_components_do_wrong_when_they_run(
-    slot: str, text: str, words: str, folder: Path
-) -> None:
+def test_what_others_do_wrong(slot: str, text: str, words: str, folder: Path) -> None:
     (folder / "own.py").write_text(text)
     config = TRANSFORMER if "visibility" in slot else RNNSEARCH
     assert words in trained(config, f"{slot}=own:{'Own' if 'class Own' in text else 'own'}")
@@ -281,17 +253,11 @@ del FILES["no such attribute"], FILES["a number"], FILES["a string"]
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(
-    ("command", "breakage"), list(itertools.product(["train", "sweep"], FILES))
-)
-def test_a_broken_config_or_experiment_file_is_one_line(
-    command: str, breakage: str, folder: Path
-) -> None:
+@pytest.mark.parametrize(("command", "breakage"), [*itertools.product(["train", "sweep"], FILES)])
+def test_a_broken_file_is_one_line(command: str, breakage: str, folder: Path) -> None:
     text, words = FILES[breakage]
-    function = {"train": "get_config", "sweep": "get_experiment"}[command]
-    (folder / "own.py").write_bytes(
-        text.replace("{0}", function).encode("utf-8", "surrogateescape")
-    )
+    name = {"train": "get_config", "sweep": "get_experiment"}[command]
+    (folder / "own.py").write_bytes(text.replace("{0}", name).encode("utf-8", "surrogateescape"))
     argv = {
         "train": ["train", "--config=own.py", "--workdir=run"],
         "sweep": ["sweep", "own.py", "--dir=run"],
@@ -299,7 +265,7 @@ def test_a_broken_config_or_experiment_file_is_one_line(
     sys.path.append(str(folder))
     line = refused(*argv)
     assert line.partition("error: ")[2].startswith("own.py")
-    assert words.replace("{0}", function) in line
+    assert words.replace("{0}", name) in line
     assert not (folder / "run").exists()
 
 
@@ -312,9 +278,7 @@ def test_ctrl_c_stays_ctrl_c(folder: Path) -> None:
         assert run_command(argv).code == 130
 
 
-def test_the_traceback_is_shown_to_who_asks_for_it(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_traceback_is_shown_to_who_asks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "own.py").write_text("\n1 / 0\n")
     monkeypatch.setenv("ATTNLAB_TRACEBACK", "1")
     ended = run_command(["train", f"--config={RNNSEARCH}", "--config.system.attention=own:Thing"])
@@ -382,9 +346,7 @@ def test_a_function_is_nothing_a_config_holds(folder: Path) -> None:
     assert words in trained("mine.py:function")
 
 
-def test_a_trial_whose_module_leaves_has_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_whose_module_exits_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not taken for one that died, which would be tried again."""
     from attnlab.experiments.run import training
     from attnlab.records import attempts

@@ -37,43 +37,18 @@ def test_a_name_and_fields_make_modules_of_any_width() -> None:
         ("multihed", {}, "unknown mechanism 'multihed'; did you mean 'multihead'"),
         ("multihead", {"head": 2}, "no field 'head' to set; did you mean 'heads'"),
         ("multihead", {"heads": "2"}, "mechanism.heads='2' is of type str, expected int"),
-        (
-            "single",
-            {"score": {"name": "additive", "hiden": 3}},
-            "mechanism.score: additive has no field 'hiden' to set; did you mean 'hidden'?",
-        ),
-        (
-            "multihead",
-            {"width": 8},
-            "mechanism: width comes second, mechanism('multihead', ...)(width=8)",
-        ),
-        (
-            "multihead",
-            {"score": "concat", "positions": "rope"},
-            "mechanism.positions: Rope turns queries and keys, Concat does not allow it",
-        ),
+        ("single", {"score": {"name": "additive", "hiden": 3}}, "no field 'hiden' to set; did"),
+        ("multihead", {"width": 8}, "mechanism: width comes second, mechanism('multihead', ...)"),
+        ("multihead", {"score": "concat", "positions": "rope"}, "positions: Rope turns queries"),
         ("multihead", {"direction": "up"}, "direction='up': expected 'causal' or"),
         ("multihead", {"alignment": "moba"}, "choose 'softmax'; or say direction='causal', if no"),
         ("fourier", {}, "unknown mechanism 'fourier'"),
-        (
-            "multihead",
-            {"direction": "causal", "alignment": "diagonal"},
-            "mechanism.alignment: Diagonal looks at the length of the source, which tells of",
-        ),
+        ("multihead", {"direction": "causal", "alignment": "diagonal"}, "Diagonal looks at the"),
         ("talking_heads", {"kernel": "xla"}, "works on whole maps, which 'xla' never has"),
-        (
-            "attnlab.layers.lstm:LSTMState",
-            {},
-            (
-                "mechanism=attnlab.layers.lstm:LSTMState: expected a class derived from"
-                " attnlab.attention"
-            ),
-        ),
+        ("attnlab.layers.lstm:LSTMState", {}, "LSTMState: expected a class derived from attnlab"),
     ],
 )
-def test_mistakes_have_the_words_of_the_command_line(
-    name: str, fields: dict[str, object], line: str
-) -> None:
+def test_mistakes_in_the_words_of_commands(name: str, fields: dict[str, object], line: str) -> None:
     with pytest.raises(attnlab.UserError) as raised:
         attnlab.mechanism(name, **fields)
     assert line in str(raised.value)
@@ -81,10 +56,7 @@ def test_mistakes_have_the_words_of_the_command_line(
 
 @pytest.mark.parametrize(
     "fields",
-    [
-        *({"alignment": name} for name in ("stick_breaking", "selective", "moba")),
-        {"positions": "cope"},
-    ],
+    [*({"alignment": a} for a in ("stick_breaking", "selective", "moba")), {"positions": "cope"}],
     ids=lambda fields: next(iter(fields.values())),
 )
 def test_parts_that_want_a_causal_view_fit_when_that_is_said(fields: dict[str, str]) -> None:

@@ -136,10 +136,8 @@ def test_labels_are_numbered_as_in_the_data(
     settings = [*labelled(table), "batch.max_length=16", "batch.buckets=16", STILL]
     assert train(f"pretrained.py:{wrong}", tmp_path / "no", *settings) == 2
     assert "has the labels good, bad, the data bad, good" in capsys.readouterr().err
-    config = json.loads((wrong / "config.json").read_text())
-    (wrong / "config.json").write_text(
-        json.dumps({**config, "id2label": {"0": "bad", "1": "good"}})
-    )
+    told = json.loads((wrong / "config.json").read_text())
+    (wrong / "config.json").write_text(json.dumps({**told, "id2label": {"0": "bad", "1": "good"}}))
     assert train(f"pretrained.py:{wrong}", tmp_path / "yes", *settings) == 0
     out = tmp_path / "out"
     assert main(["export", str(tmp_path / "yes"), "--to=transformers", f"--out={out}"]) == 0

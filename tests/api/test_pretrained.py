@@ -27,10 +27,7 @@ def with_tokenizer(folder: Path, name: str = "gpt2") -> Path:
     ids = {"vocab_size": SIZE, "bos_token_id": 0, "eos_token_id": 0}
     (folder / "config.json").write_text(json.dumps({**told["config"], **ids}))
     rows = told["config"]["vocab_size"]
-    shapes = {
-        key: [SIZE if one == rows else one for one in shape]
-        for key, shape in told["shapes"].items()
-    }
+    shapes = {key: [{rows: SIZE}.get(n, n) for n in shape] for key, shape in told["shapes"].items()}
     tensors = {key: rule.parameter(key, shape) for key, shape in shapes.items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     return folder
@@ -46,10 +43,8 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_folder_is_a_run_that_writes_scores_and_shows(tmp_path: Path, text: Path) -> None:
-    changes = {"decoding.method": "greedy", "decoding.max_extra": 5, "data": "text"}
-    run = attnlab.load_pretrained(
-        with_tokenizer(tmp_path), {**changes, "data.directory": str(text)}
-    )
+    given = {"decoding.method": "greedy", "decoding.max_extra": 5, "data": "text"}
+    run = attnlab.load_pretrained(with_tokenizer(tmp_path), {**given, "data.directory": str(text)})
     assert run.step == 0 and run.parameters == sum(
         one.size for one in load_file(tmp_path / "model.safetensors").values()
     )
@@ -119,9 +114,7 @@ def test_what_is_loaded_and_saved_is_what_it_was(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.full
-def test_import_train_export(
-    tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_import_to_export(tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An imported run begins with the weights; training goes on from there, and moves them."""
     folder, workdir = with_tokenizer(tmp_path / "model"), tmp_path / "run"
     settings = ["data=text", f"data.directory={text}", "training.steps=3", "batch.size=4"]
@@ -149,9 +142,7 @@ def test_import_train_export(
     assert "--dtype and --model-type go with --to=transformers" in capsys.readouterr().err
 
 
-def test_a_model_that_does_not_fit_leaves_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_misfit_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = with_tokenizer(tmp_path / "model")
     tensors = load_file(folder / "model.safetensors")
     del tensors["transformer.ln_f.bias"]
@@ -167,13 +158,11 @@ def test_a_model_that_does_not_fit_leaves_nothing(
 def test_a_run_begins_with_another_run_of_ours(tmp_path: Path) -> None:
     """With all of its weights, or with those that fit; a sweep's claim needs no other tool."""
     sizes = ["system.embedding=4", "data.examples=40", "data.valid=4", "data.test=4"]
-    rest = [
-        *("batch.size=4", "training.evaluate_every=1", "schedule.warmup=0", "decoding.max_extra=1")
-    ]
-    steps = "training.steps=1"
+    rest = ["batch.size=4", "schedule.warmup=0", "decoding.max_extra=1"]
+    steps = ["training.steps=1", "training.evaluate_every=1"]
 
     def train(workdir: str, *more: str) -> int:
-        settings = [f"--config.{one}" for one in (*sizes, *rest, steps, *more)]
+        settings = [f"--config.{one}" for one in (*sizes, *rest, *steps, *more)]
         config = "--config=configs/language_modelling.py:lstm"
         return main(["train", config, f"--workdir={tmp_path / workdir}", *settings])
 

@@ -63,11 +63,9 @@ def test_what_is_loaded_and_saved_is_what_it_was(name: str, tmp_path: Path) -> N
     assert before.keys() == after.keys()
     for key, one in before.items():
         np.testing.assert_array_equal(one, after[key])
-    told, written = (
-        json.loads((tmp_path / one / "config.json").read_text()) for one in ("in", "out")
-    )
+    told, ours = (json.loads((tmp_path / one / "config.json").read_text()) for one in ("in", "out"))
     ids = ("vocab_size", "pad_token_id", "eos_token_id", "decoder_start_token_id", "bos_token_id")
-    assert {key: told.get(key) for key in ids} == {key: written[key] for key in ids}
+    assert {key: told.get(key) for key in ids} == {key: ours[key] for key in ids}
     assert adopted(tmp_path / "out").special == adopted(folder).special
 
 

@@ -49,9 +49,7 @@ def test_the_stored_config_with_overrides_of_its_use(run: Path) -> None:
     assert same.config.decoding.beam == 2
 
 
-def test_a_member_of_an_ensemble_has_its_test_split_closed_as_alone(
-    run: Path, tmp_path: Path
-) -> None:
+def test_a_member_of_an_ensemble_has_its_test_closed_as_alone(run: Path, tmp_path: Path) -> None:
     """Also where the run that it joins is nobody's trial."""
     trial = tmp_path / "sweep" / "trials" / "general-0a1b2c3d" / "seed0"
     shutil.copytree(run, trial)
@@ -64,9 +62,7 @@ def test_a_member_of_an_ensemble_has_its_test_split_closed_as_alone(
     Stored.find(run).check_splits(["test"])
 
 
-def test_other_data_needs_no_source_of_the_users(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_data_needs_no_own_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file of the source need not even be there."""
     monkeypatch.syspath_prepend(str(tmp_path))
     source = tmp_path / "own_lines.py"
@@ -120,8 +116,6 @@ def test_a_module_that_is_edited_after_its_import_is_refused_until_it_is_reloade
         ([], RNNSEARCH, "holds another config: training.steps: saved 7, wanted"),
     ],
 )
-def test_another_model_is_refused(
-    overrides: list[str], config: str | None, words: str, run: Path
-) -> None:
+def test_another_model(overrides: list[str], config: str | None, words: str, run: Path) -> None:
     with pytest.raises(UserError, match=words):
         Stored.find(run, overrides, config)

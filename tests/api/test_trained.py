@@ -14,13 +14,13 @@ import pytest
 import attnlab
 from attnlab.data.dates import Dates
 from attnlab.tasks.pairs import PairTask
-from tests.commands.tiny import CommandResult, run_command
+from tests.commands.tiny import Runs, run_command
 
 TEXTS = [source for source, _ in Dates(examples=160, valid=10, test=4).pairs("test")]
 
 
 @pytest.fixture(scope="module")
-def run(runs: Callable[[str], tuple[Path, CommandResult]]) -> attnlab.Run:
+def run(runs: Runs) -> attnlab.Run:
     return attnlab.load(runs("rnnsearch")[0])
 
 
@@ -122,10 +122,7 @@ def loaded(run: attnlab.Run, *overrides: Any, **how: Any) -> Any:
             lambda run: loaded(run, {"training.steps": 8}),
             "config.training.steps cannot change after training; these can: ",
         ),
-        (
-            lambda run: loaded(run, {"decoding.bean": 8}),
-            "no such key; did you mean 'decoding.beam'",
-        ),
+        (lambda run: loaded(run, {"decoding.bean": 8}), "no such key; did you mean 'decoding.beam"),
         (lambda run: loaded(run, {"decoding.beam": 1.5}), "decoding.beam='1.5': expected int"),
         (lambda run: loaded(run, "decoding.beam=8"), "overrides: expected {key: value}, got 'dec"),
         (lambda run: attnlab.load(run.workdir.parent / "no"), "no holds no run; train one there"),
@@ -140,9 +137,7 @@ def test_mistakes_have_the_words_of_the_command_line(
     assert words in str(raised.value)
 
 
-def test_what_a_task_or_a_system_cannot_give(
-    run: attnlab.Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_given(run: attnlab.Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """No maps of a system that does not look, no log P of a target where a task has none; as the
     commands say it.
     """

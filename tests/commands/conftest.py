@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.commands.tiny import CommandResult
+from tests.commands.tiny import Runs
 
 
 @pytest.fixture(params=["rnnsearch", pytest.param("transformer", marks=pytest.mark.full)])
-def trained(
-    request: pytest.FixtureRequest, runs: Callable[[str], tuple[Path, CommandResult]]
-) -> Path:
+def trained(request: pytest.FixtureRequest, runs: Runs) -> Path:
     """The workdir of a finished run of each system."""
     return runs(request.param)[0]

@@ -35,9 +35,7 @@ def test_the_page_has_every_component_once_with_formula_and_shapes(text: str) ->
     sections = text.split("\n### ")[1:]
     names = listing.components("mechanisms").names()
     more = [name for name in listing.components("mixers").names() if name not in names]
-    assert [section.partition("`\n")[0] for section in sections] == [
-        f"`{name}" for name in [*names, *more]
-    ]
+    assert [one.partition("`\n")[0] for one in sections] == [f"`{name}" for name in [*names, *more]]
     for section, name in zip(sections[len(names) :], more, strict=True):
         assert name in ("by_layer", "none") or " = " in section.split("```")[1]
     for section in sections[: len(names)]:

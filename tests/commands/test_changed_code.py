@@ -110,12 +110,7 @@ def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         sys.modules.pop(name, None)
 
 
-USES = [
-    ["evaluate"],
-    ["generate"],
-    ["inspect", "--source=de 1 words"],
-    ["evaluate", "--ensemble=other"],
-]
+USES = [["evaluate"], ["generate"], ["inspect", "--source=de 1"], ["evaluate", "--ensemble=other"]]
 
 
 def test_a_run_holds_the_code_it_was_made_with(folder: Folder) -> None:
@@ -184,11 +179,8 @@ def test_a_run_that_goes_on_with_other_code_holds_both(folder: Folder) -> None:
     assert (folder.run / "code" / "accepted-1" / "blunt.py").read_text() == "BY = 0.25\n"
     again = folder.call("evaluate", "--workdir=run", "--split=valid", "--json")
     assert again.code == 0 and "note: run went on after step 8 with other code (blunt)" in again.err
-    change = {
-        "was": word["changed"]["blunt"]["was"][:12],
-        "now": word["changed"]["blunt"]["now"][:12],
-        "after_steps": [8],
-    }
+    change = {key: word["changed"]["blunt"][key][:12] for key in ("was", "now")}
+    change |= {"after_steps": [8]}
     for printed in (again.out, (folder.run / "results.json").read_text()):
         assert json.loads(printed)["changed_code"] == {"blunt": change}
 
@@ -249,9 +241,7 @@ def test_a_file_that_is_gone_is_found_in_the_run(
 
 
 @pytest.mark.full
-def test_an_old_run_is_used_with_a_note_and_new_words_in_a_config_file_with_another(
-    folder: Folder,
-) -> None:
+def test_an_old_run_is_used_with_a_note_and_a_new_docstring_with_another(folder: Folder) -> None:
     (folder.path / "settings.py").write_text(
         (folder.path / "settings.py").read_text().replace("A small system", "A tiny system")
     )
@@ -270,7 +260,7 @@ def test_an_old_run_is_used_with_a_note_and_new_words_in_a_config_file_with_anot
 
 
 @pytest.mark.parametrize("command", [*USES, ["verify"], ["train"]], ids=" ".join)
-def test_another_vocabulary_of_the_same_settings_is_refused(
+def test_another_vocabulary_of_equal_settings_is_refused(
     command: list[str], folder: Folder
 ) -> None:
     """It is a valid file; only it is not the one that the parameters belong to."""

@@ -56,9 +56,7 @@ def test_a_run_leaves_scores_predictions_and_pictures(run: tuple[str, Path, Comm
     results = json.loads((workdir / "results.json").read_text())
     scores = {"loss", "accuracy", "macro_f1", "confusion"}
     assert scores | {"step", "parameters", "decoding_seconds"} <= set(results)
-    assert (
-        results["examples"] == 4 == sum(sum(row.values()) for row in results["confusion"].values())
-    )
+    assert results["examples"] == 4 == sum(sum(r.values()) for r in results["confusion"].values())
     rows = [line.split("\t") for line in (workdir / "predictions.tsv").read_text().splitlines()]
     assert len(rows) == 4
     assert np.mean([label == answer for label, answer in rows]) == results["accuracy"]

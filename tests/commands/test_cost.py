@@ -52,8 +52,6 @@ def test_nothing_measurable_is_said_of_each(tmp_path: Path) -> None:
         (["--mechanisms=single", "--set=single.heads=2"], "heads"),
     ],
 )
-def test_a_mistake_is_one_line_and_nothing_is_written(
-    flags: list[str], told: str, tmp_path: Path
-) -> None:
+def test_a_mistake_is_one_line(flags: list[str], told: str, tmp_path: Path) -> None:
     assert told in refused("cost", *flags, f"--dir={tmp_path / 'new'}")
     assert not (tmp_path / "new").exists()

@@ -83,29 +83,23 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     budget = {"match": "parameters", "within": 0.01, "knob": "x", "to": "additive", "knobs": {}}
     tune = [{"name": "a", "overrides": {"x.y": 1}}]
     data = dict.fromkeys(VARIANTS, "1" * 64)
-    directory = synthetic.sweep(
-        tmp_path / "sweep", VARIANTS, budget=budget, tune=tune, test_data=data
-    )
+    folder = synthetic.sweep(tmp_path / "sweep", VARIANTS, budget=budget, tune=tune, test_data=data)
     plan, choice = (
-        json.loads((directory / name).read_bytes()) for name in ("plan.json", "choice.json")
+        json.loads((folder / name).read_bytes()) for name in ("plan.json", "choice.json")
     )
     solved = {"wanted": 1.0, "reached": 1.0, "knob": "x", "value": 3, "matched": True, "note": ""}
     counted = {"transcendentals": 1.0, "loops": 1, "idle": ["w"], "examples": 2.0}
     plan["candidates"][0] |= {"budget": solved, "counted": counted}
-    look = {
-        "time": "2026-01-01T00:00:00+00:00",
-        "plan": "p",
-        "seeds": [0],
-        "code": {"revision": "1", "dirty": False},
-    }
+    code = {"revision": "1", "dirty": False}
+    look = {"time": "2026-01-01T00:00:00+00:00", "plan": "p", "seeds": [0], "code": code}
     frozen = {"event": "choice", "chosen": {"additive": "a"}}
     tested = {"event": "test", "candidate": "a", "scored": [0]}
-    synthetic.lines(directory / "looks.jsonl", [{**frozen, **look}, {**tested, **look}])
+    synthetic.lines(folder / "looks.jsonl", [{**frozen, **look}, {**tested, **look}])
     one = choice["chosen"]["additive"]
     one["scores"] = {one["candidate"]: {"mean": 0.1, "seeds": {"0": 0.1}}}
-    synthetic.write(directory / "plan.json", plan)
-    synthetic.write(directory / "choice.json", choice)
-    return directory
+    synthetic.write(folder / "plan.json", plan)
+    synthetic.write(folder / "choice.json", choice)
+    return folder
 
 
 @pytest.mark.parametrize("name", [*SHARED, *FILES])
@@ -114,9 +108,8 @@ def test_of_a_sweep(name: str, sweep: Path) -> None:
     content, outside = path.read_bytes(), set(sweep.parent.iterdir())
     assert [run_command([command, str(sweep)]).code for command in ("status", "report")] == [0, 0]
     every = rounds(12, 1)  # of the harms
-    for harm in itertools.islice(
-        harmed(content, 1 if name == "plan.json" else 2), seed() % every, None, every
-    ):
+    harms = harmed(content, 1 if name == "plan.json" else 2)
+    for harm in itertools.islice(harms, seed() % every, None, every):
         path.write_bytes(harm)
         for command in ("status", "report"):
             answered(run_command([command, str(sweep)]), harm)
@@ -128,9 +121,7 @@ class Reached(Exception):
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "metrics.jsonl", "vocabulary/shared.json"])
-def test_of_a_run(
-    name: str, searched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_run(name: str, searched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes after reading is left out, apart from the vocabulary, which is read with the
     data.
     """

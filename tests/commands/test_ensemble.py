@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.commands.tiny import CommandResult, run_command
-
-Runs = Callable[[str], tuple[Path, CommandResult]]
+from tests.commands.tiny import Runs, run_command
 
 
 @pytest.mark.full
@@ -27,10 +24,8 @@ def test_evaluate_and_generate_take_the_mean_of_runs(runs: Runs) -> None:
     lines = "3 of may 1967\n\n4.5.1999\n"
     together = run_command(["generate", f"--workdir={one}", f"--ensemble={other}"], lines)
     assert together.code == 0 and together.out.count("\n") == 3
-    assert (
-        together.out
-        == run_command(["generate", f"--workdir={other}", f"--ensemble={one}"], lines).out
-    )
+    turned = run_command(["generate", f"--workdir={other}", f"--ensemble={one}"], lines)
+    assert together.out == turned.out
 
 
 @pytest.mark.parametrize(

@@ -98,9 +98,7 @@ def test_mechanisms_say_where_they_come_from_what_they_can_and_what_they_cost(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     run("mechanisms")
-    line = next(
-        line for line in capsys.readouterr().out.splitlines() if line.startswith("multi_step ")
-    )
+    line = next(x for x in capsys.readouterr().out.splitlines() if x.startswith("multi_step "))
     can = "self, cross, causal, bidirectional, padding, dense, cache, window, maps exact"
     assert re.split(r"  +", line) == [
         *("multi_step", "hops", "2015"),
@@ -113,24 +111,14 @@ def test_mechanisms_say_where_they_come_from_what_they_can_and_what_they_cost(
 def test_tasks_say_which_systems_and_data_they_take(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("tasks") == 0
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()[2:]}
-    for name, taken, left in (
-        (
-            "translation",
-            ("rnnsearch, luong", "dates, grammar", "pairs(split)", "bleu max"),
-            ("lstm_lm", "markers"),
-        ),
-        (
-            "language_modelling",
-            ("lstm_lm, attention_lm", "associations", "texts(split)"),
-            ("rnnsearch", "dates"),
-        ),
-        (
-            "classification",
-            ("self_attentive", "markers, lookup, entailment", "labelled(split)"),
-            ("rnnsearch", "dates"),
-        ),
-    ):
-        assert all(word in lines[name] for word in taken)
+    taken = {
+        "translation": ("rnnsearch, luong", "dates, grammar", "pairs(split)", "bleu max"),
+        "language_modelling": ("lstm_lm, attention_lm", "associations", "texts(split)"),
+        "classification": ("self_attentive", "markers, lookup, entailment", "labelled(split)"),
+    }
+    for name, words in taken.items():
+        left = ("lstm_lm", "markers") if name == "translation" else ("rnnsearch", "dates")
+        assert all(word in lines[name] for word in words)
         assert not any(word in lines[name] for word in left)
     assert run("tasks", "attnlab.tasks.texts:TextTask") == 0
     out = capsys.readouterr().out
@@ -191,10 +179,7 @@ def test_attnlabs_own_files_are_listed_from_any_folder_by_the_names_that_find_th
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for kind, file in (
-        ("configs", "configs/translation.py"),
-        ("experiments", "experiments/quickstart.py"),
-    ):
-        assert run(kind) == 0
+    for file in ("configs/translation.py", "experiments/quickstart.py"):
+        assert run(file.partition("/")[0]) == 0
         assert any(line.startswith(file) for line in capsys.readouterr().out.splitlines())
         assert find_file(file, "file").is_file()

@@ -35,8 +35,6 @@ def test_systems_say_where_they_come_from_what_they_are_for_and_how_large_they_a
     f, d, v, layers, places = 64, 64, 1000, 3, 256
     # two in a decoder layer, four around the stacks
     linear = {(f, d): 2 * layers + 4, (f, v): 1, (3 * d, 2 * d): 2 * layers}
-    normed = sum(
-        count * (inputs * outputs + 2 * outputs) for (inputs, outputs), count in linear.items()
-    )
+    normed = sum(count * outputs * (inputs + 2) for (inputs, outputs), count in linear.items())
     assert int(cells["parameters"].replace(",", "")) == normed + 2 * (v + places) * f
     assert networks.cells("mine", int) == {"task": "", "parameters": ""}

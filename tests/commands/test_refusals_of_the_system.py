@@ -35,9 +35,7 @@ def unreadable(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         *("metrics.jsonl", "timing.jsonl", "results.json"),
     ],
 )
-def test_records_of_a_sweep_that_may_not_be_read(
-    name: str, unreadable: set[str], tmp_path: Path
-) -> None:
+def test_records_that_may_not_be_read(name: str, unreadable: set[str], tmp_path: Path) -> None:
     sweep = synthetic.sweep(tmp_path / "sweep", {"additive": (0.9,), "location": (0.7,)})
     unreadable.add(name)
     line = refused("report", str(sweep))
@@ -81,9 +79,7 @@ def test_names_that_cannot_be(command: str, name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("flags", [["--input={name}"], ["--output={name}"]])
 @pytest.mark.parametrize("name", ["x" * 300, "file/a", "loop"], ids=["long", "file", "loop"])
-def test_files_of_generate_that_cannot_be(
-    flags: list[str], name: str, searched: Path, tmp_path: Path
-) -> None:
+def test_files_of_generate(flags: list[str], name: str, searched: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
     given = [flag.format(name=tmp_path / name) for flag in flags]

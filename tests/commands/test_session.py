@@ -76,9 +76,7 @@ def test_compile_cache_is_where_the_variable_says(
         jax.config.update("jax_compilation_cache_dir", None)
         monkeypatch.setenv("ATTNLAB_CACHE", str(tmp_path / value) if value else "")
         session.start_jax()
-        assert jax.config.jax_compilation_cache_dir == (
-            None if expected is None else str(tmp_path / expected)
-        )
+        assert jax.config.jax_compilation_cache_dir == (expected and str(tmp_path / expected))
     finally:
         for name, old in before.items():
             jax.config.update(name, old)

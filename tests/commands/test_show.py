@@ -8,6 +8,7 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.commands import COMMANDS, main, show
+from tests.commands.tiny import run_command
 
 RNNSEARCH = "configs/translation.py:rnnsearch"
 FILES = (
@@ -70,9 +71,7 @@ def test_what_weight_decay_reaches_is_told(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_without_a_config_is_that_of_the_flags(
-    command: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_help_without_a_config(command: str, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])
     assert ended.value.code == 0 and capfd.readouterr().out.startswith("usage: ")
@@ -106,9 +105,6 @@ def test_help_after_a_config_shows_its_settings(capfd: pytest.CaptureFixture[str
         ),
     ],
 )
-def test_a_mistake_is_one_line(
-    argv: list[str], words: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert main(argv) == 2
-    err = capfd.readouterr().err
-    assert words in err and err.count("\n") == 1
+def test_a_mistake_is_one_line(argv: list[str], words: str) -> None:
+    ended = run_command(argv)
+    assert ended.code == 2 and words in ended.err and ended.err.count("\n") == 1

@@ -36,9 +36,7 @@ LAUNCH = pathlib.Path(__file__).parents[2] / "launch.py"
         ("{launch} list --no\xe4", 2, "error: list: unknown flag --no"),
     ],
 )
-@pytest.mark.skipif(
-    not os.path.exists("/dev/full"), reason="this system has no device that is always full"
-)
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device is always full")
 def test_streams_as_a_shell_may_leave_them(
     command: str, code: int | None, words: str, tmp_path: pathlib.Path
 ) -> None:
@@ -59,9 +57,7 @@ def test_streams_as_a_shell_may_leave_them(
     assert told.count("\n") == bool(words) and words in told
 
 
-def test_a_terminal_shows_control_characters_and_obeys_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_terminal_shows_control_codes_and_obeys_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a print, a table and a note; what draws the bar still moves the cursor."""
     reader, writer = pty.openpty()
     with open(writer, "w", encoding="utf-8") as terminal:

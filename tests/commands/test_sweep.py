@@ -53,10 +53,7 @@ def test_what_is_refused_before_anything_is_written(tmp_path: Path) -> None:
         ([file, thesis], "is not empty and holds no sweep (chapter.tex is there); name a new or"),
         ([file, plain], "is not a folder; name another"),
         ([str(tmp_path / "wich.py"), new], "did you mean"),
-        (
-            [new],
-            "name an experiment, 'sweep experiments/quickstart.py', or a config: --config=FILE",
-        ),
+        ([new], "name an experiment, 'sweep experiments/quickstart.py', or a config: --config"),
         ([rnnsearch, new], "nothing is compared or tuned; add --grid"),
     ]
     for argv, words in cases:
@@ -148,9 +145,7 @@ def test_what_is_planned_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[
     )
 
 
-def test_a_dry_run_counts_the_trials_that_will_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dry_run_counts_what_will_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a variant whose choice is frozen only the chosen candidate's; what has settled is told."""
     plan = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}))
     for trial in plan.trials():

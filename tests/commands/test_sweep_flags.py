@@ -10,14 +10,7 @@ from attnlab.errors import UserError
 
 @pytest.mark.parametrize(
     ("given", "meant"),
-    [
-        ("5", (0, 1, 2, 3, 4)),
-        ("1", (0,)),
-        ("0,1,2", (0, 1, 2)),
-        ("7,", (7,)),
-        ("3,1", (3, 1)),
-        (None, ()),
-    ],
+    [("2", (0, 1)), ("1", (0,)), ("0,1,2", (0, 1, 2)), ("7,", (7,)), ("3,1", (3, 1)), (None, ())],
 )
 def test_a_single_number_says_how_many_seeds(given: str | None, meant: tuple[int, ...]) -> None:
     assert sweep_flags.seeds(given) == meant

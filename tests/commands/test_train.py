@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from attnlab.systems.protocol import Seq2Seq
 from attnlab.tasks.models import system_factory
 from attnlab.tasks.translation import Translation
 from attnlab.training import loop
-from tests.commands.tiny import SHARED, SMALL, CommandResult, arguments, refused, run_command, train
+from tests.commands.tiny import SHARED, SMALL, Runs, arguments, refused, run_command, train
 
 OWN = '''
 """Somebody's own mechanism: the mean of what may be seen."""
@@ -63,9 +62,7 @@ TRANSFORMER = pytest.param("transformer", marks=pytest.mark.full)
 
 
 @pytest.mark.parametrize("system", ["rnnsearch", TRANSFORMER])
-def test_a_run_leaves_what_the_readme_promises(
-    system: str, runs: Callable[[str], tuple[Path, CommandResult]]
-) -> None:
+def test_a_run_leaves_what_the_readme_promises(system: str, runs: Runs) -> None:
     workdir, ended = runs(system)
     results = json.loads((workdir / "results.json").read_text())
     scores = {"loss", "perplexity", "accuracy", "bleu", "chrf", "exact", "bleu_signature"}
@@ -83,9 +80,7 @@ def test_a_run_leaves_what_the_readme_promises(
         assert f"/run/{path.relative_to(workdir)}" in ended.out
     assert (workdir / "maps" / f"test{drawn - 1}.npz").is_file()
     assert not (workdir / "maps" / f"test{drawn}.npz").exists()
-    records = [
-        (record["step"], record["split"]) for record in read_records(workdir / "metrics.jsonl")
-    ]
+    records = [(one["step"], one["split"]) for one in read_records(workdir / "metrics.jsonl")]
     halves = [[(at + 3, "train"), (at + 6, "train"), (at + 6, "valid")] for at in (0, 6)]
     assert records == halves[0] + halves[1]
     assert list((workdir / "tensorboard").iterdir()) and read_records(workdir / "timing.jsonl")
@@ -99,15 +94,9 @@ def test_a_run_leaves_what_the_readme_promises(
     assert "train: 160 pairs" in ended.err
 
 
-def test_the_same_command_again_changes_no_number(
-    runs: Callable[[str], tuple[Path, CommandResult]],
-) -> None:
+def test_the_same_command_again_changes_no_number(runs: Runs) -> None:
     workdir, _ = runs("rnnsearch")
-    kept = {
-        path: path.read_bytes()
-        for path in workdir.rglob("*")
-        if path.suffix in (".jsonl", ".png", ".txt")
-    }
+    kept = {p: p.read_bytes() for p in workdir.rglob("*") if p.suffix in (".jsonl", ".png", ".txt")}
     results = json.loads((workdir / "results.json").read_text())
     assert run_command(arguments("rnnsearch", workdir)).code == 0
     assert {path: path.read_bytes() for path in kept} == kept
@@ -134,9 +123,7 @@ def test_a_run_begun_under_the_old_mask_goes_on_under_it_and_says_so(tmp_path: P
 
 
 @pytest.mark.full
-def test_a_mechanism_of_ones_own_by_its_dotted_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mechanism_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file where the user stands, named on the command line; a registered one in its place works
     the same way.
     """
@@ -247,17 +234,11 @@ def test_default_workdir_tells_configs_apart() -> None:
     assert path == default_workdir("some/where/translation.py:rnnsearch", stored)
 
 
-def test_without_workdir_the_run_goes_below_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_workdir_is_one_below_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(
-        loop, "train", lambda *rest: loop.Outcome("diverged", 1, None, "not really")
-    )
-    command = [
-        word for word in arguments("rnnsearch", tmp_path) if not word.startswith("--workdir")
-    ]
+    monkeypatch.setattr(loop, "train", lambda *rest: loop.Outcome("diverged", 1, None, "no"))
+    command = [one for one in arguments("rnnsearch", tmp_path) if not one.startswith("--workdir")]
     assert run_command(command).code == 1
     (workdir,) = (tmp_path / "runs").iterdir()
     assert (workdir / "manifest.json").is_file()

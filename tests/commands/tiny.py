@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from attnlab.commands import main
 
@@ -49,6 +52,18 @@ class CommandResult:
     code: int
     out: str
     err: str
+
+
+Runs = Callable[[str], tuple[Path, CommandResult]]
+"""What the fixture `runs` gives: of a system, the workdir of a finished run and how it ended."""
+
+
+def alone(code: str, *argv: str, **how: Any) -> str:
+    """What a program prints that ends well in a process of its own."""
+    words = [sys.executable, "-c", code, *argv]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, **how)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def run_command(argv: list[str], stdin: str = "") -> CommandResult:

@@ -16,13 +16,11 @@ from attnlab.data.vocabulary import EOS, PAD
 from attnlab.errors import UserError
 
 
-def examples(count: int = 200, longest: int = 30, seed: int = 0) -> Examples:
+def examples(n: int = 200, longest: int = 30, seed: int = 0) -> Examples:
     """Pairs whose first source token is 10 + their number, of random lengths."""
     rng = np.random.default_rng(seed)
-    source = [
-        [10 + i, *rng.integers(4, 9, rng.integers(0, longest - 1)), EOS] for i in range(count)
-    ]
-    target = [[*rng.integers(4, 9, rng.integers(0, longest - 1)), EOS] for _ in range(count)]
+    source = [[10 + i, *rng.integers(4, 9, rng.integers(0, longest - 1)), EOS] for i in range(n)]
+    target = [[*rng.integers(4, 9, rng.integers(0, longest - 1)), EOS] for _ in range(n)]
     return Examples(
         source=[np.array(ids, np.int32) for ids in source],
         target=[np.array(ids, np.int32) for ids in target],
@@ -131,9 +129,7 @@ def test_too_long_pairs_are_counted_and_the_limit_is_a_bucket() -> None:
     batches = train_batches(data, max_length=20)
     assert batches.left_out == (lengths > 20).sum() > 0
     assert {width for _, width in batches.shapes} == {8, 16, 20}
-    seen = sorted(
-        number for step in range(batches.batches_per_epoch) for number in numbers(batches(step))
-    )
+    seen = sorted(n for step in range(batches.batches_per_epoch) for n in numbers(batches(step)))
     assert seen == [i for i, length in enumerate(lengths) if length <= 20]
     # the limit is the last bucket
     assert train_batches(data, buckets=(8,), max_length=40).left_out == 0
@@ -219,5 +215,5 @@ def test_labels_go_with_their_texts_and_padding_has_none() -> None:
             # example i begins with 10 + i
             np.testing.assert_array_equal(batch["label"], np.maximum(batch["source"][:, 0] - 9, 0))
         assert data.lengths.tolist() == [
-            max(len(side[i]) for side in data.sequences) for i in range(50)
+            max(map(len, sides)) for sides in zip(*data.sequences, strict=True)
         ]

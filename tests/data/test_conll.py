@@ -115,9 +115,7 @@ def test_a_bad_treebank_is_one_line(text: str, told: str, tmp_path: Path) -> Non
         ("EU X\n", {"word": 0}, "config.data.word=0 and config.data.tag=-1 are two columns"),
     ],
 )
-def test_bad_columns_are_one_line(
-    text: str, fields: dict[str, Any], told: str, tmp_path: Path
-) -> None:
+def test_bad_columns_are_told(text: str, fields: dict[str, Any], told: str, tmp_path: Path) -> None:
     written(tmp_path, text, "train.txt")
     with pytest.raises(UserError, match=told):
         Columns(directory=str(tmp_path), **fields).tagged("train")

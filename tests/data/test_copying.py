@@ -31,9 +31,8 @@ def test_alignment_is_the_diagonal_and_a_wrong_pair_is_refused() -> None:
 
 def test_a_reversed_target_is_the_source_from_behind() -> None:
     kept, turned = Copying(examples=200), Copying(examples=200, order="reversed")
-    for (source, target), (same, reverse) in zip(
-        kept.pairs("train"), turned.pairs("train"), strict=True
-    ):
+    both = zip(kept.pairs("train"), turned.pairs("train"), strict=True)
+    for (source, target), (same, reverse) in both:
         assert source == same and reverse == target[::-1]
         words = source.split()
         assert all(reverse.split()[j] == words[i] for i, j in turned.alignment((source, reverse)))

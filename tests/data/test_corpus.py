@@ -98,13 +98,9 @@ def test_saved_vocabularies_are_used_even_when_the_training_data_is_gone(
     assert (source is target) == shared
 
 
-def test_a_saved_vocabulary_of_other_settings_is_refused(
-    files: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_vocabulary_of_other_settings_is_refused(files: dict[str, Any], tmp_path: Path) -> None:
     load_and_save(files, WORDS, tmp_path / "run")
-    words = (
-        "size is 100 there and 90 here, shared is True there and False here; take another workdir"
-    )
+    words = "size is 100 there and 90 here, shared is True there and False here; take"
     with pytest.raises(UserError, match=words):
         load(files, {**WORDS, "size": 90, "shared": False}, tmp_path / "run")
 

@@ -55,10 +55,7 @@ def test_all_styles_occur_about_equally_often_and_half_in_lower_case() -> None:
 def test_alignment_links_the_fields_and_not_the_weekday() -> None:
     source, target = "friday, 3 march 1967", "1967-03-03"
     links = Dates().alignment((source, target))
-    spans = {
-        j: "".join(source[i] for i in sorted(i for i, k in links if k == j))
-        for j in range(len(target))
-    }
+    spans = {j: "".join(source[i] for i, k in sorted(links) if k == j) for j in range(len(target))}
     wanted = ["1967", "1967", "", "march", "march", "", "3", "3"]
     assert [spans[j] for j in (0, 3, 4, 5, 6, 7, 8, 9)] == wanted
     assert min(i for i, _ in links) == source.index("3")

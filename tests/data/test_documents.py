@@ -100,9 +100,7 @@ def test_parquet(tmp_path: Path, size: int) -> None:
         ("a.jsonl", b'{"texts": "a"}', "no field 'text'; did you mean 'texts'"),
     ],
 )
-def test_what_is_wrong_is_named(
-    tmp_path: Path, name: str, content: bytes, message: str, size: int
-) -> None:
+def test_what_is_wrong(tmp_path: Path, name: str, content: bytes, message: str, size: int) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(BadSource, match=message):
         texts(Corpus((tmp_path / name,)))

@@ -60,9 +60,7 @@ def test_a_tokenizer_that_writes_the_end_of_text_itself(corpus: Corpus) -> None:
         list(map(Encoder(corpus, vocabulary), corpus.chunks()))
 
 
-def test_a_process_that_is_killed(
-    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_process(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Vocabulary.train(lines(), **LEARNED).save(tmp_path / "v.json")
     worker = encoding._Worker(corpus, tmp_path / "v.json")
     worker._process.kill()

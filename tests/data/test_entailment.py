@@ -11,9 +11,7 @@ import pytest
 from attnlab.data import SPLITS
 from attnlab.data.entailment import ACTIONS, LABELS, Entailment
 
-MEANING = {
-    word: number for number, action in enumerate(ACTIONS) for forms in action for word in forms
-}
+MEANING = {word: n for n, action in enumerate(ACTIONS) for forms in action for word in forms}
 
 
 def read(clause: str) -> tuple[str, int, bool]:
@@ -52,10 +50,7 @@ def test_neither_sentence_alone_tells_the_label() -> None:
         groups = Counter(of(*texts) for texts, _ in rows)
         for key in [key for key, count in groups.items() if count > 300]:
             share = Counter(label for texts, label in rows if of(*texts) == key)
-            assert all(abs(share[label] / groups[key] - 1 / 3) < 0.08 for label in LABELS), (
-                key,
-                share,
-            )
+            assert all(abs(share[label] / groups[key] - 1 / 3) < 0.08 for label in LABELS), key
 
 
 def test_splits_share_no_premise() -> None:

@@ -20,10 +20,8 @@ PAIRS = [("Ein Hund.", "A dog."), ("Zwei Hunde.", "Two dogs.")]
 def write(
     folder: Path, german: str | bytes = GERMAN, english: str | bytes = ENGLISH, split: str = "train"
 ) -> ParallelFiles:
-    for language, text in (("de", german), ("en", english)):
-        (folder / f"{split}.{language}").write_bytes(
-            text.encode() if isinstance(text, str) else text
-        )
+    for side, text in (("de", german), ("en", english)):
+        (folder / f"{split}.{side}").write_bytes(text.encode() if isinstance(text, str) else text)
     return ParallelFiles(str(folder))
 
 
@@ -34,20 +32,18 @@ def complaint(source: ParallelFiles | TabFiles) -> str:
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(
-    "ending,pack", [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)]
-)
-def test_plain_and_packed_files(tmp_path: Path, ending: str, pack: type[bytes]) -> None:
+@pytest.mark.parametrize("end,pack", [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)])
+def test_plain_and_packed_files(tmp_path: Path, end: str, pack: type[bytes]) -> None:
     """Parallel ones, a table by its columns, and plain text, which keeps its lines: blank ones and
     the white space at their ends too.
     """
-    (tmp_path / f"train.de{ending}").write_bytes(pack(GERMAN.encode()))
+    (tmp_path / f"train.de{end}").write_bytes(pack(GERMAN.encode()))
     (tmp_path / "train.en").write_text(ENGLISH)
     assert ParallelFiles(str(tmp_path)).pairs("train") == PAIRS
     table = b"1\tA dog.\tEin Hund.\r\n\t\t\n2\tTwo dogs.\tZwei Hunde. \textra\n\n"
-    (tmp_path / f"train.tsv{ending}").write_bytes(pack(table))
+    (tmp_path / f"train.tsv{end}").write_bytes(pack(table))
     assert TabFiles(str(tmp_path), source=3, target=2).pairs("train") == PAIRS
-    (tmp_path / f"valid.txt{ending}").write_bytes(pack(b"  To be,\r\n\nor not \n"))
+    (tmp_path / f"valid.txt{end}").write_bytes(pack(b"  To be,\r\n\nor not \n"))
     assert TextFiles(str(tmp_path)).texts("valid") == ["  To be,", "", "or not "]
 
 
@@ -58,11 +54,7 @@ def test_plain_and_packed_files(tmp_path: Path, ending: str, pack: type[bytes]) 
         ("a\nb\n", "1\n \n", "{en}, line 2: blank"),
         ("\n\n", "\n\n", "hold nothing but blank lines"),
         ("a\nb\nc\n", "1\n2\n", "{de} has 3 lines, but {en} has 2"),
-        (
-            b"a\n\n\xf6\n",
-            "a\n\nb\n",
-            "{de}, line 3: not UTF-8 (byte 0xf6); convert the file to UTF-8",
-        ),
+        (b"a\n\n\xf6\n", "a\n\nb\n", "{de}, line 3: not UTF-8 (byte 0xf6); convert the file"),
         (b"\xff", "a", "{de}, line 1: not UTF-8"),
     ],
 )
@@ -86,9 +78,7 @@ def test_lines_end_at_newline_alone_and_are_stripped(tmp_path: Path) -> None:
     assert source.pairs("train") == [("a\u2028b\x0bc", "1"), ("d\x85e", "2")]
 
 
-def test_pairs_of_blank_lines_are_skipped_and_counted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_blank_pairs_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         wanted = [("a", "1"), ("b", "2")]
         assert write(tmp_path, "a\n \nb\n\n", "1\n\n2\n\n").pairs("train") == wanted

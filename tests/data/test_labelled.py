@@ -166,9 +166,7 @@ def test_a_label_that_only_another_split_has_is_a_class_of_its_own(
 
 
 @pytest.mark.parametrize("texts", [1, 2])
-def test_another_number_of_texts_than_in_training_is_refused(
-    texts: int, folder: Path, tmp_path: Path
-) -> None:
+def test_another_number_of_texts_is_refused(texts: int, folder: Path, tmp_path: Path) -> None:
     """`evaluate` with another column asked for: neither dropped nor missed."""
     fields = [{"target": 0}, {"target": 3}]
     labelled.load(node(folder, **fields[texts - 1]), WORDS).save(tmp_path / "run")
@@ -196,9 +194,7 @@ def test_two_vocabularies_for_one_reader_are_refused(folder: Path) -> None:
 def test_examples_of_several_numbers_of_texts_are_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        TabFiles, "labelled", lambda self, split: [(("a",), "x"), (("a", "b"), "y")]
-    )
+    monkeypatch.setattr(TabFiles, "labelled", lambda self, _: [(("a",), "x"), (("a", "b"), "y")])
     words = r"every example must have one text, or every one two; the training split has \[1, 2\]"
     with pytest.raises(UserError, match=words):
         labelled.load(node(folder), WORDS)

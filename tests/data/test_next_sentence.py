@@ -38,9 +38,8 @@ def parts(batch: Any, row: int) -> tuple[np.ndarray, np.ndarray, int]:
     target, types = batch["target"][row], batch["types"][row]
     (one, other) = np.flatnonzero(target == EOS)
     assert (target[other + 1 :] == PAD).all() and (target[: other + 1] != PAD).all()
-    np.testing.assert_array_equal(
-        types, (np.arange(len(target)) > one) & (np.arange(len(target)) <= other)
-    )
+    at = np.arange(len(target))
+    np.testing.assert_array_equal(types, (one < at) & (at <= other))
     return target[:one], target[one + 1 : other], int(batch["relation"][row])
 
 

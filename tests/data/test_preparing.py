@@ -48,9 +48,7 @@ def test_what_is_in_it(tmp_path: Path, corpus: Corpus) -> None:
     )
 
 
-def test_the_number_of_processes_is_no_matter(
-    tmp_path: Path, corpus: Corpus, whole: dict[str, bytes]
-) -> None:
+def test_processes_are_no_matter(tmp_path: Path, corpus: Corpus, whole: dict[str, bytes]) -> None:
     shards(tmp_path / "two", corpus, processes=2)
     assert contents(tmp_path / "two") == whole
 

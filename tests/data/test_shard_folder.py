@@ -55,9 +55,7 @@ def _cut(path: Path) -> None:
         (lambda s: _cut(s / "vocabulary.json"), r"vocabulary .* is damaged"),
     ],
 )
-def test_a_folder_that_is_damaged(
-    tmp_path: Path, harm: Callable[[Path], object], message: str
-) -> None:
+def test_a_damaged_folder(tmp_path: Path, harm: Callable[[Path], object], message: str) -> None:
     shards(tmp_path / "all", written(tmp_path / "all.txt"))
     node = {"name": "shards", "directory": str(tmp_path), "train": "all"}
     (tmp_path / "alt").mkdir()

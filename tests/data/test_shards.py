@@ -72,9 +72,7 @@ def test_they_are_what_text_in_memory_is(folder: Path) -> None:
 
 def test_ids_are_read_like_an_array(folder: Path) -> None:
     index = opened(folder / "all")
-    every = np.concatenate(
-        [np.fromfile(one, "<u2") for one in sorted((folder / "all").glob("*.tokens"))]
-    )
+    every = np.concatenate([np.fromfile(one, "<u2") for one in sorted(folder.glob("all/*.tokens"))])
     begin, end = 300, len(every) - 50
     ids, expected = Ids(folder / "all", index, begin, end), every[begin:end].astype(np.int32)
     assert len(ids) == len(expected) > 3 * LENGTH

@@ -19,9 +19,7 @@ def test_every_token_is_predicted_once_from_the_one_before_it(size: int, length:
     lanes, columns = Lanes(IDS, size=size, length=length), -(-23 // size)
     assert lanes.batches_per_epoch == -(-columns // length) and lanes.shapes == ((size, length),)
     epoch = [lanes(step) for step in range(lanes.batches_per_epoch)]
-    target, source = (
-        np.concatenate([batch[name] for batch in epoch], axis=1) for name in ("target", "source")
-    )
+    target, source = (np.hstack([batch[name] for batch in epoch]) for name in ("target", "source"))
     read = []
     for row, (before, after) in enumerate(zip(source, target, strict=True)):
         own = IDS[row * columns : (row + 1) * columns]
@@ -44,10 +42,7 @@ def test_an_epoch_follows_another() -> None:
 
 
 TEXTS = Packed(
-    [
-        [10 + 20 * text + i for i in range(n)] + [EOS]
-        for text, n in enumerate((7, 0, 3, 12, 1, 4, 5))
-    ]
+    [[10 + 20 * t + i for i in range(n)] + [EOS] for t, n in enumerate((7, 0, 3, 12, 1, 4, 5))]
 )  # 2, 1, 1, 4, 1, 2, 2 steps
 
 

@@ -33,12 +33,10 @@ class AttnlabTinyPairs(library.core.GeneratorBasedBuilder):  # type: ignore[misc
     VERSION = library.core.Version("1.0.0")
 
     def _info(self) -> Any:
-        text = library.features.Text()
-        number = library.features.Scalar(dtype=np.int32)
-        kind = library.features.ClassLabel(names=["odd", "even"])
-        features = library.features.FeaturesDict(
-            {"de": text, "en": text, "number": number, "kind": kind}
-        )
+        of = library.features
+        text, number = of.Text(), of.Scalar(dtype=np.int32)
+        kind = of.ClassLabel(names=["odd", "even"])
+        features = of.FeaturesDict({"de": text, "en": text, "number": number, "kind": kind})
         return library.core.DatasetInfo(builder=self, features=features)
 
     def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
@@ -83,9 +81,7 @@ def complaint(source: Tfds, split: str = "train") -> str:
 
 
 @pytest.mark.quick
-def test_a_prepared_set_by_name_and_by_folder(
-    prepared: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_set_by_name_and_by_folder(prepared: Path, caplog: pytest.LogCaptureFixture) -> None:
     by_name = Tfds("attnlab_tiny_pairs", str(prepared), source="de").pairs("train")
     assert sorted(by_name) == sorted((f"Äpfel {i}", f"apples {i}") for i in range(20) if i != 7)
     assert "skipped 1 pairs" in caplog.text
@@ -138,9 +134,7 @@ def test_named_sets_also_older_ones(name: str, source: str) -> None:
     assert all(isinstance(text, str) and text for pair in pairs for text in pair)
 
 
-def test_an_older_set_is_found_in_a_fresh_process_and_other_libraries_stay_away(
-    prepared: Path,
-) -> None:
+def test_an_older_set_in_a_fresh_process_and_other_libraries_stay_away(prepared: Path) -> None:
     code = (
         "import sys\n"
         "from attnlab.data.tfds import Tfds\n"

@@ -141,10 +141,8 @@ def test_equal_texts_give_equal_bytes_in_any_process(tmp_path: Path) -> None:
         " Vocabulary.train(texts, kind, 90, 2).save(f'{sys.argv[1]}/{kind}.json')"
     )
     for seed, threads in (("1", "1"), ("2", "2")):
-        environment = {**os.environ, "PYTHONHASHSEED": seed, "RAYON_NUM_THREADS": threads}
-        subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path / seed)], env=environment, check=True
-        )
+        kept = {**os.environ, "PYTHONHASHSEED": seed, "RAYON_NUM_THREADS": threads}
+        subprocess.run([sys.executable, "-c", code, str(tmp_path / seed)], env=kept, check=True)
     for kind in KINDS:
         contents = [(tmp_path / seed / f"{kind}.json").read_bytes() for seed in ("1", "2")]
         assert contents[0] == contents[1]
@@ -195,9 +193,7 @@ def test_a_file_of_another_library_version_is_told(tmp_path: Path) -> None:
     train("word").save(path)
     content = json.loads(path.read_text())
     content["tokenizer"]["model"]["type"] = "Unheard"
-    content["sha256"] = module._digest(
-        {"settings": content["settings"], "tokenizer": content["tokenizer"]}
-    )
+    content["sha256"] = module._digest({key: content[key] for key in ("settings", "tokenizer")})
     path.write_text(json.dumps(content))
     with pytest.raises(UserError, match="cannot be read by this version"):
         Vocabulary.load(path)

@@ -89,11 +89,8 @@ class MarkovModel:
 
     @staticmethod
     def step(state: Any, memory: Any, tokens: jax.Array) -> tuple[jax.Array, Any, None]:
-        return (
-            jnp.log(jnp.maximum(memory["table"][jnp.arange(tokens.shape[0]), tokens], 1e-30)),
-            state,
-            None,
-        )
+        chances = memory["table"][jnp.arange(tokens.shape[0]), tokens]
+        return jnp.log(jnp.maximum(chances, 1e-30)), state, None
 
 
 @pytest.fixture
@@ -105,9 +102,7 @@ def run() -> Callable[..., Hypotheses]:
     def compiled(
         method: Callable[..., Hypotheses], model: Any, sentences: Sequence[int], **how: Any
     ) -> Hypotheses:
-        program = jax.jit(
-            lambda state, memory: method(model.step, state, memory, rows=len(sentences), **how)
-        )
+        program = jax.jit(lambda *begun: method(model.step, *begun, rows=len(sentences), **how))
         found: Hypotheses = jax.device_get(program(*model.begin(sentences)))
         return found
 

@@ -32,9 +32,7 @@ def searcher(model: Any, **how: Any) -> Callable[[Sequence[int]], Hypotheses]:
     def program(state: Any, memory: Any, mask: jax.Array) -> Hypotheses:
         return beam_search(model.step, state, memory, rows=mask.shape[0], source_mask=mask, **how)
 
-    return lambda sentences: jax.device_get(
-        program(*model.begin(sentences), MASK[np.array(sentences)])
-    )
+    return lambda rows: jax.device_get(program(*model.begin(rows), MASK[np.array(rows)]))
 
 
 def search(model: Any, sentences: Sequence[int], **how: Any) -> Hypotheses:
@@ -50,9 +48,7 @@ def scored(
     beta: float,
     offset: int = 5,
 ) -> float:
-    penalty = sum(
-        np.log(np.clip(mass, 1e-6, 1)) for mass, real in zip(cover, mask, strict=True) if real
-    )
+    penalty = np.log(np.clip(cover[mask], 1e-6, 1)).sum()
     lengths = (offset + len(tokens)) / (offset + 1)
     return float(log_prob / lengths**alpha + beta * penalty)
 
@@ -96,9 +92,7 @@ def listed(found: Hypotheses, row: int) -> list[tuple[int, ...]]:
     assert not any(found.tokens[row, k, length:].any() for k, length in enumerate(lengths)), (
         "only PAD may follow"
     )
-    return [
-        tuple(found.tokens[row, k, :length].tolist()) for k, length in enumerate(lengths) if length
-    ]
+    return [tuple(found.tokens[row, k, :n].tolist()) for k, n in enumerate(lengths) if n]
 
 
 def check(found: Hypotheses, row: int, wanted: Found) -> None:
@@ -106,12 +100,8 @@ def check(found: Hypotheses, row: int, wanted: Found) -> None:
     n_best = found.scores.shape[1]
     assert listed(found, row) == [tokens for _, _, tokens in wanted[:n_best]]
     used = min(n_best, len(wanted))
-    np.testing.assert_allclose(
-        found.scores[row, :used], [score for score, _, _ in wanted[:n_best]], atol=1e-4
-    )
-    np.testing.assert_allclose(
-        found.log_probs[row, :used], [log_prob for _, log_prob, _ in wanted[:n_best]], atol=1e-4
-    )
+    for at, one in enumerate((found.scores, found.log_probs)):
+        np.testing.assert_allclose(one[row, :used], [each[at] for each in wanted[:used]], atol=1e-4)
     assert np.isneginf(np.asarray(found.scores[row, used:])).all()
 
 
@@ -143,13 +133,9 @@ def test_equals_a_plain_loop(
     of its own.
     """
     limits = np.array([3 + row % 4 for row in SENTENCES])
-    how = {
-        "length_penalty": alpha,
-        "coverage": beta,
-        "rules": Rules(min_length=least),
-        "limits": limits,
-    }
-    found = search(prefix_model, SENTENCES, beam=beam, n_best=n_best, max_length=6, **how)
+    how = {"beam": beam, "n_best": n_best, "length_penalty": alpha, "coverage": beta}
+    rules = Rules(min_length=least)
+    found = search(prefix_model, SENTENCES, max_length=6, rules=rules, limits=limits, **how)
     for row, sentence in enumerate(SENTENCES):
         check(found, row, plain_beam(prefix_model, sentence, beam, limits[row], least, alpha, beta))
 
@@ -173,20 +159,16 @@ def test_wide_beam_is_exhaustive(prefix_model: Any, alpha: float) -> None:
     """Four tokens that can be emitted, up to four of them: a beam that holds all prefixes finds the
     best of all sequences.
     """
-    found = search(
-        prefix_model, SENTENCES[:4], beam=108, n_best=40, max_length=4, length_penalty=alpha
-    )
+    found = search(prefix_model, range(4), beam=108, n_best=40, max_length=4, length_penalty=alpha)
     bodies = [body for length in range(4) for body in itertools.product((3, 4, 5), repeat=length)]
     for row in range(4):
-        everything = []
+        every = []
         for body in bodies:
             tokens = (*body, EOS)
-            log_prob = prefix_model.rescored(row, tokens)[0]
-            everything.append(
-                (scored(log_prob, tokens, np.ones(3), MASK[row], alpha, 0.0), log_prob, tokens)
-            )
-        assert len(everything) == 40
-        check(found, row, sorted(everything, key=lambda item: -item[0]))
+            log_p = prefix_model.rescored(row, tokens)[0]
+            every.append((scored(log_p, tokens, np.ones(3), MASK[row], alpha, 0.0), log_p, tokens))
+        assert len(every) == 40
+        check(found, row, sorted(every, key=lambda item: -item[0]))
 
 
 def test_scores_and_alignment_equal_teacher_forcing(prefix_model: Any) -> None:
@@ -210,16 +192,14 @@ def test_scores_and_alignment_equal_teacher_forcing(prefix_model: Any) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "fault", ["state not reordered", "state of other sentences", "beams in blocks"]
-)
+@pytest.mark.parametrize("fault", ["state not reordered", "state of others", "beams in blocks"])
 def test_seeded_faults_show(prefix_model: Any, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     """The beams do swap: a state that does not follow its hypothesis gives log-probabilities that
     re-scoring refutes.
     """
     if fault == "state not reordered":
         monkeypatch.setattr(module, "take_rows", lambda tree, rows: tree)
-    elif fault == "state of other sentences":
+    elif fault == "state of others":
         monkeypatch.setattr(
             module,
             "take_rows",
@@ -227,9 +207,7 @@ def test_seeded_faults_show(prefix_model: Any, monkeypatch: pytest.MonkeyPatch, 
         )
     else:
         block = lambda x: jnp.tile(x, (3,) + (1,) * (x.ndim - 1)) if x.ndim else x
-        monkeypatch.setattr(
-            module, "repeat_rows", lambda tree, rows, times: jax.tree.map(block, tree)
-        )
+        monkeypatch.setattr(module, "repeat_rows", lambda tree, *_: jax.tree.map(block, tree))
     found = search(prefix_model, SENTENCES, beam=3, n_best=3, max_length=6)
     wrong = [
         abs(float(found.log_probs[row, k]) - prefix_model.rescored(row, tokens)[0]) > 1e-3
@@ -246,12 +224,10 @@ def test_sentences_do_not_see_each_other(prefix_model: Any) -> None:
     penalties = {"length_penalty": 0.6, "coverage": 0.2}
     found = searcher(prefix_model, beam=3, n_best=3, max_length=6, **penalties)
     together = found(SENTENCES)
-    order = [7, 3, 11, 0, 5, 1, 10, 9, 2, 8, 6, 4]
+    order = np.array([7, 3, 11, 0, 5, 1, 10, 9, 2, 8, 6, 4])
     permuted = found(order)
     for name in ("tokens", "scores", "lengths"):
-        np.testing.assert_array_equal(
-            getattr(permuted, name), getattr(together, name)[np.array(order)]
-        )
+        np.testing.assert_array_equal(getattr(permuted, name), getattr(together, name)[order])
     for sentence in (0, 7):
         alone = found([sentence])
         np.testing.assert_array_equal(alone.tokens[0], together.tokens[sentence])
@@ -309,7 +285,7 @@ def test_fewer_hypotheses_than_beams(markov: Any) -> None:
     found = search(markov(table), [0, 1], beam=7, n_best=7, max_length=4)
     assert listed(found, 1) == [(3,) * n + (EOS,) for n in range(4)]
     np.testing.assert_allclose(
-        np.exp(found.scores[1]), [0.5, 0.25, 0.125, 0.0625, 0, 0, 0], atol=1e-6
+        np.exp(found.scores[1]), [*0.5 ** np.arange(1, 5), 0, 0, 0], atol=1e-6
     )
 
 

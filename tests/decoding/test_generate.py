@@ -41,9 +41,7 @@ class Copier:
         return Functions(encode=lambda source: {"source": source}, start=start, step=step)
 
 
-def batches(
-    groups: list[list[int]], size: int, width: int
-) -> list[tuple[list[int], dict[str, np.ndarray]]]:
+def batches(groups: list[list[int]], size: int, width: int) -> list[Any]:
     result = []
     for group in groups:
         source = np.zeros((size, width), np.int32)

@@ -23,20 +23,15 @@ REFERENCES = [
     [("13a", 48.530827), ("none", 49.191957), ("intl", 43.916235), ("char", 72.610642)],
 )
 def test_regression_values(tokenize: str, bleu: float) -> None:
-    assert corpus_scores(HYPOTHESES, REFERENCES, tokenize=tokenize)["bleu"] == pytest.approx(
-        bleu, abs=1e-5
-    )
+    found = corpus_scores(HYPOTHESES, REFERENCES, tokenize=tokenize)["bleu"]
+    assert found == pytest.approx(bleu, abs=1e-5)
 
 
 @pytest.mark.quick
 def test_signatures_say_what_was_done() -> None:
     scores = corpus_scores(HYPOTHESES, REFERENCES)
-    assert scores["bleu_signature"].startswith(
-        "nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|version:2."
-    )
-    assert scores["chrf_signature"].startswith(
-        "nrefs:2|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2."
-    )
+    assert scores["bleu_signature"].startswith("nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|")
+    assert scores["chrf_signature"].startswith("nrefs:2|case:mixed|eff:yes|nc:6|nw:0|space:no|")
     assert 0 < scores["chrf"] < 100
     lower = corpus_scores(["A B C D"], ["a b c d"], lowercase=True, tokenize="none")
     assert lower["bleu_signature"].startswith("nrefs:1|case:lc|eff:no|tok:none")

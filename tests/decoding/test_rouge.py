@@ -27,9 +27,7 @@ def test_equal_texts_have_all_and_different_ones_nothing() -> None:
 @pytest.mark.parametrize("one", ["abcab", "bbaac", "", "c"])
 @pytest.mark.parametrize("other", ["bacbca", "aaab", "ccc"])
 def test_the_longest_common_subsequence_is_that_of_all(one: str, other: str) -> None:
-    every = {
-        words for length in range(len(one) + 1) for words in itertools.combinations(one, length)
-    }
+    every = {words for n in range(len(one) + 1) for words in itertools.combinations(one, n)}
     both = [words for words in every if words in set(itertools.combinations(other, len(words)))]
     assert longest_common(list(one), list(other)) == max(map(len, both))
 

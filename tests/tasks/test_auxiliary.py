@@ -34,9 +34,7 @@ SIZES = {
 }
 HARD = ["system.attention.alignment=hard", "system.attention.score.hidden=8"]
 HOPS = ["=hops", ".hops=2", ".hidden=4"]
-EVERYWHERE = [
-    f"system.{slot}_attention{one}" for slot in ("encoder", "decoder", "cross") for one in HOPS
-]
+EVERYWHERE = [f"system.{at}_attention{x}" for at in ("encoder", "decoder", "cross") for x in HOPS]
 ADAM = optax.adam(1e-2, eps=1e-3)
 
 
@@ -70,9 +68,7 @@ def words_before(target: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("system", "slots"),
     [
-        pytest.param(
-            "rnnsearch", [f"system.attention{one}" for one in HOPS], marks=pytest.mark.full
-        ),
+        pytest.param("rnnsearch", [f"system.attention{x}" for x in HOPS], marks=pytest.mark.full),
         ("transformer", EVERYWHERE),
     ],
 )
@@ -99,18 +95,15 @@ def test_penalties_are_summed_over_real_queries_of_all_looks(system: str, slots:
             words, keys = (
                 real["source" if side == "source" else "target"][b] for side in (one.query, one.key)
             )
-            weights = np.asarray(one.weights[b, :, :words], np.float64)
-            overlap += sum(
-                ((weights[:, i] @ weights[:, i].T - np.eye(2)) ** 2).sum() for i in range(words)
-            )
+            w = np.asarray(one.weights[b, :, :words], np.float64)
+            overlap += sum(((w[:, i] @ w[:, i].T - np.eye(2)) ** 2).sum() for i in range(words))
             if (one.query, one.key) == ("target", "source"):
-                uncovered += ((1 - weights[:, :, :keys].sum(axis=1)) ** 2).sum() / 2
+                uncovered += ((1 - w[:, :, :keys].sum(axis=1)) ** 2).sum() / 2
     assert float(sums["hops"]) == pytest.approx(overlap, rel=1e-5)
     assert float(sums["doubly_stochastic"]) == pytest.approx(uncovered, rel=1e-5)
     assert float(sums["cross_entropy"]) == pytest.approx(float(plain["loss"]), rel=1e-6)
-    assert float(total) == pytest.approx(
-        float(plain["loss"]) + 0.25 * overlap + 0.5 * uncovered, rel=1e-5
-    )
+    wanted = float(plain["loss"]) + 0.25 * overlap + 0.5 * uncovered
+    assert float(total) == pytest.approx(wanted, rel=1e-5)
 
 
 @pytest.mark.full
@@ -118,9 +111,7 @@ def test_a_weighted_penalty_falls() -> None:
     task = task_of("transformer", *EVERYWHERE, "auxiliary.hops=1.0")
     state, step = started(task)
     batch = {name: jnp.asarray(rows) for name, rows in batch_of(task).items()}
-    _, metrics = jax.jit(lambda state: jax.lax.scan(lambda s, _: step(s, batch), state, length=40))(
-        state
-    )
+    _, metrics = jax.jit(lambda x: jax.lax.scan(lambda s, _: step(s, batch), x, length=40))(state)
     assert metrics["hops"][-1] < 0.7 * metrics["hops"][0]
 
 
@@ -131,17 +122,13 @@ def test_without_weights_nothing_is_added() -> None:
     del config["auxiliary"], config["reinforce"]
     old = Translation(config, task.data)
     params, batch = jax.eval_shape(task.init, jax.random.key(0)), batch_of(task)
-    programs = [
-        str(jax.make_jaxpr(one.loss)(params, batch, jax.random.key(0))) for one in (task, old)
-    ]
-    assert programs[0] == programs[1] and old.auxiliary.collections == []
+    both = [str(jax.make_jaxpr(one.loss)(params, batch, jax.random.key(0))) for one in (task, old)]
+    assert both[0] == both[1] and old.auxiliary.collections == []
 
 
 def choices(system: Any, samples: Any, source: np.ndarray) -> dict[str, np.ndarray]:
     """log p and entropy [B,T] of what was sampled; the encoder's stand at the first step."""
-    found: dict[str, np.ndarray] = {
-        name: np.zeros(source.shape) for name in ("log_prob", "entropy")
-    }
+    found: dict[str, np.ndarray] = {one: np.zeros(source.shape) for one in ("log_prob", "entropy")}
     for path, (look,) in jax.tree_util.tree_leaves_with_path(
         samples, is_leaf=lambda x: isinstance(x, tuple)
     ):
@@ -248,9 +235,7 @@ def test_hard_attention_learns_where_to_look_by_its_rewards() -> None:
         task.auxiliary.sampling = types.SimpleNamespace(
             reward="to_go", weight=weight, entropy=1e-3 * weight, decay=0.9
         )
-        return jax.lax.scan(
-            lambda state, ids: step(state, {"source": ids, "target": ids}), state, ids
-        )[1]
+        return jax.lax.scan(lambda s, x: step(s, {"source": x, "target": x}), state, ids)[1]
 
     sums = run(state, ids, np.array([1.0, 0.0], np.float32))
     rewarded, alone = (

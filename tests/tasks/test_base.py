@@ -200,9 +200,7 @@ def test_a_task_of_images_trains_and_scores_and_says_where_it_looked(images: Bri
     np.testing.assert_allclose(found.weights["look"].weights.sum(), 1.0, rtol=1e-5)
 
 
-def test_what_a_run_has_lost_and_columns_that_are_not_as_declared(
-    images: Brightness, tmp_path: Path
-) -> None:
+def test_what_a_run_has_lost_and_wrong_columns(images: Brightness, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has lost its levels; the 'train' command"):
         Brightness.load(CONFIG, tmp_path, ("test",))
     images.save(tmp_path)
@@ -256,9 +254,8 @@ def test_special_ids_may_stand_anywhere(system: str) -> None:
     ways = [functools.partial(one.respond, p) for one, p in ((task, params), (other, mirrored))]
     said, found = (way(["abc", "ed", "a"]) for way in ways)
     assert [best[0].text for best in found] == [best[0].text for best in said]
-    assert [best[0].score for best in found] == pytest.approx(
-        [best[0].score for best in said], rel=1e-4
-    )
+    scores = [best[0].score for best in said]
+    assert [best[0].score for best in found] == pytest.approx(scores, rel=1e-4)
     assert other.log_probs(mirrored, [("abc", "cba")]) == pytest.approx(
         task.log_probs(params, [("abc", "cba")]), rel=1e-5
     )

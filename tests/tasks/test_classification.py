@@ -141,16 +141,13 @@ def test_scores_are_made_of_their_examples(model: Model, strange: int) -> None:
     data = model.task.data
     rows = [*data.rows["test"], *[(data.rows["test"][0][0], "ends in z")] * strange]
     examples = {"test": labelled.encode(data.vocabulary, data.classes, rows, "test")}
-    task = Classification(
-        model.task.config, dataclasses.replace(data, rows={"test": rows}, examples=examples)
-    )
+    data = dataclasses.replace(data, rows={"test": rows}, examples=examples)
+    task = Classification(model.task.config, data)
     items = check_items(task, model.params, "test", {"loss", "accuracy", "macro_f1"})
     assert len(items) == 9 + strange and items.rows["loss"][:, 1].sum() == 9
     found = items.scores("accuracy", np.eye(9 + strange))
     answers = task.score(model.params, "test")[1]
-    assert found == [
-        float(label == answer) for label, answer in (line.split("\t") for line in answers)
-    ]
+    assert found == [float(one == other) for one, other in (line.split("\t") for line in answers)]
 
 
 @of_models

@@ -28,9 +28,7 @@ def test_prompts_of_any_length_and_rows_of_padding() -> None:
     task = load(*APART)
     params = drawn(task)
     prompts = [[BOS], [EOS, 5, 6], [BOS, 4, 5, 6, 7]]
-    source = np.array(
-        [[*prompt, *[PAD] * (5 - len(prompt))] for prompt in [*prompts, []]], np.int32
-    )
+    source = np.array([[*one, *[PAD] * (5 - len(one))] for one in [*prompts, []]], np.int32)
     decoder = continuing(task.system, Settings(method="greedy", max_ratio=0.0, max_extra=4))
     found = decoder(params, [(np.array([0, 1, 2, -1]), {"source": source})])
     assert len(found) == 3
@@ -68,10 +66,7 @@ MIXERS: dict[str, dict[str, Any]] = {
 
 
 full = pytest.mark.full  # caches are tested where mechanisms are at home
-CASES = [
-    pytest.param(mixer, id=name, marks=() if name == "cache" else full)
-    for name, mixer in MIXERS.items()
-]
+CASES = [pytest.param(one, id=n, marks=() if n == "cache" else full) for n, one in MIXERS.items()]
 
 
 @pytest.mark.parametrize("mixer", CASES)

@@ -85,9 +85,7 @@ def test_evaluation_reads_every_image_once(task: Detection, params: Any) -> None
     real, scores = np.ones(len(labels)), (labels > 0) * 0.9
     truth = {"boxes": boxes, "classes": labels - 1, "scores": scores, "real": real}
     padded = {name: np.concatenate([one, 0 * one[:1]]) for name, one in truth.items()}
-    halves = [
-        {name: one[rows] for name, one in padded.items()} for rows in (slice(7), slice(7, None))
-    ]
+    halves = [{key: x[rows] for key, x in padded.items()} for rows in (slice(7), slice(7, None))]
     sums = [{"loss": 1.0, "iou": 1.0, "objects": 2.0, "found": half} for half in halves]
     perfect = task.averaged(task.totals(sums, "valid"))
     assert (perfect["ap"], perfect["ap50"], perfect["loss"]) == (1.0, 1.0, 0.5)
@@ -128,9 +126,7 @@ def test_files_are_answered_and_maps_drawn(task: Detection, params: Any, tmp_pat
     assert len(maps.columns("decoder_0/cross_attention")) == 25
 
 
-def test_boxes_are_drawn_over_the_image(
-    task: Detection, params: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_boxes_are_drawn(task: Detection, params: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of three boxes in the middle of an image, as shares of its sides, two have a score of 0.5."""
     height, width = task.data.learned.shape[:2]
     boxes = np.array([[0.5, 0.5, 4 / height, 2 / width]] * 2 + [[0.5, 0.5, 1.0, 1.0]], np.float32)

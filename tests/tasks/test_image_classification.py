@@ -61,9 +61,7 @@ def test_scores_are_those_of_a_loop_over_images(task: ImageClassification, param
     check_items(task, params, "valid", {"loss", "accuracy"})
 
 
-def test_images_are_changed_in_training_alone_and_by_the_key(
-    task: ImageClassification, params: Any
-) -> None:
+def test_images_are_changed_in_training_alone(task: ImageClassification, params: Any) -> None:
     """With windows as large as the image, and without augmentation, losses are those of the images."""
     changing = load("augmentation.crop=2", "augmentation.flip=true")
     batch = task.batches(1)(0)
@@ -88,9 +86,7 @@ def test_what_was_learned_is_kept_with_the_run(task: ImageClassification, tmp_pa
     assert first.shown() == f"test image 1  ->  {label}"
 
 
-def test_files_are_answered_and_looked_at(
-    task: ImageClassification, params: Any, tmp_path: Path
-) -> None:
+def test_files_are_answered(task: ImageClassification, params: Any, tmp_path: Path) -> None:
     """A file with the pixels of an image of the split gets the answer to that image."""
     images = task.of_split("valid").batch(np.arange(3), 1)["image"]
     names = image_files(tmp_path, images)

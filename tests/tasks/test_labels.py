@@ -29,11 +29,9 @@ def test_a_label_that_training_does_not_have_is_answered_wrong() -> None:
         (texts, {0: "new", 4: "newer"}.get(number, label))
         for number, (texts, label) in enumerate(data.rows["test"])
     ]
-    examples = labelled.encode(data.vocabulary, data.classes, test, "test")
-    task = Classification(
-        model.task.config,
-        dataclasses.replace(data, rows={"test": test}, examples={"test": examples}),
-    )
+    examples = {"test": labelled.encode(data.vocabulary, data.classes, test, "test")}
+    changed = dataclasses.replace(data, rows={"test": test}, examples=examples)
+    task = Classification(model.task.config, changed)
     scores, lines = task.score(model.params, "test")
     labels, answers = zip(*(line.split("\t") for line in lines), strict=True)
     known = [number for number in range(9) if number not in (0, 4)]
@@ -52,9 +50,8 @@ def test_a_label_that_training_does_not_have_is_answered_wrong() -> None:
         "macro_f1": np.mean([*f1, 0.0]),
     }
     assert found == pytest.approx(expected, rel=1e-5) and found["accuracy"] > 0
-    assert task.evaluate_stacked(jax.tree.map(lambda leaf: leaf[None], model.params), "test")[
-        0
-    ] == pytest.approx(expected, rel=1e-5)
+    stacked = jax.tree.map(lambda leaf: leaf[None], model.params)
+    assert task.evaluate_stacked(stacked, "test")[0] == pytest.approx(expected, rel=1e-5)
     assert list(scores["confusion"]) == [*data.classes.names, "new", "newer"]
     assert sum(scores["confusion"]["new"].values()) == scores["confusion"]["newer"][answers[4]] == 1
 
@@ -62,10 +59,8 @@ def test_a_label_that_training_does_not_have_is_answered_wrong() -> None:
 def test_the_command_for_data_without_test_labels_is_sound() -> None:
     """What the top of the config file says: three splits that have labels, no two the same."""
     text = runpy.run_path("configs/classification.py")["__doc__"]
-    command = shlex.split(text[text.index("--config.data=tfds") :].split("\n\n")[0])
-    config = configs.load(
-        "configs/classification.py", [one.removeprefix("--config.") for one in command]
-    )
+    flags = shlex.split(text[text.index("--config.data=tfds") :].split("\n\n")[0])
+    config = configs.load("configs/classification.py", [x.removeprefix("--config.") for x in flags])
     wanted = ("train[:95%]", "train[95%:]", "validation")
     assert (config.data.train, config.data.valid, config.data.test) == wanted
     expected = ("glue/sst2", "label", "")

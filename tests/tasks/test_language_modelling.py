@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab import config as configs
 from attnlab.data.columns import Packed
 from attnlab.data.vocabulary import BOS, EOS, PAD, UNK
 from attnlab.errors import UserError
@@ -23,17 +22,7 @@ from attnlab.tasks.language_modelling import LanguageModelling
 from attnlab.training.drawing import first_params
 from attnlab.training.run import check_scores
 from tests.tasks.tiny import changed, check_items, looked, noisy
-from tests.tasks.tiny_language import (
-    APART,
-    JOINED,
-    SHARED,
-    SIZES,
-    apart,
-    drawn,
-    joined,
-    load,
-    passed,
-)
+from tests.tasks.tiny_language import APART, JOINED, SIZES, apart, drawn, joined, load, passed
 
 
 def summed(params: Any, texts: list[tuple[list[int], list[int]]]) -> tuple[float, int, int]:
@@ -312,5 +301,4 @@ def test_the_run_keeps_its_vocabulary(tmp_path: Path) -> None:
 
 def test_a_window_may_be_longer_than_a_piece_if_it_is_carried() -> None:
     system = ["system=attention_lm", "system.attention=single", "system.attention.score=additive"]
-    overrides = [*SHARED, *system, *JOINED]
-    LanguageModelling.check(configs.load("configs/language_modelling.py:lstm", overrides))
+    LanguageModelling.check(load(*system, *JOINED).config)

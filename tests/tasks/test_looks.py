@@ -42,9 +42,7 @@ def test_maps_onto_places_become_looks() -> None:
     axes = {"target": Axis(["a", "red", "star"])}
     found = over_image(IMAGE_8_6, maps, axes)
     assert list(found) == ["cross", "own"]
-    np.testing.assert_allclose(
-        found["cross"].weights, words.mean(axis=0).reshape(3, 4, 3), rtol=1e-6
-    )
+    np.testing.assert_allclose(found["cross"].weights, words.mean(0).reshape(3, 4, 3), rtol=1e-6)
     assert found["cross"].rows == ["a", "red", "star"]
     assert found["own"].rows == ["class token", "all places"]
     wanted = np.stack([own[0, 0, 1:], own[0, 1:, 1:].mean(axis=0)]).reshape(2, 4, 3)

@@ -105,15 +105,13 @@ def test_packed_texts_do_not_see_each_other() -> None:
 
 def test_the_loss_is_per_hidden_token() -> None:
     task = load("masking.rate=0.4")
-    batch, params = task.batches(1)(0), noisy(task)
-    total, sums = jax.jit(functools.partial(task.loss, smoothing=0.1))(
-        params, batch, jax.random.key(0)
-    )
+    batch, params, key = task.batches(1)(0), noisy(task), jax.random.key(0)
+    total, sums = jax.jit(functools.partial(task.loss, smoothing=0.1))(params, batch, key)
     hidden = (batch["target"] != PAD).sum()
     assert sums["hidden"] == task.weight(batch) == hidden
     assert sums["tokens"] == (batch["source"] != PAD).sum()
     logits: Any = jax.jit(task.system.apply)(
-        {"params": params}, batch["source"], rngs=task.rngs(jax.random.key(0))
+        {"params": params}, batch["source"], rngs=task.rngs(key)
     )
     log_p = np.take_along_axis(log_softmax(logits), batch["places"][..., None], axis=1)
     each = -0.9 * np.take_along_axis(log_p, batch["target"][..., None], -1)[..., 0]
@@ -202,7 +200,7 @@ def test_pairs_are_scored_row_by_row_and_both_losses_are_trained() -> None:
     """
     task = load(*PAIRS, "masking.rate=0.3", "system.dropout=0.0", system="bert")
     params = noisy(task)
-    batch = task.batches(1)(1)
+    batch, key = task.batches(1)(1), jax.random.key(0)
     nats, counted, second, right = 0.0, 0, 0.0, 0
 
     @jax.jit
@@ -223,9 +221,7 @@ def test_pairs_are_scored_row_by_row_and_both_losses_are_trained() -> None:
         nats -= picked.sum()
         counted += len(picked)
         second -= len(picked) * related[row["relation"][0]]
-    total, sums = jax.jit(functools.partial(task.loss, smoothing=0.0))(
-        params, batch, jax.random.key(0)
-    )
+    total, sums = jax.jit(functools.partial(task.loss, smoothing=0.0))(params, batch, key)
     assert float(total) == pytest.approx(nats + second, rel=1e-5)
     assert float(task.weight(batch)) == counted == sums["hidden"]
     nats, counted, pairs = 0.0, 0, 0

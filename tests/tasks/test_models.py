@@ -26,24 +26,24 @@ def test_what_is_no_system_or_no_mechanism_is_named() -> None:
     said = "system=attnlab.data.markers:Markers: expected a class derived from"
     with pytest.raises(UserError, match=said):
         system_factory(ConfigDict({"system": {"name": "attnlab.data.markers:Markers"}}), Classifier)
-    system = {"name": "attention_pooling", "attention": {"name": "attnlab.data.markers:Markers"}}
     words = r"system.attention=attnlab.data.markers:Markers: expected a class derived from .*Mixer"
     with pytest.raises(UserError, match=words):
-        system_factory(ConfigDict({"system": system}), Classifier)
+        pooling({"name": "attnlab.data.markers:Markers"})
+
+
+def pooling(attention: dict[str, Any]) -> Any:
+    """A factory of the system with this mechanism."""
+    node = {"name": "attention_pooling", "attention": attention}
+    return system_factory(ConfigDict({"system": node}), Classifier)
 
 
 def test_a_slot_is_asked_what_it_needs() -> None:
     additive = {"name": "single", "score": {"name": "additive", "hidden": 3}}
-    factory = system_factory(
-        ConfigDict({"system": {"name": "attention_pooling", "attention": additive}}), Classifier
-    )
-    assert factory(vocabulary=5, classes=2).classes == 2
+    assert pooling(additive)(vocabulary=5, classes=2).classes == 2
     refused = {"name": "multihead", "positions": {"name": "rope"}}
     words = r"system.attention=multihead.positions: .* relates positions of one sequence"
     with pytest.raises(UserError, match=words):
-        system_factory(
-            ConfigDict({"system": {"name": "attention_pooling", "attention": refused}}), Classifier
-        )
+        pooling(refused)
 
 
 def test_the_output_bias_starts_where_the_config_says() -> None:
@@ -54,21 +54,15 @@ def test_the_output_bias_starts_where_the_config_says() -> None:
     drawn = {"out": out, "h": np.ones(1)}
     node = ConfigDict({"system": {"name": "mine"}, "training": {"output_bias": "unigram"}})
     found = with_output_bias(node, drawn, np.array([3, 1, 3, 3]), 4)
-    np.testing.assert_allclose(
-        found["out"]["bias"], np.log([1 / 8, 2 / 8, 1 / 8, 4 / 8]), rtol=1e-6
-    )
+    np.testing.assert_allclose(found["out"]["bias"], np.log(np.array([1, 2, 1, 4]) / 8), rtol=1e-6)
     assert found["out"]["kernel"] is drawn["out"]["kernel"] and drawn["out"]["bias"][0] == 0.5
     for training in ({"output_bias": "zeros"}, {}):
-        assert (
-            with_output_bias(ConfigDict({"training": training}), drawn, np.array([3]), 4) is drawn
-        )
-        check_output_bias(ConfigDict({"training": training}), {"h": np.ones(1)}, 4)
+        config = ConfigDict({"training": training})
+        assert with_output_bias(config, drawn, np.array([3]), 4) is drawn
+        check_output_bias(config, {"h": np.ones(1)}, 4)
     check_output_bias(node, drawn, 4)
     for other in ({"out": {"kernel": np.ones((2, 4))}}, {"out": {"bias": np.ones((2, 4))}}):
-        words = (
-            "output_bias='unigram': mine has no parameter out/bias with a number for each"
-            " token; set"
-        )
+        words = "output_bias='unigram': mine has no parameter out/bias with a number for each"
         with pytest.raises(UserError, match=words):
             check_output_bias(node, other, 4)
 

@@ -19,30 +19,25 @@ from tests.tasks.tiny import check_items, noisy
 PAIRS = [("ab", "A B"), ("cab", "K A B"), ("ab", "A B B"), ("baba", "B A B A")]
 SMALL = [
     *("system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6"),
-    "system.attention.score.hidden=8",
+    *("system.attention.score.hidden=8", "batch.buckets=8", "batch.max_length=8"),
 ]
 
 
 @functools.cache
 def task() -> Pronunciation:
-    config = configs.load(
-        "configs/g2p.py:rnnsearch", [*SMALL, "batch.buckets=8", "batch.max_length=8"]
-    )
+    config = configs.load("configs/g2p.py:rnnsearch", SMALL)
     settings = corpus.VocabularySettings.read(config.vocabulary)
     source = Vocabulary.train((word for word, _ in PAIRS), **settings.of_one)
     both = (source, Vocabulary.train((phonemes for _, phonemes in PAIRS), **settings.of_target))
-    return Pronunciation(
-        config, corpus.Corpus({"test": PAIRS}, {"test": corpus.encode(both, PAIRS)}, *both)
-    )
+    data = corpus.Corpus({"test": PAIRS}, {"test": corpus.encode(both, PAIRS)}, *both)
+    return Pronunciation(config, data)
 
 
 def answering(answers: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Lets the task answer so; the words that it was asked for."""
     asked: list[str] = []
 
-    def translate(
-        self: Any, params: Any, sources: list[str], *, alignment: bool = False
-    ) -> list[list[str]]:
+    def translate(self: Any, params: Any, sources: list[str], **how: Any) -> list[list[str]]:
         asked.extend(sources)
         return [[answers[word]] for word in sources]
 
@@ -52,9 +47,7 @@ def answering(answers: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> list[
 
 
 @pytest.mark.quick
-def test_the_nearest_pronunciation_counts_and_each_word_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_nearest_pronunciation_counts_each_word_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """3 + 3 + 4 phonemes: "ab" as its second pronunciation, one replaced and one missing in "cab",
     "baba" with one too many.
     """

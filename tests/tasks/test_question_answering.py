@@ -58,9 +58,7 @@ def chances(
     return inside - np.logaddexp.reduce(inside, axis=0), words
 
 
-def test_scores_and_answers_are_those_of_every_question_by_itself(
-    task: QuestionAnswering, params: Any
-) -> None:
+def test_scores_and_answers_are_those_of_loops(task: QuestionAnswering, params: Any) -> None:
     nats, right, hits, shares, texts = 0.0, 0, [], [], []
     rows = task.data.rows["valid"]
     spans = task.of_split("valid")["span"].block(np.arange(len(rows)), 0)
@@ -75,10 +73,8 @@ def test_scores_and_answers_are_those_of_every_question_by_itself(
         texts.append(one.passage[places[words[i] - 1][0] : places[words[j] - 1][1]])
         hits.append(exact(texts[-1], one.answers[0][0]))
         shares.append(f1(texts[-1], one.answers[0][0]))
-    found = task.evaluate(params, "valid")
-    assert found == pytest.approx(
-        {"loss": nats / len(rows), "accuracy": right / len(rows)}, rel=1e-5
-    )
+    wanted = {"loss": nats / len(rows), "accuracy": right / len(rows)}
+    assert task.evaluate(params, "valid") == pytest.approx(wanted, rel=1e-5)
     scores, lines = task.score(params, "valid")
     assert [line.split("\t")[1] for line in lines] == texts
     assert scores == pytest.approx({"exact": np.mean(hits), "f1": np.mean(shares)})
@@ -127,9 +123,7 @@ def test_the_best_of_all_windows_or_no_answer() -> None:
     limit = float(np.mean(sorted(margins)[3:5]))  # three are above
     config.passages.threshold = limit
     task = QuestionAnswering(config, task.data)
-    texts = [
-        "" if margin > limit else text for margin, text in zip(margins, stretches, strict=True)
-    ]
+    texts = ["" if one > limit else text for one, text in zip(margins, stretches, strict=True)]
     assert texts.count("") == 3
     scores, lines = task.score(params, "valid")
     assert [line.split("\t")[1] for line in lines] == texts

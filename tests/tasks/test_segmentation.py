@@ -78,9 +78,7 @@ def test_scores_are_those_of_a_loop_over_pixels(task: Segmentation, params: Any)
 
 
 def test_pixels_that_are_left_open_count_for_nothing(task: Segmentation, params: Any) -> None:
-    batch = {
-        name: one.copy() for name, one in task.of_split("valid").batch(np.arange(4), 1).items()
-    }
+    batch = {key: one.copy() for key, one in task.of_split("valid").batch(np.arange(4), 1).items()}
     batch["mask"][0, :10], batch["mask"][3] = 0, 0
 
     def run(params: Any, mask: jax.Array) -> Any:

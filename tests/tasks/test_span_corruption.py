@@ -33,8 +33,7 @@ def task(*overrides: str) -> SpanCorruption:
 def test_a_split_is_always_corrupted_alike_and_has_all_its_texts() -> None:
     one, other = task(), task("seed=3")
     sides = [
-        [each.of_split("valid").packed(name) for name in ("source", "target")]
-        for each in (one, other)
+        [x.of_split("valid").packed(side) for side in ("source", "target")] for x in (one, other)
     ]
     for mine, theirs in zip(*sides, strict=True):
         np.testing.assert_array_equal(mine.ids, theirs.ids)
@@ -57,11 +56,9 @@ def test_rows_are_scored_one_by_one_and_shown_with_sentinels() -> None:
     check_items(one, params, "valid", {"loss", "perplexity", "accuracy"})
     (example,) = one.pictured("valid", 1)
     assert example.source.count("<extra_id_0>") == example.target.count("<extra_id_0>") == 1
-    encoded = one.encoded([(example.source, example.target)])
+    again = one.encoded([(example.source, example.target)])
     for side in ("source", "target"):  # what is shown can be typed
-        np.testing.assert_array_equal(
-            encoded.packed(side)[0], one.of_split("valid").packed(side)[0]
-        )
+        np.testing.assert_array_equal(again.packed(side)[0], one.of_split("valid").packed(side)[0])
     maps = one.maps(params, example)
     assert set(maps.axes) >= {"source", "target"}
     with pytest.raises(UserError, match=r"nothing is taken out; write <extra_id_0>"):

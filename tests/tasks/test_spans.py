@@ -48,15 +48,6 @@ def test_spans_that_a_model_writes_wrongly_are_counted_as_seqeval_does() -> None
 def test_schemes_are_known_by_their_letters() -> None:
     """All but the last two sets of tags are meant as spans."""
     assert scheme(["O", "E-X"]) == "IOBES" and scheme(["B-X"]) == "IOB"
-    of_none = (
-        "O",
-        "NOUN B-X",
-        "O PER",
-        "B-X http://a.org",
-        "O B_X",
-        "b-X",
-        "NOUN VERB",
-        "NN -LRB-",
-    )
-    assert [scheme(tags.split()) for tags in of_none] == [None] * 8
-    assert [look_like_spans(tags.split()) for tags in of_none] == [True] * 6 + [False] * 2
+    none = ("O", "NOUN B-X", "O PER", "B-X http://a.org", "O B_X", "b-X", "NOUN VERB", "NN -LRB-")
+    assert [scheme(tags.split()) for tags in none] == [None] * 8
+    assert [look_like_spans(tags.split()) for tags in none] == [True] * 6 + [False] * 2

@@ -52,9 +52,7 @@ def test_a_text_that_ends_answers() -> None:
     for line, before, (best,) in zip(LINES, whole, held.respond(params, LINES), strict=True):
         place = before.find(stop, len(line))
         assert best.text == (before if place < 0 else before[:place])
-    assert any(
-        best[0].text != one for best, one in zip(held.respond(params, LINES), whole, strict=True)
-    )
+    assert any(x[0].text != one for x, one in zip(held.respond(params, LINES), whole, strict=True))
 
 
 @pytest.mark.parametrize("method", ["greedy", pytest.param("sample", marks=full)])

@@ -42,9 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def load(
-    folder: Path, *overrides: str, system: str = "bilstm_pooling", workdir: Path | None = None
-) -> Any:
+def load(folder: Path, *overrides: str, system: str = "bilstm_pooling", workdir: Any = None) -> Any:
     from attnlab.tasks import TASKS
 
     config = configs.load(
@@ -71,9 +69,7 @@ def test_scores_are_those_of_numpy(folder: Path) -> None:
     stacked = task.evaluate_stacked(jax.tree.map(lambda x: np.stack([x, x]), params), "valid")
     assert [one["loss"] for one in stacked] == pytest.approx([scores["loss"]] * 2, rel=1e-6)
     batch = task.batches(1)(0)
-    run = jax.jit(
-        lambda batch: (*task.loss(params, batch, jax.random.key(1)), task.sums(params, batch))
-    )
+    run = jax.jit(lambda x: (*task.loss(params, x, jax.random.key(1)), task.sums(params, x)))
     loss, sums, plain = run(batch)
     assert task.weight(batch) == sums["rows"] == (batch["source"][:, 0] != 0).sum()
     assert sums["tokens"] == (batch["source"] != 0).sum()
@@ -150,12 +146,10 @@ def test_measures_that_say_nothing_are_named_before_data_is_read(
 
 
 def test_what_does_not_fit_is_named(folder: Path) -> None:
-    for line, words in (
-        ("1 2\tmany", "label 'many' is no number"),
-        ("1 2\tnan", "label 'nan' is no number"),
-    ):
-        (folder / "valid.tsv").write_text(f"1\t1.0\n{line}\n")
-        with pytest.raises(UserError, match=f"example 2 of the valid split: the {words}"):
+    for label in ("many", "nan"):
+        (folder / "valid.tsv").write_text(f"1\t1.0\n1 2\t{label}\n")
+        words = f"example 2 of the valid split: the label '{label}' is no number"
+        with pytest.raises(UserError, match=words):
             load(folder)
     for override, system, words in (
         ("checkpoint.by=loss", "self_attentive", "which task=.*Regression does not train"),

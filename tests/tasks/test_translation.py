@@ -186,10 +186,7 @@ def test_the_log_probability_of_a_pair_counts_its_end(model: Model) -> None:
     """
     pairs = [*model.task.data.pairs["test"], ("abc", "a"), ("abc", "edc")]
     ids = [model.task.vocabularies[0].encode_all(texts) for texts in zip(*pairs, strict=True)]
-    ends = [
-        (np.append(source, EOS), np.append(target, EOS))
-        for source, target in zip(*ids, strict=True)
-    ]
+    ends = [(np.append(one, EOS), np.append(other, EOS)) for one, other in zip(*ids, strict=True)]
     wanted = [picked(model.log_probs(source, target), target).sum() for source, target in ends]
     assert model.task.log_probs(model.params, pairs) == pytest.approx(wanted, abs=1e-4)
     prices = [picked(model.log_probs(source, target), target)[-1] for source, target in ends]
@@ -225,9 +222,8 @@ def test_maps_go_with_their_tokens_and_are_the_alignment_of_decoding(model: Mode
         np.testing.assert_allclose(one.weights.sum(-1), 1.0, atol=1e-5)
     cross = maps["attention" if recurrent else "decoder_0/cross_attention"]
     assert (cross.query, cross.key) == ("target", "source") and best.alignment is not None
-    np.testing.assert_allclose(
-        cross.weights.mean(axis=0)[: len(best.alignment)], best.alignment, atol=1e-5
-    )
+    mean = cross.weights.mean(axis=0)[: len(best.alignment)]
+    np.testing.assert_allclose(mean, best.alignment, atol=1e-5)
 
 
 @of_models

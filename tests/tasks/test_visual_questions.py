@@ -121,15 +121,11 @@ def test_a_row_may_be_an_image_with_several_questions(task: VisualQuestions, par
 
 
 @pytest.mark.full
-def test_questions_side_by_side_train_as_those_of_single_rows(
-    task: VisualQuestions, params: Any
-) -> None:
+def test_questions_side_by_side_train_as_single_rows(task: VisualQuestions, params: Any) -> None:
     """Loss, sums and gradients; norms over a batch see each image equally often in both."""
     rows = load("batch.questions=7", "batch.size=3")
     batch, key = rows.batches(1)(0), jax.random.key(0)
-    single = {
-        name: batch[name].reshape(21, *batch[name].shape[2:]) for name in ("question", "label")
-    }
+    single = {key: batch[key].reshape(21, *batch[key].shape[2:]) for key in ("question", "label")}
     single["image"] = np.repeat(batch["image"], 7, axis=0)
     assert rows.weight(batch) == task.weight(single) == 21
     found, wanted = (
@@ -191,9 +187,7 @@ def test_files_are_asked_about(task: VisualQuestions, params: Any, tmp_path: Pat
             task.respond(params, [line])
 
 
-def test_maps_lie_on_the_grid_of_the_image(
-    task: VisualQuestions, params: Any, tmp_path: Path
-) -> None:
+def test_maps_lie_on_the_image(task: VisualQuestions, params: Any, tmp_path: Path) -> None:
     """20 x 20 pixels are 5 x 5 places; a file and an example of a split have the same maps."""
     first, second = task.pictured("valid", 2)
     assert first.shown().startswith("valid image 1: ") and first.answer in first.shown()

@@ -25,16 +25,12 @@ from attnlab.tasks.protocol import TextExample
 from attnlab.tasks.translation import Translation
 from attnlab.training.drawing import first_params
 from attnlab.training.step import first_state, make_step
+from tests.commands.tiny import RNN
 
 SIZES = {"train": 64, "valid": 11, "test": 9}
 SMALL = {
-    "rnn_encoder_decoder": [
-        *("system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6"),
-    ],
-    "rnnsearch": [
-        *("system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6"),
-        "system.attention.score.hidden=8",
-    ],
+    "rnn_encoder_decoder": RNN,
+    "rnnsearch": [*RNN, "system.attention.score.hidden=8"],
     "rctm": ["system.width=24", "system.longest=8"],
     "convs2s": [
         *("system.embedding=16", "system.width=16", "system.encoder_layers=1"),
@@ -80,9 +76,7 @@ def load(system: str, *overrides: str) -> Translation:
 def changed(task: Any, **changes: Any) -> Any:
     """The same data under another config; "__" stands for the dot."""
     config = task.config.copy_and_resolve_references()
-    config.update_from_flattened_dict(
-        {name.replace("__", "."): value for name, value in changes.items()}
-    )
+    config.update_from_flattened_dict({key.replace("__", "."): one for key, one in changes.items()})
     return type(task)(config, task.data)
 
 
@@ -111,9 +105,8 @@ def check_items(task: Any, params: Any, split: str, wanted: set[str]) -> Items:
         assert (one.count is not None) == (one.of is not None)
         if one.count is not None and name in wanted:
             assert items.rows[name].sum(axis=0)[1] == one.count > 0
-            assert results[name] * one.count == pytest.approx(
-                round(results[name] * one.count), abs=1e-9
-            )
+            whole = results[name] * one.count
+            assert whole == pytest.approx(round(whole), abs=1e-9)
     return items
 
 
@@ -122,9 +115,7 @@ def batch_of(task: Translation, rows: int = 13) -> Batch:
     padding.
     """
     batch = task.batches(1)(0)
-    return {
-        name: np.where(np.arange(len(ids))[:, None] < rows, ids, 0) for name, ids in batch.items()
-    }
+    return {key: np.where(np.arange(len(x))[:, None] < rows, x, 0) for key, x in batch.items()}
 
 
 def image_files(folder: Path, images: Iterable[np.ndarray]) -> list[str]:

@@ -48,9 +48,7 @@ def load(system: str, texts: int = 1, *overrides: str) -> Classification:
         (text for each, _ in data["train"] for text in each), kind="char", min_frequency=1
     )
     classes = labelled.Classes(tuple(sorted({label for _, label in data["train"]})), texts)
-    examples = {
-        split: labelled.encode(vocabulary, classes, found, split) for split, found in data.items()
-    }
+    examples = {split: labelled.encode(vocabulary, classes, x, split) for split, x in data.items()}
     return Classification(config, labelled.LabelledTexts(data, examples, vocabulary, classes))
 
 

@@ -32,9 +32,7 @@ BACK = {*DEFAULT, "llama_scaled", "encoders/bert_texts", "pairs/t5", "images/res
 def over(names: Sequence[str], default: Container[str] = DEFAULT) -> pytest.MarkDecorator:
     """A test of golden models, of which those of `default` are in a default run."""
     marks = {name: [] if name in default else [pytest.mark.full] for name in names}
-    return pytest.mark.parametrize(
-        "name", [pytest.param(name, marks=marks[name]) for name in names]
-    )
+    return pytest.mark.parametrize("name", [pytest.param(one, marks=marks[one]) for one in names])
 
 
 def loaded(
@@ -78,9 +76,7 @@ def assert_gradients(
         gradient is 0 but for rounding.
     """
     golden, ours = models.numbers(name), flat(gradients)
-    theirs = {
-        line.theirs: line.back([np.asarray(ours[path]) for path in line.paths]) for line in lines
-    }
+    theirs = {line.theirs: line.back([np.asarray(ours[at]) for at in line.paths]) for line in lines}
     names = list(models.described(name)["shapes"])
     assert sorted(theirs) == sorted(names)
     trained = [key for key in names if untrained not in key]

@@ -16,18 +16,16 @@ SENTINELS = [f"<extra_id_{number}>" for number in range(6)]
 
 def t5(path: Path, name: str = "pairs/t5") -> Path:
     """A golden T5: padding 0, which its decoder reads first, end 1; sentinels last, descending."""
-    return _stored(
-        path, name, ["<pad>", "</s>", "<unk>"], "$A </s>", [("</s>", 1)], SENTINELS[::-1]
-    )
+    return _kept(path, name, ["<pad>", "</s>", "<unk>"], "$A </s>", [("</s>", 1)], SENTINELS[::-1])
 
 
 def bart(path: Path, name: str = "pairs/bart") -> Path:
     """A golden BART: every text begins with <s> and ends with </s>, which its decoder reads first."""
     special = [("<s>", 0), ("</s>", 2)]
-    return _stored(path, name, ["<s>", "<pad>", "</s>", "<unk>"], "<s> $A </s>", special, [])
+    return _kept(path, name, ["<s>", "<pad>", "</s>", "<unk>"], "<s> $A </s>", special, [])
 
 
-def _stored(
+def _kept(
     path: Path,
     name: str,
     first: list[str],

@@ -87,9 +87,7 @@ def test_published_files_have_older_names_and_more_tensors(tmp_path: Path) -> No
     _, wanted, _ = loaded("encoders/bert_masked", tmp_path / "new")
     tensors = models.tensors("encoders/bert_masked")
     old = {
-        key.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
-            "LayerNorm.bias", "LayerNorm.beta"
-        ): one
+        key.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): one
         for key, one in tensors.items()
     }
     old |= {

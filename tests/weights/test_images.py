@@ -129,16 +129,14 @@ of the test, u from `rule.uniform`.
 def test_images_become_what_the_processor_makes_of_them(side: int, tmp_path: Path) -> None:
     """From a file, as `generate` reads it, and from a folder of training."""
     drawn = ((rule.uniform("pixels", (31, 47, 3)) + 1) * 127.5).astype(np.uint8)
-    Image.fromarray(drawn).save(tmp_path / "drawn.png")
+    Image.fromarray(drawn).save(path := tmp_path / "drawn.png")
     read = processed(Told(PROCESSED[side], "it"), (side, side, 3), ("a", "b"))
     node = {key: value for key, value in read.run()["data"].items() if key != "name"}
     source = ImageFolder(**node)
     assert source.shape == read.shape
     learned = Learned(read.classes, read.shape, read.mean, read.deviation)
-    (image,) = learned.normalised(
-        read_images([str(tmp_path / "drawn.png")], read.shape, source.fitted)
-    )
-    assert np.array_equal(learned.normalised(source.read(tmp_path / "drawn.png")), image)
+    (image,) = learned.normalised(read_images([str(path)], read.shape, source.fitted))
+    assert np.array_equal(learned.normalised(source.read(path)), image)
     along = (image * rule.uniform("along", image.shape)).sum(dtype=np.float64)
     np.testing.assert_allclose(along, ALONG[side], rtol=1e-5)
 

@@ -13,9 +13,7 @@ def test_layers_are_numbers() -> None:
     parameters = {f"layer_{i}/kernel": np.full((2, 3), i) for i in (10, 2, 0, 11)}
     written = table.write(parameters, np.float32)
     assert list(written) == ["h.0.w", "h.2.w", "h.10.w", "h.11.w"]
-    assert all(
-        one.shape == (3, 2) and one[0, 0] == int(name[2:-2]) for name, one in written.items()
-    )
+    assert all(x.shape == (3, 2) and x[0, 0] == int(name[2:-2]) for name, x in written.items())
 
 
 def test_a_tensor_of_several_parameters_is_cut_and_joined() -> None:

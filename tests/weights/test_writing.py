@@ -27,10 +27,7 @@ def test_what_cannot_be_said_is_named(tmp_path: Path) -> None:
     node = weights.system(models.folder("llama", tmp_path))
     attention = node["attention"]
     for change, message in (
-        (
-            {"attention": {**attention, "alignment": "entmax"}},
-            "system.attention.alignment.name='entmax'",
-        ),
+        ({"attention": {**attention, "alignment": "entmax"}}, "alignment.name='entmax'"),
         ({"norm": "post"}, "system.norm='post', it has 'pre'"),
         ({"logit_cap": 3.0}, "system.logit_cap=3.0"),
     ):

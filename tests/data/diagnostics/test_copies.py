@@ -27,9 +27,7 @@ def test_a_pair_in_a_row_asks_for_every_word_of_its_target_and_its_end() -> None
 
 @pytest.mark.parametrize("scattered", [True, False])
 def test_words_are_said_again_in_their_order(scattered: bool) -> None:
-    source = SelectiveCopying(
-        examples=100, test=10, blanks=9, words=3, scattered=scattered, tested=15
-    )
+    source = SelectiveCopying(100, test=10, blanks=9, words=3, scattered=scattered, tested=15)
     places = Counter[int]()
     for row in source.asked("train"):
         text, said = row.words[:12], [answer for answer in row.answers if answer]

@@ -50,9 +50,7 @@ def test_places_of_questions_follow_the_power_law() -> None:
 
 
 def test_longer_texts_of_the_test_split() -> None:
-    source = MultiQueryRecall(
-        examples=5, test=5, length=16, pairs=2, tested_length=40, tested_pairs=8
-    )
+    source = MultiQueryRecall(5, test=5, length=16, pairs=2, tested_length=40, tested_pairs=8)
     assert {len(row.words) for row in source.asked("valid")} == {16}
     assert {(len(row.words), len(questions(row))) for row in source.asked("test")} == {(40, 8)}
     assert source.guesses(source.asked("test")) == {"a value of the text": 1 / 8}

@@ -166,9 +166,7 @@ OF_CAPTIONS: list[tuple[dict[str, Any], str]] = [
     ("kind", "changed", "words"),
     [*(("boxes", *case) for case in OF_BOXES), *(("captions", *case) for case in OF_CAPTIONS)],
 )
-def test_a_file_that_is_not_as_agreed(
-    folder: Path, kind: str, changed: dict[str, Any], words: str
-) -> None:
+def test_a_file_not_as_agreed(folder: Path, kind: str, changed: dict[str, Any], words: str) -> None:
     (write if kind == "boxes" else tell)(folder, "others", 2, **changed)
     with pytest.raises(UserError, match=words):
         read(kind, folder)

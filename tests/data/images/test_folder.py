@@ -36,10 +36,8 @@ def test_classes_are_folders_and_images_are_resized(folder: Path) -> None:
     train, valid, test = (source.images(split) for split in ("train", "valid", "test"))
     assert train.images.shape == (7, 3, 3, 3) and valid.images.shape == (3, 3, 3, 3)
     assert source.shape == (3, 3, 3) and test.images.shape == (1, 3, 3, 3)
-    for image, label in zip(train.images, train.labels, strict=True):
-        assert (
-            np.abs(image.astype(int) - {"red": (250, 0, 0), "blue": (0, 0, 250)}[label]).max() < 4
-        )
+    for image, name in zip(train.images, train.labels, strict=True):
+        assert np.abs(image.astype(int) - {"red": (250, 0, 0), "blue": (0, 0, 250)}[name]).max() < 4
     assert sorted([*train.labels, *valid.labels]) == ["blue"] * 5 + ["red"] * 5
     grey = ImageFolder(directory=str(folder), side=0, grey=True)
     assert grey.shape is None and grey.images("test").images.shape == (1, 4, 6, 1)
@@ -73,9 +71,7 @@ def test_what_is_wrong_is_one_line(folder: Path) -> None:
         read_image(folder / "nothing.png", 4, False)
 
 
-def test_no_directory_is_the_current_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_directory_is_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     said = "in the current folder, which an empty config.data.directory means"
     with pytest.raises(UserError, match=f"cannot find the folder train {said}"):

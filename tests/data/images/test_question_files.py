@@ -43,9 +43,7 @@ def as_folder(root: Path) -> Path:
 def as_tables(root: Path) -> Path:
     for split, rows in (("train", TRAIN), ("test", TEST)):
         lines = ["question\tanswer\timage_id", *("\t".join(map(str, row)) for row in rows)]
-        (root / f"{split}_questions.tsv.xz").write_bytes(
-            lzma.compress("\n".join(lines).encode() + b"\n")
-        )
+        (root / f"{split}_questions.tsv.xz").write_bytes(lzma.compress("\n".join(lines).encode()))
         ids = sorted({row[2] for row in rows})
         images = np.stack([pixels(number, split) for number in ids])
         np.savez(root / f"{split}_images.npz", images=images, ids=np.array(ids, np.int32))
@@ -149,9 +147,7 @@ def test_json_lines_name_their_images(tmp_path: Path) -> None:
     grey = ImageQuestions(directory=str(tmp_path), side=0, grey=True)
     assert grey.shape is None and grey.visual_questions("train").images().shape == (2, 4, 6, 1)
 
-    check_refused(
-        ImageQuestions(directory=str(tmp_path), answer="label"), "train", "line 1: no field 'label'"
-    )
+    check_refused(ImageQuestions(str(tmp_path), answer="kind"), "train", "line 1: no field 'kind'")
     path.write_text('{"image": "1.png", "question": "", "answer": "a"}\n')
     check_refused(grey, "train", "line 1: field 'question' is ''; expected a text")
     path.write_text("nothing\n")

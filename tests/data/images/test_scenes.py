@@ -150,10 +150,7 @@ def test_objects_are_whole_in_their_cells_and_do_not_touch() -> None:
 def test_what_is_held_out_is_in_every_scene_of_the_test_and_nowhere_else() -> None:
     source = made(held_out=("red star", "blue circle"))
     for split in SPLITS:
-        pairs = [
-            {f"{thing.colour} {thing.shape}" for thing in scene.things}
-            for scene in source.scenes(split)
-        ]
+        pairs = [{f"{t.colour} {t.shape}" for t in scene.things} for scene in source.scenes(split)]
         found = [bool(one & {"red star", "blue circle"}) for one in pairs]
         assert all(found) if split == "test" else not any(found)
         if split == "train":

@@ -52,15 +52,9 @@ def test_columns_of_one_name(tmp_path: Path) -> None:
 
 def test_damage_is_one_line(tmp_path: Path) -> None:
     path = written(tmp_path, [pyarrow.array(["a\xff".encode("latin-1")]).view("utf8")], ["text"])
-    whole = path.read_bytes()
-    for content in (
-        whole,
-        b"PAR1" + whole[9:],
-        whole[:-40],
-        b"",
-        whole[:20] + b"\xff" * 9 + whole[29:],
-    ):
-        path.write_bytes(content)
+    good = path.read_bytes()
+    for bad in (good, b"PAR1" + good[9:], good[:-40], b"", good[:20] + b"\xff" * 9 + good[29:]):
+        path.write_bytes(bad)
         with pytest.raises(BadSource, match="a.parquet is damaged") as caught:
             list(Corpus((path,)).chunks())
         assert "\n" not in str(caught.value)
