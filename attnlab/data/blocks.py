@@ -27,7 +27,45 @@ from attnlab.errors import UserError
 _ROUNDS = 6
 
 
-class Blocks:
+class Spread:
+    """Base of batches by random access whose rows are spread over processes.
+
+    Args:
+      ids: what is read.
+      size, length, process_index, process_count, multiple, special: see `streams.Lanes`.
+
+    Attributes:
+      batches_per_epoch, shapes, counts, note: see `streams.Lanes`.
+
+    Raises:
+      UserError: rows not divisible by `multiple` or the processes.
+    """
+
+    note: str
+
+    def __init__(
+        self,
+        ids: Any,
+        *,
+        size: int,
+        length: int,
+        process_index: int = 0,
+        process_count: int = 1,
+        multiple: int = 1,
+        special: Special = OURS,
+    ) -> None:
+        check_divisible(size, math.lcm(multiple, process_count))
+        share = size // process_count
+        self._ids, self._size, self._length, self._special = ids, size, length, special
+        self._rows = np.arange(process_index * share, (process_index + 1) * share)
+
+    def _takes(self, steps: int) -> None:
+        """An epoch has so many steps."""
+        self.batches_per_epoch = steps
+        self.shapes, self.counts = ((len(self._rows), self._length),), (steps,)
+
+
+class Blocks(Spread):
     """Batches of blocks by random access, in memory that does not depend on N: `blocks(step)`
     depends on the arguments below and `step`, on nothing else.
 
@@ -53,22 +91,15 @@ class Blocks:
         size: int,
         length: int,
         seed: int | None = None,
-        process_index: int = 0,
-        process_count: int = 1,
-        multiple: int = 1,
         beside: Mapping[str, np.ndarray] | None = None,
-        special: Special = OURS,
+        **how: Any,
     ) -> None:
-        check_divisible(size, math.lcm(multiple, process_count))
+        super().__init__(ids, size=size, length=length, **how)
         if not len(ids):
             raise UserError("config.data has no text to read")
-        share = size // process_count
-        self._ids, self._beside, self._length = ids, dict(beside or {}), length
-        self._special, self._seed, self._size = special, seed, size
-        self._rows = np.arange(process_index * share, (process_index + 1) * share)
+        self._beside, self._seed = dict(beside or {}), seed
         self._count = -(-len(ids) // length)
-        self.batches_per_epoch = -(-self._count // size)
-        self.shapes, self.counts = ((share, length),), (self.batches_per_epoch,)
+        self._takes(-(-self._count // size))
         order = "in their order" if seed is None else "shuffled"
         self.note = (
             f"{self._count:,} blocks of {length} tokens, {order}, {size} a step,"

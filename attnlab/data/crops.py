@@ -10,19 +10,16 @@ Axis letters: b rows of a batch, T columns, N ids.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from attnlab.data.batching import check_divisible
-from attnlab.data.blocks import windows
+from attnlab.data.blocks import Spread, windows
 from attnlab.data.columns import Batch
-from attnlab.data.vocabulary import OURS, Special
 from attnlab.errors import UserError
 
 
-class Crops:
+class Crops(Spread):
     """Batches of crops by random access: `crops(step)` depends on the arguments below and `step`,
     on nothing else.
 
@@ -48,22 +45,16 @@ class Crops:
         size: int,
         length: int,
         seed: int,
-        process_index: int = 0,
-        process_count: int = 1,
-        multiple: int = 1,
-        special: Special = OURS,
+        **how: Any,
     ) -> None:
-        check_divisible(size, math.lcm(multiple, process_count))
+        super().__init__(ids, size=size, length=length, **how)
         if len(ids) <= length:
             raise UserError(
                 f"config.batch.max_length={length}: config.data has {len(ids)} tokens, which are too"
                 f" few for crops of that length; lower it below {len(ids)}"
             )
-        share = size // process_count
-        self._ids, self._length, self._size, self._seed = ids, length, size, seed
-        self._rows = slice(process_index * share, (process_index + 1) * share)
-        self.batches_per_epoch = -(-len(ids) // (size * length))
-        self.shapes, self.counts = ((share, length),), (self.batches_per_epoch,)
+        self._seed = seed
+        self._takes(-(-len(ids) // (size * length)))
         self.note = f"{size} crops of {length} tokens a step, of {len(ids):,}"
 
     def __call__(self, step: int) -> Batch:

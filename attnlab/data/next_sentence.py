@@ -21,21 +21,19 @@ Axis letters: b rows, T columns, C chunks.
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
 import numpy as np
 
-from attnlab.data.batching import check_divisible
-from attnlab.data.blocks import permuted
+from attnlab.data.blocks import Spread, permuted
 from attnlab.data.columns import Batch, Packed
 from attnlab.data.masking import draws
-from attnlab.data.vocabulary import OURS, Special
 from attnlab.errors import UserError
 
 _PAIR = 3  # what numbers are drawn for, beside those of `masking`
 
 
-class SentencePairs:
+class SentencePairs(Spread):
     """Batches of pairs by random access: `batches(step)` depends on the arguments below and `step`,
     on nothing else.
 
@@ -61,21 +59,15 @@ class SentencePairs:
         size: int,
         length: int,
         seed: int | None = None,
-        process_index: int = 0,
-        process_count: int = 1,
-        multiple: int = 1,
-        special: Special = OURS,
+        **how: Any,
     ) -> None:
-        check_divisible(size, math.lcm(multiple, process_count))
+        super().__init__(ids, size=size, length=length, **how)
         if length < 4:
             raise UserError(
                 f"config.batch.max_length={length + 1}: a pair takes at least 5 tokens, three of"
                 " which are no text"
             )
-        share = size // process_count
-        self._ids, self._length, self._seed, self._size = ids, length, seed, size
-        self._special, self._room = special, length - 2
-        self._rows = np.arange(process_index * share, (process_index + 1) * share)
+        self._seed, self._room = seed, length - 2
         long = np.asarray(ids.lengths) - 1
         self._text = np.flatnonzero(long > 0)  # sentences, by their numbers among the texts
         self._long = long[self._text]
@@ -90,8 +82,7 @@ class SentencePairs:
                 f" row takes up to {longest} of them, and one that does not follow is none of these;"
                 " take more texts, a sentence a line, or a smaller config.batch.max_length"
             )
-        self.batches_per_epoch = -(-count // size)
-        self.shapes, self.counts = ((share, length),), (self.batches_per_epoch,)
+        self._takes(-(-count // size))
         self.note = (
             f"{count:,} pairs of at most {length + 1} tokens from {documents:,}"
             f" document{'s' if documents > 1 else ''}, {size} a step,"

@@ -18,14 +18,13 @@ columns of a lane.
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from attnlab.data.batching import TrainBatches, check_divisible
-from attnlab.data.blocks import Blocks
+from attnlab.data.batching import TrainBatches
+from attnlab.data.blocks import Blocks, Spread
 from attnlab.data.columns import Batch, Examples, Packed
 from attnlab.data.vocabulary import OURS, Special
 from attnlab.errors import UserError
@@ -38,7 +37,7 @@ def first_of(texts: str, special: Special = OURS) -> int:
     return special.eos if texts == "joined" else special.bos
 
 
-class Lanes:
+class Lanes(Spread):
     """Batches of a stream by random access: `batches(step)` depends on the arguments below and
     `step`, on nothing else.
 
@@ -67,22 +66,16 @@ class Lanes:
         *,
         size: int,
         length: int,
-        process_index: int = 0,
-        process_count: int = 1,
-        multiple: int = 1,
         beside: Mapping[str, np.ndarray] | None = None,
-        special: Special = OURS,
+        **how: Any,
     ) -> None:
-        check_divisible(size, math.lcm(multiple, process_count))
+        super().__init__(ids, size=size, length=length, **how)
         if not len(ids):
             raise UserError("config.data has no text to read")
-        share = size // process_count
-        self._ids, self._beside, self._length = ids, dict(beside or {}), length
-        self._special = special
+        self._beside = dict(beside or {})
         self._columns = -(-len(ids) // size)
-        self._begin = np.arange(process_index * share, (process_index + 1) * share) * self._columns
-        self.batches_per_epoch = -(-self._columns // length)
-        self.shapes, self.counts = ((share, length),), (self.batches_per_epoch,)
+        self._begin = self._rows * self._columns
+        self._takes(-(-self._columns // length))
         self.note = (
             f"one stream in {size} lanes, {length} tokens of each at a time,"
             f" {self.batches_per_epoch:,} steps an epoch"
@@ -102,7 +95,7 @@ class Lanes:
         return batch | {"fresh": fresh}
 
 
-class Turns:
+class Turns(Spread):
     """Batches of long texts by random access, each read over as many steps as it takes; in the
     order of the texts, whatever the epoch.
 
@@ -122,36 +115,31 @@ class Turns:
         *,
         size: int,
         length: int,
-        process_index: int = 0,
-        process_count: int = 1,
-        multiple: int = 1,
         beside: Mapping[str, np.ndarray] | None = None,
-        special: Special = OURS,
+        **how: Any,
     ) -> None:
-        check_divisible(size, math.lcm(multiple, process_count))
+        super().__init__(ids.ids, size=size, length=length, **how)
         if not len(ids):
             raise UserError("config.data has no text to read")
-        share = size // process_count
-        self._ids, self._beside, self._length = ids.ids, dict(beside or {}), length
-        self._special = special
+        self._beside = dict(beside or {})
         steps = -(-ids.lengths // length)
-        lane, begin, self.batches_per_epoch = _dealt(steps, size)
+        lane, begin, longest = _dealt(steps, size)
+        self._takes(longest)
         within = np.arange(steps.sum()) - np.repeat(
             np.cumsum(steps) - steps, steps
         )  # which of its steps each is
         where = np.repeat(lane, steps), np.repeat(begin, steps) + within
 
         def table(values: np.ndarray) -> np.ndarray:
-            every = np.zeros((size, self.batches_per_epoch), np.int64)
+            every = np.zeros((size, longest), np.int64)
             every[where] = values
-            return every[process_index * share : (process_index + 1) * share]
+            return every[self._rows]
 
         self._begin = table(np.repeat(ids.offsets[:-1], steps) + within * length)
         self._end = table(
             np.repeat(ids.offsets[1:], steps)
         )  # of the text; no later than its begin where there is none
         self._fresh = table(within == 0).astype(np.int32)
-        self.shapes, self.counts = ((share, length),), (self.batches_per_epoch,)
         self.note = (
             f"texts in turn in {size} lanes, {length} tokens of each at a time,"
             f" {self.batches_per_epoch:,} steps an epoch"

@@ -128,29 +128,14 @@ class AllOf(Rule):
 
 
 @flax.struct.dataclass
-class AnyOf(Rule):
-    """One of the rules must allow the pair; written `a | b`.
-
-    Attributes:
-      rules: at least one.
-    """
+class _OneOf(Rule):
+    """Base of what may allow a pair if one of its rules does."""
 
     rules: tuple[Rule, ...]
-
-    def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
-        """See `Rule.allows`."""
-        first, *others = (rule.allows(i, j) for rule in self.rules)
-        for other in others:
-            first = first | other
-        return first
 
     def touches(self, i0: int, i1: int, j0: int, j1: int) -> bool:
         """See `Rule.touches`."""
         return any(rule.touches(i0, i1, j0, j1) for rule in self.rules)
-
-    def everywhere(self, i0: int, i1: int, j0: int, j1: int) -> bool:
-        """See `Rule.everywhere`."""
-        return any(rule.everywhere(i0, i1, j0, j1) for rule in self.rules)
 
     @property
     def is_causal(self) -> bool:
@@ -159,20 +144,39 @@ class AnyOf(Rule):
 
     @property
     def window(self) -> int | None:
-        """See `Rule.window`."""
-        return _widest(self.rules)
+        """See `Rule.window`; the largest of the rules, None if one has none."""
+        windows = [rule.window for rule in self.rules]
+        return None if None in windows else max(w for w in windows if w is not None)
 
 
 @flax.struct.dataclass
-class PerHead(Rule):
+class AnyOf(_OneOf):
+    """One of the rules must allow the pair; written `a | b`.
+
+    Attributes:
+      rules: at least one.
+    """
+
+    def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
+        """See `Rule.allows`."""
+        first, *others = (rule.allows(i, j) for rule in self.rules)
+        for other in others:
+            first = first | other
+        return first
+
+    def everywhere(self, i0: int, i1: int, j0: int, j1: int) -> bool:
+        """See `Rule.everywhere`."""
+        return any(rule.everywhere(i0, i1, j0, j1) for rule in self.rules)
+
+
+@flax.struct.dataclass
+class PerHead(_OneOf):
     """Head h obeys the h-th rule, for example another dilation or another part of a factorised
     pattern.
 
     Attributes:
       rules: H rules, none of which differs by head itself.
     """
-
-    rules: tuple[Rule, ...]
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
         """See `Rule.allows`."""
@@ -184,23 +188,9 @@ class PerHead(Rule):
             )
         return jnp.concatenate(heads, axis=1)
 
-    def touches(self, i0: int, i1: int, j0: int, j1: int) -> bool:
-        """See `Rule.touches`."""
-        return any(rule.touches(i0, i1, j0, j1) for rule in self.rules)
-
     def everywhere(self, i0: int, i1: int, j0: int, j1: int) -> bool:
         """See `Rule.everywhere`."""
         return all(rule.everywhere(i0, i1, j0, j1) for rule in self.rules)
-
-    @property
-    def is_causal(self) -> bool:
-        """See `Rule.is_causal`."""
-        return all(rule.is_causal for rule in self.rules)
-
-    @property
-    def window(self) -> int | None:
-        """See `Rule.window`."""
-        return _widest(self.rules)
 
 
 def grid(i: jax.Array, j: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -223,12 +213,6 @@ def columns_of(j: jax.Array) -> jax.Array:
 def distances(i0: int, i1: int, j0: int, j1: int) -> tuple[int, int]:
     """The least and the greatest i - j of a block; every integer between them occurs."""
     return i0 - (j1 - 1), (i1 - 1) - j0
-
-
-def _widest(rules: tuple[Rule, ...]) -> int | None:
-    """The largest window of the rules; None if one has none."""
-    windows = [rule.window for rule in rules]
-    return None if None in windows else max(w for w in windows if w is not None)
 
 
 def at_least(least: int, where: str, value: int) -> None:

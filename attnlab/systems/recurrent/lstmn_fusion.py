@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import flax.struct
@@ -41,7 +41,7 @@ from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.lstm import LSTMState
 from attnlab.mixers.lstmn import FusedLSTMNLayer, LSTMNLayer, Origin, Question, Reader
-from attnlab.systems.protocol import AttentionMap, Classifier, Seq2Seq, Side, looked
+from attnlab.systems.protocol import AttentionMap, Classifier, Seq2Seq, Side, System, looked
 from attnlab.systems.recurrent.lstmn import CARD, INTRA, Verdict, averaged, intra, of_steps
 
 Fusion = Literal["deep", "shallow"]
@@ -161,7 +161,65 @@ class TwoReaders(nn.Module):
         return jnp.tanh(self.merge(both)), reading.so_far
 
 
-class LSTMNPairClassifier(Classifier):
+class Fused(System):
+    """Base of both systems, which have these fields; each says what they are.
+
+    Attributes:
+      asking: the side of the rows of inter-attention.
+    """
+
+    asking: ClassVar[Side]
+
+    attention: Callable[..., Attention]
+    inter_attention: Callable[..., Attention]
+    embedding: int = 64
+    width: int = 64
+    fusion: Fusion = "deep"
+    origin: First = "encoder"
+    question: Question = "word and summary"
+    span: int | None = None
+    uniform: float = 0.0
+    dropout: float = 0.0
+
+    lengths = {"span": "within"}
+    parts = PARTS
+    needs = NEEDS
+    card = CARD
+
+    @classmethod
+    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
+        """See `System.asks`."""
+        return asked(cls, chosen)
+
+    @nn.nowrap
+    def two_readers(self, initial: Initial) -> TwoReaders:
+        """The layers of both sequences."""
+        return TwoReaders(
+            self.attention,
+            self.inter_attention,
+            self.width,
+            self.fusion,
+            self.origin,
+            self.question,
+            self.span,
+            initial,
+        )
+
+    @classmethod
+    def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
+        """See `System.maps`."""
+        return of_steps(super().maps(collected))
+
+    @classmethod
+    def between(cls, name: str) -> tuple[Side, Side]:
+        """See `System.between`."""
+        if name.endswith("inter_attention"):
+            return cls.asking, "source"
+        encoder = name.startswith("readers/encoder")
+        return ("source", "source") if encoder else ("target_in", "target_in")
+
+
+class LSTMNPairClassifier(Fused, Classifier):
     """LSTMN for pairs of texts (Cheng et al. 2016): two LSTMNs with deep or shallow fusion, their
     mean states, and a small MLP.
 
@@ -184,43 +242,15 @@ class LSTMNPairClassifier(Classifier):
       dropout: rate on embeddings and before the last layer of the MLP.
     """
 
-    attention: Callable[..., Attention]
-    inter_attention: Callable[..., Attention]
-    embedding: int = 64
-    width: int = 64
-    fusion: Fusion = "deep"
-    origin: First = "encoder"
-    question: Question = "word and summary"
-    span: int | None = None
-    uniform: float = 0.0
-    dropout: float = 0.0
-
     texts = (2,)
-    lengths = {"span": "within"}
-    parts = PARTS
-    needs = NEEDS
-    card = CARD
-
-    @classmethod
-    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-        """See `System.asks`."""
-        return asked(cls, chosen)
+    asking = "target_in"
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform)
         self.embed = Embed(
             self.vocabulary, self.embedding, embedding_init=initial.embedding(self.embedding)
         )
-        self.readers = TwoReaders(
-            self.attention,
-            self.inter_attention,
-            self.width,
-            self.fusion,
-            self.origin,
-            self.question,
-            self.span,
-            initial,
-        )
+        self.readers = self.two_readers(initial)
         self.verdict = Verdict(self.width, self.classes, self.dropout, initial)
         self.drop = Dropout(self.dropout)
 
@@ -239,18 +269,8 @@ class LSTMNPairClassifier(Classifier):
             )
         )
 
-    @classmethod
-    def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
-        """See `System.maps`."""
-        return of_steps(super().maps(collected))
 
-    @classmethod
-    def between(cls, name: str) -> tuple[Side, Side]:
-        """See `System.between`."""
-        return _between(name, "target_in")
-
-
-class LSTMNTranslator(Seq2Seq):
+class LSTMNTranslator(Fused, Seq2Seq):
     """LSTMN encoder-decoder (Cheng et al. 2016): two LSTMNs with deep or shallow fusion; the second
     one generates.
 
@@ -273,26 +293,9 @@ class LSTMNTranslator(Seq2Seq):
       dropout: rate on embeddings and on z.
     """
 
-    attention: Callable[..., Attention]
-    inter_attention: Callable[..., Attention]
-    embedding: int = 64
     width: int = 128
-    fusion: Fusion = "deep"
-    origin: First = "encoder"
-    question: Question = "word and summary"
-    span: int | None = None
-    uniform: float = 0.0
-    dropout: float = 0.0
 
-    lengths = {"span": "within"}
-    parts = PARTS
-    needs = NEEDS
-    card = CARD
-
-    @classmethod
-    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-        """See `System.asks`."""
-        return asked(cls, chosen)
+    asking = "target"
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform)
@@ -303,16 +306,7 @@ class LSTMNTranslator(Seq2Seq):
         self.embed_target = Embed(
             self.target_vocabulary, self.embedding, embedding_init=initializer
         )
-        self.readers = TwoReaders(
-            self.attention,
-            self.inter_attention,
-            self.width,
-            self.fusion,
-            self.origin,
-            self.question,
-            self.span,
-            initial,
-        )
+        self.readers = self.two_readers(initial)
         self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
         self.drop = Dropout(self.dropout)
 
@@ -338,22 +332,3 @@ class LSTMNTranslator(Seq2Seq):
         """See `Seq2Seq.step`."""
         seen, state = self.readers.step(memory, state, self.embed_target(tokens))
         return self.out(seen), state
-
-    @classmethod
-    def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
-        """See `System.maps`."""
-        return of_steps(super().maps(collected))
-
-    @classmethod
-    def between(cls, name: str) -> tuple[Side, Side]:
-        """See `System.between`."""
-        return _between(name, "target")
-
-
-def _between(name: str, asks: Side) -> tuple[Side, Side]:
-    """Of the looks in `TwoReaders`; `asks` is the side of the rows of inter-attention."""
-    if name.endswith("inter_attention"):
-        return asks, "source"
-    return (
-        ("source", "source") if name.startswith("readers/encoder") else ("target_in", "target_in")
-    )
