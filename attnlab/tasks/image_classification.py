@@ -36,20 +36,11 @@ from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.vision.protocol import ImageClassifier
 from attnlab.tasks.decisions import Decisions
-from attnlab.tasks.images import ImageTask
+from attnlab.tasks.images import Choosing, ImageTask
 from attnlab.tasks.looks import ImageExample
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
 from attnlab.tasks.pretrained import is_run
-from attnlab.tasks.protocol import (
-    Batch,
-    Params,
-    Response,
-    Scores,
-    Smoothing,
-    Sums,
-    Totals,
-    Tree,
-)
+from attnlab.tasks.protocol import Batch, Params, Scores, Smoothing, Sums, Totals, Tree
 from attnlab.tasks.tokens import cross_entropy
 
 
@@ -67,7 +58,9 @@ def _told(config: ConfigDict) -> Learned | None:
     return None if read is None else Learned(read.classes, read.shape, read.mean, read.deviation)
 
 
-class ImageClassification(ImageTask[ImageData, ImageClassifier]):
+class ImageClassification(
+    ImageTask[ImageData, ImageClassifier], Choosing[ImageData, ImageClassifier]
+):
     """Images to one of several classes; see `attnlab.tasks.base.Task`.
 
     Attributes:
@@ -95,10 +88,6 @@ class ImageClassification(ImageTask[ImageData, ImageClassifier]):
         "confusion": "label \\ answer",
     }
     outputs: ClassVar[str] = "predictions.tsv"
-
-    def __init__(self, config: ConfigDict, data: ImageData) -> None:
-        super().__init__(config, data)
-        self._outputs = jax.jit(lambda params, batch: self.apply(params, batch).astype(jnp.float32))
 
     @classmethod
     def built(
@@ -199,7 +188,7 @@ class ImageClassification(ImageTask[ImageData, ImageClassifier]):
         of every image.
         """
         names = self.data.learned.classes
-        answers = self._logits(params, self.of_split(split)).argmax(axis=1)
+        answers = self.logits(params, self.of_split(split)).argmax(axis=1)
         pairs = [
             (names[label], names[answer])
             for label, answer in zip(self.data.labels(split), answers, strict=True)
@@ -210,7 +199,7 @@ class ImageClassification(ImageTask[ImageData, ImageClassifier]):
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
         """A row for every image: its loss, and whether it is right."""
-        logits = self._logits(params, self.of_split(split)).astype(np.float64)
+        logits = self.logits(params, self.of_split(split)).astype(np.float64)
         label = self.data.labels(split)
         wanted = np.take_along_axis(logits, label[:, None], axis=1)[:, 0]
         each = {
@@ -220,13 +209,6 @@ class ImageClassification(ImageTask[ImageData, ImageClassifier]):
         return Items.of(
             {name: ("ratio", np.stack([one, np.ones(len(one))], 1)) for name, one in each.items()}
         )
-
-    def _logits(self, params: Params, examples: Examples) -> np.ndarray:
-        """[N,C] of N images, float32."""
-        found = np.zeros((len(examples), len(self.data.learned.classes)), np.float32)
-        for rows, batch in self.in_order(examples):
-            found[rows[rows >= 0]] = np.asarray(self._outputs(params, batch))[rows >= 0]
-        return found
 
     # --- answers and maps ---
 
@@ -241,15 +223,6 @@ class ImageClassification(ImageTask[ImageData, ImageClassifier]):
         images = self.files(lines)
         # 1 says that a row is an image; nothing reads which class it would be.
         return Examples(image=images, label=np.ones(len(images), np.int32))
-
-    def answers(
-        self, params: Params, asked: Examples, lines: Sequence[str]
-    ) -> list[list[Response]]:
-        """The likeliest class of each image, and its log probability."""
-        logits = self._logits(params, asked).astype(np.float64)
-        chances = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
-        names = self.data.learned.classes
-        return [[Response(names[int(one.argmax())], float(one.max()))] for one in chances]
 
     def pictured(self, split: str, number: int) -> list[ImageExample]:
         """The first images of a split, named by their numbers and labels."""

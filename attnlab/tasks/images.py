@@ -27,10 +27,11 @@ from attnlab.data.images.folder import read_images
 from attnlab.data.images.labelled import Pictures, Shape
 from attnlab.errors import UserError
 from attnlab.systems.protocol import System
-from attnlab.tasks.base import Model, Task
+from attnlab.tasks.auxiliary import Terms
+from attnlab.tasks.base import Data, Model, Task
 from attnlab.tasks.looks import ImageExample, gates_of
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
-from attnlab.tasks.protocol import Axis, Batch, Look, Maps, Params, Tree, Typed
+from attnlab.tasks.protocol import Axis, Batch, Look, Maps, Params, Response, Tree, Typed
 
 _CLASSES = 2  # of a system that is built to be checked; any number does
 _LOOKED_AT = 1000  # images, to know whether an augmentation does anything
@@ -59,6 +60,36 @@ def build_system(config: ConfigDict, base: type[Built], classes: int, shape: Sha
 
 
 OfImages = TypeVar("OfImages", bound=Pictures)
+
+
+class Choosing(Task[Data, Model]):
+    """Base of the tasks that choose one of the classes in `data.learned`. Not a task by itself."""
+
+    def __init__(
+        self, config: ConfigDict, data: Data, system: Model, auxiliary: Terms | None = None
+    ) -> None:
+        super().__init__(config, data, system, auxiliary)
+        self._outputs = jax.jit(lambda params, batch: self.apply(params, batch).astype(jnp.float32))
+
+    @property
+    def classes(self) -> Sequence[str]:
+        """The names of the classes."""
+        return self.data.learned.classes  # type: ignore[attr-defined,no-any-return]
+
+    def logits(self, params: Params, examples: Examples) -> np.ndarray:
+        """[N,C] of N examples, float32."""
+        found = np.zeros((len(examples), len(self.classes)), np.float32)
+        for rows, batch in self.in_order(examples):
+            found[rows[rows >= 0]] = np.asarray(self._outputs(params, batch))[rows >= 0]
+        return found
+
+    def answers(
+        self, params: Params, asked: Examples, lines: Sequence[str]
+    ) -> list[list[Response]]:
+        """The likeliest class of each example, and its log probability."""
+        logits = self.logits(params, asked).astype(np.float64)
+        chances = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+        return [[Response(self.classes[int(one.argmax())], float(one.max()))] for one in chances]
 
 
 class ImageTask(Task[OfImages, Model]):

@@ -74,7 +74,7 @@ class Segmentation(ImageTask[SegmentedData, PixelClassifier]):
 
     def __init__(self, config: ConfigDict, data: SegmentedData) -> None:
         super().__init__(config, data)
-        self._rows = jax.jit(self._each)
+        self._rows = jax.jit(self._of_images)
         self._answers = jax.jit(
             lambda params, batch: self.apply(params, batch).argmax(axis=-1).astype(jnp.uint8)
         )
@@ -171,7 +171,7 @@ class Segmentation(ImageTask[SegmentedData, PixelClassifier]):
         }
         return Items.of(rows)
 
-    def _each(self, params: Params, batch: Batch) -> Sums:
+    def _of_images(self, params: Params, batch: Batch) -> Sums:
         """ "loss" [B] and "confusion" [B,C,C] of each image of a batch."""
         logits = self.apply(params, batch).astype(jnp.float32)
         mask = jnp.asarray(batch["mask"]).astype(jnp.int32)
@@ -182,7 +182,7 @@ class Segmentation(ImageTask[SegmentedData, PixelClassifier]):
         }
 
     def _found(self, params: Params, split: str) -> dict[str, np.ndarray]:
-        """`_each` of all images of a split, in their order."""
+        """`_of_images` of all images of a split, in their order."""
         parts = [
             {name: np.asarray(one)[rows >= 0] for name, one in self._rows(params, batch).items()}
             for rows, batch in self.in_order(self.of_split(split))

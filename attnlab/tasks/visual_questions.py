@@ -39,7 +39,7 @@ from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.vision.protocol import VisualAnswerer
-from attnlab.tasks.base import Task
+from attnlab.tasks.images import Choosing
 from attnlab.tasks.looking import LOCALISATION, localised, of_questions
 from attnlab.tasks.looks import gates_of
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
@@ -49,7 +49,6 @@ from attnlab.tasks.protocol import (
     Batch,
     Maps,
     Params,
-    Response,
     Scores,
     Smoothing,
     Sums,
@@ -108,7 +107,7 @@ def build_system(
     return system
 
 
-class VisualQuestions(Task[QuestionData, VisualAnswerer]):
+class VisualQuestions(Choosing[QuestionData, VisualAnswerer]):
     """Questions about images; see `attnlab.tasks.base.Task`.
 
     Attributes:
@@ -149,7 +148,6 @@ class VisualQuestions(Task[QuestionData, VisualAnswerer]):
         answers, shape = len(data.learned.classes), data.learned.shape
         system = build_system(config, data.vocabulary.size, answers, shape, self.special)
         super().__init__(config, data, system)
-        self._outputs = jax.jit(lambda params, batch: self.apply(params, batch).astype(jnp.float32))
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
@@ -233,7 +231,7 @@ class VisualQuestions(Task[QuestionData, VisualAnswerer]):
         (row) was said to be which (column); and "question TAB answer TAB what was said".
         """
         rows, names = self.data.rows[split], self.data.learned.classes
-        said = [names[one] for one in self._logits(params, self.of_split(split)).argmax(axis=1)]
+        said = [names[one] for one in self.logits(params, self.of_split(split)).argmax(axis=1)]
         counts = Counter((row.answer, one) for row, one in zip(rows, said, strict=True))
         answers = (*names, *sorted({row.answer for row in rows} - {*names}))
         scores: Scores = self.data.prior.scores(rows)
@@ -286,7 +284,7 @@ class VisualQuestions(Task[QuestionData, VisualAnswerer]):
         """A row for every question: its loss (none for an answer not known), and whether it is
         right.
         """
-        logits = self._logits(params, self.of_split(split)).astype(np.float64)
+        logits = self.logits(params, self.of_split(split)).astype(np.float64)
         label = self.data.labels(split)
         known = label < logits.shape[1]
         wanted = np.take_along_axis(logits, np.where(known, label, 0)[:, None], axis=1)[:, 0]
@@ -298,13 +296,6 @@ class VisualQuestions(Task[QuestionData, VisualAnswerer]):
                 "accuracy": ("ratio", np.stack([right, np.ones_like(known)], 1)),
             }
         )
-
-    def _logits(self, params: Params, examples: Examples) -> np.ndarray:
-        """[N,C] of N questions, float32."""
-        found = np.zeros((len(examples), len(self.data.learned.classes)), np.float32)
-        for rows, batch in self.in_order(examples):
-            found[rows[rows >= 0]] = np.asarray(self._outputs(params, batch))[rows >= 0]
-        return found
 
     # --- answers and maps ---
 
@@ -336,15 +327,6 @@ class VisualQuestions(Task[QuestionData, VisualAnswerer]):
         """See `Task.longer_than`; no image is read."""
         packed = self.data.vocabulary.packed(self._of_line(line)[1] for line in lines)
         return np.flatnonzero(packed.lengths > limit).tolist() if lines else []
-
-    def answers(
-        self, params: Params, asked: Examples, lines: Sequence[str]
-    ) -> list[list[Response]]:
-        """The likeliest answer to each question, and its log probability."""
-        logits = self._logits(params, asked).astype(np.float64)
-        chances = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
-        names = self.data.learned.classes
-        return [[Response(names[int(one.argmax())], float(one.max()))] for one in chances]
 
     def pictured(self, split: str, number: int) -> list[VisualExample]:
         """The first questions of a split, with their images."""

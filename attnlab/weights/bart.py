@@ -13,7 +13,7 @@ from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.weights.gpt2 import ACTIVATIONS
-from attnlab.weights.names import Name, Names
+from attnlab.weights.names import Name, Names, matrix, norm
 from attnlab.weights.t5 import tuned
 from attnlab.weights.told import Told
 
@@ -41,16 +41,8 @@ def _of_stack(stack: str) -> list[Name]:
     norms.append((f"{theirs}.final_layer_norm", f"{ours}/around_feed_forward/normalisation"))
     return [
         Name(f"model.{stack}.embed_positions.weight", f"{places}/table"),
-        *(
-            Name(f"{one}.{end}", f"{own}/{called}", transposed=end == "weight")
-            for one, own in linear
-            for end, called in (("weight", "kernel"), ("bias", "bias"))
-        ),
-        *(
-            Name(f"{one}.{end}", f"{own}/{called}")
-            for one, own in norms
-            for end, called in (("weight", "scale"), ("bias", "bias"))
-        ),
+        *(line for one, own in linear for line in matrix(one, own)),
+        *(line for one, own in norms for line in norm(one, own)),
     ]
 
 

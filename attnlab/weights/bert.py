@@ -12,7 +12,7 @@ from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.weights.gpt2 import ACTIVATIONS
-from attnlab.weights.names import Name, Names
+from attnlab.weights.names import Name, Names, norm
 from attnlab.weights.told import Told, shown
 
 ARCHITECTURES = {"bert": "BertForMaskedLM"}
@@ -38,11 +38,6 @@ def dense(theirs: str, ours: str) -> tuple[Name, Name]:
         Name(f"{theirs}.weight", f"{ours}/kernel", transposed=True),
         Name(f"{theirs}.bias", f"{ours}/bias", beside=f"{ours}/kernel"),
     )
-
-
-def norm(theirs: str, ours: str) -> tuple[Name, Name]:
-    """The lines of a norm of torch."""
-    return Name(f"{theirs}.weight", f"{ours}/scale"), Name(f"{theirs}.bias", f"{ours}/bias")
 
 
 NAMES = Names(

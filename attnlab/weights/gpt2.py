@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.errors import UserError
-from attnlab.weights.names import Name, Names
+from attnlab.weights.names import Name, Names, matrix, norm
 from attnlab.weights.told import Told
 
 ARCHITECTURES = {"gpt2": "GPT2LMHeadModel"}
@@ -27,20 +27,14 @@ NAMES = Names(
     (
         Name("transformer.wte.weight", "embed/embedding"),
         Name("transformer.wpe.weight", "positions/table"),
-        Name(f"{_H}.ln_1.weight", f"{_L}/around_attention/normalisation/scale"),
-        Name(f"{_H}.ln_1.bias", f"{_L}/around_attention/normalisation/bias"),
+        *norm(f"{_H}.ln_1", f"{_L}/around_attention/normalisation"),
         Name(f"{_H}.attn.c_attn.weight", tuple(f"{one}/kernel" for one in _QKV)),
         Name(f"{_H}.attn.c_attn.bias", tuple(f"{one}/bias" for one in _QKV)),
-        Name(f"{_H}.attn.c_proj.weight", f"{_L}/attention/out/kernel"),
-        Name(f"{_H}.attn.c_proj.bias", f"{_L}/attention/out/bias"),
-        Name(f"{_H}.ln_2.weight", f"{_L}/around_feed_forward/normalisation/scale"),
-        Name(f"{_H}.ln_2.bias", f"{_L}/around_feed_forward/normalisation/bias"),
-        Name(f"{_H}.mlp.c_fc.weight", f"{_L}/feed_forward/inner/kernel"),
-        Name(f"{_H}.mlp.c_fc.bias", f"{_L}/feed_forward/inner/bias"),
-        Name(f"{_H}.mlp.c_proj.weight", f"{_L}/feed_forward/outer/kernel"),
-        Name(f"{_H}.mlp.c_proj.bias", f"{_L}/feed_forward/outer/bias"),
-        Name("transformer.ln_f.weight", "top/scale"),
-        Name("transformer.ln_f.bias", "top/bias"),
+        *matrix(f"{_H}.attn.c_proj", f"{_L}/attention/out", transposed=False),
+        *norm(f"{_H}.ln_2", f"{_L}/around_feed_forward/normalisation"),
+        *matrix(f"{_H}.mlp.c_fc", f"{_L}/feed_forward/inner", transposed=False),
+        *matrix(f"{_H}.mlp.c_proj", f"{_L}/feed_forward/outer", transposed=False),
+        *norm("transformer.ln_f", "top"),
         Name("lm_head.weight", "out/kernel", transposed=True),
     ),
     prefix="transformer.",

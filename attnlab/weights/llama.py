@@ -23,7 +23,7 @@ from typing import Any
 from attnlab.errors import UserError
 from attnlab.weights import rope
 from attnlab.weights.by_layer import of_layers
-from attnlab.weights.names import Name, Names
+from attnlab.weights.names import Name, Names, matrix
 from attnlab.weights.told import Told
 
 ACTIVATIONS = {
@@ -117,11 +117,7 @@ def names(kind: str) -> Names:
     return Names(
         (
             Name("model.embed_tokens.weight", "embed/embedding"),
-            *(
-                Name(f"{_H}.{one}.{end}", f"{_L}/{other}/{ours}", transposed=end == "weight")
-                for one, other in both
-                for end, ours in (("weight", "kernel"), ("bias", "bias"))
-            ),
+            *(line for one, other in both for line in matrix(f"{_H}.{one}", f"{_L}/{other}")),
             *(
                 Name(f"{_H}.self_attn.{one}_norm.weight", f"{_L}/{score}/{other}_norm/scale")
                 for score in scores

@@ -71,6 +71,19 @@ class Name:
         return (*joined[:-3:-1], *joined[:-2]) if self.transposed else joined
 
 
+def matrix(theirs: str, ours: str, transposed: bool = True) -> tuple[Name, Name]:
+    """The lines of a layer W, b; those of torch are transposed."""
+    return (
+        Name(f"{theirs}.weight", f"{ours}/kernel", transposed),
+        Name(f"{theirs}.bias", f"{ours}/bias"),
+    )
+
+
+def norm(theirs: str, ours: str) -> tuple[Name, Name]:
+    """The lines of a norm of torch."""
+    return Name(f"{theirs}.weight", f"{ours}/scale"), Name(f"{theirs}.bias", f"{ours}/bias")
+
+
 @dataclasses.dataclass(frozen=True)
 class Names:
     """The table of a family of models.

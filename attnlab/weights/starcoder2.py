@@ -11,39 +11,24 @@ from attnlab.errors import UserError
 from attnlab.weights import rope
 from attnlab.weights.by_layer import of_layers
 from attnlab.weights.gpt2 import ACTIVATIONS
-from attnlab.weights.names import Name, Names
+from attnlab.weights.names import Name, Names, matrix, norm
 from attnlab.weights.told import Told
 
 ARCHITECTURES = {"starcoder2": "Starcoder2ForCausalLM"}
 
 _H, _L = "model.layers.{i}", "layer_{i}"
-_MATRICES = {
-    "self_attn.q_proj": "attention/w_query",
-    "self_attn.k_proj": "attention/w_key",
-    "self_attn.v_proj": "attention/w_value",
-    "self_attn.o_proj": "attention/out",
-    "mlp.c_fc": "feed_forward/inner",
-    "mlp.c_proj": "feed_forward/outer",
-}
-_NORMS = {
-    "input_layernorm": "around_attention/normalisation",
-    "post_attention_layernorm": "around_feed_forward/normalisation",
-}
 NAMES = Names(
     (
         Name("model.embed_tokens.weight", "embed/embedding"),
-        *(
-            Name(f"{_H}.{theirs}.{end}", f"{_L}/{ours}/{part}", transposed=end == "weight")
-            for theirs, ours in _MATRICES.items()
-            for end, part in (("weight", "kernel"), ("bias", "bias"))
-        ),
-        *(
-            Name(f"{_H}.{theirs}.{end}", f"{_L}/{ours}/{part}")
-            for theirs, ours in _NORMS.items()
-            for end, part in (("weight", "scale"), ("bias", "bias"))
-        ),
-        Name("model.norm.weight", "top/scale"),
-        Name("model.norm.bias", "top/bias"),
+        *matrix(f"{_H}.self_attn.q_proj", f"{_L}/attention/w_query"),
+        *matrix(f"{_H}.self_attn.k_proj", f"{_L}/attention/w_key"),
+        *matrix(f"{_H}.self_attn.v_proj", f"{_L}/attention/w_value"),
+        *matrix(f"{_H}.self_attn.o_proj", f"{_L}/attention/out"),
+        *matrix(f"{_H}.mlp.c_fc", f"{_L}/feed_forward/inner"),
+        *matrix(f"{_H}.mlp.c_proj", f"{_L}/feed_forward/outer"),
+        *norm(f"{_H}.input_layernorm", f"{_L}/around_attention/normalisation"),
+        *norm(f"{_H}.post_attention_layernorm", f"{_L}/around_feed_forward/normalisation"),
+        *norm("model.norm", "top"),
         Name("lm_head.weight", "out/kernel", transposed=True),
     ),
     prefix="model.",

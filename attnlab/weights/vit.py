@@ -12,9 +12,9 @@ from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.weights import folder as folders
-from attnlab.weights.bert import dense, norm
+from attnlab.weights.bert import dense
 from attnlab.weights.gpt2 import ACTIVATIONS
-from attnlab.weights.names import Name, Names
+from attnlab.weights.names import Name, Names, norm
 from attnlab.weights.pictures import RESAMPLES, Pictures, processed
 from attnlab.weights.told import Told, shown
 

@@ -15,7 +15,7 @@ Axis letters: B batch, T length, V vocabulary, d model width.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -35,7 +35,7 @@ from attnlab.layers.initial import Embed
 from attnlab.layers.norms import told
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, LanguageModel
-from attnlab.systems.transformers.stack import Stacked, begun, mixed, rule_of, within
+from attnlab.systems.transformers.stack import Ruled, begun, mixed, rule_of, within
 
 
 @flax.struct.dataclass
@@ -46,7 +46,7 @@ class Reading:
     layers: list[Any]
 
 
-class Decoder(Stacked, LanguageModel, kw_only=True):
+class Decoder(Ruled, LanguageModel, kw_only=True):
     """Decoder-only Transformer. The fields not named here are those of `Stacked`.
 
     Attributes:
@@ -61,11 +61,7 @@ class Decoder(Stacked, LanguageModel, kw_only=True):
     share: Literal["output", "none"] = "output"
     logit_cap: float = 0.0
 
-    parts = {
-        **Stacked.parts,
-        "attention": MIXERS,
-        "visibility": VISIBILITIES,
-    }
+    parts = {**Ruled.parts, "attention": MIXERS, "visibility": VISIBILITIES}
     needs = {
         "attention": Need(
             role="self",
@@ -81,12 +77,6 @@ class Decoder(Stacked, LanguageModel, kw_only=True):
     packs = True
     in_two = True
     card = Card(2018, "Radford et al., Improving Language Understanding, 2018")
-
-    @classmethod
-    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-        """See `LanguageModel.asks`."""
-        rule = rule_of(chosen.get("visibility", cls.visibility))
-        return {slot: need.under(rule) for slot, need in cls.needs.items()}
 
     def setup(self) -> None:
         if self.logit_cap < 0:

@@ -17,7 +17,7 @@ Axis letters: B batch, T length, V vocabulary, d model width, O outputs of a tok
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -38,7 +38,7 @@ from attnlab.layers.initial import Embed
 from attnlab.layers.norms import Norm, told
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, Classifier, Side, System, TokenClassifier
-from attnlab.systems.transformers.stack import Stacked, mixed, rule_of, within
+from attnlab.systems.transformers.stack import Ruled, mixed, rule_of, within
 
 CARD = Card(2019, "Devlin et al., BERT, NAACL 2019, over the encoder of Vaswani et al. 2017")
 Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
@@ -63,7 +63,7 @@ class TiedHead(nn.Module):
         return matmul(normed, table.T) + self.param("bias", nn.initializers.zeros, table.shape[:1])
 
 
-class EncoderOnly(Stacked, kw_only=True):
+class EncoderOnly(Ruled, kw_only=True):
     """Base of the encoder-only systems: tokens to states. Not a system by itself, it has no head.
     The fields not named here are those of `Stacked`.
 
@@ -82,14 +82,8 @@ class EncoderOnly(Stacked, kw_only=True):
     types: int = 0
     normalised_embedding: bool = False
 
-    parts = {**Stacked.parts, "attention": MIXERS, "visibility": VISIBILITIES}
+    parts = {**Ruled.parts, "attention": MIXERS, "visibility": VISIBILITIES}
     needs = {"attention": Need(role="self", maps=False, mixes=True)}
-
-    @classmethod
-    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-        """See `System.asks`."""
-        rule = rule_of(chosen.get("visibility", cls.visibility))
-        return {slot: need.under(rule) for slot, need in cls.needs.items()}
 
     def setup(self) -> None:
         if self.types < 0:

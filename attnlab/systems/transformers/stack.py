@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.mixer import Mixer
+from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.protocol import Attention
@@ -291,6 +292,18 @@ def within(segments: jax.Array) -> jax.Array:
     at = jnp.arange(segments.shape[1], dtype=jnp.int32)
     begins = segments != jnp.concatenate([segments[:, :1], segments[:, :-1]], axis=1)
     return at - jax.lax.cummax(jnp.where(begins, at, 0), axis=1)
+
+
+class Ruled(Stacked, kw_only=True):
+    """Base of those whose slots all look under one rule, the field `visibility`. Not a system by
+    itself.
+    """
+
+    @classmethod
+    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
+        """See `System.asks`."""
+        rule = rule_of(chosen.get("visibility", cls.visibility))  # type: ignore[attr-defined]
+        return {slot: need.under(rule) for slot, need in cls.needs.items()}
 
 
 def rule_of(part: Part, layer: int = 0) -> Rule:

@@ -15,8 +15,8 @@ import jax
 from attnlab.systems.protocol import Side, System
 
 
-class ImageClassifier(System):
-    """Base of the systems that classify an image into C classes.
+class OfImage(System):
+    """Base of the systems that make logits of an image alone, for C classes.
 
     Attributes:
       classes: C.
@@ -30,7 +30,7 @@ class ImageClassifier(System):
         return "image", "image"
 
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """Images [B,H,W,C'], normalised, to logits [B,C].
+        """Images [B,H,W,C'], normalised, to logits [B,C], or [B,H,W,C] of pixels.
 
         Args:
           images: float, the channels last.
@@ -42,36 +42,25 @@ class ImageClassifier(System):
         raise NotImplementedError
 
 
-class PixelClassifier(System):
+class ImageClassifier(OfImage):
+    """Base of the systems that classify an image into C classes.
+
+    Attributes:
+      classes: C.
+    """
+
+
+class PixelClassifier(OfImage):
     """Base of the systems that give every pixel of an image one of C classes.
 
     Attributes:
       classes: C, the ground counted.
     """
 
-    classes: int
-
     @property
     def looks(self) -> bool:
         """See `System.looks`; the classes of its pixels are drawn."""
         return True
-
-    @classmethod
-    def between(cls, name: str) -> tuple[Side, Side]:
-        """See `System.between`; an image looks at itself."""
-        return "image", "image"
-
-    def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """Images [B,H,W,C'], normalised, to logits [B,H,W,C].
-
-        Args:
-          images: float, the channels last.
-          valid: [B] bool, which rows are images and not padding; None for all.
-
-        Raises:
-          UserError: images too small for what the system does with them.
-        """
-        raise NotImplementedError
 
 
 class Detected(NamedTuple):

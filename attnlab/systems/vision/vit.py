@@ -24,7 +24,7 @@ the grid, T tokens, d model width, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
@@ -51,11 +51,11 @@ from attnlab.layers.norms import told
 from attnlab.layers.precision import widened
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card
-from attnlab.systems.transformers.stack import Stacked, mixed, rule_of
+from attnlab.systems.transformers.stack import Ruled, mixed, rule_of
 from attnlab.systems.vision.protocol import ImageClassifier
 
 
-class VisionTransformer(Stacked, Backbone, kw_only=True):
+class VisionTransformer(Ruled, Backbone, kw_only=True):
     """The encoder of ViT (Dosovitskiy et al. 2021): images to the states of their patches. The
     fields not named here are those of `Stacked`.
 
@@ -72,16 +72,8 @@ class VisionTransformer(Stacked, Backbone, kw_only=True):
     patch: int = 16
     class_token: bool = True
 
-    parts = {**Stacked.parts, "attention": MIXERS, "visibility": VISIBILITIES}
-    needs = {
-        "attention": Need(role="self", padding=False, maps=False, mixes=True, places="grid"),
-    }
-
-    @classmethod
-    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-        """See `System.asks`."""
-        rule = rule_of(chosen.get("visibility", cls.visibility))
-        return {slot: need.under(rule) for slot, need in cls.needs.items()}
+    parts = {**Ruled.parts, "attention": MIXERS, "visibility": VISIBILITIES}
+    needs = {"attention": Need(role="self", padding=False, maps=False, mixes=True, places="grid")}
 
     def setup(self) -> None:
         super().setup()
