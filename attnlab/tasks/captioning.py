@@ -44,16 +44,7 @@ from attnlab.tasks.decoders import check_room, ending, translating
 from attnlab.tasks.localisation import SCORES, Named, named, sums
 from attnlab.tasks.looks import ImageExample
 from attnlab.tasks.models import check_output_bias, shapes_of, system_factory, with_output_bias
-from attnlab.tasks.protocol import (
-    Axis,
-    Batch,
-    Params,
-    Scores,
-    Smoothing,
-    Sums,
-    Tree,
-    Typed,
-)
+from attnlab.tasks.protocol import Axis, Batch, Params, Scores, Smoothing, Sums, Tree, Typed
 from attnlab.tasks.tokens import cross_entropy
 from attnlab.tasks.written import ScoredAsText
 

@@ -60,10 +60,7 @@ def build_system(
     """
     factory = factory_of(config, classes.sentences)
     system: Classifier = factory(
-        vocabulary=vocabulary,
-        classes=len(classes.names),
-        pad_id=special.pad,
-        bos_id=special.bos,
+        vocabulary=vocabulary, classes=len(classes.names), pad_id=special.pad, bos_id=special.bos
     )
     made = handed_out(config, system, classes.sentences)
     return system, Auxiliary(type(system), made, config, 1)

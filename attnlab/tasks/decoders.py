@@ -147,10 +147,7 @@ def translating(
 
 
 def continuing(
-    system: LanguageModel,
-    settings: Settings,
-    special: Special = OURS,
-    ended: Ended | None = None,
+    system: LanguageModel, settings: Settings, special: Special = OURS, ended: Ended | None = None
 ) -> Decoder:
     """A decoder whose "source" [B,S] is what is to be continued, what stands before the first token
     included.
@@ -200,9 +197,7 @@ def _read(call: Call, settings: Settings, special: Special, tokens: jax.Array) -
     fill = ((0, 0), (0, -width % piece))
     pieces = jnp.pad(tokens, fill, constant_values=special.pad).reshape(rows, -1, piece)
     return jax.lax.scan(
-        lambda state, one: (call(state, one, method="read")[1], None),
-        state,
-        pieces.swapaxes(0, 1),
+        lambda state, one: (call(state, one, method="read")[1], None), state, pieces.swapaxes(0, 1)
     )[0]
 
 

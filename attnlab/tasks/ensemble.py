@@ -15,9 +15,7 @@ from attnlab.tasks.pairs import PairTask
 from attnlab.tasks.protocol import Params
 
 
-def together(
-    named: Sequence[tuple[str, Task[Any, Any], Params]],
-) -> tuple[PairTask, Params]:
+def together(named: Sequence[tuple[str, Task[Any, Any], Params]]) -> tuple[PairTask, Params]:
     """One task of several, and its parameters.
 
     Data, decoding, scores and everything but the system are those of the first task. The parameters

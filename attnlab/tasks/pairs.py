@@ -28,14 +28,7 @@ from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.decoders import check_room
 from attnlab.tasks.models import check_output_bias, shapes_of, system_factory
 from attnlab.tasks.pretrained import begun_with
-from attnlab.tasks.protocol import (
-    Axis,
-    Batch,
-    Params,
-    TextExample,
-    Tree,
-    Typed,
-)
+from attnlab.tasks.protocol import Axis, Batch, Params, TextExample, Tree, Typed
 from attnlab.tasks.tokens import cross_entropy
 from attnlab.tasks.written import WritingTask
 

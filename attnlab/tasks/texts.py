@@ -183,10 +183,7 @@ class TextTask(Task[labelled.LabelledTexts, Classifier]):
             does not add; a weight in `auxiliary`.
         """
         system: Classifier = factory_of(config, sentences)(
-            vocabulary=vocabulary,
-            classes=cls.numbers,
-            pad_id=special.pad,
-            bos_id=special.bos,
+            vocabulary=vocabulary, classes=cls.numbers, pad_id=special.pad, bos_id=special.bos
         )
         made = handed_out(config, system, sentences)
         refuse_terms(config, made)
