@@ -20,6 +20,7 @@ import importlib
 import itertools
 import os
 import random
+import re
 import signal
 import socket
 import sys
@@ -79,16 +80,12 @@ SYSTEMS, DEVICES, BACKENDS = tuple(FILES), (1, 4), ("pmap", "mesh")
 def every() -> list[str]:
     """FILE:NAME of every config but those of published sizes."""
     modules = {file: importlib.import_module(f"configs.{NAMES.get(file, file)}") for file in SHARED}
-    of_file = {
-        file: getattr(module, "SYSTEMS", None) or module._SYSTEMS
-        for file, module in modules.items()
-    }
-    return [
-        f"{file}:{name}"
-        for file, names in of_file.items()
-        for name in names
-        if not name.endswith(("_paper", "_base", "_small"))
-    ]
+    found = []
+    for file, module in modules.items():
+        names = getattr(module, "SYSTEMS", None) or module._SYSTEMS
+        small = (name for name in names if not name.endswith(("_paper", "_base", "_small")))
+        found += [f"{file}:{name}" for name in small]
+    return found
 
 
 def command(system: str, backend: str, devices: int, workdir: Path) -> list[str]:
@@ -139,13 +136,10 @@ def start_all(arguments: list[str], processes: int, folder: Path) -> list[int]:
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    own = [
-        [f"--coordinator=localhost:{port}", f"--processes={processes}", f"--process={index}"]
-        for index in range(processes)
-    ]
+    shared = [*arguments, f"--coordinator=localhost:{port}", f"--processes={processes}"]
     return [
-        start([*arguments, *flags], str(folder / f"errors{index}"))
-        for index, flags in enumerate(own)
+        start([*shared, f"--process={index}"], str(folder / f"errors{index}"))
+        for index in range(processes)
     ]
 
 
@@ -192,12 +186,7 @@ def moment(workdir: Path, rng: random.Random) -> Callable[[], bool]:
 
 
 def killed_until_done(
-    arguments: list[str],
-    workdir: Path,
-    most: int,
-    rng: random.Random,
-    folder: Path,
-    processes: int = 1,
+    arguments: list[str], workdir: Path, most: int, rng: random.Random, folder: Path, processes: int
 ) -> int:
     """Start the command, kill it (or one of its processes) at a random moment, again and again
     until one start ends by itself, as it may after `most` kills; the number of kills.
@@ -221,14 +210,8 @@ def killed_until_done(
         left = [pid for pid in pids if pid != victim]
         assert all(code > 0 for code in codes(left, BOUND))
         if left:
-            said = [
-                line
-                for index in range(processes)
-                for line in (folder / f"errors{index}").read_text().splitlines()
-            ]
-            assert sum("error" in line or "Traceback" in line for line in said) == 1, "\n".join(
-                said
-            )
+            said = "".join((folder / f"errors{i}").read_text() for i in range(processes))
+            assert len(re.findall(".*(?:error|Traceback).*", said)) == 1, said
 
 
 def differences(one: Path, other: Path) -> list[str]:
@@ -295,13 +278,8 @@ def main() -> int:
     )
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--system",
-        choices=(*SYSTEMS, *every()),
-        action="append",
-        metavar="NAME",
-        help="one of three, or FILE:NAME of a config",
-    )
+    several = {"choices": (*SYSTEMS, *every()), "action": "append", "metavar": "NAME"}
+    parser.add_argument("--system", help="one of three, or FILE:NAME of a config", **several)
     parser.add_argument("--every", action="store_true", help="every small config instead")
     parser.add_argument("--backend", choices=BACKENDS, action="append")
     parser.add_argument(
@@ -310,19 +288,16 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=1)
     flags = parser.parse_args()
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    os.environ["XLA_FLAGS"] = (
-        f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
-    )
+    given = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"{given} --xla_force_host_platform_device_count=4"
     preload()
     failures = 0
     systems = every() if flags.every else flags.system or SYSTEMS
-    for system, devices, backend in itertools.product(
-        systems, flags.devices or DEVICES, flags.backend or BACKENDS
-    ):
+    grid = (systems, flags.devices or DEVICES, flags.backend or BACKENDS)
+    rest = (flags.kills, flags.seed, flags.processes)
+    for system, devices, backend in itertools.product(*grid):
         with tempfile.TemporaryDirectory() as folder:
-            kills, wrong = trial(
-                Path(folder), system, backend, devices, flags.kills, flags.seed, flags.processes
-            )
+            kills, wrong = trial(Path(folder), system, backend, devices, *rest)
         failures += bool(wrong)
         found = f"DIFFERS: {', '.join(wrong[:5])}" if wrong else "equal"
         print(f"{system:34} {devices} device(s) {backend:5} {kills:3} kills: {found}", flush=True)

@@ -27,6 +27,7 @@ from attnlab.errors import UserError
 from attnlab.training.checkpoints import Checkpoints, Restored
 from tests.sampling import rounds
 
+Make = Callable[..., Checkpoints]
 Moments = namedtuple("Moments", ["count", "mu"])
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -63,14 +64,13 @@ def warnings() -> list[str]:
 
 
 @pytest.fixture
-def make(tmp_path: Path, warnings: list[str]) -> Iterator[Callable[..., Checkpoints]]:
+def make(tmp_path: Path, warnings: list[str]) -> Iterator[Make]:
     """Opens `tmp_path / "checkpoints"` any number of times; closed at the end."""
     opened: list[Checkpoints] = []
 
-    def build(
-        keep: int = 3, directory: Path = tmp_path / "checkpoints", **options: Any
-    ) -> Checkpoints:
-        opened.append(Checkpoints(directory, keep, warn=warnings.append, **options))
+    def build(keep: int = 3, directory: Path | None = None, **options: Any) -> Checkpoints:
+        folder = directory or tmp_path / "checkpoints"
+        opened.append(Checkpoints(folder, keep, warn=warnings.append, **options))
         return opened[-1]
 
     yield build
@@ -114,15 +114,17 @@ def flip(file: Path, position: int, bit: int) -> None:
     file.write_bytes(bytes(content))
 
 
+def files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.rglob("*") if file.is_file())
+
+
 def data_file(step: Path) -> Path:
     """The largest file of a step: the array chunks."""
-    return max(
-        (file for file in step.rglob("*") if file.is_file()), key=lambda file: file.stat().st_size
-    )
+    return max(files(step), key=lambda file: file.stat().st_size)
 
 
 @pytest.mark.quick
-def test_round_trip(make: Callable[..., Checkpoints], capfd: pytest.CaptureFixture[str]) -> None:
+def test_round_trip(make: Make, capfd: pytest.CaptureFixture[str]) -> None:
     """What comes back is what was saved, though the caller overwrote it at once; nothing is
     printed.
     """
@@ -140,14 +142,14 @@ def test_round_trip(make: Callable[..., Checkpoints], capfd: pytest.CaptureFixtu
     assert capfd.readouterr() == ("", "")
 
 
-def test_device_arrays_are_accepted(make: Callable[..., Checkpoints]) -> None:
+def test_device_arrays_are_accepted(make: Make) -> None:
     """jax arrays are saved as host numpy."""
     checkpoints = make()
     checkpoints.save(1, jax.device_put(tree_of(1)), {})
     assert_equal(checkpoints.restore(tree_of(0)), 1, 1)
 
 
-def test_keeps_last_and_best_across_reopening(make: Callable[..., Checkpoints]) -> None:
+def test_keeps_last_and_best_across_reopening(make: Make) -> None:
     """keep=2: the last two and the best stay; a reopened folder still knows its best, and a new
     best replaces it.
     """
@@ -167,7 +169,7 @@ def test_keeps_last_and_best_across_reopening(make: Callable[..., Checkpoints]) 
 
 
 def test_old_step_stays_until_the_new_one_is_committed(
-    make: Callable[..., Checkpoints], monkeypatch: pytest.MonkeyPatch
+    make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """keep=1: while step 2 is not yet committed, step 1 is there."""
     checkpoints = make(keep=1)
@@ -175,16 +177,13 @@ def test_old_step_stays_until_the_new_one_is_committed(
     seen = []
     store = checkpoints._store()
     original = store.wait
-    monkeypatch.setattr(
-        store,
-        "wait",
-        lambda: (seen.append((checkpoints.directory / "1" / "meta").is_dir()), original()),
-    )
+    there = (checkpoints.directory / "1" / "meta").is_dir
+    monkeypatch.setattr(store, "wait", lambda: (seen.append(there()), original()))
     written(checkpoints, 2, tree_of(2), {})
     assert seen == [True] and checkpoints.steps() == [2]
 
 
-def test_saving_a_step_again_leaves_it(make: Callable[..., Checkpoints], copied: Path) -> None:
+def test_saving_a_step_again_leaves_it(make: Make, copied: Path) -> None:
     """A step that is there is not written twice, but it can still become the best."""
     checkpoints = make()
     assert not checkpoints.save(3, tree_of(99), {}, best=True)
@@ -192,7 +191,7 @@ def test_saving_a_step_again_leaves_it(make: Callable[..., Checkpoints], copied:
     assert_equal(checkpoints.restore(tree_of(0)), 3, 3)
 
 
-def test_restore_of_a_given_step(make: Callable[..., Checkpoints], copied: Path) -> None:
+def test_restore_of_a_given_step(make: Make, copied: Path) -> None:
     """By number and by "best"; what is not there is named with what is."""
     checkpoints = make(read_only=True)
     assert_equal(checkpoints.restore(tree_of(0), 1), 1, 1)
@@ -229,9 +228,7 @@ def test_flipped_bits_in_every_other_file_are_detected_or_harmless(
 ) -> None:
     """Also in indices, metadata and our own record: an equal tree and meta, or an error."""
     outcomes = []
-    for file in sorted(
-        file.relative_to(copied) for file in (copied / "3").rglob("*") if file.is_file()
-    ):
+    for file in (file.relative_to(copied) for file in files(copied / "3")):
         size = (copied / file).stat().st_size
         places = [size // 2, size // 7, size - 2][: rounds(1, 3)] if size > 2 else []
         for position in places:
@@ -258,27 +255,24 @@ def truncate_data(step: Path) -> None:
     os.truncate(file, file.stat().st_size // 2)
 
 
-def truncate_record(step: Path) -> None:
-    """Cut the JSON record in half."""
-    os.truncate(step / "meta" / "metadata", 50)
+def replace_step(step: Path) -> None:
+    shutil.rmtree(step)
+    shutil.copytree(step.with_name("1"), step)
 
 
 DAMAGE: dict[str, Callable[[Path], None]] = {
     "truncated data": truncate_data,
-    "truncated record": truncate_record,
+    "truncated record": lambda step: os.truncate(step / "meta" / "metadata", 50),
     "no state": lambda step: shutil.rmtree(step / "state"),
     "no meta": lambda step: shutil.rmtree(step / "meta"),
     "deleted data": lambda step: data_file(step).unlink(),
-    "another step's folder": lambda step: (
-        shutil.rmtree(step),
-        shutil.copytree(step.with_name("1"), step),
-    )[0],
+    "another step's folder": replace_step,
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damaged_step_falls_back_and_can_be_saved_again(
-    damage: str, make: Callable[..., Checkpoints], copied: Path, warnings: list[str]
+    damage: str, make: Make, copied: Path, warnings: list[str]
 ) -> None:
     """The one before is restored with one warning, and the run saves the damaged step once more."""
     DAMAGE[damage](copied / "3")
@@ -296,9 +290,7 @@ def test_damaged_step_falls_back_and_can_be_saved_again(
     assert checkpoints.steps() == [1, 2, 3]
 
 
-def test_read_only_moves_nothing(
-    make: Callable[..., Checkpoints], copied: Path, warnings: list[str]
-) -> None:
+def test_read_only_moves_nothing(make: Make, copied: Path, warnings: list[str]) -> None:
     """evaluate and generate report a damaged step and leave the folder as it is; they cannot
     save.
     """
@@ -314,7 +306,7 @@ def test_read_only_moves_nothing(
 
 
 def test_nothing_good_left_is_an_error_every_time(
-    make: Callable[..., Checkpoints], copied: Path, warnings: list[str]
+    make: Make, copied: Path, warnings: list[str]
 ) -> None:
     """Never a silent start from scratch, not even at the second try."""
     for step in ("1", "2", "3"):
@@ -327,7 +319,7 @@ def test_nothing_good_left_is_an_error_every_time(
 
 
 def test_empty_and_temporary_folders_do_not_count(
-    make: Callable[..., Checkpoints], tmp_path: Path, warnings: list[str]
+    make: Make, tmp_path: Path, warnings: list[str]
 ) -> None:
     """An empty folder named like a step, and what a killed save leaves, are neither steps nor in
     the way.
@@ -342,9 +334,7 @@ def test_empty_and_temporary_folders_do_not_count(
     assert sorted(path.name for path in directory.iterdir()) == ["5", "notes"]
 
 
-def test_mismatch_is_one_line(
-    make: Callable[..., Checkpoints], copied: Path, warnings: list[str]
-) -> None:
+def test_mismatch_is_one_line(make: Make, copied: Path, warnings: list[str]) -> None:
     """Shape, dtype, missing and extra paths; a sound step that does not fit is not "damaged"."""
     for kernel, wanted in (
         ({"kernel": np.zeros((40, 51), np.float32)}, "float32[40,51]"),
@@ -408,13 +398,11 @@ def test_kill_while_saving_leaves_a_good_step(tmp_path: Path) -> None:
 
 
 def test_too_little_space_is_said_before_the_first_save(
-    make: Callable[..., Checkpoints], monkeypatch: pytest.MonkeyPatch
+    make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Free space is compared with keep + 2 steps, in MB; steps already there need no more."""
-    usage = namedtuple("usage", ["total", "used", "free"])
-    monkeypatch.setattr(
-        shutil, "disk_usage", lambda path: usage(10**9, 10**9 - 4_500_000, 4_500_000)
-    )
+    usage = namedtuple("usage", ["total", "used", "free"])(10**9, 10**9 - 4_500_000, 4_500_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     tree = {"w": np.zeros(250_000, np.float32)}
     checkpoints = make(keep=3)
     with pytest.raises(UserError, match=r"5\.0 MB needed \(checkpoint.keep=3\), 4\.5 MB free"):
@@ -424,7 +412,7 @@ def test_too_little_space_is_said_before_the_first_save(
 
 
 def test_no_space_error_names_folder_and_last_good_step(
-    make: Callable[..., Checkpoints], monkeypatch: pytest.MonkeyPatch
+    make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ENOSPC in whatever coat, while starting or in the background."""
     checkpoints = make()
@@ -437,9 +425,8 @@ def test_no_space_error_names_folder_and_last_good_step(
         for error in errors:
 
             def fail(*arguments: Any, error: Exception = error) -> None:
-                (checkpoints.directory / "2.orbax-checkpoint-tmp" / "state").mkdir(
-                    parents=True, exist_ok=True
-                )
+                half = checkpoints.directory / "2.orbax-checkpoint-tmp" / "state"
+                half.mkdir(parents=True, exist_ok=True)
                 raise error
 
             with monkeypatch.context() as patch:
@@ -455,10 +442,7 @@ def test_no_space_error_names_folder_and_last_good_step(
 
 @pytest.mark.parametrize("limit", [100, 2000])
 def test_a_limit_on_the_size_of_files(
-    limit: int,
-    make: Callable[..., Checkpoints],
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    limit: int, make: Make, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Whichever file is the first that is too large: one line, the steps before stay, and nothing
     comes afterwards, when closing either.
@@ -484,7 +468,7 @@ def test_a_limit_on_the_size_of_files(
 
 @pytest.mark.parametrize("how", [None, "best"])
 def test_a_step_that_may_not_be_read_is_not_damaged(
-    how: Any, make: Callable[..., Checkpoints], warnings: list[str], monkeypatch: pytest.MonkeyPatch
+    how: Any, make: Make, warnings: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither an older one in its place nor a warning of damage, and nothing is renamed: with the
     right to read, it is taken.
@@ -561,16 +545,14 @@ def test_keep_must_be_positive(tmp_path: Path) -> None:
         Checkpoints(tmp_path, 0)
 
 
-def test_unwritable_place_is_a_user_error(make: Callable[..., Checkpoints], tmp_path: Path) -> None:
+def test_unwritable_place_is_a_user_error(make: Make, tmp_path: Path) -> None:
     """A file where the folder should be."""
     (tmp_path / "file").write_text("x")
     with pytest.raises(UserError, match="cannot write checkpoint 1 in .*; no step is saved yet"):
         make(directory=tmp_path / "file" / "checkpoints").save(1, tree_of(1), {})
 
 
-def test_orbax_does_not_log_but_others_do(
-    make: Callable[..., Checkpoints], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_orbax_does_not_log_but_others_do(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     """Only records from orbax's files are dropped from absl's logger."""
     checkpoints = make()
     written(checkpoints, 1, tree_of(1), {})

@@ -18,12 +18,7 @@ import pytest
 from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.training.kinds import MASKS
-from attnlab.training.optimizers import (
-    OPTIMIZERS,
-    SCHEDULES,
-    build_optimizer,
-    check_own,
-)
+from attnlab.training.optimizers import OPTIMIZERS, SCHEDULES, build_optimizer, check_own
 from attnlab.training.states import best_params
 from tests.commands.tiny import under
 from tests.training import toy
@@ -64,10 +59,8 @@ def test_schedule_equals_its_closed_form(name: str) -> None:
     fields = {"floor": FLOOR} if name in ("cosine", "linear") else {}
     fields = {"hold": HOLD, "every": EVERY, "factor": 0.9} if name == "stepped" else fields
     for warmup in (0, 1, WARMUP):
-        wanted = [
-            PEAK * t / warmup if t < warmup else CLOSED[name](t, warmup)
-            for t in range(1, STEPS + 6)
-        ]
+        rising, rest = range(1, warmup), range(max(1, warmup), STEPS + 6)
+        wanted = [PEAK * t / warmup for t in rising] + [CLOSED[name](t, warmup) for t in rest]
         found = rates(name, peak=PEAK, warmup=warmup, **fields)
         np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=1e-8)
     # nothing is left to decay over: the peak comes last
@@ -79,11 +72,8 @@ def test_inverse_sqrt_is_the_transformer_schedule() -> None:
     """With peak = (d warmup)^-0.5: d^-0.5 min(t^-0.5, t warmup^-1.5), Vaswani 2017 equation 3."""
     width, warmup = 512, 40
     wanted = [width**-0.5 * min(t**-0.5, t * warmup**-1.5) for t in range(1, 206)]
-    np.testing.assert_allclose(
-        rates("inverse_sqrt", steps=200, peak=(width * warmup) ** -0.5, warmup=warmup),
-        wanted,
-        rtol=1e-6,
-    )
+    found = rates("inverse_sqrt", steps=200, peak=(width * warmup) ** -0.5, warmup=warmup)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
 def _adam(w: Any, g: Any, kept: dict[str, Any], t: int, of: dict[str, Any]) -> Any:
@@ -100,18 +90,14 @@ def _adafactor(w: Any, g: Any, kept: dict[str, Any], t: int, of: dict[str, Any])
     decay = 1 - t ** -of["decay"]
     if w.ndim == 2 and min(w.shape) >= of["minimum_factored"]:
         for axis in (0, 1):
-            kept[axis] = decay * kept.get(axis, 0.0) + (1 - decay) * (g**2).mean(
-                axis=axis, keepdims=True
-            )
+            mean = (g**2).mean(axis=axis, keepdims=True)
+            kept[axis] = decay * kept.get(axis, 0.0) + (1 - decay) * mean
         update = g / np.sqrt(kept[0] * kept[1] / kept[1].mean())
     else:
         kept["v"] = decay * kept.get("v", 0.0) + (1 - decay) * g**2
         update = g / np.sqrt(kept["v"])
-    return (
-        update
-        / max(1.0, np.sqrt((update**2).mean()) / of["clipping"])
-        * max(1e-3, np.sqrt((w**2).mean()))
-    )
+    size = max(1.0, np.sqrt((update**2).mean()) / of["clipping"])
+    return update / size * max(1e-3, np.sqrt((w**2).mean()))
 
 
 def _sgd(w: Any, g: Any, kept: dict[str, Any], t: int, of: dict[str, Any]) -> Any:
@@ -131,16 +117,14 @@ def _adagrad(w: Any, g: Any, kept: dict[str, Any], t: int, of: dict[str, Any]) -
     return g / np.sqrt(kept["sum"] + of["eps"])
 
 
+FACTORED = [
+    {"decay": 0.4, "clipping": clipping, "minimum_factored": least}
+    for clipping, least in ((0.6, 3), (5.0, 4))
+]
 FORMULAS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
     "adam": (_adam, [{"b1": 0.6, "b2": 0.7, "eps": 0.3}]),
     "adamw": (_adamw, [{"b1": 0.6, "b2": 0.7, "eps": 0.3, "weight_decay": 0.4, "decayed": "kind"}]),
-    "adafactor": (
-        _adafactor,
-        [
-            {"decay": 0.4, "clipping": 0.6, "minimum_factored": 3},
-            {"decay": 0.4, "clipping": 5.0, "minimum_factored": 4},
-        ],
-    ),
+    "adafactor": (_adafactor, FACTORED),
     "sgd": (_sgd, [{"momentum": 0.6, "nesterov": nesterov} for nesterov in (False, True)]),
     "adadelta": (_adadelta, [{"rho": 0.6, "eps": 0.2}]),
     "adagrad": (_adagrad, [{"initial": 2.0, "eps": 0.8}]),
@@ -167,23 +151,19 @@ def check_five_steps(name: str, update: Any, fields: dict[str, Any]) -> None:
     assert {*fields} == {*OPTIMIZERS.defaults(name)}  # a new argument needs a value of its own
     rng = np.random.default_rng(4)
     wide = {"kernel": rng.normal(size=(4, 3)), "bias": rng.normal(size=3)}
-    params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), wide)
+    narrow = functools.partial(jax.tree.map, lambda leaf: jnp.asarray(leaf, jnp.float32))
+    params = narrow(wide)
     state, kept, clipped = transform.init(params), {leaf: dict[str, Any]() for leaf in wide}, 0
     for t, rate in enumerate((0.2, 0.4, 0.3, 0.2, 0.1), 1):
         grads = {leaf: rng.normal(size=value.shape) for leaf, value in wide.items()}
         norm = math.sqrt(sum((grad**2).sum() for grad in grads.values()))
         clipped += norm > 4.0
-        moves, state = transform.update(
-            jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), grads), state, params
-        )
+        moves, state = transform.update(narrow(grads), state, params)
         params = optax.apply_updates(params, moves)
         for leaf, grad in grads.items():
-            wide[leaf] = wide[leaf] - rate * update(
-                wide[leaf], grad * min(1.0, 4.0 / norm), kept[leaf], t, fields
-            )
-            np.testing.assert_allclose(
-                params[leaf], wide[leaf], atol=2e-5, err_msg=f"{leaf}, update {t}"
-            )
+            small, told = grad * min(1.0, 4.0 / norm), f"{leaf}, update {t}"
+            wide[leaf] = wide[leaf] - rate * update(wide[leaf], small, kept[leaf], t, fields)
+            np.testing.assert_allclose(params[leaf], wide[leaf], atol=2e-5, err_msg=told)
     assert 0 < clipped < 5
 
 
@@ -201,19 +181,14 @@ def test_weight_decay_spares_biases_norms_and_embeddings(decayed: str) -> None:
         "target_embedding": (5, 2),
     }
     differ = {"decay": (2, 3), "embed": {"kernel": (2, 2)}}
-    params = jax.tree.map(
-        jnp.ones, {**shapes, **differ}, is_leaf=lambda node: isinstance(node, tuple)
-    )
+    is_shape = lambda node: isinstance(node, tuple)
+    params = jax.tree.map(jnp.ones, {**shapes, **differ}, is_leaf=is_shape)
     reached = jax.tree_util.tree_map_with_path(lambda path, _: path[-1].key == "kernel", params)
     if decayed == "rank":
         reached |= {"decay": True, "embed": {"kernel": False}}
     assert MASKS[decayed](params) == reached
-    transform, _ = build_optimizer(
-        {"name": "adamw", "weight_decay": 0.5, "decayed": decayed},
-        {"name": "constant", "peak": 0.1},
-        steps=5,
-        clip=0.0,
-    )
+    fields = {"name": "adamw", "weight_decay": 0.5, "decayed": decayed}
+    transform, _ = build_optimizer(fields, {"name": "constant", "peak": 0.1}, steps=5, clip=0.0)
     zeros = jax.tree.map(jnp.zeros_like, params)
     updates, _ = transform.update(zeros, transform.init(params), params)
     assert jax.tree.map(lambda leaf: bool((leaf != 0).any()), updates) == reached
@@ -271,16 +246,12 @@ def test_bad_values_are_one_line(node: str, fields: dict[str, Any], message: str
     assert str(raised.value).startswith(message)
 
 
+DECAYED: dict[str, Any] = {"b1": 0.7, "weight_decay": 0.1}
+AHEAD: dict[str, Any] = {"momentum": 0.5, "nesterov": True}
 OPTAX: dict[str, tuple[dict[str, Any], Any]] = {
     "lion": ({"b1": 0.8}, lambda rate: optax.lion(rate, b1=0.8)),
-    "adamw": (
-        {"b1": 0.7, "weight_decay": 0.1},
-        lambda rate: optax.adamw(rate, b1=0.7, weight_decay=0.1),
-    ),
-    "sgd": (
-        {"momentum": 0.5, "nesterov": True},
-        lambda rate: optax.sgd(rate, momentum=0.5, nesterov=True),
-    ),
+    "adamw": (DECAYED, lambda rate: optax.adamw(rate, **DECAYED)),
+    "sgd": (AHEAD, lambda rate: optax.sgd(rate, **AHEAD)),
     "nadam": ({}, optax.nadam),
     "adafactor": ({"decay_rate": 0.7}, lambda rate: optax.adafactor(rate, decay_rate=0.7)),
 }
@@ -311,12 +282,10 @@ def test_an_optimizer_by_dotted_path_trains_at_the_rates_of_the_schedule(
     transform = by_hand(lambda count: rates[count])
     params = toy.Line().init(jax.random.key(0))
     state = transform.init(params)
+    slope = jax.grad(lambda one, batch: toy.Line().loss(one, batch, jax.random.key(0))[0])
     for batch in map(toy.points, range(5)):
-        grads = jax.grad(
-            lambda one, batch=batch: (
-                toy.Line().loss(one, batch, jax.random.key(0))[0] / batch["real"].sum()
-            )
-        )(params)
+        rows = batch["real"].sum()
+        grads = jax.tree.map(lambda x, rows=rows: x / rows, slope(params, batch))
         updates, state = transform.update(grads, state, params)
         params = optax.apply_updates(params, updates)
     assert step == 5

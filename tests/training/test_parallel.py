@@ -76,9 +76,8 @@ GRID = list(itertools.product(("pmap", "mesh"), (1, 2, 4), (1, 2)))
 def test_a_line_is_fitted_the_same_everywhere(name: str, devices: int, accumulate: int) -> None:
     """Rows without weight lie on the last device only, so that a mean of means would show."""
     batches = [points(3 * number + 2) for number in range(STEPS)]
-    assert_close(
-        trace(Line(), batches, name, devices, accumulate), trace(Line(), batches, "mesh", 1)
-    )
+    expected = trace(Line(), batches, "mesh", 1)
+    assert_close(trace(Line(), batches, name, devices, accumulate), expected)
 
 
 class Following(Line):
@@ -171,10 +170,8 @@ def test_systems_learn_the_same_everywhere(
 
 @pytest.mark.parametrize("task", [Line(), Noisy()], ids=["line", "noise"])
 def test_on_one_device_pmap_is_the_mesh_to_the_last_bit(task: Any) -> None:
-    pmap, mesh = (
-        trace(task, [points(number) for number in range(STEPS)], name, 1)
-        for name in ("pmap", "mesh")
-    )
+    batches = [points(number) for number in range(STEPS)]
+    pmap, mesh = (trace(task, batches, name, 1) for name in ("pmap", "mesh"))
     jax.tree.map(np.testing.assert_array_equal, pmap, mesh)
 
 
@@ -183,9 +180,8 @@ def test_devices_draw_apart() -> None:
     whole; nowhere twice the same.
     """
     key = jax.random.fold_in(jax.random.key(0), 0)
-    apart = np.concatenate(
-        [jax.random.uniform(jax.random.fold_in(key, index), (ROWS // 4,)) for index in range(4)]
-    )
+    keys = (jax.random.fold_in(key, index) for index in range(4))
+    apart = np.concatenate([jax.random.uniform(one, (ROWS // 4,)) for one in keys])
     for name, draws in (("pmap", apart), ("mesh", np.asarray(jax.random.uniform(key, (ROWS,))))):
         metrics = trace(Noisy(), [points(0)], name, 4)[0][1]
         assert len(np.unique(draws)) == ROWS
@@ -200,19 +196,15 @@ def test_stacked_trials_are_dealt_to_the_devices(trials: int, devices: int, want
     place = spread(trials, devices)
     assert place.count == wanted and place.about == {"stacked": trials}
     slots = -(-trials // wanted) * wanted
-    state = place.place({"w": np.arange(2.0 * slots).reshape(slots, 2)})
+    w = np.arange(2.0 * slots).reshape(slots, 2)
+    state = place.place({"w": w})
     fed = place.feed({"inner": {"x": np.ones((slots, 2))}})
-    program: Any = place.compile(
-        lambda state, batch: ({"w": state["w"] + batch["inner"]["x"]}, state["w"].sum(axis=1)),
-        state,
-        fed,
-    )
+    step = lambda state, batch: ({"w": state["w"] + batch["inner"]["x"]}, state["w"].sum(axis=1))
+    program: Any = place.compile(step, state, fed)
     after, sums = program(state, fed)
     assert len(after["w"].sharding.device_set) == wanted
     assert len({str(shard.index) for shard in after["w"].addressable_shards}) == wanted
-    np.testing.assert_array_equal(
-        place.fetch(after)["w"], np.arange(2.0 * slots).reshape(slots, 2) + 1
-    )
+    np.testing.assert_array_equal(place.fetch(after)["w"], w + 1)
     np.testing.assert_array_equal(place.fetch(sums), 4.0 * np.arange(slots) + 1)
     assert not any(word in program.as_text() for word in ("all-reduce", *MOVES))
 
@@ -223,9 +215,8 @@ def test_what_is_fetched_has_no_device_axis_and_replicas_are_equal(name: str) ->
     host = begun(task, ema=0.9)
     state = place.place(host)
     old = jax.tree.leaves(state)
-    program = place.compile(
-        make_step(task.loss, task.weight, ADAM, ema=0.9), state, place.feed(points(2))
-    )
+    step = make_step(task.loss, task.weight, ADAM, ema=0.9)
+    program = place.compile(step, state, place.feed(points(2)))
     for number in range(3):
         state, metrics = program(state, place.feed(points(number)))
     assert all(leaf.is_deleted() for leaf in old)  # donated: the state is in memory once
@@ -262,9 +253,8 @@ def test_no_row_moves_to_another_device(accumulate: int) -> None:
     """
     task, place = Trailing(), backend("mesh", 4)
     state = place.place(begun(task))
-    program: Any = place.compile(
-        make_step(task.loss, task.weight, ADAM, accumulate=accumulate), state, place.feed(points(0))
-    )
+    step = make_step(task.loss, task.weight, ADAM, accumulate=accumulate)
+    program: Any = place.compile(step, state, place.feed(points(0)))
     text = program.as_text()
     assert "all-reduce" in text
     assert not any(word in text for word in MOVES)

@@ -35,6 +35,8 @@ from tests.training.toy import ROWS, Line, Noisy, points, settings
 
 pytestmark = pytest.mark.usefixtures("plain_steps")
 Batches = Callable[[int], dict[str, np.ndarray]]
+OfSeed = Callable[[int], Batches]
+Configs = Sequence[ConfigDict]
 
 
 class Lines(Line):
@@ -68,9 +70,9 @@ def uneven(seed: int) -> Batches:
 
 def together(
     folder: Path,
-    configs: Sequence[ConfigDict],
+    configs: Configs,
     task: Any = None,
-    of_seed: Callable[[int], Batches] = order,
+    of_seed: OfSeed = order,
     *,
     stop: int | None = None,
     devices: int = 1,
@@ -99,25 +101,18 @@ def together(
 
 
 def alone(
-    folder: Path,
-    configs: Sequence[ConfigDict],
-    task: Any = None,
-    of_seed: Callable[[int], Batches] = order,
-    stop: int | None = None,
+    folder: Path, configs: Configs, task: Any = None, of_seed: OfSeed = order
 ) -> list[Outcome]:
     """The same trials one after another."""
-    outcomes = []
-    for number, config in enumerate(configs):
-        how = {"batches": of_seed(config.seed), "stop": stop}
-        outcomes.append(toy.run(folder / str(number), config, task or Lines(), **how))
-    return outcomes
+    return [
+        toy.run(folder / str(number), config, task or Lines(), batches=of_seed(config.seed))
+        for number, config in enumerate(configs)
+    ]
 
 
 def numeric(records: Sequence[dict[str, Any]]) -> list[dict[str, float]]:
     """Records without the name of their split."""
-    return [
-        {name: value for name, value in record.items() if name != "split"} for record in records
-    ]
+    return [{name: one[name] for name in one if name != "split"} for one in records]
 
 
 def records_of(folder: Path, number: int) -> list[dict[str, Any]]:
@@ -128,7 +123,7 @@ def records_of(folder: Path, number: int) -> list[dict[str, Any]]:
 def assert_alike(
     one: Path,
     other: Path,
-    configs: Sequence[ConfigDict],
+    configs: Configs,
     task: Any = None,
     close: float = 2e-6,
     stopped: bool = False,
@@ -142,10 +137,8 @@ def assert_alike(
         assert fields == wanted and records
         for found, expected in zip(numeric(records), numeric(others), strict=True):
             assert found == pytest.approx(expected, rel=close), number
-        stores = [
-            Checkpoints(folder / str(number) / "checkpoints", 9, read_only=True)
-            for folder in (one, other)
-        ]
+        folders = [folder / str(number) / "checkpoints" for folder in (one, other)]
+        stores = [Checkpoints(folder, 9, read_only=True) for folder in folders]
         states = [store.restore(saved_like(config, task or Lines())) for store in stores]
         assert states[0].step == states[1].step
         assert states[0].meta["best"] == pytest.approx(states[1].meta["best"], rel=close)
@@ -159,11 +152,7 @@ def assert_alike(
 
 
 def check_trained_both_ways(
-    folder: Path,
-    configs: Sequence[ConfigDict],
-    task: Any = None,
-    of_seed: Callable[[int], Batches] = order,
-    close: float = 2e-6,
+    folder: Path, configs: Configs, task: Any = None, of_seed: OfSeed = order, close: float = 2e-6
 ) -> tuple[list[Outcome], list[Outcome]]:
     """Train the trials as one program and alone: all is alike. What came of both."""
     stacked = together(folder / "stacked", configs, task, of_seed)
@@ -323,10 +312,8 @@ def test_label_smoothing_is_given_where_trials_differ_in_it(tmp_path: Path) -> N
         config.training.label_smoothing = smoothing
     together(tmp_path / "apart", configs, Smoothed())
     together(tmp_path / "same", configs[:1] * 2, Smoothed())
-    losses = [
-        numeric(read_records(tmp_path / name / "metrics.jsonl"))[0]["loss"]
-        for name in ("apart/0", "apart/1", "same/0", "same/1")
-    ]
+    both = (records_of(tmp_path / name, i) for name in ("apart", "same") for i in range(2))
+    losses = [records[0]["loss"] for records in both]
     assert losses[0] == pytest.approx(losses[2], rel=1e-6)
     assert losses[2] == losses[3]
     assert abs(losses[1] - losses[0]) > 1e-2
@@ -354,28 +341,20 @@ def test_every_trial_has_an_equal_share_of_the_step_and_its_own_tokens(
     """Tokens over its share of the seconds; a step of three trials takes three shares. The clock
     says that every step takes a second.
     """
-    monkeypatch.setattr(
-        "attnlab.training.stacked.time",
-        types.SimpleNamespace(perf_counter=itertools.count().__next__),
-    )
-    together(
-        tmp_path,
-        [settings(seed=seed, training__steps=4, training__log_every=1) for seed in range(3)],
-    )
+    clock = types.SimpleNamespace(perf_counter=itertools.count().__next__)
+    monkeypatch.setattr("attnlab.training.stacked.time", clock)
+    steps = {"training__steps": 4, "training__log_every": 1}
+    together(tmp_path, [settings(seed=seed, **steps) for seed in range(3)])
     shares = []
     for number in range(3):
         folder = tmp_path / str(number)
-        tokens = {
-            one["step"]: one["tokens"]
-            for one in read_records(folder / "metrics.jsonl")
-            if one["split"] == "train"
-        }
+        records = [one for one in records_of(tmp_path, number) if one["split"] == "train"]
+        tokens = {one["step"]: one["tokens"] for one in records}
         paces = [one for one in read_records(folder / "timing.jsonl") if "step_seconds" in one]
         assert [(one["step"], one["together"]) for one in paces] == [(step, 3) for step in tokens]
         for one in paces:
-            assert one["tokens_per_second"] * one["step_seconds"] == pytest.approx(
-                tokens[one["step"]], rel=1e-6
-            )
+            counted = one["tokens_per_second"] * one["step_seconds"]
+            assert counted == pytest.approx(tokens[one["step"]], rel=1e-6)
         shares += [one["step_seconds"] for one in paces]
     assert shares == pytest.approx([1 / 3] * 12)
 

@@ -15,7 +15,7 @@ import pytest
 from attnlab.training.drawing import first_params
 from attnlab.training.step import TrainState, first_state, make_step, seed_array
 from tests.tasks.tiny import batch_of, load
-from tests.training.toy import ROWS, Line, Noisy, points
+from tests.training.toy import ROWS, Line, Loss, Noisy, points
 
 SGD = optax.sgd(1.0)
 
@@ -40,13 +40,11 @@ def test_objective_is_the_sum_over_the_weight_however_it_is_accumulated(accumula
     batch = points(2)  # 6 rows of 8 count: the microbatches have unequal weights
     state, metrics = one_step(Line(), batch, accumulate=accumulate)
     params = jax.device_get(Line().init(jax.random.key(0)))
-    error = (
-        batch["source"].astype(np.float64) @ params["w"] + params["b"] - batch["target"]
-    ) * batch["real"]
+    error = batch["source"].astype(np.float64) @ params["w"] + params["b"] - batch["target"]
+    error = error * batch["real"]
     assert float(metrics["loss"]) == pytest.approx(0.5 * (error**2).sum() / 6, rel=1e-6)
-    np.testing.assert_allclose(
-        params["w"] - state.params["w"], error @ batch["source"] / 6, atol=1e-6
-    )
+    slope = error @ batch["source"] / 6
+    np.testing.assert_allclose(params["w"] - state.params["w"], slope, atol=1e-6)
     np.testing.assert_allclose(params["b"] - state.params["b"], error.sum() / 6, atol=1e-6)
     assert float(metrics["tokens"]) == 6 and int(state.step) == 1
     norm = np.sqrt(((error @ batch["source"] / 6) ** 2).sum() + (error.sum() / 6) ** 2)
@@ -103,9 +101,8 @@ def test_microbatches_draw_apart() -> None:
     """With the same key twice, the two halves of the rows would have equal draws."""
     task = Noisy()
     key = jax.random.fold_in(jax.random.key(0), 0)
-    draws = jnp.concatenate(
-        [jax.random.uniform(one, (ROWS // 2,)) for one in jax.random.split(key, 2)]
-    )
+    halves = jax.random.split(key, 2)
+    draws = jnp.concatenate([jax.random.uniform(one, (ROWS // 2,)) for one in halves])
     _, metrics = one_step(task, points(0), accumulate=2)
     assert len(np.unique(draws)) == ROWS
     assert float(metrics["loss"]) == pytest.approx(float(draws.mean()), rel=1e-6)
@@ -118,22 +115,15 @@ def test_bfloat16_computes_low_and_keeps_float32() -> None:
     seen: list[Any] = []
 
     class Watched(Line):
-        def loss(
-            self, params: Any, batch: Any, key: jax.Array
-        ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        def loss(self, params: Any, batch: Any, key: jax.Array) -> Loss:
             seen.extend(leaf.dtype for leaf in jax.tree.leaves(params))
             return super().loss(params, batch, key)
 
-    state, metrics = one_step(
-        Watched(), points(0), optax.adam(0.1), compute="bfloat16", ema=0.5, accumulate=2
-    )
+    how = {"compute": "bfloat16", "ema": 0.5, "accumulate": 2}
+    state, metrics = one_step(Watched(), points(0), optax.adam(0.1), **how)
     assert set(seen) == {jnp.dtype(jnp.bfloat16)}
-    floats = [
-        leaf.dtype
-        for leaf in jax.tree.leaves((state, metrics))
-        if jnp.issubdtype(leaf.dtype, jnp.floating)
-    ]
-    assert set(floats) == {jnp.dtype(jnp.float32)}
+    types = {leaf.dtype for leaf in jax.tree.leaves((state, metrics))}
+    assert {one for one in types if jnp.issubdtype(one, jnp.floating)} == {jnp.dtype(jnp.float32)}
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,10 @@ def flat(tree: Any) -> dict[str, Any]:
     return flax.traverse_util.flatten_dict(tree, sep="/")
 
 
+def change(before: TrainState, after: TrainState, path: str) -> Any:
+    return flat(after.params)[path] - flat(before.params)[path]
+
+
 class Model:
     """A loss that depends on all of the parameters above, whatever the batch."""
 
@@ -145,9 +149,7 @@ def test_factors_of_paths_and_layers() -> None:
     plain, paced = Trained(), Trained(rates=("layer_1=3",), layer_decay=0.1)
     (before, one, _), (_, other, _) = trained(plain), trained(paced)
     for path, factor in paced.factors(params()).items():
-        moved, scaled = (
-            flat(each.params)[path] - flat(before.params)[path] for each in (one, other)
-        )
+        moved, scaled = (change(before, each, path) for each in (one, other))
         np.testing.assert_allclose(scaled, factor * moved, rtol=0, atol=1e-6)
 
 
@@ -157,10 +159,7 @@ def test_layers_that_are_frozen_count() -> None:
     (before, one, _), (_, other, _) = (
         trained(dataclasses.replace(one, freeze=("layer_1",))) for one in (Trained(), paced)
     )
-    moved, scaled = (
-        flat(each.params)["layer_0/w/kernel"] - flat(before.params)["layer_0/w/kernel"]
-        for each in (one, other)
-    )
+    moved, scaled = (change(before, each, "layer_0/w/kernel") for each in (one, other))
     assert np.abs(moved).max() > 1e-2
     np.testing.assert_allclose(scaled, 0.1 * moved, rtol=0, atol=1e-6)
     products = LOW_RANK.begun(params(), jax.random.key(0))
@@ -220,9 +219,7 @@ def test_dropped_rows_of_a_product() -> None:
         ({"rates": ("kernel/c=2",)}, {"on": ("kernel",)}, "path; they end in: .*kernel/a"),
     ],
 )
-def test_what_does_not_fit_is_one_line(
-    training: dict[str, Any], lora: dict[str, Any], told: str
-) -> None:
+def test_what_does_not_fit_is_one_line(training: Any, lora: Any, told: str) -> None:
     rest = {"rank": 2 if lora else 0, "alpha": 1.0, "dropout": 0.0, "on": (), "also": ()}
     config = ConfigDict({"training": training, "lora": {**rest, **lora}})
     with pytest.raises(UserError, match=told) as error:

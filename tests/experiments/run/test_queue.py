@@ -139,23 +139,18 @@ def test_a_trial_held_by_somebody_else_is_waited_for(
     lock = RunLock(plan.trials()[0].workdir(tmp_path))
 
     def release() -> None:
-        """Once all others are done, however long the machine takes for it."""
-        deadline = time.monotonic() + 60
-        while (
-            list(states(plan, tmp_path).values()).count("done") < 3 and time.monotonic() < deadline
-        ):
-            time.sleep(0.02)
+        """Once all others are done."""
+        until(lambda: count("done", plan, tmp_path) >= 3)
         lock.release()
 
     threading.Thread(target=release).start()
     board = run(plan, tmp_path)
     assert set(states(plan, tmp_path).values()) == {"done"} and len(stub.uses(tmp_path)) == 4
-    held = (
-        rf"{plan.trials()[0].name} is held by another process \(pid {os.getpid()} on .+ since"
-        r" 20.+\); waiting for it"
+    name, where = plan.trials()[0].name, rf"\(pid {os.getpid()} on .+ since 20.+\)"
+    assert re.fullmatch(
+        f"{name} is held by another process {where}; waiting for it", board.lines[0]
     )
-    assert re.fullmatch(held, board.lines[0])
-    assert board.lines[-1] == f"ended {plan.trials()[0].name}"
+    assert board.lines[-1] == f"ended {name}"
     assert sum("held" in line for line in board.lines) == 1
 
 
@@ -170,15 +165,23 @@ def test_a_queue_without_patience_leaves_what_others_hold(
     assert states(plan, tmp_path)["additive_0"] == "pending"
 
 
+def until(reached: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait for it, but not for ever, however long the machine takes."""
+    deadline = time.monotonic() + seconds
+    while not reached() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def count(state: str, plan: Plan, directory: Path) -> int:
+    """How many trials are in that state."""
+    return [*states(plan, directory).values()].count(state)
+
+
 def stopped_by(
     send: Callable[[int], None], numbers: list[int], plan: Plan, directory: Path
 ) -> None:
     """Sends signals once two trials are running; the second one 0.1 s later."""
-    deadline = time.monotonic() + 60
-    while (
-        list(states(plan, directory).values()).count("running") < 2 and time.monotonic() < deadline
-    ):
-        time.sleep(0.02)
+    until(lambda: count("running", plan, directory) >= 2)
     for number in numbers:
         time.sleep(0.1)
         send(number)
@@ -194,15 +197,14 @@ def signalled(numbers: list[int], plan: Plan, directory: Path) -> Iterator[None]
     thread.join()
 
 
-@pytest.fixture(
-    params=[
-        signal.SIGINT,
-        *(
-            pytest.param(number, marks=pytest.mark.full)
-            for number in (signal.SIGTERM, signal.SIGHUP)
-        ),
-    ]
-)
+FULL = pytest.mark.full
+SIGNALS = [
+    signal.SIGINT,
+    *(pytest.param(number, marks=FULL) for number in (signal.SIGTERM, signal.SIGHUP)),
+]
+
+
+@pytest.fixture(params=SIGNALS)
 def number(request: pytest.FixtureRequest) -> Iterator[int]:
     """A signal that is not ignored, as some are for whoever runs the tests under nohup: `Stop`
     leaves those alone.
@@ -251,7 +253,7 @@ def test_a_process_that_does_not_leave_is_killed(tmp_path: Path) -> None:
         began = time.monotonic()
         board = run(plan, tmp_path, stop=stop, grace=0.5)
     assert time.monotonic() - began < 50
-    assert list(states(plan, tmp_path).values()).count("interrupted") == 2
+    assert count("interrupted", plan, tmp_path) == 2
     words = f"{plan.trials()[0].name}: has not left within 0.5 s of being asked; killed"
     assert words in board.lines
 
@@ -289,8 +291,7 @@ def test_a_trial_stopped_by_request_is_asked_to_leave(
     stub.behave(tmp_path, additive_0="wait")
 
     def ask() -> None:
-        while "running" not in states(plan, tmp_path).values():
-            time.sleep(0.02)
+        until(lambda: count("running", plan, tmp_path) > 0)
         for trial in (plan.trials()[0], plan.trials()[3]):
             trial.workdir(tmp_path).mkdir(parents=True, exist_ok=True)
             attempts.stop(trial.workdir(tmp_path), "stopped by request: of no use")
@@ -314,10 +315,7 @@ def server_of(directory: Path) -> int:
 
 def stop_when_all_others_are_done(plan: Plan, directory: Path, stop: Stop) -> None:
     """A SIGTERM once one trial is left, or after a minute."""
-    deadline = time.monotonic() + 60
-    left = len(plan.trials()) - 1
-    while [*states(plan, directory).values()].count("done") < left and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until(lambda: count("done", plan, directory) >= len(plan.trials()) - 1)
     stop.signals.append(signal.SIGTERM)
 
 
@@ -329,18 +327,16 @@ def test_a_killed_fork_server_is_started_again(tmp_path: Path) -> None:
     thread = threading.Thread(target=lambda: os.kill(server_of(tmp_path), signal.SIGKILL))
     thread.start()
     with Stop() as stop:
-        stopper = threading.Thread(
-            target=stop_when_all_others_are_done, args=(plan, tmp_path, stop)
-        )
+        rest = (plan, tmp_path, stop)
+        stopper = threading.Thread(target=stop_when_all_others_are_done, args=rest)
         stopper.start()
         board = run(plan, tmp_path, [Slot(0), Slot(1)], stop=stop)
         stopper.join()
     thread.join()
     assert [one.attempts for one in look_at_all(plan, tmp_path)] == [1] * 6, board.lines
     assert [*states(plan, tmp_path).values()] == ["interrupted", *["done"] * 5]
-    assert {
-        use["slot"] for use in stub.uses(tmp_path) if use["trial"] != plan.trials()[0].name
-    } == {1}
+    first = plan.trials()[0].name
+    assert {use["slot"] for use in stub.uses(tmp_path) if use["trial"] != first} == {1}
     assert not any("is held" in line or "trying again" in line for line in board.lines)
 
 
@@ -364,16 +360,10 @@ def test_a_trial_killed_for_memory_is_tried_again_alone(
     first, second = (plan.trials()[number].name for number in (0, 1))
     assert (found[first].state, found[first].attempts) == ("failed", 2)
     assert found.keys() == {first, second}
-    assert (
-        found[first].message
-        == "its process was killed by SIGKILL, perhaps for lack of memory, also with no other trial"
-        " beside it"
-    )
+    killed = "its process was killed by SIGKILL, perhaps for lack of memory"
+    assert found[first].message == f"{killed}, also with no other trial beside it"
     assert (found[second].state, found[second].attempts) == ("done", 2)
-    again = (
-        f"{second}: its process was killed by SIGKILL, perhaps for lack of memory; trying again"
-        " when no other runs"
-    )
+    again = f"{second}: {killed}; trying again when no other runs"
     assert again in board.lines and [use["trial"] for use in stub.uses(tmp_path)][-1] == second
     last = max(use["end"] for use in stub.uses(tmp_path)[:-1])
     records = [*read(tmp_path / "trials" / first), *read(tmp_path / "trials" / second)]
@@ -427,13 +417,10 @@ def test_trials_that_cannot_train_together_train_one_at_a_time(
     assert made.run([jobs.Job("train", tuple(plan.trials()))]) == []
     assert (tmp_path / "together").read_text() == "4\n" * times
     assert [*states(plan, tmp_path).values()] == ["done", "failed", "done", "done"]
-    assert [use["trial"] for use in stub.uses(tmp_path)] == [
-        trial.name for trial in plan.trials()[:3]
-    ] and len(read(done)) == 2
-    assert (
-        f"{plan.trials()[0].name} and 3 more: could not be trained together; going on with one at a"
-        " time" in board.lines
-    )
+    first = [trial.name for trial in plan.trials()[:3]]
+    assert [use["trial"] for use in stub.uses(tmp_path)] == first and len(read(done)) == 2
+    words = "and 3 more: could not be trained together; going on with one at a time"
+    assert f"{first[0]} {words}" in board.lines
 
 
 LAUNCHER = """
@@ -463,9 +450,8 @@ def launcher_of(directory: Path) -> subprocess.Popen[bytes]:
     script = directory.parent / "launch.py"
     script.write_text(LAUNCHER)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [sys.executable, str(script), str(directory)], env=environment, stderr=subprocess.DEVNULL
-    )
+    command = [sys.executable, str(script), str(directory)]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
 
 
 @pytest.mark.parametrize("ending", ["wait", pytest.param("deaf", marks=pytest.mark.full)])
@@ -479,9 +465,7 @@ def test_trials_do_not_outlive_a_launcher_that_is_killed(ending: str, tmp_path: 
     launcher = launcher_of(directory)
     stopped_by(launcher.send_signal, [signal.SIGKILL], plan, directory)
     launcher.wait()
-    deadline = time.monotonic() + 30
-    while "running" in states(plan, directory).values() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until(lambda: count("running", plan, directory) == 0, 30)
     assert sorted(states(plan, directory).values()) == [*["interrupted"] * 2, *["pending"] * 2]
 
 
@@ -509,9 +493,8 @@ def test_kills_of_launchers_and_trials_lose_and_repeat_nothing(tmp_path: Path) -
         launcher = launcher_of(directory)
     assert code == 0 and doubled(directory) == [] and torn(directory) == []
     for trial in plan.trials():
-        assert (trial.workdir(directory) / "steps").read_text().split() == [
-            str(step) for step in range(stub.STEPS)
-        ]
+        steps = (trial.workdir(directory) / "steps").read_text().split()
+        assert steps == [str(step) for step in range(stub.STEPS)]
         assert (trial.workdir(directory) / "results.json").exists()
 
 
