@@ -131,24 +131,14 @@ ESTIMATORS = {
 # alignments that are not continuous: a rounded score may change a whole row, so that in bfloat16
 # one row in five may be another
 JUMPS = {
-    "hard": "one key is chosen",
-    "straight_through": "one key is chosen",
-    "gumbel": "one key is chosen",
-    "top_k": "keys are chosen",
-    "moba": "blocks are chosen",
-    "lightning_indexer": "keys are chosen",
-    "native_sparse": "blocks are chosen",
-    "local_p": "the window moves by whole keys",
-    "local_p_renormalised": "the window moves by whole keys",
+    **dict.fromkeys(("hard", "straight_through", "gumbel"), "one key is chosen"),
+    **dict.fromkeys(("top_k", "lightning_indexer"), "keys are chosen"),
+    **dict.fromkeys(("moba", "native_sparse"), "blocks are chosen"),
+    **dict.fromkeys(("local_p", "local_p_renormalised"), "the window moves by whole keys"),
 }
 
-TOLERANCE = {
-    "float32": 1e-6,
-    "reordered": 2e-6,
-    "gradient": 5e-6,
-    "bfloat16": 1e-2,
-    "float64": 1e-10,
-}
+TOLERANCE = {"float32": 1e-6, "reordered": 2e-6, "gradient": 5e-6}
+TOLERANCE |= {"bfloat16": 1e-2, "float64": 1e-10}
 
 
 LOOKS_AT_POSITIONS: set[str] = {"forgetting", "path", "native_sparse", "synthesizer", "linformer"}

@@ -90,12 +90,8 @@ def multihead(rng: np.random.Generator, causal: bool, bias: bool) -> Arrays:
             vector = layer.out_proj.bias if part == "out" else layer.in_proj_bias[rows]
             arrays[f"params/{part}/bias"] = vector.detach().numpy()
     assert allowed.any(-1).all()  # torch gives NaN where a query sees nothing
-    found = {
-        "context": context,
-        "weights": weights,
-        "grads/query": query.grad,
-        "grads/source": source.grad,
-    }
+    found = {"context": context, "weights": weights}
+    found |= {"grads/query": query.grad, "grads/source": source.grad}
     return arrays | {name: value.detach().numpy() for name, value in found.items()}
 
 
@@ -108,10 +104,8 @@ def grouped(rng: np.random.Generator, causal: bool, key_heads: int) -> Arrays:
     arrays, allowed = drawn(rng, key_heads * D, causal, 6, key_heads)
     kernel = rng.normal(size=(key_heads * D, key_heads * D)) / np.sqrt(key_heads * D)
     query, source = (torch.tensor(arrays[side], requires_grad=True) for side in ("query", "source"))
-    q, k, v = (
-        x.unflatten(-1, (-1, D)).transpose(1, 2)
-        for x in (query, source, source @ torch.tensor(kernel))
-    )
+    sides = (query, source, source @ torch.tensor(kernel))
+    q, k, v = (x.unflatten(-1, (-1, D)).transpose(1, 2) for x in sides)
     context = torch.nn.functional.scaled_dot_product_attention(
         q, k, v, attn_mask=allowed, enable_gqa=key_heads < 6
     )

@@ -285,12 +285,7 @@ def syntax(params: Any, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     return x + np.tanh(np.array(both).reshape(len(x), -1) @ params["merge"])
 
 
-EMBEDDINGS = {
-    "sinusoidal": sinusoidal,
-    "sinusoidal_2d": sinusoidal_2d,
-    "learned": learned,
-    "syntax": syntax,
-}
+EMBEDDINGS = {one.__name__: one for one in (sinusoidal, sinusoidal_2d, learned, syntax)}
 
 
 def path(heads: Sequence[int], word: int) -> list[int]:

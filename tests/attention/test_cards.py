@@ -120,11 +120,8 @@ def test_a_mechanism_grows_as_its_card_says(name: str, letter: str) -> None:
         assert math.log2(after / before) == pytest.approx(expected, abs=0.04)
 
 
-PARTS = [
-    (kind, name)
-    for kind, name in EVERY
-    if kind in ("score", "alignment", "positions") and name != "none"
-]
+KINDS = ("score", "alignment", "positions")
+PARTS = [(kind, name) for kind, name in EVERY if kind in KINDS and name != "none"]
 
 
 @pytest.mark.quick

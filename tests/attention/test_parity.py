@@ -44,25 +44,20 @@ def assert_parity(case: dict[str, Any], dtype: Any, forward: float, gradient: fl
         if name.startswith("params/"):
             _, part, leaf = name.split("/")
             params.setdefault(part, {})[leaf] = array.astype(dtype)
-    module = MultiHead(
-        width=heads * golden.D, heads=heads, key_heads=key_heads, bias="bias" in params["out"]
-    )
+    bias = "bias" in params["out"]
+    module = MultiHead(width=heads * golden.D, heads=heads, key_heads=key_heads, bias=bias)
     view = CAUSAL if case["causal"] else EVERYTHING
-    query, source, direction = (
-        case[name].astype(dtype) for name in ("query", "source", "direction")
-    )
+    query, source, direction = (case[x].astype(dtype) for x in ("query", "source", "direction"))
 
     def attend(query: Any, source: Any) -> Any:
-        return module.apply({"params": params}, query, source, view, case["valid"], mutable=[MAPS])[
-            0
-        ]
+        rest = (query, source, view, case["valid"])
+        return module.apply({"params": params}, *rest, mutable=[MAPS])[0]
 
     @jax.jit
     def looked(query: Any, source: Any) -> tuple[Any, Any]:
         reading, pull = jax.vjp(attend, query, source)
-        return reading, pull(
-            reading.replace(context=direction, weights=jnp.zeros_like(reading.weights))
-        )
+        zero = jnp.zeros_like(reading.weights)
+        return reading, pull(reading.replace(context=direction, weights=zero))
 
     reading, grads = looked(query, source)
     assert reading.context.dtype == dtype
@@ -72,9 +67,8 @@ def assert_parity(case: dict[str, Any], dtype: Any, forward: float, gradient: fl
         np.testing.assert_allclose(reading.weights, case["weights"], rtol=0, atol=forward)
     for side, grad in zip(("query", "source"), grads, strict=True):
         expected = case[f"grads/{side}"]
-        np.testing.assert_allclose(
-            grad, expected, rtol=0, atol=gradient * max(1.0, np.abs(expected).max())
-        )
+        largest = max(1.0, np.abs(expected).max())
+        np.testing.assert_allclose(grad, expected, rtol=0, atol=gradient * largest)
 
 
 @pytest.mark.quick
@@ -93,23 +87,14 @@ def test_golden_values_in_float64(case: str, float64: None) -> None:
 def test_the_golden_file_is_small_and_whole() -> None:
     assert golden.FILE.stat().st_size < 150_000
     for case in committed().values():
-        assert {
-            "query",
-            "source",
-            "valid",
-            "context",
-            "params/out/kernel",
-            "grads/query",
-            "grads/source",
-        } <= set(case)
+        assert {"query", "source", "valid", "context", "params/out/kernel"} <= set(case)
+        assert {"grads/query", "grads/source"} <= set(case)
         assert not case["valid"].all()
 
 
 def test_torch_itself() -> None:
     """Numbers drawn anew; and the committed ones are what torch gives today."""
-    pytest.importorskip(
-        "torch", reason="torch is not installed; the committed numbers stand in for it"
-    )
+    pytest.importorskip("torch", reason="the committed numbers stand in for torch")
     for name, arrays in golden.cases():
         for part, array in arrays.items():
             np.testing.assert_allclose(committed()[name][part], array, rtol=0, atol=1e-12)

@@ -123,12 +123,7 @@ def _bigbird(b: int, h: int, i: int, j: int) -> bool:
     draw it is the only one there.
     """
     row, column = i // 2, j // 2
-    return (
-        abs(row - column) <= 1
-        or 0 in (row, column)
-        or 4 in (row, column)
-        or {row, column} == {1, 3}
-    )
+    return abs(row - column) <= 1 or bool({row, column} & {0, 4}) or {row, column} == {1, 3}
 
 
 CASES_BY_NAME = cases()

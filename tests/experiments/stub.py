@@ -55,11 +55,8 @@ def planned(directory: Path, **changes: Any) -> Plan:
     plan = plans.plan(**changes)
     config = {"seed": plan.seeds[0], "training": {"steps": STEPS}}
     config |= {"optimizer": {"name": "adam"}, "schedule": {"name": "cosine"}}
-    candidates = (
-        dataclasses.replace(one, config={**config, "system": one.variant})
-        for one in plan.candidates
-    )
-    plan = dataclasses.replace(plan, candidates=tuple(candidates))
+    named = lambda one: dataclasses.replace(one, config={**config, "system": one.variant})
+    plan = dataclasses.replace(plan, candidates=tuple(map(named, plan.candidates)))
     plan.write(directory)
     return plan
 
@@ -78,9 +75,8 @@ def finish(trial: Trial, directory: Path, state: str = "done", loss: float = 1.0
     workdir.mkdir(parents=True, exist_ok=True)
     attempt = Attempt.start(workdir, None)
     if state == "done":
-        (workdir / "valid.json").write_text(
-            json.dumps({"split": "valid", "step": STEPS, "loss": loss})
-        )
+        scores = {"split": "valid", "step": STEPS, "loss": loss}
+        (workdir / "valid.json").write_text(json.dumps(scores))
     attempt.end(state, STEPS, "" if state == "done" else f"{state} on purpose", 0.5)  # type: ignore[arg-type]
     return workdir
 

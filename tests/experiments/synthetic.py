@@ -13,12 +13,19 @@ from typing import Any
 from attnlab.config.tree import config_hash
 
 STEPS = 12
-SCORES: Mapping[str, Sequence[float]] = {
+Scores = Mapping[str, Sequence[float]]
+SCORES: Scores = {
     "additive": (0.91, 0.93, 0.92, 0.94),
     "general": (0.90, 0.935, 0.915, 0.93),
     "location": (0.41, 0.45, 0.40, 0.44),
 }
 """The measure of each variant on the test split, by seed."""
+APART: Scores = {
+    "a": (0.9, 0.92, 0.91, 0.94),
+    "b": (0.5, 0.53, 0.5, 0.52),
+    "c": (0.4, 0.44, 0.42, 0.41),
+}
+"""Scores that lie apart, and nearly in the same order for every seed."""
 TIME = "2026-01-01T00:00:00+00:00"
 
 
@@ -66,13 +73,7 @@ PNG = base64.b64decode(
 )
 
 
-def sweep(
-    directory: Path,
-    scores: Mapping[str, Sequence[float]] = SCORES,
-    *,
-    final: bool = True,
-    **changes: Any,
-) -> Path:
+def sweep(directory: Path, scores: Scores = SCORES, *, final: bool = True, **changes: Any) -> Path:
     """A finished sweep whose variants have these scores on the test split, one for each seed.
 
     Args:
@@ -87,11 +88,8 @@ def sweep(
     settings = changes.pop("settings", {})
     test_data = changes.pop("test_data", {})
     seeds = list(range(len(next(iter(scores.values())))))
-    made = {
-        (variant, peak): _candidate(variant, peak, settings.get(variant, {}))
-        for variant in scores
-        for peak in tuned
-    }
+    pairs = [(variant, peak) for variant in scores for peak in tuned]
+    made = {pair: _candidate(*pair, settings.get(pair[0], {})) for pair in pairs}
     plan = {**_plan(scores, seeds), "candidates": list(made.values()), **changes}
     for variant, own in settings.items():
         plan["variants"][variant] |= own
@@ -116,13 +114,7 @@ def sweep(
 
 
 def trial(
-    directory: Path,
-    candidate: Mapping[str, Any],
-    seed: int,
-    exact: float,
-    loss: float,
-    *,
-    test: bool,
+    directory: Path, candidate: Any, seed: int, exact: float, loss: float, *, test: bool
 ) -> Path:
     """The folder of a trial; one whose score is NaN diverged after half of its steps."""
     workdir = directory / "trials" / candidate["id"] / f"seed{seed}"
@@ -155,21 +147,14 @@ def trial(
         scores = {"exact": exact, "loss": loss + 0.05}
         signature = {"bleu_signature": "nrefs:1"}
         write(workdir / "results.json", {"split": "test", **scores, **signature, "step": STEPS})
-        examples = [
-            {"source": "3 May <1967>", "target": "1967-05-03"},
-            {"source": "4 May 1968", "target": "1968-05-04"},
-        ]
+        pairs = (("3 May <1967>", "1967-05-03"), ("4 May 1968", "1968-05-04"))
+        examples = [{"source": source, "target": target} for source, target in pairs]
         write(workdir / "examples.json", {"outputs": "translations.txt", "examples": examples})
-        (workdir / "translations.txt").write_text(
-            f"{'1967-05-03' if exact > 0.5 else '1967-03-05'}\n1968-05-04\n"
-        )
+        first = "1967-05-03" if exact > 0.5 else "1967-03-05"
+        (workdir / "translations.txt").write_text(f"{first}\n1968-05-04\n")
         (workdir / "maps").mkdir()
-        for name in (
-            "test0-decoder_0-cross_attention",
-            "test0-decoder_0-self_attention",
-            "test1-decoder_0-cross_attention",
-        ):
-            (workdir / "maps" / f"{name}.png").write_bytes(PNG)
+        for name in ("test0-decoder_0-cross", "test0-decoder_0-self", "test1-decoder_0-cross"):
+            (workdir / "maps" / f"{name}_attention.png").write_bytes(PNG)
     return workdir
 
 
@@ -212,9 +197,7 @@ def _plan(variants: Mapping[str, Any], seeds: list[int]) -> dict[str, Any]:
     }
 
 
-def _candidate(
-    variant: str, peak: float | None, own: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+def _candidate(variant: str, peak: float | None, own: Any = None) -> dict[str, Any]:
     tuned = {} if peak is None else {"schedule.peak": peak}
     settings = {"system.attention.score": variant, **(own or {}), **tuned}
     return {

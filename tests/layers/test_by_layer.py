@@ -21,12 +21,8 @@ def made(node: Any) -> Any:
 @pytest.mark.quick
 def test_patterns_repeat_and_nest_and_count_all_layers() -> None:
     inner = {"name": "by_layer", "one": HEADS, "other": "convolution", "pattern": ["one", "other"]}
-    outer = {
-        "name": "by_layer",
-        "one": "none",
-        "other": inner,
-        "pattern": ("other",) * 2 + ("one",),
-    }
+    outer = {"name": "by_layer", "one": "none", "other": inner}
+    outer["pattern"] = ("other", "other", "one")
     factory = made(outer)
     found = [chosen(factory, layer) for layer in range(6)]
     assert [part.func.__name__ for part, _ in found] == [

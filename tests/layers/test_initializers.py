@@ -19,25 +19,19 @@ from attnlab.systems import SYSTEMS
 from attnlab.training.drawing import first_params
 
 D, F, HEADS, L, V = 64, 96, 4, 2, 50
+SIDES = ("encoder", "decoder", "cross")
 T5 = {"name": "multihead", "heads": HEADS, "positions": {"name": "t5"}, "score": {"name": "dot"}}
-SIZES: dict[str, Any] = {
-    "width": D,
-    "layers": L,
-    "hidden": F,
-    "positions": {"name": "learned", "length": 40},
-}
+SIZES: dict[str, Any] = {"width": D, "layers": L, "hidden": F}
+SIZES["positions"] = {"name": "learned", "length": 40}
 
 
 def begun(name: str, initial: Any, seed: int = 0, **changes: Any) -> dict[str, np.ndarray]:
     """First parameters by path."""
-    slots = {"decoder": ("attention",)}.get(
-        name, ("encoder_attention", "decoder_attention", "cross_attention")
-    )
+    slots = ["attention"] if name == "decoder" else [f"{side}_attention" for side in SIDES]
     heads = {slot: {"name": "multihead", "heads": HEADS, "bias": True} for slot in slots}
     node = ConfigDict({"name": name, **SIZES, **heads, "initial": initial, **changes})
-    given = {"decoder": {"vocabulary": V}}.get(
-        name, {"source_vocabulary": V, "target_vocabulary": V}
-    )
+    sides = ("",) if name == "decoder" else ("source_", "target_")
+    given = {f"{side}vocabulary": V for side in sides}
     ids = [jnp.ones((1, 2), jnp.int32)] * (1 if name == "decoder" else 2)
     system = build(SYSTEMS, node, "system")(**given)
     params = first_params(system.init, jax.random.key(seed), *ids)["params"]

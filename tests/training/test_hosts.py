@@ -30,12 +30,8 @@ def test_two_processes_are_one(tmp_path: Path) -> None:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
     flags = f"{FAST} --xla_cpu_multi_thread_eigen=false --xla_force_host_platform_device_count=2"
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": flags,
-    }
+    own = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
+    environment = {**os.environ, **own}
     commands = [
         [sys.executable, "-m", "tests.training.hosts", str(index), address, str(tmp_path)]
         for index in range(PROCESSES)

@@ -76,14 +76,8 @@ def native_sparse(
     params: Any, config: Config, query: Array, source: Array, mask: Array, causal: bool = False
 ) -> Result:
     """The three looks of each head by loops, in the causal order whatever the mask."""
-    at = {
-        "key_heads": 1,
-        "compress": 8,
-        "stride": 4,
-        "block": 16,
-        "blocks": 4,
-        "window": 32,
-    } | config
+    at = {"key_heads": 1, "compress": 8, "stride": 4} | config
+    at = {"block": 16, "blocks": 4, "window": 32} | at
     heads, shared = at["heads"], at["key_heads"] or at["heads"]
     batch, queries, keys = mask.shape
     first, width = keys - queries, params["w_query"]["kernel"].shape[1] // heads

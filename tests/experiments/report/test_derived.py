@@ -16,13 +16,9 @@ from attnlab.experiments.report import report
 from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.contents import Contents
 from attnlab.experiments.report.derived import COSTS, side_by_side, value
+from tests.experiments.synthetic import APART as SCORES
 from tests.experiments.synthetic import claim, end, lines, start, sweep, workdir
 
-SCORES = {
-    "a": (0.90, 0.92, 0.91, 0.94),
-    "b": (0.50, 0.53, 0.50, 0.52),
-    "c": (0.40, 0.44, 0.42, 0.41),
-}
 STEPS_TO = "steps_to(loss<=1.5)"  # a: at step 9, b: at the last, 12, c: never
 
 

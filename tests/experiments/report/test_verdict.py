@@ -16,13 +16,8 @@ from attnlab.experiments.report.comparison import compare
 from attnlab.experiments.report.statistics import REFUTED, SUPPORTED, UNDECIDED
 from attnlab.experiments.report.verdict import Verdict, describe, judge
 from tests.experiments.plans import defined
-from tests.experiments.synthetic import sweep
-
-SCORES = {
-    "a": (0.90, 0.92, 0.91, 0.94),
-    "b": (0.50, 0.53, 0.50, 0.52),
-    "c": (0.40, 0.44, 0.42, 0.41),
-}
+from tests.experiments.synthetic import APART as SCORES
+from tests.experiments.synthetic import Scores, sweep
 
 
 def contrast(weights: dict[str, float], at_least: float = 0.0) -> dict[str, Any]:
@@ -30,10 +25,7 @@ def contrast(weights: dict[str, float], at_least: float = 0.0) -> dict[str, Any]
 
 
 def verdict(
-    directory: Path,
-    *contrasts: dict[str, Any],
-    scores: dict[str, tuple[float, ...]] = SCORES,
-    **changes: Any,
+    directory: Path, *contrasts: dict[str, Any], scores: Scores = SCORES, **changes: Any
 ) -> Verdict:
     claim = {"statement": "It is so.", "contrasts": list(contrasts)}
     found = judge(compare(collect(sweep(directory, scores, claim=claim, **changes))), claim)

@@ -23,12 +23,8 @@ def test_the_running_and_the_best_so_far(tmp_path: Path) -> None:
     workdir = general.workdir(tmp_path)
     workdir.mkdir(parents=True)
     began = Attempt.start(workdir).began
-    measured = (
-        (2, "valid", 0.5),
-        (3, "train", 0.1),
-        (4, "valid", 0.625),
-        (6, "valid", float("nan")),
-    )
+    measured = [(2, "valid", 0.5), (3, "train", 0.1), (4, "valid", 0.625)]
+    measured.append((6, "valid", float("nan")))
     records = [{"step": step, "split": split, "loss": loss} for step, split, loss in measured]
     lines(workdir / "metrics.jsonl", records)
     with RunLock(workdir):

@@ -36,11 +36,8 @@ def test_the_rest_is_finished_both_are_told_and_the_exit_code_says_so(swept: Swe
 
 def test_the_same_command_again_touches_nothing_that_is_done(swept: Swept, copy: Path) -> None:
     """Only the report is written anew, the same to the byte."""
-    kept = {
-        path: (path.stat().st_mtime_ns, path.read_bytes())
-        for path in copy.rglob("*")
-        if path.is_file()
-    }
+    files = [path for path in copy.rglob("*") if path.is_file()]
+    kept = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
     again = real.launch("sweep", swept.file, f"--dir={copy}", "--slots=2", cwd=swept.cwd)
     assert again.returncode == 1 and "starts" not in again.stderr, again.stderr
     changed = [path for path, (when, _) in kept.items() if path.stat().st_mtime_ns != when]
@@ -51,14 +48,13 @@ def test_the_same_command_again_touches_nothing_that_is_done(swept: Swept, copy:
 
 def test_failed_trials_run_again_on_request_and_no_others(swept: Swept, copy: Path) -> None:
     """From where they were, in attempts of their own; those that diverged would diverge again."""
-    again = real.launch(
-        "sweep", swept.file, f"--dir={copy}", "--slots=2", "--retry-failed", cwd=swept.cwd
-    )
+    flags = (f"--dir={copy}", "--slots=2", "--retry-failed")
+    again = real.launch("sweep", swept.file, *flags, cwd=swept.cwd)
     assert again.returncode == 1 and "2 failed trials are run again" in again.stderr
     started = [line.split()[2] for line in again.stderr.splitlines() if line.endswith(" starts")]
-    assert sorted(started) == sorted(
-        one.name for one in real.plan(copy).trials() if one.candidate.variant == "broken"
-    )
+    trials = real.plan(copy).trials()
+    assert {*started} == {one.name for one in trials if one.candidate.variant == "broken"}
+    assert len(started) == 2
     assert {
         one.attempts for one in launcher.course(copy) if one.trial.candidate.variant == "broken"
     } == {2}

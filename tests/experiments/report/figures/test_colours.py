@@ -47,11 +47,8 @@ def test_the_first_and_the_baseline_stand_out_of_many(tmp_path: Path) -> None:
 def test_an_axis_reaches_as_far_as_seeds_and_not_as_far_as_any_interval(tmp_path: Path) -> None:
     """Seeds from 0.5 to 0.6: the axis goes 0.1 further on either side at most."""
     found = comparison(tmp_path, {"a": (0.5, 0.6), "b": (0.52, 0.53)})
-    for ends, reached in (
-        ((-3.0, 4.0), (0.4, 0.7)),
-        ((0.51, 0.59), (0.5, 0.6)),
-        (None, (0.5, 0.6)),
-    ):
+    seeds = (0.5, 0.6)
+    for ends, reached in (((-3.0, 4.0), (0.4, 0.7)), ((0.51, 0.59), seeds), (None, seeds)):
         rows = tuple(
             dataclasses.replace(row, summary=dataclasses.replace(row.summary, interval=ends))
             for row in found.rows
