@@ -118,10 +118,10 @@ class Turns(Spread):
         beside: Mapping[str, np.ndarray] | None = None,
         **how: Any,
     ) -> None:
-        super().__init__(ids.ids, size=size, length=length, **how)
+        super().__init__(ids, size=size, length=length, **how)
         if not len(ids):
             raise UserError("config.data has no text to read")
-        self._beside = dict(beside or {})
+        self._ids, self._beside = ids.ids, dict(beside or {})
         steps = -(-ids.lengths // length)
         lane, begin, longest = _dealt(steps, size)
         self._takes(longest)

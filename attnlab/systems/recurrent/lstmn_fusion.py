@@ -184,7 +184,6 @@ class Fused(System):
     lengths = {"span": "within"}
     parts = PARTS
     needs = NEEDS
-    card = CARD
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
@@ -244,6 +243,7 @@ class LSTMNPairClassifier(Fused, Classifier):
 
     texts = (2,)
     asking = "target_in"
+    card = CARD
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform)
@@ -296,6 +296,7 @@ class LSTMNTranslator(Fused, Seq2Seq):
     width: int = 128
 
     asking = "target"
+    card = CARD
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform)
