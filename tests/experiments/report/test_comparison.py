@@ -53,7 +53,7 @@ def test_differences_to_the_baseline_are_those_of_scipy(tmp_path: Path) -> None:
             np.mean(scores[row.name]) - np.mean(scores["a"])
         )
         assert row.difference.interval == pytest.approx(
-            (differences[place] - half, differences[place] + half), abs=5e-4
+            (differences[place] - half, differences[place] + half), abs=2e-4
         )  # scipy integrates by chance
         assert row.difference.p == pytest.approx(p[place], abs=2e-3)
     assert base.pace == (pytest.approx(0.025), 1) and base.peak == (300 * 2**20 + 3, 1)
