@@ -136,7 +136,9 @@ def _checked(made: Any) -> Any:
 def check_sequence(array: Any, name: str) -> None:
     """Raise `UserError` unless an argument is an array of floats [batch, tokens, width]."""
     if not hasattr(array, "shape") or not hasattr(array, "dtype"):
-        raise UserError(f"mechanism: {name} is {told(array)}; expected an array of floats")
+        raise UserError(
+            f"mechanism: {name} is {describe_value(array)}; expected an array of floats"
+        )
     if len(array.shape) != 3:
         raise UserError(
             f"mechanism: {name} has the shape {list(array.shape)}; expected [batch, tokens, width]"
@@ -153,7 +155,7 @@ def check_valid(valid: Any, source: Any) -> None:
         getattr(valid, "dtype", None) != jnp.bool_ or valid.shape != source.shape[:2]
     ):
         raise UserError(
-            f"mechanism: valid is {told(valid)}; expected bool {list(source.shape[:2])}, True at real"
+            f"mechanism: valid is {describe_value(valid)}; expected bool {list(source.shape[:2])}, True at real"
             " tokens"
         )
 
@@ -161,20 +163,22 @@ def check_valid(valid: Any, source: Any) -> None:
 def check_memory(memory: Any) -> None:
     """Raise `UserError` unless something may be a memory."""
     if isinstance(memory, jax.Array) or not hasattr(memory, "__dict__"):
-        raise UserError(f"mechanism: memory is {told(memory)}; it is what remember(source) returns")
+        raise UserError(
+            f"mechanism: memory is {describe_value(memory)}; it is what remember(source) returns"
+        )
 
 
 def check_view(view: Any) -> None:
     """Raise `UserError` unless something is a view."""
     if not isinstance(view, View):
         raise UserError(
-            f"mechanism: view is {told(view)}; expected an attnlab.attention.view.View: CAUSAL,"
+            f"mechanism: view is {describe_value(view)}; expected an attnlab.attention.view.View: CAUSAL,"
             " View(rule), or for padding the argument valid [batch, tokens]"
         )
 
 
-def told(value: Any) -> str:
-    """What something is, in words."""
+def describe_value(value: Any) -> str:
+    """Describes the type of a value in words, and the dtype and shape of an array."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"an array {value.dtype} {list(value.shape)}"
     return f"a {type(value).__name__}"

@@ -82,13 +82,13 @@ def parameters(name: str, files: tuple[str, ...]) -> str:
             continue
         if config.system.name != name:
             continue
-        made = shapes(config)
+        made = parameter_shapes(config)
         return f"{sum(leaf.size for leaf in jax.tree.leaves(made)):,}"
     return ""
 
 
-def shapes(config: ConfigDict) -> Params:
-    """Those of the parameters of a config's system, for the vocabularies of `GIVEN` and images of the
+def parameter_shapes(config: ConfigDict) -> Params:
+    """The shapes of the parameters of a config's system, for the vocabularies of `GIVEN` and images of the
     shape `IMAGE`.
 
     Raises:

@@ -66,10 +66,10 @@ def decays(config: ConfigDict) -> Iterator[tuple[str, str, str]]:
     """
     import jax
 
-    from attnlab.commands.networks import shapes
+    from attnlab.commands.networks import parameter_shapes
     from attnlab.training.kinds import MASKS, by_path, kind_of
 
-    params = shapes(config)
+    params = parameter_shapes(config)
     mask = jax.tree.leaves(MASKS[config.optimizer.decayed](params))
     ends: dict[tuple[str, str], list[str]] = {}
     for (path, _), decayed in zip(by_path(params), mask, strict=True):

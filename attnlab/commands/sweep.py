@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     with lock(directory):
         with _kept(words, own) as file:
             planned = plan.ensure(file or arguments.file, directory, changes)
-        for line in matching.lines(planned):
+        for line in matching.budget_lines(planned):
             print(line)
         return _conducted(directory, with_slots(how, directory, arguments))
 
@@ -191,7 +191,7 @@ def with_slots(how: How, directory: Path, arguments: argparse.Namespace) -> How:
             " leave it out, or use another --dir"
         )
     if cluster is None or not cluster.gpus:
-        slots = running.slots.fitted(slots, plan.cores, arguments.accept_cores)
+        slots = running.slots.with_planned_cores(slots, plan.cores, arguments.accept_cores)
     return dataclasses.replace(how, slots=slots if cluster is None else ())
 
 
@@ -232,7 +232,7 @@ def show(plan: Plan, directory: Path) -> None:
         )
     else:
         print(f"{plan.question}\n{', '.join(plan.variants)}")
-    for line in matching.lines(plan):
+    for line in matching.budget_lines(plan):
         print(line)
     if any(one.budget and not one.budget["matched"] for one in plan.candidates):
         print(f"a budget that is missed is refused when the sweep begins, unless {matching.FLAG}")

@@ -27,7 +27,7 @@ from attnlab.errors import UserError
 _ROUNDS = 6
 
 
-class Spread:
+class ProcessBatches:
     """Base of batches by random access whose rows are spread over processes.
 
     Args:
@@ -59,13 +59,13 @@ class Spread:
         self._ids, self._size, self._length, self._special = ids, size, length, special
         self._rows = np.arange(process_index * share, (process_index + 1) * share)
 
-    def _takes(self, steps: int) -> None:
-        """An epoch has so many steps."""
+    def _set_epoch(self, steps: int) -> None:
+        """Sets the number of steps of an epoch, and the shapes that they have."""
         self.batches_per_epoch = steps
         self.shapes, self.counts = ((len(self._rows), self._length),), (steps,)
 
 
-class Blocks(Spread):
+class Blocks(ProcessBatches):
     """Batches of blocks by random access, in memory that does not depend on N: `blocks(step)`
     depends on the arguments below and `step`, on nothing else.
 
@@ -92,14 +92,14 @@ class Blocks(Spread):
         length: int,
         seed: int | None = None,
         beside: Mapping[str, np.ndarray] | None = None,
-        **how: Any,
+        **shared: Any,
     ) -> None:
-        super().__init__(ids, size=size, length=length, **how)
+        super().__init__(ids, size=size, length=length, **shared)
         if not len(ids):
             raise UserError("config.data has no text to read")
         self._beside, self._seed = dict(beside or {}), seed
         self._count = -(-len(ids) // length)
-        self._takes(-(-self._count // size))
+        self._set_epoch(-(-self._count // size))
         order = "in their order" if seed is None else "shuffled"
         self.note = (
             f"{self._count:,} blocks of {length} tokens, {order}, {size} a step,"

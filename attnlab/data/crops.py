@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.data.blocks import Spread, windows
+from attnlab.data.blocks import ProcessBatches, windows
 from attnlab.data.columns import Batch
 from attnlab.errors import UserError
 
 
-class Crops(Spread):
+class Crops(ProcessBatches):
     """Batches of crops by random access: `crops(step)` depends on the arguments below and `step`,
     on nothing else.
 
@@ -45,16 +45,16 @@ class Crops(Spread):
         size: int,
         length: int,
         seed: int,
-        **how: Any,
+        **shared: Any,
     ) -> None:
-        super().__init__(ids, size=size, length=length, **how)
+        super().__init__(ids, size=size, length=length, **shared)
         if len(ids) <= length:
             raise UserError(
                 f"config.batch.max_length={length}: config.data has {len(ids)} tokens, which are too"
                 f" few for crops of that length; lower it below {len(ids)}"
             )
         self._seed = seed
-        self._takes(-(-len(ids) // (size * length)))
+        self._set_epoch(-(-len(ids) // (size * length)))
         self.note = f"{size} crops of {length} tokens a step, of {len(ids):,}"
 
     def __call__(self, step: int) -> Batch:

@@ -31,7 +31,9 @@ _DONE = {
 }
 
 
-def fitted(data: Any, batch: Mapping[str, Any], beside: int = 0) -> tuple[Any, list[str]]:
+def treat_long_examples(
+    data: Any, batch: Mapping[str, Any], beside: int = 0
+) -> tuple[Any, list[str]]:
     """The data of a run, its long examples treated by `batch.longer`; and for each split that has
     some a line that counts them. Windows are only counted here: batches cut them.
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.data.blocks import Spread, permuted
+from attnlab.data.blocks import ProcessBatches, permuted
 from attnlab.data.columns import Batch, Packed
 from attnlab.data.masking import draws
 from attnlab.errors import UserError
@@ -33,7 +33,7 @@ from attnlab.errors import UserError
 _PAIR = 3  # what numbers are drawn for, beside those of `masking`
 
 
-class SentencePairs(Spread):
+class SentencePairs(ProcessBatches):
     """Batches of pairs by random access: `batches(step)` depends on the arguments below and `step`,
     on nothing else.
 
@@ -59,9 +59,9 @@ class SentencePairs(Spread):
         size: int,
         length: int,
         seed: int | None = None,
-        **how: Any,
+        **shared: Any,
     ) -> None:
-        super().__init__(ids, size=size, length=length, **how)
+        super().__init__(ids, size=size, length=length, **shared)
         if length < 4:
             raise UserError(
                 f"config.batch.max_length={length + 1}: a pair takes at least 5 tokens, three of"
@@ -82,7 +82,7 @@ class SentencePairs(Spread):
                 f" row takes up to {longest} of them, and one that does not follow is none of these;"
                 " take more texts, a sentence a line, or a smaller config.batch.max_length"
             )
-        self._takes(-(-count // size))
+        self._set_epoch(-(-count // size))
         self.note = (
             f"{count:,} pairs of at most {length + 1} tokens from {documents:,}"
             f" document{'s' if documents > 1 else ''}, {size} a step,"

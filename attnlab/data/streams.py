@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from attnlab.data.batching import TrainBatches
-from attnlab.data.blocks import Blocks, Spread
+from attnlab.data.blocks import Blocks, ProcessBatches
 from attnlab.data.columns import Batch, Examples, Packed
 from attnlab.data.vocabulary import OURS, Special
 from attnlab.errors import UserError
@@ -37,7 +37,7 @@ def first_of(texts: str, special: Special = OURS) -> int:
     return special.eos if texts == "joined" else special.bos
 
 
-class Lanes(Spread):
+class Lanes(ProcessBatches):
     """Batches of a stream by random access: `batches(step)` depends on the arguments below and
     `step`, on nothing else.
 
@@ -67,15 +67,15 @@ class Lanes(Spread):
         size: int,
         length: int,
         beside: Mapping[str, np.ndarray] | None = None,
-        **how: Any,
+        **shared: Any,
     ) -> None:
-        super().__init__(ids, size=size, length=length, **how)
+        super().__init__(ids, size=size, length=length, **shared)
         if not len(ids):
             raise UserError("config.data has no text to read")
         self._beside = dict(beside or {})
         self._columns = -(-len(ids) // size)
         self._begin = self._rows * self._columns
-        self._takes(-(-self._columns // length))
+        self._set_epoch(-(-self._columns // length))
         self.note = (
             f"one stream in {size} lanes, {length} tokens of each at a time,"
             f" {self.batches_per_epoch:,} steps an epoch"
@@ -95,7 +95,7 @@ class Lanes(Spread):
         return batch | {"fresh": fresh}
 
 
-class Turns(Spread):
+class Turns(ProcessBatches):
     """Batches of long texts by random access, each read over as many steps as it takes; in the
     order of the texts, whatever the epoch.
 
@@ -116,15 +116,15 @@ class Turns(Spread):
         size: int,
         length: int,
         beside: Mapping[str, np.ndarray] | None = None,
-        **how: Any,
+        **shared: Any,
     ) -> None:
-        super().__init__(ids, size=size, length=length, **how)
+        super().__init__(ids, size=size, length=length, **shared)
         if not len(ids):
             raise UserError("config.data has no text to read")
         self._ids, self._beside = ids.ids, dict(beside or {})
         steps = -(-ids.lengths // length)
         lane, begin, longest = _dealt(steps, size)
-        self._takes(longest)
+        self._set_epoch(longest)
         within = np.arange(steps.sum()) - np.repeat(
             np.cumsum(steps) - steps, steps
         )  # which of its steps each is

@@ -35,7 +35,7 @@ def write_digests(workdir: Path, results: str, others: Iterable[str] = ()) -> No
     write_atomic(workdir / FILE, json.dumps(known, indent=1) + "\n")
 
 
-def altered(workdir: Path) -> list[str] | None:
+def altered_records(workdir: Path) -> list[str] | None:
     """The records that are not what the run left; None where it kept no digests, as earlier versions
     did not, or was not scored.
 

@@ -25,7 +25,7 @@ from attnlab.data import columns
 from attnlab.data.batching import BATCH, Batches, TrainBatches, evaluation_batches
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared, Examples
-from attnlab.data.longer import fitted
+from attnlab.data.longer import treat_long_examples
 from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure
@@ -167,7 +167,9 @@ class Task(Pretrained, Generic[Data, Model]):
         if workdir is not None and not cls.saved(workdir):
             advice = "the 'train' command that made it learns that again from the same data"
             raise UserError(f"{workdir} has lost its {cls.loads.kept}; {advice}")
-        data, longer = fitted(cls.read(config, workdir, splits), config.batch, cls.beside)
+        data, longer = treat_long_examples(
+            cls.read(config, workdir, splits), config.batch, cls.beside
+        )
         task = cls(config, data)  # type: ignore[call-arg]
         task.longer = longer
         models.check_longest(task, splits)

@@ -12,7 +12,7 @@ import pytest
 from attnlab import config as configs
 from attnlab.config.nodes import schema_of
 from attnlab.data.columns import Packed
-from attnlab.data.longer import fitted
+from attnlab.data.longer import treat_long_examples
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 
@@ -124,7 +124,7 @@ def test_sentences_are_cut_to_whole_words_and_heads_beyond_them_are_roots() -> N
     assert lost and f": {lost} words are neither trained on nor scored" in task.longer[-1]
     assert task.counts("valid")["words"] == sum(len(one.words) for one in before) - lost
     with pytest.raises(UserError, match=r"max_length=2: the word .* has 1 pieces.*raise it"):
-        fitted(task.data, {"longer": "cut", "max_length": 2})
+        treat_long_examples(task.data, {"longer": "cut", "max_length": 2})
 
 
 def test_configs_without_the_setting_mean_what_they_meant() -> None:
@@ -139,4 +139,4 @@ def test_configs_without_the_setting_mean_what_they_meant() -> None:
         "up to 21) are scored whole"
     ]
     assert task.batches(1).note.endswith("are left out, none is cut")
-    assert fitted(task.data, stored["batch"]) == (task.data, [])
+    assert treat_long_examples(task.data, stored["batch"]) == (task.data, [])

@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 
 from attnlab.errors import UserError
-from attnlab.records.digests import altered, write_digests
+from attnlab.records.digests import altered_records, write_digests
 
 
 @pytest.mark.quick
 def test_records_that_were_edited_or_removed_are_named(tmp_path: Path) -> None:
-    assert altered(tmp_path) is None
+    assert altered_records(tmp_path) is None
     for name in ("results.json", "items.npz", "metrics.jsonl", "answers.txt"):
         (tmp_path / name).write_text(name)
     write_digests(tmp_path, "results.json", ("answers.txt", "none.txt"))
-    assert altered(tmp_path) == []
+    assert altered_records(tmp_path) == []
     (tmp_path / "metrics.jsonl").write_text("metrics.jsonl ")
     (tmp_path / "answers.txt").unlink()
-    assert altered(tmp_path) == ["metrics.jsonl", "answers.txt"]
+    assert altered_records(tmp_path) == ["metrics.jsonl", "answers.txt"]
     (tmp_path / "digests.json").write_text("{")
     with pytest.raises(UserError, match=r"digests.json is damaged"):
-        altered(tmp_path)
+        altered_records(tmp_path)

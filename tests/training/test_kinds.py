@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
-from attnlab.commands.networks import shapes
+from attnlab.commands.networks import parameter_shapes
 from attnlab.config.registry import Table
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
@@ -37,7 +37,9 @@ def _try_parts(file: str, name: str, overrides: list[str]) -> dict[str, Any]:
     each of its slots, and so on in the slots of these parts.
     """
     config = load(file, name, overrides)
-    without = {path: leaf for path, leaf in by_path(shapes(config)) if kind_of(path) is None}
+    without = {
+        path: leaf for path, leaf in by_path(parameter_shapes(config)) if kind_of(path) is None
+    }
     for slot, table in slots(config):
         if table.kind in NO_MODULES:
             continue
@@ -101,5 +103,7 @@ def test_every_parameter_of_every_system_has_a_kind() -> None:
         config = load(file, name)
         if config.system.name not in made:
             made.add(config.system.name)
-            assert [path for path, _ in by_path(shapes(config)) if kind_of(path) is None] == []
+            assert [
+                path for path, _ in by_path(parameter_shapes(config)) if kind_of(path) is None
+            ] == []
     assert made == set(SYSTEMS.names())

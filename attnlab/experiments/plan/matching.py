@@ -15,7 +15,7 @@ FLAG = "--accept-unmatched"
 WORDS = {"parameters": "parameters", "flops": "FLOPs per step"}
 
 
-def lines(plan: Plan) -> Iterator[str]:
+def budget_lines(plan: Plan) -> Iterator[str]:
     """For a budget a line a candidate: what is matched, by which setting at which value, and how
     far off it is. Without one, a single line with the parameters of each variant.
     """
@@ -27,10 +27,10 @@ def lines(plan: Plan) -> Iterator[str]:
         return
     for one in plan.candidates:
         if one.budget is not None:
-            yield f"budget: {_said(one, WORDS[plan.budget['match']], plan.budget['within'])}"
+            yield f"budget: {_match_line(one, WORDS[plan.budget['match']], plan.budget['within'])}"
 
 
-def checked(plan: Plan, old: Plan | None, accept: bool) -> Plan:
+def check_budget(plan: Plan, old: Plan | None, accept: bool) -> Plan:
     """The plan, in which every candidate that misses the budget is accepted on record.
 
     Args:
@@ -47,7 +47,7 @@ def checked(plan: Plan, old: Plan | None, accept: bool) -> Plan:
         met, known, judged = candidate.budget, before.get(candidate.id), candidate
         if met is not None and not met["matched"] and plan.budget is not None:
             if known is None and not accept:
-                said = _said(candidate, WORDS[plan.budget["match"]], plan.budget["within"])
+                said = _match_line(candidate, WORDS[plan.budget["match"]], plan.budget["within"])
                 raise UserError(f"budget: {said}; change it, or accept it with {FLAG}")
             earlier = known.budget if known is not None else None
             taken = accept if earlier is None else earlier.get("accepted", False)
@@ -56,7 +56,7 @@ def checked(plan: Plan, old: Plan | None, accept: bool) -> Plan:
     return dataclasses.replace(plan, candidates=tuple(candidates))
 
 
-def _said(candidate: Candidate, what: str, within: float) -> str:
+def _match_line(candidate: Candidate, what: str, within: float) -> str:
     """ "general has 12,000 parameters of 12,345 wanted (-2.79 %) by system.decoder=40: NOT MATCHED
     within 1 %".
     """

@@ -116,7 +116,7 @@ def _plan(arguments: argparse.Namespace) -> None:
     if arguments.draft:
         return print(plan.to_json(), end="")
     old = Plan.read(directory)
-    return _write(matching.checked(plan, old, arguments.accept_unmatched), directory)
+    return _write(matching.check_budget(plan, old, arguments.accept_unmatched), directory)
 
 
 def made(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
@@ -149,7 +149,7 @@ def made(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
     if plan.search is not None:
         lowest = check_space(plan, builder)
         if old is None:
-            matching.checked(plan.grown(lowest), None, changes.unmatched)
+            matching.check_budget(plan.grown(lowest), None, changes.unmatched)
     found_now = [
         _as_planned(one, old, directory, changes.accept)
         for one in candidates(plan, wanted, builder)

@@ -17,7 +17,7 @@ from attnlab.experiments.report.answers import Answer, answers
 from attnlab.experiments.report.misfits import of_trial
 from attnlab.experiments.run import Choice, Seen, look, looked, wanted
 from attnlab.records import attempts
-from attnlab.records.digests import altered
+from attnlab.records.digests import altered_records
 from attnlab.records.items import Items
 from attnlab.records.json_kinds import Damaged, Finite, Natural, read
 from attnlab.records.manifest import Manifest
@@ -254,7 +254,7 @@ def _record(trial: Trial, directory: Path, plan: Plan) -> Record:
         data={} if manifest is None else manifest.read_data(workdir),
         learned=_learned(workdir, manifest),
         misfits=tuple(of_trial(scores, splits, items, curve, plan.select["metric"])),
-        altered=altered(workdir),
+        altered=altered_records(workdir),
     )
 
 

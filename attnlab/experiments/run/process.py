@@ -20,7 +20,7 @@ from attnlab.errors import UserError, told
 from attnlab.experiments.plan import Plan, Trial
 from attnlab.experiments.run import scoring, training
 from attnlab.experiments.run.jobs import Job
-from attnlab.experiments.run.slots import Slot, fitted, usable_cores
+from attnlab.experiments.run.slots import Slot, usable_cores, with_planned_cores
 from attnlab.experiments.run.unchanged import CHANGED
 from attnlab.records.provenance import Changed
 
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         plan = Plan.read(chosen.directory)
         cores = None if plan is None else plan.cores
-        (slot,) = fitted([Slot(0, tuple(usable_cores()))], cores)
+        (slot,) = with_planned_cores([Slot(0, tuple(usable_cores()))], cores)
     except (UserError, OSError) as error:
         print(f"error: {told(error)}", file=sys.stderr)
         return 2

@@ -133,7 +133,9 @@ def planned_cores(slots: Sequence[Slot]) -> int | None:
     return None if usable_gpus() else min(len(slot.cores) for slot in slots)
 
 
-def fitted(slots: Sequence[Slot], cores: int | None, accept: bool = False) -> list[Slot]:
+def with_planned_cores(
+    slots: Sequence[Slot], cores: int | None, accept: bool = False
+) -> list[Slot]:
     """Slots with the cores that a plan gives each trial, and as many threads, since XLA divides
     sums by their number, and so they round; unless trials compute on GPUs.
 

@@ -24,7 +24,7 @@ from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import WHOLE, Job, Part, finals, training
 from attnlab.experiments.run.queue import Queue
 from attnlab.experiments.run.selection import Choice
-from attnlab.experiments.run.slots import Slot, fitted, usable_cores
+from attnlab.experiments.run.slots import Slot, usable_cores, with_planned_cores
 from attnlab.experiments.run.stop import Stop
 from attnlab.records import attempts
 from attnlab.records.stream import is_held
@@ -40,7 +40,7 @@ class Worker:
       directory: the sweep's folder.
       part: of the trials that it takes.
       limit: seconds that a trial may take, see `Queue`.
-      accept: fewer cores than planned, see `slots.fitted`.
+      accept: fewer cores than planned, see `slots.with_planned_cores`.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ def work(
     """
     plan = _read(directory)
     part.check(plan)
-    slots = fitted(slots, plan.cores, accept)
+    slots = with_planned_cores(slots, plan.cores, accept)
     board = Board(plan, directory, len(slots), stream=sys.stdout)
     queue = Queue(directory, slots, board, stop)
     queue.patience, queue.limit = POLL, limit

@@ -35,16 +35,16 @@ def missed(**changes: Any) -> Plan:
 @pytest.mark.quick
 def test_what_is_held_equal_is_said_variant_by_variant() -> None:
     """By which setting, how far off; without a budget in one line, and nothing is refused."""
-    first, second = matching.lines(missed(note="it makes no difference"))
+    first, second = matching.budget_lines(missed(note="it makes no difference"))
     assert first.startswith("budget: additive has 100 parameters of 100 wanted (+0 %) by ")
     said = (
         "general has 90 parameters of 100 wanted (-10 %) by system.width=8: NOT MATCHED within 1 %"
     )
     assert second == f"budget: {said} (it makes no difference)"
-    (line,) = matching.lines(plan())
+    (line,) = matching.budget_lines(plan())
     assert line.startswith("parameters: additive ") and ", general " in line
     assert line.endswith(": not matched, for the experiment has no budget")
-    assert matching.checked(plan(), None, accept=False) == plan()
+    assert matching.check_budget(plan(), None, accept=False) == plan()
 
 
 @pytest.mark.quick
@@ -52,15 +52,15 @@ def test_a_missed_budget_is_refused_or_accepted_on_record() -> None:
     """What stood in the plan of before is not judged again."""
     made = missed()
     with pytest.raises(UserError, match=r"budget: general has 90 .* accept it with --accept-unm"):
-        matching.checked(made, None, accept=False)
-    accepted = matching.checked(made, None, accept=True)
+        matching.check_budget(made, None, accept=False)
+    accepted = matching.check_budget(made, None, accept=True)
     assert [(one.budget or {}).get("accepted") for one in accepted.candidates] == [
         None,
         True,
     ]
     again = Plan.from_json(accepted.to_json(), "plan.json")
-    assert matching.checked(made, again, accept=False) == accepted
-    (_, second) = matching.checked(made, made, accept=False).candidates
+    assert matching.check_budget(made, again, accept=False) == accepted
+    (_, second) = matching.check_budget(made, made, accept=False).candidates
     assert second.budget == {**met(90), "accepted": False}
 
 

@@ -12,11 +12,11 @@ from attnlab.errors import UserError
 from attnlab.experiments.run import slots
 from attnlab.experiments.run.slots import (
     Slot,
-    fitted,
     local_slots,
     planned_cores,
     share,
     usable_gpus,
+    with_planned_cores,
 )
 from tests.experiments import real
 
@@ -87,16 +87,18 @@ def test_slots_have_the_cores_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> No
     """The first of theirs; fewer are refused, or accepted and recorded. With GPUs none of it."""
     given = share(2, range(5), ())
     monkeypatch.setattr(slots, "usable_gpus", lambda: ["0"])
-    assert planned_cores(given) is None and fitted(given, 3) == given
+    assert planned_cores(given) is None and with_planned_cores(given, 3) == given
     monkeypatch.setattr(slots, "usable_gpus", lambda: [])
-    assert planned_cores(given) == 2 and fitted(given, None) == given
-    assert [slot.cores for slot in fitted(given, 2)] == [(0, 1), (2, 3)]
+    assert planned_cores(given) == 2 and with_planned_cores(given, None) == given
+    assert [slot.cores for slot in with_planned_cores(given, 2)] == [(0, 1), (2, 3)]
     two = {"OMP_NUM_THREADS": "2", "NPROC": "2"}
-    assert all(slot.environment == two and not slot.planned for slot in fitted(given, 2))
+    assert all(
+        slot.environment == two and not slot.planned for slot in with_planned_cores(given, 2)
+    )
     words = "was planned with 3 cores, and a slot here has 2; .* or --accept-cores"
     with pytest.raises(UserError, match=words):
-        fitted(given, 3)
-    less, enough = fitted(given, 3, accept=True)
+        with_planned_cores(given, 3)
+    less, enough = with_planned_cores(given, 3, accept=True)
     assert (
         less.cores == (0, 1) and less.environment["NPROC"] == "3" and less.use["planned_cores"] == 3
     )
