@@ -10,8 +10,8 @@ data in the caches. Who begins moves on with every round, and all three are star
 times, since where a process happens to lie in memory matters too. What is compared is processor
 time, which waiting for a busy machine does not lengthen. Prints for each case the least
 milliseconds of both, and of the later and of the control the ratio of the least and the median
-ratio of the rounds to the earlier. Random numbers of the earlier checkout are drawn under today's
-names (tests/training/renamed.py); both must compute the same, so both do equal work.
+ratio of the rounds to the earlier. Both
+must compute the same, so both do equal work.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from attnlab.errors import UserError
 from attnlab.progress import table
 from benchmarks import rounds
 
-RENAMED = Path(__file__).resolve().parents[1] / "tests/training/renamed.py"
 SMALL = ["data.examples=640", "data.valid=64", "data.test=64", "decoding.method=greedy"]
 BEAM = ["decoding.method=beam", "decoding.beam=5"]
 AGREE = 1e-4  # relative: what rounding may have grown to
@@ -146,10 +145,11 @@ class Checkout:
     """A process that serves from a checkout."""
 
     def __init__(self, folder: str) -> None:
-        command = [sys.executable, str(RENAMED), str(Path(__file__).resolve()), "--serve"]
+        command = [sys.executable, str(Path(__file__).resolve()), "--serve"]
         self.folder, pipe = folder, subprocess.PIPE
+        code = {**os.environ, "PYTHONPATH": str(Path(folder).resolve())}
         self.process: Any = subprocess.Popen(
-            command, cwd=folder, stdin=pipe, stdout=pipe, text=True
+            command, cwd=folder, env=code, stdin=pipe, stdout=pipe, text=True
         )
 
     def ask(self, name: str) -> tuple[float, float]:
