@@ -77,7 +77,7 @@ def measure(arguments: argparse.Namespace, split: str, sentences: int) -> dict[s
     os.environ["ATTNLAB_CACHE"] = ""  # off: the first time compiles everything
     run = session.opened(session.stored_run(arguments), (split,))
     task, params = run.task, run.params
-    from attnlab.decoding import corpus_scores
+    from attnlab.decoding.metrics import corpus_scores
     from attnlab.tasks.translation import Translation
 
     assert isinstance(task, Translation)

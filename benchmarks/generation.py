@@ -112,7 +112,7 @@ def decoding(folder: Path, new: int) -> tuple[Any, Any, int]:
     from attnlab import weights
     from attnlab.config.registry import made
     from attnlab.data.vocabulary import Special
-    from attnlab.decoding import validate
+    from attnlab.decoding.settings import validate
     from attnlab.systems import SYSTEMS
     from attnlab.tasks.decoders import continuing
     from attnlab.weights import folder as folders

@@ -15,9 +15,9 @@ import pytest
 
 from attnlab import commands, config
 from attnlab.commands import Command, main, take_overrides
-from attnlab.config.nodes import Training
 from attnlab.config.schema import Node
 from attnlab.errors import UserError
+from attnlab.training.settings import Training
 
 LAUNCH = pathlib.Path(__file__).parents[1] / "launch.py"
 

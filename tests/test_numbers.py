@@ -15,6 +15,7 @@ from ml_collections import ConfigDict
 
 from attnlab import config as configs
 from attnlab.config.registry import build
+from attnlab.config.schema import Node
 from attnlab.data import SOURCES
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
@@ -52,7 +53,7 @@ HARMLESS = {  # whole numbers for which 10**9 says "never" or "all of it", and c
 }
 
 
-def numbers(config: ConfigDict) -> Iterator[tuple[str, Any]]:
+def numbers(config: Node) -> Iterator[tuple[str, Any]]:
     """Every numeric setting by its full name; of a tuple its last item stands for all."""
     for name, value in configs.flat(config).items():
         last = value[-1] if isinstance(value, tuple) and value else value
@@ -60,7 +61,7 @@ def numbers(config: ConfigDict) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def changed(config: ConfigDict, name: str, value: Any) -> ConfigDict:
+def changed(config: Node, name: str, value: Any) -> ConfigDict:
     """A copy with another value, past all checks of an override, as a config file may have it."""
     tree = configs.to_dict(config)
     *path, key = name.split(".")

@@ -9,9 +9,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-from ml_collections import ConfigDict
+from typing import TYPE_CHECKING, Any
 
 from attnlab.analysis.curves import save_curve
 from attnlab.analysis.maps import save_arcs, save_arrays, save_map
@@ -29,6 +27,9 @@ from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import Scored, read_records
 from attnlab.training.protocol import Example, Runnable
 
+if TYPE_CHECKING:
+    from attnlab.tasks.schemas import Settings
+
 FAILED = "pictures_failed.txt"  # pictures that could not be drawn, and why
 PICTURED = 3  # test examples whose maps are drawn
 KEPT = 8  # test examples that are kept as text with their answers
@@ -37,7 +38,7 @@ ARCS = "-arcs"  # at the end of the name of such a picture
 LEGIBLE = 120  # tokens on either side of a map that is drawn; a larger one is kept as an array only
 
 
-def report(config: ConfigDict, task: Runnable, workdir: Path, code: Code | None = None) -> None:
+def report(config: Settings, task: Runnable, workdir: Path, code: Code | None = None) -> None:
     """Score the test split with the best parameters and print a table.
 
     The files, in this order: the answers of the system (for example `translations.txt`), the first

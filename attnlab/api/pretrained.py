@@ -129,7 +129,7 @@ def save_pretrained(
         "torch_dtype": dtype,
     }
     if "n_positions" not in config and not pairs:  # GPT-2's name of it, and the length of a table
-        config.setdefault("max_position_embeddings", run.config.batch.max_length)
+        config.setdefault("max_position_embeddings", run.config.longest_text)
     return [*folders.write(path, config, arrays, shard), *_tokenizer(vocabulary, path, pairs)]
 
 

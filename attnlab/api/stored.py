@@ -14,13 +14,12 @@ from types import ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ml_collections import ConfigDict
-
 from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.records import provenance
 from attnlab.records.manifest import Manifest, changed
 from attnlab.records.sealed import check_test_split, sweep_of
+from attnlab.tasks.schemas import Settings
 
 _IMPORTED: WeakKeyDictionary[ModuleType, tuple[ModuleSpec | None, str]] = (
     WeakKeyDictionary()
@@ -52,9 +51,9 @@ class Stored:
       origins: by folder, of it and of the members.
     """
 
-    config: ConfigDict
+    config: Settings
     workdir: Path
-    members: Mapping[Path, ConfigDict]
+    members: Mapping[Path, Settings]
     origins: Mapping[Path, Origin]
 
     @classmethod

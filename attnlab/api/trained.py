@@ -13,17 +13,18 @@ from typing import Any
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
 from attnlab.analysis.maps import map_png, save_map
 from attnlab.analysis.results import LEGIBLE, scores
 from attnlab.api.stored import Stored
 from attnlab.data import SPLITS
+from attnlab.decoding.settings import Decoding
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.define import flattened, text
 from attnlab.tasks import TASKS
 from attnlab.tasks.base import Task
 from attnlab.tasks.protocol import Example, Response, Typed
+from attnlab.tasks.schemas import Settings
 from attnlab.training.states import best_params
 
 Folder = str | os.PathLike[str]
@@ -96,10 +97,10 @@ def _check_split(split: str) -> None:
         raise UserError(f"split {split!r}; {nearest(split, SPLITS)}")
 
 
-def _task(stored: Stored, splits: Sequence[str]) -> Task[Any, Any]:
+def _task(stored: Stored, splits: Sequence[str]) -> Task[Any, Any, Any]:
     """The task of a run, with the data of these splits."""
     stored.check_splits(splits)
-    kind: type[Task[Any, Any]] = TASKS.resolve(stored.config.task)
+    kind: type[Task[Any, Any, Any]] = TASKS.resolve(stored.config.task)
     task = kind.load(stored.config, stored.kept, splits)
     stored.check_data(dict(task.data.fingerprints))
     return task
@@ -149,13 +150,13 @@ class Run:
     """
 
     stored: Stored
-    task: Task[Any, Any]
+    task: Task[Any, Any, Any]
     params: Any
     step: int
-    _of_split: dict[str, Task[Any, Any]] = dataclasses.field(default_factory=dict)
+    _of_split: dict[str, Task[Any, Any, Any]] = dataclasses.field(default_factory=dict)
 
     @property
-    def config(self) -> ConfigDict:
+    def config(self) -> Settings:
         """The whole config, with overrides."""
         return self.stored.config
 
@@ -216,7 +217,8 @@ class Run:
         """
         # The end of a text that is not whole may change: it may be the beginning of what stops it,
         # or of a character.
-        held = max(map(len, self.config.decoding.get("stop", ())), default=1) - 1
+        decoding: Decoding | None = getattr(self.config, "decoding", None)
+        held = max(map(len, decoding.stop if decoding else ()), default=1) - 1
         shown = whole = ""
         for whole in self.task.streamed(self.params, text, index):
             safe = whole[: len(whole) - held].rstrip("\ufffd")
@@ -230,14 +232,13 @@ class Run:
         """The indices of the texts that are longer than all training texts,
         `config.batch.max_length` tokens; none where there is no such limit.
         """
-        if "max_length" not in self.config.batch:
+        limit = self.config.longest_text
+        if limit is None:
             return []
         wanted = [number for number, one in enumerate(texts) if one.strip()]
         return [
             wanted[one]
-            for one in self.task.longer_than(
-                self.config.batch.max_length, [texts[number] for number in wanted]
-            )
+            for one in self.task.longer_than(limit, [texts[number] for number in wanted])
         ]
 
     def score(self, source: str, target: str) -> float:
@@ -309,7 +310,7 @@ class Run:
         changed = self.stored.changed_code()
         return {**results, "step": self.step, **({"changed_code": changed} if changed else {})}
 
-    def _having(self, split: str) -> Task[Any, Any]:
+    def _having(self, split: str) -> Task[Any, Any, Any]:
         """The task with the data of a split."""
         self.stored.check_splits((split,))
         if split in self.task.data.fingerprints:

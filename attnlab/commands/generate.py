@@ -117,7 +117,8 @@ def _stream(trained: Run, lines: list[str]) -> None:
 def _answered(trained: Run, lines: list[str]) -> list[str]:
     """The answers to all lines, one line each, or several."""
     _warn_of_long_ones(trained, lines)
-    several = "decoding" in trained.config and trained.config.decoding.get("n_best", 1) > 1
+    decoding = getattr(trained.config, "decoding", None)
+    several = decoding is not None and decoding.n_best > 1
     output = []
     for number, answers in enumerate(trained.respond(lines), start=1):
         if several:
@@ -132,7 +133,7 @@ def _warn_of_long_ones(trained: Run, lines: list[str]) -> None:
     longer = trained.longer(lines)
     if longer:
         of = f"{len(longer)} of {sum(bool(line.strip()) for line in lines)} {trained.task.examples}"
-        limit = trained.config.batch.max_length
+        limit = trained.config.longest_text
         print(
             f"note: {of} are longer than the {limit} tokens of training (first: line"
             f" {longer[0] + 1})",

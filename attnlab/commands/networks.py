@@ -10,7 +10,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from ml_collections import ConfigDict
 
 from attnlab import config as configs
 from attnlab.config.registry import Table, build, fields
@@ -28,6 +27,7 @@ from attnlab.systems.vision.protocol import (
 )
 from attnlab.tasks.base import Task
 from attnlab.tasks.protocol import Params
+from attnlab.tasks.schemas import Settings
 
 GIVEN = {
     "source_vocabulary": 1000,
@@ -87,7 +87,7 @@ def parameters(name: str, files: tuple[str, ...]) -> str:
     return ""
 
 
-def parameter_shapes(config: ConfigDict) -> Params:
+def parameter_shapes(config: Settings) -> Params:
     """The shapes of the parameters of a config's system, for the vocabularies of `GIVEN` and images of the
     shape `IMAGE`.
 
@@ -108,7 +108,7 @@ def parameter_shapes(config: ConfigDict) -> Params:
     return made
 
 
-def taken(task: type[Task[Any, Any]]) -> dict[str, str]:
+def taken(task: type[Task[Any, Any, Any]]) -> dict[str, str]:
     """The columns "systems", "data" and "measures" of a task: registered names; blank for what it
     does not say.
     """

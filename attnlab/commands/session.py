@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ml_collections import ConfigDict
-
 from attnlab import config as configs
 from attnlab.api.stored import Stored, check_folder
 from attnlab.errors import UserError
 from attnlab.records import provenance
 from attnlab.records.manifest import Manifest
+from attnlab.tasks.schemas import Settings
 from attnlab.training.run import start_jax
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ __all__ = [
 ]
 
 
-def wanted_config(path: str | None, overrides: Sequence[str]) -> ConfigDict:
+def wanted_config(path: str | None, overrides: Sequence[str]) -> Settings:
     """The config of `--config` with overrides.
 
     Raises:

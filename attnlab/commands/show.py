@@ -12,14 +12,14 @@ import typing
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ml_collections import ConfigDict
-
+from attnlab import config as configs
 from attnlab.commands import describe
-from attnlab.config.nodes import LIMITS, schema_of
+from attnlab.config.checks import LIMITS
 from attnlab.config.schema import is_node
 from attnlab.config.tree import Place
 from attnlab.errors import UserError
 from attnlab.progress import table
+from attnlab.tasks.schemas import Settings
 
 Row = tuple[str, str, str, str]
 COLUMNS = ("setting", "value", "default", "meaning")
@@ -60,7 +60,7 @@ def tell(path: str | None, overrides: Sequence[str]) -> None:
             table(title, ("kind", "decays", "parameters"), list(decays(config)), numbers=())
 
 
-def decays(config: ConfigDict) -> Iterator[tuple[str, str, str]]:
+def decays(config: Settings) -> Iterator[tuple[str, str, str]]:
     """For each kind of parameters of a config's system: whether weight decay reaches them, and the
     ends of their paths.
     """
@@ -81,9 +81,9 @@ def decays(config: ConfigDict) -> Iterator[tuple[str, str, str]]:
         yield kind, decayed, ", ".join(dict.fromkeys(of_kind))
 
 
-def rows(config: ConfigDict) -> Iterator[Row]:
+def rows(config: Settings) -> Iterator[Row]:
     """A row for every setting of a config that `attnlab.config.prepare` has completed."""
-    return _rows(Place(config, "", schema_of(config)))
+    return _rows(Place(configs.from_dict(configs.to_dict(config)), "", type(config)))
 
 
 def _rows(place: Place) -> Iterator[Row]:
@@ -112,7 +112,7 @@ def _ordered(place: Place) -> list[str]:
     known = [key for key in (place.described or place.defaults) if key in place.node]
     keys = dict.fromkeys([*known, *(key for key in place.node if key != "name")])
     if not any(is_node(one.hint) for one in place.described.values()):
-        return sorted(keys, key=lambda key: isinstance(place.node[key], ConfigDict))
+        return sorted(keys, key=lambda key: isinstance(place.node[key], Settings))
     return list(keys)
 
 

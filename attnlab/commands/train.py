@@ -9,8 +9,6 @@ import contextlib
 import time
 from pathlib import Path
 
-from ml_collections import ConfigDict
-
 from attnlab import config as configs
 from attnlab import processes
 from attnlab.commands import session
@@ -19,6 +17,7 @@ from attnlab.records import provenance
 from attnlab.records.manifest import Manifest
 from attnlab.records.sealed import check_no_trial
 from attnlab.records.stream import RunLock
+from attnlab.tasks.schemas import Settings
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.run import Prepared
 
@@ -80,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def default_workdir(path: str, config: ConfigDict) -> str:
+def default_workdir(path: str, config: Settings) -> str:
     """`runs/<config file>-<system>-<hash of the config without parallel>`."""
     lasting = {
         key: node for key, node in configs.to_dict(config).items() if key != "parallel"
@@ -88,7 +87,7 @@ def default_workdir(path: str, config: ConfigDict) -> str:
     return f"runs/{Path(path.partition(':')[0]).stem}-{config.system.name}-{configs.config_hash(lasting)}"
 
 
-def _check_workdir(workdir: Path, config: ConfigDict, code: provenance.Code) -> None:
+def _check_workdir(workdir: Path, config: Settings, code: provenance.Code) -> None:
     """Raise `UserError` if the folder holds anything but an earlier start of this very run."""
     manifest = session.existing_run(workdir)
     if manifest is not None:

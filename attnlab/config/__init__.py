@@ -2,10 +2,10 @@
 jax.
 """
 
-from attnlab.config.checks import read, validate
+from attnlab.config.checks import read, schema_of, validate
 from attnlab.config.files import SHIPPED, call_file, choose, find_file, merge, stated
-from attnlab.config.resolve import load, prepare
-from attnlab.config.tree import as_stored, config_hash, flat, from_dict, to_dict
+from attnlab.config.resolve import as_stored, load, prepare
+from attnlab.config.tree import config_hash, flat, from_dict, to_dict
 
 __all__ = [
     "SHIPPED",
@@ -20,6 +20,7 @@ __all__ = [
     "merge",
     "prepare",
     "read",
+    "schema_of",
     "stated",
     "to_dict",
     "validate",

@@ -9,10 +9,23 @@ from typing import Any, TypeVar
 from ml_collections import ConfigDict
 
 from attnlab.config.annotations import check_type
-from attnlab.config.nodes import LIMITS, LONGEST, schema_of
 from attnlab.config.registry import fields
-from attnlab.config.schema import RATE, SEED, Described, Node, between, is_node, whole
-from attnlab.config.tree import Place, complete, flat, is_plain, separate
+from attnlab.config.schema import (
+    ABOVE_ZERO,
+    LONGEST,
+    RATE,
+    SEED,
+    STEPS,
+    Component,
+    Described,
+    Node,
+    Range,
+    between,
+    imported,
+    is_node,
+    whole,
+)
+from attnlab.config.tree import Place, complete, is_plain, separate
 from attnlab.errors import UserError, nearest
 
 _TINY, _HUGE = (
@@ -20,16 +33,23 @@ _TINY, _HUGE = (
     float(2**128 - 2**104),
 )  # the smallest and the largest normal float32: all is computed in it
 DEEPEST = 1024  # what is built one after another: layers, looks, words of an n-gram
-POSITIONS = 2**28  # of a batch, rows x width: 1 GiB of token ids
 EXAMPLES = 10**7  # of a split that is generated
 GENERATED = 10_000  # any other whole number of a generator, such as the length of its texts
+
+LIMITS: Mapping[str, Range] = {
+    "schedule.peak": ABOVE_ZERO,
+    "schedule.warmup": whole(0, STEPS),
+    "schedule.hold": whole(0, STEPS),
+    "schedule.every": whole(1, STEPS),
+}
+"""Ranges of fields that components have, by full name."""
 
 Kind = TypeVar("Kind", bound=Node)
 
 
-def validate(config: ConfigDict, schema: type[Node] | None = None) -> None:
-    """Checks a whole config: nodes, components and their fields, types, choices, ranges, and
-    settings that depend on each other.
+def validate(config: ConfigDict, schema: type[Node] | None = None) -> Any:
+    """The settings of a whole config, checked: nodes, components and their fields, types, choices,
+    ranges, and settings that depend on each other.
 
     Args:
       config: complete, see `attnlab.config.tree.complete`.
@@ -39,20 +59,36 @@ def validate(config: ConfigDict, schema: type[Node] | None = None) -> None:
       UserError: the first thing wrong, with its full name, the value and what would be valid.
     """
     root = Place(config, "", schema or schema_of(config))
-    _check_place(root)
-    values = flat(config)
-    _check_positions(values)
-    forgets = (
-        values.get("batch.texts", "apart") in ("apart", "packed", "crops")
-        or values.get("system.carry") == "state"
-    )
-    if (
-        "batch.max_length" in values and forgets
-    ):  # what is read in pieces and remembered has no longest sequence
-        _check_lengths(root, values["batch.max_length"])
+    settings = _checked(root)
+    if (longest := getattr(settings, "longest", None)) is not None:
+        _check_lengths(root, longest)
+    return settings
 
 
-def read(kind: type[Kind], node: Mapping[str, Any], where: str) -> Kind:
+def schema_of(config: Mapping[str, Any]) -> type[Node]:
+    """The class that describes a config as a whole, by its task.
+
+    Raises:
+      UserError: it names no task, or one that is not known, or one whose `schema` is no such class.
+    """
+    tasks = imported("attnlab.tasks:TASKS")
+    name = config.get("task")
+    if name is None:
+        raise UserError(f"config.task is missing; choose from: {', '.join(tasks.names())}")
+    try:
+        task = tasks.resolve(name)
+    except UserError as error:
+        raise UserError(f"config.task: {error}") from error
+    schema: type[Node] = task.schema
+    if not is_node(schema):
+        raise UserError(
+            f"config.task={name}: its schema is {schema!r}; expected a class derived from"
+            " attnlab.tasks.schemas.Settings"
+        )
+    return schema
+
+
+def read(kind: type[Kind], node: Mapping[str, Any] | Node, where: str) -> Kind:
     """The settings of a node, checked; what it leaves out has its default.
 
     Args:
@@ -64,22 +100,17 @@ def read(kind: type[Kind], node: Mapping[str, Any], where: str) -> Kind:
       UserError: an unknown setting (with near names), one that is missing, a value of the wrong
         type or out of its range, or settings that do not go together.
     """
-    given = separate(ConfigDict(dict(node)))
+    given = separate(ConfigDict(dict(node.items())))
     place = Place(given, where, kind)
     with given.ignore_type():
         complete(place)
-    _check_place(place)
-    return kind(**_own(place))
+    settings: Kind = _checked(place)
+    return settings
 
 
-def _own(place: Place) -> dict[str, Any]:
-    """The settings of a node that its class describes."""
-    return {key: value for key, value in place.node.items() if key in place.described}
-
-
-def _check_place(place: Place) -> None:
-    """Checks a node and all below: every key known, of its type and in its range, nothing
-    missing.
+def _checked(place: Place) -> Any:
+    """A node and all below, checked: every key known, of its type and in its range, nothing
+    missing. The settings of a class that describes a node; the node itself of any other.
     """
     for key, value in place.node.items():
         where = f"config.{place.name(key)}"
@@ -102,12 +133,14 @@ def _check_place(place: Place) -> None:
             check_type(value, place.hint(key), where)
             _check_range(place, key, value)
     _check_missing(place)
-    for child in place.children():
-        _check_place(child)
-    whole_node = place.described and not any(one.below for one in place.described.values())
-    if place.component and whole_node:
-        made: Node = place.component(**_own(place))
-        made.check()
+    below = {child.where.rpartition(".")[2]: _checked(child) for child in place.children()}
+    values = {**place.node, **below}
+    if not place.described:
+        return Component(values) if place.component else place.node
+    own = {key: value for key, value in values.items() if key in place.described}
+    others = {key: value for key, value in values.items() if key not in place.described}
+    assert place.component is not None
+    return place.component(**own, others=others)
 
 
 def _check_known(place: Place, key: str, where: str) -> None:
@@ -234,23 +267,6 @@ def _check_range(place: Place, key: str, value: Any) -> None:
         whole(-LONGEST, most).check(value, where)  # the sources say the least themselves
     else:
         whole(1 - 2**31).check(value, where)
-
-
-def _check_positions(values: Mapping[str, Any]) -> None:
-    """A batch fits into the memory of a machine: so many rows, of the longest sequences."""
-    size, longest = values.get("batch.size", 1), values.get("batch.max_length", 1)
-    least = (
-        values.get("training.accumulate", 1) * longest
-    )  # a row for each part of an accumulated batch
-    tokens = max(size, least) if values.get("batch.unit") == "tokens" else size * longest
-    if tokens > POSITIONS:
-        what = (
-            f"config.batch.size={size} {values.get('batch.unit', 'sentences')} of up to"
-            f" batch.max_length={longest} tokens"
-        )
-        raise UserError(
-            f"{what} are {tokens:,} positions in a batch; expected at most {POSITIONS:,}"
-        )
 
 
 def _check_lengths(place: Place, most: int) -> None:

@@ -1,8 +1,8 @@
-"""Configs: a Python file and `--config.a.b=value` overrides go in, one complete, checked and locked
-tree comes out.
+"""Configs: a Python file and `--config.a.b=value` overrides go in, settings come out: one complete
+and checked object of the class that describes the config.
 
-The tree says everything a run depends on: what file and overrides leave out is filled in with the
-defaults of the nodes (`attnlab.config.nodes`) and of the components, the nodes with a `name` (see
+They say everything a run depends on: what file and overrides leave out is filled in with the
+defaults of the nodes (`attnlab.config.schema`) and of the components, the nodes with a `name` (see
 `attnlab.config.registry`). A string assigned to a component's node, or to its name, puts another
 component in its place.
 """
@@ -11,25 +11,25 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ml_collections import ConfigDict
 from ml_collections.config_dict import RequiredValueError
 
-from attnlab.config.checks import validate
+from attnlab.config.checks import Kind, schema_of, validate
 from attnlab.config.files import stated
-from attnlab.config.nodes import schema_of
 from attnlab.config.registry import fields
 from attnlab.config.schema import Node
-from attnlab.config.tree import Place, complete, flat, separate
+from attnlab.config.tree import Place, complete, flat, from_dict, separate, to_dict
 from attnlab.config.values import read_value
 from attnlab.errors import UserError
 
 
 def load(
     path_and_argument: str, overrides: Sequence[str] = (), schema: type[Node] | None = None
-) -> ConfigDict:
-    """The config of a file, with overrides.
+) -> Any:
+    """The settings of a config file, with overrides.
 
     Args:
       path_and_argument: "configs/translation.py:rnnsearch", see `attnlab.config.files.stated`.
@@ -37,7 +37,7 @@ def load(
       schema: the class that describes the config; that of its task unless given.
 
     Returns:
-      The tree after `prepare`.
+      What `prepare` makes of it.
 
     Raises:
       UserError: what `stated` and `prepare` raise.
@@ -53,30 +53,53 @@ def load(
 
 
 def prepare(
-    config: ConfigDict, overrides: Sequence[str] = (), schema: type[Node] | None = None
-) -> ConfigDict:
-    """Completes a config with defaults, applies overrides, checks it and locks it.
+    config: Mapping[str, Any] | Node,
+    overrides: Sequence[str] = (),
+    schema: type[Node] | None = None,
+) -> Any:
+    """Completes a config with defaults, applies overrides and checks it.
 
     The task comes first, for it says which settings there are. Then component replacements
     (`system.attention=multihead`), outermost first, whatever their order in `overrides`; then all
     others in the order given. Naming the component that already stands there changes nothing.
 
+    Args:
+      config: as a file has it, as it was stored (`tree.to_dict`), or settings.
+      overrides: see `load`.
+      schema: see `load`.
+
     Returns:
-      A new config; the one given stays as it is.
+      An object of the schema; the config given stays as it is.
 
     Raises:
       UserError: a misspelt or missing key (with the near full names), a value of the wrong type, an
         unknown name, a bad range.
     """
-    config, wanted = separate(config), [_split(text) for text in overrides]
-    with config.ignore_type():
+    tree = separate(config) if isinstance(config, ConfigDict) else from_dict(to_dict(config))
+    wanted = [_split(text) for text in overrides]
+    with tree.ignore_type():
         for task in [text for keys, text in wanted if keys == ["task"]]:
-            config.task = task
-        root = Place(config, "", schema or schema_of(config))
+            tree.task = task
+        schema = schema or schema_of(tree)
+        root = Place(tree, "", schema)
         complete(root)
         _override(root, wanted)
-    validate(config, schema)
-    return config.lock()
+    return validate(tree, schema)
+
+
+def as_stored(config: Kind, tree: Mapping[str, Any], chosen: Iterable[str] = ()) -> Kind:
+    """Settings of which those that are newer than a stored config mean what that one meant, see
+    `tree.OLDER`; those that `chosen` names ("a.b=value") stay.
+    """
+    kept = {*flat(tree), *(override.partition("=")[0] for override in chosen)}
+    known, older = flat(config), flat(from_dict(tree))
+    newer = {name: value for name, value in older.items() if name in known and name not in kept}
+    if not newer:
+        return config
+    found = from_dict(to_dict(config))
+    found.update_from_flattened_dict(newer)
+    settings: Kind = prepare(found, (), type(config))
+    return settings
 
 
 def _split(text: str) -> tuple[list[str], str]:

@@ -8,7 +8,9 @@ range and the meaning of every setting, each said once.
 
 A setting without a default must be set. The annotation says the type; a `typing.Literal` says the
 choices. What files and flags are checked against, what fills in what they leave out, and what
-`launch.py show` prints are all read off these classes. `attnlab.config.nodes` has ours.
+`launch.py show` prints are all read off these classes. A class lies beside the code that it
+configures (`attnlab/data/settings.py`, `attnlab/training/settings.py`, ...), and an object of it is
+what that code reads: `config.training.steps`.
 """
 
 from __future__ import annotations
@@ -18,14 +20,28 @@ import functools
 import importlib
 import math
 import typing
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, TypeAlias
+
+from ml_collections import FrozenConfigDict
 
 from attnlab.config.annotations import hints
 from attnlab.config.registry import Table
 from attnlab.errors import UserError
 
 _MOST = 2**31 - 1  # what an int32 holds
+STEPS = 10**9
+LONGEST = 2**20  # tokens of a sequence, and the size of any part of a system
+
+Component: TypeAlias = FrozenConfigDict
+"""A node that names a component: its `name`, and the fields of that class or function."""
+TABLES: Mapping[str, str] = {
+    "system": "attnlab.systems:SYSTEMS",
+    "data": "attnlab.data:SOURCES",
+    "optimizer": "attnlab.training.optimizers:OPTIMIZERS",
+    "schedule": "attnlab.training.optimizers:SCHEDULES",
+}
+"""Which table the components at the top of a config come from; below them, a component's `parts` say it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,13 +117,36 @@ class Node:
     `kw_only=True` and fields by `setting`, or annotated with another `Node`, which lies below.
 
     Attributes:
-      further: what keys may hold that are no fields; None if there are no others.
+      further: the type and range of keys that are no fields; None if there are no others.
+      others: the values of these keys.
     """
 
     further: ClassVar[tuple[Any, Range] | None] = None
+    others: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self.check()
 
     def check(self) -> None:
         """Raise `UserError` where settings of this node do not go together."""
+
+    def settings(self) -> dict[str, Any]:
+        """All settings by name, as arguments of a call."""
+        return dict(self.items())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The node as nested plain dictionaries; tuples stay tuples."""
+        return {
+            key: value.to_dict() if isinstance(value, (Node, FrozenConfigDict)) else value
+            for key, value in self.items()
+        }
+
+    def items(self) -> Iterator[tuple[str, Any]]:
+        """Yield name and value of every setting."""
+        for field in dataclasses.fields(self):
+            if field.name != "others":
+                yield field.name, getattr(self, field.name)
+        yield from self.others.items()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,12 +184,16 @@ def is_node(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Node)
 
 
+def _settings(kind: type[Node]) -> list[dataclasses.Field[Any]]:
+    return [field for field in dataclasses.fields(kind) if field.name != "others"]
+
+
 @functools.cache
 def described(kind: type[Node]) -> Mapping[str, Described]:
     """The settings of a node by name, in order."""
     annotations = hints(kind)
     found = {}
-    for field in dataclasses.fields(kind):
+    for field in _settings(kind):
         hint = annotations[field.name]
         below = is_node(hint)
         found[field.name] = Described(
@@ -159,7 +202,7 @@ def described(kind: type[Node]) -> Mapping[str, Described]:
             help=summary(hint.__doc__) if below else field.metadata.get("help", ""),
             within=field.metadata.get("within"),
             choices=typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else (),
-            below=tuple(one.name for one in dataclasses.fields(hint)) if below else (),
+            below=tuple(inner.name for inner in _settings(hint)) if below else (),
         )
     return found
 
@@ -167,7 +210,7 @@ def described(kind: type[Node]) -> Mapping[str, Described]:
 @functools.cache
 def tables(kind: type[Node]) -> Mapping[str, Table]:
     """The settings of a node that hold components, with the table each comes from; imports them."""
-    named = {field.name: field.metadata.get("table") for field in dataclasses.fields(kind)}
+    named = {field.name: field.metadata.get("table") for field in _settings(kind)}
     return {
         name: imported(table) if isinstance(table, str) else table
         for name, table in named.items()

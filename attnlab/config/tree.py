@@ -8,14 +8,14 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
 
 from attnlab.config.annotations import hints
 from attnlab.config.registry import Table, fields
-from attnlab.config.schema import Described, described, is_node, tables
+from attnlab.config.schema import Described, Node, described, is_node, tables
 from attnlab.errors import UserError
 
 
@@ -111,6 +111,9 @@ def defaults(component: Callable[..., Any]) -> dict[str, Any]:
     """The fields of a component whose default is a plain value; a dataclass's default factories are
     called.
     """
+    if is_node(component):
+        known = described(component).items()  # type: ignore[arg-type]
+        return {name: one.default for name, one in known if one.default is not dataclasses.MISSING}
     made = dataclasses.fields(component) if dataclasses.is_dataclass(component) else ()
     factories = {
         field.name: field.default_factory
@@ -185,31 +188,15 @@ def from_dict(tree: Mapping[str, Any]) -> ConfigDict:
     )
 
 
-def as_stored(
-    config: ConfigDict, tree: Mapping[str, Any], chosen: Iterable[str] = ()
-) -> ConfigDict:
-    """A complete config in which settings that are newer than a stored one mean what that one
-    meant, see `OLDER`; those that `chosen` names ("a.b=value") stay.
-    """
-    kept = {*flat(tree), *(override.partition("=")[0] for override in chosen)}
-    older = flat(from_dict(tree)).items()
-    newer = {name: value for name, value in older if name in flat(config) and name not in kept}
-    if not newer:
-        return config
-    found = separate(config)
-    found.update_from_flattened_dict(newer)
-    return found.lock()
-
-
-def to_dict(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config as nested plain dictionaries, ready for JSON; tuples stay tuples."""
+def to_dict(config: Mapping[str, Any] | Node) -> dict[str, Any]:
+    """Settings, or a config, as nested plain dictionaries, ready for JSON; tuples stay tuples."""
     return {
-        key: to_dict(value) if isinstance(value, (ConfigDict, Mapping)) else _frozen(value)
+        key: to_dict(value) if isinstance(value, (ConfigDict, Mapping, Node)) else _frozen(value)
         for key, value in config.items()
     }
 
 
-def flat(config: Mapping[str, Any]) -> dict[str, Any]:
+def flat(config: Mapping[str, Any] | Node) -> dict[str, Any]:
     """Every value by its full dotted name, `{"system.attention.hidden": 256, ...}`, in the order of
     the tree.
     """
@@ -220,7 +207,7 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def config_hash(config: Mapping[str, Any]) -> str:
+def config_hash(config: Mapping[str, Any] | Node) -> str:
     """12 hex digits: sha256 of the canonical JSON (sorted keys, no spaces); the same for lists and
     tuples.
     """

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from attnlab.config.schema import Node
 from attnlab.data import SPLITS
 from attnlab.data.columns import Examples, Packed
 from attnlab.data.corpus import (
@@ -78,7 +79,7 @@ class AskedTexts(OfRows):
 
 def load(
     data: Mapping[str, Any],
-    vocabulary: Mapping[str, Any],
+    vocabulary: Mapping[str, Any] | Node,
     workdir: Path | None = None,
     splits: Sequence[str] = ("train", "valid"),
     begun: Path | None = None,

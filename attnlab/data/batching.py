@@ -17,7 +17,6 @@ from attnlab.data.columns import Batch, Examples
 from attnlab.errors import UserError, nearest
 
 UNITS = ("sentences", "tokens")
-BATCH = ("size", "unit", "buckets", "max_length")  # settings that `TrainBatches` takes
 
 
 class _Bucket(NamedTuple):

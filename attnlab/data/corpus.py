@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from attnlab.config import read
-from attnlab.config.nodes import TwoVocabularies
 from attnlab.config.registry import build
+from attnlab.config.schema import Node
 from attnlab.data import SOURCES, SPLITS
 from attnlab.data.columns import Examples
+from attnlab.data.settings import TwoVocabularies
 from attnlab.data.vocabulary import TOKENIZER, Vocabulary
 from attnlab.errors import UserError
 
@@ -29,10 +30,10 @@ _SIDES = ("source", "target")
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularySettings(TwoVocabularies):
-    """The config node `vocabulary`, see `attnlab.config.nodes`, and what each side makes of it."""
+    """The config node `vocabulary`, see `attnlab.data.settings`, and what each side makes of it."""
 
     @classmethod
-    def read(cls, node: Mapping[str, Any]) -> VocabularySettings:
+    def read(cls, node: Mapping[str, Any] | Node) -> VocabularySettings:
         """The settings in a config node; what it leaves out has its default.
 
         Raises:
@@ -151,7 +152,7 @@ class Corpus:
 
 def load(
     data: Mapping[str, Any],
-    vocabulary: Mapping[str, Any],
+    vocabulary: Mapping[str, Any] | Node,
     workdir: str | Path | None = None,
     splits: Sequence[str] = ("train", "valid"),
     begun: Path | None = None,

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Literal, TypedDict
 
 import numpy as np
 
+from attnlab.config.schema import Node
 from attnlab.data import SPLITS
 from attnlab.data.columns import Examples, Packed
 from attnlab.data.corpus import (
@@ -161,7 +162,7 @@ def source(data: Mapping[str, Any]) -> Any:
 
 def load(
     data: Mapping[str, Any],
-    vocabulary: Mapping[str, Any],
+    vocabulary: Mapping[str, Any] | Node,
     workdir: Path | None = None,
     splits: Sequence[str] = ("train", "valid"),
     answer: Callable[[str], Any] | None = None,

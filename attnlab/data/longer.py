@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from attnlab.data.settings import AnyBatch, Batch
 from attnlab.errors import UserError
 
 _DONE = {
@@ -31,9 +31,7 @@ _DONE = {
 }
 
 
-def treat_long_examples(
-    data: Any, batch: Mapping[str, Any], beside: int = 0
-) -> tuple[Any, list[str]]:
+def treat_long_examples(data: Any, batch: AnyBatch, beside: int = 0) -> tuple[Any, list[str]]:
     """The data of a run, its long examples treated by `batch.longer`; and for each split that has
     some a line that counts them. Windows are only counted here: batches cut them.
 
@@ -45,9 +43,10 @@ def treat_long_examples(
     Raises:
       UserError: there are long examples and the rule is "refuse", or nothing else in a split.
     """
-    if "longer" not in batch or batch.get("texts", "apart") != "apart":
+    rule = getattr(batch, "longer", None)
+    if not isinstance(batch, Batch) or rule is None or getattr(batch, "texts", "apart") != "apart":
         return data, []
-    rule, limit, lines = batch["longer"], batch["max_length"] - beside, []
+    limit, lines = batch.max_length - beside, []
     for split, examples in (getattr(data, "examples", None) or getattr(data, "ids", {})).items():
         lengths = examples.lengths
         longer = np.flatnonzero(lengths > limit)
@@ -55,7 +54,7 @@ def treat_long_examples(
             continue
         counted = (
             f"{split}: {len(longer):,} of {len(lengths):,} {data.things} longer than"
-            f" batch.max_length={batch['max_length']} tokens (up to {lengths.max() + beside:,})"
+            f" batch.max_length={batch.max_length} tokens (up to {lengths.max() + beside:,})"
         )
         if rule == "refuse":
             raise UserError(

@@ -39,7 +39,7 @@ class Masking:
     Attributes:
       special: ids of the vocabulary; the first of its reserved ones is the mask.
       vocabulary: number of ids.
-      rate, most, hidden, random: see `attnlab.config.token_tasks.Masking`.
+      rate, most, hidden, random: see `attnlab.data.settings.Masking`.
     """
 
     special: Special

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from attnlab.config.schema import Node
 from attnlab.data import SPLITS
 from attnlab.data.columns import Examples
 from attnlab.data.corpus import (
@@ -172,7 +173,7 @@ class Questions(OfRows):
 
 def load(
     data: Mapping[str, Any],
-    vocabulary: Mapping[str, Any],
+    vocabulary: Mapping[str, Any] | Node,
     workdir: Path | None = None,
     splits: Sequence[str] = ("train", "valid"),
     begun: Path | None = None,

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from attnlab.config.schema import Node
 from attnlab.data import SPLITS
 from attnlab.data.columns import Examples, Packed
 from attnlab.data.corpus import (
@@ -105,7 +106,7 @@ class TaggedTexts(OfClasses):
 
 def load(
     data: Mapping[str, Any],
-    vocabulary: Mapping[str, Any],
+    vocabulary: Mapping[str, Any] | Node,
     workdir: Path | None = None,
     splits: Sequence[str] = ("train", "valid"),
     begun: Path | None = None,

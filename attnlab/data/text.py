@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attnlab.config.registry import build
+from attnlab.config.schema import Node
 from attnlab.data import SOURCES, SPLITS
 from attnlab.data.columns import Packed
 from attnlab.data.corpus import (
@@ -107,7 +108,7 @@ class Texts:
 
 def load(
     data: Mapping[str, Any],
-    vocabulary: Mapping[str, Any],
+    vocabulary: Mapping[str, Any] | Node,
     workdir: str | Path | None = None,
     splits: Sequence[str] = ("train", "valid"),
     begun: Path | None = None,

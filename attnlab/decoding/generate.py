@@ -18,7 +18,7 @@ from attnlab.decoding.greedy import Choose, Run, begun, best_token, grouped, unr
 from attnlab.decoding.hypotheses import Hypotheses, StepFn
 from attnlab.decoding.rules import Rules
 from attnlab.decoding.sampling import best_first, drawing
-from attnlab.decoding.settings import Settings
+from attnlab.decoding.settings import Decoding
 from attnlab.decoding.steps import length_limits, repeat_rows
 from attnlab.errors import UserError
 
@@ -79,7 +79,7 @@ class Decoder:
     def __init__(
         self,
         bind: Bind,
-        settings: Settings,
+        settings: Decoding,
         *,
         alignment: bool = False,
         special: Special = OURS,
@@ -194,7 +194,7 @@ def decode(
     bind: Bind,
     params: Any,
     batches: Iterable[tuple[Any, Mapping[str, Any]]],
-    settings: Settings,
+    settings: Decoding,
     *,
     alignment: bool = False,
 ) -> list[list[Decoded]]:
@@ -206,7 +206,7 @@ class _How(NamedTuple):
     """The compiled programs of a decoder; see `Decoder`."""
 
     bind: Bind
-    settings: Settings
+    settings: Decoding
     alignment: bool
     special: Special
     continues: bool

@@ -1,5 +1,5 @@
-"""The config node `decoding` for generated sequences: length limits, and what a system must
-provide.
+"""The settings of decoding: how target sequences are searched for or drawn, and what follows from
+that. Importing this module loads no jax.
 """
 
 from __future__ import annotations
@@ -7,22 +7,88 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from attnlab.config import read
-from attnlab.config.decoding import Decoding
-from attnlab.config.schema import described
+from attnlab.config.schema import SEED, SHARE, Node, between, described, setting, whole
 from attnlab.errors import UserError
 
-METHODS = described(Decoding)["method"].choices
 TOKENS = 2**28  # the most token places of a batch in decoding: 1 GiB of ids
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(Decoding):
-    """The settings of `attnlab.config.decoding.Decoding` and what follows from them; make them with
-    `validate`.
-    """
+class Decoding(Node):
+    """How target sequences are searched for or drawn."""
+
+    method: Literal["beam", "greedy", "sample"] = setting("how they are found", "beam")
+    batch: int = setting("texts that are decoded at once", 64, within=whole(1, 2**16))
+    n_best: int = setting(
+        "hypotheses of each text (beam), or samples (sample)", 1, within=whole(1, 2**12)
+    )
+    beam: int = setting("hypotheses that are followed", 5, within=whole(1, 2**12))
+    length_penalty: float = setting("alpha of GNMT's score", 0.6, within=between(0, 100))
+    length_offset: int = setting(
+        "k of the length penalty ((k + length) / (k + 1))^alpha; 0: as in transformers",
+        5,
+        within=whole(0, 2**10),
+    )
+    coverage: float = setting("beta of GNMT's score; 0: none", 0.0, within=between(0, 10**6))
+    temperature: float = setting(
+        "of samples: scores are divided by it", 1.0, within=between(0, 10**6)
+    )
+    top_k: int = setting("samples are of the most likely so many; 0: of all", 0, within=whole(0))
+    top_p: float = setting(
+        "samples are of the most likely that have this probability together", 1.0, within=SHARE
+    )
+    min_p: float = setting(
+        "samples have at least this share of the probability of the most likely token",
+        0.0,
+        within=between(0, 1),
+    )
+    seed: int = setting("of samples", 0, within=SEED)
+    min_length: int = setting("tokens before the end is allowed", 0, within=whole(0, 2**20))
+    repetition_penalty: float = setting(
+        "scores of tokens that have occurred are lowered by it (greedy, sample); 1: none",
+        1.0,
+        within=between(1, 10**6),
+    )
+    no_repeat_ngram: int = setting(
+        "so many tokens never occur twice in the same order; 0: they may", 0, within=whole(0, 2**10)
+    )
+    stop: tuple[str, ...] = setting("an answer ends before the first of these texts", ())
+    prefill: int = setting(
+        "tokens of a beginning that are read at once (language models)", 512, within=whole(1, 2**20)
+    )
+    full_passes: bool = setting(
+        "whether the whole text so far is read again for every token, slower by far; a decoder"
+        " whose attention keeps no cache can write in no other way",
+        False,
+    )
+    max_ratio: float = setting(
+        "at most max_ratio x source tokens + max_extra are written", 2.0, within=between(0, 10**4)
+    )
+    max_extra: int = setting("see max_ratio", 10, within=whole(0, 2**20))
+
+    def check(self) -> None:
+        """As many hypotheses as are wanted are followed, and every setting has an effect."""
+        if "" in self.stop:
+            raise UserError("config.decoding.stop: an empty text ends every answer; leave it out")
+        if self.method == "beam" and self.n_best > self.beam:
+            raise UserError(
+                f"config.decoding.n_best={self.n_best} is more than decoding.beam={self.beam};"
+                " raise the beam or lower n_best"
+            )
+        if self.method == "beam" and self.repetition_penalty != 1.0:
+            raise UserError(
+                f"config.decoding.repetition_penalty={self.repetition_penalty} goes with method"
+                " 'greedy' or 'sample'; beam search compares the model's own probabilities, choose"
+                " decoding.no_repeat_ngram there"
+            )
+        if self.method == "greedy" and self.n_best > 1:
+            raise UserError(
+                f"config.decoding.n_best={self.n_best}: greedy search finds one hypothesis; set"
+                " n_best=1 or method 'beam' or 'sample'"
+            )
 
     def limit(self, source_length: int) -> int:
         """The most target tokens for a source of this many tokens, at least 1."""
@@ -56,11 +122,14 @@ class Settings(Decoding):
             )
 
 
-def validate(settings: Mapping[str, Any], *, weights: bool = True) -> Settings:
-    """The settings of a config node; missing settings have their defaults.
+METHODS = described(Decoding)["method"].choices
+
+
+def validate(settings: Decoding | Mapping[str, Any], *, weights: bool = True) -> Decoding:
+    """The settings, checked against a system; those missing in a mapping have their defaults.
 
     Args:
-      settings: the node `decoding`, a mapping of `Settings` fields.
+      settings: the node `decoding`.
       weights: whether the step of the system returns attention weights, which the coverage penalty
         needs.
 
@@ -68,7 +137,7 @@ def validate(settings: Mapping[str, Any], *, weights: bool = True) -> Settings:
       UserError: unknown field or method (with near names), a value of the wrong type or outside its
         range.
     """
-    chosen = read(Settings, settings, "decoding")
+    chosen = settings if isinstance(settings, Decoding) else read(Decoding, settings, "decoding")
     if chosen.method == "beam" and chosen.coverage and not weights:
         raise UserError(
             f"decoding.coverage={chosen.coverage} needs attention weights, which this system does"

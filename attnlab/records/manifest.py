@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
+from attnlab.config.schema import Node
 from attnlab.config.tree import config_hash
 from attnlab.errors import UserError
 from attnlab.records.files import timestamp, write_atomic
@@ -82,7 +83,7 @@ class Manifest:
     @classmethod
     def build(
         cls,
-        config: Mapping[str, Any],
+        config: Mapping[str, Any] | Node,
         *,
         devices: Mapping[str, Any],
         data: Mapping[str, Any],
@@ -92,7 +93,7 @@ class Manifest:
         """Describe this process.
 
         Args:
-          config: nested mapping of JSON values (an `ml_collections.ConfigDict` too).
+          config: nested mapping of JSON values, or settings.
           devices: names and anything JSON can hold, for example kind and count.
           data: names and anything JSON can hold.
           command: default `sys.argv`.
@@ -141,7 +142,10 @@ class Manifest:
         return manifest
 
     def check_config(
-        self, config: Mapping[str, Any], workdir: str | Path, ignore: Sequence[str] = ("parallel",)
+        self,
+        config: Mapping[str, Any] | Node,
+        workdir: str | Path,
+        ignore: Sequence[str] = ("parallel",),
     ) -> None:
         """Raise `UserError` if `workdir` (this manifest's) was made with another config: up to five
         differing fields.
@@ -260,7 +264,9 @@ def plain(config: Any) -> Any:
 
 
 def differences(
-    saved: Mapping[str, Any], wanted: Mapping[str, Any], ignore: Sequence[str] = ("parallel",)
+    saved: Mapping[str, Any],
+    wanted: Mapping[str, Any] | Node,
+    ignore: Sequence[str] = ("parallel",),
 ) -> list[str]:
     """The fields in which two configs differ, as "a.b: saved 3, wanted 4", in the order of
     `wanted`, then of `saved`.
@@ -281,7 +287,9 @@ def differences(
 
 
 def changed(
-    saved: Mapping[str, Any], wanted: Mapping[str, Any], ignore: Sequence[str] = ("parallel",)
+    saved: Mapping[str, Any],
+    wanted: Mapping[str, Any] | Node,
+    ignore: Sequence[str] = ("parallel",),
 ) -> list[str]:
     """As `differences`, of the config of a run: a setting that is newer than the run has its
     default, which means what the run did without it.

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlab.config.nodes import TABLES
+from attnlab.config.schema import TABLES
 
 _NAMES = {"name", "task", *TABLES}  # the keys of a config whose text names a component
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from attnlab.config.schema import Node
 from attnlab.errors import UserError
 from attnlab.records import own_files
 from attnlab.records.files import timestamp, write_atomic
@@ -88,7 +89,7 @@ class Code:
         ]
 
 
-def of(*configs: Mapping[str, Any], accept: bool = False, **files: Path | None) -> Code:
+def of(*configs: Mapping[str, Any] | Node, accept: bool = False, **files: Path | None) -> Code:
     """The user's code that configs name.
 
     Args:

@@ -32,10 +32,10 @@ from attnlab.attention.alignments import reinforce
 from attnlab.attention.alignments.doubly_stochastic import uncovered
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.protocol import LOSSES, MAPS
-from attnlab.config import read
-from attnlab.config.nodes import Reinforce
 from attnlab.errors import UserError, nearest
 from attnlab.systems.protocol import Side, System, Writer
+from attnlab.tasks import schemas
+from attnlab.tasks.schemas import Reinforce
 
 COVERAGE = "doubly_stochastic"
 
@@ -96,9 +96,13 @@ class Auxiliary:
     """
 
     def __init__(
-        self, system: type[System], handed_out: Mapping[str, Any], config: ConfigDict, length: int
+        self,
+        system: type[System],
+        handed_out: Mapping[str, Any],
+        config: schemas.Classification | schemas.WritingSettings,
+        length: int,
     ) -> None:
-        weights: Mapping[str, float | None] = config.get("auxiliary", {})
+        weights = config.loss_weights
         looks = flax.traverse_util.flatten_dict(dict(handed_out.get(LOSSES, {}))).values()
         offered = sorted({name for look in looks for losses in look for name in losses})
         offered += [COVERAGE] if system.needs and issubclass(system, Writer) else []
@@ -111,7 +115,7 @@ class Auxiliary:
                 )
         if "hops" in offered:
             _check_hops(weights.get("hops", 0.0), _hops(config.system))
-        settings = read(Reinforce, config.get("reinforce", {}), "reinforce")
+        settings: Reinforce = config.reinforce
         self.sampling = (
             settings if handed_out.get(SAMPLES) and settings.weight + settings.entropy else None
         )

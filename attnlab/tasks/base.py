@@ -18,14 +18,13 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
-from attnlab.config.nodes import AnyRun
 from attnlab.data import columns
-from attnlab.data.batching import BATCH, Batches, TrainBatches, evaluation_batches
+from attnlab.data.batching import Batches, TrainBatches, evaluation_batches
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared, Examples
 from attnlab.data.longer import treat_long_examples
+from attnlab.data.settings import Buckets
 from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure
@@ -50,17 +49,19 @@ from attnlab.tasks.protocol import (
     Tree,
     Typed,
 )
+from attnlab.tasks.schemas import Settings
 
+Config = TypeVar("Config", bound=Settings)
 Data = TypeVar("Data", bound=Loaded)
 Model = TypeVar("Model", bound=System)
 
 
-class Task(Pretrained, Generic[Data, Model]):
+class Task(Pretrained, Generic[Config, Data, Model]):
     """What is learned; one object for a run. `check` and `load` are asked of the class.
 
     Attributes:
       systems: the kind of system that it trains, a class of `attnlab.systems.protocol`.
-      schema: the class that describes its configs, see `attnlab.config.nodes`.
+      schema: the class that describes its configs, see `attnlab.tasks.schemas`.
       reads: the method of a data source that it calls: "pairs", "texts", "labelled" or another.
       loads, columns: the class of `data`, and the arrays of a batch, by name.
       inputs: those that the system reads, in the order of its arguments.
@@ -80,10 +81,11 @@ class Task(Pretrained, Generic[Data, Model]):
     """
 
     systems: ClassVar[type[System]]
-    schema: ClassVar[type[AnyRun]]
+    schema: ClassVar[type[Settings]]
     reads: ClassVar[str]
     loads: ClassVar[type[Loaded]]
     columns: ClassVar[Mapping[str, Declared]]
+    config: Config
     inputs: Sequence[str]
     measures: Mapping[str, Measure | str]
     evaluated: ClassVar[Sequence[str]]
@@ -96,7 +98,7 @@ class Task(Pretrained, Generic[Data, Model]):
     longer: Sequence[str] = ()
 
     def __init__(
-        self, config: ConfigDict, data: Data, system: Model, auxiliary: Terms | None = None
+        self, config: Config, data: Data, system: Model, auxiliary: Terms | None = None
     ) -> None:
         self.config, self.data, self.system, self.auxiliary = config, data, system, auxiliary
         score = functools.partial(self.sums, smoothing=0.0)
@@ -105,14 +107,14 @@ class Task(Pretrained, Generic[Data, Model]):
     # --- what a task says ---
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
+    def check(cls, config: Config) -> None:
         """Build all that needs no data, so that a bad config fails before any is read;
         `UserError`.
         """
         raise NotImplementedError
 
     @classmethod
-    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Data:
+    def read(cls, config: Config, workdir: Path | None, splits: Sequence[str]) -> Data:
         """The data of `splits`, of the class `loads`; what was learned (a vocabulary) comes from
         `workdir` if that is given; `UserError`.
         """
@@ -157,7 +159,7 @@ class Task(Pretrained, Generic[Data, Model]):
     # --- from a config to a task ---
 
     @classmethod
-    def load(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Self:
+    def load(cls, config: Config, workdir: Path | None, splits: Sequence[str]) -> Self:
         """The task with its data read, see `read`.
 
         Raises:
@@ -253,9 +255,11 @@ class Task(Pretrained, Generic[Data, Model]):
 
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
         """The batches of training; `shared` has what all kinds of batches take."""
+        batch = self.config.batch
+        assert isinstance(batch, Buckets)
         return TrainBatches(
             self.of_split("train"),
-            **{name: self.config.batch[name] for name in BATCH},
+            **batch.arguments,
             seed=seed,
             things=self.data.things,
             **shared,
@@ -275,7 +279,9 @@ class Task(Pretrained, Generic[Data, Model]):
 
     def in_order(self, examples: Examples) -> list[tuple[np.ndarray, HostBatch]]:
         """All examples in batches, and which they are, see `evaluation_batches`."""
-        widths = (*self.config.batch.buckets, self.config.batch.max_length)
+        batch = self.config.batch
+        assert isinstance(batch, Buckets)
+        widths = (*batch.buckets, batch.max_length)
         return evaluation_batches(examples, size=self.at_once, buckets=widths)
 
     def evaluate(self, params: Params, split: str) -> dict[str, float]:

@@ -20,10 +20,8 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from attnlab.attention.protocol import MAPS
-from attnlab.config import image_tasks, nodes
 from attnlab.config.registry import made
 from attnlab.data.columns import IDS, Declared, Examples
 from attnlab.data.corpus import VocabularySettings
@@ -33,12 +31,14 @@ from attnlab.data.images.captioned import CaptionData
 from attnlab.data.images.folder import read_images
 from attnlab.data.images.labelled import Shape
 from attnlab.data.vocabulary import Vocabulary
-from attnlab.decoding import Decoder, validate
+from attnlab.decoding.generate import Decoder
+from attnlab.decoding.settings import validate
 from attnlab.errors import UserError
 from attnlab.layers.backbones import BACKBONES
 from attnlab.layers.backbones.protocol import Backbone
 from attnlab.records.measures import Measure, share
 from attnlab.systems.vision.captioner import Captioner, grid_of
+from attnlab.tasks import schemas
 from attnlab.tasks.auxiliary import Auxiliary, left_aside
 from attnlab.tasks.decoders import check_room, ending, translating
 from attnlab.tasks.localisation import SCORES, Named, named, sums
@@ -52,7 +52,7 @@ _AUGMENTATION = 2  # what is folded into the key of a step; 1 is for samples
 
 
 def build_system(
-    config: ConfigDict, vocabulary: int, shape: Shape, pad_id: int = 0
+    config: schemas.Captioning, vocabulary: int, shape: Shape, pad_id: int = 0
 ) -> tuple[Captioner, Auxiliary]:
     """The system of a config for images of a shape, and what is added to its loss.
 
@@ -82,7 +82,7 @@ def build_system(
     return system, Auxiliary(type(system), handed_out, config, config.batch.max_length)
 
 
-class Captioning(ScoredAsText[CaptionData, Captioner]):
+class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
     """Images to texts; see `attnlab.tasks.base.Task`.
 
     Attributes:
@@ -93,7 +93,7 @@ class Captioning(ScoredAsText[CaptionData, Captioner]):
     """
 
     systems: ClassVar[type[Captioner]] = Captioner
-    schema: ClassVar[type[nodes.AnyRun]] = image_tasks.Captioning
+    schema = schemas.Captioning
     reads: ClassVar[str] = "captions"
     loads = CaptionData
     columns: ClassVar[Mapping[str, Declared]] = {
@@ -120,7 +120,7 @@ class Captioning(ScoredAsText[CaptionData, Captioner]):
     examples: ClassVar[str] = "captions"
     outputs: ClassVar[str] = "captions.txt"
 
-    def __init__(self, config: ConfigDict, data: CaptionData) -> None:
+    def __init__(self, config: schemas.Captioning, data: CaptionData) -> None:
         self.special = data.vocabulary.special
         sizes = data.vocabulary.size, data.learned.shape, self.special.pad
         super().__init__(config, data, *build_system(config, *sizes))
@@ -133,7 +133,7 @@ class Captioning(ScoredAsText[CaptionData, Captioner]):
         return self.data.vocabulary
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
+    def check(cls, config: schemas.Captioning) -> None:
         """Build the system and the decoding settings with a stand-in vocabulary, for the size of
         images where the source knows it, so that a bad config fails before data is read.
         """
@@ -147,7 +147,9 @@ class Captioning(ScoredAsText[CaptionData, Captioner]):
         check_room(system, config, read, height * width)
 
     @classmethod
-    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> CaptionData:
+    def read(
+        cls, config: schemas.Captioning, workdir: Path | None, splits: Sequence[str]
+    ) -> CaptionData:
         """See `Task.read`; `UserError` for unreadable data, or what was learned of it is damaged."""
         return captioned.load(config.data, config.vocabulary, workdir, splits)
 
@@ -179,7 +181,7 @@ class Captioning(ScoredAsText[CaptionData, Captioner]):
     ) -> tuple[jax.Array, Sums]:
         """See `Task.loss`, of images changed as `config.augmentation` says."""
         of_step, images = jax.random.fold_in(key, _AUGMENTATION), jnp.asarray(batch["source"])
-        images = augmented(of_step, images, **self.config.augmentation)
+        images = augmented(of_step, images, **self.config.augmentation.settings())
         return super().loss(params, {**batch, "source": images}, key, carried, smoothing)
 
     def looked(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:

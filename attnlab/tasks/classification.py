@@ -20,7 +20,6 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from attnlab import weights
 from attnlab.data import labelled
@@ -30,6 +29,7 @@ from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import Classifier
+from attnlab.tasks import schemas
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.base import Task
 from attnlab.tasks.pretrained import begun_with
@@ -49,7 +49,10 @@ from attnlab.tasks.tokens import cross_entropy
 
 
 def build_system(
-    config: ConfigDict, vocabulary: int, classes: labelled.Classes, special: Special = OURS
+    config: schemas.Classification,
+    vocabulary: int,
+    classes: labelled.Classes,
+    special: Special = OURS,
 ) -> tuple[Classifier, Auxiliary]:
     """The system of a config, and what is added to its loss.
 
@@ -90,14 +93,14 @@ class Classification(TextTask):
         "confusion": "label \\ answer",
     }
 
-    def __init__(self, config: ConfigDict, data: labelled.LabelledTexts) -> None:
+    def __init__(self, config: schemas.Classification, data: labelled.LabelledTexts) -> None:
         special = data.vocabulary.special
         super().__init__(
             config, data, *build_system(config, data.vocabulary.size, data.classes, special)
         )
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
+    def check(cls, config: schemas.Classification) -> None:
         """Build the system with a stand-in vocabulary, so that a bad config fails before data is
         read.
         """
@@ -105,7 +108,7 @@ class Classification(TextTask):
 
     @classmethod
     def read(
-        cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]
+        cls, config: schemas.Classification, workdir: Path | None, splits: Sequence[str]
     ) -> labelled.LabelledTexts:
         """See `Task.read`; labels are names.
 
@@ -121,7 +124,7 @@ class Classification(TextTask):
         as the data does.
         """
         found = super().check_pretrained()
-        if found and self.config.pretrained.get("take", "all") == "all" and self.pretrained:
+        if found and self.config.pretrained.take == "all" and self.pretrained:
             said, names = weights.labels(self.pretrained), self.data.classes.names
             if said and said != names:
                 raise UserError(

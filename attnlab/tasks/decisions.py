@@ -22,7 +22,7 @@ import jax
 
 from attnlab.attention.alignments import reinforce
 from attnlab.attention.alignments.protocol import SAMPLES
-from attnlab.config.image_tasks import Decided
+from attnlab.tasks.schemas import Decided
 
 
 class Decisions:

@@ -16,19 +16,18 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from attnlab.attention.protocol import MAPS
 from attnlab.data.vocabulary import OURS, Special
-from attnlab.decoding import Decoder, Functions, validate
-from attnlab.decoding.generate import Ended
-from attnlab.decoding.settings import Settings
+from attnlab.decoding.generate import Decoder, Ended, Functions
+from attnlab.decoding.settings import Decoding, validate
 from attnlab.systems.protocol import LanguageModel, Writer
+from attnlab.tasks import schemas
 from attnlab.tasks.models import check_bytes
 from attnlab.tasks.protocol import Tree
 
 
-def ending(settings: Settings, text: Callable[[np.ndarray], str]) -> Ended | None:
+def ending(settings: Decoding, text: Callable[[np.ndarray], str]) -> Ended | None:
     """When the settings stop a hypothesis whose ids mean `text(ids)`; None if none is."""
     return (lambda ids: settings.stopped(text(ids))) if settings.stop else None
 
@@ -58,7 +57,7 @@ class Written(NamedTuple):
 
 def check_room(
     system: Writer,
-    config: ConfigDict,
+    config: schemas.WritingSettings,
     read: jax.ShapeDtypeStruct | None = None,
     places: int | None = None,
 ) -> None:
@@ -96,7 +95,7 @@ def check_room(
 
 def translating(
     system: Writer,
-    settings: Settings,
+    settings: Decoding,
     *,
     alignment: bool = False,
     special: Special = OURS,
@@ -147,7 +146,7 @@ def translating(
 
 
 def continuing(
-    system: LanguageModel, settings: Settings, special: Special = OURS, ended: Ended | None = None
+    system: LanguageModel, settings: Decoding, special: Special = OURS, ended: Ended | None = None
 ) -> Decoder:
     """A decoder whose "source" [B,S] is what is to be continued, what stands before the first token
     included.
@@ -187,7 +186,7 @@ def continuing(
     return Decoder(bind, settings, special=special, continues=True, ended=ended)
 
 
-def _read(call: Call, settings: Settings, special: Special, tokens: jax.Array) -> Tree:
+def _read(call: Call, settings: Decoding, special: Special, tokens: jax.Array) -> Tree:
     """The state of a language model after beginnings [B,S], with room for what follows."""
     rows, width = tokens.shape
     room = width + settings.limit(width)
@@ -201,7 +200,7 @@ def _read(call: Call, settings: Settings, special: Special, tokens: jax.Array) -
     )[0]
 
 
-def _written(settings: Settings, special: Special, tokens: jax.Array) -> Written:
+def _written(settings: Decoding, special: Special, tokens: jax.Array) -> Written:
     """Beginnings [B,S], with room for what follows."""
     fill = ((0, 0), (0, settings.limit(tokens.shape[1])))
     ids = jnp.pad(tokens, fill, constant_values=special.pad)

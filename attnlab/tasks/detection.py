@@ -21,14 +21,13 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
-from attnlab.config import image_tasks, nodes
 from attnlab.data.columns import Declared, Examples
 from attnlab.data.images.boxed import BoxedData
 from attnlab.errors import UserError
 from attnlab.records.measures import Measure
 from attnlab.systems.vision.protocol import Detected, Detector
+from attnlab.tasks import schemas
 from attnlab.tasks.boxes import THRESHOLDS, Answers, Truth, average_precisions, matched, overlaps
 from attnlab.tasks.images import ImageTask
 from attnlab.tasks.protocol import (
@@ -47,7 +46,7 @@ from attnlab.tasks.tokens import cross_entropy
 _SHOWN = 0.5  # an answer with a lower score is not written
 
 
-class Detection(ImageTask[BoxedData, Detector]):
+class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
     """Images to all of their objects; see `attnlab.tasks.base.Task`.
 
     Attributes:
@@ -57,7 +56,7 @@ class Detection(ImageTask[BoxedData, Detector]):
     """
 
     systems: ClassVar[type[Detector]] = Detector
-    schema: ClassVar[type[nodes.AnyRun]] = image_tasks.Detection
+    schema = schemas.Detection
     reads: ClassVar[str] = "objects"
     loads = BoxedData
     columns: ClassVar[Mapping[str, Declared]] = {
@@ -82,7 +81,7 @@ class Detection(ImageTask[BoxedData, Detector]):
     }
     outputs: ClassVar[str] = "boxes.tsv"
 
-    def __init__(self, config: ConfigDict, data: BoxedData) -> None:
+    def __init__(self, config: schemas.Detection, data: BoxedData) -> None:
         super().__init__(config, data)
         for split in data.splits:
             if (most := data.most(split)) > self.system.queries:

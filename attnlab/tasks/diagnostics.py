@@ -24,9 +24,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
-from attnlab.config import nodes, token_tasks
 from attnlab.data import asked
 from attnlab.data.asked import CHANCE, MAJORITY, AskedTexts, Row
 from attnlab.data.columns import IDS, Declared, Examples
@@ -35,6 +33,7 @@ from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import LanguageModel
+from attnlab.tasks import schemas
 from attnlab.tasks.base import Task
 from attnlab.tasks.models import (
     check_output_bias,
@@ -59,7 +58,9 @@ from attnlab.tasks.protocol import (
 from attnlab.tasks.tokens import cross_entropy, tokens_or_rows
 
 
-def build_system(config: ConfigDict, vocabulary: int, special: Special = OURS) -> LanguageModel:
+def build_system(
+    config: schemas.Diagnostics, vocabulary: int, special: Special = OURS
+) -> LanguageModel:
     """The system of a config.
 
     Raises:
@@ -74,7 +75,7 @@ def build_system(config: ConfigDict, vocabulary: int, special: Special = OURS) -
     return system
 
 
-class Diagnostics(Task[AskedTexts, LanguageModel]):
+class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
     """Answers at some words of a text; see `attnlab.tasks.base.Task`.
 
     Attributes:
@@ -84,7 +85,7 @@ class Diagnostics(Task[AskedTexts, LanguageModel]):
     """
 
     systems: ClassVar[type[LanguageModel]] = LanguageModel
-    schema: ClassVar[type[nodes.Run]] = token_tasks.Diagnostics
+    schema = schemas.Diagnostics
     reads: ClassVar[str] = "asked"
     loads = AskedTexts
     columns: ClassVar[Mapping[str, Declared]] = {"source": IDS, "target": IDS}
@@ -105,20 +106,22 @@ class Diagnostics(Task[AskedTexts, LanguageModel]):
     examples: ClassVar[str] = "texts"
     outputs: ClassVar[str] = "answers.tsv"
 
-    def __init__(self, config: ConfigDict, data: AskedTexts) -> None:
+    def __init__(self, config: schemas.Diagnostics, data: AskedTexts) -> None:
         self.special = data.vocabulary.special
         super().__init__(config, data, build_system(config, data.vocabulary.size, self.special))
         self._said = jax.jit(lambda params, batch: self.apply(params, batch).argmax(axis=-1))
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
+    def check(cls, config: schemas.Diagnostics) -> None:
         """Build the system with a stand-in vocabulary, so that a bad config fails before data is
         made.
         """
         build_system(config, 8)
 
     @classmethod
-    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> AskedTexts:
+    def read(
+        cls, config: schemas.Diagnostics, workdir: Path | None, splits: Sequence[str]
+    ) -> AskedTexts:
         """See `Task.read`.
 
         Raises:

@@ -15,7 +15,9 @@ from attnlab.tasks.pairs import PairTask
 from attnlab.tasks.protocol import Params
 
 
-def together(named: Sequence[tuple[str, Task[Any, Any], Params]]) -> tuple[PairTask, Params]:
+def together(
+    named: Sequence[tuple[str, Task[Any, Any, Any], Params]],
+) -> tuple[PairTask[Any], Params]:
     """One task of several, and its parameters.
 
     Data, decoding, scores and everything but the system are those of the first task. The parameters
@@ -29,7 +31,7 @@ def together(named: Sequence[tuple[str, Task[Any, Any], Params]]) -> tuple[PairT
         vocabularies.
     """
     first, task, _ = named[0]
-    members: list[PairTask] = []
+    members: list[PairTask[Any]] = []
     for name, one, _ in named:
         if not isinstance(one, PairTask):
             raise UserError(

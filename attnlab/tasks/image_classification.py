@@ -22,11 +22,8 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from attnlab import weights
-from attnlab.config import image_tasks, nodes, read
-from attnlab.config.image_tasks import Decided
 from attnlab.config.registry import build
 from attnlab.data import SOURCES
 from attnlab.data.columns import Declared, Examples
@@ -35,22 +32,22 @@ from attnlab.data.images.labelled import ImageData, Learned, Shape
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.vision.protocol import ImageClassifier
+from attnlab.tasks import schemas
 from attnlab.tasks.decisions import Decisions
 from attnlab.tasks.images import Choosing, ImageTask
 from attnlab.tasks.looks import ImageExample
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
-from attnlab.tasks.pretrained import is_run
+from attnlab.tasks.pretrained import is_run, pretrained_folder
 from attnlab.tasks.protocol import Batch, Params, Scores, Smoothing, Sums, Totals, Tree
 from attnlab.tasks.tokens import cross_entropy
 
 
-def _told(config: ConfigDict) -> Learned | None:
+def _told(config: schemas.ImageClassification) -> Learned | None:
     """What the folder of weights that training begins with knows of images; None for none, and for
     one that has gone.
     """
-    said = config.get("pretrained", {}).get("folder", "")
-    folder = Path(said).expanduser()
-    if not said or not folder.exists():
+    folder = pretrained_folder(config)
+    if folder is None or not folder.exists():
         return None
     if is_run(folder):
         return Learned.load(folder) if ImageData.saved(folder) else None
@@ -59,7 +56,8 @@ def _told(config: ConfigDict) -> Learned | None:
 
 
 class ImageClassification(
-    ImageTask[ImageData, ImageClassifier], Choosing[ImageData, ImageClassifier]
+    ImageTask[schemas.ImageClassification, ImageData, ImageClassifier],
+    Choosing[schemas.ImageClassification, ImageData, ImageClassifier],
 ):
     """Images to one of several classes; see `attnlab.tasks.base.Task`.
 
@@ -70,7 +68,7 @@ class ImageClassification(
     """
 
     systems: ClassVar[type[ImageClassifier]] = ImageClassifier
-    schema: ClassVar[type[nodes.AnyRun]] = image_tasks.ImageClassification
+    schema = schemas.ImageClassification
     reads: ClassVar[str] = "images"
     loads = ImageData
     columns: ClassVar[Mapping[str, Declared]] = {
@@ -91,7 +89,7 @@ class ImageClassification(
 
     @classmethod
     def built(
-        cls, config: ConfigDict, classes: int, shape: Shape | None
+        cls, config: schemas.ImageClassification, classes: int, shape: Shape | None
     ) -> tuple[ImageClassifier, Decisions | None]:
         """The system of a config, for images of this shape where that is known, and what trains its
         decisions if it takes any.
@@ -105,12 +103,14 @@ class ImageClassification(
             return system, None
         found = shapes_of(system, jax.ShapeDtypeStruct((1, *shape), jnp.float32))
         if Decisions.taken(found):
-            return system, Decisions(read(Decided, config.get("decisions", {}), "decisions"))
+            return system, Decisions(config.decisions)
         refuse_terms(config, found)
         return system, None
 
     @classmethod
-    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> ImageData:
+    def read(
+        cls, config: schemas.ImageClassification, workdir: Path | None, splits: Sequence[str]
+    ) -> ImageData:
         """See `Task.read`. A run that begins with the weights of another model normalises images as
         that does; if it takes all of them, its classes are those of that model.
 
@@ -119,7 +119,7 @@ class ImageClassification(
             that does not say what they read.
         """
         told = None if workdir is not None and ImageData.saved(workdir) else _told(config)
-        if told is None or config.pretrained.get("take", "all") == "all":
+        if told is None or config.pretrained.take == "all":
             return ImageData.load(config.data, workdir, splits, told)
         found = ImageData.load(config.data, workdir, splits)
         if len(told.mean) != found.learned.shape[2]:

@@ -17,7 +17,6 @@ from typing import Any, ClassVar, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from attnlab.data.batching import Batches, TrainBatches, evaluation_batches
 from attnlab.data.columns import Batch as HostBatch
@@ -25,10 +24,12 @@ from attnlab.data.columns import Examples
 from attnlab.data.images.augmentation import augmented, check_anywhere
 from attnlab.data.images.folder import read_images
 from attnlab.data.images.labelled import Pictures, Shape
+from attnlab.data.settings import Augmentation
 from attnlab.errors import UserError
 from attnlab.systems.protocol import System
+from attnlab.tasks import schemas
 from attnlab.tasks.auxiliary import Terms
-from attnlab.tasks.base import Data, Model, Task
+from attnlab.tasks.base import Config, Data, Model, Task
 from attnlab.tasks.looks import ImageExample, gates_of
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
 from attnlab.tasks.protocol import Axis, Batch, Look, Maps, Params, Response, Tree, Typed
@@ -40,7 +41,9 @@ _AUGMENTATION = 2  # what is folded into the key of a step; 1 is for samples
 Built = TypeVar("Built", bound=System)
 
 
-def build_system(config: ConfigDict, base: type[Built], classes: int, shape: Shape | None) -> Built:
+def build_system(
+    config: schemas.Settings, base: type[Built], classes: int, shape: Shape | None
+) -> Built:
     """The system of a config, of the kind `base`, for images of this shape where that is known.
 
     Raises:
@@ -62,11 +65,11 @@ def build_system(config: ConfigDict, base: type[Built], classes: int, shape: Sha
 OfImages = TypeVar("OfImages", bound=Pictures)
 
 
-class Choosing(Task[Data, Model]):
+class Choosing(Task[Config, Data, Model]):
     """Base of the tasks that choose one of the classes in `data.learned`. Not a task by itself."""
 
     def __init__(
-        self, config: ConfigDict, data: Data, system: Model, auxiliary: Terms | None = None
+        self, config: Config, data: Data, system: Model, auxiliary: Terms | None = None
     ) -> None:
         super().__init__(config, data, system, auxiliary)
         self._outputs = jax.jit(lambda params, batch: self.apply(params, batch).astype(jnp.float32))
@@ -92,7 +95,7 @@ class Choosing(Task[Data, Model]):
         return [[Response(self.classes[int(one.argmax())], float(one.max()))] for one in chances]
 
 
-class ImageTask(Task[OfImages, Model]):
+class ImageTask(Task[Config, OfImages, Model]):
     """Base of the tasks that read images alone. Not a task by itself."""
 
     loads: ClassVar[type[Pictures]]
@@ -100,24 +103,24 @@ class ImageTask(Task[OfImages, Model]):
     examples: ClassVar[str] = "images"
     item: ClassVar[str] = "images"
 
-    def __init__(self, config: ConfigDict, data: OfImages) -> None:
+    def __init__(self, config: Config, data: OfImages) -> None:
         learned = data.learned
         super().__init__(config, data, *self.built(config, len(learned.classes), learned.shape))
 
     @classmethod
-    def built(cls, config: ConfigDict, classes: int, shape: Shape | None) -> tuple[Any, Any]:
+    def built(cls, config: Config, classes: int, shape: Shape | None) -> tuple[Any, Any]:
         """The system of a config, and what is added to its loss; see `build_system`."""
         return build_system(config, cls.systems, classes, shape), None
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
+    def check(cls, config: Config) -> None:
         """Build the system, for the size of images where the source knows it, so that a bad config
         fails before data is read.
         """
         cls.built(config, _CLASSES, getattr(cls.loads.source(config.data), "shape", None))
 
     @classmethod
-    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Any:
+    def read(cls, config: Config, workdir: Path | None, splits: Sequence[str]) -> Any:
         """See `Task.read`.
 
         Raises:
@@ -149,12 +152,14 @@ class ImageTask(Task[OfImages, Model]):
     def changed(self, key: jax.Array, images: jax.Array) -> jax.Array:
         """Arrays [B,H,W,C] of images, changed as `config.augmentation` says by the key of a step."""
         own = jax.random.fold_in(key, _AUGMENTATION)
-        return augmented(own, images, **self.config.augmentation)
+        augmentation: Augmentation = self.config.augmentation  # type: ignore[attr-defined]
+        return augmented(own, images, **augmentation.settings())
 
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
         """See `Task.ordered`; all images have one size."""
         examples = self.of_split("train")
-        if self.config.get("augmentation", {}).get("anywhere", False):
+        augmentation: Augmentation | None = getattr(self.config, "augmentation", None)
+        if augmentation is not None and augmentation.anywhere:
             check_anywhere(examples["image"].block(np.arange(min(len(examples), _LOOKED_AT)), 0))
         return TrainBatches(
             examples,

@@ -27,9 +27,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
-from attnlab.config import nodes
 from attnlab.data import text
 from attnlab.data.batching import evaluation_batches
 from attnlab.data.blocks import Blocks
@@ -38,11 +36,13 @@ from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.crops import Crops
 from attnlab.data.streams import Apart, Lanes, Turns, begun, first_of, lanes, widths
 from attnlab.data.tokenizer import Prompt
-from attnlab.decoding import Decoder, validate
+from attnlab.decoding.generate import Decoder
+from attnlab.decoding.settings import validate
 from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import VOCABULARY, Measure, share
 from attnlab.systems.protocol import LanguageModel
+from attnlab.tasks import schemas
 from attnlab.tasks.decoders import continuing, ending
 from attnlab.tasks.models import check_output_bias, shapes_of, system_factory
 from attnlab.tasks.pretrained import begun_with
@@ -73,7 +73,9 @@ from attnlab.tasks.tokens import TEACHER_FORCED, TokenTask, token_rows
 PICTURED = 60  # tokens of a text whose maps are drawn after training
 
 
-def build_system(config: ConfigDict, vocabulary: int, pad_id: int = 0) -> LanguageModel:
+def build_system(
+    config: schemas.LanguageModelling, vocabulary: int, pad_id: int = 0
+) -> LanguageModel:
     """The system of a config.
 
     Raises:
@@ -91,7 +93,7 @@ def build_system(config: ConfigDict, vocabulary: int, pad_id: int = 0) -> Langua
     return system
 
 
-class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
+class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, LanguageModel]):
     """Language modelling: every token of a text from those before it; see
     `attnlab.tasks.base.Task`.
 
@@ -102,7 +104,7 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
     """
 
     systems: ClassVar[type[LanguageModel]] = LanguageModel
-    schema: ClassVar[type[nodes.Run]] = nodes.LanguageModelling
+    schema = schemas.LanguageModelling
     reads: ClassVar[str] = "texts"
     loads = text.Texts
     columns: ClassVar[Mapping[str, Declared]] = {
@@ -133,7 +135,7 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
     }
     examples: ClassVar[str] = "texts"
 
-    def __init__(self, config: ConfigDict, data: text.Texts) -> None:
+    def __init__(self, config: schemas.LanguageModelling, data: text.Texts) -> None:
         self.special = data.vocabulary.special
         super().__init__(config, data, build_system(config, data.vocabulary.size, self.special.pad))
         self.penalties = {name: weight for name, weight in config.auxiliary.items() if weight}
@@ -149,14 +151,14 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
         self._settings = validate(config.decoding, weights=False)
         self.at_once = self._settings.batch
         score = functools.partial(self._read, smoothing=0.0)
-        pieces = {"at_once": config.training.logits_at_once}
-        self._of_tokens: Any = functools.partial(of_tokens, self.system, **pieces)
+        at_once = config.training.logits_at_once
+        self._of_tokens: Any = functools.partial(of_tokens, self.system, at_once=at_once)
         self._score_each = jax.jit(self._of_tokens)
         self._score = jax.jit(score)
         self._score_all = jax.jit(jax.vmap(score, in_axes=(0, None, 0)))
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
+    def check(cls, config: schemas.LanguageModelling) -> None:
         """Build the system with a stand-in vocabulary, so that a bad config fails before data is
         read.
         """
@@ -164,7 +166,9 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
         validate(config.decoding, weights=False).check_room(config.batch.max_length)
 
     @classmethod
-    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> text.Texts:
+    def read(
+        cls, config: schemas.LanguageModelling, workdir: Path | None, splits: Sequence[str]
+    ) -> text.Texts:
         """See `Task.read`.
 
         Raises:

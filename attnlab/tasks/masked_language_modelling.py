@@ -26,9 +26,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
-from attnlab.config import nodes, token_tasks
 from attnlab.data import text
 from attnlab.data.batching import Batches, evaluation_batches
 from attnlab.data.blocks import Blocks
@@ -43,6 +41,7 @@ from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import TokenClassifier
+from attnlab.tasks import schemas
 from attnlab.tasks.models import (
     check_output_bias,
     refuse_terms,
@@ -76,7 +75,9 @@ MASK = "[MASK]"  # what a person types for a token that is to be told
 PICTURED = 60  # tokens of a text whose maps are drawn after training
 
 
-def build_system(config: ConfigDict, vocabulary: int, special: Special = OURS) -> TokenClassifier:
+def build_system(
+    config: schemas.MaskedLanguageModelling, vocabulary: int, special: Special = OURS
+) -> TokenClassifier:
     """The system of a config; every id is an output.
 
     Raises:
@@ -110,7 +111,9 @@ def build_system(config: ConfigDict, vocabulary: int, special: Special = OURS) -
     return system
 
 
-class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
+class MaskedLanguageModelling(
+    TokenTask[schemas.MaskedLanguageModelling, text.Texts, TokenClassifier]
+):
     """Masked language modelling: hidden tokens of a text from those around them; see
     `attnlab.tasks.base.Task`.
 
@@ -121,7 +124,7 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
     """
 
     systems: ClassVar[type[TokenClassifier]] = TokenClassifier
-    schema: ClassVar[type[nodes.Run]] = token_tasks.MaskedLanguageModelling
+    schema = schemas.MaskedLanguageModelling
     reads: ClassVar[str] = "texts"
     loads = text.Texts
     columns: ClassVar[Mapping[str, Declared]] = {
@@ -149,7 +152,7 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
     examples: ClassVar[str] = "texts"
     beside: ClassVar[int] = 1
 
-    def __init__(self, config: ConfigDict, data: text.Texts) -> None:
+    def __init__(self, config: schemas.MaskedLanguageModelling, data: text.Texts) -> None:
         self.special = data.vocabulary.special
         system = build_system(config, data.vocabulary.size, self.special)
         super().__init__(config, data, system)
@@ -159,22 +162,24 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
             for name, one in type(self).measures.items()
             if self._pairs or name != "next_sentence"
         }
-        self.masking = Masking(self.special, data.vocabulary.size, **config.masking)
+        self.masking = Masking(self.special, data.vocabulary.size, **config.masking.settings())
         self._mask = self.masking.mask
         self._told = jax.jit(self._likeliest)
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
+    def check(cls, config: schemas.MaskedLanguageModelling) -> None:
         """Build the system with a stand-in vocabulary, so that a bad config fails before data is
         read.
         """
         build_system(config, 8)
         if config.vocabulary.kind != "tokenizer":
             special = Special(reserved=tuple(range(config.vocabulary.reserved)))
-            _ = Masking(special, 8, **config.masking).mask
+            _ = Masking(special, 8, **config.masking.settings()).mask
 
     @classmethod
-    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> text.Texts:
+    def read(
+        cls, config: schemas.MaskedLanguageModelling, workdir: Path | None, splits: Sequence[str]
+    ) -> text.Texts:
         """See `Task.read`.
 
         Raises:

@@ -14,7 +14,6 @@ import flax.traverse_util
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.mixer import Mixer
@@ -23,6 +22,7 @@ from attnlab.attention.protocol import LOSSES, MAPS, Attention, Reading
 from attnlab.config.registry import build, kind, source
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared
+from attnlab.data.settings import Buckets
 from attnlab.data.shards import in_parts
 from attnlab.errors import UserError
 from attnlab.layers.by_layer import chosen, varies
@@ -36,6 +36,7 @@ from attnlab.systems.protocol import (
     System,
     TokenClassifier,
 )
+from attnlab.tasks import schemas
 from attnlab.tasks.auxiliary import left_aside
 from attnlab.tasks.protocol import Batch, Params, Sums, Tree
 
@@ -43,7 +44,7 @@ BYTES = 2**38  # 256 GiB: more than one device has, so no array of a model can b
 OUTPUT_BIAS = ("out", "bias")  # where a system that predicts tokens has it among its parameters
 
 
-def system_factory(config: ConfigDict, base: type[System]) -> Any:
+def system_factory(config: schemas.Settings, base: type[System]) -> Any:
     """The system of a config, its fields bound, once it is of the kind that the task can use and
     its attention slots are checked.
 
@@ -67,8 +68,8 @@ def system_factory(config: ConfigDict, base: type[System]) -> Any:
             f" system.normalisation={config.system.normalisation.name} are those of the whole batch,"
             " which is never there; set it to 1"
         )
-    full_passes = config.get("decoding", {}).get("full_passes", False)
-    _check_slots(factory, config.system, "system", full_passes)
+    decoding = getattr(config, "decoding", None)
+    _check_slots(factory, config.system, "system", decoding is not None and decoding.full_passes)
     return factory
 
 
@@ -182,15 +183,17 @@ def _setting_at(system: System, path: Sequence[str]) -> str:
     return ".".join(found)
 
 
-def longest_row(config: ConfigDict) -> jax.ShapeDtypeStruct:
+def longest_row(config: schemas.Settings) -> jax.ShapeDtypeStruct:
     """The ids of the longest row that the system of a config has to read; of a config that lets
     scores take longer ones (as older ones do) any, for its data may be short.
     """
-    length = 2 if config.batch.longer == "score" else config.batch.max_length
+    batch = config.batch
+    assert isinstance(batch, Buckets)
+    length = 2 if batch.longer == "score" else batch.max_length
     return jax.ShapeDtypeStruct((1, length), jnp.int32)
 
 
-def refuse_terms(config: ConfigDict, made: Mapping[str, Tree]) -> None:
+def refuse_terms(config: schemas.Settings, made: Mapping[str, Tree]) -> None:
     """`UserError` where attention samples or hands out a loss, which the task of the config does
     not add to its own; `made` is what `shapes_of` gives.
     """
@@ -211,7 +214,8 @@ def check_longest(task: Any, splits: Sequence[str]) -> None:
     without this a run would end at its first evaluation.
     """
     batch = task.config.batch
-    if batch.get("longer") != "score" or batch.get("texts", "apart") != "apart":
+    scored_whole = getattr(batch, "longer", None) == "score"
+    if not scored_whole or getattr(batch, "texts", "apart") != "apart":
         return
     for split in splits:
         examples = getattr(task.data, "examples", {}).get(split)
@@ -313,7 +317,7 @@ def sums_of_rows(
     }
 
 
-def check_output_bias(config: ConfigDict, params: Params, vocabulary: int) -> None:
+def check_output_bias(config: schemas.Settings, params: Params, vocabulary: int) -> None:
     """`UserError` where `training.output_bias` wants to set what these parameters, arrays or their
     shapes, do not have.
     """
@@ -327,7 +331,7 @@ def check_output_bias(config: ConfigDict, params: Params, vocabulary: int) -> No
 
 
 def with_output_bias(
-    config: ConfigDict, params: Params, tokens: np.ndarray, vocabulary: int
+    config: schemas.Settings, params: Params, tokens: np.ndarray, vocabulary: int
 ) -> Params:
     """First parameters, their output bias as `training.output_bias` says, given the target tokens
     of the training split.
@@ -346,6 +350,6 @@ def with_output_bias(
     return flax.traverse_util.unflatten_dict(flat)
 
 
-def _of_frequencies(config: ConfigDict) -> bool:
-    """Configs of earlier versions and of others may not say; then nothing is set."""
-    return config.training.get("output_bias", "zeros") == "unigram"
+def _of_frequencies(config: schemas.Settings) -> bool:
+    """Whether the output bias starts at the frequencies of tokens; other tasks have none."""
+    return getattr(config.training, "output_bias", "zeros") == "unigram"

@@ -15,28 +15,28 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
-from attnlab.config import nodes
 from attnlab.data import corpus
 from attnlab.data.columns import IDS, Declared, Examples
 from attnlab.data.vocabulary import Vocabulary
-from attnlab.decoding import Decoded, validate
+from attnlab.decoding.generate import Decoded
+from attnlab.decoding.settings import validate
 from attnlab.errors import UserError
 from attnlab.systems.protocol import Seq2Seq
+from attnlab.tasks import schemas
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.decoders import check_room
 from attnlab.tasks.models import check_output_bias, shapes_of, system_factory
 from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import Axis, Batch, Params, TextExample, Tree, Typed
 from attnlab.tasks.tokens import cross_entropy
-from attnlab.tasks.written import WritingTask
+from attnlab.tasks.written import Writes, WritingTask
 
 Vocabularies = tuple[Vocabulary, Vocabulary]
 
 
 def build_system(
-    config: ConfigDict, source_vocabulary: int, target_vocabulary: int, pad_id: int = 0
+    config: schemas.WritingSettings, source_vocabulary: int, target_vocabulary: int, pad_id: int = 0
 ) -> tuple[Seq2Seq, Auxiliary]:
     """The system of a config, and what is added to its loss; every attention slot is checked
     against what its mechanism declares.
@@ -58,7 +58,7 @@ def build_system(
     return system, Auxiliary(type(system), handed_out, config, config.batch.max_length)
 
 
-class PairTask(WritingTask[corpus.Corpus, Seq2Seq]):
+class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
     """Base of the tasks of pairs of texts, scored token by token and as free-running text; see
     `attnlab.tasks.base.Task`. A task of one's own says `score`, `measures` and `units`.
 
@@ -70,13 +70,13 @@ class PairTask(WritingTask[corpus.Corpus, Seq2Seq]):
     """
 
     systems = Seq2Seq
-    schema: ClassVar[type[nodes.Run]] = nodes.Translation
+    schema: ClassVar[type[schemas.Settings]] = schemas.Translation
     reads = "pairs"
     loads = corpus.Corpus
     columns: Mapping[str, Declared] = {"source": IDS, "target": IDS}  # type: ignore[misc]
     inputs = ("source", "target")
 
-    def __init__(self, config: ConfigDict, data: corpus.Corpus) -> None:
+    def __init__(self, config: Writes, data: corpus.Corpus) -> None:
         self.vocabularies = self.both(data)
         source, self.special = (one.special for one in self.vocabularies)
         if source.pad != self.special.pad:
@@ -99,16 +99,16 @@ class PairTask(WritingTask[corpus.Corpus, Seq2Seq]):
         return self.vocabularies[1]
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
+    def check(cls, config: Writes) -> None:
         """Build the system and the decoding settings with stand-in vocabularies, so that a bad
         config fails before data is read.
         """
-        corpus.VocabularySettings.read(config.vocabulary)
-        system, _ = build_system(config, *((8, 8) if config.vocabulary.shared else (8, 9)))
+        shared = corpus.VocabularySettings.read(config.vocabulary).shared
+        system, _ = build_system(config, *((8, 8) if shared else (8, 9)))
         check_room(system, config)
 
     @classmethod
-    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> corpus.Corpus:
+    def read(cls, config: Writes, workdir: Path | None, splits: Sequence[str]) -> corpus.Corpus:
         """See `Task.read`; `UserError` for a damaged or other vocabulary too."""
         return corpus.load(config.data, config.vocabulary, workdir, splits, begun_with(config))
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import flax.linen as nn
 import jax
-from ml_collections import ConfigDict
 
 from attnlab import config as configs
 from attnlab import weights
@@ -21,19 +20,20 @@ from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.errors import UserError
 from attnlab.records.files import write_atomic
 from attnlab.records.manifest import Manifest
+from attnlab.tasks import schemas
 from attnlab.tasks.protocol import Params
 from attnlab.weights.fitting import Fit, Heads, Model, fit, fitted
 from attnlab.weights.names import flat, nested
 
 REPORT = "pretrained.json"
-Reader = Callable[[ConfigDict, Any, Path], tuple[Params, int]]
+Reader = Callable[[schemas.Settings, Any, Path], tuple[Params, int]]
 """The parameters of a trained run, given its config, its task and its folder, and their step."""
 
 
 class Pretrained:
     """The part of `attnlab.tasks.base.Task` that knows of `config.pretrained`."""
 
-    config: ConfigDict
+    config: schemas.Settings
     data: Any
 
     def init(self, key: jax.Array) -> Params:
@@ -47,11 +47,8 @@ class Pretrained:
 
     @property
     def pretrained(self) -> Path | None:
-        """The folder of weights that training begins with; None if they are drawn. Configs of
-        earlier versions do not say.
-        """
-        folder = self.config.get("pretrained", {}).get("folder", "")
-        return Path(folder).expanduser() if folder else None
+        """The folder of weights that training begins with; None if they are drawn."""
+        return pretrained_folder(self.config)
 
     def check_pretrained(self) -> dict[str, str]:
         """Whether the weights that training begins with fit the system as `config.pretrained` asks;
@@ -71,7 +68,7 @@ class Pretrained:
                 raise UserError(f"{error}{self._other_system(folder)}") from error
             return {"pretrained": weights.fingerprint(folder)}
         found = self._fit
-        if self._take == "all" and (found.drawn or found.left_out or found.pooled):
+        if self.config.pretrained.take == "all" and (found.drawn or found.left_out or found.pooled):
             told = "; ".join(line.removeprefix("pretrained: ") for line in found.lines())
             raise UserError(
                 f"pretrained.folder={folder} has another system than the config: {told}; set"
@@ -126,12 +123,6 @@ class Pretrained:
             told = {"folder": str(self.pretrained), **dataclasses.asdict(self._fit)}
             write_atomic(workdir / REPORT, json.dumps(told, indent=1) + "\n")
 
-    @property
-    def _take(self) -> str:
-        """Configs of earlier versions do not say."""
-        take: str = self.config.pretrained.get("take", "all")
-        return take
-
     def _other_system(self, folder: Path) -> str:
         """The end of an error message: what to do if the config has another system than a folder."""
         own = configs.prepare(configs.from_dict(weights.run_config(folder)), []).system
@@ -141,7 +132,7 @@ class Pretrained:
 
     def _as_it_is(self, folder: Path) -> bool:
         """Whether every tensor of a folder of `transformers` is to be a parameter."""
-        return self._take == "all" and not is_run(folder)
+        return self.config.pretrained.take == "all" and not is_run(folder)
 
     @functools.cached_property
     def _fit(self) -> Fit:
@@ -175,16 +166,21 @@ class Pretrained:
         return found
 
 
+def pretrained_folder(config: schemas.Settings) -> Path | None:
+    """The folder of weights that training begins with; None if they are drawn."""
+    folder = config.pretrained.folder
+    return Path(folder).expanduser() if folder else None
+
+
 def is_run(folder: Path) -> bool:
     """Whether a folder has a run of ours, not a model of `transformers`."""
     return (folder / "manifest.json").is_file()
 
 
-def begun_with(config: ConfigDict) -> Path | None:
+def begun_with(config: schemas.Settings) -> Path | None:
     """The folder of the run of ours that a run begins with; None for none."""
-    said = config.get("pretrained", {}).get("folder", "")
-    folder = Path(said).expanduser()
-    return folder if said and is_run(folder) else None
+    folder = pretrained_folder(config)
+    return folder if folder and is_run(folder) else None
 
 
 def model_of(task: Pretrained) -> Model:

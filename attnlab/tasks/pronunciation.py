@@ -13,21 +13,21 @@ from typing import ClassVar
 
 import numpy as np
 
-from attnlab.config import nodes
 from attnlab.decoding.metrics import edits_of, error_rates
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
+from attnlab.tasks import schemas
 from attnlab.tasks.pairs import PairTask
 from attnlab.tasks.protocol import Params, Scores
 from attnlab.tasks.tokens import TEACHER_FORCED
 
 
-class Pronunciation(PairTask):
+class Pronunciation(PairTask[schemas.Pronunciation]):
     """Pronunciation: pairs of a word and its phonemes with blanks between them, scored by edits;
     see `configs/g2p.py`.
     """
 
-    schema: ClassVar[type[nodes.Run]] = nodes.Pronunciation
+    schema: ClassVar[type[schemas.Settings]] = schemas.Pronunciation
     measures: Mapping[str, Measure | str] = {
         **TEACHER_FORCED,
         "phoneme_error_rate": Measure("min", low=0.0),  # there may be more edits than phonemes

@@ -32,9 +32,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
-from attnlab.config import nodes, token_tasks
 from attnlab.data import passages, questions
 from attnlab.data.columns import IDS, Declared, Examples
 from attnlab.data.passages import MOST, Question, Windows, normal
@@ -43,6 +41,7 @@ from attnlab.data.vocabulary import OURS, Special
 from attnlab.errors import UserError
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import TokenClassifier
+from attnlab.tasks import schemas
 from attnlab.tasks.base import Task
 from attnlab.tasks.models import longest_row, refuse_terms, shapes_of, system_factory
 from attnlab.tasks.pretrained import begun_with
@@ -65,7 +64,9 @@ SILENCE = "(no answer)"  # what a person is told
 _NEVER = -1e9
 
 
-def build_system(config: ConfigDict, vocabulary: int, special: Special = OURS) -> TokenClassifier:
+def build_system(
+    config: schemas.QuestionAnswering, vocabulary: int, special: Special = OURS
+) -> TokenClassifier:
     """The system of a config, with two numbers for every token.
 
     Raises:
@@ -79,7 +80,7 @@ def build_system(config: ConfigDict, vocabulary: int, special: Special = OURS) -
     return system
 
 
-def windows_of(config: ConfigDict) -> Windows | None:
+def windows_of(config: schemas.QuestionAnswering) -> Windows | None:
     """How the passages of a config are cut; None if they are not."""
     reading = config.passages
     if not reading.stride:
@@ -87,7 +88,7 @@ def windows_of(config: ConfigDict) -> Windows | None:
     return Windows(config.batch.max_length, reading.stride, reading.question)
 
 
-class QuestionAnswering(Task[Questions, TokenClassifier]):
+class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifier]):
     """Extractive question answering; see `attnlab.tasks.base.Task`.
 
     Attributes:
@@ -97,7 +98,7 @@ class QuestionAnswering(Task[Questions, TokenClassifier]):
     """
 
     systems: ClassVar[type[TokenClassifier]] = TokenClassifier
-    schema: ClassVar[type[nodes.Run]] = token_tasks.QuestionAnswering
+    schema = schemas.QuestionAnswering
     reads: ClassVar[str] = "questions"
     loads = Questions
     columns: ClassVar[Mapping[str, Declared]] = {
@@ -124,14 +125,14 @@ class QuestionAnswering(Task[Questions, TokenClassifier]):
     examples: ClassVar[str] = "questions"
     outputs: ClassVar[str] = "answers.tsv"
 
-    def __init__(self, config: ConfigDict, data: Questions) -> None:
+    def __init__(self, config: schemas.QuestionAnswering, data: Questions) -> None:
         self.special, self._reading = data.vocabulary.special, config.passages
         self._absent = bool(self._reading.stride or self._reading.unanswerable)
         super().__init__(config, data, build_system(config, data.vocabulary.size, self.special))
         self._best = jax.jit(self._likeliest)
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
+    def check(cls, config: schemas.QuestionAnswering) -> None:
         """Build the system with a stand-in vocabulary, so that a bad config fails before data is
         read; so do windows that would leave gaps.
         """
@@ -145,7 +146,9 @@ class QuestionAnswering(Task[Questions, TokenClassifier]):
             )
 
     @classmethod
-    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Questions:
+    def read(
+        cls, config: schemas.QuestionAnswering, workdir: Path | None, splits: Sequence[str]
+    ) -> Questions:
         """See `Task.read`.
 
         Raises:

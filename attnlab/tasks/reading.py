@@ -13,12 +13,12 @@ from typing import Any
 import flax.traverse_util
 import jax
 import jax.numpy as jnp
-from ml_collections import ConfigDict
 
 from attnlab.attention.protocol import LOSSES
 from attnlab.decoding.steps import largest
 from attnlab.errors import UserError, nearest
 from attnlab.systems.protocol import LanguageModel
+from attnlab.tasks import schemas
 from attnlab.tasks.models import refuse_terms, watched_pass
 from attnlab.tasks.protocol import Batch, Params, Rngs, Smoothing, Sums, Tree
 from attnlab.tasks.tokens import cross_entropy
@@ -142,7 +142,7 @@ def _in_pieces(
     return losses, right
 
 
-def check_packs(config: ConfigDict, system: LanguageModel, params: Tree) -> None:
+def check_packs(config: schemas.LanguageModelling, system: LanguageModel, params: Tree) -> None:
     """Texts may share a row only if the system, with the parts it has, keeps them apart.
 
     Raises:
@@ -199,7 +199,7 @@ def penalised(sums: Sums, weights: Mapping[str, float]) -> tuple[jax.Array, Sums
     return sums["loss"] + added, {"cross_entropy": sums["loss"], **rest}
 
 
-def penalties(config: ConfigDict, made: Mapping[str, Tree]) -> dict[str, float]:
+def penalties(config: schemas.Settings, made: Mapping[str, Tree]) -> dict[str, float]:
     """The weights of the losses that attention hands out, by name; those of None are left out.
     `made` is what `shapes_of` gives.
 
@@ -208,7 +208,7 @@ def penalties(config: ConfigDict, made: Mapping[str, Tree]) -> dict[str, float]:
         without a loss.
     """
     refuse_terms(config, {name: tree for name, tree in made.items() if name != LOSSES})
-    weights = dict(config.get("auxiliary", {}))
+    weights = config.loss_weights
     offered = sorted({name for look in looks_of(made) for name in look})
     for name in offered:
         if weights.get(name, 0.0) == 0.0:
@@ -222,7 +222,8 @@ def penalties(config: ConfigDict, made: Mapping[str, Tree]) -> dict[str, float]:
                 f"auxiliary.{name}={weight}: nothing in this system hands out such a loss;"
                 f" {nearest(name, offered)}"
             )
-    return {name: weights[name] for name in offered if weights[name] is not None}
+    given = {name: weights[name] for name in offered}
+    return {name: weight for name, weight in given.items() if weight is not None}
 
 
 def _fresh_or(fresh: jax.Array, start: jax.Array, remembered: jax.Array) -> jax.Array:

@@ -17,14 +17,13 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
-from attnlab.config import image_tasks, nodes
 from attnlab.data.columns import Declared, Examples
 from attnlab.data.images.segmented import SegmentedData
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.vision.protocol import PixelClassifier
+from attnlab.tasks import schemas
 from attnlab.tasks.images import ImageTask
 from attnlab.tasks.protocol import (
     Batch,
@@ -41,7 +40,7 @@ from attnlab.tasks.protocol import (
 from attnlab.tasks.tokens import cross_entropy
 
 
-class Segmentation(ImageTask[SegmentedData, PixelClassifier]):
+class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifier]):
     """Images to the class of every pixel; see `attnlab.tasks.base.Task`.
 
     Attributes:
@@ -51,7 +50,7 @@ class Segmentation(ImageTask[SegmentedData, PixelClassifier]):
     """
 
     systems: ClassVar[type[PixelClassifier]] = PixelClassifier
-    schema: ClassVar[type[nodes.AnyRun]] = image_tasks.Segmentation
+    schema = schemas.Segmentation
     reads: ClassVar[str] = "masks"
     loads = SegmentedData
     columns: ClassVar[Mapping[str, Declared]] = {
@@ -72,7 +71,7 @@ class Segmentation(ImageTask[SegmentedData, PixelClassifier]):
     }
     outputs: ClassVar[str] = "overlaps.tsv"
 
-    def __init__(self, config: ConfigDict, data: SegmentedData) -> None:
+    def __init__(self, config: schemas.Segmentation, data: SegmentedData) -> None:
         super().__init__(config, data)
         self._rows = jax.jit(self._of_images)
         self._answers = jax.jit(

@@ -20,9 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from ml_collections import ConfigDict
 
-from attnlab.config import nodes, token_tasks
 from attnlab.data import corpus, text
 from attnlab.data.batching import Batches, evaluation_batches
 from attnlab.data.blocks import Blocks
@@ -32,6 +30,7 @@ from attnlab.data.corruption import Corrupted, Spans
 from attnlab.data.vocabulary import Special, Vocabulary
 from attnlab.errors import UserError
 from attnlab.records.items import Items
+from attnlab.tasks import schemas
 from attnlab.tasks.decoders import check_room
 from attnlab.tasks.pairs import PairTask, Vocabularies, build_system
 from attnlab.tasks.pretrained import begun_with
@@ -41,7 +40,7 @@ SENTINEL = re.compile(r"<extra_id_(\d+)>")  # what a person reads and types for 
 _FIXED = 2**32 - 1  # in place of a seed, for what is scored: seeds of training are smaller
 
 
-class SpanCorruption(PairTask):
+class SpanCorruption(PairTask[schemas.SpanCorruption]):
     """Span corruption: what was taken out of a text, from the rest; see `attnlab.tasks.base.Task`.
 
     Attributes:
@@ -50,7 +49,7 @@ class SpanCorruption(PairTask):
       system: the model.
     """
 
-    schema: ClassVar[type[nodes.Run]] = token_tasks.SpanCorruption
+    schema: ClassVar[type[schemas.Settings]] = schemas.SpanCorruption
     reads = "texts"
     loads = text.Texts  # type: ignore[assignment]
     data: text.Texts  # type: ignore[assignment]
@@ -60,9 +59,9 @@ class SpanCorruption(PairTask):
     }
     examples = "rows"
 
-    def __init__(self, config: ConfigDict, data: text.Texts) -> None:
+    def __init__(self, config: schemas.SpanCorruption, data: text.Texts) -> None:
         super().__init__(config, data)  # type: ignore[arg-type]
-        self.spans = Spans(self.special, **config.corruption)
+        self.spans = Spans(self.special, **config.corruption.settings())
         self.raw = self.spans.raw(config.batch.max_length)
         self.spans.check(self.raw)
         self.sentinels = self.special.reserved[::-1]
@@ -73,10 +72,12 @@ class SpanCorruption(PairTask):
         return data.vocabulary, data.vocabulary
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
+    def check(cls, config: schemas.SpanCorruption) -> None:
         """See `PairTask.check`; there must be sentinels enough."""
         settings = corpus.VocabularySettings.read(config.vocabulary)
-        spans = Spans(Special(reserved=tuple(range(settings.reserved))), **config.corruption)
+        spans = Spans(
+            Special(reserved=tuple(range(settings.reserved))), **config.corruption.settings()
+        )
         raw = spans.raw(config.batch.max_length)
         if settings.kind != "tokenizer":
             spans.check(raw)
@@ -84,7 +85,7 @@ class SpanCorruption(PairTask):
 
     @classmethod
     def read(  # type: ignore[override]
-        cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]
+        cls, config: schemas.SpanCorruption, workdir: Path | None, splits: Sequence[str]
     ) -> text.Texts:
         """See `Task.read`; `UserError` for a damaged or other vocabulary too."""
         return text.load(config.data, config.vocabulary, workdir, splits, begun_with(config))

@@ -23,7 +23,6 @@ from ml_collections import ConfigDict
 
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.syntax import structural_distance
-from attnlab.config import nodes, token_tasks
 from attnlab.data import tagged
 from attnlab.data.columns import IDS, Declared, Examples
 from attnlab.data.tagged import Sentence, TaggedTexts
@@ -32,6 +31,7 @@ from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import TokenClassifier
+from attnlab.tasks import schemas
 from attnlab.tasks.base import Task
 from attnlab.tasks.models import (
     check_output_bias,
@@ -78,7 +78,7 @@ class TaggedExample:
 
 
 def build_system(
-    config: ConfigDict, vocabulary: int, tags: int, special: Special = OURS
+    config: schemas.Tagging, vocabulary: int, tags: int, special: Special = OURS
 ) -> TokenClassifier:
     """The system of a config.
 
@@ -110,7 +110,7 @@ def reads_trees(node: Any) -> bool:
     return False
 
 
-class Tagging(Task[TaggedTexts, TokenClassifier]):
+class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
     """Tagging: words to tags; see `attnlab.tasks.base.Task`.
 
     Attributes:
@@ -120,7 +120,7 @@ class Tagging(Task[TaggedTexts, TokenClassifier]):
     """
 
     systems: ClassVar[type[TokenClassifier]] = TokenClassifier
-    schema: ClassVar[type[nodes.Run]] = token_tasks.Tagging
+    schema = schemas.Tagging
     reads: ClassVar[str] = "tagged"
     loads = TaggedTexts
     columns: ClassVar[Mapping[str, Declared]] = {
@@ -148,7 +148,7 @@ class Tagging(Task[TaggedTexts, TokenClassifier]):
     examples: ClassVar[str] = "sentences"
     outputs: ClassVar[str] = "tags.tsv"
 
-    def __init__(self, config: ConfigDict, data: TaggedTexts) -> None:
+    def __init__(self, config: schemas.Tagging, data: TaggedTexts) -> None:
         self.special, self.tags = data.vocabulary.special, data.classes.names
         system = build_system(config, data.vocabulary.size, len(self.tags), self.special)
         super().__init__(config, data, system)
@@ -187,14 +187,16 @@ class Tagging(Task[TaggedTexts, TokenClassifier]):
                     )
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
+    def check(cls, config: schemas.Tagging) -> None:
         """Build the system with a stand-in vocabulary, so that a bad config fails before data is
         read.
         """
         build_system(config, 8, 3)
 
     @classmethod
-    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> TaggedTexts:
+    def read(
+        cls, config: schemas.Tagging, workdir: Path | None, splits: Sequence[str]
+    ) -> TaggedTexts:
         """See `Task.read`.
 
         Raises:

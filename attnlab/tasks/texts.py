@@ -19,9 +19,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
-from attnlab.config import nodes
 from attnlab.data import labelled
 from attnlab.data.columns import IDS, Declared, Examples
 from attnlab.data.vocabulary import OURS, Special
@@ -30,6 +28,7 @@ from attnlab.records.items import Items
 from attnlab.records.measures import Measure
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Classifier
+from attnlab.tasks import schemas
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.base import Task
 from attnlab.tasks.models import (
@@ -59,7 +58,7 @@ from attnlab.tasks.tokens import tokens_stored
 SIDES = ("source", "target")
 
 
-def factory_of(config: ConfigDict, sentences: int) -> Any:
+def factory_of(config: schemas.Classification, sentences: int) -> Any:
     """The system of a config, its fields bound, once it is known to read so many texts.
 
     Raises:
@@ -79,7 +78,7 @@ def factory_of(config: ConfigDict, sentences: int) -> Any:
     return factory
 
 
-def sentences_of(config: ConfigDict) -> int:
+def sentences_of(config: schemas.Classification) -> int:
     """How many texts an example has: what the source says, else the least that the system can
     read.
     """
@@ -87,7 +86,9 @@ def sentences_of(config: ConfigDict) -> int:
     return said if said in (1, 2) else int(system_factory(config, Classifier).func.texts[0])
 
 
-def handed_out(config: ConfigDict, system: Classifier, sentences: int) -> dict[str, Tree]:
+def handed_out(
+    config: schemas.Classification, system: Classifier, sentences: int
+) -> dict[str, Tree]:
     """The shapes of what a pass over as many texts leaves in the collections "losses" and
     "samples".
 
@@ -103,7 +104,7 @@ def _reading(sentences: int) -> list[str]:
     return [name for name, one in found if issubclass(one, Classifier) and sentences in one.texts]
 
 
-class TextTask(Task[labelled.LabelledTexts, Classifier]):
+class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier]):
     """Base of the tasks of labelled texts, see `attnlab.tasks.base.Task`; one object for a run.
 
     Attributes:
@@ -114,7 +115,7 @@ class TextTask(Task[labelled.LabelledTexts, Classifier]):
     """
 
     systems: ClassVar[type[Classifier]] = Classifier
-    schema: ClassVar[type[nodes.Run]] = nodes.Classification
+    schema = schemas.Classification
     reads: ClassVar[str] = "labelled"
     loads = labelled.LabelledTexts
     columns: ClassVar[Mapping[str, Declared]] = {
@@ -129,7 +130,7 @@ class TextTask(Task[labelled.LabelledTexts, Classifier]):
 
     def __init__(
         self,
-        config: ConfigDict,
+        config: schemas.Classification,
         data: labelled.LabelledTexts,
         system: Classifier | None = None,
         auxiliary: Auxiliary | None = None,
@@ -174,7 +175,11 @@ class TextTask(Task[labelled.LabelledTexts, Classifier]):
 
     @classmethod
     def build(
-        cls, config: ConfigDict, vocabulary: int, sentences: int, special: Special = OURS
+        cls,
+        config: schemas.Classification,
+        vocabulary: int,
+        sentences: int,
+        special: Special = OURS,
     ) -> Classifier:
         """The system of a config, with `numbers` outputs.
 
@@ -193,7 +198,7 @@ class TextTask(Task[labelled.LabelledTexts, Classifier]):
         return system
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
+    def check(cls, config: schemas.Classification) -> None:
         """Build the system with a stand-in vocabulary, so that a bad config fails before data is
         read.
         """
@@ -201,7 +206,7 @@ class TextTask(Task[labelled.LabelledTexts, Classifier]):
 
     @classmethod
     def read(
-        cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]
+        cls, config: schemas.Classification, workdir: Path | None, splits: Sequence[str]
     ) -> labelled.LabelledTexts:
         """See `Task.read`.
 

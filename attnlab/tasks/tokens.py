@@ -15,8 +15,9 @@ import numpy as np
 
 from attnlab.data.vocabulary import Special
 from attnlab.records.measures import VOCABULARY, Measure, share
-from attnlab.tasks.base import Data, Model, Task
+from attnlab.tasks.base import Config, Data, Model, Task
 from attnlab.tasks.protocol import Axis, Batch, Smoothing, Totals
+from attnlab.training.settings import TokenTraining
 
 TEACHER_FORCED: Mapping[str, Measure] = {
     "loss": Measure("min", low=0.0, depends=(VOCABULARY,)),
@@ -26,7 +27,7 @@ TEACHER_FORCED: Mapping[str, Measure] = {
 """The scores of `token_scores`."""
 
 
-class TokenTask(Task[Data, Model]):
+class TokenTask(Task[Config, Data, Model]):
     """Base of the tasks whose batches have a "target" [B,T] to predict, see
     `attnlab.tasks.base.Task`.
 
@@ -45,7 +46,9 @@ class TokenTask(Task[Data, Model]):
         """The number of target tokens, EOS counted, or of sentences (`training.per="sentence"`: the
         sum over time, the mean over rows, as in the older papers).
         """
-        return tokens_or_rows(self.real(batch["target"]), self.config.training.per)
+        training = self.config.training
+        assert isinstance(training, TokenTraining)
+        return tokens_or_rows(self.real(batch["target"]), training.per)
 
     def averaged(self, totals: Totals) -> dict[str, float]:
         """Teacher-forced scores: "loss" (nats per target token, no smoothing), "perplexity",

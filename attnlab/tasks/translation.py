@@ -6,12 +6,15 @@ from __future__ import annotations
 
 from attnlab.data import corpus
 from attnlab.systems.protocol import Seq2Seq
+from attnlab.tasks import schemas
 from attnlab.tasks.pairs import PairTask
 from attnlab.tasks.protocol import Params
 from attnlab.tasks.written import ScoredAsText
 
 
-class Translation(ScoredAsText[corpus.Corpus, Seq2Seq], PairTask):
+class Translation(
+    ScoredAsText[schemas.Translation, corpus.Corpus, Seq2Seq], PairTask[schemas.Translation]
+):
     """Translation of sentences; see `configs/translation.py`."""
 
     examples = "sentences"

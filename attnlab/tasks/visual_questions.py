@@ -24,12 +24,10 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from attnlab.attention.protocol import MAPS
-from attnlab.config import image_tasks, nodes
 from attnlab.data.asked import CHANCE, MAJORITY
-from attnlab.data.batching import BATCH, Batches, TrainBatches
+from attnlab.data.batching import Batches, TrainBatches
 from attnlab.data.columns import Declared, Examples, Shared
 from attnlab.data.images import labelled, questions
 from attnlab.data.images.folder import read_images
@@ -39,6 +37,7 @@ from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.vision.protocol import VisualAnswerer
+from attnlab.tasks import schemas
 from attnlab.tasks.images import Choosing
 from attnlab.tasks.looking import LOCALISATION, localised, of_questions
 from attnlab.tasks.looks import gates_of
@@ -78,7 +77,7 @@ class VisualExample(NamedTuple):
 
 
 def build_system(
-    config: ConfigDict,
+    config: schemas.VisualQuestions,
     vocabulary: int,
     answers: int,
     shape: labelled.Shape | None,
@@ -107,7 +106,7 @@ def build_system(
     return system
 
 
-class VisualQuestions(Choosing[QuestionData, VisualAnswerer]):
+class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnswerer]):
     """Questions about images; see `attnlab.tasks.base.Task`.
 
     Attributes:
@@ -117,7 +116,7 @@ class VisualQuestions(Choosing[QuestionData, VisualAnswerer]):
     """
 
     systems: ClassVar[type[VisualAnswerer]] = VisualAnswerer
-    schema: ClassVar[type[nodes.Run]] = image_tasks.VisualQuestions
+    schema = schemas.VisualQuestions
     reads: ClassVar[str] = "visual_questions"
     loads = QuestionData
     columns: ClassVar[Mapping[str, Declared]] = {
@@ -143,14 +142,14 @@ class VisualQuestions(Choosing[QuestionData, VisualAnswerer]):
     examples: ClassVar[str] = "questions"
     outputs: ClassVar[str] = "answers.tsv"
 
-    def __init__(self, config: ConfigDict, data: QuestionData) -> None:
+    def __init__(self, config: schemas.VisualQuestions, data: QuestionData) -> None:
         self.special = data.vocabulary.special
         answers, shape = len(data.learned.classes), data.learned.shape
         system = build_system(config, data.vocabulary.size, answers, shape, self.special)
         super().__init__(config, data, system)
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
+    def check(cls, config: schemas.VisualQuestions) -> None:
         """Build the system with a stand-in vocabulary, for the size of images where the source
         knows it, so that a bad config fails before data is read.
         """
@@ -158,7 +157,9 @@ class VisualQuestions(Choosing[QuestionData, VisualAnswerer]):
         build_system(config, 8, 2, getattr(source, "shape", None))
 
     @classmethod
-    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> QuestionData:
+    def read(
+        cls, config: schemas.VisualQuestions, workdir: Path | None, splits: Sequence[str]
+    ) -> QuestionData:
         """See `Task.read`.
 
         Raises:
@@ -203,13 +204,14 @@ class VisualQuestions(Choosing[QuestionData, VisualAnswerer]):
 
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
         """See `Task.ordered`; with `batch.questions` Q above 1 a row is an image with Q questions."""
-        settings = {name: self.config.batch[name] for name in BATCH}
         train, each = self.of_split("train"), self.config.batch.questions
         things = self.data.things
         if each > 1:
             things = f"rows of {each} {things}"
             train = together(train, np.array([one.image for one in self.data.rows["train"]]), each)
-        return TrainBatches(train, **settings, seed=seed, things=things, **shared)
+        return TrainBatches(
+            train, **self.config.batch.arguments, seed=seed, things=things, **shared
+        )
 
     def weight(self, batch: Batch) -> jax.Array:
         """The number of questions."""

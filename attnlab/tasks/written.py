@@ -19,20 +19,23 @@ import numpy as np
 
 from attnlab.data.columns import Examples
 from attnlab.data.vocabulary import Vocabulary
-from attnlab.decoding import Decoded, Decoder, Settings, corpus_scores, validate
-from attnlab.decoding.metrics import sentence_counts
+from attnlab.decoding.generate import Decoded, Decoder
+from attnlab.decoding.metrics import corpus_scores, sentence_counts
+from attnlab.decoding.settings import Decoding, validate
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import Writer
 from attnlab.tasks.base import Data
 from attnlab.tasks.decoders import ending, translating
 from attnlab.tasks.protocol import Batch, Params, Response, Scores, Smoothing, Sums
+from attnlab.tasks.schemas import WritingSettings
 from attnlab.tasks.tokens import TEACHER_FORCED, TokenTask, cross_entropy, token_rows
 
 Writing = TypeVar("Writing", bound=Writer)
+Writes = TypeVar("Writes", bound=WritingSettings)
 
 
-class WritingTask(TokenTask[Data, Writing]):
+class WritingTask(TokenTask[Writes, Data, Writing]):
     """Base of the tasks whose system writes a text, scored token by token and as free-running text;
     see `attnlab.tasks.base.Task`.
     """
@@ -124,7 +127,7 @@ class WritingTask(TokenTask[Data, Writing]):
         return self.decoder(alignment)
 
     @functools.cached_property
-    def _settings(self) -> Settings:
+    def _settings(self) -> Decoding:
         return validate(self.config.decoding, weights=bool(self.system.needs))
 
     def _by_row(self, params: Params, examples: Examples) -> dict[str, np.ndarray]:
@@ -149,7 +152,7 @@ class WritingTask(TokenTask[Data, Writing]):
         )
 
 
-class ScoredAsText(WritingTask[Data, Writing]):
+class ScoredAsText(WritingTask[Writes, Data, Writing]):
     """Base of the tasks that are scored by BLEU, chrF and exact matches against one reference each."""
 
     measures: Mapping[str, Measure | str] = {

@@ -14,6 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from attnlab.config.schema import Node
 from attnlab.records.manifest import plain
 
 SMOOTHING = "training.label_smoothing"
@@ -25,29 +26,30 @@ SWITCHES = (
 )  # 0 leaves a part of the program out
 
 
-def numbers(config: Mapping[str, Any]) -> dict[str, float]:
+def numbers(config: Mapping[str, Any] | Node) -> dict[str, float]:
     """The settings that may differ besides the seed, by dotted name."""
+    tree = plain(config)
     found = {
         f"training.{name}": value
-        for name, value in config["training"].items()
+        for name, value in tree["training"].items()
         if f"training.{name}" in SWITCHES
     }
     for node in ("optimizer", "schedule"):
-        own = ":" in config[node]["name"]
+        own = ":" in tree[node]["name"]
         found |= {
             f"{node}.{name}": value
-            for name, value in config[node].items()
+            for name, value in tree[node].items()
             if type(value) is float and not own
         }
     return found
 
 
-def signature(config: Mapping[str, Any]) -> str:
+def signature(config: Mapping[str, Any] | Node) -> str:
     """Everything that determines the program and its data, as canonical text: equal for trials that
     can be stacked.
 
     Args:
-      config: nested mappings of JSON values.
+      config: settings, or nested mappings of JSON values.
     """
     rest = plain(config)
     free = numbers(rest)
@@ -61,7 +63,7 @@ def signature(config: Mapping[str, Any]) -> str:
     )
 
 
-def differing(configs: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+def differing(configs: Sequence[Mapping[str, Any] | Node]) -> dict[str, list[float]]:
     """Those of the `numbers` in which the configs differ, one value for each config."""
     columns = {name: [numbers(config)[name] for config in configs] for name in numbers(configs[0])}
     return {name: values for name, values in columns.items() if len(set(values)) > 1}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
 from attnlab.progress import Progress
 from attnlab.records.attempts import Attempt
@@ -16,6 +16,9 @@ from attnlab.records.measures import Measure
 from attnlab.records.stream import Metrics, standing
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.step import TrainState, seed_array
+
+if TYPE_CHECKING:
+    from attnlab.tasks.schemas import Settings
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -46,7 +49,7 @@ class Journal:
 
     def __init__(
         self,
-        config: ConfigDict,
+        config: Settings,
         workdir: Path,
         schedule: Callable[[int], float | jax.Array],
         progress: Progress,

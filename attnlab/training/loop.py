@@ -8,9 +8,9 @@ import dataclasses
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jax
-from ml_collections import ConfigDict
 
 from attnlab.progress import Progress
 from attnlab.records.attempts import Attempt
@@ -24,6 +24,9 @@ from attnlab.training.protocol import Batches, Task
 from attnlab.training.states import first_states, saved_like
 from attnlab.training.step import make_step
 from attnlab.training.trained import Trained
+
+if TYPE_CHECKING:
+    from attnlab.tasks.schemas import Settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Outcome:
 
 
 def train(
-    config: ConfigDict,
+    config: Settings,
     task: Task,
     batches: Batches,
     workdir: Path,
@@ -74,16 +77,21 @@ def train(
     Raises:
       UserError: no readable checkpoint, one that does not fit, a full disk.
     """
-    last, how = (
-        config.training.steps,
-        {name: config.training[name] for name in ("accumulate", "ema", "compute")},
-    )
+    settings, last = config.training, config.training.steps
     optimizer, schedule = build_optimizer(
         config.optimizer, config.schedule, steps=last, clip=config.training.clip
     )
     which = Trained.of(config)
-    how |= {"follow": task.follow, "which": which}
-    step_function = make_step(task.loss, task.weight, optimizer, **how)
+    step_function = make_step(
+        task.loss,
+        task.weight,
+        optimizer,
+        accumulate=settings.accumulate,
+        ema=settings.ema,
+        compute=settings.compute,
+        follow=task.follow,
+        which=which,
+    )
     kind = Journal if jax.process_index() == 0 else Follower
     with closing(
         kind(config, workdir, schedule, progress, declared(task), attempt=attempt)

@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
-from ml_collections import ConfigDict
-
 from attnlab.records.measures import Measure
 
 if TYPE_CHECKING:
     import jax
     import numpy as np
 
+    from attnlab.tasks.schemas import Settings
     from attnlab.training.step import Batch, Params, Sums, Tree
 
 Batches = Callable[[int], "dict[str, np.ndarray]"]
@@ -199,7 +198,7 @@ class Runnable(Stackable, Protocol):
     examples: ClassVar[str]
     item: ClassVar[str]
     units: ClassVar[Mapping[str, str]]
-    config: ConfigDict
+    config: Settings
 
     @property
     def data(self) -> Loaded:
@@ -237,9 +236,9 @@ class Runnable(Stackable, Protocol):
         """Whether all that `save` keeps is there."""
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
+    def check(cls, config: Settings) -> None:
         """Build all that needs no data; `UserError`."""
 
     @classmethod
-    def load(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Self:
+    def load(cls, config: Settings, workdir: Path | None, splits: Sequence[str]) -> Self:
         """The task with the data of `splits`."""

@@ -16,8 +16,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ml_collections import ConfigDict
-
 from attnlab.config.tree import to_dict
 from attnlab.errors import UserError, nearest
 from attnlab.progress import Progress
@@ -36,6 +34,7 @@ from attnlab.training.protocol import Beginning, Noted, Runnable
 if TYPE_CHECKING:
     import numpy as np
 
+    from attnlab.tasks.schemas import Settings
     from attnlab.training.loop import Outcome
     from attnlab.training.parallel import Backend
 
@@ -56,7 +55,7 @@ def start_jax() -> None:
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
-def check(kind: type[Runnable], config: ConfigDict) -> None:
+def check(kind: type[Runnable], config: Settings) -> None:
     """Check all of a config that needs no data, for a class of tasks.
 
     Raises:
@@ -115,7 +114,7 @@ class Prepared:
         it now.
     """
 
-    config: ConfigDict
+    config: Settings
     workdir: Path
     task: Runnable
     batches: Noted
@@ -126,7 +125,7 @@ class Prepared:
     def prepare(
         cls,
         kind: type[Runnable],
-        config: ConfigDict,
+        config: Settings,
         workdir: Path,
         splits: Sequence[str],
         code: Code | None = None,
@@ -325,7 +324,7 @@ class Prepared:
         self.task.save(self.workdir)
 
 
-def _begun(workdir: Path, config: ConfigDict) -> Manifest | None:
+def _begun(workdir: Path, config: Settings) -> Manifest | None:
     """The manifest of an earlier start of this very run; None for a new one."""
     manifest = Manifest.read(workdir)
     if manifest is not None:

@@ -24,11 +24,11 @@ import functools
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from attnlab.progress import Progress
 from attnlab.records.attempts import Attempt
@@ -44,6 +44,9 @@ from attnlab.training.states import first_states, saved_like
 from attnlab.training.step import Sums, TrainState, Tree, make_step
 from attnlab.training.trained import Trained
 from attnlab.training.turns import Batch, Feed, draws, turn
+
+if TYPE_CHECKING:
+    from attnlab.tasks.schemas import Settings
 
 
 @dataclasses.dataclass(eq=False)
@@ -68,7 +71,7 @@ class Member:
 
 
 def train(
-    configs: Sequence[ConfigDict],
+    configs: Sequence[Settings],
     task: Stackable,
     batches: Sequence[Batches],
     workdirs: Sequence[Path],
@@ -146,7 +149,7 @@ class Stack:
 
     def __init__(
         self,
-        configs: Sequence[ConfigDict],
+        configs: Sequence[Settings],
         task: Stackable,
         members: list[Member],
         hosts: Sequence[TrainState],
@@ -275,7 +278,7 @@ class Stack:
         return self._programs[shapes]
 
 
-def make_stacked_step(config: ConfigDict, task: Stackable) -> Step:
+def make_stacked_step(config: Settings, task: Stackable) -> Step:
     """`step(state, fed) -> (state, sums)`, all with a leading trial axis.
 
     Args:
@@ -316,7 +319,7 @@ def make_stacked_step(config: ConfigDict, task: Stackable) -> Step:
     return jax.vmap(one)
 
 
-def _journal(config: ConfigDict, task: Task, attempt: Attempt, progress: Progress) -> Journal:
+def _journal(config: Settings, task: Task, attempt: Attempt, progress: Progress) -> Journal:
     workdir = attempt.workdir
     _, schedule = build_optimizer(
         config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip

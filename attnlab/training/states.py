@@ -7,10 +7,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jax
 import optax
-from ml_collections import ConfigDict
 
 from attnlab.errors import UserError
 from attnlab.training.checkpoints import Checkpoints
@@ -21,8 +21,11 @@ from attnlab.training.protocol import Beginning, Remembering, Task
 from attnlab.training.step import Params, TrainState, Tree, first_state, seed_array
 from attnlab.training.trained import Trained
 
+if TYPE_CHECKING:
+    from attnlab.tasks.schemas import Settings
 
-def first_states(config: ConfigDict, task: Task) -> Callable[[int], TrainState]:
+
+def first_states(config: Settings, task: Task) -> Callable[[int], TrainState]:
     """A function from a seed to the state before the first step, on the host; the same programs,
     whatever the seed.
     """
@@ -41,13 +44,13 @@ def first_states(config: ConfigDict, task: Task) -> Callable[[int], TrainState]:
     return start
 
 
-def state_like(config: ConfigDict, task: Task) -> TrainState:
+def state_like(config: Settings, task: Task) -> TrainState:
     """Shapes and dtypes of the training state, without computing anything."""
     begin = functools.partial(_first_state, config, task, _optimizer(config))
     return jax.eval_shape(begin, _shapes(task), jax.random.key(0))
 
 
-def check_trained(config: ConfigDict, task: Task) -> None:
+def check_trained(config: Settings, task: Task) -> None:
     """`UserError` where the config freezes, paces or adapts what the model of a task does not have,
     or nobody can tell whether a parameter decays.
     """
@@ -58,7 +61,7 @@ def check_trained(config: ConfigDict, task: Task) -> None:
         decayed_by_kind(_shapes(task))
 
 
-def told_trained(config: ConfigDict, task: Task) -> list[str]:
+def told_trained(config: Settings, task: Task) -> list[str]:
     """How many parameters are trained, for a person, and which stay as they were drawn though
     others begin with weights; nothing if all are trained. And what decays though it is no matrix,
     or is one and does not.
@@ -83,13 +86,13 @@ def _shapes(task: Task) -> Params:
     return jax.eval_shape(task.init, jax.random.key(0)) if known is None else known
 
 
-def _optimizer(config: ConfigDict) -> optax.GradientTransformation:
+def _optimizer(config: Settings) -> optax.GradientTransformation:
     every = config.training
     return build_optimizer(config.optimizer, config.schedule, steps=every.steps, clip=every.clip)[0]
 
 
 def _first_state(
-    config: ConfigDict,
+    config: Settings,
     task: Task,
     optimizer: optax.GradientTransformation,
     params: Params,
@@ -100,12 +103,12 @@ def _first_state(
     return first_state(params, optimizer, config.training.ema, task.carried(), **kept, which=which)
 
 
-def saved_like(config: ConfigDict, task: Task) -> TrainState:
+def saved_like(config: Settings, task: Task) -> TrainState:
     """The contents of a checkpoint of this config: the state without the seed."""
     return state_like(config, task).replace(seed=None)
 
 
-def best_params(config: ConfigDict, task: Task, workdir: Path) -> tuple[Params, int]:
+def best_params(config: Settings, task: Task, workdir: Path) -> tuple[Params, int]:
     """The parameters to use of a trained workdir (its best step on validation, else its newest),
     and that step; reads only.
 

@@ -26,15 +26,17 @@ import dataclasses
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import flax.traverse_util
 import jax
 import jax.numpy as jnp
-from ml_collections import ConfigDict
 
 from attnlab.errors import UserError
 from attnlab.training.step import Params
+
+if TYPE_CHECKING:
+    from attnlab.tasks.schemas import Settings
 
 _MOST_REPETITIONS = 4  # of a regular expression
 LORA = "lora"
@@ -60,23 +62,16 @@ class Trained:
     also: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, config: ConfigDict) -> Trained:
-        """That of a config; configs of earlier versions train all.
+    def of(cls, config: Settings) -> Trained:
+        """That of a config.
 
         Raises:
           UserError: no regular expression, or no factor.
         """
-        training, lora = config.training, config.get("lora", {})
-        found = cls(
-            tuple(training.get("freeze", ())),
-            tuple(training.get("rates", ())),
-            training.get("layer_decay", 1.0),
-        )
-        if lora.get("rank", 0):
-            on, also = (tuple(lora[name]) for name in ("on", "also"))
-            numbers = {name: lora[name] for name in ("rank", "alpha")}
-            numbers["dropout"] = lora.get("dropout", 0.0)
-            found = dataclasses.replace(found, **numbers, on=on, also=also)
+        training, lora = config.training, config.lora
+        found = cls(training.freeze, training.rates, training.layer_decay)
+        if lora.rank:
+            found = dataclasses.replace(found, **lora.settings())
         for name, patterns in found._patterns():
             for pattern in patterns:
                 try:

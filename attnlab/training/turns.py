@@ -7,16 +7,18 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
 from attnlab.training.hyperparameters import differing
 from attnlab.training.protocol import Task
 from attnlab.training.states import remembered
 from attnlab.training.step import Params, Tree
+
+if TYPE_CHECKING:
+    from attnlab.tasks.schemas import Settings
 
 Batch = dict[str, np.ndarray]
 
@@ -34,7 +36,7 @@ class Feed:
     numbers: dict[str, np.ndarray]
 
     @classmethod
-    def of(cls, configs: Sequence[ConfigDict], slots: int) -> Feed:
+    def of(cls, configs: Sequence[Settings], slots: int) -> Feed:
         """For these trials; an idle slot has the numbers of the first."""
         columns = {
             name: [*values, *values[:1] * (slots - len(values))]

@@ -11,7 +11,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from attnlab.config.nodes import AnyRun
+from attnlab.config.schema import TABLES, imported
 from attnlab.config.tree import Place, complete, flat, from_dict, to_dict
 from attnlab.errors import UserError, nearest
 from attnlab.weights import MODELS, family, systems_of
@@ -73,10 +73,9 @@ def config_of(system: Mapping[str, Any], kind: str | None = None) -> dict[str, A
 
 def completed(system: Mapping[str, Any]) -> ConfigDict:
     """The node with the defaults that it leaves out."""
-    root = ConfigDict({"system": from_dict(system)})
-    complete(Place(root, "", AnyRun))
-    found: ConfigDict = root.system
-    return found
+    node = from_dict(system)
+    complete(Place(node, "system", imported(TABLES["system"]).find(node.name)))
+    return node
 
 
 def canonical(system: Mapping[str, Any]) -> dict[str, Any]:

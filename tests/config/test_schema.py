@@ -10,11 +10,11 @@ from typing import Any, Literal
 import pytest
 
 from attnlab import config as configs
-from attnlab.config.defaults import WHOLE, known_defaults
 from attnlab.config.registry import Table
 from attnlab.config.schema import AT_LEAST_ZERO, Node, between, described, is_node, setting, whole
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
+from attnlab.tasks.schemas import WHOLE, known_defaults
 
 
 @dataclasses.dataclass
@@ -227,14 +227,14 @@ def test_a_users_own_task_has_settings_of_its_own(
 ) -> None:
     (tmp_path / "own_ranking.py").write_text(
         "import dataclasses\n\n"
-        "from attnlab.config import nodes\n"
         "from attnlab.config.schema import AT_LEAST_ZERO, setting\n"
+        "from attnlab.tasks import schemas\n"
         "from attnlab.tasks.texts import TextTask\n\n\n"
         "@dataclasses.dataclass(frozen=True, kw_only=True)\n"
-        "class Training(nodes.Training):\n"
+        "class Training(schemas.Training):\n"
         "    margin: float = setting('of the ranking loss', 1.0, within=AT_LEAST_ZERO)\n\n\n"
         "@dataclasses.dataclass(frozen=True, kw_only=True)\n"
-        "class Config(nodes.Classification):\n"
+        "class Config(schemas.Classification):\n"
         "    training: Training\n\n\n"
         "class Ranking(TextTask):\n"
         "    schema = Config\n\n\n"

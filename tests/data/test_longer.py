@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from attnlab import config as configs
-from attnlab.config.nodes import schema_of
+from attnlab.config import schema_of
 from attnlab.data.columns import Packed
 from attnlab.data.longer import treat_long_examples
 from attnlab.errors import UserError

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.decoding import Hypotheses
+from attnlab.decoding.hypotheses import Hypotheses
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 ROOM = 8

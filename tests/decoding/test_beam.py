@@ -15,7 +15,9 @@ import pytest
 
 import attnlab.decoding.beam as module
 from attnlab.data.vocabulary import OURS, Special
-from attnlab.decoding import Hypotheses, beam_search, greedy
+from attnlab.decoding.beam import beam_search
+from attnlab.decoding.greedy import greedy
+from attnlab.decoding.hypotheses import Hypotheses
 from attnlab.decoding.rules import Rules
 from attnlab.errors import UserError
 

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.decoding import Decoder, Functions, decode, validate
+from attnlab.decoding.generate import Decoder, Functions, decode
+from attnlab.decoding.settings import validate
 
 EOS = 2
 SENTENCES = [[5, 6, EOS], [7, EOS], [6, 5, 7, EOS], [EOS], [5, 5, EOS]]

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from attnlab.data.vocabulary import Special
-from attnlab.decoding import Hypotheses, greedy, sample
+from attnlab.decoding.greedy import greedy
+from attnlab.decoding.hypotheses import Hypotheses
 from attnlab.decoding.rules import Rules
+from attnlab.decoding.sampling import sample
 
 EOS = 2
 SENTENCES = [0, 1, 2, 3, 4, 5, 6]

@@ -7,8 +7,7 @@ import random
 
 import pytest
 
-from attnlab.decoding import corpus_scores
-from attnlab.decoding.metrics import edit_distance, error_rates
+from attnlab.decoding.metrics import corpus_scores, edit_distance, error_rates
 from attnlab.errors import UserError
 
 HYPOTHESES = ["The dog bit the man.", "It wasn't surprising.", "The man had just bitten him."]

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from attnlab.data.vocabulary import Special
-from attnlab.decoding import beam_search, greedy, sample
+from attnlab.decoding.beam import beam_search
+from attnlab.decoding.greedy import greedy
 from attnlab.decoding.rules import Rules
-from attnlab.decoding.sampling import keep_likely
+from attnlab.decoding.sampling import keep_likely, sample
 
 PAD, BOS, EOS = 0, 1, 2
 LENGTH = 12

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.decoding import Hypotheses, sample
+from attnlab.decoding.hypotheses import Hypotheses
 from attnlab.decoding.rules import Rules
-from attnlab.decoding.sampling import filtered, keep_largest, keep_nucleus
+from attnlab.decoding.sampling import filtered, keep_largest, keep_nucleus, sample
 
 SENTENCES = [0, 1, 2, 3]
 CHI_SQUARE = {1: 15.1, 2: 18.4, 3: 21.1}  # 1e-4 quantiles

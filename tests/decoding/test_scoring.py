@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from attnlab.decoding import coverage_penalty, length_penalty
+from attnlab.decoding.scoring import coverage_penalty, length_penalty
 
 
 @pytest.mark.parametrize(

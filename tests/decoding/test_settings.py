@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from attnlab.decoding import METHODS, Settings, validate
+from attnlab.decoding.settings import METHODS, Decoding, validate
 from attnlab.errors import UserError
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_defaults_fit_every_method(method: str) -> None:
-    assert validate({"method": method}) == Settings(method=method)
+    assert validate({"method": method}) == Decoding(method=method)
 
 
 def test_values_arrive() -> None:

@@ -25,9 +25,8 @@ from ml_collections import ConfigDict
 
 from attnlab.attention import MECHANISMS
 from attnlab.config import to_dict, validate
-from attnlab.config.nodes import TABLES
 from attnlab.config.registry import build, fields
-from attnlab.config.schema import Node, setting
+from attnlab.config.schema import TABLES, Node, setting
 from attnlab.config.tree import Place, complete
 from attnlab.errors import UserError
 from attnlab.mixers import MIXERS

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,18 +16,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 from attnlab.attention.protocol import MAPS
 from attnlab.data.columns import Declared, Examples
 from attnlab.data.corpus import Corpus, encode
+from attnlab.data.settings import Buckets
 from attnlab.data.vocabulary import Special, Vocabulary
 from attnlab.errors import UserError
 from attnlab.systems.protocol import AttentionMap, System
 from attnlab.tasks.base import Task
 from attnlab.tasks.protocol import Axis
+from attnlab.tasks.schemas import Pretrained, Settings
 from attnlab.tasks.translation import Translation
 from attnlab.training.drawing import first_params
+from attnlab.training.settings import Training
 from tests.tasks import tiny
 
 SIDE = 4  # pixels
@@ -111,7 +114,7 @@ class Shown:
         return {"number": self.number}
 
 
-class Brightness(Task[Images, Pooled]):
+class Brightness(Task[Settings, Images, Pooled]):
     """Whether an image is a dark one or a bright one."""
 
     systems = Pooled
@@ -122,11 +125,11 @@ class Brightness(Task[Images, Pooled]):
     measures = {"loss": "min", "accuracy": "max"}
     evaluated = ("loss", "accuracy")
 
-    def __init__(self, config: ConfigDict, data: Images) -> None:
+    def __init__(self, config: Settings, data: Images) -> None:
         super().__init__(config, data, Pooled())
 
     @classmethod
-    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Images:
+    def read(cls, config: Settings, workdir: Path | None, splits: Sequence[str]) -> Images:
         return Images.drawn(dict.fromkeys(splits, 10))
 
     def summed(self, outputs: Any, batch: Any, smoothing: Any) -> dict[str, jax.Array]:
@@ -156,13 +159,12 @@ class Brightness(Task[Images, Pooled]):
         return [example.image[None]], {"image": Axis(names, "patches")}
 
 
-CONFIG = ConfigDict(
-    {
-        "task": "brightness",
-        "seed": 0,
-        "batch": {"size": 6, "unit": "sentences", "buckets": (1,), "max_length": 1},
-        "training": {"label_smoothing": 0.0, "output_bias": "zeros"},
-    }
+CONFIG: Any = types.SimpleNamespace(
+    task="brightness",
+    seed=0,
+    batch=Buckets(size=6, buckets=(1,), max_length=1),
+    training=Training(steps=1),
+    pretrained=Pretrained(),
 )
 
 

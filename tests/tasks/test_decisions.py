@@ -15,11 +15,11 @@ import pytest
 from attnlab import config as configs
 from attnlab.attention.alignments import reinforce
 from attnlab.attention.alignments.protocol import SAMPLES
-from attnlab.config.image_tasks import Decided
 from attnlab.systems.protocol import GLIMPSES
 from attnlab.systems.vision.glimpses import Glimpses
 from attnlab.tasks.decisions import Decisions
 from attnlab.tasks.image_classification import ImageClassification
+from attnlab.tasks.schemas import Decided
 from tests.tasks.tiny import noisy
 
 SIZES = {"glimpses": 2, "size": 2, "scales": 1, "hidden": 3, "width": 4, "cell": "tanh"}

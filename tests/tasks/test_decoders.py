@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 
 from attnlab.config.registry import build
 from attnlab.data.vocabulary import BOS, EOS, PAD
-from attnlab.decoding.settings import Settings
+from attnlab.decoding.settings import Decoding
 from attnlab.systems import SYSTEMS
 from attnlab.tasks.decoders import continuing
 from tests.tasks.tiny import noise
@@ -29,7 +29,7 @@ def test_prompts_of_any_length_and_rows_of_padding() -> None:
     params = drawn(task)
     prompts = [[BOS], [EOS, 5, 6], [BOS, 4, 5, 6, 7]]
     source = np.array([[*one, *[PAD] * (5 - len(one))] for one in [*prompts, []]], np.int32)
-    decoder = continuing(task.system, Settings(method="greedy", max_ratio=0.0, max_extra=4))
+    decoder = continuing(task.system, Decoding(method="greedy", max_ratio=0.0, max_extra=4))
     found = decoder(params, [(np.array([0, 1, 2, -1]), {"source": source})])
     assert len(found) == 3
     for prompt, together in zip(prompts, found, strict=True):
@@ -82,7 +82,7 @@ def test_ragged_beginnings_pieces_and_beams_over_a_cache(mixer: dict[str, Any]) 
     source = np.array([[*one, *[PAD] * (8 - len(one))] for one in prompts], np.int32)
     run = jax.jit(lambda tokens: system.apply({"params": params}, tokens))
     for how in ({"method": "greedy", "prefill": 3}, {"method": "beam"}):
-        settings = Settings(max_ratio=0.0, max_extra=4, length_penalty=0.0, **how)  # type: ignore[arg-type]
+        settings = Decoding(max_ratio=0.0, max_extra=4, length_penalty=0.0, **how)  # type: ignore[arg-type]
         found = continuing(system, settings)(params, [(np.arange(3), {"source": source})])
         for prompt, best in zip(prompts, found, strict=True):
             tokens = best[0].tokens.tolist()

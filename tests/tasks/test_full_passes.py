@@ -17,7 +17,7 @@ from ml_collections import ConfigDict
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.config.registry import build
 from attnlab.data.vocabulary import BOS, PAD
-from attnlab.decoding.settings import Settings
+from attnlab.decoding.settings import Decoding
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import LanguageModel, Seq2Seq
@@ -55,7 +55,7 @@ class Cacheless(MultiHead):
 
 def decoded(make: Any, params: Any, source: Any, how: dict[str, Any], full: bool) -> Any:
     """Hypotheses of three texts."""
-    settings = Settings(max_ratio=0.0, max_extra=4, full_passes=full, **how)
+    settings = Decoding(max_ratio=0.0, max_extra=4, full_passes=full, **how)
     return make(settings)(params, [(np.arange(3), {"source": source})])
 
 

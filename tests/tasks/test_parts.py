@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from attnlab.config.nodes import schema_of
+from attnlab import config as configs
 from attnlab.config.registry import Table
 from attnlab.config.tree import Place
 from attnlab.errors import UserError
@@ -34,7 +34,8 @@ FITTING = (CELLS, FEED_FORWARDS, GATES)
 
 def slots(config: Any) -> Iterator[tuple[str, Table]]:
     """The settings of a config's system that hold parts, and the table of each."""
-    below = [Place(config, "", schema_of(config)).child("system")]
+    tree = configs.from_dict(configs.to_dict(config))
+    below = [Place(tree, "", type(config)).child("system")]
     while below:
         place = below.pop()
         yield from ((place.name(key), table) for key, table in place.tables.items())

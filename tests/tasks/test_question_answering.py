@@ -18,6 +18,7 @@ from attnlab.data import passages, questions
 from attnlab.data.passages import Question, Windows
 from attnlab.errors import UserError
 from attnlab.tasks.question_answering import QuestionAnswering, exact, f1
+from tests.changed import changed
 from tests.tasks.tiny import noisy
 
 FILE = "configs/question_answering.py:transformer"
@@ -121,7 +122,7 @@ def test_the_best_of_all_windows_or_no_answer() -> None:
         places = passages.cut(one.passage)
         stretches.append(one.passage[places[first - 1][0] : places[last - 1][1]])
     limit = float(np.mean(sorted(margins)[3:5]))  # three are above
-    config.passages.threshold = limit
+    config = changed(config, passages__threshold=limit)
     task = QuestionAnswering(config, task.data)
     texts = ["" if one > limit else text for one, text in zip(margins, stretches, strict=True)]
     assert texts.count("") == 3
@@ -192,7 +193,7 @@ def test_answers_are_stretches_of_pieces(kind: str, reached: int) -> None:
             )
             with pytest.raises(UserError, match=words):
                 QuestionAnswering.load(config, None, ("train", "valid"))
-            config.passages.unreachable = 1.0
+            config = changed(config, passages__unreachable=1.0)
             task = QuestionAnswering.load(config, None, ("train", "valid"))
         assert task.data.about("valid").endswith(
             f"{1 - count / 4:.1%} of the answers cannot be reached"

@@ -5,13 +5,13 @@ pieces give the same losses and gradients.
 from __future__ import annotations
 
 import functools
+import types
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 from attnlab.attention.mechanisms.indexer import LightningIndexer
 from attnlab.attention.positions.protocol import PositionScheme
@@ -152,6 +152,7 @@ def test_losses_of_attention_are_added_by_their_weights_at_real_tokens(scan: boo
             penalties(node(weights), made)
 
 
-def node(weights: dict[str, Any]) -> ConfigDict:
+def node(weights: dict[str, Any]) -> Any:
     """A config with these weights."""
-    return ConfigDict({"auxiliary": weights, "system": {"name": "decoder"}, "task": "mine"})
+    system = types.SimpleNamespace(name="decoder")
+    return types.SimpleNamespace(loss_weights=weights, system=system, task="mine")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from attnlab.data.vocabulary import BOS, EOS, PAD
-from attnlab.decoding.settings import Settings, validate
+from attnlab.decoding.settings import Decoding, validate
 from attnlab.errors import UserError
 from attnlab.tasks.decoders import continuing, ending
 from tests.tasks.tiny_language import APART, drawn, load
@@ -60,7 +60,7 @@ def test_it_stops_there(method: str) -> None:
     """Not at the limit, and each text at a token of its own."""
     task = load(*APART)
     params = drawn(task)
-    settings = Settings(method=method, max_ratio=0.0, max_extra=200, min_length=200, stop=("x",))
+    settings = Decoding(method=method, max_ratio=0.0, max_extra=200, min_length=200, stop=("x",))
     looks: list[int] = []
 
     def ended(ids: np.ndarray) -> bool:
@@ -71,7 +71,7 @@ def test_it_stops_there(method: str) -> None:
     found = continuing(task.system, settings, ended=ended)(params, [(np.array([0, 1]), source)])
     assert [len(best[0].tokens) for best in found] == [1, 20]
     assert looks == [1, *range(1, 21)]
-    assert ending(settings, lambda ids: "ax")(np.zeros(1)) and ending(Settings(), str) is None
+    assert ending(settings, lambda ids: "ax")(np.zeros(1)) and ending(Decoding(), str) is None
 
 
 @pytest.mark.parametrize("piece", [2, *(pytest.param(size, marks=full) for size in (1, 3, 5))])
@@ -82,7 +82,7 @@ def test_a_beginning_in_pieces(piece: int) -> None:
     source = np.array([[BOS, 4, 5, 6, 7], [BOS, 4, PAD, PAD, PAD], [BOS, 6, 6, PAD, PAD]], np.int32)
     found = []
     for size in (piece, 64):
-        settings = Settings(method="greedy", max_ratio=0.0, max_extra=4, prefill=size)
+        settings = Decoding(method="greedy", max_ratio=0.0, max_extra=4, prefill=size)
         batch = (np.arange(3), {"source": source})
         found.append(continuing(task.system, settings)(params, [batch]))
     for (one,), (other,) in zip(*found, strict=True):

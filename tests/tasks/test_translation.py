@@ -11,12 +11,13 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 from attnlab.data.corpus import Corpus, encode
 from attnlab.data.vocabulary import BOS, EOS, PAD, Vocabulary
-from attnlab.decoding import Decoded, corpus_scores
+from attnlab.decoding.generate import Decoded
+from attnlab.decoding.metrics import corpus_scores
 from attnlab.tasks.translation import Translation
+from tests.changed import changed
 from tests.tasks.tiny import batch_of, check_items, load, looked, noisy
 
 of_models = pytest.mark.product("translations")
@@ -36,9 +37,8 @@ class Model:
     @functools.cache  # noqa: B019 - lives as long as the module's tests
     def decoding(self, **changes: Any) -> Translation:
         """The same task and data with other settings of `decoding`."""
-        config = ConfigDict(self.task.config.to_dict())
-        config.decoding.update(changes)
-        return Translation(config, self.task.data)
+        settings = {f"decoding__{name}": value for name, value in changes.items()}
+        return Translation(changed(self.task.config, **settings), self.task.data)
 
     def translate(
         self, texts: list[str] | None = None, alignment: bool = False, **changes: Any
@@ -256,8 +256,7 @@ def test_references_are_lower_cased_and_so_is_bleu(
     vocabulary = Vocabulary.train(
         [text for pair in pairs for text in pair], kind="char", min_frequency=1, lowercase=True
     )
-    config = ConfigDict(plain.config.to_dict())
-    config.vocabulary.lowercase = True
+    config = changed(plain.config, vocabulary__lowercase=True)
     both = (vocabulary, vocabulary)
     task = Translation(config, Corpus({"test": pairs}, {"test": encode(both, pairs)}, *both))
     found = [

@@ -25,6 +25,7 @@ from attnlab.tasks.protocol import TextExample
 from attnlab.tasks.translation import Translation
 from attnlab.training.drawing import first_params
 from attnlab.training.step import first_state, make_step
+from tests.changed import changed as changed_settings
 from tests.commands.tiny import RNN
 
 SIZES = {"train": 64, "valid": 11, "test": 9}
@@ -75,9 +76,7 @@ def load(system: str, *overrides: str) -> Translation:
 
 def changed(task: Any, **changes: Any) -> Any:
     """The same data under another config; "__" stands for the dot."""
-    config = task.config.copy_and_resolve_references()
-    config.update_from_flattened_dict({key.replace("__", "."): one for key, one in changes.items()})
-    return type(task)(config, task.data)
+    return type(task)(changed_settings(task.config, **changes), task.data)
 
 
 def looked(task: Any, params: Any, *texts: str | None) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.parallel import backend
+from attnlab.training.settings import Lora
 from attnlab.training.states import best_params, first_states, saved_like
 from attnlab.training.step import make_step
 from attnlab.training.trained import Trained
@@ -32,14 +32,14 @@ PARTLY = pytest.mark.parametrize(
 )
 
 
-def set_to(**changes: Any) -> ConfigDict:
+def set_to(**changes: Any) -> Any:
     """A config of 9 steps with the settings above, which those of the line have not."""
     nodes = {name: changes.pop(name) for name in ("lora",) if name in changes}
     own = {name: changes.pop(name) for name in list(changes) if name in FROZEN}
     config = settings(**changes)
     for name, value in own.items():
         config.training[name.partition("__")[2]] = value
-    config.update(nodes)
+    config.lora = Lora(**nodes.get("lora", {}))
     return config
 
 

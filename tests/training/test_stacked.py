@@ -28,6 +28,7 @@ from attnlab.training.loop import Outcome
 from attnlab.training.parallel import spread
 from attnlab.training.stacked import train
 from attnlab.training.states import saved_like
+from tests.changed import changed
 from tests.commands.tiny import under
 from tests.tasks.tiny import load
 from tests.training import toy
@@ -328,9 +329,7 @@ def test_a_system_with_dropout_and_two_widths(tmp_path: Path) -> None:
     shared += under("training", steps=6, log_every=1, evaluate_every=3)
     shared.append("optimizer.eps=1e-3")  # Adam divides by the size of a gradient, also of zero
     task = load("rnn_encoder_decoder", *shared)
-    configs = [task.config.copy_and_resolve_references() for _ in range(2)]
-    for seed, config in enumerate(configs):
-        config.seed = seed
+    configs = [changed(task.config, seed=seed) for seed in range(2)]
     assert len({task.batches(1, i)(j)["source"].shape for i in range(2) for j in range(4)}) == 2
     check_trained_both_ways(tmp_path, configs, task, functools.partial(task.batches, 1), close=2e-5)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import types
 from typing import Any
 
 import flax.traverse_util
@@ -11,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from ml_collections import ConfigDict
 
 from attnlab.errors import UserError
 from attnlab.training.kinds import decayed_by_kind
+from attnlab.training.settings import Lora, Training
 from attnlab.training.step import TrainState, first_state, make_step
 from attnlab.training.trained import Trained
 from tests.training.toy import points
@@ -220,17 +221,13 @@ def test_dropped_rows_of_a_product() -> None:
     ],
 )
 def test_what_does_not_fit_is_one_line(training: Any, lora: Any, told: str) -> None:
-    rest = {"rank": 2 if lora else 0, "alpha": 1.0, "dropout": 0.0, "on": (), "also": ()}
-    config = ConfigDict({"training": training, "lora": {**rest, **lora}})
+    rest = {"rank": 2 if lora else 0, "alpha": 1.0, "on": (), "also": ()}
+    config: Any = types.SimpleNamespace(
+        training=Training(steps=1, **training), lora=Lora(**{**rest, **lora})
+    )
     with pytest.raises(UserError, match=told) as error:
         Trained.of(config).check(params())
     assert "\n" not in str(error.value)
-
-
-def test_configs_of_earlier_versions_train_everything() -> None:
-    assert Trained.of(ConfigDict({"training": {}})) == Trained()
-    off = {"rank": 0, "alpha": 16.0, "on": ("w_query",), "also": ()}
-    assert Trained.of(ConfigDict({"training": {}, "lora": off})) == Trained()
 
 
 def test_what_stays_as_it_was_drawn_is_told() -> None:

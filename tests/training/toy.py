@@ -21,6 +21,7 @@ from attnlab.progress import Progress
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.loop import Outcome, train
 from attnlab.training.parallel import Backend, backend
+from attnlab.training.settings import Lora
 
 ROWS, FEATURES = 8, 3
 Loss = tuple[jax.Array, dict[str, jax.Array]]
@@ -115,6 +116,7 @@ def points(step: int) -> dict[str, np.ndarray]:
 def settings(**changes: Any) -> ConfigDict:
     """A config of 9 steps; changes by dotted name with "__" for the dot."""
     training = {"steps": 9, "accumulate": 1, "clip": 1.0, "ema": 0.0, "compute": "float32"}
+    training |= {"freeze": (), "rates": (), "layer_decay": 1.0}
     tree = {
         "seed": 0,
         "optimizer": {"name": "adam"},
@@ -123,6 +125,7 @@ def settings(**changes: Any) -> ConfigDict:
         "checkpoint": {"every": 4, "keep": 2, "by": "loss"},
     }
     config = ConfigDict(tree)
+    config.lora = Lora()
     changed = {name.replace("__", "."): value for name, value in changes.items()}
     config.update_from_flattened_dict(changed)
     return config

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from attnlab import weights
-from attnlab.decoding import validate
+from attnlab.decoding.settings import validate
 from attnlab.errors import UserError
 from attnlab.weights.generation import NEUTRAL, SILENT, decoding
 from attnlab.weights.told import Told

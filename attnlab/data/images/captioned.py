@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from attnlab.config.schema import Node
 from attnlab.data import SPLITS
 from attnlab.data.columns import Examples
 from attnlab.data.corpus import VocabularySettings, giving
@@ -84,7 +85,7 @@ def source(data: Mapping[str, Any]) -> Any:
 
 def load(
     data: Mapping[str, Any],
-    vocabulary: Mapping[str, Any],
+    vocabulary: Mapping[str, Any] | Node,
     workdir: Path | None = None,
     splits: Sequence[str] = ("train", "valid"),
 ) -> CaptionData:

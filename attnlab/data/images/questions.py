@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from attnlab.config.schema import Node
 from attnlab.data import SPLITS
 from attnlab.data.asked import CHANCE, MAJORITY
 from attnlab.data.columns import Examples, Shared, SideBySide
@@ -167,7 +168,7 @@ def source(data: Mapping[str, Any]) -> Any:
 
 def load(
     data: Mapping[str, Any],
-    vocabulary: Mapping[str, Any],
+    vocabulary: Mapping[str, Any] | Node,
     workdir: Path | None = None,
     splits: Sequence[str] = ("train", "valid"),
     begun: Path | None = None,

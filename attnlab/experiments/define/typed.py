@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.config import flat, stated
-from attnlab.config.defaults import known_defaults
 from attnlab.config.values import read_value
 from attnlab.errors import UserError
 from attnlab.experiments.define.axes import text
+from attnlab.tasks.schemas import known_defaults
 
 
 def typed(settings: Mapping[str, str], base: Mapping[str, Any], config: str) -> dict[str, Any]:

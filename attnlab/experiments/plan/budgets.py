@@ -15,14 +15,13 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from ml_collections import ConfigDict
-
 from attnlab import config as configs
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.plan.building import Builder
 from attnlab.experiments.plan.candidate import Wanted
 from attnlab.experiments.plan.kinds import Met
 from attnlab.experiments.plan.plan import Plan
+from attnlab.tasks.schemas import Settings
 
 Count = Callable[[int], float]
 
@@ -188,7 +187,7 @@ def matched(plan: Plan, wanted: Wanted, builder: Builder) -> Met:
     }
 
 
-def _whole(config: ConfigDict, knob: str) -> int:
+def _whole(config: Settings, knob: str) -> int:
     """The value of the knob in a config."""
     settings = configs.flat(config)
     if knob not in settings:

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
-from ml_collections import ConfigDict
 
 from attnlab import config as configs
 from attnlab.data.batching import TrainBatches
@@ -20,6 +19,7 @@ from attnlab.experiments.define import text
 from attnlab.experiments.plan.flops import Work, step_flops, step_work
 from attnlab.tasks import TASKS
 from attnlab.tasks.models import check_longest
+from attnlab.tasks.schemas import Settings
 from attnlab.training.run import check
 
 _FREE = (
@@ -47,7 +47,7 @@ class Builder:
 
     def __init__(self, file: str, seed: int) -> None:
         self.file, self.seed = file, seed
-        self._configs: dict[str, ConfigDict] = {}
+        self._configs: dict[str, Settings] = {}
         self._data: dict[str, Any] = {}
         self._counts: dict[str, float] = {}
         self._work: dict[str, Work] = {}
@@ -55,7 +55,7 @@ class Builder:
         self._last: tuple[str, Any] = ("", None)
         self._ordered: tuple[str, Any] = ("", None)
 
-    def resolved(self, overrides: Mapping[str, Any]) -> ConfigDict:
+    def resolved(self, overrides: Mapping[str, Any]) -> Settings:
         """The config with overrides, its models not yet built.
 
         Raises:
@@ -66,7 +66,7 @@ class Builder:
             [f"{name}={text(value)}" for name, value in {**overrides, "seed": self.seed}.items()],
         )
 
-    def config(self, overrides: Mapping[str, Any]) -> ConfigDict:
+    def config(self, overrides: Mapping[str, Any]) -> Settings:
         """The resolved config with overrides, checked as `train` checks it before it reads data.
 
         Raises:
@@ -79,7 +79,7 @@ class Builder:
             self._configs[key] = config
         return self._configs[key]
 
-    def task(self, config: ConfigDict) -> Any:
+    def task(self, config: Settings) -> Any:
         """The task with its data, true vocabularies and batches.
 
         Raises:
@@ -88,7 +88,7 @@ class Builder:
         self._batches(config)
         return self._built(config)
 
-    def _built(self, config: ConfigDict) -> Any:
+    def _built(self, config: Settings) -> Any:
         """The task with its data. Parameters ask for no more, and a budget counts them at many
         sizes: the batches of an epoch may take longer than the shapes.
         """
@@ -97,24 +97,23 @@ class Builder:
             self._last = whole, self._made(config)
         return self._last[1]
 
-    def _batches(self, config: ConfigDict) -> Any:
+    def _batches(self, config: Settings) -> Any:
         whole = _key(config)
         if whole != self._ordered[0]:
             self._ordered = whole, self._built(config).batches(config.training.accumulate)
         return self._ordered[1]
 
-    def _made(self, config: ConfigDict) -> Any:
+    def _made(self, config: Settings) -> Any:
         kind = TASKS.resolve(config.task)
-        key = _key(
-            {name: config[name] for name in ("task", "data", "vocabulary") if name in config}
-        )
+        read = ("task", "data", "vocabulary")
+        key = _key({name: node for name, node in config.items() if name in read})
         if key not in self._data:
             self._data[key] = kind.load(config, None, ("train", "valid")).data
         task = kind(config, self._data[key])
         check_longest(task, ("train", "valid"))
         return task
 
-    def count(self, config: ConfigDict, what: str) -> float:
+    def count(self, config: Settings, what: str) -> float:
         """How many "parameters" there are, or "flops" in a training step.
 
         Raises:
@@ -126,7 +125,7 @@ class Builder:
             self._counts[key] = step_flops(config, task) if what == "flops" else _parameters(task)
         return self._counts[key]
 
-    def work(self, config: ConfigDict) -> Work:
+    def work(self, config: Settings) -> Work:
         """The cost of a training step, and the parameters without a gradient.
 
         Raises:
@@ -137,7 +136,7 @@ class Builder:
             self._work[key] = step_work(config, self._built(config))
         return self._work[key]
 
-    def examples(self, config: ConfigDict) -> float | None:
+    def examples(self, config: Settings) -> float | None:
         """How many examples a training step has, the mean over an epoch; None for running text.
 
         Raises:
@@ -151,7 +150,7 @@ class Builder:
         )
 
 
-def _lasting(config: ConfigDict) -> str:
+def _lasting(config: Settings) -> str:
     """The settings that affect the counts, as text."""
     free = tuple(f"{name}." for name in _FREE)
     return _key(
@@ -168,7 +167,7 @@ def _parameters(task: Any) -> int:
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(task.shapes))
 
 
-def _key(values: Mapping[str, Any]) -> str:
+def _key(values: Mapping[str, Any] | Settings) -> str:
     return json.dumps(configs.to_dict(values), sort_keys=True)
 
 

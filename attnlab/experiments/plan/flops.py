@@ -23,8 +23,8 @@ from typing import Any
 import jax
 import jax.extend.core as jex
 import numpy as np
-from ml_collections import ConfigDict
 
+from attnlab.tasks.schemas import Settings
 from attnlab.training.gradients import idle
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.states import state_like
@@ -51,7 +51,7 @@ class Work:
     idle: tuple[str, ...] = ()
 
 
-def step_work(config: ConfigDict, task: Any) -> Work:
+def step_work(config: Settings, task: Any) -> Work:
     """The work of one training step (forward, backward, update) on the mean batch of an epoch.
 
     The mean batch has the mean width of the batches of an epoch, and as many rows as give their
@@ -81,21 +81,27 @@ def step_work(config: ConfigDict, task: Any) -> Work:
     return dataclasses.replace(work(step, state, batch), idle=still)
 
 
-def step_flops(config: ConfigDict, task: Any) -> float:
+def step_flops(config: Settings, task: Any) -> float:
     """The FLOPs of `step_work` alone."""
     return flops(*_step(config, task))
 
 
-def _step(config: ConfigDict, task: Any) -> tuple[Callable[..., Any], Any, Any]:
+def _step(config: Settings, task: Any) -> tuple[Callable[..., Any], Any, Any]:
     """The step of a config, and the shapes of its state and of its mean batch."""
     every = config.training
     optimizer, _ = build_optimizer(
         config.optimizer, config.schedule, steps=every.steps, clip=every.clip
     )
-    how = {name: every[name] for name in ("accumulate", "ema", "compute")}
-    which = Trained.of(config)
-    how |= {"follow": task.follow, "which": which}
-    step = make_step(task.loss, task.weight, optimizer, **how)
+    step = make_step(
+        task.loss,
+        task.weight,
+        optimizer,
+        accumulate=every.accumulate,
+        ema=every.ema,
+        compute=every.compute,
+        follow=task.follow,
+        which=Trained.of(config),
+    )
     state = state_like(config, task).replace(seed=seed_array(config.seed))
     return step, state, mean_batch(task.batches(every.accumulate), every.accumulate)
 

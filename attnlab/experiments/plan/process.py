@@ -16,8 +16,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ml_collections import ConfigDict
-
 from attnlab import config as configs
 from attnlab.errors import UserError, show_traceback, told, users_code
 from attnlab.experiments.define import (
@@ -45,6 +43,7 @@ from attnlab.experiments.plan.plan import Plan, locked
 from attnlab.records import provenance
 from attnlab.records.files import timestamp
 from attnlab.records.sealed import CHOICE
+from attnlab.tasks.schemas import Settings
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -331,7 +330,7 @@ def _files(plan: Plan) -> provenance.Code:
     )
 
 
-def _check_different(wanted: Iterable[Wanted], resolved: dict[str, ConfigDict]) -> None:
+def _check_different(wanted: Iterable[Wanted], resolved: dict[str, Settings]) -> None:
     """Refuse two candidates with the same resolved config: a setting may name the default."""
     seen: dict[str, Wanted] = {}
     for one in wanted:

@@ -14,7 +14,8 @@ import pytest
 
 from attnlab.attention.protocol import LOSSES, MAPS
 from attnlab.data.vocabulary import EOS, PAD
-from attnlab.decoding import Decoder, Functions, validate
+from attnlab.decoding.generate import Decoder, Functions
+from attnlab.decoding.settings import validate
 from attnlab.systems.recurrent.pointer_generator import mixture, scattered
 from tests.systems.checks import SPECS, VOCABULARY, batch, make, parameters
 from tests.systems.oracles.pointer_generator import looks

@@ -1,0 +1,353 @@
+"""The config of each kind of task as a whole, and the nodes that belong to losses.
+
+A task says by its attribute `schema` which of the whole configs its own is: `Classification`,
+`Translation`, `Pronunciation`, `LanguageModelling`, or a class derived from one of these. Importing
+this module loads no jax.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+from attnlab.config.schema import (
+    AT_LEAST_ZERO,
+    RATE,
+    SEED,
+    TABLES,
+    Component,
+    Node,
+    described,
+    is_node,
+    setting,
+)
+from attnlab.data.settings import (
+    AnyBatch,
+    Augmentation,
+    Batch,
+    Buckets,
+    CaptionBuckets,
+    Corruption,
+    Lanes,
+    Masking,
+    PairVocabulary,
+    Passages,
+    QuestionBuckets,
+    Rows,
+    TwoVocabularies,
+    UncutBuckets,
+    Vocabulary,
+)
+from attnlab.decoding.settings import Decoding
+from attnlab.errors import UserError
+from attnlab.training.settings import (
+    Checkpoint,
+    Lora,
+    Parallel,
+    TextTraining,
+    TokenTraining,
+    Training,
+)
+
+POSITIONS = 2**28  # of a batch, rows x width: 1 GiB of token ids
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pretrained(Node):
+    """Weights of a model from elsewhere to begin with."""
+
+    folder: str = setting(
+        "a folder of transformers, with config.json and safetensors, or of a trained run; '':"
+        " weights are drawn",
+        "",
+    )
+    take: Literal["all", "matching"] = setting(
+        "every weight must fit, or those are taken that fit by name and shape (heads of keys and"
+        " values are averaged to fewer) and the others drawn; what happened to each is told",
+        "all",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Auxiliary(Node):
+    """Weights of losses that attention hands out, by name; None leaves one out on purpose."""
+
+    further = (float | None, AT_LEAST_ZERO)
+    hops: float | None = setting("keeps several hops apart", 0.0, within=AT_LEAST_ZERO)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PairAuxiliary(Auxiliary):
+    """Weights of losses that attention hands out, by name; None leaves one out on purpose."""
+
+    doubly_stochastic: float | None = setting(
+        "every source position is looked at once over all target positions",
+        0.0,
+        within=AT_LEAST_ZERO,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reinforce(Node):
+    """How choices that attention samples are trained; it acts where an alignment samples."""
+
+    reward: Literal["to_go", "total"] = setting(
+        "the log-likelihood of the words from the choice on, or of the whole sentence", "to_go"
+    )
+    weight: float = setting(
+        "of the reward; 0 leaves the choices untrained", 1.0, within=AT_LEAST_ZERO
+    )
+    entropy: float = setting(
+        "weight of the entropy of the choices, which keeps them open", 0.01, within=AT_LEAST_ZERO
+    )
+    decay: float = setting("of the baseline, the moving average of rewards", 0.9, within=RATE)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Decided(Node):
+    """How decisions that a system takes by chance are trained; it acts where a system decides."""
+
+    reward: Literal["right", "log_likelihood"] = setting(
+        "1 for an image whose answer is right, else 0; or the log-likelihood of its class", "right"
+    )
+    weight: float = setting(
+        "of the reward; 0 leaves the decisions untrained", 1.0, within=AT_LEAST_ZERO
+    )
+    baseline: float = setting(
+        "weight of the squared error of the reward that the system expects",
+        1.0,
+        within=AT_LEAST_ZERO,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Objective(Node):
+    """What weighs how much in the loss of detection, and in the costs by which objects and answers
+    are matched.
+    """
+
+    classes: float = setting("of the classes", 1.0, within=AT_LEAST_ZERO)
+    distance: float = setting("of the distance of boxes, L1", 5.0, within=AT_LEAST_ZERO)
+    overlap: float = setting("of their generalised IoU", 2.0, within=AT_LEAST_ZERO)
+    no_object: float = setting(
+        "of answers without an object, beside 1 of those with one", 0.1, within=AT_LEAST_ZERO
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(Node):
+    """What every config has."""
+
+    task: str = setting("what is learned; 'list tasks' shows all")
+    seed: int = setting("of parameters, order of the data and dropout", 0, within=SEED)
+    system: Component = setting("the model; 'list systems' shows all", table=TABLES["system"])
+    data: Component = setting(
+        "where examples come from; 'list data' shows all", table=TABLES["data"]
+    )
+    batch: AnyBatch
+    optimizer: Component = setting("'list optimizers' shows all", "adam", table=TABLES["optimizer"])
+    schedule: Component = setting(
+        "of the learning rate; 'list schedules' shows all", table=TABLES["schedule"]
+    )
+    pretrained: Pretrained
+    lora: Lora
+    training: Training
+    checkpoint: Checkpoint
+    parallel: Parallel
+
+    def check(self) -> None:
+        """A batch fits into the memory of a machine."""
+        if (tokens := self.batch.positions(self.training.accumulate)) > POSITIONS:
+            raise UserError(
+                f"config.batch.{self.batch.described()} are {tokens:,} positions in a batch;"
+                f" expected at most {POSITIONS:,}"
+            )
+
+    @property
+    def longest_text(self) -> int | None:
+        """The tokens of the longest text of training, `batch.max_length`; None without texts."""
+        return getattr(self.batch, "max_length", None)
+
+    @property
+    def longest(self) -> int | None:
+        """The tokens of the longest sequence that the system meets; None where there is no such."""
+        return self.longest_text
+
+    @property
+    def loss_weights(self) -> dict[str, float | None]:
+        """The weights of losses that attention hands out, by name; {} for tasks without any."""
+        weights = getattr(self, "auxiliary", None)
+        return {} if weights is None else weights.settings()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextSettings(Settings):
+    """What every config of a task of texts has."""
+
+    vocabulary: Vocabulary
+    batch: Batch
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Classification(TextSettings):
+    """Texts, or pairs of them, to answers."""
+
+    batch: Buckets
+    auxiliary: Auxiliary
+    reinforce: Reinforce
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WritingSettings(TextSettings):
+    """What every config of a task that writes texts has."""
+
+    training: TokenTraining
+    auxiliary: PairAuxiliary
+    reinforce: Reinforce
+    decoding: Decoding
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Translation(WritingSettings):
+    """Texts to texts."""
+
+    vocabulary: PairVocabulary
+    batch: Buckets
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pronunciation(Translation):
+    """Texts to texts that are cut into other pieces."""
+
+    vocabulary: TwoVocabularies
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LanguageModelling(TextSettings):
+    """Texts, token by token."""
+
+    batch: Lanes
+    auxiliary: Auxiliary
+    training: TextTraining
+    decoding: Decoding
+
+    @property
+    def longest(self) -> int | None:
+        """None for what is read in pieces and remembered."""
+        in_pieces = self.batch.texts in ("joined", "in_turn")
+        forgets = not in_pieces or self.system.get("carry") == "state"
+        return self.batch.max_length if forgets else None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MaskedLanguageModelling(TextSettings):
+    """Texts, with some of their tokens hidden."""
+
+    batch: Rows
+    masking: Masking
+    training: TokenTraining
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tagging(TextSettings):
+    """Sentences, with a tag for each word."""
+
+    batch: Buckets
+    training: TokenTraining
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SpanCorruption(WritingSettings):
+    """Texts, with spans of their tokens taken out."""
+
+    corruption: Corruption
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QuestionAnswering(TextSettings):
+    """Questions, whose answers are stretches of a passage."""
+
+    batch: UncutBuckets
+    passages: Passages
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Diagnostics(TextSettings):
+    """Texts that ask for answers at some of their words."""
+
+    batch: UncutBuckets
+    training: TokenTraining
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageClassification(Settings):
+    """Images to classes."""
+
+    augmentation: Augmentation
+    decisions: Decided
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Segmentation(Settings):
+    """Images to the class of every pixel."""
+
+    augmentation: Augmentation
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Detection(Settings):
+    """Images to all of their objects."""
+
+    objective: Objective
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Captioning(WritingSettings):
+    """Images to texts."""
+
+    augmentation: Augmentation
+    batch: CaptionBuckets
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VisualQuestions(TextSettings):
+    """Images and questions to answers."""
+
+    batch: QuestionBuckets
+
+
+WHOLE = (
+    Classification,
+    Translation,
+    Pronunciation,
+    LanguageModelling,
+    MaskedLanguageModelling,
+    Tagging,
+    SpanCorruption,
+    QuestionAnswering,
+    Diagnostics,
+    ImageClassification,
+    Segmentation,
+    Detection,
+    Captioning,
+    VisualQuestions,
+)
+"""The configs of our tasks as a whole."""
+
+
+def known_defaults() -> dict[str, Any]:
+    """The default of every setting of our own nodes by its full name, with no component and
+    nothing that must be set; imports no table.
+    """
+    found: dict[str, Any] = {}
+    for whole in WHOLE:
+        for key, one in described(whole).items():
+            below = described(one.hint) if is_node(one.hint) else {}
+            named = {f"{key}.{name}": inner.default for name, inner in below.items()}
+            found |= named or {key: one.default}
+    components = {key for key in found if key in TABLES}
+    return {
+        name: value
+        for name, value in found.items()
+        if value is not dataclasses.MISSING and name not in components
+    }

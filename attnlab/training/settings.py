@@ -1,0 +1,116 @@
+"""The settings of training: the nodes `training`, `checkpoint`, `parallel` and `lora` of a config.
+Importing this module loads no jax.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from attnlab.config.schema import (
+    ABOVE_ZERO,
+    AT_LEAST_ZERO,
+    COUNT,
+    LONGEST,
+    RATE,
+    SHARE,
+    STEPS,
+    Node,
+    setting,
+    whole,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Training(Node):
+    """How long and how it is trained."""
+
+    steps: int = setting("updates of the whole run", within=whole(1, STEPS))
+    accumulate: int = setting(
+        "parts of a batch, one after another, whose gradients are one", 1, within=whole(1, 2**16)
+    )
+    clip: float = setting(
+        "norm to which longer gradients are scaled down; 0: none", 1.0, within=AT_LEAST_ZERO
+    )
+    label_smoothing: float = setting("probability spread over all other answers", 0.0, within=RATE)
+    ema: float = setting("decay of a moving average of the parameters; 0: none", 0.0, within=RATE)
+    compute: Literal["float32", "bfloat16"] = setting(
+        "what the loss is computed in; parameters stay float32", "float32"
+    )
+    freeze: tuple[str, ...] = setting(
+        "parameters whose path has one of these regular expressions are not trained", ()
+    )
+    rates: tuple[str, ...] = setting(
+        "'REGEX=FACTOR': updates of parameters times a factor, that of the first their path has", ()
+    )
+    layer_decay: float = setting(
+        "updates times so much to the power of how far a layer is below the last", 1.0, within=SHARE
+    )
+    log_every: int = setting("updates between two records", 50, within=COUNT)
+    evaluate_every: int = setting(
+        "updates between two evaluations on the validation split; 0: only at the end",
+        250,
+        within=whole(0),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenTraining(Training):
+    """How long and how it is trained, where tokens are predicted."""
+
+    per: Literal["token", "sentence"] = setting("what the summed loss is divided by", "token")
+    output_bias: Literal["unigram", "zeros"] = setting(
+        "the bias of the last layer starts at how often each token is, or as the system has it",
+        "zeros",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextTraining(TokenTraining):
+    """How long and how it is trained, where the tokens of long texts are predicted."""
+
+    logits_at_once: int = setting(
+        "tokens of a row whose logits are computed at a time, so that a long text with a large"
+        " vocabulary fits into memory; 0: all",
+        0,
+        within=whole(0, LONGEST),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Checkpoint(Node):
+    """Which states of a run are kept."""
+
+    every: int = setting("updates between two; 0: only at the end", 250, within=whole(0))
+    keep: int = setting("the latest so many, beside the best", 2, within=COUNT)
+    by: str = setting("the score on the validation split of which the best is used", "loss")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Parallel(Node):
+    """On which devices it is trained."""
+
+    backend: Literal["auto", "pmap", "mesh"] = setting(
+        "a copy of the state on each device (pmap), or one program over all (mesh)", "auto"
+    )
+    devices: int = setting("how many; 0: all there are", 0, within=whole(0, 2**16))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lora(Node):
+    """Low-rank adaptation: matrices are trained by a product of two narrow ones that is added."""
+
+    rank: int = setting(
+        "of the products; 0: none, all parameters are trained", 0, within=whole(0, 2**16)
+    )
+    alpha: float = setting("the product counts alpha / rank", 16.0, within=ABOVE_ZERO)
+    dropout: float = setting(
+        "of the input of products, one mask for all tokens of a microbatch", 0.0, within=RATE
+    )
+    on: tuple[str, ...] = setting(
+        "matrices whose path has one of these regular expressions get a product",
+        ("w_query/kernel", "w_value/kernel"),
+    )
+    also: tuple[str, ...] = setting(
+        "parameters whose path has one of these are trained beside the products", ()
+    )
