@@ -27,6 +27,7 @@ from attnlab.commands import session, take_overrides
 from attnlab.progress import Progress, table
 from attnlab.records.stream import read_records
 from attnlab.training.interrupt import Interrupt
+from attnlab.training.session import Session
 from benchmarks import rounds
 
 Figures = dict[str, float]
@@ -109,34 +110,40 @@ def one_after_another(seeded: list[Any], task: Any, folder: Path) -> None:
     from attnlab.training.loop import train
     from attnlab.training.parallel import backend
 
-    place = backend("mesh", 1)
+    devices = backend("mesh", 1)
     with Interrupt() as interrupt:
-        for config, workdir in zip(seeded, workdirs(folder, seeded), strict=True):
-            batches, began = (
-                task.batches(config.training.accumulate, config.seed),
-                time.perf_counter(),
-            )
-            with quiet(config) as progress:
-                train(config, task, batches, workdir, place, progress, interrupt, began)
+        for run in runs(seeded, task, folder, devices):
+            with quiet(run.config) as progress:
+                train(run, Session(progress, interrupt, time.perf_counter()))
 
 
 def stacked(seeded: list[Any], task: Any, folder: Path) -> None:
     """All trials as one program, on one device."""
-    from attnlab.training.parallel import spread
+    from attnlab.training.parallel import place_trials
     from attnlab.training.stacked import train
 
-    batches = [task.batches(config.training.accumulate, config.seed) for config in seeded]
+    devices = place_trials(len(seeded), 1)
     with Interrupt() as interrupt, quiet(seeded[0]) as progress:
-        train(
-            seeded,
+        session = Session(progress, interrupt, time.perf_counter())
+        train(runs(seeded, task, folder, devices), session)
+
+
+def runs(seeded: list[Any], task: Any, folder: Path, devices: Any) -> list[Any]:
+    """A run for each config, in a folder of its own."""
+    from attnlab.training.run import Run
+    from attnlab.training.updates import Updates
+
+    return [
+        Run(
+            config,
+            workdir,
             task,
-            batches,
-            workdirs(folder, seeded),
-            spread(len(seeded), 1),
-            progress,
-            interrupt,
-            time.perf_counter(),
+            task.batches(config.training.accumulate, config.seed),
+            devices,
+            Updates.of(config),
         )
+        for config, workdir in zip(seeded, workdirs(folder, seeded), strict=True)
+    ]
 
 
 def workdirs(folder: Path, seeded: list[Any]) -> list[Path]:

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from attnlab.analysis.curves import save_curve
 from attnlab.analysis.maps import save_arcs, save_arrays, save_map
 from attnlab.analysis.overlays import save_overlay
@@ -25,10 +27,10 @@ from attnlab.records.measures import RECORDED, as_record, counted
 from attnlab.records.provenance import Code
 from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import Scored, read_records
-from attnlab.training.protocol import Example, Runnable
 
 if TYPE_CHECKING:
-    from attnlab.tasks.schemas import Settings
+    from attnlab.tasks.protocol import Example
+    from attnlab.training.updates import AnyTask, Updates
 
 FAILED = "pictures_failed.txt"  # pictures that could not be drawn, and why
 PICTURED = 3  # test examples whose maps are drawn
@@ -38,7 +40,7 @@ ARCS = "-arcs"  # at the end of the name of such a picture
 LEGIBLE = 120  # tokens on either side of a map that is drawn; a larger one is kept as an array only
 
 
-def report(config: Settings, task: Runnable, workdir: Path, code: Code | None = None) -> None:
+def report(updates: Updates, task: AnyTask, workdir: Path, code: Code | None = None) -> None:
     """Score the test split with the best parameters and print a table.
 
     The files, in this order: the answers of the system (for example `translations.txt`), the first
@@ -47,7 +49,7 @@ def report(config: Settings, task: Runnable, workdir: Path, code: Code | None = 
       fails, the scores are kept: it is a warning, and a line of `pictures_failed.txt`.
 
     Args:
-      config: of the run.
+      updates: of the run.
       task: with the test split.
       workdir: of the run.
       code: the user's code when it was imported; None to read it now.
@@ -59,9 +61,8 @@ def report(config: Settings, task: Runnable, workdir: Path, code: Code | None = 
     check_test_split(workdir)
     import jax
 
-    from attnlab.training.states import best_params
-
-    params, step = best_params(config, task, workdir)
+    config = updates.config
+    params, step = updates.best_params(task, workdir)
     results, outputs = scores(task, params, "test")
     results |= {"step": step, "parameters": sum(leaf.size for leaf in jax.tree.leaves(params))}
     results |= _changed_code(code or provenance.of(config), workdir)
@@ -88,7 +89,7 @@ def report(config: Settings, task: Runnable, workdir: Path, code: Code | None = 
     print(f"numbers:  {workdir / 'results.json'}")
 
 
-def draw_all(task: Runnable, params: Any, workdir: Path) -> list[Path]:
+def draw_all(task: AnyTask, params: Any, workdir: Path) -> list[Path]:
     """Draw the maps of the first test examples and, last, the curves.
 
     A picture that fails is a warning on stderr and a line of `pictures_failed.txt`; without
@@ -131,7 +132,7 @@ def _changed_code(code: Code, workdir: Path) -> dict[str, Any]:
     return {"changed_code": found} if found else {}
 
 
-def scores(task: Runnable, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
+def scores(task: AnyTask, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
     """Scores of a split, from `evaluate` and from decoding, and the answers of the system."""
     results = {"split": split, task.examples: task.size(split), **task.evaluate(params, split)}
     began = time.perf_counter()
@@ -141,7 +142,7 @@ def scores(task: Runnable, params: Any, split: str) -> tuple[dict[str, Any], lis
 
 
 def resampled(
-    task: Runnable, params: Any, split: str, outputs: Sequence[str], results: Mapping[str, Any]
+    task: AnyTask, params: Any, split: str, outputs: Sequence[str], results: Mapping[str, Any]
 ) -> Items | None:
     """The scores of a split example by example; None if the task does not give them.
 
@@ -201,7 +202,7 @@ def curves(workdir: Path) -> Path:
     return path
 
 
-def pictures_of_test(task: Runnable, params: Any, workdir: Path) -> list[Path]:
+def pictures_of_test(task: AnyTask, params: Any, workdir: Path) -> list[Path]:
     """Draw the attention maps of the first test examples, if the system has attention.
 
     Returns:
@@ -221,7 +222,7 @@ def pictures_of_test(task: Runnable, params: Any, workdir: Path) -> list[Path]:
     return paths
 
 
-def draw(task: Runnable, params: Any, example: Example, stem: Path) -> dict[str, Path]:
+def draw(task: AnyTask, params: Any, example: Example, stem: Path) -> dict[str, Path]:
     """Draw every map of an example as `<stem>-<map>.png` and keep all as arrays in `<stem>.npz`;
     the files by map, and "arrays".
 
@@ -241,12 +242,14 @@ def draw(task: Runnable, params: Any, example: Example, stem: Path) -> dict[str,
         if name in found.looks or max(one.weights.shape[-2:]) > LEGIBLE:
             continue
         paths[name] = stem.with_name(f"{stem.name}-{name.replace('/', '-')}.png")
-        save_map(paths[name], one.weights, found.columns(name), found.rows(name), title=name)
+        save_map(
+            paths[name], np.asarray(one.weights), found.columns(name), found.rows(name), title=name
+        )
         if one.query == one.key:
             paths[name + ARCS] = paths[name].with_name(paths[name].stem + ARCS + ".png")
-            save_arcs(paths[name + ARCS], one.weights, found.columns(name), title=name)
+            save_arcs(paths[name + ARCS], np.asarray(one.weights), found.columns(name), title=name)
     paths["arrays"] = stem.with_name(f"{stem.name}.npz")
-    weights = {name: one.weights for name, one in found.weights.items()}
+    weights = {name: np.asarray(one.weights) for name, one in found.weights.items()}
     save_arrays(paths["arrays"], {**weights, **found.gates}, found.labels)
     return paths
 

@@ -26,7 +26,7 @@ from attnlab.errors import UserError
 from attnlab.experiments.define import flattened, text
 from attnlab.records.files import write_atomic
 from attnlab.tasks import TASKS
-from attnlab.training.states import best_params
+from attnlab.training.updates import best_params
 from attnlab.weights import folder as folders
 from attnlab.weights.names import flat
 from attnlab.weights.pictures import Pictures

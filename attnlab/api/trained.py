@@ -25,7 +25,7 @@ from attnlab.tasks import TASKS
 from attnlab.tasks.base import Task
 from attnlab.tasks.protocol import Example, Response, Typed
 from attnlab.tasks.schemas import Settings
-from attnlab.training.states import best_params
+from attnlab.training.updates import best_params
 
 Folder = str | os.PathLike[str]
 

@@ -16,7 +16,8 @@ from attnlab.progress import Progress
 from attnlab.records.sealed import check_no_trial
 from attnlab.records.stream import RunLock
 from attnlab.training.interrupt import Interrupt
-from attnlab.training.run import Prepared, start_jax
+from attnlab.training.run import Run, start_jax
+from attnlab.training.session import Session
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,9 +62,9 @@ def run(arguments: argparse.Namespace) -> int:
     start_jax()
     from attnlab.tasks import TASKS
 
-    prepared = Prepared.prepare(TASKS.resolve(config.task), config, workdir, ())
+    model = Run.prepare(TASKS.resolve(config.task), config, workdir, ())
     with RunLock(workdir), Interrupt() as interrupt, Progress(config.training.steps) as progress:
-        prepared.fit(progress, interrupt, began, until=0)
+        model.fit(Session(progress, interrupt, began, until=0))
     print(
         f"imported {folder} into {workdir}: generate, evaluate, inspect and export take it as it is;"
     )

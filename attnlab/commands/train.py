@@ -12,6 +12,7 @@ from pathlib import Path
 from attnlab import config as configs
 from attnlab import processes
 from attnlab.commands import session
+from attnlab.data import SPLITS
 from attnlab.progress import Progress
 from attnlab.records import provenance
 from attnlab.records.manifest import Manifest
@@ -19,7 +20,8 @@ from attnlab.records.sealed import check_no_trial
 from attnlab.records.stream import RunLock
 from attnlab.tasks.schemas import Settings
 from attnlab.training.interrupt import Interrupt
-from attnlab.training.run import Prepared
+from attnlab.training.run import Run
+from attnlab.training.session import Session
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,19 +49,17 @@ def run(arguments: argparse.Namespace) -> int:
     session.start_jax()
     from attnlab.tasks import TASKS
 
-    prepared = Prepared.prepare(
-        TASKS.resolve(config.task), config, workdir, ("train", "valid", "test"), code
-    )
+    run = Run.prepare(TASKS.resolve(config.task), config, workdir, SPLITS, code)
     with (
         RunLock(workdir) if first else contextlib.nullcontext(),
         Interrupt() as interrupt,
         Progress(
-            config.training.steps, every=config.training.log_every, item=prepared.task.item
+            config.training.steps, every=config.training.log_every, item=run.task.item
         ) as progress,
     ):
         if first:
             _check_workdir(workdir, config, code)  # nobody can begin there any more
-        outcome = prepared.fit(progress, interrupt, began)
+        outcome = run.fit(Session(progress, interrupt, began))
     if outcome.seconds_to_first_step is not None:
         print(f"first step {outcome.seconds_to_first_step:.1f} s after the command")
     if outcome.state == "diverged":
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     from attnlab.analysis.results import report
 
-    report(config, prepared.task, workdir, code)
+    report(run.updates, run.task, workdir, code)
     return 0
 
 

@@ -104,13 +104,14 @@ def repeat(then: Manifest, workdir: Path, folder: Path, until: int, began: float
       UserError: the data is not what the run has read.
     """
     from attnlab.tasks import TASKS
-    from attnlab.training.run import Prepared
+    from attnlab.training.run import Run
+    from attnlab.training.session import Session
 
     config = configs.prepare(configs.from_dict(then.config))
     with Interrupt() as interrupt, Progress(until, every=config.training.log_every) as progress:
-        prepared = Prepared.prepare(TASKS.resolve(config.task), config, folder, SPLITS)
-        then.check_data(dict(prepared.task.data.fingerprints), workdir)
-        prepared.fit(progress, interrupt, began, until)
+        again = Run.prepare(TASKS.resolve(config.task), config, folder, SPLITS)
+        then.check_data(dict(again.task.data.fingerprints), workdir)
+        again.fit(Session(progress, interrupt, began, until))
     return interrupt.signal or 0
 
 

@@ -233,6 +233,12 @@ class Task(Pretrained, Generic[Config, Data, Model]):
         """What the loss carries from step to step, before the first; None for nothing."""
         return None if self.auxiliary is None else self.auxiliary.carried()
 
+    def remembered(self) -> Tree:
+        """What the loss continues from at the end of the batch before, a row for each row of the
+        global batch, before the first; None for nothing.
+        """
+        return None
+
     def follow(self, carried: Tree, tracked: Tree) -> Tree:
         """What it carries on, given the sums that it tracked in a batch."""
         return None if self.auxiliary is None else self.auxiliary.follow(carried, tracked)

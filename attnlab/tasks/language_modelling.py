@@ -186,7 +186,7 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
 
     def remembered(self) -> Tree:
         """What the model knows of every lane before the first step, where there are any; see
-        `attnlab.training.protocol.Remembering`.
+        `attnlab.tasks.base.Task`.
         """
         return self._before(self.config.batch.size)
 

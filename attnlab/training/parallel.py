@@ -6,7 +6,7 @@ compiles the step once for all devices with `jit` and shards the batch over the 
 `TrainState.remembered` is sharded with the rows of the batch. Checkpoints have no device axis.
 Several processes, on one host or many: each feeds its own rows of the global batch
 (`process_index`, `process_count`) and drives its own devices; they share values by `largest` and
-`of_first`. `Spread` is for stacked trials: each device gets whole trials, in one process.
+`broadcast_from_0`. `TrialParallel` is for stacked trials: each device gets whole trials, in one process.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from attnlab.errors import UserError, nearest
-from attnlab.training.step import Batch, Sums, TrainState, Tree
+from attnlab.training.step import Batch, Step, Sums, TrainState, Tree
 
 AXIS = "data"
-Step: TypeAlias = Callable[..., tuple[TrainState, Sums]]
 Program: TypeAlias = Callable[[TrainState, Batch], tuple[TrainState, Sums]]
 HostBatch: TypeAlias = Mapping[str, np.ndarray]
 Of = TypeVar("Of")
@@ -182,7 +181,7 @@ class MeshBackend:
         )
 
 
-class Spread(MeshBackend):
+class TrialParallel(MeshBackend):
     """Stacked trials: state, batch and metrics all have a leading trial axis, dealt to the devices;
     `count` divides its length.
 
@@ -243,14 +242,14 @@ BACKENDS: dict[str, Callable[[list[jax.Device]], Backend]] = {
 }
 
 
-def spread(trials: int, devices: int = 0) -> Spread:
+def place_trials(trials: int, devices: int = 0) -> TrialParallel:
     """Where that many stacked trials go: to the first `devices` devices (0: all), but to no more
     than there are trials.
 
     Raises:
       UserError: more devices than there are.
     """
-    return Spread(_first(devices)[:trials], trials)
+    return TrialParallel(_first(devices)[:trials], trials)
 
 
 def backend(name: str, devices: int = 0) -> Backend:
@@ -281,17 +280,17 @@ def _maximum() -> Callable[[np.ndarray], jax.Array]:
     return jax.pmap(lambda x: jax.lax.pmax(x, AXIS), axis_name=AXIS)
 
 
-def equal_to_first(texts: Sequence[str]) -> list[bool]:
+def agree_with_0(texts: Sequence[str]) -> list[bool]:
     """Which of these texts equal those of process 0; every process must call it with the same
     number of texts.
     """
     mine = np.stack(
         [np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8) for text in texts]
     )
-    return [bool(same) for same in (of_first(mine) == mine).all(axis=1)]
+    return [bool(same) for same in (broadcast_from_0(mine) == mine).all(axis=1)]
 
 
-def of_first(tree: Of) -> Of:
+def broadcast_from_0(tree: Of) -> Of:
     """The arrays of process 0, in all processes, bit for bit; every process must call it with
     arrays of these shapes and dtypes.
     """

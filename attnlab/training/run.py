@@ -1,5 +1,5 @@
 """One run from its config to the end of training, for the `train` command and the trials of a
-sweep.
+sweep. `Run` has each part of it, built once; whoever needs one takes it from there.
 
 jax is imported by the functions, not by the module: the command line imports this for `--help` too.
 """
@@ -27,16 +27,16 @@ from attnlab.records.measures import counted, declared
 from attnlab.records.provenance import Changed, Code
 from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import State
-from attnlab.training.interrupt import Interrupt
 from attnlab.training.memory import keep_freed
-from attnlab.training.protocol import Beginning, Noted, Runnable
+from attnlab.training.session import Outcome, Session
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from attnlab.data.batching import Batches
     from attnlab.tasks.schemas import Settings
-    from attnlab.training.loop import Outcome
     from attnlab.training.parallel import Backend
+    from attnlab.training.updates import AnyTask, Updates
 
 
 def start_jax() -> None:
@@ -55,14 +55,15 @@ def start_jax() -> None:
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
-def check(kind: type[Runnable], config: Settings) -> None:
-    """Check all of a config that needs no data, for a class of tasks.
+def check(kind: type[AnyTask], config: Settings) -> Updates:
+    """Check all of a config that needs no data, for a class of tasks; the updates that it asks for.
 
     Raises:
       UserError: a measure that is declared wrongly, a checkpoint chosen by one that is not known
         while training, or what task, optimizer and schedule find wrong.
     """
-    from attnlab.training.optimizers import build_optimizer, check_own
+    from attnlab.training.optimizers import check_own
+    from attnlab.training.updates import Updates
 
     declared(kind)
     if config.checkpoint.by not in kind.evaluated:
@@ -71,13 +72,12 @@ def check(kind: type[Runnable], config: Settings) -> None:
             f" {nearest(config.checkpoint.by, kind.evaluated)}"
         )
     kind.check(config)
-    build_optimizer(
-        config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip
-    )
+    updates = Updates.of(config)
     check_own(config.optimizer, config.schedule, steps=config.training.steps)
+    return updates
 
 
-def check_scores(task: Runnable) -> None:
+def check_scores(task: AnyTask) -> None:
     """Check that a task has, of the data it has read, the score that chooses the checkpoint, and
     counts its shares; `UserError`.
     """
@@ -101,35 +101,37 @@ class Unread:
 
 
 @dataclasses.dataclass(frozen=True)
-class Prepared:
+class Run:
     """A run that is ready to begin, or to continue from its folder.
 
     Attributes:
       config: complete and checked.
       workdir: where it is kept.
-      task: with the data of the splits it was asked to read.
+      task: with the data of the splits it was asked to read, and the system.
       batches: the rows of this process for each step.
-      place: the parallel backend.
+      devices: where the state lies and the step runs.
+      updates: the optimizer, its schedule, and what is trained.
       code: the user's code that the config names, as it was when it was imported; None to look for
         it now.
     """
 
     config: Settings
     workdir: Path
-    task: Runnable
-    batches: Noted
-    place: Backend
+    task: AnyTask
+    batches: Batches
+    devices: Backend
+    updates: Updates
     code: Code | None = None
 
     @classmethod
     def prepare(
         cls,
-        kind: type[Runnable],
+        kind: type[AnyTask],
         config: Settings,
         workdir: Path,
         splits: Sequence[str],
         code: Code | None = None,
-    ) -> Prepared:
+    ) -> Run:
         """Check the config, find the devices and read the data; writes nothing.
 
         Args:
@@ -137,7 +139,7 @@ class Prepared:
           config: of the run.
           workdir: its vocabularies are taken if a run has begun there.
           splits: of the data; what is not among them is never opened. () where nothing is trained.
-          code: see `Prepared`.
+          code: see `Run`.
 
         Raises:
           UserError: anything wrong with config, devices or data, or `workdir` holds a run of
@@ -146,38 +148,23 @@ class Prepared:
         if "test" in splits:
             check_test_split(workdir)
         from attnlab.training.parallel import backend
-        from attnlab.training.states import check_trained
 
-        check(kind, config)
-        place = backend(config.parallel.backend, config.parallel.devices)
+        updates = check(kind, config)
+        devices = backend(config.parallel.backend, config.parallel.devices)
         begun = _begun(workdir, config) is not None
         task = kind.load(config, workdir if begun and kind.saved(workdir) else None, splits)
         if splits:
             check_scores(task)
-        check_trained(config, task)
-        if not begun and isinstance(task, Beginning):
+        updates.check(task)
+        if not begun:
             task.check_pretrained()
-        every = task.batches(place.count * config.training.accumulate) if splits else Unread()
-        return cls(config, workdir, task, every, place, code)
+        rows = devices.count * config.training.accumulate
+        batches = task.batches(rows) if splits else Unread()
+        return cls(config, workdir, task, batches, devices, updates, code)
 
-    def fit(
-        self,
-        progress: Progress,
-        interrupt: Interrupt,
-        began: float,
-        until: int | None = None,
-        attempt: Attempt | None = None,
-    ) -> Outcome:
-        """Train to the end, or until told to stop; `events.jsonl` records the end. The caller holds
-        the lock of `workdir`.
-
-        Args:
-          progress: entered.
-          interrupt: entered.
-          began: `time.perf_counter()` at the start of the command.
-          until: save and leave after this step, None for the last.
-          attempt: one that the caller has begun and ends; None for one that begins with the first
-            step and ends here.
+    def fit(self, session: Session) -> Outcome:
+        """Train to the end, or until told to stop; `events.jsonl` records the end, unless the
+        attempt is that of the caller, who ends it. The caller holds the lock of `workdir`.
 
         Raises:
           UserError: data that has changed since the run began, a checkpoint that cannot be used, a
@@ -186,33 +173,19 @@ class Prepared:
         import jax
 
         from attnlab.training.loop import train
-        from attnlab.training.states import told_trained
 
-        arguments = (
-            self.config,
-            self.task,
-            self.batches,
-            self.workdir,
-            self.place,
-            progress,
-            interrupt,
-            began,
-            until,
-        )
-        if jax.process_index() == 0:
-            self.describe(progress)
-            trained = told_trained(self.config, self.task)
-            for line in [*self.task.notes(self.batches), *trained]:
-                progress.note(line)
+        first = jax.process_index() == 0
+        if first:
+            self.describe(session.progress)
+            for line in [*self.task.notes(self.batches), *self.updates.notes(self.task)]:
+                session.progress.note(line)
         self.compare()
-        if jax.process_index() > 0:
-            return train(*arguments)
-        if attempt is not None:
-            return train(*arguments, attempt)
-        own = Attempt(self.workdir)
-        with _failure_recorded(own):
-            outcome = train(*arguments, own)
-        own.end(outcome.state, outcome.step, outcome.message, outcome.seconds_to_first_step)
+        if not first or session.attempts:
+            return train(self, session)
+        attempt = Attempt(self.workdir)
+        with _failure_recorded(attempt):
+            outcome = train(self, dataclasses.replace(session, attempts=(attempt,)))
+        attempt.end(outcome.state, outcome.step, outcome.message, outcome.seconds_to_first_step)
         return outcome
 
     def compare(self) -> None:
@@ -224,7 +197,7 @@ class Prepared:
         """
         import jax
 
-        from attnlab.training.parallel import equal_to_first
+        from attnlab.training.parallel import agree_with_0
 
         if jax.process_count() == 1:
             return
@@ -235,7 +208,7 @@ class Prepared:
             "data": dict(self.task.data.fingerprints),
             "vocabulary": _kept(self.task),
         }
-        equal = equal_to_first([json.dumps(one, sort_keys=True) for one in mine.values()])
+        equal = agree_with_0([json.dumps(part, sort_keys=True) for part in mine.values()])
         if others := ", ".join(name for name, same in zip(mine, equal, strict=True) if not same):
             raise UserError(
                 f"not the {others} of process 0: every host needs the same files; is an older run"
@@ -254,12 +227,12 @@ class Prepared:
         previous, code = _begun(self.workdir, self.config), self.code or provenance.of(self.config)
         devices = {
             "kind": jax.devices()[0].device_kind,
-            "count": self.place.count,
+            "count": self.devices.count,
             "processes": jax.process_count(),
-            **self.place.about,
+            **self.devices.about,
             **({"cores": _cores()} if jax.default_backend() == "cpu" else {}),
         }
-        weights = self.task.check_pretrained() if isinstance(self.task, Beginning) else {}
+        weights = self.task.check_pretrained()
         manifest = Manifest.build(
             self.config,
             devices=devices,
@@ -342,7 +315,7 @@ def _cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def _kept(task: Runnable) -> list[str]:
+def _kept(task: AnyTask) -> list[str]:
     """What a task keeps with a run, as digests of the files in their order."""
     with tempfile.TemporaryDirectory() as folder:
         task.save(Path(folder))

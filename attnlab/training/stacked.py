@@ -20,10 +20,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jax
@@ -31,22 +29,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.progress import Progress
-from attnlab.records.attempts import Attempt
-from attnlab.records.measures import declared
-from attnlab.training.hyperparameters import SMOOTHING, signature
-from attnlab.training.interrupt import Interrupt
+from attnlab.training.hyperparameters import signature
 from attnlab.training.journal import Journal, Shapes, shapes_of, spoken
-from attnlab.training.loop import Outcome, why_stopped
-from attnlab.training.optimizers import build_optimizer
-from attnlab.training.parallel import Program, Spread, Step
-from attnlab.training.protocol import Batches, Stackable, Task
-from attnlab.training.states import first_states, saved_like
-from attnlab.training.step import Sums, TrainState, Tree, make_step
-from attnlab.training.trained import Trained
-from attnlab.training.turns import Batch, Feed, draws, turn
+from attnlab.training.loop import open_journal, why_stopped
+from attnlab.training.parallel import Program
+from attnlab.training.session import Outcome, Session
+from attnlab.training.step import Step, Sums, TrainState, Tree
+from attnlab.training.turns import Batch, Feed, choose_trials, uses_randomness
+from attnlab.training.updates import Updates
 
 if TYPE_CHECKING:
+    from attnlab.data.batching import Batches
     from attnlab.tasks.schemas import Settings
+    from attnlab.training.run import Run
+    from attnlab.training.updates import AnyTask
 
 
 @dataclasses.dataclass(eq=False)
@@ -70,31 +66,13 @@ class Member:
     outcome: Outcome | None = None
 
 
-def train(
-    configs: Sequence[Settings],
-    task: Stackable,
-    batches: Sequence[Batches],
-    workdirs: Sequence[Path],
-    place: Spread,
-    progress: Progress,
-    interrupt: Interrupt,
-    began: float,
-    attempts: Sequence[Attempt] = (),
-) -> list[Outcome]:
+def train(runs: Sequence[Run], session: Session) -> list[Outcome]:
     """Train all trials to `training.steps`, each from the newest good checkpoint in its own folder;
     see `loop.train`.
 
     Args:
-      configs: one for each trial, of equal `hyperparameters.signature`.
-      task: model, data and loss; one for all.
-      batches: those of each trial.
-      workdirs: of each trial, locked by this process.
-      place: where the trials are.
-      progress: shows the trial that is furthest behind.
-      interrupt: entered; a remembered signal makes all trials save and leave.
-      began: `time.perf_counter()` at the start of the command.
-      attempts: this process's at each trial, () for some of their own; their ends are for the
-        caller to record.
+      runs: of equal `hyperparameters.signature`, with one task and one `TrialParallel` for all.
+      session: its progress shows the trial that is furthest behind.
 
     Returns:
       The outcome of each trial. A trial that diverges is dropped; the others continue.
@@ -103,35 +81,28 @@ def train(
       UserError: a checkpoint that cannot be used, a full disk.
       ValueError: trials that cannot be stacked.
     """
-    if len({signature(config) for config in configs}) > 1:
+    if len({signature(run.config) for run in runs}) > 1:
         raise ValueError("these trials differ in more than their seeds and numbers")
     with contextlib.ExitStack() as files:
         members, hosts = [], []
-        like, fresh = saved_like(configs[0], task), first_states(configs[0], task)
-        told = attempts or [Attempt(workdir) for workdir in workdirs]
-        for config, attempt, own in zip(configs, told, batches, strict=True):
-            journal = files.enter_context(
-                contextlib.closing(_journal(config, task, attempt, progress))
-            )
+        task, updates = runs[0].task, runs[0].updates
+        like, fresh = updates.saved_like(task), updates.first_states(task)
+        for number, run in enumerate(runs):
+            label = f"{run.workdir.parent.name}/{run.workdir.name}, "
+            journal = open_journal(run, session, number, label)
+            files.enter_context(contextlib.closing(journal))
             hosts.append(journal.begin(like, fresh))
             step = int(hosts[-1].step)
-            members.append(
-                Member(
-                    journal,
-                    own,
-                    step,
-                    own(step),
-                    outcome=Outcome("done", step) if step == config.training.steps else None,
-                )
-            )
+            done = Outcome("done", step) if step == run.config.training.steps else None
+            members.append(Member(journal, run.batches, step, run.batches(step), outcome=done))
             journal.running(step)
-        stack, first = Stack(configs, task, members, hosts, place, progress), None
+        stack, first = Stack(runs, members, hosts, session.progress), None
         while any(member.outcome is None for member in members):
-            if interrupt.signal is not None:
-                stack.leave(why_stopped(interrupt))
+            if session.interrupt.signal is not None:
+                stack.leave(why_stopped(session.interrupt))
             elif not stack.advance():
                 stack.settle()
-            first = first or time.perf_counter() - began
+            first = first or time.perf_counter() - session.began
     return [
         dataclasses.replace(member.outcome, seconds_to_first_step=first)
         for member in members
@@ -143,28 +114,31 @@ class Stack:
     """The state of all trials on the devices, and its updates.
 
     Args:
-      configs, task, members, place, progress: see `train`.
+      runs, progress: see `train`.
+      members: of each trial.
       hosts: the state each trial begins with.
     """
 
     def __init__(
         self,
-        configs: Sequence[Settings],
-        task: Stackable,
+        runs: Sequence[Run],
         members: list[Member],
         hosts: Sequence[TrainState],
-        place: Spread,
         progress: Progress,
     ) -> None:
-        self.task, self.members, self.place, self.progress = task, members, place, progress
-        self._feed = Feed.of(configs, -(-len(members) // place.count) * place.count)
-        which = Trained.of(configs[0])
-        self._seen = jax.vmap(which.seen) if which.rank else which.seen
-        self._pads = not draws(task, which.seen(hosts[0].params), members[0].batch)
-        self._step: Step = make_stacked_step(configs[0], task)
+        first = runs[0]
+        self.task, self.members, self.progress = first.task, members, progress
+        self.devices = first.devices
+        slots = -(-len(members) // self.devices.count) * self.devices.count
+        self._feed = Feed.of([run.config for run in runs], slots)
+        trained = first.updates.trained
+        self._seen = jax.vmap(trained.seen) if trained.rank else trained.seen
+        self._pads = not uses_randomness(self.task, trained.seen(hosts[0].params), members[0].batch)
+        self._step: Step = make_stacked_step(first.config, self.task)
         self._programs: dict[Shapes, Program] = {}
-        idle = [hosts[0]] * (self._feed.slots - len(members))
-        self._state = place.place(jax.tree.map(lambda *leaves: np.stack(leaves), *hosts, *idle))
+        idle = [hosts[0]] * (slots - len(members))
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *hosts, *idle)
+        self._state = self.devices.place(stacked)
 
     def advance(self) -> bool:
         """One update of as many trials as can move together. Returns whether any could."""
@@ -175,8 +149,10 @@ class Stack:
         }
         if not batches:
             return False
-        moving = turn({i: sum(shapes_of(batch), ()) for i, batch in batches.items()}, self._pads)
-        fed = self.place.feed(self._feed({i: batches[i] for i in moving}))
+        moving = choose_trials(
+            {i: sum(shapes_of(batch), ()) for i, batch in batches.items()}, self._pads
+        )
+        fed = self.devices.feed(self._feed({i: batches[i] for i in moving}))
         program = self._program(fed)
         clock = time.perf_counter()
         self._state, sums = program(self._state, fed)
@@ -184,7 +160,7 @@ class Stack:
             member.batch = member.batches(
                 member.step + 1
             )  # the next ones, while the devices are at work
-        sums = self.place.fetch(sums)
+        sums = self.devices.fetch(sums)
         seconds = time.perf_counter() - clock
         for i in moving:
             self._stepped(
@@ -210,7 +186,7 @@ class Stack:
         waiting = {i: member for i, member in enumerate(self.members) if member.waits}
         evaluated = [i for i, member in waiting.items() if member.journal.evaluates(member.step)]
         scores = (
-            self.task.evaluate_stacked(self._seen(self.place.one(self._state.averaged)), "valid")
+            self.task.evaluate_stacked(self._seen(self.devices.one(self._state.averaged)), "valid")
             if evaluated
             else []
         )
@@ -240,7 +216,7 @@ class Stack:
 
     def _save(self, which: list[int], best: set[int]) -> None:
         """Save the states of some trials."""
-        host = self.place.fetch(self._state) if which else None
+        host = self.devices.fetch(self._state) if which else None
         for i in which:
             member, own = self.members[i], jax.tree.map(lambda leaf, i=i: leaf[i], host)
             if wrong := member.journal.save(member.step, own, i in best):
@@ -270,7 +246,7 @@ class Stack:
         shapes = shapes_of(fed["batch"])
         if shapes not in self._programs:
             clock = time.perf_counter()
-            self._programs[shapes] = self.place.compile(self._step, self._state, fed)
+            self._programs[shapes] = self.devices.compile(self._step, self._state, fed)
             seconds = time.perf_counter() - clock
             for member in self.members:
                 member.journal.compiled(member.step + 1, seconds / len(self.members))
@@ -278,7 +254,7 @@ class Stack:
         return self._programs[shapes]
 
 
-def make_stacked_step(config: Settings, task: Stackable) -> Step:
+def make_stacked_step(config: Settings, task: AnyTask) -> Step:
     """`step(state, fed) -> (state, sums)`, all with a leading trial axis.
 
     Args:
@@ -290,46 +266,9 @@ def make_stacked_step(config: Settings, task: Stackable) -> Step:
       (those that differ, by dotted name).
     """
 
-    which = Trained.of(config)
-
-    def one(state: TrainState, fed: Mapping[str, Tree]) -> tuple[TrainState, Sums]:
-        numbers, settings = fed["numbers"], config.training
-        optimizer, _ = build_optimizer(
-            config.optimizer,
-            config.schedule,
-            steps=settings.steps,
-            clip=settings.clip,
-            instead=numbers,
-        )
-        loss = (
-            functools.partial(task.loss, smoothing=numbers[SMOOTHING])
-            if SMOOTHING in numbers
-            else task.loss
-        )
-        how = {
-            "accumulate": settings.accumulate,
-            "ema": numbers.get("training.ema", settings.ema),
-            "compute": settings.compute,
-            "follow": task.follow,
-            "which": which,
-        }
-        after, sums = make_step(loss, task.weight, optimizer, **how)(state, fed["batch"])
+    def update(state: TrainState, fed: Mapping[str, Tree]) -> tuple[TrainState, Sums]:
+        step = Updates.of(config, fed["numbers"]).step(task, fed["numbers"])
+        after, sums = step(state, fed["batch"])
         return jax.tree.map(lambda new, old: jnp.where(fed["moves"], new, old), after, state), sums
 
-    return jax.vmap(one)
-
-
-def _journal(config: Settings, task: Task, attempt: Attempt, progress: Progress) -> Journal:
-    workdir = attempt.workdir
-    _, schedule = build_optimizer(
-        config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip
-    )
-    return Journal(
-        config,
-        workdir,
-        schedule,
-        progress,
-        declared(task),
-        f"{workdir.parent.name}/{workdir.name}, ",
-        attempt,
-    )
+    return jax.vmap(update)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import flax.struct
 import flax.traverse_util
@@ -16,6 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+
+if TYPE_CHECKING:
+    from attnlab.training.trained import Trained
 
 Params: TypeAlias = Mapping[str, Any]
 """Parameters by the names of modules, as linen has them: arrays, or such mappings again."""
@@ -25,6 +28,8 @@ Batch: TypeAlias = Mapping[str, jax.Array | np.ndarray]
 Sums: TypeAlias = dict[str, jax.Array]
 Part: TypeAlias = tuple[Batch, Tree]
 """Rows of a batch, and what is remembered of them (None for nothing)."""
+Step: TypeAlias = "Callable[..., tuple[TrainState, Sums]]"
+"""`step(state, batch, axis_name=None)`, see `make_step`."""
 _PARAMETERS = 0x70617261
 """What is folded into the key of a microbatch for what is random in its parameters."""
 
@@ -44,22 +49,6 @@ class Loss(Protocol):
         averages of batch norm) adds "statistics", as `_followed` takes them: those of the whole
         batch, the same on every device, so that they are not summed.
         """
-
-
-class Parts(Protocol):
-    """Which parameters are trained, and what the loss sees of them; see `trained.Trained`."""
-
-    def split(self, params: Params) -> tuple[Params, Params]:
-        """Those that are trained, and the others."""
-
-    def joined(self, trained: Params, fixed: Params) -> Params:
-        """`split` undone."""
-
-    def seen(self, params: Params, key: jax.Array | None = None) -> Params:
-        """What the model computes with; what is random in training is drawn from the key."""
-
-    def scaled(self, updates: Params, params: Params) -> Params:
-        """Updates of those that are trained, times the factor of each; `params` are all."""
 
 
 class TrainState(flax.struct.PyTreeNode):
@@ -104,7 +93,7 @@ def first_state(
     carried: Tree = None,
     seed: int = 0,
     remembered: Tree = None,
-    which: Parts | None = None,
+    which: Trained | None = None,
 ) -> TrainState:
     """The state before the first update. The moving average starts at the parameters; the
     optimizer knows those that are trained.
@@ -130,8 +119,8 @@ def make_step(
     ema: float | jax.Array = 0.0,
     compute: Literal["float32", "bfloat16"] = "float32",
     follow: Callable[[Tree, Tree], Tree] | None = None,
-    which: Parts | None = None,
-) -> Callable[..., tuple[TrainState, Sums]]:
+    which: Trained | None = None,
+) -> Step:
     """Build `step(state, batch, axis_name=None) -> (state, metrics)`.
 
     The objective is sum(loss) / sum(weight) over the whole batch: over devices (`axis_name`, if the
@@ -211,7 +200,7 @@ def _averaged(
     average: Params | None,
     trained: Params,
     ema: float | jax.Array,
-    which: Parts | None,
+    which: Trained | None,
     fixed: Params,
 ) -> Params | None:
     """The moving average of all parameters after those that are trained have moved; None stays."""
@@ -235,7 +224,7 @@ def averages(statistics: Tree) -> set[tuple[str, ...]]:
 class _Whole(NamedTuple):
     """What the model computes with, made of the parameters that are trained."""
 
-    which: Parts
+    which: Trained
     fixed: Params
 
     def __call__(self, trained: Params, key: jax.Array) -> Params:

@@ -13,12 +13,11 @@ import jax
 import numpy as np
 
 from attnlab.training.hyperparameters import differing
-from attnlab.training.protocol import Task
-from attnlab.training.states import remembered
 from attnlab.training.step import Params, Tree
 
 if TYPE_CHECKING:
     from attnlab.tasks.schemas import Settings
+    from attnlab.training.updates import AnyTask
 
 Batch = dict[str, np.ndarray]
 
@@ -69,16 +68,16 @@ class Feed:
         return {"batch": together, "moves": moves, "numbers": self.numbers}
 
 
-def draws(task: Task, params: Params, batch: Batch) -> bool:
+def uses_randomness(task: AnyTask, params: Params, batch: Batch) -> bool:
     """Whether the loss draws random numbers."""
-    kept = {"carried": task.carried(), "remembered": remembered(task)}
+    kept = {"carried": task.carried(), "remembered": task.remembered()}
     loss: Any = functools.partial(
         task.loss, **{name: one for name, one in kept.items() if one is not None}
     )
     return "random_bits" in str(jax.make_jaxpr(loss)(params, batch, jax.random.key(0)))
 
 
-def turn(waiting: Mapping[int, tuple[int, ...]], pads: bool) -> list[int]:
+def choose_trials(waiting: Mapping[int, tuple[int, ...]], pads: bool) -> list[int]:
     """Which of the waiting trials move next.
 
     Args:

@@ -183,7 +183,8 @@ def test_a_picture_that_fails_costs_no_score(
             raise ValueError("no such\nmap")
 
     monkeypatch.setattr(
-        "attnlab.training.states.best_params", lambda config, task, workdir: ({"w": np.zeros(3)}, 7)
+        "attnlab.training.updates.best_params",
+        lambda config, task, workdir: ({"w": np.zeros(3)}, 7),
     )
     report(Shy.config, Shy(), tmp_path)
     err = capsys.readouterr().err

@@ -203,12 +203,12 @@ def test_code_that_is_edited_after_its_import_is_not_in_the_numbers(
     """It was imported before."""
     from attnlab.training import run
 
-    def early(self: run.Prepared, *given: object) -> object:
+    def early(self: run.Run, *given: object) -> object:
         (folder.path / "blunt.py").write_text("BY = 0.25\n")
         return fit(self, *given)
 
-    fit = run.Prepared.fit
-    monkeypatch.setattr(run.Prepared, "fit", early)
+    fit = run.Run.fit
+    monkeypatch.setattr(run.Run, "fit", early)
     assert folder.call(*folder.train).code == 0
     assert (folder.path / "blunt.py").read_text() == "BY = 0.25\n"
     assert "changed_code" not in json.loads((folder.run / "results.json").read_text())

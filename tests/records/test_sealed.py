@@ -13,7 +13,7 @@ from attnlab.experiments import grid
 from attnlab.experiments.plan.candidate import Trial
 from attnlab.experiments.run.selection import freeze
 from attnlab.records.sealed import check_no_trial, check_test_split, sweep_of
-from attnlab.training.run import Prepared
+from attnlab.training.run import Run
 from tests.experiments import stub
 
 
@@ -34,7 +34,7 @@ def test_the_test_split_is_closed_until_the_choice_is_frozen_and_for_all_that_wa
         with pytest.raises(UserError, match=closed):
             report(ConfigDict(), None, workdir)
         with pytest.raises(UserError, match=closed):
-            Prepared.prepare(None, ConfigDict(), workdir, ("train", "test"))
+            Run.prepare(None, ConfigDict(), workdir, ("train", "test"))
     freeze(plan, tmp_path)
     check_test_split(chosen)
     words = "was not chosen in the sweep .*: its test split stays closed"

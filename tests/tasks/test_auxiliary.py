@@ -23,8 +23,8 @@ from attnlab.errors import UserError
 from attnlab.tasks.translation import Translation
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.drawing import first_params
-from attnlab.training.states import state_like
 from attnlab.training.step import first_state, make_step
+from attnlab.training.updates import Updates
 from tests.changed import changed
 from tests.tasks.tiny import SHARED, batch_of, load, noisy
 
@@ -149,7 +149,7 @@ def test_the_term_of_sampled_choices(system: str, reward: str, slots: list[str])
     batch, key = uneven(task, 5), jax.random.key(4)
     params, width = noisy(task, 0.3), {"to_go": 8, "total": 1}[reward]
     carried = {"baseline": jnp.linspace(-9.0, -2.0, width)}
-    begun = state_like(task.config, task).carried
+    begun = Updates.of(task.config).state_like(task).carried
     for baselines in (task.carried(), begun):
         assert jax.tree.map(jnp.shape, baselines) == {"baseline": (width,)}
 

@@ -25,7 +25,6 @@ def trained(name: str, index: int) -> Any:
     process `index` of PROCESSES.
     """
     from attnlab.training.parallel import backend
-    from attnlab.training.states import remembered
     from attnlab.training.step import first_state, make_step
 
     task, place = Trailing(), backend(name)
@@ -33,7 +32,7 @@ def trained(name: str, index: int) -> Any:
     batches = [
         {key: rows[mine] for key, rows in points(3 * number + 2).items()} for number in range(STEPS)
     ]
-    first = first_state(task.init(jax.random.key(0)), ADAM, 0.0, remembered=remembered(task))
+    first = first_state(task.init(jax.random.key(0)), ADAM, 0.0, remembered=task.remembered())
     state = place.place(jax.device_get(first))
     program = place.compile(make_step(task.loss, task.weight, ADAM), state, place.feed(batches[0]))
     for number, batch in enumerate(batches):
@@ -46,19 +45,19 @@ def agreed(index: int) -> Any:
     """What the processes tell each other: the first one's arrays bit for bit, the largest numbers,
     and whose devices are taken.
     """
-    from attnlab.training.parallel import backend, equal_to_first, largest, of_first
+    from attnlab.training.parallel import agree_with_0, backend, broadcast_from_0, largest
 
     given = {
         "zeros": np.array([-0.0, 0.0, np.nan], np.float32) * (1 - index),
         "count": np.array(7 - index, np.int8),
     }
     given["half"] = np.asarray(jax.numpy.ones((2, 3), "bfloat16")) * (1 - index)
-    found = [array.view(np.uint8) for array in map(np.atleast_1d, of_first(given).values())]
+    found = [array.view(np.uint8) for array in map(np.atleast_1d, broadcast_from_0(given).values())]
     owners = [device.process_index for device in backend("auto", 2).devices]  # type: ignore[attr-defined]
     return [
         *found,
         np.array(largest([index, -index])),
-        np.array(equal_to_first(["same", str(index)])),
+        np.array(agree_with_0(["same", str(index)])),
         np.array(owners),
     ]
 

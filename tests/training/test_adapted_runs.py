@@ -17,9 +17,9 @@ from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.parallel import backend
 from attnlab.training.settings import Lora
-from attnlab.training.states import best_params, first_states, saved_like
 from attnlab.training.step import make_step
 from attnlab.training.trained import Trained
+from attnlab.training.updates import Updates, best_params
 from attnlab.weights.names import flat
 from tests.training.test_stacked import Lines, check_trained_both_ways
 from tests.training.toy import FEATURES, Line, points, run, settings
@@ -74,7 +74,7 @@ def test_the_same_everywhere(name: str, devices: int, accumulate: int, which: An
         place, task = backend(name, devices), Deep()
         how = {"accumulate": accumulate, "ema": 0.5, "which": trained}
         step = make_step(task.loss, task.weight, optimizer, **how)
-        state = place.place(first_states(config, task)(0))
+        state = place.place(Updates.of(config).first_states(task)(0))
         program = place.compile(step, state, place.feed(points(2)))
         for number in range(3):
             state, metrics = program(state, place.feed(points(3 * number + 2)))
@@ -98,11 +98,11 @@ def test_stopped_and_resumed_equals_uninterrupted(which: Any, tmp_path: Path) ->
         with contextlib.closing(
             Checkpoints(tmp_path / name / "checkpoints", 2, read_only=True)
         ) as store:
-            states.append(store.restore(saved_like(config, task)).tree)
+            states.append(store.restore(Updates.of(config).saved_like(task)).tree)
     jax.tree.map(np.testing.assert_array_equal, *states)
     metrics = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("whole", "cut")]
     assert metrics[0] == metrics[1]
-    begun, still = flat(first_states(config, task)(0).params), {"layer_1/kernel"}
+    begun, still = flat(Updates.of(config).first_states(task)(0).params), {"layer_1/kernel"}
     still |= {"layer_0/kernel"} if "lora" in which else set()
     for path, leaf in flat(states[0].params).items():
         assert np.array_equal(leaf, begun[path]) == (path in still), path

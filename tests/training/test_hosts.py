@@ -12,7 +12,6 @@ import jax
 import numpy as np
 import pytest
 
-from attnlab.training.states import remembered
 from attnlab.training.step import first_state, make_step
 from tests.flags import FAST
 from tests.training.hosts import ADAM, PROCESSES, STEPS
@@ -44,7 +43,7 @@ def test_two_processes_are_one(tmp_path: Path) -> None:
     assert [one.returncode for one in running] == [0] * PROCESSES, "\n".join(errors)
 
     task = Trailing()
-    state = first_state(task.init(jax.random.key(0)), ADAM, 0.0, remembered=remembered(task))
+    state = first_state(task.init(jax.random.key(0)), ADAM, 0.0, remembered=task.remembered())
     step = jax.jit(make_step(task.loss, task.weight, ADAM))
     for number in range(STEPS):
         state, _ = step(state, points(3 * number + 2))

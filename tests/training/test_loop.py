@@ -23,7 +23,7 @@ from attnlab.records.stream import Metrics, read_records
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.parallel import MeshBackend, backend
-from attnlab.training.states import best_params, saved_like
+from attnlab.training.updates import Updates, best_params
 from tests.training.toy import Line, Noisy, Trailing, points, run, settings
 
 pytestmark = pytest.mark.usefixtures("plain_steps")
@@ -52,7 +52,7 @@ def files(folder: Path) -> dict[Path, bytes]:
 def last_state(workdir: Path, config: Any, task: Any = None) -> Any:
     """The newest state as host arrays, and what is stored beside it."""
     checkpoints = Checkpoints(workdir / "checkpoints", 1, read_only=True)
-    restored = checkpoints.restore(saved_like(config, task or Line()))
+    restored = checkpoints.restore(Updates.of(config).saved_like(task or Line()))
     checkpoints.close()
     assert restored is not None
     return restored

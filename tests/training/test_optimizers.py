@@ -19,7 +19,7 @@ from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.training.kinds import MASKS
 from attnlab.training.optimizers import OPTIMIZERS, SCHEDULES, build_optimizer, check_own
-from attnlab.training.states import best_params
+from attnlab.training.updates import best_params
 from tests.commands.tiny import under
 from tests.training import toy
 

@@ -15,8 +15,7 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.drawing import first_params
-from attnlab.training.parallel import AXIS, PmapBackend, backend, spread
-from attnlab.training.states import remembered
+from attnlab.training.parallel import AXIS, PmapBackend, backend, place_trials
 from attnlab.training.step import TrainState, first_state, make_step
 from tests.commands.tiny import under
 from tests.tasks.tiny import batch_of, load
@@ -32,7 +31,7 @@ MOVES = ("all-gather", "all-to-all", "collective-permute")  # of rows to other d
 def begun(task: Any, ema: float = 0.0) -> TrainState:
     """The first state of a task, on the host."""
     params = first_params(task.init, jax.random.key(0))
-    kept = {"carried": task.carried(), "remembered": remembered(task)}
+    kept = {"carried": task.carried(), "remembered": task.remembered()}
     return jax.device_get(first_state(params, ADAM, ema, **kept))  # type: ignore[no-any-return]
 
 
@@ -193,7 +192,7 @@ def test_stacked_trials_are_dealt_to_the_devices(trials: int, devices: int, want
     """To no more devices than there are trials; what is fetched keeps the trial axis, and no device
     waits for another.
     """
-    place = spread(trials, devices)
+    place = place_trials(trials, devices)
     assert place.count == wanted and place.about == {"stacked": trials}
     slots = -(-trials // wanted) * wanted
     w = np.arange(2.0 * slots).reshape(slots, 2)

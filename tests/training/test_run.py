@@ -18,14 +18,13 @@ from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.progress import Progress
 from attnlab.records import attempts
-from attnlab.records.attempts import Attempt
 from attnlab.records.manifest import Manifest
 from attnlab.records.stream import RunLock
 from attnlab.tasks import TASKS
 from attnlab.training import loop
 from attnlab.training.interrupt import Interrupt
-from attnlab.training.loop import Outcome
-from attnlab.training.run import Prepared, start_jax
+from attnlab.training.run import Run, start_jax
+from attnlab.training.session import Outcome, Session
 from tests.commands.tiny import SHARED, SMALL, under
 
 
@@ -51,8 +50,8 @@ def config(folder: Path, *overrides: str) -> Any:
     )
 
 
-def prepared(made: Any, workdir: Path) -> Prepared:
-    return Prepared.prepare(TASKS.resolve(made.task), made, workdir, ("train", "valid"))
+def prepared(made: Any, workdir: Path) -> Run:
+    return Run.prepare(TASKS.resolve(made.task), made, workdir, ("train", "valid"))
 
 
 def progress(out: io.StringIO | None = None) -> Progress:
@@ -149,7 +148,7 @@ def test_fit_trains_and_says_how_it_ended(until: int | None, files: Path, tmp_pa
     workdir = tmp_path / "run"
     found = prepared(config(files), workdir)
     with RunLock(workdir), Interrupt() as interrupt, progress() as shown:
-        outcome = found.fit(shown, interrupt, time.perf_counter(), until)
+        outcome = found.fit(Session(shown, interrupt, time.perf_counter(), until))
     state, step = ("done", 12) if until is None else ("interrupted", 5)
     assert (outcome.state, outcome.step) == (state, step) and outcome.seconds_to_first_step
     start, end = (one for one in attempts.read(workdir) if one["event"] != "step")
@@ -168,13 +167,13 @@ def test_an_error_after_the_beginning_is_left_in_the_status(
         raise UserError("no space")
 
     def late(*given: Any) -> Outcome:
-        attempt: Attempt = given[-1]
+        (attempt,) = given[-1].attempts
         attempt.at(3)
         raise ValueError("boom")
 
     for broken, error in ((early, UserError), (late, ValueError)):
         monkeypatch.setattr(loop, "train", broken)
         with RunLock(workdir), Interrupt() as interrupt, progress() as shown, pytest.raises(error):
-            found.fit(shown, interrupt, time.perf_counter())
+            found.fit(Session(shown, interrupt, time.perf_counter()))
         assert (attempts.read(workdir) == []) == (broken is early)
     assert attempts.last_word(attempts.read(workdir)) == ("failed", 3, "ValueError: boom")

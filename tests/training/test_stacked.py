@@ -24,10 +24,10 @@ from attnlab.records import attempts
 from attnlab.records.stream import read_records
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.interrupt import Interrupt
-from attnlab.training.loop import Outcome
-from attnlab.training.parallel import spread
+from attnlab.training.parallel import place_trials
+from attnlab.training.session import Outcome, Session
 from attnlab.training.stacked import train
-from attnlab.training.states import saved_like
+from attnlab.training.updates import Updates
 from tests.changed import changed
 from tests.commands.tiny import under
 from tests.tasks.tiny import load
@@ -96,9 +96,10 @@ def together(
     own = [watched(of_seed(config.seed)) for config in configs]
     progress = Progress(configs[0].training.steps, stream=io.StringIO())
     with Interrupt() as interrupt, progress:
-        place, begin = spread(len(configs), devices), time.perf_counter()
-        rest = (workdirs, place, progress, interrupt, begin)
-        return train(configs, task or Lines(), own, *rest)
+        session = Session(progress, interrupt, time.perf_counter())
+        place, task = place_trials(len(configs), devices), task or Lines()
+        parts = zip(configs, workdirs, own, strict=True)
+        return train([toy.made(*one[:2], task, one[2], place) for one in parts], session)
 
 
 def alone(
@@ -140,7 +141,7 @@ def assert_alike(
             assert found == pytest.approx(expected, rel=close), number
         folders = [folder / str(number) / "checkpoints" for folder in (one, other)]
         stores = [Checkpoints(folder, 9, read_only=True) for folder in folders]
-        states = [store.restore(saved_like(config, task or Lines())) for store in stores]
+        states = [store.restore(Updates.of(config).saved_like(task or Lines())) for store in stores]
         assert states[0].step == states[1].step
         assert states[0].meta["best"] == pytest.approx(states[1].meta["best"], rel=close)
         if not stopped:

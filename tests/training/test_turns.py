@@ -5,22 +5,24 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from attnlab.training.turns import Feed, draws, turn
+from attnlab.training.turns import Feed, choose_trials, uses_randomness
 from tests.training.toy import Line, Noisy, points
 
 
 def test_who_moves_next() -> None:
-    assert turn({0: (8, 4), 3: (8, 6), 4: (8, 6)}, pads=False) == [3, 4]
-    assert turn({0: (8, 4), 3: (8, 6)}, pads=False) == [0]
-    assert turn({0: (8, 4), 3: (8, 6)}, pads=True) == [0, 3]
+    assert choose_trials({0: (8, 4), 3: (8, 6), 4: (8, 6)}, pads=False) == [3, 4]
+    assert choose_trials({0: (8, 4), 3: (8, 6)}, pads=False) == [0]
+    assert choose_trials({0: (8, 4), 3: (8, 6)}, pads=True) == [0, 3]
     # neither fits into the other
-    assert turn({0: (32, 4), 3: (8, 16), 5: (8, 16)}, pads=True) == [3, 5]
+    assert choose_trials({0: (32, 4), 3: (8, 16), 5: (8, 16)}, pads=True) == [3, 5]
 
 
 def test_a_loss_that_draws_is_known() -> None:
     key_free, drawing = Line(), Noisy()
     params = key_free.init(jax.random.key(0))
-    assert not draws(key_free, params, points(0)) and draws(drawing, params, points(0))
+    assert not uses_randomness(key_free, params, points(0)) and uses_randomness(
+        drawing, params, points(0)
+    )
 
 
 def test_smaller_batches_are_padded_and_who_waits_has_zeros() -> None:

@@ -19,9 +19,12 @@ from ml_collections import ConfigDict
 
 from attnlab.progress import Progress
 from attnlab.training.interrupt import Interrupt
-from attnlab.training.loop import Outcome, train
+from attnlab.training.loop import train
 from attnlab.training.parallel import Backend, backend
+from attnlab.training.run import Run
+from attnlab.training.session import Outcome, Session
 from attnlab.training.settings import Lora
+from attnlab.training.updates import Updates
 
 ROWS, FEATURES = 8, 3
 Loss = tuple[jax.Array, dict[str, jax.Array]]
@@ -36,6 +39,7 @@ class Line:
     """
 
     measures: Mapping[str, str] = {"loss": "min", "fit": "max"}
+    pretrained = None
 
     def __init__(self, scripted: list[Any] | None = None) -> None:
         self.scripted = scripted
@@ -54,6 +58,14 @@ class Line:
 
     def follow(self, carried: Any, tracked: Any) -> None:
         """Nothing."""
+
+    def remembered(self) -> Any:
+        """Nothing."""
+
+    @property
+    def shapes(self) -> Any:
+        """Those of `init`."""
+        return jax.eval_shape(self.init, jax.random.key(0))
 
     def weight(self, batch: Any) -> jax.Array:
         """The number of real rows."""
@@ -155,6 +167,11 @@ def run(
 
     progress = Progress(config.training.steps, stream=stream or io.StringIO())
     with Interrupt() as interrupt, progress:
-        where, begin = place or backend("mesh", 1), time.perf_counter()
-        rest = (workdir, where, progress, interrupt, begin, until)
-        return train(config, task or Line(), fetched, *rest)
+        begin = time.perf_counter()
+        devices, session = place or backend("mesh", 1), Session(progress, interrupt, begin, until)
+        return train(made(config, workdir, task or Line(), fetched, devices), session)
+
+
+def made(config: Any, workdir: Path, task: Any, batches: Any, devices: Any) -> Run:
+    """A run of these parts."""
+    return Run(config, workdir, task, batches, devices, Updates.of(config))

@@ -26,10 +26,9 @@ import numpy as np
 
 from attnlab.tasks.schemas import Settings
 from attnlab.training.gradients import idle
-from attnlab.training.optimizers import build_optimizer
-from attnlab.training.states import state_like
-from attnlab.training.step import averages, make_step, seed_array
+from attnlab.training.step import averages, seed_array
 from attnlab.training.trained import Trained
+from attnlab.training.updates import Updates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,22 +87,9 @@ def step_flops(config: Settings, task: Any) -> float:
 
 def _step(config: Settings, task: Any) -> tuple[Callable[..., Any], Any, Any]:
     """The step of a config, and the shapes of its state and of its mean batch."""
-    every = config.training
-    optimizer, _ = build_optimizer(
-        config.optimizer, config.schedule, steps=every.steps, clip=every.clip
-    )
-    step = make_step(
-        task.loss,
-        task.weight,
-        optimizer,
-        accumulate=every.accumulate,
-        ema=every.ema,
-        compute=every.compute,
-        follow=task.follow,
-        which=Trained.of(config),
-    )
-    state = state_like(config, task).replace(seed=seed_array(config.seed))
-    return step, state, mean_batch(task.batches(every.accumulate), every.accumulate)
+    updates, parts = Updates.of(config), config.training.accumulate
+    state = updates.state_like(task).replace(seed=seed_array(config.seed))
+    return updates.step(task), state, mean_batch(task.batches(parts), parts)
 
 
 def mean_batch(batches: Any, multiple: int) -> dict[str, jax.ShapeDtypeStruct]:

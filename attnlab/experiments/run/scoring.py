@@ -100,7 +100,7 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
     from attnlab.analysis.results import draw_all, report
     from attnlab.tasks import TASKS
     from attnlab.training.run import start_jax
-    from attnlab.training.states import best_params
+    from attnlab.training.updates import Updates, best_params
 
     start_jax()
     task: Any = None
@@ -124,7 +124,7 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
                 if has_results(trial, directory):
                     draw_all(task, best_params(config, task, workdir)[0], workdir)
                 else:
-                    report(config, task, workdir, code)
+                    report(Updates.of(config), task, workdir, code)
             if not drawn(workdir):  # the disk is full: not even the reason can be written
                 codes.append(1)
         except Held:

@@ -34,10 +34,10 @@ from attnlab.records.measures import RECORDED, as_record, counted, declared
 from attnlab.records.provenance import Changed
 from attnlab.records.stream import Held, RunLock, Scored, State, best_record, read_records
 from attnlab.training.interrupt import Interrupt
+from attnlab.training.session import Outcome, Session
 
 if TYPE_CHECKING:
-    from attnlab.training.loop import Outcome
-    from attnlab.training.run import Prepared
+    from attnlab.training.run import Run
 
 HELD = os.EX_TEMPFAIL
 """The exit code of a process that has found another one at its work."""
@@ -88,7 +88,7 @@ def _trained(trials: Sequence[Trial], directory: Path, slot: Slot | None, began:
     use = {**(slot.use if slot else {}), **({"together": len(trials)} if len(trials) > 1 else {})}
     attempts = [Attempt.start(trial.workdir(directory), use) for trial in trials]
     try:
-        prepared, outcomes, code = fit(trials, attempts, directory, began)
+        runs, outcomes, code = fit(trials, attempts, directory, began)
     except Changed as error:
         for attempt in attempts:
             failed(error, attempt, "interrupted")
@@ -100,17 +100,17 @@ def _trained(trials: Sequence[Trial], directory: Path, slot: Slot | None, began:
     ) as error:  # a module of the user may call sys.exit
         state: State = "failed" if len(trials) == 1 else "interrupted"
         return max(failed(error, attempt, state) for attempt in attempts)
-    ends = zip(trials, attempts, prepared, outcomes, strict=True)
+    ends = zip(trials, attempts, runs, outcomes, strict=True)
     return max(code, *[_end(*end, plan.select["metric"]) for end in ends])
 
 
-def _end(trial: Trial, attempt: Attempt, prepared: Prepared, outcome: Outcome, metric: str) -> int:
+def _end(trial: Trial, attempt: Attempt, run: Run, outcome: Outcome, metric: str) -> int:
     """The scores of one trial, if it is done, and its last record; the exit code as far as it goes
     by this trial.
     """
     try:
         if outcome.state == "done":
-            write_validation(prepared, metric)
+            write_validation(run, metric)
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         return failed(error, attempt)
     waiting = outcome.state == "interrupted" and outcome.step == trial.candidate.until
@@ -121,7 +121,7 @@ def _end(trial: Trial, attempt: Attempt, prepared: Prepared, outcome: Outcome, m
 
 def fit(
     trials: Sequence[Trial], attempts: Sequence[Attempt], directory: Path, began: float
-) -> tuple[list[Prepared], list[Outcome], int]:
+) -> tuple[list[Run], list[Outcome], int]:
     """Train until the end, the step of `Candidate.until` or a signal; the runs, how they ended, and
     128 + the signal's number or 0.
     """
@@ -129,50 +129,37 @@ def fit(
 
     start_jax()
     with Interrupt() as interrupt:
-        prepared = prepare(trials, directory)
-        settings = prepared[0].config.training
-        item = prepared[0].task.item
+        runs = prepare(trials, directory)
+        settings = runs[0].config.training
+        item = runs[0].task.item
         with Progress(settings.steps, every=settings.log_every, item=item) as progress:
-            for one, trial in zip(prepared, trials, strict=True):
-                unchanged.check_data(trial, directory, one.task.data.fingerprints)
+            for run, trial in zip(runs, trials, strict=True):
+                unchanged.check_data(trial, directory, run.task.data.fingerprints)
             if len(trials) == 1:
-                outcomes = [
-                    prepared[0].fit(
-                        progress, interrupt, began, trials[0].candidate.until, attempts[0]
-                    )
-                ]
+                until = trials[0].candidate.until
+                session = Session(progress, interrupt, began, until, tuple(attempts))
+                outcomes = [runs[0].fit(session)]
             else:
-                outcomes = _together(prepared, attempts, progress, interrupt, began)
+                session = Session(progress, interrupt, began, attempts=tuple(attempts))
+                outcomes = _together(runs, session)
     stopped = interrupt.signal is not None and any(
         outcome.state == "interrupted" for outcome in outcomes
     )
-    return prepared, outcomes, 128 + int(interrupt.signal or 0) if stopped else 0
+    return runs, outcomes, 128 + int(interrupt.signal or 0) if stopped else 0
 
 
-def _together(
-    prepared: Sequence[Prepared],
-    attempts: Sequence[Attempt],
-    progress: Progress,
-    interrupt: Interrupt,
-    began: float,
-) -> list[Outcome]:
+def _together(runs: Sequence[Run], session: Session) -> list[Outcome]:
     """Train several runs as one program."""
-    from attnlab.training.parallel import Spread
     from attnlab.training.stacked import train
 
-    for one in prepared:
-        one.describe(progress)
-    first, place = prepared[0], prepared[0].place
-    assert isinstance(place, Spread)
-    for line in first.task.notes(first.batches):
-        progress.note(line)
-    configs, batches, folders = zip(
-        *((one.config, one.batches, one.workdir) for one in prepared), strict=True
-    )
-    return train(configs, first.task, batches, folders, place, progress, interrupt, began, attempts)
+    for run in runs:
+        run.describe(session.progress)
+    for line in runs[0].task.notes(runs[0].batches):
+        session.progress.note(line)
+    return train(runs, session)
 
 
-def prepare(trials: Sequence[Trial], directory: Path) -> list[Prepared]:
+def prepare(trials: Sequence[Trial], directory: Path) -> list[Run]:
     """The trials' runs; the data of several is read once for all of them.
 
     Raises:
@@ -180,8 +167,9 @@ def prepare(trials: Sequence[Trial], directory: Path) -> list[Prepared]:
     """
     from attnlab import config as configs
     from attnlab.tasks import TASKS
-    from attnlab.training.parallel import spread
-    from attnlab.training.run import Prepared, check, check_scores
+    from attnlab.training.parallel import place_trials
+    from attnlab.training.run import Run, check, check_scores
+    from attnlab.training.updates import Updates
 
     wanted = [configs.prepare(configs.from_dict(trial.config)) for trial in trials]
     code = [
@@ -191,7 +179,7 @@ def prepare(trials: Sequence[Trial], directory: Path) -> list[Prepared]:
     first, splits = wanted[0], ("train", "valid")
     kind = TASKS.resolve(first.task)
     if len(trials) == 1:
-        return [Prepared.prepare(kind, first, folders[0], splits, code[0])]
+        return [Run.prepare(kind, first, folders[0], splits, code[0])]
     check(kind, first)
     manifests = {folder: Manifest.read(folder) for folder in folders}
     begun = [
@@ -204,11 +192,18 @@ def prepare(trials: Sequence[Trial], directory: Path) -> list[Prepared]:
             manifest.check_vocabulary(folder)
     task = kind.load(first, begun[0] if begun else None, splits)
     check_scores(task)
-    place = spread(len(trials), first.parallel.devices)
-    batches = (task.batches(one.training.accumulate, one.seed) for one in wanted)
+    devices = place_trials(len(trials), first.parallel.devices)
     return [
-        Prepared(one, folder, task, own, place, used)
-        for one, folder, own, used in zip(wanted, folders, batches, code, strict=True)
+        Run(
+            config,
+            folder,
+            task,
+            task.batches(config.training.accumulate, config.seed),
+            devices,
+            Updates.of(config),
+            used,
+        )
+        for config, folder, used in zip(wanted, folders, code, strict=True)
     ]
 
 
@@ -230,7 +225,7 @@ def failed(error: BaseException, attempt: Attempt, state: State = "failed") -> i
     return 130 if isinstance(error, KeyboardInterrupt) else 1
 
 
-def write_validation(prepared: Prepared, metric: str) -> None:
+def write_validation(run: Run, metric: str) -> None:
     """Write `valid.json`: the scores at the best step on validation, whose parameters are kept, and
     what is known of them.
 
@@ -240,22 +235,20 @@ def write_validation(prepared: Prepared, metric: str) -> None:
     Raises:
       UserError: the task has no such metric.
     """
-    workdir = prepared.workdir
-    by = prepared.config.checkpoint.by
+    workdir = run.workdir
+    by = run.config.checkpoint.by
     scores = best_record(
-        read_records(workdir / "metrics.jsonl", Scored), by, declared(prepared.task)[by].better
+        read_records(workdir / "metrics.jsonl", Scored), by, declared(run.task)[by].better
     )
     if metric not in scores:
-        from attnlab.training.states import best_params
-
-        params, step = best_params(prepared.config, prepared.task, workdir)
-        texts, _ = prepared.task.score(params, "valid")
+        params, step = run.updates.best_params(run.task, workdir)
+        texts, _ = run.task.score(params, "valid")
         scores = {**scores, **texts, "step": step}
     if metric not in scores:
         raise UserError(
             f"select: the validation scores have no {metric!r}; they have {', '.join(scores)}"
         )
-    known = {RECORDED: as_record(counted(prepared.task, "valid", scores))}
+    known = {RECORDED: as_record(counted(run.task, "valid", scores))}
     write_atomic(
         workdir / "valid.json", json.dumps({"split": "valid", **scores, **known}, indent=1) + "\n"
     )

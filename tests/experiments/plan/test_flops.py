@@ -160,13 +160,16 @@ def test_the_mean_batch_has_as_many_labels_as_questions() -> None:
 
 def test_a_step_without_loops_counts_like_the_compiled_one() -> None:
     from attnlab.training.optimizers import build_optimizer
-    from attnlab.training.states import state_like
     from attnlab.training.step import make_step, seed_array
+    from attnlab.training.updates import Updates
 
     config, task = tiny("transformer", "system.width=64", "system.hidden=256")
     optimizer, _ = build_optimizer(config.optimizer, config.schedule, steps=12, clip=1.0)
     step = make_step(task.loss, task.weight, optimizer, follow=task.follow)
-    arguments = state_like(config, task).replace(seed=seed_array(0)), mean_batch(task.batches(1), 1)
+    arguments = (
+        Updates.of(config).state_like(task).replace(seed=seed_array(0)),
+        mean_batch(task.batches(1), 1),
+    )
     compiled = jax.jit(step).lower(*arguments).compile().cost_analysis()
     assert compiled is not None
     assert step_flops(config, task) == pytest.approx(compiled["flops"], rel=0.05)

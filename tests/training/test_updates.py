@@ -5,12 +5,12 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from attnlab.training.states import first_states, remembered, saved_like
+from attnlab.training.updates import Updates
 from tests.training.toy import Line, settings
 
 
 def test_the_first_state_is_a_function_of_the_seed() -> None:
-    states = first_states(settings(), Line())
+    states = Updates.of(settings()).first_states(Line())
     one, again, other = states(3), states(3), states(4)
     assert np.array_equal(one.params["w"], again.params["w"]) and int(one.seed) == 3
     assert not np.array_equal(one.params["w"], other.params["w"]) and int(one.step) == 0
@@ -18,11 +18,10 @@ def test_the_first_state_is_a_function_of_the_seed() -> None:
 
 
 def test_a_checkpoint_holds_all_of_the_state_but_the_seed() -> None:
-    like, state = saved_like(settings(), Line()), first_states(settings(), Line())(0)
+    like, state = (
+        Updates.of(settings()).saved_like(Line()),
+        Updates.of(settings()).first_states(Line())(0),
+    )
     assert like.seed is None
     wanted = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state.replace(seed=None))
     assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), like) == wanted
-
-
-def test_a_task_without_lanes_remembers_nothing() -> None:
-    assert remembered(Line()) is None
