@@ -28,6 +28,7 @@ from attnlab.progress import Progress, table
 from attnlab.records.stream import read_records
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.session import Session
+from attnlab.training.settings import Parallel
 from benchmarks import rounds
 
 Figures = dict[str, float]
@@ -110,7 +111,7 @@ def one_after_another(seeded: list[Any], task: Any, folder: Path) -> None:
     from attnlab.training.loop import train
     from attnlab.training.parallel import backend
 
-    devices = backend("mesh", 1)
+    devices = backend(Parallel(backend="mesh", devices=1))
     with Interrupt() as interrupt:
         for run in runs(seeded, task, folder, devices):
             with quiet(run.config) as progress:
@@ -122,7 +123,7 @@ def stacked(seeded: list[Any], task: Any, folder: Path) -> None:
     from attnlab.training.parallel import place_trials
     from attnlab.training.stacked import train
 
-    devices = place_trials(len(seeded), 1)
+    devices = place_trials(len(seeded), Parallel(devices=1))
     with Interrupt() as interrupt, quiet(seeded[0]) as progress:
         session = Session(progress, interrupt, time.perf_counter())
         train(runs(seeded, task, folder, devices), session)

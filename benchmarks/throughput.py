@@ -90,7 +90,7 @@ def measure(config: Any, updates: int) -> dict[str, float]:
     from attnlab.training.step import first_state, make_step
 
     task = TASKS.resolve(config.task).load(config, None, ("train",))
-    place = backend(config.parallel.backend, config.parallel.devices)
+    place = backend(config.parallel)
     batches = task.batches(place.count * config.training.accumulate)
     optimizer, _ = build_optimizer(
         config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip

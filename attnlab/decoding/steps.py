@@ -51,15 +51,24 @@ def largest(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     """
     rows, width = values.shape
     if width < 4 * k * CHUNK:  # too few chunks for a first ranking to save work
-        return lax.top_k(values, k)
+        return _ranked(values, k)
     maxima = lax.reduce_window(
         values, NEVER, lax.max, (1, CHUNK), (1, CHUNK), ((0, 0), (0, -width % CHUNK))
     )
-    chunks = jnp.sort(lax.top_k(maxima, k)[1], axis=1)
+    chunks = jnp.sort(_ranked(maxima, k)[1], axis=1)
     ids = (chunks[:, :, None] * CHUNK + jnp.arange(CHUNK)).reshape(rows, k * CHUNK)
     inside = jnp.take_along_axis(values, jnp.minimum(ids, width - 1), axis=1)
-    best, position = lax.top_k(jnp.where(ids < width, inside, NEVER), k)
+    best, position = _ranked(jnp.where(ids < width, inside, NEVER), k)
     return best, jnp.take_along_axis(ids, position, axis=1)
+
+
+def _ranked(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+    """`lax.top_k`. The largest alone by reductions, which XLA divides over the devices of a mesh as
+    the rows are; it gathers all rows for `top_k`.
+    """
+    if k > 1:
+        return lax.top_k(values, k)
+    return values.max(axis=-1, keepdims=True), values.argmax(axis=-1, keepdims=True)
 
 
 def repeat_rows(tree: Any, rows: int, times: int) -> Any:

@@ -43,7 +43,7 @@ def train(run: Run, session: Session) -> Outcome:
             return stopped(interrupt, interrupt.signal, begin, None)
         state, batch = devices.place(host), run.batches(begin)
         programs: dict[Shapes, Program] = {}
-        update = run.updates.step(task)
+        update = run.updates.step(task, layout=devices.layout)
         progress.update(begin)
         journal.running(begin)
         for step in range(begin + 1, last + 1):

@@ -2,7 +2,7 @@
 checkpoints.
 
 `pmap` keeps a copy of the state on every device and gives each a slice of the batch. `mesh`
-compiles the step once for all devices with `jit` and shards the batch over the mesh axis "data".
+compiles the step once for all devices with `jit`; `mesh.py` says where its arrays lie.
 `TrainState.remembered` is sharded with the rows of the batch. Checkpoints have no device axis.
 Several processes, on one host or many: each feeds its own rows of the global batch
 (`process_index`, `process_count`) and drives its own devices; they share values by `largest` and
@@ -22,7 +22,9 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from attnlab.errors import UserError, nearest
+from attnlab.errors import UserError
+from attnlab.training.mesh import ROWS, Layout
+from attnlab.training.settings import Parallel
 from attnlab.training.step import Batch, Step, Sums, TrainState, Tree
 
 AXIS = "data"
@@ -41,6 +43,10 @@ class Backend(Protocol):
 
     count: int
     about: dict[str, int]
+
+    @property
+    def layout(self) -> Layout | None:
+        """Where arrays lie on a mesh; None where every device has its copy."""
 
     def place(self, state: TrainState) -> TrainState:
         """Host state (arrays without a device axis) to its place on the devices."""
@@ -64,6 +70,8 @@ class Backend(Protocol):
 
 class PmapBackend:
     """Replicated data parallelism with `jax.pmap`."""
+
+    layout: Layout | None = None
 
     def __init__(self, devices: list[jax.Device]) -> None:
         self.devices = devices
@@ -126,16 +134,15 @@ class PmapBackend:
 
 
 class MeshBackend:
-    """Data parallelism with `jax.jit` over a mesh: state replicated, except `remembered`, which is
-    sharded like the rows over the axis "data".
+    """One program over a mesh of devices: the state lies as its layout says, `remembered` as the
+    rows of the batch, over the axes "data" and "fsdp".
     """
 
-    def __init__(self, devices: list[jax.Device]) -> None:
-        self.mesh = Mesh(np.array(devices), (AXIS,))
-        self.replicated = NamedSharding(self.mesh, PartitionSpec())
-        self.rows = NamedSharding(self.mesh, PartitionSpec(AXIS))
-        self.of_state = self.replicated
-        self.count = len(devices)
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.replicated = NamedSharding(layout.mesh, PartitionSpec())
+        self.rows = NamedSharding(layout.mesh, ROWS)
+        self.count = layout.mesh.size
         self.about: dict[str, int] = {}
 
     def place(self, state: TrainState) -> TrainState:
@@ -145,7 +152,7 @@ class MeshBackend:
             whole = np.asarray(x)  # every process has it
             return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
 
-        return jax.tree.map(put, state, self._shardings(state))
+        return jax.tree.map(put, state, self.shardings(state))
 
     def fetch(self, tree: Of) -> Of:
         """See `Backend.fetch`."""
@@ -153,8 +160,8 @@ class MeshBackend:
         return _joined(jax.device_get(self.one(rest)), jax.tree.map(_of_all_processes, of_rows))
 
     def one(self, tree: Of) -> Of:
-        """See `Backend.one`."""
-        return jax.tree.map(lambda x: x.addressable_data(0), tree)
+        """See `Backend.one`; what is divided stays so, over all devices."""
+        return tree if self.layout.divides else jax.tree.map(lambda x: x.addressable_data(0), tree)
 
     def feed(self, batch: HostBatch) -> Batch:
         """See `Backend.feed`."""
@@ -164,21 +171,23 @@ class MeshBackend:
 
     def compile(self, step: Step, state: TrainState, batch: Batch) -> Program:
         """See `Backend.compile`."""
-        of_state = self._shardings(state)
+        of_state = self.shardings(state)
         compiled = jax.jit(
             step,
             donate_argnums=0,
             in_shardings=(of_state, self.rows),
-            out_shardings=(of_state, self.of_state),
+            out_shardings=(of_state, self.of_metrics),
         )
         return compiled.lower(state, batch).compile()
 
-    def _shardings(self, state: TrainState) -> TrainState:
+    @property
+    def of_metrics(self) -> NamedSharding:
+        """Where the metrics of a step lie."""
+        return self.replicated
+
+    def shardings(self, state: TrainState) -> TrainState:
         """The sharding of each array of a state."""
-        rest, of_rows = _apart(state)
-        return _joined(
-            jax.tree.map(lambda _: self.of_state, rest), jax.tree.map(lambda _: self.rows, of_rows)
-        )
+        return self.layout.shardings(state)
 
 
 class TrialParallel(MeshBackend):
@@ -192,14 +201,22 @@ class TrialParallel(MeshBackend):
     """
 
     def __init__(self, devices: list[jax.Device], trials: int) -> None:
-        super().__init__(devices)
-        self.of_state = self.rows
+        super().__init__(Layout.of(Parallel(), devices))
         self.trials = trials
         self.about = {"stacked": trials}
 
     def one(self, tree: Of) -> Of:
         """See `Backend.one`; the trials stay where they are."""
         return tree
+
+    @property
+    def of_metrics(self) -> NamedSharding:
+        """As the trials lie."""
+        return self.rows
+
+    def shardings(self, state: TrainState) -> TrainState:
+        """As the trials lie."""
+        return jax.tree.map(lambda _: self.rows, state)
 
 
 def _apart(tree: Tree) -> tuple[Tree, Tree]:
@@ -235,34 +252,38 @@ def _of_all_processes(rows: np.ndarray) -> np.ndarray:
     return np.asarray(multihost_utils.process_allgather(rows, tiled=True))
 
 
-AUTO = "auto"
-BACKENDS: dict[str, Callable[[list[jax.Device]], Backend]] = {
-    "pmap": PmapBackend,
-    "mesh": MeshBackend,
-}
-
-
-def place_trials(trials: int, devices: int = 0) -> TrialParallel:
-    """Where that many stacked trials go: to the first `devices` devices (0: all), but to no more
+def place_trials(trials: int, settings: Parallel) -> TrialParallel:
+    """Where that many stacked trials go: to `settings.devices` devices (0: all), but to no more
     than there are trials.
 
     Raises:
-      UserError: more devices than there are.
+      UserError: more devices than there are, or settings that divide the state of a trial.
     """
-    return TrialParallel(_first(devices)[:trials], trials)
+    if settings.fsdp > 1 or settings.rules:
+        raise UserError(
+            f"config.parallel.fsdp={settings.fsdp}: trials that are stacked lie whole on a device;"
+            " train them apart with --stack=off"
+        )
+    return TrialParallel(_first(settings.devices)[:trials], trials)
 
 
-def backend(name: str, devices: int = 0) -> Backend:
-    """The backend called `name` on the first `devices` devices (0: all). "auto" is pmap: the state
-    of every system fits on one device.
+def backend(settings: Parallel) -> Backend:
+    """The devices of a run: `settings.devices` of them (0: all). "auto" is pmap while the state is
+    copied, and the mesh where it is divided.
 
     Raises:
-      UserError: unknown name, more devices than there are, or not as many of each of several
-        processes.
+      UserError: more devices than there are, or not as many of each of several processes; axes that
+        do not fit them.
     """
-    if name not in (AUTO, *BACKENDS):
-        raise UserError(f"parallel.backend={name!r}; {nearest(name, (AUTO, *BACKENDS))}")
-    return BACKENDS["pmap" if name == AUTO else name](_first(devices))
+    devices = _first(settings.devices)
+    layout = Layout.of(settings, devices)
+    if settings.backend == "pmap" or (settings.backend == "auto" and not layout.divides):
+        return PmapBackend(devices)
+    if layout.divides and jax.process_count() > 1:
+        raise UserError(
+            f"config.parallel.fsdp={settings.fsdp} over several processes: not yet; take 1"
+        )
+    return MeshBackend(layout)
 
 
 def largest(values: Sequence[int]) -> list[int]:

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 
 def start_jax() -> None:
-    """Import jax, with its compiled programs kept in the user's `cache_folder`, if there is one.
-    Freed memory stays with this process (`memory.keep_freed`).
+    """Import jax, with its compiled programs kept in the user's `cache_folder`, if there is one and
+    nobody has named another. Freed memory stays with this process (`memory.keep_freed`).
 
     Raises:
       UserError: `$ATTNLAB_CACHE` begins with "~", and there is no home.
@@ -49,7 +49,8 @@ def start_jax() -> None:
     keep_freed()
     import jax
 
-    if (folder := cache_folder()) is not None:
+    named = jax.config.values["jax_compilation_cache_dir"]
+    if named is None and (folder := cache_folder()) is not None:
         jax.config.update("jax_compilation_cache_dir", str(folder / "jax"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
@@ -150,12 +151,14 @@ class Run:
         from attnlab.training.parallel import backend
 
         updates = check(kind, config)
-        devices = backend(config.parallel.backend, config.parallel.devices)
+        devices = backend(config.parallel)
         begun = _begun(workdir, config) is not None
         task = kind.load(config, workdir if begun and kind.saved(workdir) else None, splits)
         if splits:
             check_scores(task)
         updates.check(task)
+        if devices.layout is not None:
+            devices.layout.check(updates.state_like(task))
         if not begun:
             task.check_pretrained()
         rows = devices.count * config.training.accumulate

@@ -19,6 +19,7 @@ from attnlab.config.schema import (
     setting,
     whole,
 )
+from attnlab.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,9 +92,40 @@ class Parallel(Node):
     """On which devices it is trained."""
 
     backend: Literal["auto", "pmap", "mesh"] = setting(
-        "a copy of the state on each device (pmap), or one program over all (mesh)", "auto"
+        "a copy of the state on each device (pmap), or one program over all (mesh); 'auto' is pmap"
+        " while only `data` is above 1",
+        "auto",
     )
     devices: int = setting("how many; 0: all there are", 0, within=whole(0, 2**16))
+    data: int = setting(
+        "copies of the state, each with its rows of a batch; -1: what the other axes leave",
+        -1,
+        within=whole(-1, 2**16),
+    )
+    fsdp: int = setting(
+        "parts into which each large array of the state is divided; a part has its rows too",
+        1,
+        within=whole(1, 2**16),
+    )
+    tensor: int = setting("not yet", 1, within=whole(1, 2**16))
+    sequence: int = setting("not yet", 1, within=whole(1, 2**16))
+    rules: tuple[str, ...] = setting(
+        "how arrays are divided: 'REGEX=AXIS@DIMENSION' of their paths, or 'MODULE:FUNCTION' of"
+        " (path, shape); what none names is divided by fsdp along its largest dimension",
+        (),
+    )
+
+    def check(self) -> None:
+        """pmap copies the whole state."""
+        if self.data == 0:
+            raise UserError("config.parallel.data=0: expected -1 (the rest) or at least 1")
+        divided = [name for name in ("fsdp", "tensor", "sequence") if getattr(self, name) > 1]
+        if self.backend == "pmap" and (divided or self.rules):
+            name = divided[0] if divided else "rules"
+            raise UserError(
+                f"config.parallel.{name}={getattr(self, name)!r} divides the state, and"
+                " parallel.backend=pmap copies it; take mesh or auto"
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

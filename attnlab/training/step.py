@@ -18,6 +18,7 @@ import numpy as np
 import optax
 
 if TYPE_CHECKING:
+    from attnlab.training.mesh import Layout
     from attnlab.training.trained import Trained
 
 Params: TypeAlias = Mapping[str, Any]
@@ -120,6 +121,7 @@ def make_step(
     compute: Literal["float32", "bfloat16"] = "float32",
     follow: Callable[[Tree, Tree], Tree] | None = None,
     which: Trained | None = None,
+    layout: Layout | None = None,
 ) -> Step:
     """Build `step(state, batch, axis_name=None) -> (state, metrics)`.
 
@@ -137,6 +139,7 @@ def make_step(
       follow: `follow(carried, tracked)` to what is carried on, where the state carries something
         for the loss.
       which: parameters are trained; None for all.
+      layout: where parameters lie, if they are divided.
 
     Returns:
       The step; its metrics are "loss" (per weight), "grad_norm" (of what is trained, before
@@ -154,10 +157,15 @@ def make_step(
         carrying = loss if state.carried is None else functools.partial(loss, carried=state.carried)
         trained, fixed = (state.params, {}) if which is None else which.split(state.params)
         whole = None if which is None else _Whole(which, fixed)
-        objective = functools.partial(_objective, carrying, compute, whole)
+        objective = functools.partial(_objective, carrying, compute, whole, layout)
         part = (dict(batch), state.remembered)
         grads, metrics, (remembered, statistics) = _gradients(
-            jax.grad(objective, has_aux=True), accumulate, trained, part, key, jnp.maximum(total, 1)
+            _divided(jax.grad(objective, has_aux=True), layout),
+            accumulate,
+            trained,
+            part,
+            key,
+            jnp.maximum(total, 1),
         )
         if axis_name is not None:
             grads, metrics = jax.lax.psum((grads, metrics), axis_name)
@@ -236,6 +244,7 @@ def _objective(
     loss: Loss,
     compute: str,
     whole: _Whole | None,
+    layout: Layout | None,
     params: Params,
     part: Part,
     key: jax.Array,
@@ -249,6 +258,7 @@ def _objective(
     params = params if whole is None else whole(params, key)
     if compute != "float32":
         params = jax.tree.map(lambda p: p.astype(compute), params)
+    params = params if layout is None else layout.gathered(params)
     more = {} if remembered is None else {"remembered": remembered}
     summed, sums = loss(params, batch, key, **more)
     after = jax.tree.map(
@@ -256,6 +266,20 @@ def _objective(
     )
     statistics: Tree = sums.pop("statistics", {})
     return summed / total, ({"loss": summed / total, **sums}, (after, statistics))
+
+
+def _divided(
+    differentiate: Callable[..., tuple[Params, Tree]], layout: Layout | None
+) -> Callable[..., tuple[Params, Tree]]:
+    """The function with gradients that lie as their parameters do."""
+    if layout is None:
+        return differentiate
+
+    def divided(*arguments: Any) -> tuple[Params, Tree]:
+        gradients, rest = differentiate(*arguments)
+        return layout.divided(gradients), rest
+
+    return divided
 
 
 def _gradients(

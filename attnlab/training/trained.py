@@ -74,17 +74,7 @@ class Trained:
             found = dataclasses.replace(found, **lora.settings())
         for name, patterns in found._patterns():
             for pattern in patterns:
-                try:
-                    count = _repetitions(re._parser.parse(pattern))  # type: ignore[attr-defined]
-                except (re.error, RecursionError, OverflowError) as error:
-                    raise UserError(
-                        f"config.{name}: {pattern!r} is no regular expression ({error})"
-                    ) from error
-                if count > _MOST_REPETITIONS:
-                    raise UserError(
-                        f"config.{name}: {pattern!r} may take very long; expected at most"
-                        f" {_MOST_REPETITIONS} repetitions, and none or a choice within one"
-                    )
+                compile_pattern(pattern, f"config.{name}")
         return found
 
     @property
@@ -241,6 +231,20 @@ class Trained:
             rates.append(pattern)
         lora = [("lora.on", list(self.on)), ("lora.also", list(self.also))] if self.rank else []
         return [("training.freeze", list(self.freeze)), ("training.rates", rates), *lora]
+
+
+def compile_pattern(pattern: str, where: str) -> re.Pattern[str]:
+    """The regular expression; `UserError` for none, or one that may take very long."""
+    try:
+        count = _repetitions(re._parser.parse(pattern))  # type: ignore[attr-defined]
+    except (re.error, RecursionError, OverflowError) as error:
+        raise UserError(f"{where}: {pattern!r} is no regular expression ({error})") from error
+    if count > _MOST_REPETITIONS:
+        raise UserError(
+            f"{where}: {pattern!r} may take very long; expected at most"
+            f" {_MOST_REPETITIONS} repetitions, and none or a choice within one"
+        )
+    return re.compile(pattern)
 
 
 def _repetitions(tree: Any) -> float:

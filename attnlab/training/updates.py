@@ -28,6 +28,7 @@ from attnlab.training.trained import Trained
 if TYPE_CHECKING:
     from attnlab.tasks.base import Task
     from attnlab.tasks.schemas import Settings
+    from attnlab.training.mesh import Layout
 
     AnyTask = Task[Any, Any, Any]
 
@@ -61,7 +62,12 @@ class Updates:
         )
         return cls(config, optimizer, schedule, Trained.of(config))
 
-    def step(self, task: AnyTask, numbers: Mapping[str, jax.Array] | None = None) -> Step:
+    def step(
+        self,
+        task: AnyTask,
+        numbers: Mapping[str, jax.Array] | None = None,
+        layout: Layout | None = None,
+    ) -> Step:
         """The step function of a task, see `make_step`; with `numbers` as in `of`."""
         numbers, training = numbers or {}, self.config.training
         smoothing = numbers.get(SMOOTHING)
@@ -74,6 +80,7 @@ class Updates:
             compute=training.compute,
             follow=task.follow,
             which=self.trained,
+            layout=layout if layout is not None and layout.divides else None,
         )
 
     def first_states(self, task: AnyTask) -> Callable[[int], TrainState]:

@@ -19,6 +19,7 @@ from attnlab.tasks import TASKS
 from attnlab.tasks.boxes import Answers, overlaps
 from attnlab.tasks.detection import Detection
 from attnlab.training.parallel import backend
+from attnlab.training.settings import Parallel
 from attnlab.training.step import first_state, make_step
 from tests.tasks.tiny import image_files, noisy
 
@@ -103,7 +104,7 @@ def test_several_devices_take_the_step_of_one(task: Detection, params: Any, name
     state, batch = first_state(params, sgd, 0.0), task.batches(4)(0)
     step = make_step(task.loss, task.weight, sgd)
     alone, metrics = jax.jit(step)(state, batch)
-    on = backend(name, 4)
+    on = backend(Parallel(backend=name, devices=4))
     placed, fed = on.place(jax.device_get(state)), on.feed(batch)
     after, told = on.compile(step, placed, fed)(placed, fed)
     assert float(on.fetch(told)["loss"]) == pytest.approx(float(metrics["loss"]), rel=1e-4)

@@ -25,9 +25,10 @@ def trained(name: str, index: int) -> Any:
     process `index` of PROCESSES.
     """
     from attnlab.training.parallel import backend
+    from attnlab.training.settings import Parallel
     from attnlab.training.step import first_state, make_step
 
-    task, place = Trailing(), backend(name)
+    task, place = Trailing(), backend(Parallel(backend=name))
     mine = slice(index * ROWS // PROCESSES, (index + 1) * ROWS // PROCESSES)
     batches = [
         {key: rows[mine] for key, rows in points(3 * number + 2).items()} for number in range(STEPS)
@@ -45,6 +46,7 @@ def agreed(index: int) -> Any:
     """What the processes tell each other: the first one's arrays bit for bit, the largest numbers,
     and whose devices are taken.
     """
+    from attnlab.training.settings import Parallel
     from attnlab.training.parallel import agree_with_0, backend, broadcast_from_0, largest
 
     given = {
@@ -53,7 +55,9 @@ def agreed(index: int) -> Any:
     }
     given["half"] = np.asarray(jax.numpy.ones((2, 3), "bfloat16")) * (1 - index)
     found = [array.view(np.uint8) for array in map(np.atleast_1d, broadcast_from_0(given).values())]
-    owners = [device.process_index for device in backend("auto", 2).devices]  # type: ignore[attr-defined]
+    owners = [
+        device.process_index for device in backend(Parallel(backend="auto", devices=2)).devices
+    ]  # type: ignore[attr-defined]
     return [
         *found,
         np.array(largest([index, -index])),

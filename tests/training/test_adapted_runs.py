@@ -16,7 +16,7 @@ import pytest
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.parallel import backend
-from attnlab.training.settings import Lora
+from attnlab.training.settings import Lora, Parallel
 from attnlab.training.step import make_step
 from attnlab.training.trained import Trained
 from attnlab.training.updates import Updates, best_params
@@ -71,7 +71,7 @@ def test_the_same_everywhere(name: str, devices: int, accumulate: int, which: An
     optimizer, _ = build_optimizer(config.optimizer, config.schedule, steps=9, clip=1.0)
 
     def after(name: str, devices: int, accumulate: int) -> Any:
-        place, task = backend(name, devices), Deep()
+        place, task = backend(Parallel(backend=name, devices=devices)), Deep()
         how = {"accumulate": accumulate, "ema": 0.5, "which": trained}
         step = make_step(task.loss, task.weight, optimizer, **how)
         state = place.place(Updates.of(config).first_states(task)(0))

@@ -23,6 +23,7 @@ from attnlab.records.stream import Metrics, read_records
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.parallel import MeshBackend, backend
+from attnlab.training.settings import Parallel
 from attnlab.training.updates import Updates, best_params
 from tests.training.toy import Line, Noisy, Trailing, points, run, settings
 
@@ -129,11 +130,11 @@ def test_what_is_remembered_of_rows_survives_a_stop_and_other_devices(
 ) -> None:
     """Byte for byte on as many devices; on fewer, the same rows go on."""
     config, task = settings(training__log_every=1), Trailing()
-    run(tmp_path / "whole", config, task, place=backend(name, 4))
+    run(tmp_path / "whole", config, task, place=backend(Parallel(backend=name, devices=4)))
     for devices in (4, 2):
         workdir = tmp_path / str(devices)
-        run(workdir, config, task, stop=5, place=backend(name, 4))
-        run(workdir, config, task, place=backend(name, devices))
+        run(workdir, config, task, stop=5, place=backend(Parallel(backend=name, devices=4)))
+        run(workdir, config, task, place=backend(Parallel(backend=name, devices=devices)))
         whole, cut = (last_state(folder, config, task) for folder in (tmp_path / "whole", workdir))
         assert whole.step == cut.step == 9 and whole.tree.remembered["m"].shape == (8, 3)
         assert whole.tree.remembered["steps"].tolist() == [9] * 6 + [6, 3]

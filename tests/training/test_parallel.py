@@ -16,6 +16,7 @@ from attnlab.errors import UserError
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.drawing import first_params
 from attnlab.training.parallel import AXIS, PmapBackend, backend, place_trials
+from attnlab.training.settings import Parallel
 from attnlab.training.step import TrainState, first_state, make_step
 from tests.commands.tiny import under
 from tests.tasks.tiny import batch_of, load
@@ -39,7 +40,7 @@ def trace(
     task: Any, batches: list[Any], name: str, devices: int, accumulate: int = 1
 ) -> list[tuple[TrainState, dict[str, Any]]]:
     """State and metrics on the host after each of several steps."""
-    place = backend(name, devices)
+    place = backend(Parallel(backend=name, devices=devices))
     step = make_step(task.loss, task.weight, ADAM, accumulate=accumulate, follow=task.follow)
     state = place.place(begun(task))
     program = place.compile(step, state, place.feed(batches[0]))
@@ -192,7 +193,7 @@ def test_stacked_trials_are_dealt_to_the_devices(trials: int, devices: int, want
     """To no more devices than there are trials; what is fetched keeps the trial axis, and no device
     waits for another.
     """
-    place = place_trials(trials, devices)
+    place = place_trials(trials, Parallel(devices=devices))
     assert place.count == wanted and place.about == {"stacked": trials}
     slots = -(-trials // wanted) * wanted
     w = np.arange(2.0 * slots).reshape(slots, 2)
@@ -210,7 +211,7 @@ def test_stacked_trials_are_dealt_to_the_devices(trials: int, devices: int, want
 
 @pytest.mark.parametrize("name", ["pmap", "mesh"])
 def test_what_is_fetched_has_no_device_axis_and_replicas_are_equal(name: str) -> None:
-    task, place = Line(), backend(name, 4)
+    task, place = Line(), backend(Parallel(backend=name, devices=4))
     host = begun(task, ema=0.9)
     state = place.place(host)
     old = jax.tree.leaves(state)
@@ -235,7 +236,7 @@ def test_a_pmap_program_is_compiled_once() -> None:
     """The state it gives back must fit the compiled program: under another axis name the second
     step would compile anew.
     """
-    task, place = Line(), backend("pmap", 2)
+    task, place = Line(), backend(Parallel(backend="pmap", devices=2))
     state = place.place(begun(task))
     program = place.compile(make_step(task.loss, task.weight, ADAM), state, place.feed(points(0)))
     after, _ = program(state, place.feed(points(0)))
@@ -250,7 +251,7 @@ def test_no_row_moves_to_another_device(accumulate: int) -> None:
     """Microbatches cut along the devices would be gathered and computed by every device alike:
     right, and no faster than one.
     """
-    task, place = Trailing(), backend("mesh", 4)
+    task, place = Trailing(), backend(Parallel(backend="mesh", devices=4))
     state = place.place(begun(task))
     step = make_step(task.loss, task.weight, ADAM, accumulate=accumulate)
     program: Any = place.compile(step, state, place.feed(points(0)))
@@ -266,7 +267,10 @@ def test_no_row_moves_to_another_device(accumulate: int) -> None:
 def test_a_checkpoint_of_four_devices_goes_on_on_one(
     task: Any, names: tuple[str, str], tmp_path: Path
 ) -> None:
-    wide, narrow = backend(names[0], 4), backend(names[1], 1)
+    wide, narrow = (
+        backend(Parallel(backend=names[0], devices=4)),
+        backend(Parallel(backend=names[1], devices=1)),
+    )
     step = make_step(task.loss, task.weight, ADAM)
     host = begun(task)
     state = wide.place(host)
@@ -288,14 +292,18 @@ def test_a_checkpoint_of_four_devices_goes_on_on_one(
 @pytest.mark.parametrize(
     ("name", "devices", "words"),
     [
-        ("pmpa", 1, "parallel.backend='pmpa'; did you mean 'pmap'"),
-        ("all", 1, "parallel.backend='all'; choose from: auto, mesh, pmap"),
         ("mesh", 5, "parallel.devices=5, but there are 4 of kind 'cpu'; 0 takes all"),
         ("mesh", -1, "parallel.devices=-1"),
     ],
 )
 def test_mistakes_are_named(name: str, devices: int, words: str) -> None:
     with pytest.raises(UserError, match=words):
-        backend(name, devices)
-    assert backend("mesh").count == 4 and backend("pmap", 2).count == 2
-    assert type(backend("auto", 2)) is PmapBackend and type(backend("mesh", 1)) is not PmapBackend
+        backend(Parallel(backend=name, devices=devices))
+    assert (
+        backend(Parallel(backend="mesh")).count == 4
+        and backend(Parallel(backend="pmap", devices=2)).count == 2
+    )
+    assert (
+        type(backend(Parallel(backend="auto", devices=2))) is PmapBackend
+        and type(backend(Parallel(backend="mesh", devices=1))) is not PmapBackend
+    )

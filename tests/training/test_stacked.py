@@ -26,6 +26,7 @@ from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.parallel import place_trials
 from attnlab.training.session import Outcome, Session
+from attnlab.training.settings import Parallel
 from attnlab.training.stacked import train
 from attnlab.training.updates import Updates
 from tests.changed import changed
@@ -97,7 +98,7 @@ def together(
     progress = Progress(configs[0].training.steps, stream=io.StringIO())
     with Interrupt() as interrupt, progress:
         session = Session(progress, interrupt, time.perf_counter())
-        place, task = place_trials(len(configs), devices), task or Lines()
+        place, task = place_trials(len(configs), Parallel(devices=devices)), task or Lines()
         parts = zip(configs, workdirs, own, strict=True)
         return train([toy.made(*one[:2], task, one[2], place) for one in parts], session)
 

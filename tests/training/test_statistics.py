@@ -22,6 +22,7 @@ from attnlab.tasks.classification import Classification
 from attnlab.tasks.language_modelling import LanguageModelling
 from attnlab.training.drawing import first_params
 from attnlab.training.parallel import backend
+from attnlab.training.settings import Parallel
 from attnlab.training.step import TrainState, first_state, make_step
 from attnlab.training.trained import Trained
 from tests.tasks import tiny, tiny_labelled, tiny_language
@@ -123,7 +124,7 @@ def test_several_devices_see_one_batch(make: Any, others: tuple[tuple[str, int],
     batch = {name: np.asarray(rows) for name, rows in batch.items()}
     found = {}
     for name, devices in (("mesh", 1), *others):
-        place = backend(name, devices)
+        place = backend(Parallel(backend=name, devices=devices))
         state = place.place(jax.device_get(begun(task)))
         step = make_step(task.loss, task.weight, SGD, ema=0.9)
         program = place.compile(step, state, place.feed(batch))

@@ -23,7 +23,7 @@ from attnlab.training.loop import train
 from attnlab.training.parallel import Backend, backend
 from attnlab.training.run import Run
 from attnlab.training.session import Outcome, Session
-from attnlab.training.settings import Lora
+from attnlab.training.settings import Lora, Parallel
 from attnlab.training.updates import Updates
 
 ROWS, FEATURES = 8, 3
@@ -168,7 +168,10 @@ def run(
     progress = Progress(config.training.steps, stream=stream or io.StringIO())
     with Interrupt() as interrupt, progress:
         begin = time.perf_counter()
-        devices, session = place or backend("mesh", 1), Session(progress, interrupt, begin, until)
+        devices, session = (
+            place or backend(Parallel(backend="mesh", devices=1)),
+            Session(progress, interrupt, begin, until),
+        )
         return train(made(config, workdir, task or Line(), fetched, devices), session)
 
 

@@ -192,7 +192,7 @@ def prepare(trials: Sequence[Trial], directory: Path) -> list[Run]:
             manifest.check_vocabulary(folder)
     task = kind.load(first, begun[0] if begun else None, splits)
     check_scores(task)
-    devices = place_trials(len(trials), first.parallel.devices)
+    devices = place_trials(len(trials), first.parallel)
     return [
         Run(
             config,

@@ -1,0 +1,195 @@
+"""How arrays lie on a mesh of devices with named axes, by rules on the path of each.
+
+    parallel.data      copies of the state, each with its rows of a batch; -1: what the others leave
+    parallel.fsdp      parts of the state; each has its rows of a batch too
+    parallel.rules     "REGEX=AXIS@DIMENSION", the first whose regular expression an array's path
+                       has; "MODULE:FUNCTION" of (path, shape) -> axes of the dimensions, or None
+                       where it says nothing
+
+What no rule names: an array of at least `LEAST` numbers is divided along the largest dimension that
+`fsdp` divides, the last of equal ones; any other is whole on every device. Paths of moments and averages end
+in the path of their parameter ("opt_state/1/0/mu/layer_0/attention/w_query/kernel"), so that one
+rule serves all of them. The general rule follows `infer_sharding` of big_vision.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from attnlab.config.schema import imported
+from attnlab.errors import UserError, nearest, own_module, users_code
+from attnlab.training.trained import compile_pattern
+
+if TYPE_CHECKING:
+    from attnlab.training.settings import Parallel
+    from attnlab.training.step import Tree
+
+AXES = ("data", "fsdp", "tensor", "sequence")
+ROWS = PartitionSpec(("data", "fsdp"))
+LEAST = 2**14
+"""Numbers of the smallest array that is divided: gathering less costs more than it saves."""
+Axes = tuple[str | None, ...]
+"""The axis that each dimension of an array is divided along; None for none."""
+Rule = Callable[[str, tuple[int, ...]], Axes | None]
+
+
+def axis_sizes(settings: Parallel, count: int) -> dict[str, int]:
+    """The sizes of all axes over so many devices.
+
+    Raises:
+      UserError: they do not multiply to the devices, or an axis that is not there yet.
+    """
+    for name in ("tensor", "sequence"):
+        if getattr(settings, name) > 1:
+            raise UserError(
+                f"config.parallel.{name}={getattr(settings, name)}: not yet; data and fsdp are there"
+            )
+    data = count // settings.fsdp if settings.data == -1 else settings.data
+    if data * settings.fsdp != count:
+        divisors = [str(size) for size in range(1, count + 1) if count % size == 0]
+        raise UserError(
+            f"config.parallel.data={settings.data} and fsdp={settings.fsdp} do not multiply to"
+            f" {count} devices; fsdp may be {', '.join(divisors)} with data=-1"
+        )
+    return {"data": data, "fsdp": settings.fsdp, "tensor": 1, "sequence": 1}
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Where each array of a state lies on a mesh.
+
+    Attributes:
+      mesh: of the devices, with the axes `AXES`.
+      rules: asked in their order, before the general one.
+    """
+
+    mesh: Mesh
+    rules: tuple[tuple[str, Rule], ...] = ()
+
+    @classmethod
+    def of(cls, settings: Parallel, devices: Sequence[jax.Device]) -> Layout:
+        """That of a config.
+
+        Raises:
+          UserError: axes that do not fit the devices, or a rule that is none.
+        """
+        sizes = axis_sizes(settings, len(devices))
+        mesh = Mesh(np.array(devices).reshape(tuple(sizes.values())), AXES)
+        return cls(mesh, tuple((text, _read_rule(text)) for text in settings.rules))
+
+    @property
+    def divides(self) -> bool:
+        """Whether any array may be divided."""
+        return self.mesh.size > self.mesh.shape["data"]
+
+    def axes(self, path: str, shape: tuple[int, ...]) -> Axes:
+        """The axis of each dimension of an array of a state; a rule that its shape does not fit
+        (a factored moment has other dimensions) is passed over.
+        """
+        if path.startswith("remembered/"):
+            return ("rows",)
+        given = (rule(path, shape) for _, rule in self.rules)
+        for axes in given:
+            if axes is not None and self._fits(axes, shape):
+                return axes
+        return self._general(shape)
+
+    def _fits(self, axes: Axes, shape: tuple[int, ...]) -> bool:
+        sizes = self.mesh.shape
+        return len(axes) <= len(shape) and all(
+            axis is None or size % sizes[axis] == 0 for axis, size in zip(axes, shape, strict=False)
+        )
+
+    def _general(self, shape: tuple[int, ...]) -> Axes:
+        parts = self.mesh.shape["fsdp"]
+        fitting = [place for place, size in enumerate(shape) if size % parts == 0]
+        if parts == 1 or not fitting or math.prod(shape) < LEAST:
+            return ()
+        largest = max(fitting, key=lambda place: (shape[place], place))
+        return tuple("fsdp" if place == largest else None for place in range(largest + 1))
+
+    def sharding(self, path: str, shape: tuple[int, ...]) -> NamedSharding:
+        """Where an array of a state lies."""
+        axes = self.axes(path, shape)
+        spec = ROWS if axes == ("rows",) else PartitionSpec(*axes)
+        return NamedSharding(self.mesh, spec)
+
+    def shardings(self, tree: Tree) -> Tree:
+        """Where each array of a tree lies; shapes are enough."""
+        return jax.tree_util.tree_map_with_path(
+            lambda path, leaf: self.sharding(_name(path), leaf.shape), tree
+        )
+
+    def check(self, state: Tree) -> None:
+        """`UserError` for a rule that no array of a state has in its path, or that fits none."""
+        leaves = jax.tree_util.tree_leaves_with_path(state)
+        for text, rule in self.rules:
+            named = [(_name(path), leaf.shape) for path, leaf in leaves]
+            meant = [(path, shape, axes) for path, shape in named if (axes := rule(path, shape))]
+            if not meant:
+                ends = sorted({path.rpartition("/")[2] for path, _ in named})
+                raise UserError(
+                    f"config.parallel.rules: {text!r} is of no array; paths end in {', '.join(ends[:8])}"
+                )
+            if not any(self._fits(axes, shape) for _, shape, axes in meant):
+                path, shape, axes = meant[0]
+                raise UserError(
+                    f"config.parallel.rules: {text!r}: {path} has the shape {list(shape)}, which"
+                    f" {dict(self.mesh.shape)} does not divide along {list(axes)}"
+                )
+
+    def gathered(self, params: Tree) -> Tree:
+        """Parameters as the model computes with them, whole; without this XLA would move the rows
+        of a batch to the parts of the parameters, since it need not gather what is divided.
+        """
+        whole = NamedSharding(self.mesh, PartitionSpec())
+        return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, whole), params)
+
+    def divided(self, gradients: Tree) -> Tree:
+        """Gradients as their parameters lie, so that each device sums its own part."""
+        return jax.lax.with_sharding_constraint(gradients, self.shardings(gradients))
+
+
+def _read_rule(text: str) -> Rule:
+    """The rule that a setting means; `UserError` for none."""
+    if match := re.fullmatch(r"(.+)=([a-z]+)@(-?\d+)", text):
+        pattern, axis, place = match[1], match[2], int(match[3])
+        if axis not in AXES[:2]:
+            raise UserError(
+                f"config.parallel.rules: axis {axis!r} in {text!r}; {nearest(axis, AXES[:2])}"
+            )
+        return functools.partial(
+            _by_pattern, compile_pattern(pattern, "config.parallel.rules"), axis, place
+        )
+    if re.fullmatch(r"[\w.]+:\w+", text):
+        with users_code():
+            own_module(text.partition(":")[0])
+            rule: Rule = imported(text)
+        return rule
+    raise UserError(
+        f"config.parallel.rules: {text!r} is neither 'REGEX=AXIS@DIMENSION', as 'embedding=fsdp@0',"
+        " nor 'MODULE:FUNCTION'"
+    )
+
+
+def _by_pattern(
+    pattern: re.Pattern[str], axis: str, place: int, path: str, shape: tuple[int, ...]
+) -> Axes | None:
+    """The axes of an array whose path has the pattern, divided along one dimension."""
+    if not pattern.search(path) or not -len(shape) <= place < len(shape):
+        return None
+    place %= len(shape)
+    return tuple(axis if number == place else None for number in range(place + 1))
+
+
+def _name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")

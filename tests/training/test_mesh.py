@@ -1,0 +1,137 @@
+"""Arrays lie on a mesh as rules on their paths say, and a step on divided parameters is that of one
+device, with no more communication than gathering each of them.
+"""
+
+from __future__ import annotations
+
+import collections
+import re
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from attnlab import config as configs
+from attnlab.errors import UserError
+from attnlab.tasks import TASKS
+from attnlab.training import mesh
+from attnlab.training.mesh import Layout
+from attnlab.training.parallel import MeshBackend, PmapBackend, backend
+from attnlab.training.settings import Parallel
+from attnlab.training.updates import Updates
+
+DECODER = [
+    *("data.examples=64", "data.valid=16", "data.test=16", "batch.size=8", "seed=3"),
+    *("system.width=32", "system.layers=1", "system.hidden=64", "training.clip=0.5"),
+    *("training.steps=4", "schedule.warmup=1", "optimizer=sgd", "system.dropout=0.1"),
+]
+COLLECTIVE = re.compile(r"= \(?(\w+\[[\d,]*\]).*? (all-gather|all-reduce|all-to-all)(?:-start)?\(")
+
+
+def rules_first(path: str, shape: tuple[int, ...]) -> tuple[str | None, ...] | None:
+    """Divides the first dimension of kernels."""
+    return ("fsdp",) if path.endswith("kernel") else None
+
+
+def layout(**settings: Any) -> Layout:
+    return Layout.of(Parallel(**settings), jax.devices())
+
+
+@pytest.mark.parametrize(
+    ("shape", "rules", "wanted"),
+    [
+        ((128, 256), (), (None, "fsdp")),
+        ((256, 256), (), (None, "fsdp")),
+        ((1023, 64), (), (None, "fsdp")),
+        ((1023, 63), (), ()),  # no dimension that 4 divides
+        ((16383,), (), ()),  # small
+        ((), (), ()),
+        ((64, 256), ("kernel=fsdp@0",), ("fsdp",)),
+        ((4, 4), ("kernel=fsdp@-1",), (None, "fsdp")),
+        ((64, 6), ("kernel=fsdp@-1",), ()),  # does not fit, and small
+        ((512, 64), (f"{__name__}:rules_first",), ("fsdp",)),
+        ((128, 512), ("bias=fsdp@0", "kernel$=fsdp@0"), ("fsdp",)),
+    ],
+)
+def test_rules_say_where_an_array_lies(
+    shape: tuple[int, ...], rules: tuple[str, ...], wanted: tuple[str | None, ...]
+) -> None:
+    assert layout(fsdp=4, rules=rules).axes("params/layer_0/kernel", shape) == wanted
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"fsdp": 3}, "fsdp=3 do not multiply to 4 devices; fsdp may be 1, 2, 4"),
+        ({"data": 3, "fsdp": 2}, "data=3 and fsdp=2 do not multiply"),
+        ({"tensor": 2}, "config.parallel.tensor=2: not yet"),
+        ({"data": 0}, "config.parallel.data=0: expected -1"),
+        ({"fsdp": 2, "backend": "pmap"}, "fsdp=2 divides the state, and parallel.backend=pmap"),
+        ({"fsdp": 2, "rules": ("kernel",)}, "'kernel' is neither 'REGEX=AXIS@DIMENSION'"),
+        ({"fsdp": 2, "rules": ("kernel=fdsp@0",)}, "axis 'fdsp' .*did you mean 'fsdp'"),
+        ({"fsdp": 2, "rules": ("(=fsdp@0",)}, "is no regular expression"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words) as error:
+        layout(**settings)
+    assert "\n" not in str(error.value)
+
+
+def test_rules_are_compared_with_the_arrays() -> None:
+    state = {"params": {"kernel": np.zeros((6, 3))}}
+    for rule, words in (
+        ("kernle=fsdp@0", "'kernle=fsdp@0' is of no array; paths end in kernel"),
+        ("kernel=fsdp@1", r"params/kernel has the shape \[6, 3\], which .* does not divide"),
+    ):
+        with pytest.raises(UserError, match=words):
+            layout(fsdp=2, rules=(rule,)).check(state)
+
+
+def test_auto_is_pmap_while_the_state_is_copied() -> None:
+    assert isinstance(backend(Parallel()), PmapBackend)
+    assert isinstance(backend(Parallel(fsdp=2)), MeshBackend)
+
+
+def after_steps(parallel: Parallel, settings: list[str]) -> tuple[list[float], Any, str, Any]:
+    """Losses of three steps, the parameters after them, the program, and where the state lies."""
+    config = configs.load("configs/language_modelling.py:decoder", [*DECODER, *settings])
+    task = TASKS.resolve(config.task).load(config, None, ("train", "valid"))
+    updates, devices = Updates.of(config), backend(parallel)
+    state = devices.place(updates.first_states(task)(config.seed))
+    lies = jax.tree.map(lambda leaf: leaf.sharding.shard_shape(leaf.shape), state.params)
+    step, batches, losses = updates.step(task, layout=devices.layout), task.batches(4), []
+    program: Any = devices.compile(step, state, devices.feed(batches(0)))
+    for number in range(3):
+        state, sums = program(state, devices.feed(batches(number)))
+        losses.append(float(devices.fetch(sums)["loss"]))
+    scores = task.evaluate(updates.trained.seen(devices.one(state.averaged)), "valid")
+    return [*losses, scores["loss"]], devices.fetch(state.params), program.as_text(), lies
+
+
+@pytest.mark.parametrize(
+    ("axes", "settings"),
+    [
+        ({"fsdp": 4}, []),
+        ({"data": 2, "fsdp": 2}, ["training.accumulate=2", "training.ema=0.9"]),
+        pytest.param({"fsdp": 2, "devices": 2}, ["lora.rank=2"], marks=pytest.mark.full),
+        pytest.param({"fsdp": 4}, ["training.compute=bfloat16"], marks=pytest.mark.full),
+    ],
+    ids=["fsdp", "both", "low_rank", "bfloat16"],
+)
+def test_divided_parameters_are_trained_as_on_one_device(
+    axes: dict[str, int], settings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mesh, "LEAST", 256)
+    one, params, _, whole = after_steps(Parallel(backend="mesh", devices=1), settings)
+    losses, found, text, parts = after_steps(Parallel(**axes), settings)
+    close = 2e-2 if "bfloat16" in str(settings) else 1e-5
+    np.testing.assert_allclose(losses, one, rtol=close)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=close), found, params)
+    shapes = zip(jax.tree.leaves(whole), jax.tree.leaves(parts), strict=True)
+    divided = sum(part != shape for shape, part in shapes)
+    assert divided > 0
+    if not settings:
+        counts = collections.Counter(kind for _, kind in COLLECTIVE.findall(text))
+        assert counts["all-gather"] <= divided and counts["all-to-all"] == 0, counts
