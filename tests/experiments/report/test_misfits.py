@@ -76,8 +76,8 @@ CASES: tuple[tuple[str, Any, str, bool], ...] = (
     ("*", COPY, COPIED, True),
     ("manifest.json", COPY, "manifest.json is of seed 0", True),
     ("digests.json", None, "digests.json is missing, which the other trials have", False),
-    ("looks.jsonl", 2, UNKNOWN, False),
-    ("looks.jsonl", None, UNKNOWN, False),
+    ("looks.jsonl", 2, f"{UNKNOWN} (a-0a1b2c3d/seed1, ", False),
+    ("looks.jsonl", None, f"{UNKNOWN} (a-0a1b2c3d/seed0, ", False),
 )
 
 
