@@ -232,9 +232,7 @@ class Apart:
 
 
 def apart(records: Records, metric: str) -> Apart:
-    """For the standing candidates and a measure; none before the choice. Where the measure depends
-    on what differs, comparing that is no excuse.
-    """
+    """For the standing candidates and a measure; none before the choice."""
     standing = {
         variant: one for variant in records.plan.variants if (one := records.standing(variant))
     }
@@ -244,15 +242,12 @@ def apart(records: Records, metric: str) -> Apart:
         for pair in itertools.combinations(trials, 2)
     }
     other = {pair for pair, (one, two) in pairs.items() if unlike(one, two, metric)}
-    scaled = {pair for pair, (one, two) in pairs.items() if other_scale(one, two, metric)}
     if not other:
         return Apart()
     decisive = [one for one in differing(records) if _below(one.name, _TEST_DATA)]
     return Apart(
         frozenset(other),
-        frozenset(
-            pair for pair in other if pair in scaled or not _compared(decisive, *sorted(pair))
-        ),
+        frozenset(pair for pair in other if not _compared(decisive, *sorted(pair))),
     )
 
 
