@@ -113,10 +113,11 @@ def test_a_plan_fixes_the_cores_of_its_trials(
     parser = Parser()
     sweep.add_arguments(parser)
     for flags, cores in (("--slots=2", [(0, 1), (2, 3)]), ("--slots=1", [(0, 1)])):
-        asked = parser.parse_args(["which.py", *flags.split()])
+        asked = parser.parse_args(["which.py", flags])
         how = sweep.with_slots(sweep._how(asked), tmp_path, asked)
         assert [slot.cores for slot in how.slots] == cores
-    for flags, words in (("--slots=4", "with 2 cores, and a slot"), ("--cores-per-trial=1", "=1: ")):
+    refusals = {"--slots=4": "with 2 cores, and a slot", "--cores-per-trial=1": "=1: "}
+    for flags, words in refusals.items():
         asked = parser.parse_args(["which.py", flags])
         with pytest.raises(UserError, match=words):
             sweep.with_slots(sweep._how(asked), tmp_path, asked)
