@@ -116,7 +116,7 @@ def _unchanged(file: str, directory: str | Path, changes: Changes) -> Plan | Non
             f"note: {directory} does not say what code it was planned with, {what}", file=sys.stderr
         )
     if old.hash == definition_hash(defined):
-        return None if other else old
+        return None if other or changes.unmatched > old.unmatched else old
     check_growth(old, defined, Path(directory))
     return None
 

@@ -48,6 +48,7 @@ class Asked:
       variants: name to its own overrides, in the order of the report.
       tune: the points that are tried for every variant; empty for none.
       seeds: of every candidate.
+      baseline: the variant that the others are compared with.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Asked:
     variants: Mapping[str, Mapping[str, Any]]
     tune: tuple[Point, ...]
     seeds: tuple[Natural, ...]
+    baseline: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,9 +82,10 @@ class Plan(Asked):
         candidate's: see `attnlab.records.provenance.Record`.
       looks: how many times the test split is planned to be read, seeds being added in between.
       cores: of each trial, see `fix_cores`; None with GPUs, and in plans of before they were fixed.
+      unmatched: candidates may miss the budget, those too that a search draws later: the user has
+        accepted it.
     """
 
-    baseline: str
     select: Metric
     measure: Metric
     budget: BudgetTerms | None
@@ -94,6 +97,7 @@ class Plan(Asked):
     own_code: Mapping[str, Any] | None = None
     looks: Natural = 1
     cores: Natural | None = None
+    unmatched: bool = False
 
     def trials(self) -> list[Trial]:
         """All trials in running order: the first seed of every candidate, then the second of every
