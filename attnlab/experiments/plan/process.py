@@ -41,7 +41,7 @@ from attnlab.experiments.plan.growth import (
     check_kept,
     planned_before,
 )
-from attnlab.experiments.plan.metrics import check_metrics
+from attnlab.experiments.plan.metrics import check_metrics, comparison_lines
 from attnlab.experiments.plan.plan import Plan, locked
 from attnlab.records import provenance
 from attnlab.records.files import timestamp
@@ -151,14 +151,16 @@ def made(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
     plan = dataclasses.replace(plan, seeds=tuple(plan.seeds), tune=tuple(plan.tune))
     wanted = listed(plan) if plan.search is None else found(plan, old)
     builder = Builder(plan.config, plan.seeds[0])
-    if plan.search is not None:
-        lowest = check_space(plan, builder)
-        if old is None:
-            matching.check_budget(plan.grown(lowest), None)
+    lowest = [] if plan.search is None else check_space(plan, builder)
+    if old is None:
+        matching.check_budget(plan.grown(lowest), None)
     found_now = [
         _as_planned(one, old, directory, changes.accept)
         for one in candidates(plan, wanted, builder)
     ]
+    shown = lowest or found_now
+    for line in comparison_lines(plan, shown, builder.built(builder.config(shown[0].overrides))):
+        print(f"note: {line}", file=sys.stderr)
     plan = plan.grown(found_now).promote(
         one.id for one in (old.candidates if old else ()) if one.promoted
     )
