@@ -5,6 +5,7 @@ checked, wherever it stands in it.
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
@@ -28,7 +29,8 @@ REFUSED = {
         r"tokens; take 32 or more",
     ),
     "the same in a classifier": (
-        "classification.py:attention_pooling system.attention.score=location",
+        "classification.py:attention_pooling system.attention.score=location"
+        " system.attention.score.limit=50",
         r"score.limit=50: .*batch.max_length=64 tokens; take 64 or more",
     ),
     "a window beyond all sequences": (
@@ -138,6 +140,38 @@ def test_refused(settings: str, words: str) -> None:
     with pytest.raises(UserError, match=words) as caught:
         check(settings)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "field", "value"),
+    [
+        ("classification.py:attention_pooling system.attention.score=location", "score.limit", 64),
+        ("translation.py:luong system.attention.score=location", "score.limit", 50),
+        (
+            "translation.py:luong system.attention.score=location batch.max_length=70"
+            " batch.buckets=70",
+            "score.limit",
+            70,
+        ),
+        (
+            "classification.py:transformer system.attention=linformer batch.max_length=600"
+            " batch.buckets=600",
+            "length",
+            600,
+        ),
+        ("classification.py:transformer system.attention=synthesizer", "length", 512),
+    ],
+)
+def test_a_default_fits_the_longest_sequence(settings: str, field: str, value: int) -> None:
+    """Where nobody names it; what is stored names it."""
+    file, *overrides = settings.split()
+    config = configs.load(f"configs/{file}", overrides)
+    (name,) = [name for name in configs.flat(config) if name.endswith(f"attention.{field}")]
+    assert configs.flat(config)[name] == value
+    stored = configs.from_dict(json.loads(json.dumps(configs.to_dict(config))))
+    assert configs.flat(configs.prepare(stored)) == configs.flat(config)
+    with pytest.raises(UserError, match=f"{name}=8: sequences have up to"):
+        configs.load(f"configs/{file}", [*overrides, f"{name}=8"])
 
 
 @pytest.mark.parametrize("settings", TAKEN.values(), ids=TAKEN.keys())

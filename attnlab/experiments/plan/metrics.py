@@ -58,20 +58,21 @@ def comparison_lines(plan: Plan, candidates: Sequence[Candidate], task: Any) -> 
         names = {key for key in {**base, **own} if own.get(key) != base.get(key)}
         nodes = {name.removesuffix(".name") for name in names if name.endswith(".name")}
         names = nodes | {name for name in names if name.rpartition(".")[0] not in nodes}
-        kept = sorted(name for name in names if is_below(name, (*_READ, VOCABULARY)))
-        differing.setdefault(tuple(kept), []).append(variant)
+        deciding = sorted(name for name in names if is_below(name, (*_READ, VOCABULARY)))
+        differing.setdefault(tuple(deciding), []).append(variant)
     metric = plan.measure["metric"]
     wanted = reached(metric)
     parts, others = _dependence(wanted.metric if wanted else metric, task)
-    for names, variants in differing.items():
-        read = any(is_below(name, _READ) for name in names)
-        learned = [part for part in parts if read or any(is_below(name, (part,)) for name in names)]
-        what = f"{several(variants)} and {plan.baseline} differ in {several(names)}"
-        if same := ["test examples"] * (read and not is_derived(metric)) + learned:
+    for deciders, variants in differing.items():
+        read = any(is_below(name, _READ) for name in deciders)
+        same = [part for part in parts if read or any(is_below(name, (part,)) for name in deciders)]
+        same = ["test examples"] * (read and not is_derived(metric)) + same
+        what = f"{several(variants)} and {plan.baseline} differ in {several(deciders)}"
+        if same:
             sure = "" if read else f"; {' or '.join(others) or 'no other measure'} does in any case"
             same_parts = " and ".join(same)
             yield f"{what}: {metric} compares them only if they have the same {same_parts}{sure}"
-        elif names:
+        elif deciders:
             yield f"{what}, on which {metric} does not depend: it compares them"
 
 
