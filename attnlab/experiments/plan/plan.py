@@ -217,6 +217,21 @@ class Plan(Asked):
             raise UserError(f"cannot read {path}: {error.strerror}") from error
 
     @classmethod
+    def of_sweep(cls, directory: str | Path) -> Plan:
+        """The plan of a sweep folder.
+
+        Raises:
+          UserError: there is none, or it cannot be read.
+        """
+        plan = cls.read(directory)
+        if plan is None:
+            raise UserError(
+                f"{directory} holds no sweep (no {FILE} in it); 'sweep FILE.py --dir={directory}'"
+                " makes one, and all nodes must see its folder"
+            )
+        return plan
+
+    @classmethod
     def from_json(cls, text: str | bytes, where: str) -> Plan:
         """The plan of a text by `to_json`; `where` it stands is for messages.
 
@@ -249,10 +264,7 @@ class Plan(Asked):
           UserError: there is no plan, or it cannot be read.
         """
         with locked(directory):
-            plan = cls.read(directory)
-            if plan is None:
-                raise UserError(f"{directory} holds no {FILE}; run 'sweep' there first")
-            plan = plan.grown(candidates)
+            plan = cls.of_sweep(directory).grown(candidates)
             plan.write(directory)
         return plan
 
@@ -262,8 +274,7 @@ def fix_cores(directory: str | Path, cores: int | None) -> Plan:
     trial has begun before; cores decide how XLA divides sums, and so how they round.
     """
     with locked(directory):
-        plan = Plan.read(directory)
-        assert plan is not None
+        plan = Plan.of_sweep(directory)
         if plan.cores is None and not any(Path(directory).glob("trials/*/seed*")):
             plan = dataclasses.replace(plan, cores=cores)
             plan.write(directory)

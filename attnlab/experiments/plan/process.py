@@ -178,9 +178,7 @@ def add(directory: str, points: Iterable[tuple[str, dict[str, Any]]]) -> None:
       UserError: there is no plan, or a candidate cannot be built, or misses the budget and nobody
         has accepted that.
     """
-    plan = Plan.read(directory)
-    if plan is None:
-        raise UserError(f"{directory} holds no plan; run 'sweep' there first")
+    plan = Plan.of_sweep(directory)
     check_code(plan, Path(directory))
     wanted = {
         one.id: one
