@@ -142,31 +142,22 @@ def test_refused(settings: str, words: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("settings", "field", "value"),
-    [
-        ("classification.py:attention_pooling system.attention.score=location", "score.limit", 64),
-        ("translation.py:luong system.attention.score=location", "score.limit", 50),
-        (
-            "translation.py:luong system.attention.score=location batch.max_length=70"
-            " batch.buckets=70",
-            "score.limit",
-            70,
-        ),
-        (
-            "classification.py:transformer system.attention=linformer batch.max_length=600"
-            " batch.buckets=600",
-            "length",
-            600,
-        ),
-        ("classification.py:transformer system.attention=synthesizer", "length", 512),
-    ],
-)
-def test_a_default_fits_the_longest_sequence(settings: str, field: str, value: int) -> None:
+LONG = "batch.max_length=600 batch.buckets=600"
+FITTING = {
+    "classification.py:attention_pooling system.attention.score=location": ("score.limit", 64),
+    "translation.py:luong system.attention.score=location": ("score.limit", 50),
+    f"translation.py:luong system.attention.score=location {LONG}": ("score.limit", 600),
+    f"classification.py:transformer system.attention=linformer {LONG}": ("length", 600),
+    "classification.py:transformer system.attention=synthesizer": ("length", 512),
+}
+
+
+@pytest.mark.parametrize("settings", FITTING)
+def test_a_default_fits_the_longest_sequence(settings: str) -> None:
     """Where nobody names it; what is stored names it."""
     file, *overrides = settings.split()
-    config = configs.load(f"configs/{file}", overrides)
-    (name,) = [name for name in configs.flat(config) if name.endswith(f"attention.{field}")]
+    config, (field, value) = configs.load(f"configs/{file}", overrides), FITTING[settings]
+    name = f"system.attention.{field}"
     assert configs.flat(config)[name] == value
     stored = configs.from_dict(json.loads(json.dumps(configs.to_dict(config))))
     assert configs.flat(configs.prepare(stored)) == configs.flat(config)
