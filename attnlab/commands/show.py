@@ -15,7 +15,8 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from attnlab.commands import describe
-from attnlab.config.nodes import LIMITS, schema_of
+from attnlab.config.checks import ranges
+from attnlab.config.nodes import schema_of
 from attnlab.config.schema import is_node
 from attnlab.config.tree import Place
 from attnlab.errors import UserError
@@ -127,7 +128,7 @@ def _named(part: Any) -> str | None:
 
 def _allowed(place: Place, key: str) -> str:
     """What the value of a component's field may be, where its annotation or its range say so."""
-    hint, within = place.hint(key), LIMITS.get(place.name(key))
+    hint, within = place.hint(key), next(ranges(place, key), None)
     for one in (hint, *typing.get_args(hint)):
         if typing.get_origin(one) is typing.Literal:
             return "one of: " + ", ".join(map(str, typing.get_args(one)))

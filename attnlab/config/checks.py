@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any, TypeVar
 
 from ml_collections import ConfigDict
@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from attnlab.config.annotations import check_type
 from attnlab.config.nodes import LIMITS, LONGEST, schema_of
 from attnlab.config.registry import fields
-from attnlab.config.schema import RATE, SEED, Described, Node, between, is_node, whole
+from attnlab.config.schema import RATE, SEED, Described, Node, Range, between, is_node, whole
 from attnlab.config.tree import Place, complete, flat, is_plain, separate
 from attnlab.errors import UserError, nearest
 
@@ -23,6 +23,9 @@ DEEPEST = 1024  # what is built one after another: layers, looks, words of an n-
 POSITIONS = 2**28  # of a batch, rows x width: 1 GiB of token ids
 EXAMPLES = 10**7  # of a split that is generated
 GENERATED = 10_000  # any other whole number of a generator, such as the length of its texts
+
+_FITTING = {"covers": max, "within": min}
+"""Which of its value and the length of the longest sequence fits what measures sequences."""
 
 Kind = TypeVar("Kind", bound=Node)
 
@@ -42,14 +45,26 @@ def validate(config: ConfigDict, schema: type[Node] | None = None) -> None:
     _check_place(root)
     values = flat(config)
     _check_positions(values)
-    forgets = (
-        values.get("batch.texts", "apart") in ("apart", "packed", "crops")
-        or values.get("system.carry") == "state"
-    )
-    if (
-        "batch.max_length" in values and forgets
-    ):  # what is read in pieces and remembered has no longest sequence
-        _check_lengths(root, values["batch.max_length"])
+    for place, field, relation, most in _lengths(root):
+        value, fitting = place.node[field], _FITTING[relation](place.node[field], most)
+        if value != fitting:
+            raise UserError(
+                f"config.{place.name(field)}={value}: sequences have up to batch.max_length={most}"
+                f" tokens; take {most} or {'more' if fitting > value else 'less'}"
+            )
+
+
+def fit_lengths(root: Place, named: Container[str]) -> None:
+    """Sets what components measure sequences by, where nobody has named it, so that it fits the
+    longest sequence; the default where that does.
+
+    Args:
+      root: of a complete config.
+      named: the full names of the settings that somebody has set.
+    """
+    for place, field, relation, most in _lengths(root):
+        if place.name(field) not in named:
+            place.node[field] = _FITTING[relation](place.node[field], most)
 
 
 def read(kind: type[Kind], node: Mapping[str, Any], where: str) -> Kind:
@@ -100,7 +115,8 @@ def _check_place(place: Place) -> None:
             within.check(value, where)
         elif place.component and key != "name" and not isinstance(value, ConfigDict):
             check_type(value, place.hint(key), where)
-            _check_range(place, key, value)
+            for within in ranges(place, key):
+                within.check(value, where)
     _check_missing(place)
     for child in place.children():
         _check_place(child)
@@ -192,7 +208,9 @@ def _check_representable(value: Any, where: str) -> None:
         shown = (
             value if value.bit_length() < 256 else f"a number of {value.bit_length()} bits"
         )  # Python writes out no longer ones
-        raise UserError(f"{where}={shown}: expected a whole number below 2^32")
+        raise UserError(
+            f"{where}={shown}: expected a whole number below 2^32 ('show' has its bounds)"
+        )
     elif isinstance(value, float) and value != 0 and not _TINY <= abs(value) <= _HUGE:
         raise UserError(
             f"{where}={value!r}: expected a number that float32 holds, 0 or {_TINY:.2g} to"
@@ -200,29 +218,28 @@ def _check_representable(value: Any, where: str) -> None:
         )
 
 
-def _check_range(place: Place, key: str, value: Any) -> None:
-    """What is named in `LIMITS` is within; dropout rates are in [0, 1), seeds in [0, 2^32), and our
-    own whole numbers small enough to build.
+def ranges(place: Place, key: str) -> Iterator[Range]:
+    """The ranges of a component's field, the narrowest first: what is named in `LIMITS` is within;
+    dropout rates are in [0, 1), seeds in [0, 2^32), and our own whole numbers small enough to build.
 
     A whole number of a system whose default is at least 1 is a size, and at least 1.
     """
     known = place.defaults
     default, name, root = known.get(key), place.name(key), place.where.split(".")[0]
-    where = f"config.{name}"
     if name in LIMITS:
-        LIMITS[name].check(value, where)
+        yield LIMITS[name]
     if "dropout" in key:
-        RATE.check(value, where)
+        yield RATE
     if key == "epsilon":
-        between(0, 1).check(value, where)
+        yield between(0, 1)
     if type(default) is not int or ":" in place.node.get("name", ""):
         return
     if key == "seed":
-        SEED.check(value, where)
+        yield SEED
     elif root == "system":
         deep = key.endswith(("layers", "steps", "hops", "order", "kernel"))
         least, most = 1 if default >= 1 else -LONGEST, DEEPEST if deep else LONGEST
-        whole(least, most).check(value, where)
+        yield whole(least, most)
     elif root == "data":
         most = (
             LONGEST
@@ -231,9 +248,9 @@ def _check_range(place: Place, key: str, value: Any) -> None:
             if key in ("examples", "valid", "test")
             else GENERATED
         )
-        whole(-LONGEST, most).check(value, where)  # the sources say the least themselves
+        yield whole(-LONGEST, most)  # the sources say the least themselves
     else:
-        whole(1 - 2**31).check(value, where)
+        yield whole(1 - 2**31)
 
 
 def _check_positions(values: Mapping[str, Any]) -> None:
@@ -253,16 +270,22 @@ def _check_positions(values: Mapping[str, Any]) -> None:
         )
 
 
-def _check_lengths(place: Place, most: int) -> None:
-    """What a component measures sequences by (its `lengths`, field to relation) covers the longest
-    of them, or is within it.
+def _lengths(root: Place) -> Iterator[tuple[Place, str, str, int]]:
+    """The fields by which components measure sequences (their `lengths`, field to relation), and
+    the length of the longest; none where texts are read in pieces and remembered, for there is no
+    longest sequence.
     """
-    for field, relation in getattr(place.component, "lengths", {}).items():
-        value = place.node.get(field)
-        longest = f"sequences have up to batch.max_length={most} tokens"
-        if value is not None and relation == "covers" and value < most:
-            raise UserError(f"config.{place.name(field)}={value}: {longest}; take {most} or more")
-        if value is not None and relation == "within" and value > most:
-            raise UserError(f"config.{place.name(field)}={value}: {longest}; take {most} or less")
-    for child in place.children():
-        _check_lengths(child, most)
+    values = flat(root.node)
+    forgets = (
+        values.get("batch.texts", "apart") in ("apart", "packed", "crops")
+        or values.get("system.carry") == "state"
+    )
+    longest: Any = values.get("batch.max_length")
+    below = [root] if isinstance(longest, int) and forgets else []
+    while below:
+        place = below.pop()
+        relations: Mapping[str, str] = getattr(place.component, "lengths", {})
+        for field, relation in relations.items():
+            if place.node.get(field) is not None:
+                yield place, field, relation, longest
+        below += place.children()

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from ml_collections import ConfigDict
 from ml_collections.config_dict import RequiredValueError
 
-from attnlab.config.checks import validate
+from attnlab.config.checks import fit_lengths, validate
 from attnlab.config.files import stated
 from attnlab.config.nodes import schema_of
 from attnlab.config.registry import fields
@@ -73,8 +73,10 @@ def prepare(
         for task in [text for keys, text in wanted if keys == ["task"]]:
             config.task = task
         root = Place(config, "", schema or schema_of(config))
+        named = {*flat(config), *(".".join(keys) for keys, _ in wanted)}
         complete(root)
         _override(root, wanted)
+        fit_lengths(root, named)
     validate(config, schema)
     return config.lock()
 
