@@ -5,6 +5,7 @@ checked, wherever it stands in it.
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
@@ -28,7 +29,8 @@ REFUSED = {
         r"tokens; take 32 or more",
     ),
     "the same in a classifier": (
-        "classification.py:attention_pooling system.attention.score=location",
+        "classification.py:attention_pooling system.attention.score=location"
+        " system.attention.score.limit=50",
         r"score.limit=50: .*batch.max_length=64 tokens; take 64 or more",
     ),
     "a window beyond all sequences": (
@@ -138,6 +140,29 @@ def test_refused(settings: str, words: str) -> None:
     with pytest.raises(UserError, match=words) as caught:
         check(settings)
     assert "\n" not in str(caught.value)
+
+
+LONG = "batch.max_length=600 batch.buckets=600"
+FITTING = {
+    "classification.py:attention_pooling system.attention.score=location": ("score.limit", 64),
+    "translation.py:luong system.attention.score=location": ("score.limit", 50),
+    f"translation.py:luong system.attention.score=location {LONG}": ("score.limit", 600),
+    f"classification.py:transformer system.attention=linformer {LONG}": ("length", 600),
+    "classification.py:transformer system.attention=synthesizer": ("length", 512),
+}
+
+
+@pytest.mark.parametrize("settings", FITTING)
+def test_a_default_fits_the_longest_sequence(settings: str) -> None:
+    """Where nobody names it; what is stored names it."""
+    file, *overrides = settings.split()
+    config, (field, value) = configs.load(f"configs/{file}", overrides), FITTING[settings]
+    name = f"system.attention.{field}"
+    assert configs.flat(config)[name] == value
+    stored = configs.from_dict(json.loads(json.dumps(configs.to_dict(config))))
+    assert configs.flat(configs.prepare(stored)) == configs.flat(config)
+    with pytest.raises(UserError, match=f"{name}=8: sequences have up to"):
+        configs.load(f"configs/{file}", [*overrides, f"{name}=8"])
 
 
 @pytest.mark.parametrize("settings", TAKEN.values(), ids=TAKEN.keys())

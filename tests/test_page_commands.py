@@ -1,6 +1,7 @@
 """Every command of the README and of the pages in docs is one of ours, with flags and settings that it
-has; those of the README run as typed, with a printed list of overrides that make them short. The
-pages with data of their own: test_pretrained_page.py, test_python_page.py, test_extension.py.
+has; those of the README, and elsewhere those on our own data, run as typed, with a printed list of
+overrides that make them short; experiments of other pages are planned. The pages with data of their
+own: test_pretrained_page.py, test_python_page.py, test_extension.py.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import importlib.util
+import random
 import re
 import shlex
 from collections.abc import Iterator
@@ -20,6 +22,7 @@ from attnlab import config as configs
 from attnlab import processes
 from attnlab.commands import COMMANDS, take_overrides
 from attnlab.errors import UserError
+from tests import sampling
 from tests.commands.tiny import SHARED, run_command
 from tests.test_pretrained_page import gpt2
 
@@ -197,7 +200,38 @@ def test_a_command_of_the_readme_runs(
     if any("corpus/train" in " ".join(one.words) for one in commands[:-1]):
         commands[1:1] = BESIDE
     for stdin, words in commands:
-        short = shortened(words)
-        with capsys.disabled():
-            print(f"\n$ launch.py {shlex.join(words)}\n  short: {shlex.join(short)}")
-        ended([*words, *short], stdin)
+        run_shortened(words, shortened(words), capsys, stdin)
+
+
+def run_shortened(words: list[str], short: list[str], capsys: Any, stdin: str = "") -> None:
+    """Runs a command with what makes it short, which is printed."""
+    with capsys.disabled():
+        print(f"\n$ launch.py {shlex.join(words)}\n  short: {shlex.join(short)}")
+    ended([*words, *short], stdin)
+
+
+OURS = {  # commands of results on data that we generate
+    shlex.join(words): words
+    for page in PAGES
+    if page.parent.name == "results" or page.name == "python.md"
+    for _, words in typed(page)
+    if words[0] in ("train", "cost", "sweep")
+    and not re.search(r"directory=|:[A-Z]", " ".join(words))
+}
+DRAWN = random.Random(sampling.seed()).choice([one for one in OURS if one[:5] != "sweep"])
+
+
+@pytest.mark.parametrize(
+    "line", [pytest.param(one, marks=[pytest.mark.full] * (one != DRAWN)) for one in OURS]
+)
+def test_a_command_of_another_page_runs(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("configs", "experiments"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    short = ["--dry-run"] if OURS[line][0] == "sweep" else shortened(OURS[line])
+    named = [key for key in ("batch.buckets=", "batch.max_length=") if key in line]
+    short = [one for one in short if not any(key in one for key in named)]
+    run_shortened(OURS[line], short, capsys)
+    assert "NOT MATCHED" not in capsys.readouterr().out

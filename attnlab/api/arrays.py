@@ -110,8 +110,8 @@ def _checked(made: Any) -> Any:
             check_sequence(query, "query")
             check_view(view)
             check_memory(memory)
-            known = len(more) > 1 or others.get("so_far") is not None
-            if not known and self.no_looks(memory) is not None:
+            so_far = more[1] if len(more) > 1 else others.get("so_far")
+            if so_far is None and self.no_looks(memory) is not None:
                 raise UserError(_ASKS_FOR_EARLIER.format(made.__name__))
             reading: Reading = super().read(query, memory, view, *more, **others)
             return reading

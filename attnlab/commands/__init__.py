@@ -133,7 +133,8 @@ overrides:
   A name put on a component replaces it, with its own default settings, before all other overrides:
     --config.system.attention=multihead --config.system.attention.heads=8
     --config.system.attention=my_package.my_file:MyAttention      a file of your own, no registration needed
-  '{program} show --config=...' prints every setting, its value and what it means; so does --help after a --config.
+  '{program} show --config=...' prints every setting, its value, what it means and its bounds; so does --help after a
+  --config. No number is beyond 2^32, or what float32 holds (3.4e38).
   A misspelt name or a wrong value is one line on stderr, with the near names, and exit code 2. So is an error in a file of your own,
   with the file and the line; with ATTNLAB_TRACEBACK=1 in the environment its traceback stands above it."""
 

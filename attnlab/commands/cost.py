@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from attnlab.commands.numbers import add_number
+from attnlab.flags import add_number
 
 LONGEST = 2**20  # tokens
 LENGTHS = "256,512,1024,2048,4096,8192,16384"

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.api.stored import check_folder
-from attnlab.commands.numbers import add_number
 from attnlab.errors import UserError
+from attnlab.flags import add_number
 from attnlab.progress import Progress
 
 if TYPE_CHECKING:

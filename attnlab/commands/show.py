@@ -14,7 +14,7 @@ from typing import Any
 
 from attnlab import config as configs
 from attnlab.commands import describe
-from attnlab.config.checks import LIMITS
+from attnlab.config.checks import ranges
 from attnlab.config.schema import is_node
 from attnlab.config.tree import Place
 from attnlab.errors import UserError
@@ -127,7 +127,7 @@ def _named(part: Any) -> str | None:
 
 def _allowed(place: Place, key: str) -> str:
     """What the value of a component's field may be, where its annotation or its range say so."""
-    hint, within = place.hint(key), LIMITS.get(place.name(key))
+    hint, within = place.hint(key), next(ranges(place, key), None)
     for one in (hint, *typing.get_args(hint)):
         if typing.get_origin(one) is typing.Literal:
             return "one of: " + ", ".join(map(str, typing.get_args(one)))

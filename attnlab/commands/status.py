@@ -25,27 +25,21 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
       UserError: the folder holds no sweep, or a damaged record.
     """
-    from attnlab.experiments.run import (
-        Board,
-        best,
-        overview,
-        read,
-        running,
-        shown,
-        summary,
-        troubles,
-    )
+    from attnlab.experiments.plan import Plan
+    from attnlab.experiments.run import Board, best, overview, running, shown, summary, troubles
     from attnlab.progress import table
 
     if arguments.watch and sys.stdout.isatty():
-        with Board(read(arguments.directory), arguments.directory, stream=sys.stdout) as board:
+        with Board(
+            Plan.of_sweep(arguments.directory), arguments.directory, stream=sys.stdout
+        ) as board:
             while not board.settled:
                 time.sleep(1)
-                board.plan = read(arguments.directory)
+                board.plan = Plan.of_sweep(arguments.directory)
                 board.tick()
         return 0
     while True:
-        plan = read(arguments.directory)
+        plan = Plan.of_sweep(arguments.directory)
         seen = shown(plan, arguments.directory)
         table(plan.name, *overview(plan, seen))
         now, best_so_far = (

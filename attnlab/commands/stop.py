@@ -32,9 +32,10 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
       UserError: no such sweep or trial, one that has settled, or one that was not stopped.
     """
-    from attnlab.experiments.run import read, stop_trial, take_back
+    from attnlab.experiments.plan import Plan
+    from attnlab.experiments.run import stop_trial, take_back
 
-    read(arguments.directory)
+    Plan.of_sweep(arguments.directory)
     if arguments.undo:
         take_back(arguments.directory, arguments.trial)
         print(f"{arguments.trial} may run again: the next launcher takes it")

@@ -174,9 +174,9 @@ def with_slots(how: How, directory: Path, arguments: argparse.Namespace) -> How:
       UserError: `--cores-per-trial` is not what was planned, or there are fewer here.
     """
     from attnlab.experiments import run as running
-    from attnlab.experiments.plan import fix_cores
+    from attnlab.experiments.plan import Plan, fix_cores
 
-    wanted, plan, cluster = arguments.cores_per_trial, running.read(directory), how.cluster
+    wanted, plan, cluster = arguments.cores_per_trial, Plan.of_sweep(directory), how.cluster
     if cluster is None:
         devices = arguments.devices_per_trial or running.devices_wanted(plan)
         slots = running.local_slots(arguments.slots, devices, plan.cores or wanted)

@@ -6,9 +6,9 @@ import argparse
 import re
 from pathlib import Path
 
-from attnlab.commands.numbers import add_number
 from attnlab.errors import UserError
 from attnlab.experiments.run import slots
+from attnlab.flags import add_number
 
 EPILOG = """\
 An experiment file defines get_experiment(argument) -> attnlab.experiments.Experiment; experiments/quickstart.py is a short one.
@@ -51,7 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seeds",
         metavar="N",
-        help="so many, from 0, or a list: 0,1,2 (the seed 7 alone: 7,); instead of the file's",
+        help="so many, from 0, 1 to 1,000, or a list of 0 to 4,294,967,295: 0,1,2 (the seed 7"
+        " alone: 7,); instead of the file's",
     )
     add_number(parser, "--cores-per-trial", 1, slots.MOST_SLOTS, CORES)
     add_running(parser)

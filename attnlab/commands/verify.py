@@ -16,8 +16,8 @@ from typing import Any
 from attnlab import config as configs
 from attnlab.api.stored import Stored
 from attnlab.commands import session
-from attnlab.commands.numbers import add_number
 from attnlab.errors import UserError
+from attnlab.flags import add_number
 from attnlab.progress import Progress
 from attnlab.records import provenance
 from attnlab.records.manifest import Manifest, differences

@@ -33,9 +33,10 @@ def run(arguments: argparse.Namespace) -> int:
       UserError: the folder holds no sweep, or code or data is not what it was planned with.
     """
     from attnlab.commands import sweep_flags
-    from attnlab.experiments.run import Part, Stop, devices_wanted, local_slots, read, work
+    from attnlab.experiments.plan import Plan
+    from attnlab.experiments.run import Part, Stop, devices_wanted, local_slots, work
 
-    plan = read(arguments.directory)
+    plan = Plan.of_sweep(arguments.directory)
     devices = arguments.devices_per_trial or devices_wanted(plan)
     slots = local_slots(arguments.slots, devices, plan.cores)
     part, limit = (
@@ -55,11 +56,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _ended(directory: Path, file: str) -> int:
     """Say what has gone wrong and what comes next; the exit code."""
-    from attnlab.experiments.run import Choice, look_at_all, read, troubles
+    from attnlab.experiments.plan import Plan
+    from attnlab.experiments.run import Choice, look_at_all, troubles
 
     wrong = [
         one
-        for one in look_at_all(read(directory), directory)
+        for one in look_at_all(Plan.of_sweep(directory), directory)
         if one.state in ("failed", "diverged")
     ]
     for line in troubles(wrong):

@@ -5,7 +5,7 @@ jax.
 from attnlab.config.checks import read, schema_of, validate
 from attnlab.config.files import SHIPPED, call_file, choose, find_file, merge, stated
 from attnlab.config.resolve import as_stored, load, prepare
-from attnlab.config.tree import config_hash, flat, from_dict, to_dict
+from attnlab.config.tree import config_hash, flat, from_dict, is_below, to_dict
 
 __all__ = [
     "SHIPPED",
@@ -16,6 +16,7 @@ __all__ = [
     "find_file",
     "flat",
     "from_dict",
+    "is_below",
     "load",
     "merge",
     "prepare",

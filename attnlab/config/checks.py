@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any, TypeVar
 
 from ml_collections import ConfigDict
@@ -43,26 +43,43 @@ LIMITS: Mapping[str, Range] = {
     "schedule.every": whole(1, STEPS),
 }
 """Ranges of fields that components have, by full name."""
+_FITTING = {"covers": max, "within": min}
+"""Which of its value and the length of the longest sequence fits what measures sequences."""
 
 Kind = TypeVar("Kind", bound=Node)
 
 
-def validate(config: ConfigDict, schema: type[Node] | None = None) -> Any:
+def validate(
+    config: ConfigDict, schema: type[Node] | None = None, named: Container[str] | None = None
+) -> Any:
     """The settings of a whole config, checked: nodes, components and their fields, types, choices,
     ranges, and settings that depend on each other.
 
     Args:
       config: complete, see `attnlab.config.tree.complete`.
       schema: the class that describes it; that of its task unless given.
+      named: the full names of the settings that somebody has set, None for all. What components
+        measure sequences by and nobody has set becomes what fits the longest sequence.
 
     Raises:
       UserError: the first thing wrong, with its full name, the value and what would be valid.
     """
     root = Place(config, "", schema or schema_of(config))
     settings = _checked(root)
-    if (longest := getattr(settings, "longest", None)) is not None:
-        _check_lengths(root, longest)
-    return settings
+    longest, fitted = getattr(settings, "longest", None), False
+    for place, field, relation in _lengths(root) if longest is not None else ():
+        value = place.node[field]
+        fitting = _FITTING[relation](value, longest)
+        if value == fitting:
+            continue
+        if named is None or place.name(field) in named:
+            raise UserError(
+                f"config.{place.name(field)}={value}: sequences have up to"
+                f" batch.max_length={longest} tokens; take {longest} or"
+                f" {'more' if fitting > value else 'less'}"
+            )
+        place.node[field], fitted = fitting, True
+    return _checked(root) if fitted else settings
 
 
 def schema_of(config: Mapping[str, Any]) -> type[Node]:
@@ -131,7 +148,8 @@ def _checked(place: Place) -> Any:
             within.check(value, where)
         elif place.component and key != "name" and not isinstance(value, ConfigDict):
             check_type(value, place.hint(key), where)
-            _check_range(place, key, value)
+            for within in ranges(place, key):
+                within.check(value, where)
     _check_missing(place)
     below = {child.where.rpartition(".")[2]: _checked(child) for child in place.children()}
     values = {**place.node, **below}
@@ -225,7 +243,9 @@ def _check_representable(value: Any, where: str) -> None:
         shown = (
             value if value.bit_length() < 256 else f"a number of {value.bit_length()} bits"
         )  # Python writes out no longer ones
-        raise UserError(f"{where}={shown}: expected a whole number below 2^32")
+        raise UserError(
+            f"{where}={shown}: expected a whole number below 2^32 ('show' has its bounds)"
+        )
     elif isinstance(value, float) and value != 0 and not _TINY <= abs(value) <= _HUGE:
         raise UserError(
             f"{where}={value!r}: expected a number that float32 holds, 0 or {_TINY:.2g} to"
@@ -233,29 +253,28 @@ def _check_representable(value: Any, where: str) -> None:
         )
 
 
-def _check_range(place: Place, key: str, value: Any) -> None:
-    """What is named in `LIMITS` is within; dropout rates are in [0, 1), seeds in [0, 2^32), and our
-    own whole numbers small enough to build.
+def ranges(place: Place, key: str) -> Iterator[Range]:
+    """The ranges of a component's field, the narrowest first: what is named in `LIMITS` is within;
+    dropout rates are in [0, 1), seeds in [0, 2^32), and our own whole numbers small enough to build.
 
     A whole number of a system whose default is at least 1 is a size, and at least 1.
     """
     known = place.defaults
     default, name, root = known.get(key), place.name(key), place.where.split(".")[0]
-    where = f"config.{name}"
     if name in LIMITS:
-        LIMITS[name].check(value, where)
+        yield LIMITS[name]
     if "dropout" in key:
-        RATE.check(value, where)
+        yield RATE
     if key == "epsilon":
-        between(0, 1).check(value, where)
+        yield between(0, 1)
     if type(default) is not int or ":" in place.node.get("name", ""):
         return
     if key == "seed":
-        SEED.check(value, where)
+        yield SEED
     elif root == "system":
         deep = key.endswith(("layers", "steps", "hops", "order", "kernel"))
         least, most = 1 if default >= 1 else -LONGEST, DEEPEST if deep else LONGEST
-        whole(least, most).check(value, where)
+        yield whole(least, most)
     elif root == "data":
         most = (
             LONGEST
@@ -264,21 +283,18 @@ def _check_range(place: Place, key: str, value: Any) -> None:
             if key in ("examples", "valid", "test")
             else GENERATED
         )
-        whole(-LONGEST, most).check(value, where)  # the sources say the least themselves
+        yield whole(-LONGEST, most)  # the sources say the least themselves
     else:
-        whole(1 - 2**31).check(value, where)
+        yield whole(1 - 2**31)
 
 
-def _check_lengths(place: Place, most: int) -> None:
-    """What a component measures sequences by (its `lengths`, field to relation) covers the longest
-    of them, or is within it.
+def _lengths(place: Place) -> Iterator[tuple[Place, str, str]]:
+    """The fields by which components measure sequences (their `lengths`, field to relation), at a
+    node and below.
     """
-    for field, relation in getattr(place.component, "lengths", {}).items():
-        value = place.node.get(field)
-        longest = f"sequences have up to batch.max_length={most} tokens"
-        if value is not None and relation == "covers" and value < most:
-            raise UserError(f"config.{place.name(field)}={value}: {longest}; take {most} or more")
-        if value is not None and relation == "within" and value > most:
-            raise UserError(f"config.{place.name(field)}={value}: {longest}; take {most} or less")
+    relations: Mapping[str, str] = getattr(place.component, "lengths", {})
+    for field, relation in relations.items():
+        if place.node.get(field) is not None:
+            yield place, field, relation
     for child in place.children():
-        _check_lengths(child, most)
+        yield from _lengths(child)

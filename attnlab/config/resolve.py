@@ -82,9 +82,10 @@ def prepare(
             tree.task = task
         schema = schema or schema_of(tree)
         root = Place(tree, "", schema)
+        named = {*flat(tree), *(".".join(keys) for keys, _ in wanted)}
         complete(root)
         _override(root, wanted)
-    return validate(tree, schema)
+        return validate(tree, schema, named)
 
 
 def as_stored(config: Kind, tree: Mapping[str, Any], chosen: Iterable[str] = ()) -> Kind:

@@ -66,12 +66,8 @@ class Range:
 
 
 def whole(least: int, most: int = _MOST) -> Range:
-    """The whole numbers between two bounds, both included; the upper one is named where it is a
-    choice.
-    """
-    text = f"a whole number of at least {least}" + (
-        f" and at most {most:,}" if most < _MOST or least == 0 else ""
-    )
+    """The whole numbers between two bounds, both included."""
+    text = f"a whole number of at least {least} and at most {most:,}"
     return Range(text, lambda x: isinstance(x, int) and least <= x <= most)
 
 

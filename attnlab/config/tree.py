@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -161,7 +161,7 @@ def complete(place: Place) -> None:
             place.node[key] = ConfigDict({"name": value})
         elif isinstance(value, list):
             del place.node[key]  # a ConfigDict turns a tuple set over a list back into a list
-            place.node[key] = _frozen(value)
+            place.node[key] = frozen(value)
     for child in place.children():
         complete(child)
 
@@ -182,7 +182,7 @@ def from_dict(tree: Mapping[str, Any]) -> ConfigDict:
         {
             key: from_dict({**OLDER.get((key, str(value.get("name"))), {}), **value})
             if isinstance(value, Mapping)
-            else _frozen(value)
+            else frozen(value)
             for key, value in tree.items()
         }
     )
@@ -191,7 +191,7 @@ def from_dict(tree: Mapping[str, Any]) -> ConfigDict:
 def to_dict(config: Mapping[str, Any] | Node) -> dict[str, Any]:
     """Settings, or a config, as nested plain dictionaries, ready for JSON; tuples stay tuples."""
     return {
-        key: to_dict(value) if isinstance(value, (ConfigDict, Mapping, Node)) else _frozen(value)
+        key: to_dict(value) if isinstance(value, (ConfigDict, Mapping, Node)) else frozen(value)
         for key, value in config.items()
     }
 
@@ -207,6 +207,11 @@ def flat(config: Mapping[str, Any] | Node) -> dict[str, Any]:
     return found
 
 
+def is_below(name: str, nodes: Iterable[str]) -> bool:
+    """Whether a dotted name is one of the nodes, or inside one."""
+    return f"{name}.".startswith(tuple(f"{node}." for node in nodes))
+
+
 def config_hash(config: Mapping[str, Any] | Node) -> str:
     """12 hex digits: sha256 of the canonical JSON (sorted keys, no spaces); the same for lists and
     tuples.
@@ -215,6 +220,6 @@ def config_hash(config: Mapping[str, Any] | Node) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
-def _frozen(value: Any) -> Any:
+def frozen(value: Any) -> Any:
     """Lists to tuples, all the way down."""
-    return tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else value
+    return tuple(map(frozen, value)) if isinstance(value, (list, tuple)) else value

@@ -17,8 +17,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from attnlab.errors import UserError
+from attnlab.flags import add_number
 
 ADDRESS = "JAX_COORDINATOR_ADDRESS"  # JAX's own name for what --coordinator says
+MOST = 2**16  # processes
 ALONE = "--processes=1 makes each a run of its own"
 FLAGS = ("--coordinator=HOST:PORT", "--processes=N", "--process=I")
 
@@ -76,15 +78,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--coordinator", metavar="HOST:PORT", help="where process 0 runs, and a free port there"
     )
-    group.add_argument(
-        "--processes",
-        metavar="N",
-        type=int,
-        help="how many processes are started; 1: each is a run of its own",
-    )
-    group.add_argument(
-        "--process", metavar="I", type=int, help="which of them this one is, counted from 0"
-    )
+    words = "how many processes are started; 1: each is a run of its own"
+    add_number(group, "--processes", 1, MOST, words)
+    words = "which of them this one is, counted from 0"
+    add_number(group, "--process", 0, MOST - 1, words, metavar="I")
 
 
 def find(argv: Sequence[str], environ: Mapping[str, str]) -> Member | None:
@@ -186,8 +183,6 @@ def _checked(known: Known, hint: Hint) -> Member:
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise UserError(f"--coordinator={address}: expected HOST:PORT, such as node7:8476")
-    if count < 1:
-        raise UserError(f"--processes={count}: expected a whole number of at least 1")
     if not 0 <= index < count:
         raise UserError(
             f"--process={index}: with --processes={count} it is a whole number from 0 to"

@@ -44,14 +44,15 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
                 _write_all(file, data)
             return
         target = Path(os.path.realpath(path))
-        name = os.fsdecode(
-            os.fsencode(target.name)[:250]
-        )  # of at most 255 bytes, which is what file systems take
+        # of at most 255 bytes, which is what file systems take
+        name = os.fsdecode(os.fsencode(target.name)[:250])
         temporary = target.with_name(f".{name}.tmp")  # one name, so that kills leave no litter
         try:
+            # what stands there may be a link that somebody has put into the folder
+            temporary.unlink(missing_ok=True)
             with open(
                 temporary,
-                "wb",
+                "xb",
                 buffering=0,
                 opener=lambda name, flags: os.open(name, flags, _mode(before)),
             ) as file:

@@ -290,6 +290,10 @@ class Task(Pretrained, Generic[Config, Data, Model]):
         widths = (*batch.buckets, batch.max_length)
         return evaluation_batches(examples, size=self.at_once, buckets=widths)
 
+    def try_batch(self, batch: HostBatch) -> None:
+        """Raise `UserError` where the system cannot score a batch; by shapes alone."""
+        jax.eval_shape(self.sums, self.shapes, batch)
+
     def evaluate(self, params: Params, split: str) -> dict[str, float]:
         """Deterministic scores of a split, "loss" first; nothing is dropped or smoothed."""
         return self.averaged(self.totals(self.passed(params, split), split))

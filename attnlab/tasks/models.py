@@ -20,6 +20,7 @@ from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import LOSSES, MAPS, Attention, Reading
 from attnlab.config.registry import build, kind, source
+from attnlab.config.schema import described
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared
 from attnlab.data.settings import Buckets
@@ -228,13 +229,18 @@ def check_longest(task: Any, splits: Sequence[str]) -> None:
                 shapes_of(task.system, jax.ShapeDtypeStruct((1, longest), jnp.int32))
             else:
                 widest = task.in_order(examples.chosen(np.array([lengths.argmax()])))[-1][1]
-                jax.eval_shape(task.sums, task.shapes, widest)
+                task.try_batch(widest)
         except UserError as error:
             what, _, _ = str(error).partition(";")  # what it advises is for training
+            rules = described(described(task.schema)["batch"].hint)["longer"].choices
+            advice = "".join(
+                f"config.batch.longer={rule}, or "
+                for rule in rules
+                if rule not in ("score", "refuse")
+            )
             raise UserError(
                 f"the {split} split has an example of {longest} tokens, and scores leave none out:"
-                f" {what}; let config.batch.longer say what becomes of it ('show' has its values),"
-                " or take longer positions"
+                f" {what}; take {advice}longer positions"
             ) from error
 
 

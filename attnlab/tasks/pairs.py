@@ -18,6 +18,7 @@ import numpy as np
 
 from attnlab.data import corpus
 from attnlab.data.columns import IDS, Declared, Examples
+from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.decoding.generate import Decoded
 from attnlab.decoding.settings import validate
@@ -111,6 +112,12 @@ class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
     def read(cls, config: Writes, workdir: Path | None, splits: Sequence[str]) -> corpus.Corpus:
         """See `Task.read`; `UserError` for a damaged or other vocabulary too."""
         return corpus.load(config.data, config.vocabulary, workdir, splits, begun_with(config))
+
+    def try_batch(self, batch: HostBatch) -> None:
+        """See `Task.try_batch`; what it writes for the sources must have room too."""
+        super().try_batch(batch)
+        width = batch["source"].shape[1]
+        check_room(self.system, self.config, jax.ShapeDtypeStruct((1, width), jnp.int32), width)
 
     # --- the loss and what follows from it ---
 

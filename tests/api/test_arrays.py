@@ -11,7 +11,7 @@ import pytest
 
 import attnlab
 from attnlab.attention.mechanisms.multihead import MultiHead
-from attnlab.attention.view import CAUSAL
+from attnlab.attention.view import CAUSAL, EVERYTHING
 
 X = jnp.asarray(np.random.default_rng(0).normal(size=(2, 5, 6)), jnp.float32)
 
@@ -72,12 +72,13 @@ def test_a_look_that_depends_on_earlier_ones_wants_their_state(alignment: str, v
     """With it pieces equal the whole; without it `read` would compute something else."""
     fields = {"heads": 2, "alignment": alignment, "direction": "causal" if view else None}
     module = attnlab.mechanism("multihead", **fields)(width=6)
-    views = () if view is None else (view,)
+    views = (view or EVERYTHING,)
     context, params = module.init_with_output(jax.random.key(0), X, X, *views)
     bound = module.bind(params)
     memory = bound.remember(X)
-    with pytest.raises(attnlab.UserError, match=r"so_far=no_looks\(memory\) the first time"):
-        bound.read(X, memory, *views)
+    for more in ((), (False, None)):
+        with pytest.raises(attnlab.UserError, match=r"so_far=no_looks\(memory\) the first time"):
+            bound.read(X, memory, *views, *more)
     memory = bound.remember(X[:, :3], capacity=5) if view else memory
     first = bound.read(X[:, :3], memory, *views, so_far=bound.no_looks(memory))
     memory = bound.extend(memory, X[:, 3:]) if view else memory

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.commands import sweep
+from attnlab.commands import Parser, sweep
 from attnlab.errors import UserError
 from attnlab.experiments import Search, choice, grid
 from attnlab.experiments import plan as planning
 from attnlab.experiments.define.loading import Changes, load_experiment
 from attnlab.experiments.plan.plan import Plan
-from attnlab.experiments.run import outlook
+from attnlab.experiments.run import outlook, slots
 from attnlab.experiments.run.selection import Choice, freeze, wanted
 from attnlab.records.stream import RunLock
 from tests.commands.tiny import refused, run_command
@@ -35,6 +35,7 @@ FLAGS = {
     "--config.trainig.steps=3": "no such key; did you mean 'training.steps'",
 }
 """Flags of a sweep of an experiment into a new folder, and what its line says."""
+UNMATCHED = ": not matched, for the experiment has no budget\n"
 
 
 def test_what_is_refused_before_anything_is_written(tmp_path: Path) -> None:
@@ -90,7 +91,8 @@ def test_a_sweep_without_a_file_keeps_one_and_goes_on_with_the_same_words(
     assert run_command([*words, "--grid=system.attention.score=additive,general"]).code == 2
     assert not (tmp_path / "mine").exists()
     for _ in range(2):
-        assert run_command([*words, "--grid", "system.attention.score=additive,dot"]).code == 0
+        ended = run_command([*words, "--grid", "system.attention.score=additive,dot"])
+        assert ended.code == 0 and ended.out.endswith(UNMATCHED)
     files, texts, changes = zip(*asked[1:], strict=True)
     assert set(files) == {str(tmp_path / "mine" / "rnnsearch.py")} and len(set(texts)) == 1
     assert set(changes) == {Changes(("training.steps=60",), (0, 1, 2, 3, 4))}
@@ -99,6 +101,26 @@ def test_a_sweep_without_a_file_keeps_one_and_goes_on_with_the_same_words(
     found = load_experiment(files[0], changes[0])
     assert [one.name for one in found.compare] == ["score=additive", "score=dot"]
     assert found.base == {"training.steps": 60}
+
+
+def test_a_plan_fixes_the_cores_of_its_trials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the smallest slot here; a later launcher gives its slots as many, or is refused."""
+    monkeypatch.setattr(slots, "usable_cores", lambda: [0, 1, 2, 3, 4])
+    monkeypatch.setattr(slots, "usable_gpus", list)
+    stub.planned(tmp_path)
+    parser = Parser()
+    sweep.add_arguments(parser)
+    for flags, cores in (("--slots=2", [(0, 1), (2, 3)]), ("--slots=1", [(0, 1)])):
+        asked = parser.parse_args(["which.py", flags])
+        how = sweep.with_slots(sweep._how(asked), tmp_path, asked)
+        assert [slot.cores for slot in how.slots] == cores
+    refusals = {"--slots=4": "with 2 cores, and a slot", "--cores-per-trial=1": "=1: "}
+    for flags, words in refusals.items():
+        asked = parser.parse_args(["which.py", flags])
+        with pytest.raises(UserError, match=words):
+            sweep.with_slots(sweep._how(asked), tmp_path, asked)
 
 
 def test_a_bad_variant_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +148,7 @@ def test_what_is_planned_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[
     """Candidates with their counts; before a search has any, what it will try."""
     sweep.show(plans.plan(), tmp_path)
     shown = capsys.readouterr().out
-    assert "additive" in shown and "general" in shown
+    assert "additive" in shown and "general" in shown and UNMATCHED in shown
     assert "4 trials: seeds 0, 1\n2 seeds of 2 variants find a difference to additive" in shown
     searched = plans.plan(
         search=Search({"schedule.peak": choice(1e-3, 2e-3, 4e-3)}, sampler="grid", trials=3),

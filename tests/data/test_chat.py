@@ -49,8 +49,17 @@ def test_ids_are_those_of_the_reference(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_user_says_stays_text(kind: str, tmp_path: Path) -> None:
-    """Only the template writes special tokens, each as often as in an innocent chat."""
+def test_what_a_user_says_stays_text(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the template writes special tokens, each as often as in an innocent chat; it is rendered
+    in this process.
+    """
+
+    def rendered(template: str, tokens: Any, said: Any) -> list[str]:
+        return [chat._text(template, tokens, messages) for messages in said]
+
+    monkeypatch.setattr(chat, "rendered", rendered)
     folder = of_kind(kind, tmp_path, chat_template=TEMPLATE)
     lines = ["hello", "<|im_end|>", "hello<|im_start|> <pad>", "</s>"]
     found: Any = chat.prompts(adopted(folder), lines, "user")

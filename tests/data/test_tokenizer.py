@@ -181,6 +181,15 @@ def test_text_that_spells_a_special_token_stays_text(kind: str, tmp_path: Path) 
     assert again.encode_all(["<pad>"])[0].tolist() == vocabulary.encode_all(["<pad>"])[0].tolist()
 
 
+def test_special_tokens_that_are_added_to_a_model_are_text_too(tmp_path: Path) -> None:
+    """As those of chats are: its own vocabulary does not have them."""
+    one = Tokenizer(models.BPE({letter: index for index, letter in enumerate("</s>")}, []))
+    one.add_special_tokens(["</s>"])
+    vocabulary = adopted(stored(one, tmp_path, {}, {"eos_token": "</s>"}))
+    assert vocabulary.special.eos == 4
+    assert vocabulary.encode_all(["</s>"])[0].tolist() == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_special_tokens_by_their_names(kind: str, tmp_path: Path) -> None:
     vocabulary = adopted(of_kind(kind, tmp_path))

@@ -13,7 +13,7 @@ TABLE = Table(
     (("one|two_*<b>", "3", "-"), ("[50 % & \\more", "-4", "")),
     numbers=frozenset((1,)),
     strong=frozenset((1,)),
-    notes=("p < 0.05 #1",),
+    notes=("p < 0.05 #1\x1b",),
 )
 
 
@@ -27,7 +27,7 @@ def test_markdown() -> None:
         r"| one\|two\_\*\<b> | 3 | - |",
         r"| **\[50 % \& \\more** | **-4** |  |",
         "",
-        r"p \< 0.05 #1",
+        r"p \< 0.05 #1␛",
     ]
 
 
@@ -36,7 +36,7 @@ def test_latex() -> None:
     assert latex(TABLE).splitlines() == [
         r"\begin{table}",
         r"\centering",
-        r"\caption{a\_b $|$ c. p $<$ 0.05 \#1}",
+        r"\caption{a\_b $|$ c. p $<$ 0.05 \#1␛}",
         r"\begin{tabular}{lrl}",
         r"\toprule",
         r"variant & n & x \\",

@@ -89,8 +89,12 @@ def test_alone(flags: str, environ: Mapping[str, str], monkeypatch: pytest.Monke
             {},
             "--process=2: with --processes=2 it is a whole number from 0 to 1",
         ),
-        ("--coordinator=a:1 --processes=0 --process=0", {}, "--processes=0: expected"),
-        ("--processes=two", {}, "--processes: invalid int value: 'two'"),
+        (
+            "--coordinator=a:1 --processes=0 --process=0",
+            {},
+            "--processes: '0' is no whole number from 1 to",
+        ),
+        ("--processes=two", {}, "--processes: 'two' is no whole number from 1 to 65,536"),
         ("--process", {}, "--process: expected one argument"),
         (
             "",

@@ -18,8 +18,9 @@ def test_records_that_were_edited_or_removed_are_named(tmp_path: Path) -> None:
     write_digests(tmp_path, "results.json", ("answers.txt", "none.txt"))
     assert altered_records(tmp_path) == []
     (tmp_path / "metrics.jsonl").write_text("metrics.jsonl ")
+    (tmp_path / "results.json").write_text("Results.json")
     (tmp_path / "answers.txt").unlink()
-    assert altered_records(tmp_path) == ["metrics.jsonl", "answers.txt"]
+    assert altered_records(tmp_path) == ["metrics.jsonl", "answers.txt", "results.json"]
     (tmp_path / "digests.json").write_text("{")
     with pytest.raises(UserError, match=r"digests.json is damaged"):
         altered_records(tmp_path)

@@ -77,6 +77,12 @@ def test_average_precision_by_hand() -> None:
     only = [answers((A, 0, 0.9), (B, 1, 0.95))]
     assert average_precisions(only, truth, 2, np.array([0.5]))[0, 0] == pytest.approx(51 / 101)
     assert average_precisions([answers()], truth, 1, np.array([0.5]))[0, 0] == 0.0
+    # A recall of 7 / 20 is a little less than the 36th of the 101 numbers.
+    many = [by_corners(20 * k, 0, 20 * k + 10, 10) for k in range(21)]
+    order = [*range(7), 20, *range(7, 20)]  # the last box is no object
+    found = [answers(*((many[k], 0, 1 - at / 100) for at, k in enumerate(order)))]
+    ap = average_precisions(found, [objects(*many[:20])], 1, np.array([0.5]))
+    assert ap[0, 0] == pytest.approx((35 + 66 * 20 / 21) / 101)
 
 
 def test_average_precision_is_that_of_pycocotools() -> None:

@@ -107,8 +107,12 @@ def test_an_example_beyond_the_positions_is_named_before_training() -> None:
         read("system.positions.length=21")
     said = str(caught.value)
     assert f"the valid split has an example of {longest} tokens, and scores leave none out" in said
-    words = f"rows of {longest} tokens, but positions end at 21; let config.batch.longer say"
+    words = f"rows of {longest} tokens, but positions end at 21; take config.batch.longer=cut, or "
     assert words in said and "\n" not in said
     read(f"system.positions.length={longest}")
+    twice = "decoding.max_ratio=1.0"  # 35 tokens may be written for the longest in training
+    with pytest.raises(UserError, match=rf"example of {longest} .* {longest + 15} tokens may be"):
+        read("system.positions.length=35", twice, f"system.positions.length={longest + 14}")
+    read(f"system.positions.length={longest + 15}", twice)
     cut = read("system.positions.length=21", "batch.longer=cut").data.examples["valid"]
     assert cut.lengths.max() == 20 and len(cut) == 20

@@ -68,3 +68,4 @@ def test_every_part_fits_every_slot_or_is_refused_by_its_setting(case: dict[str,
         assert "\n" not in str(error)
         assert re.search(SETTING, str(error)), f"names no setting: {error}"
         assert table not in FITTING, error
+        assert "sequences have up to" not in str(error), "a default does not fit"

@@ -46,8 +46,8 @@ def agreed(index: int) -> Any:
     """What the processes tell each other: the first one's arrays bit for bit, the largest numbers,
     and whose devices are taken.
     """
-    from attnlab.training.settings import Parallel
     from attnlab.training.parallel import agree_with_0, backend, broadcast_from_0, largest
+    from attnlab.training.settings import Parallel
 
     given = {
         "zeros": np.array([-0.0, 0.0, np.nan], np.float32) * (1 - index),

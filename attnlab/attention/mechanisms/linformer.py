@@ -58,7 +58,7 @@ class Linformer(Attention):
     Attributes:
       heads: H; must divide the width.
       rank: k.
-      length: L, the longest source.
+      length: L, the longest source; in a config that does not name it, at least `batch.max_length`.
       share: which projections along the sequence are one: "none", "heads" or "key_value".
       dropout: rate on the weights P, not renormalised.
     """

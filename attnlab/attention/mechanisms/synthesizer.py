@@ -66,7 +66,7 @@ class Synthesizer(Attention):
     Attributes:
       heads: H; must divide the width.
       form: "dense" (weights from the query) or "random" (weights from positions).
-      length: L, the longest source.
+      length: L, the longest source; in a config that does not name it, at least `batch.max_length`.
       hidden: A, of "dense"; 0 for D.
       rank: k of "random"; 0 for a whole matrix R.
       alignment: scores to weights.

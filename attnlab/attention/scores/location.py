@@ -29,7 +29,8 @@ class Location(Score):
     """e_ij = (q_i W_l)[j] for j below the limit, `NEVER` from there on.
 
     Attributes:
-      limit: positions that can get weight, the columns of W_l.
+      limit: positions that can get weight, the columns of W_l; in a config that does not name it,
+        at least `batch.max_length`.
     """
 
     limit: int = 50

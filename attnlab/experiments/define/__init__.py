@@ -3,7 +3,18 @@
 as plain values (`definition`).
 """
 
-from attnlab.experiments.define.axes import Axis, Point, cross, flattened, grid, rows, text, zipped
+from attnlab.experiments.define.axes import (
+    SHOWN,
+    Axis,
+    Point,
+    cross,
+    flattened,
+    grid,
+    rows,
+    several,
+    text,
+    zipped,
+)
 from attnlab.experiments.define.derived import (
     COUNTED,
     check_derived,
@@ -29,6 +40,7 @@ __all__ = [
     "AS_IT_IS",
     "COUNTED",
     "MOST_LOOKS",
+    "SHOWN",
     "Axis",
     "Budget",
     "Changes",
@@ -56,6 +68,7 @@ __all__ = [
     "reached",
     "rows",
     "same",
+    "several",
     "spelt",
     "text",
     "typed",

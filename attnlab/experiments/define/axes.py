@@ -14,10 +14,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from attnlab.config.tree import is_plain
+from attnlab.config.tree import frozen, is_plain
 from attnlab.errors import UserError
 
 MOST_POINTS = 10_000  # of an axis, and candidates of an experiment
+SHOWN = 4  # names, or values, of many
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,12 +107,13 @@ def text(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, str):
         return repr(value) if value[:1] in ("'", '"') else value
-    return repr(_frozen(value))
+    return repr(frozen(value))
 
 
-def _frozen(value: Any) -> Any:
-    """Lists, which JSON makes of tuples, to tuples again."""
-    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+def several(names: Sequence[str]) -> str:
+    """The first of many names, and how many more there are."""
+    shown = ", ".join(names[:SHOWN])
+    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
 
 
 def flattened(overrides: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -178,7 +180,7 @@ def _plain(key: str, value: Any, where: str) -> Any:
         )
     if isinstance(value, float) and not math.isfinite(value):
         raise UserError(f"{where}: {key!r} is {value!r}; a finite number is needed")
-    return _frozen(value)
+    return frozen(value)
 
 
 def _label(label: Any) -> str:

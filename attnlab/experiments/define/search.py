@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from attnlab.config.tree import is_plain
+from attnlab.config.tree import frozen, is_plain
 from attnlab.errors import UserError, nearest
 
 SAMPLERS = ("tpe", "random", "grid")
@@ -93,7 +93,7 @@ class Range:
             fields["kind"],
             fields.get("low"),
             fields.get("high"),
-            _frozen(fields.get("options", [])),
+            frozen(fields.get("options", [])),
         )
 
 
@@ -238,8 +238,3 @@ def _check_space(space: Any) -> None:
                 f"search.space[{key!r}] is {values!r}, expected uniform, log_uniform, integers or"
                 " choice"
             )
-
-
-def _frozen(value: Any) -> Any:
-    """Lists, which JSON makes of tuples, to tuples again."""
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value

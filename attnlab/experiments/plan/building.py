@@ -86,9 +86,9 @@ class Builder:
           UserError: data that cannot be read, or batches that the config does not allow.
         """
         self._batches(config)
-        return self._built(config)
+        return self.built(config)
 
-    def _built(self, config: Settings) -> Any:
+    def built(self, config: Settings) -> Any:
         """The task with its data. Parameters ask for no more, and a budget counts them at many
         sizes: the batches of an epoch may take longer than the shapes.
         """
@@ -100,7 +100,7 @@ class Builder:
     def _batches(self, config: Settings) -> Any:
         whole = _key(config)
         if whole != self._ordered[0]:
-            self._ordered = whole, self._built(config).batches(config.training.accumulate)
+            self._ordered = whole, self.built(config).batches(config.training.accumulate)
         return self._ordered[1]
 
     def _made(self, config: Settings) -> Any:
@@ -121,7 +121,7 @@ class Builder:
         """
         key = what + _lasting(config)
         if key not in self._counts:
-            task = self._built(config)
+            task = self.built(config)
             self._counts[key] = step_flops(config, task) if what == "flops" else _parameters(task)
         return self._counts[key]
 
@@ -133,7 +133,7 @@ class Builder:
         """
         key = _lasting(config)
         if key not in self._work:
-            self._work[key] = step_work(config, self._built(config))
+            self._work[key] = step_work(config, self.built(config))
         return self._work[key]
 
     def examples(self, config: Settings) -> float | None:
@@ -152,14 +152,8 @@ class Builder:
 
 def _lasting(config: Settings) -> str:
     """The settings that affect the counts, as text."""
-    free = tuple(f"{name}." for name in _FREE)
-    return _key(
-        {
-            name: value
-            for name, value in configs.flat(config).items()
-            if not f"{name}.".startswith(free)
-        }
-    )
+    settings = configs.flat(config).items()
+    return _key({name: value for name, value in settings if not configs.is_below(name, _FREE)})
 
 
 def _parameters(task: Any) -> int:

@@ -48,7 +48,7 @@ def ensure(file: str, directory: str | Path, changes: Changes = AS_IT_IS) -> Pla
     if there is not None:
         return there
     _run([file, str(directory), *_flags(changes)])
-    return _read(directory)
+    return Plan.of_sweep(directory)
 
 
 def draft(file: str, directory: str | Path, changes: Changes = AS_IT_IS) -> Plan:
@@ -73,11 +73,11 @@ def grow(directory: str | Path, points: Iterable[tuple[str, Mapping[str, Any]]])
       UserError: there is no plan, or a setting does not fit.
     """
     points = list(points)
-    plan = _read(directory)
+    plan = Plan.of_sweep(directory)
     wanted = [plan.want(variant, tuned).id for variant, tuned in points]
     if None in [plan.made_of(one) for one in wanted]:
         _run([str(directory), "--grow"], json.dumps(points))
-        plan = _read(directory)
+        plan = Plan.of_sweep(directory)
     return [one for one in map(plan.made_of, wanted) if one is not None]
 
 
@@ -116,16 +116,9 @@ def _unchanged(file: str, directory: str | Path, changes: Changes) -> Plan | Non
             f"note: {directory} does not say what code it was planned with, {what}", file=sys.stderr
         )
     if old.hash == definition_hash(defined):
-        return None if other else old
+        return None if other or changes.unmatched > old.unmatched else old
     check_growth(old, defined, Path(directory))
     return None
-
-
-def _read(directory: str | Path) -> Plan:
-    plan = Plan.read(directory)
-    if plan is None:
-        raise UserError(f"{directory} holds no plan; run 'sweep' there first")
-    return plan
 
 
 def _run(arguments: Sequence[str], given: str = "") -> str:

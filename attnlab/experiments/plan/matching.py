@@ -30,13 +30,12 @@ def budget_lines(plan: Plan) -> Iterator[str]:
             yield f"budget: {_match_line(one, WORDS[plan.budget['match']], plan.budget['within'])}"
 
 
-def check_budget(plan: Plan, old: Plan | None, accept: bool) -> Plan:
+def check_budget(plan: Plan, old: Plan | None) -> Plan:
     """The plan, in which every candidate that misses the budget is accepted on record.
 
     Args:
-      plan: what would be written.
+      plan: what would be written; it says whether the user accepts that candidates miss it.
       old: what stands there; its candidates are not judged again.
-      accept: whether the user accepts that the others miss it.
 
     Raises:
       UserError: one misses it, and nobody has accepted that.
@@ -46,11 +45,11 @@ def check_budget(plan: Plan, old: Plan | None, accept: bool) -> Plan:
     for candidate in plan.candidates:
         met, known, judged = candidate.budget, before.get(candidate.id), candidate
         if met is not None and not met["matched"] and plan.budget is not None:
-            if known is None and not accept:
+            if known is None and not plan.unmatched:
                 said = _match_line(candidate, WORDS[plan.budget["match"]], plan.budget["within"])
                 raise UserError(f"budget: {said}; change it, or accept it with {FLAG}")
             earlier = known.budget if known is not None else None
-            taken = accept if earlier is None else earlier.get("accepted", False)
+            taken = plan.unmatched if earlier is None else earlier.get("accepted", False)
             judged = dataclasses.replace(candidate, budget={**met, "accepted": taken})
         candidates.append(judged)
     return dataclasses.replace(plan, candidates=tuple(candidates))

@@ -1,17 +1,21 @@
-"""Checks that the task has the scores by which an experiment chooses and reports."""
+"""Checks that the task has the scores by which an experiment chooses and reports, and says which
+variants they may not compare.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from attnlab.config import flat, is_below
 from attnlab.errors import UserError, nearest
-from attnlab.experiments.define import (
-    check_derived,
-    forms,
-    is_derived,
-)
+from attnlab.experiments.define import check_derived, forms, is_derived, reached, several
+from attnlab.experiments.plan.candidate import Candidate
 from attnlab.experiments.plan.plan import Plan
 from attnlab.records.measures import VOCABULARY, declared, depends_on
+
+_READ = ("task", "data", "batch.longer", "batch.max_length")
+"""The settings that decide which examples a split has, and what is learned from them."""
 
 
 def check_metrics(plan: Plan, task: Any) -> None:
@@ -39,18 +43,52 @@ def check_metrics(plan: Plan, task: Any) -> None:
                 f"{name}=({metric!r}, {mode!r}): of {metric!r}, {measures[metric]} is better; write"
                 f" ({metric!r}, {measures[metric]!r})"
             )
-    _check_chosen(plan, task)
+    _check_chosen(plan, *_dependence(plan.select["metric"], task))
     if plan.search is not None and plan.search["pruner"] is not None:
         _check_pruned(plan, task)
 
 
-def _check_chosen(plan: Plan, task: Any) -> None:
-    """Check that no variant tunes what the score that chooses its settings depends on."""
-    metric, known = plan.select["metric"], declared(task)
+def comparison_lines(plan: Plan, candidates: Sequence[Candidate], task: Any) -> Iterator[str]:
+    """For variants that may not be compared with the baseline a line: what differs, and which
+    measure compares them all the same. By the settings alone; the report goes by what was read.
+    """
+    settings = {one.variant: flat(one.config) for one in reversed(candidates)}
+    base, differing = settings[plan.baseline], dict[tuple[str, ...], list[str]]()
+    for variant, own in settings.items():
+        names = {key for key in {**base, **own} if own.get(key) != base.get(key)}
+        nodes = {name.removesuffix(".name") for name in names if name.endswith(".name")}
+        names = nodes | {name for name in names if name.rpartition(".")[0] not in nodes}
+        deciding = sorted(name for name in names if is_below(name, (*_READ, VOCABULARY)))
+        differing.setdefault(tuple(deciding), []).append(variant)
+    metric = plan.measure["metric"]
+    wanted = reached(metric)
+    parts, others = _dependence(wanted.metric if wanted else metric, task)
+    for deciders, variants in differing.items():
+        read = any(is_below(name, _READ) for name in deciders)
+        same = [part for part in parts if read or any(is_below(name, (part,)) for name in deciders)]
+        same = ["test examples"] * (read and not is_derived(metric)) + same
+        what = f"{several(variants)} and {plan.baseline} differ in {several(deciders)}"
+        if same:
+            sure = "" if read else f"; {' or '.join(others) or 'no other measure'} does in any case"
+            same_parts = " and ".join(same)
+            yield f"{what}: {metric} compares them only if they have the same {same_parts}{sure}"
+        elif deciders:
+            yield f"{what}, on which {metric} does not depend: it compares them"
+
+
+def _dependence(metric: str, task: Any) -> tuple[tuple[str, ...], list[str]]:
+    """On what a score depends, and the scores of the task that depend on nothing of the kind."""
+    known = declared(task)
     classes = bool(getattr(getattr(task, "data", None), "classes", ()))
-    if VOCABULARY not in depends_on(metric, known.get(metric), classes):
+    free = [name for name, one in known.items() if not depends_on(name, one, classes)]
+    return depends_on(metric, known.get(metric), classes), free
+
+
+def _check_chosen(plan: Plan, parts: Sequence[str], others: Sequence[str]) -> None:
+    """Check that no variant tunes what the score that chooses its settings depends on."""
+    if VOCABULARY not in parts:
         return
-    others = [name for name, one in known.items() if not depends_on(name, one, classes)]
+    metric = plan.select["metric"]
     tuned = {key for point in plan.tune for key in point["overrides"]}
     tuned |= set(plan.search["space"]) if plan.search is not None else set()
     if keys := sorted(key for key in tuned if key.partition(".")[0] == VOCABULARY):

@@ -48,6 +48,7 @@ class Asked:
       variants: name to its own overrides, in the order of the report.
       tune: the points that are tried for every variant; empty for none.
       seeds: of every candidate.
+      baseline: the variant that the others are compared with.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Asked:
     variants: Mapping[str, Mapping[str, Any]]
     tune: tuple[Point, ...]
     seeds: tuple[Natural, ...]
+    baseline: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,9 +82,10 @@ class Plan(Asked):
         candidate's: see `attnlab.records.provenance.Record`.
       looks: how many times the test split is planned to be read, seeds being added in between.
       cores: of each trial, see `fix_cores`; None with GPUs, and in plans of before they were fixed.
+      unmatched: candidates may miss the budget, those too that a search draws later: the user has
+        accepted it.
     """
 
-    baseline: str
     select: Metric
     measure: Metric
     budget: BudgetTerms | None
@@ -94,6 +97,7 @@ class Plan(Asked):
     own_code: Mapping[str, Any] | None = None
     looks: Natural = 1
     cores: Natural | None = None
+    unmatched: bool = False
 
     def trials(self) -> list[Trial]:
         """All trials in running order: the first seed of every candidate, then the second of every
@@ -213,6 +217,21 @@ class Plan(Asked):
             raise UserError(f"cannot read {path}: {error.strerror}") from error
 
     @classmethod
+    def of_sweep(cls, directory: str | Path) -> Plan:
+        """The plan of a sweep folder.
+
+        Raises:
+          UserError: there is none, or it cannot be read.
+        """
+        plan = cls.read(directory)
+        if plan is None:
+            raise UserError(
+                f"{directory} holds no sweep (no {FILE} in it); 'sweep FILE.py --dir={directory}'"
+                " makes one, and all nodes must see its folder"
+            )
+        return plan
+
+    @classmethod
     def from_json(cls, text: str | bytes, where: str) -> Plan:
         """The plan of a text by `to_json`; `where` it stands is for messages.
 
@@ -245,10 +264,7 @@ class Plan(Asked):
           UserError: there is no plan, or it cannot be read.
         """
         with locked(directory):
-            plan = cls.read(directory)
-            if plan is None:
-                raise UserError(f"{directory} holds no {FILE}; run 'sweep' there first")
-            plan = plan.grown(candidates)
+            plan = cls.of_sweep(directory).grown(candidates)
             plan.write(directory)
         return plan
 
@@ -258,8 +274,7 @@ def fix_cores(directory: str | Path, cores: int | None) -> Plan:
     trial has begun before; cores decide how XLA divides sums, and so how they round.
     """
     with locked(directory):
-        plan = Plan.read(directory)
-        assert plan is not None
+        plan = Plan.of_sweep(directory)
         if plan.cores is None and not any(Path(directory).glob("trials/*/seed*")):
             plan = dataclasses.replace(plan, cores=cores)
             plan.write(directory)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
 import os
 import sys
@@ -38,12 +39,14 @@ from attnlab.experiments.plan.growth import (
     check_kept,
     planned_before,
 )
-from attnlab.experiments.plan.metrics import check_metrics
+from attnlab.experiments.plan.metrics import check_metrics, comparison_lines
 from attnlab.experiments.plan.plan import Plan, locked
 from attnlab.records import provenance
 from attnlab.records.files import timestamp
 from attnlab.records.sealed import CHOICE
 from attnlab.tasks.schemas import Settings
+
+MOST_POINTS = 64  # of a search, for which a budget is looked at before the first is drawn
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -115,7 +118,7 @@ def _plan(arguments: argparse.Namespace) -> None:
     if arguments.draft:
         return print(plan.to_json(), end="")
     old = Plan.read(directory)
-    return _write(matching.check_budget(plan, old, arguments.accept_unmatched), directory)
+    return _write(matching.check_budget(plan, old), directory)
 
 
 def made(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
@@ -126,12 +129,13 @@ def made(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
         trials that no longer fit.
     """
     old = Plan.read(directory)
+    accepted = changes.unmatched or (old is not None and old.unmatched)
     defined = planned_before(definition(load_experiment(file, changes), file), old)
     identity = definition_hash(defined)
     if old is not None:
         other = check_code(old, directory, changes.accept)
         if old.hash == identity and not other:
-            return old
+            return dataclasses.replace(old, unmatched=accepted)
         if old.hash != identity:
             check_growth(old, defined, directory)
     plan = Plan(
@@ -141,18 +145,21 @@ def made(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
         created=old.created if old else timestamp(),
         candidates=(),
         cores=old.cores if old else None,
+        unmatched=accepted,
     )
     plan = dataclasses.replace(plan, seeds=tuple(plan.seeds), tune=tuple(plan.tune))
     wanted = listed(plan) if plan.search is None else found(plan, old)
     builder = Builder(plan.config, plan.seeds[0])
-    if plan.search is not None:
-        lowest = check_space(plan, builder)
-        if old is None:
-            matching.check_budget(plan.grown(lowest), None, changes.unmatched)
+    lowest = [] if plan.search is None else check_space(plan, builder)
+    if old is None:
+        matching.check_budget(plan.grown(lowest), None)
     found_now = [
         _as_planned(one, old, directory, changes.accept)
         for one in candidates(plan, wanted, builder)
     ]
+    shown = lowest or found_now
+    for line in comparison_lines(plan, shown, builder.built(builder.config(shown[0].overrides))):
+        print(f"note: {line}", file=sys.stderr)
     plan = plan.grown(found_now).promote(
         one.id for one in (old.candidates if old else ()) if one.promoted
     )
@@ -167,11 +174,10 @@ def add(directory: str, points: Iterable[tuple[str, dict[str, Any]]]) -> None:
     """Plan the candidates of further (variant, tuned settings) and add them to the plan.
 
     Raises:
-      UserError: there is no plan, or a candidate cannot be built.
+      UserError: there is no plan, or a candidate cannot be built, or misses the budget and nobody
+        has accepted that.
     """
-    plan = Plan.read(directory)
-    if plan is None:
-        raise UserError(f"{directory} holds no plan; run 'sweep' there first")
+    plan = Plan.of_sweep(directory)
     check_code(plan, Path(directory))
     wanted = {
         one.id: one
@@ -181,7 +187,7 @@ def add(directory: str, points: Iterable[tuple[str, dict[str, Any]]]) -> None:
     made = candidates(plan, list(wanted.values()), Builder(plan.config, plan.seeds[0]))
     for candidate in made:
         check_begun(candidate, Path(directory))
-    Plan.extend(directory, made)
+    Plan.extend(directory, matching.check_budget(plan.grown(made), plan).candidates)
 
 
 def listed(plan: Plan) -> list[Wanted]:
@@ -226,7 +232,8 @@ def candidates(plan: Plan, wanted: Sequence[Wanted], builder: Builder) -> list[C
 
 def check_space(plan: Plan, builder: Builder) -> list[Candidate]:
     """Check that every variant accepts the settings that a search may draw: the lowest of each
-    range, each option of a choice. The candidates with the first of all are returned.
+    range, each option of a choice. The candidates with the first of all are returned; with a
+    budget also those of the other combinations, of which `MOST_POINTS` are looked at.
 
     Raises:
       UserError: one does not.
@@ -242,7 +249,17 @@ def check_space(plan: Plan, builder: Builder) -> list[Candidate]:
         for key, value in ((key, value) for key, values in options.items() for value in values[1:]):
             with naming(variant, {key: value}):
                 builder.config(plan.want(variant, {**first, key: value}).overrides)
-    return lowest
+    points = [dict(zip(options, one, strict=True)) for one in itertools.product(*options.values())]
+    others = points[1:MOST_POINTS] if plan.budget is not None else []
+    return lowest + [_budgeted(plan, like, point, builder) for point in others for like in lowest]
+
+
+def _budgeted(plan: Plan, like: Candidate, point: dict[str, Any], builder: Builder) -> Candidate:
+    """A candidate with other tuned settings, as far as its budget is concerned."""
+    wanted = plan.want(like.variant, point)
+    with naming(like.variant, point):
+        budget = matched(plan, wanted, builder)
+    return dataclasses.replace(like, id=wanted.id, tuned=point, budget=budget)
 
 
 def _candidate(plan: Plan, wanted: Wanted, builder: Builder) -> Candidate:

@@ -206,12 +206,7 @@ def collect(directory: Path) -> Records:
     Raises:
       UserError: there is no plan in it, or a file in it is damaged.
     """
-    plan = Plan.read(directory)
-    if plan is None:
-        raise UserError(
-            f"{directory} holds no sweep (no plan.json in it); name the folder that was --dir"
-            " of one"
-        )
+    plan = Plan.of_sweep(directory)
     planned = plan.trials()
     trials = [
         trial

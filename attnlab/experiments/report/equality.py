@@ -7,10 +7,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from attnlab.experiments.define import is_derived, reached, text
+from attnlab.config import flat, is_below
+from attnlab.experiments.define import SHOWN, is_derived, reached, several, text
 from attnlab.experiments.plan import Candidate
 from attnlab.experiments.report.collect import Record, Records
 from attnlab.pages.tables import NONE
@@ -30,7 +31,6 @@ _WITHOUT_EFFECT = (
 )
 _TEST_DATA = ("task", "data")  # the nodes that decide which examples the test split has
 _DIGITS = 12
-_SHOWN = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,17 +58,11 @@ class Differing:
             groups.setdefault(value, []).append(variant)
         shown = [
             f"{value} ({several(variants)})"
-            for value, variants in itertools.islice(groups.items(), _SHOWN)
+            for value, variants in itertools.islice(groups.items(), SHOWN)
         ]
         return f"{self.name} {', '.join(shown)}" + (
-            f" and {len(groups) - _SHOWN} more values" if len(groups) > _SHOWN else ""
+            f" and {len(groups) - SHOWN} more values" if len(groups) > SHOWN else ""
         )
-
-
-def several(names: Sequence[str]) -> str:
-    """The first of many names, and how many more there are."""
-    shown = ", ".join(names[:_SHOWN])
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
 
 
 def differing(records: Records) -> tuple[Differing, ...]:
@@ -85,7 +79,7 @@ def differing(records: Records) -> tuple[Differing, ...]:
     }
     configs = _comparable(standing)
     names = sorted(
-        {name for config in configs.values() for name in config if not _below(name, (_SYSTEM,))}
+        {name for config in configs.values() for name in config if not is_below(name, (_SYSTEM,))}
     )
     values = {
         name: {
@@ -107,27 +101,27 @@ def _comparable(standing: Mapping[str, Candidate]) -> dict[str, dict[str, Any]]:
     """Variant to dotted names and values, without what changes no number; a node with another
     component is one value, its name.
     """
-    flat = {variant: dict(_flat(one.config)) for variant, one in standing.items()}
+    settings = {variant: flat(one.config) for variant, one in standing.items()}
     named = {
         name
-        for config in flat.values()
+        for config in settings.values()
         for name in config
-        if name.endswith(".name") and not _below(name, (_SYSTEM,))
+        if name.endswith(".name") and not is_below(name, (_SYSTEM,))
     }
     other = {
         name.removesuffix(".name")
         for name in named
-        if len({text(config.get(name)) for config in flat.values()}) > 1
+        if len({text(config.get(name)) for config in settings.values()}) > 1
     }
-    for config in flat.values():
+    for config in settings.values():
         for node in other:
             name = config.get(f"{node}.name", NONE)
-            for key in [key for key in config if _below(key, (node,))]:
+            for key in [key for key in config if is_below(key, (node,))]:
                 del config[key]
             config[node] = name
-        for key in [key for key in config if _below(key, _WITHOUT_EFFECT)]:
+        for key in [key for key in config if is_below(key, _WITHOUT_EFFECT)]:
             del config[key]
-    return flat
+    return settings
 
 
 def _kind(
@@ -169,26 +163,12 @@ def _partition(values: Mapping[str, str]) -> set[frozenset[str]]:
     }
 
 
-def _flat(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted names and leaves."""
-    for key, value in node.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def _below(name: str, nodes: Sequence[str]) -> bool:
-    """Whether it is one of the nodes, or inside one."""
-    return any(f"{name}.".startswith(f"{node}.") for node in nodes)
-
-
 def _near(name: str, settings: set[str]) -> bool:
     """Whether one of the settings determines it: the same setting, a node that contains it, or a
     part of it.
     """
     plain = [one.removesuffix(".name") for one in settings]
-    return _below(name, plain) or any(_below(one, (name,)) for one in plain)
+    return is_below(name, plain) or any(is_below(one, (name,)) for one in plain)
 
 
 Read = tuple[str, str]
@@ -232,9 +212,7 @@ class Apart:
 
 
 def apart(records: Records, metric: str) -> Apart:
-    """For the standing candidates and a measure; none before the choice. Where the measure depends
-    on what differs, comparing that is no excuse.
-    """
+    """For the standing candidates and a measure; none before the choice."""
     standing = {
         variant: one for variant in records.plan.variants if (one := records.standing(variant))
     }
@@ -244,15 +222,12 @@ def apart(records: Records, metric: str) -> Apart:
         for pair in itertools.combinations(trials, 2)
     }
     other = {pair for pair, (one, two) in pairs.items() if unlike(one, two, metric)}
-    scaled = {pair for pair, (one, two) in pairs.items() if other_scale(one, two, metric)}
     if not other:
         return Apart()
-    decisive = [one for one in differing(records) if _below(one.name, _TEST_DATA)]
+    decisive = [one for one in differing(records) if is_below(one.name, _TEST_DATA)]
     return Apart(
         frozenset(other),
-        frozenset(
-            pair for pair in other if pair in scaled or not _compared(decisive, *sorted(pair))
-        ),
+        frozenset(pair for pair in other if not _compared(decisive, *sorted(pair))),
     )
 
 
@@ -312,11 +287,9 @@ def other_test_data(records: Sequence[Record], usual: Sequence[Record]) -> str:
         if _differ({one}, {other})
     )
     for one, other in pairs:
-        flat = [json.loads(each[1]) for each in (one, other)]
+        first, second = (json.loads(each[1]) for each in (one, other))
         names = [
-            name
-            for name in {**flat[0], **flat[1]}
-            if flat[0].get(name, NONE) != flat[1].get(name, NONE)
+            name for name in {**first, **second} if first.get(name, NONE) != second.get(name, NONE)
         ]
         return (
             f"another {several(names)}"
@@ -331,7 +304,9 @@ def _read(records: Sequence[Record]) -> set[Read]:
     scored = [one for one in records if one.scores["test"]]
     configs = {one.candidate.id: one.candidate.config for one in scored}
     settings = {
-        name: json.dumps({key: value for key, value in _flat(config) if _below(key, _TEST_DATA)})
+        name: json.dumps(
+            {key: value for key, value in flat(config).items() if is_below(key, _TEST_DATA)}
+        )
         for name, config in configs.items()
     }
     return {(one.data.get("test", ""), settings[one.candidate.id]) for one in scored}

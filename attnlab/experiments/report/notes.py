@@ -4,12 +4,12 @@ sources of times and costs.
 
 from __future__ import annotations
 
-from attnlab.experiments.define import is_timed
+from attnlab.experiments.define import is_timed, several
 from attnlab.experiments.plan import Candidate
 from attnlab.experiments.report.collect import Records
 from attnlab.experiments.report.comparison import Comparison
 from attnlab.experiments.report.derived import side_by_side
-from attnlab.experiments.report.equality import differing, several
+from attnlab.experiments.report.equality import differing
 from attnlab.experiments.report.statistics import CHANCE
 from attnlab.experiments.report.wide import asked
 

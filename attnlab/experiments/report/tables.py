@@ -9,11 +9,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attnlab.experiments.define import is_derived, text
+from attnlab.experiments.define import is_derived, several, text
 from attnlab.experiments.plan import Candidate
 from attnlab.experiments.report.collect import Record, Records
 from attnlab.experiments.report.comparison import Basis, Comparison, Row
-from attnlab.experiments.report.equality import Differing, differing, other_scale, several, unlike
+from attnlab.experiments.report.equality import Differing, differing, other_scale, unlike
 from attnlab.experiments.report.notes import cost_notes, score_notes
 from attnlab.experiments.report.statistics import Difference
 from attnlab.experiments.report.verdict import Judged, Verdict, hint

@@ -184,7 +184,9 @@ def _contrast(
 def _not_comparable(
     comparison: Comparison, weights: Mapping[str, float], rows: Mapping[str, Row | None]
 ) -> str:
-    """Why the scores of these variants may not be compared; "" if they may."""
+    """Why the scores of these variants may not be compared; "" if they may. Where the measure depends
+    on what differs, comparing that is no excuse.
+    """
     trials = {variant: row.records for variant, row in rows.items() if row is not None}
     for first, second in itertools.combinations(trials, 2):
         if why := other_scale(trials[first], trials[second], comparison.basis.metric):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from attnlab.experiments.define import is_derived, text
+from attnlab.experiments.define import is_derived, several, text
 from attnlab.experiments.report import looks
 from attnlab.experiments.report.collect import Record, Records, is_finite
 from attnlab.experiments.report.comparison import Comparison, settings
@@ -17,7 +17,6 @@ from attnlab.experiments.report.equality import (
     independent,
     other_scale,
     other_test_data,
-    several,
 )
 from attnlab.experiments.report.misfits import of_sweep
 

@@ -8,7 +8,7 @@ report.
 from attnlab.experiments.run import slots, slurm
 from attnlab.experiments.run.board import Board, overview, shown, summary, troubles
 from attnlab.experiments.run.jobs import Part
-from attnlab.experiments.run.launcher import lock, read, stop_trial, take_back
+from attnlab.experiments.run.launcher import lock, stop_trial, take_back
 from attnlab.experiments.run.looks import looked
 from attnlab.experiments.run.selection import Choice, wanted
 from attnlab.experiments.run.slots import local_slots
@@ -37,7 +37,6 @@ __all__ = [
     "looked",
     "outlook",
     "overview",
-    "read",
     "recorded",
     "running",
     "shown",

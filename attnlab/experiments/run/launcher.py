@@ -46,7 +46,7 @@ class Launcher:
         """Run all trials until they have settled, and a search until it is over; a line for each
         job that could not run.
         """
-        plan = read(self.directory)
+        plan = Plan.of_sweep(self.directory)
         if plan.search is None:
             return self.executor.run(self.arrange(self._jobs()))
         from attnlab.experiments.run.searching import advance
@@ -81,7 +81,7 @@ class Launcher:
                 f"{len(left)} trials have not settled ({left[0]} is one), so nothing is chosen; the"
                 " same command goes on"
             )
-        plan = read(self.directory)
+        plan = Plan.of_sweep(self.directory)
         failed = [] if self.accept_failed else blocking(plan, self.directory)
         if failed:
             return [_refusal(failed)]
@@ -89,7 +89,7 @@ class Launcher:
 
     def _jobs(self) -> list[Job]:
         """The trials of its part that are to run now."""
-        plan = read(self.directory)
+        plan = Plan.of_sweep(self.directory)
         self.board.plan = plan
         jobs = training(plan, Choice.read(self.directory), self.directory)
         return [job for job in jobs if self.part.takes(job.trials[0])]
@@ -113,21 +113,6 @@ def _refusal(failed: Sequence[Seen]) -> str:
         f" {'them' if several else 'it'} again, --accept-failed chooses without"
         f" {'them' if several else 'it'}"
     )
-
-
-def read(directory: Path) -> Plan:
-    """The plan of a sweep's folder.
-
-    Raises:
-      UserError: there is none, or it is damaged.
-    """
-    plan = Plan.read(directory)
-    if plan is None:
-        raise UserError(
-            f"{directory} holds no sweep (no plan.json in it); 'sweep FILE.py --dir={directory}'"
-            " makes one"
-        )
-    return plan
 
 
 def retry_failed(directory: Path, part: Part = WHOLE) -> int:
@@ -177,7 +162,9 @@ def course(directory: Path) -> list[Seen]:
     """The states of the trials that count: of a variant whose choice is frozen, only the chosen
     candidate's.
     """
-    return [look(one, directory) for one in wanted(read(directory), Choice.read(directory))]
+    return [
+        look(one, directory) for one in wanted(Plan.of_sweep(directory), Choice.read(directory))
+    ]
 
 
 def lock(directory: Path) -> RunLock:

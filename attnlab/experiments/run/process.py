@@ -59,9 +59,7 @@ def named(directory: Path, name: str, kind: str = "train") -> Trial:
     Raises:
       UserError: a name of another form, no plan, no such trial.
     """
-    plan = Plan.read(directory)
-    if plan is None:
-        raise UserError(f"{directory} holds no sweep (no plan.json in it); 'sweep' makes one")
+    plan = Plan.of_sweep(directory)
     if kind == "final":
         return plan.trial(name, plan.seeds[0])
     candidate, _, seed = name.partition("/seed")

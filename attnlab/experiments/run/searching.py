@@ -12,7 +12,6 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from attnlab.errors import UserError
 from attnlab.experiments.define import Search
 from attnlab.experiments.plan import Candidate, Plan, Trial, grow, locked
 from attnlab.experiments.run import halving, state
@@ -36,7 +35,7 @@ def advance(directory: Path) -> bool:
       UserError: no optuna, a setting in the space that does not fit the config.
     """
     with exclusive(directory / ".search-advance.lock"):
-        plan = _plan(directory)
+        plan = Plan.of_sweep(directory)
         assert plan.search is not None
         search, studies = _open(plan, directory)
         for variant, study in studies.items():
@@ -54,13 +53,6 @@ def advance(directory: Path) -> bool:
             return True
         _promote(plan, directory)
         return False
-
-
-def _plan(directory: Path) -> Plan:
-    plan = Plan.read(directory)
-    if plan is None:
-        raise UserError(f"{directory} holds no plan; run 'sweep' there first")
-    return plan
 
 
 def _open(plan: Plan, directory: Path) -> tuple[Search, dict[str, Study]]:
@@ -97,7 +89,7 @@ def _halve(plan: Plan, directory: Path, variant: str, study: Study, search: Sear
 def _pace(directory: Path, studies: Mapping[str, Study], search: Search) -> Plan:
     """Write to the plan the step at which every trial waits; returns the new plan."""
     with locked(directory):
-        plan = _plan(directory)
+        plan = Plan.of_sweep(directory)
         rulings = [
             found
             for variant, study in studies.items()
@@ -162,7 +154,7 @@ def _promote(plan: Plan, directory: Path) -> None:
     all seeds.
     """
     with locked(directory):
-        plan = _plan(directory).promote(_best(plan, directory))
+        plan = Plan.of_sweep(directory).promote(_best(plan, directory))
         if plan != Plan.read(directory):
             plan.write(directory)
 

@@ -30,6 +30,7 @@ from attnlab.experiments.run.jobs import Job
 from attnlab.experiments.run.slots import MOST_SLOTS
 from attnlab.experiments.run.stop import Stop
 from attnlab.experiments.run.worker import Worker
+from attnlab.flags import add_number
 
 POLL = 3.0  # seconds between two looks at the folder and at SLURM
 REQUEUES = 100  # time-outs after which a job is not queued again
@@ -61,15 +62,6 @@ class Request:
     other: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        for flag, value, least, most in (
-            ("--slots", self.workers, 1, MOST_SLOTS),
-            ("--slurm.minutes", self.minutes, 1, LONGEST),
-            ("--slurm.warning", self.warning, 1, 60 * LONGEST),
-            ("--slurm.cores", self.cores, 1, MOST_SLOTS),
-            ("--slurm.gpus", self.gpus, 0, MOST_SLOTS),
-        ):
-            if not least <= value <= most:
-                raise UserError(f"{flag}={value}: expected a whole number from {least} to {most}")
         if self.warning >= 60 * self.minutes:
             raise UserError(
                 f"--slurm.warning={self.warning}: the whole time limit is {60 * self.minutes} s"
@@ -102,34 +94,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--slurm.partition", metavar="NAME", default="", help="partition (default: the cluster's)"
     )
-    group.add_argument(
-        "--slurm.minutes",
-        metavar="N",
-        type=int,
-        default=60,
-        help=f"time limit of a worker, 1 to {LONGEST}, which is requeued (default: 60)",
-    )
-    group.add_argument(
-        "--slurm.warning",
-        metavar="S",
-        type=int,
-        default=90,
-        help="seconds before the limit to save in, 1 to 60 for each minute (default: 90)",
-    )
-    group.add_argument(
-        "--slurm.cores",
-        metavar="N",
-        type=int,
-        default=1,
-        help=f"cores of a worker, 1 to {MOST_SLOTS} (default: 1)",
-    )
-    group.add_argument(
-        "--slurm.gpus",
-        metavar="N",
-        type=int,
-        default=0,
-        help=f"GPUs of a worker, 0 to {MOST_SLOTS} (default: 0)",
-    )
+    words = "time limit of a worker, which is requeued (default: 60)"
+    add_number(group, "--slurm.minutes", 1, LONGEST, words, default=60)
+    words = "seconds before the limit to save in (default: 90)"
+    add_number(group, "--slurm.warning", 1, 60 * LONGEST, words, default=90, metavar="S")
+    words = "cores of a worker (default: 1)"
+    add_number(group, "--slurm.cores", 1, MOST_SLOTS, words, default=1)
+    words = "GPUs of a worker (default: 0)"
+    add_number(group, "--slurm.gpus", 0, MOST_SLOTS, words, default=0)
     group.add_argument(
         "--slurm.set",
         metavar="KEY=VALUE",
@@ -143,7 +115,7 @@ def request(arguments: argparse.Namespace) -> Request:
     """The request of a command line.
 
     Raises:
-      UserError: a number out of range, or a setting without a value.
+      UserError: a warning beyond the limit, or a setting without a value.
     """
     given = vars(arguments)
     for text in given["slurm.set"]:

@@ -15,7 +15,7 @@ from attnlab.experiments.plan import Plan
 from attnlab.experiments.run import slurm
 from attnlab.experiments.run.board import Board, troubles
 from attnlab.experiments.run.jobs import WHOLE, Executor, Job, Part, stacked
-from attnlab.experiments.run.launcher import Launcher, read, retry_failed
+from attnlab.experiments.run.launcher import Launcher, retry_failed
 from attnlab.experiments.run.queue import Queue
 from attnlab.experiments.run.selection import Choice, wanted
 from attnlab.experiments.run.slots import Slot
@@ -67,10 +67,10 @@ class Ended:
 
 def conduct(directory: Path, how: How) -> Ended:
     """Run what is left of the sweep in a folder, whose lock is held."""
-    how.part.check(read(directory))
+    how.part.check(Plan.of_sweep(directory))
     if how.retry_failed:
         print(f"{retry_failed(directory, how.part)} failed trials are run again", file=sys.stderr)
-    with Stop() as stop, Board(read(directory), directory, len(how.slots)) as board:
+    with Stop() as stop, Board(Plan.of_sweep(directory), directory, len(how.slots)) as board:
         executor, arrange = _executor(directory, how, board, stop), _arrangement(directory, how)
         launcher = Launcher(directory, executor, board, stop, arrange, how.part, how.accept_failed)
         failures = launcher.train()
@@ -78,7 +78,7 @@ def conduct(directory: Path, how: How) -> Ended:
             failures = launcher.finish()
     wrong = [
         one
-        for one in look_at_all(read(directory), directory)
+        for one in look_at_all(Plan.of_sweep(directory), directory)
         if one.state in ("failed", "diverged")
     ]
     return Ended(stop.signal, (*troubles(wrong), *failures))
@@ -98,7 +98,7 @@ def _arrangement(directory: Path, how: How) -> Callable[[list[Job]], list[Job]]:
     """Whether trials train together: several in a program on accelerators, where one alone leaves
     most of it idle.
     """
-    search = read(directory).search
+    search = Plan.of_sweep(directory).search
     prunes = (
         search is not None and search["pruner"] is not None
     )  # trials of a round stop at steps of their own

@@ -140,7 +140,7 @@ def work(
         planned, unless these are accepted.
       Changed: code or data is not what the sweep was planned with.
     """
-    plan = _read(directory)
+    plan = Plan.of_sweep(directory)
     part.check(plan)
     slots = with_planned_cores(slots, plan.cores, accept)
     board = Board(plan, directory, len(slots), stream=sys.stdout)
@@ -149,7 +149,7 @@ def work(
     failed: set[str] = set()
     since = time.monotonic()
     while stop.signal is None and time.monotonic() - since < IDLE:
-        board.plan = plan = _read(directory)
+        board.plan = plan = Plan.of_sweep(directory)
         choice = Choice.read(directory)
         jobs = [job for job in due(plan, choice, directory) if job.name not in failed]
         jobs = [job for job in jobs if job.kind == "final" or part.takes(job.trials[0])]
@@ -178,7 +178,7 @@ def _advanced(plan: Plan, directory: Path, part: Part) -> bool:
         return False
     from attnlab.experiments.run.searching import advance
 
-    return advance(directory) or bool(due(_read(directory), None, directory))
+    return advance(directory) or bool(due(Plan.of_sweep(directory), None, directory))
 
 
 def due(plan: Plan, choice: Choice | None, directory: Path) -> list[Job]:
@@ -210,12 +210,3 @@ def allotted(number: int) -> Slot:
         first = number * wanted % len(cores)
         cores = sorted({cores[(first + core) % len(cores)] for core in range(wanted)})
     return Slot(number, tuple(cores), {"OMP_NUM_THREADS": str(len(cores))})
-
-
-def _read(directory: Path) -> Plan:
-    plan = Plan.read(directory)
-    if plan is None:
-        raise UserError(
-            f"{directory} holds no sweep on this node; its folder must be one that all nodes see"
-        )
-    return plan

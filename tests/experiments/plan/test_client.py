@@ -99,7 +99,7 @@ def test_that_changed_code_is_accepted_is_passed_on(
     assert asked == [[file, str(tmp_path / "sweep"), "--accept-changed-code"]]
     assert capfd.readouterr().err == ""
     (tmp_path / "gone.py").write_text("class Own:\n    x = 1\n")
-    monkeypatch.setattr(planned, "_read", Plan.read)
+    monkeypatch.setattr(Plan, "of_sweep", Plan.read)
     planned.ensure(file, tmp_path / "old")  # of before code was kept
     assert (
         capfd.readouterr().err
@@ -146,5 +146,5 @@ def test_a_mistake_that_needs_no_model_starts_no_process(
     words = "holds another experiment: its name is 'which', here 'other'"
     with pytest.raises(UserError, match=words):
         planned.ensure(experiment_file(tmp_path / "other.py", SCORES), tmp_path / "sweep")
-    with pytest.raises(UserError, match="holds no plan; run 'sweep' there first"):
+    with pytest.raises(UserError, match="holds no sweep"):
         planned.grow(tmp_path / "nowhere", [])

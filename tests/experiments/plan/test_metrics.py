@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,50 @@ def test_a_measure_that_the_data_cannot_give_is_refused_before_anything_is_train
     )
     with pytest.raises(UserError, match="measure: unknown metric 'recall'"):
         made(str(tmp_path / "recall.py"), tmp_path / "sweep")
+
+
+DIFFERING = {
+    "char": "vocabulary.kind",
+    "half": "data.train",
+    "cut": "batch.max_length",
+}
+SAME = "compares them only if they have the same"
+TOLD = {
+    "loss": {
+        "char": f": loss {SAME} vocabulary; bits_per_character does in any case",
+        "half": f": loss {SAME} test examples and vocabulary",
+        "cut": f": loss {SAME} test examples and vocabulary",
+    },
+    "bits_per_character": {
+        "char": ", on which bits_per_character does not depend: it compares them",
+        "half": f": bits_per_character {SAME} test examples",
+        "cut": f": bits_per_character {SAME} test examples",
+    },
+}
+
+
+@pytest.mark.parametrize("measure", TOLD)
+def test_what_may_not_be_compared_is_said_before_anything_is_trained(
+    measure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """Variants that differ in nothing but the system have no line."""
+    monkeypatch.setattr(building, "step_work", lambda config, task: Work(1.0, 0.0))
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"{split}.txt").write_text("a b a b\nb a b a\n")
+    base = {"data": "text", "data.directory": str(tmp_path), "system.width": 4}
+    values = {"char": "char", "half": "train.txt[:50%]", "cut": 3}
+    variants: dict[str, Any] = {"word": {}, "wide": {"system.width": 8}}
+    variants |= {name: {key: values[name]} for name, key in DIFFERING.items()}
+    (tmp_path / "which.py").write_text(
+        "from attnlab.experiments import Experiment, rows\n\n\ndef get_experiment(argument=''):\n "
+        "   return Experiment(question='?', config='configs/language_modelling.py:lstm',"
+        f" compare=rows({variants!r}), base={base!r}, measure=({measure!r}, 'min'))\n"
+    )
+    made(str(tmp_path / "which.py"), tmp_path / "sweep")
+    assert set(capsys.readouterr().err.splitlines()) == {
+        f"note: {name} and word differ in {DIFFERING[name]}{line}"
+        for name, line in TOLD[measure].items()
+    }
 
 
 PRUNED = (

@@ -83,7 +83,7 @@ def test_several_extend_one_plan_and_nothing_is_lost(tmp_path: Path) -> None:
     found = Plan.read(tmp_path)
     assert found is not None
     assert {one.id for one in found.candidates} >= {f"new-{number}" for number in range(12)}
-    with pytest.raises(UserError, match="holds no plan"):
+    with pytest.raises(UserError, match="holds no sweep"):
         Plan.extend(tmp_path / "elsewhere", [])
 
 

@@ -198,7 +198,7 @@ def vocabularies(directory: Path, **digests: str) -> Path:
     what they depend.
     """
     loss = {"better": "min", "depends": ["vocabulary"], "unit": "nats per token"}
-    said = {"loss": loss, "exact": {"better": "max", "depends": []}}
+    said = {"loss": loss, "perplexity": loss, "exact": {"better": "max", "depends": []}}
     for variant, digest in digests.items():
         for path in directory.glob(f"trials/{variant}-*/*"):
             manifest = json.loads((path / "manifest.json").read_text())
@@ -216,21 +216,23 @@ LOSS = {"metric": "loss", "mode": "min"}
 
 @pytest.mark.quick
 def test_losses_over_other_vocabularies_are_not_compared(tmp_path: Path) -> None:
-    """No difference, no best, no verdict, a line at the head that names a measure that will do; by
-    that measure everything is compared.
+    """No difference, no best, no verdict, though the data is what is compared; a line at the head
+    that names a measure that will do; by that measure everything is compared.
     """
     claim = {"statement": "a < c.", "contrasts": [{"weights": {"c": 1, "a": -1}, "at_least": 0.0}]}
     plain = sweep(tmp_path / "same", LOSSES, measure=LOSS, claim=claim)
     same = gather(vocabularies(plain, a="v", b="v", c="v"))
     assert [row.name for row in same.comparison.rows if row.best] == ["a"]
-    apart = sweep(tmp_path / "other", LOSSES, measure=LOSS, claim=claim)
+    dot = {"system.attention.score": "dot"}
+    compared = {name: {**dot, "data.order": name == "c"} for name in LOSSES}
+    apart = sweep(tmp_path / "other", LOSSES, measure=LOSS, claim=claim, settings=compared)
     found = gather(vocabularies(apart, a="v", b="v", c="w"))
     assert [row.difference is not None for row in found.comparison.rows] == [False, True, False]
     assert not any(row.best for row in found.comparison.rows)
     assert found.verdict is not None and found.verdict.outcome == "undecided"
     assert "a and c are not comparable" in found.verdict.sentence.replace("c and a", "a and c")
     (line,) = (one.text for one in found.warnings if "Not comparable" in one.text)
-    assert "with a by loss (nats per token): c" in line and "Compare by exact" in line
+    assert "with a by loss (nats per token): c" in line and "Compare by exact, which" in line
     exact = sweep(tmp_path / "exact", LOSSES)
     scored = gather(vocabularies(exact, a="v", b="v", c="w")).comparison
     assert all(row.difference is not None for row in scored.rows[1:])

@@ -90,10 +90,16 @@ def test_scores_of_any_size_have_a_report(size: float, tmp_path: Path) -> None:
 
 
 def test_a_report_is_not_written_through_a_link(tmp_path: Path) -> None:
-    """Also where nothing is at its other end; no other file is written either."""
+    """Also where nothing is at its other end; no other file is written either. Nor through one with
+    the name of the file that is written first and then renamed.
+    """
     sweep(tmp_path / "sweep")
     (tmp_path / "sweep" / "trials.csv").symlink_to(tmp_path / "gone.txt")
     with pytest.raises(UserError, match="trials.csv is a link to .*gone.txt, and a report"):
         report.write(tmp_path / "sweep", stream=io.StringIO())
     assert not (tmp_path / "gone.txt").exists()
     assert not (tmp_path / "sweep" / "report.md").exists()
+    (tmp_path / "sweep" / "trials.csv").rename(tmp_path / "sweep" / ".report.md.tmp")
+    report.write(tmp_path / "sweep", stream=io.StringIO())
+    assert not (tmp_path / "gone.txt").exists()
+    assert not (tmp_path / "sweep" / "report.md").is_symlink()

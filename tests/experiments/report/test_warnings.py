@@ -73,8 +73,9 @@ def test_lost_and_accepted_trials(tmp_path: Path) -> None:
 
 def test_a_budget_that_was_missed(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO, budget=budget("a"))
-    edit_candidates(directory, budget=met(110, knob="system.decoder"))
-    expected = ["The budget (parameters) is not matched: a by +10 %, b by +10 %."]
+    edit_candidates(directory, budget=met(110, knob="system.decoder", accepted=True))
+    off = "by +10 %, which was accepted"
+    expected = [f"The budget (parameters) is not matched: a {off}, b {off}."]
     assert said(gather(directory), "budget") == expected
 
 

@@ -10,14 +10,14 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.experiments import Search, choice, grid
-from attnlab.experiments.run import launcher, searching
+from attnlab.experiments.plan import Plan
+from attnlab.experiments.run import searching
 from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import Job, Part
 from attnlab.experiments.run.launcher import (
     Launcher,
     course,
     lock,
-    read,
     retry_failed,
     stop_trial,
     take_back,
@@ -51,7 +51,7 @@ class Records:
 
 
 def launched(directory: Path, executor: Records, accept_failed: bool = False) -> Launcher:
-    board = Board(read(directory), directory, stream=io.StringIO())
+    board = Board(Plan.of_sweep(directory), directory, stream=io.StringIO())
     return Launcher(directory, executor, board, Stop(), accept_failed=accept_failed)
 
 
@@ -243,4 +243,4 @@ def test_a_second_launcher_is_refused(tmp_path: Path) -> None:
         lock(tmp_path)
     lock(tmp_path).release()
     with pytest.raises(UserError, match="holds no sweep"):
-        launcher.read(tmp_path)
+        Plan.of_sweep(tmp_path)

@@ -35,7 +35,5 @@ def test_each_kind_of_job_goes_where_it_belongs(
 
 def test_a_wrong_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert process.main([str(tmp_path / "elsewhere"), "train", "additive-0a1b2c3d/seed0"]) == 2
-    words = (
-        f"error: {tmp_path / 'elsewhere'} holds no sweep (no plan.json in it); 'sweep' makes one\n"
-    )
-    assert capsys.readouterr().err == words
+    words = f"error: {tmp_path / 'elsewhere'} holds no sweep (no plan.json in it); 'sweep FILE.py"
+    assert capsys.readouterr().err.startswith(words)

@@ -426,6 +426,7 @@ def test_trials_that_cannot_train_together_train_one_at_a_time(
 LAUNCHER = """
 import sys
 from pathlib import Path
+from attnlab.experiments.plan import Plan
 from attnlab.experiments.run import board, launcher, live, queue
 from attnlab.experiments.run.slots import Slot
 from attnlab.experiments.run.stop import Stop
@@ -436,7 +437,7 @@ if __name__ == "__main__":
     live.PRELOAD, queue.HELD_FOR = (), 0.1
     with launcher.lock(directory):
         launcher.retry_failed(directory)
-        shown = board.Board(launcher.read(directory), directory)
+        shown = board.Board(Plan.of_sweep(directory), directory)
         made = queue.Queue(directory, [Slot(0), Slot(1)], shown, Stop())
         made.work = stub.work
         whole = launcher.Launcher(directory, made, shown, Stop())

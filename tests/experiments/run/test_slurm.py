@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.commands import main
+from attnlab.commands import Parser, main
+from attnlab.commands.sweep_flags import add_running
 from attnlab.errors import UserError
 from attnlab.experiments.run import slurm
 from attnlab.experiments.run.jobs import finals, training
@@ -51,8 +52,8 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def parsed(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--slots", type=int)
+    parser = Parser()
+    add_running(parser)
     add_arguments(parser)
     return parser.parse_args(words)
 
@@ -159,9 +160,9 @@ def test_what_slurm_refuses_is_one_line(tmp_path: Path, fake: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--slots=0"], "--slots=0: expected a whole number from 1 to 1024"),
-        (["--slurm.minutes=0"], "--slurm.minutes=0: expected"),
-        (["--slurm.gpus=-1"], "--slurm.gpus=-1: expected a whole number from 0 to 1024"),
+        (["--slots=0"], "--slots: '0' is no whole number from 1 to 1,024"),
+        (["--slurm.minutes=0"], "--slurm.minutes: '0' is no whole number from 1 to 525,600"),
+        (["--slurm.gpus=-1"], "--slurm.gpus: '-1' is no whole number from 0 to 1,024"),
         (
             ["--slurm.minutes=1"],
             "--slurm.warning=90: the whole time limit is 60 s (--slurm.minutes)",

@@ -21,7 +21,6 @@ from attnlab.experiments import Search, choice
 from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.run import live, queue, searching, worker
 from attnlab.experiments.run.jobs import Part, training
-from attnlab.experiments.run.launcher import read as read_plan
 from attnlab.experiments.run.selection import freeze
 from attnlab.experiments.run.slots import Slot
 from attnlab.experiments.run.state import look_at_all
@@ -133,7 +132,7 @@ def test_workers_go_on_with_a_search_that_no_launcher_leads(
     plan = stub.planned(tmp_path, search=search, tune=())
 
     def advance(directory: Path) -> bool:
-        found = read_plan(directory)
+        found = Plan.of_sweep(directory)
         if all(one.promoted for one in found.candidates):
             return False
         found.promote(one.id for one in plan.candidates).write(directory)
