@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from ml_collections import ConfigDict
 
+from attnlab.config.schema import Node
 from attnlab.errors import UserError, nearest, own_file, place, said, short
 
 _INSIDE = pathlib.Path(__file__).parents[1] / "_shipped"
@@ -38,6 +39,7 @@ def stated(path_and_argument: str) -> ConfigDict:
         something else.
     """
     config = call_file(path_and_argument, "get_config", "config file")
+    config = config.to_dict() if isinstance(config, Node) else config  # of another file, loaded
     path = path_and_argument.partition(":")[0]
     if not isinstance(config, (Mapping, ConfigDict)):
         raise UserError(

@@ -182,11 +182,9 @@ def test_a_picture_that_fails_costs_no_score(
             assert json.loads(scored.read_text())["bleu"] == 12.0 and not (tmp_path / FILE).exists()
             raise ValueError("no such\nmap")
 
-    monkeypatch.setattr(
-        "attnlab.training.updates.best_params",
-        lambda config, task, workdir: ({"w": np.zeros(3)}, 7),
-    )
-    report(Shy.config, Shy(), tmp_path)
+    best = ({"w": np.zeros(3)}, 7)
+    updates: Any = SimpleNamespace(config=Shy.config, best_params=lambda task, workdir: best)
+    report(updates, Shy(), tmp_path)
     err = capsys.readouterr().err
     assert err == "warning: pictures not drawn, maps: ValueError: no such map\n"
     assert (tmp_path / "pictures_failed.txt").read_text() == "maps: ValueError: no such map\n"
@@ -196,7 +194,7 @@ def test_a_picture_that_fails_costs_no_score(
     assert kept["outputs"] == "translations.txt"
     assert len((tmp_path / "translations.txt").read_text().splitlines()) == 5
     assert kept["examples"] == [{"source": f"s{one}", "target": f"t{one}"} for one in range(5)]
-    report(Shy.config, type("Able", (Shy,), {"maps": Stand.maps})(), tmp_path)
+    report(updates, type("Able", (Shy,), {"maps": Stand.maps})(), tmp_path)
     assert capsys.readouterr().err == "" and not (tmp_path / "pictures_failed.txt").exists()
 
 

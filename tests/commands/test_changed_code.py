@@ -42,7 +42,7 @@ from attnlab.config import load
 
 
 def get_config(argument=""):
-    return load("configs/translation.py:rnnsearch", {overrides!r}).unlock()
+    return load("configs/translation.py:rnnsearch", {overrides!r})
 '''
 
 

@@ -203,8 +203,8 @@ def test_divergence_is_told_and_exit_code_1(tmp_path: Path) -> None:
 def test_an_error_of_our_own_is_left_in_the_status(
     error: BaseException, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(config: Any, task: Any, batches: Any, workdir: Path, *rest: Any) -> None:
-        rest[-1].at(5)
+    def broken(run: Any, session: Any) -> None:
+        session.attempts[0].at(5)
         raise error
 
     monkeypatch.setattr(loop, "train", broken)

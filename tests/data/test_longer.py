@@ -13,6 +13,7 @@ from attnlab import config as configs
 from attnlab.config import schema_of
 from attnlab.data.columns import Packed
 from attnlab.data.longer import treat_long_examples
+from attnlab.data.settings import Buckets
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 
@@ -57,7 +58,7 @@ def test_every_task_with_the_setting_is_tried() -> None:
 def test_one_rule_for_all_splits(file: str, rule: str) -> None:
     length, overrides = FILES[file]
     settings = [f"batch.max_length={length}", f"batch.longer={rule}"]
-    if "buckets" in configs.load(f"configs/{file}", []).batch:
+    if isinstance(configs.load(f"configs/{file}", []).batch, Buckets):
         settings.append(f"batch.buckets={length}")
     config = configs.load(f"configs/{file}", [*settings, *overrides])
     kind = TASKS.resolve(config.task)
@@ -128,7 +129,7 @@ def test_sentences_are_cut_to_whole_words_and_heads_beyond_them_are_roots() -> N
     assert lost and f": {lost} words are neither trained on nor scored" in task.longer[-1]
     assert task.counts("valid")["words"] == sum(len(one.words) for one in before) - lost
     with pytest.raises(UserError, match=r"max_length=2: the word .* has 1 pieces.*raise it"):
-        treat_long_examples(task.data, {"longer": "cut", "max_length": 2})
+        treat_long_examples(task.data, Buckets(longer="cut", buckets=(2,), max_length=2))
 
 
 def test_configs_without_the_setting_mean_what_they_meant() -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from ml_collections import ConfigDict
 
 from attnlab import config as configs
 from attnlab.errors import UserError
@@ -24,6 +23,7 @@ from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.plan.process import listed, made
 from attnlab.tasks import auxiliary, models
 from tests import sampling
+from tests.changed import changed
 from tests.experiments import real
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,14 +46,17 @@ class Sharing(Builder):
         super().__init__(file, seed)
         self._data = self.drawn
 
-    def resolved(self, overrides: Mapping[str, Any]) -> ConfigDict:
+    def resolved(self, overrides: Mapping[str, Any]) -> Any:
         """Few examples, but more where the file has more."""
         config = super().resolved(overrides)
-        for data in (config.data, config.data.get("of", ConfigDict())):
-            for split in {"examples", "train", "valid", "test"} & set(data):
-                if isinstance(drawn := data[split], int):
-                    data[split] = min(drawn, FEW + drawn // 50)
-        return config
+        fewer = {
+            name.replace(".", "__"): min(drawn, FEW + drawn // 50)
+            for name, drawn in configs.flat(config).items()
+            if name.startswith("data.")
+            and name.endswith((".examples", ".train", ".valid", ".test"))
+            if isinstance(drawn, int)
+        }
+        return changed(config, **fewer)
 
 
 @pytest.fixture

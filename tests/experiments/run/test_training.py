@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ml_collections import ConfigDict
 
 from attnlab.errors import UserError
 from attnlab.experiments.run import training
@@ -20,7 +19,7 @@ from attnlab.records.attempts import Attempt
 from attnlab.records.manifest import Manifest
 from attnlab.records.measures import of_record, share
 from attnlab.records.stream import RunLock, read_records
-from attnlab.training import states
+from attnlab.training.settings import Checkpoint
 from tests.experiments import real, stub
 from tests.experiments.conftest import DONE, Swept
 
@@ -117,22 +116,22 @@ class Task:
 
 
 def test_text_scores_are_decoded_only_where_they_select(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    prepared: Any = SimpleNamespace(
-        workdir=tmp_path, config=ConfigDict({"checkpoint": {"by": "accuracy"}}), task=Task()
+    run: Any = SimpleNamespace(
+        workdir=tmp_path, config=SimpleNamespace(checkpoint=Checkpoint(by="accuracy")), task=Task()
     )
     records = (
         {"step": step, "split": "valid", "loss": loss, "accuracy": score}
         for step, loss, score in ((3, 0.9, 0.4), (6, 1.0, 0.5))
     )
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
-    write_validation(prepared, "accuracy")
+    write_validation(run, "accuracy")
     known: dict[str, Any] = {"loss": {"better": "min"}, "accuracy": {"better": "max"}}
     expected = {"split": "valid", "step": 6, "loss": 1.0, "accuracy": 0.5, "measures": known}
     assert real.read(tmp_path / "valid.json") == expected
-    monkeypatch.setattr(states, "best_params", lambda *given: ("best", 6))
-    write_validation(prepared, "exact")
+    run.updates = SimpleNamespace(best_params=lambda *given: ("best", 6))
+    write_validation(run, "exact")
     known["exact"] = {"better": "max", "low": 0.0, "high": 1.0, "of": "sentences", "count": 12}
     found = real.read(tmp_path / "valid.json")
     assert found["exact"] == 0.25 and found["measures"] == known
@@ -141,7 +140,7 @@ def test_text_scores_are_decoded_only_where_they_select(
         "select: the validation scores have no 'blue'; they have step, split, loss, accuracy, exact"
     )
     with pytest.raises(UserError, match=words):
-        write_validation(prepared, "blue")
+        write_validation(run, "blue")
 
 
 @pytest.mark.parametrize(
