@@ -37,7 +37,7 @@ from attnlab.decoding import Decoder, validate
 from attnlab.errors import UserError
 from attnlab.layers.backbones import BACKBONES
 from attnlab.layers.backbones.protocol import Backbone
-from attnlab.records.measures import Measure, share
+from attnlab.records.measures import TEXT, Measure, share
 from attnlab.systems.vision.captioner import Captioner, grid_of
 from attnlab.tasks.auxiliary import Auxiliary, left_aside
 from attnlab.tasks.decoders import check_room, ending, translating
@@ -103,8 +103,8 @@ class Captioning(ScoredAsText[CaptionData, Captioner]):
     inputs = ("source", "target")
     measures: Mapping[str, Measure | str] = {
         **ScoredAsText.measures,
-        "exact": share("captions"),
-        "named": Measure("max", low=0.0, high=1.0),
+        "exact": share("captions", depends=(TEXT,)),
+        "named": Measure("max", low=0.0, high=1.0, depends=(TEXT,)),
         "localisation": Measure("max", low=0.0, high=1.0),
         "pointing": share("words"),
     }

@@ -22,7 +22,7 @@ from attnlab.data.vocabulary import Vocabulary
 from attnlab.decoding import Decoded, Decoder, Settings, corpus_scores, validate
 from attnlab.decoding.metrics import sentence_counts
 from attnlab.records.items import Items
-from attnlab.records.measures import Measure, share
+from attnlab.records.measures import TEXT, Measure, share
 from attnlab.systems.protocol import Writer
 from attnlab.tasks.base import Data
 from attnlab.tasks.decoders import ending, translating
@@ -155,7 +155,7 @@ class ScoredAsText(WritingTask[Data, Writing]):
     measures: Mapping[str, Measure | str] = {
         **TEACHER_FORCED,
         **dict.fromkeys(("bleu", "chrf"), Measure("max", low=0.0, high=100.0)),
-        "exact": share("sentences"),
+        "exact": share("sentences", depends=(TEXT,)),
     }
     units: ClassVar[Mapping[str, str]] = {
         "loss": "nats per target token",
