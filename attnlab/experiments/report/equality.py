@@ -257,7 +257,7 @@ def other_scale(records: Sequence[Record], usual: Sequence[Record], metric: str)
     for part in DEPENDS:
         learned = {one.learned[part] for one in trials if part in one.learned}
         unsure = part != CLASSES and any(part not in one.learned for one in trials)
-        nodes = [one.candidate.config.get(VOCABULARY, {}) for one in trials if unsure]
+        nodes: list[Any] = [one.candidate.config.get(VOCABULARY, {}) for one in trials if unsure]
         settings = {str(bool(one.get("lowercase")) if part == TEXT else one) for one in nodes}
         if part in parts and (len(learned) > 1 or len(settings) > 1):
             return f"another {DEPENDS[part]}, on which {name} depends"
