@@ -68,6 +68,8 @@ EMPTY = "= is empty; write a value, or leave it out"
     ("line", "told"),
     [
         ("prepare --from=a.txt --to=", f"--to{EMPTY}"),
+        ("prepare --from=a.txt --to=\N{NO-BREAK SPACE}\t", f"--to{EMPTY}"),
+        ("work \N{NO-BREAK SPACE}", EMPTY.replace("=", "an argument")),
         ("train --config=configs/translation.py:rnnsearch --workdir=", f"--workdir{EMPTY}"),
         (f"cost --mechanisms=single --dir={__file__}/x", f"{__file__} is not a folder; name"),
         (
@@ -77,4 +79,4 @@ EMPTY = "= is empty; write a value, or leave it out"
     ],
 )
 def test_what_is_refused_before_any_work(line: str, told: str) -> None:
-    assert told in refused(*line.split())
+    assert told in refused(*line.split(" "))

@@ -265,7 +265,7 @@ def _run(command: Command, name: str, rest: Sequence[str], program: str) -> int:
         processes.add_arguments(parser)
     if _settings_told(parser, rest, overrides):
         return 0
-    for word in rest:
+    for word in map(str.strip, rest):
         if re.fullmatch(r"(--[\w.-]+=)?", word):  # an empty path would be the folder one is in
             raise UserError(f"{word or 'an argument'} is empty; write a value, or leave it out")
     arguments, unknown = parser.parse_known_args(rest)

@@ -45,23 +45,29 @@ class Measure:
     unit: str | None = None
 
 
-VOCABULARY, CLASSES = "vocabulary", "classes"
+VOCABULARY, TEXT, CLASSES = "vocabulary", "vocabulary.lowercase", "classes"
 DEPENDS: Mapping[str, str] = {
-    VOCABULARY: "the tokens that a text is cut into: a loss of words is no loss of characters",
-    CLASSES: "the labels that there are to choose from",
+    VOCABULARY: "vocabulary",  # a loss of words is no loss of characters
+    TEXT: "vocabulary.lowercase or normaliser",  # of a tokenizer: which characters there are
+    CLASSES: "classes",  # that there are to choose from
 }
-"""What a measure may depend on beside the system and the examples, which are compared always."""
-_OF_TOKENS = ("loss", "perplexity", "accuracy")
+"""What a measure may depend on beside the system and the examples, which are compared always; with
+its name in messages.
+"""
+_USUAL: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("loss", "perplexity", "accuracy"), (VOCABULARY,)),
+    **dict.fromkeys(("bits_per_character", "bleu", "chrf"), (TEXT,)),
+}
 
 
 def depends_on(name: str, measure: Measure | None, classes: bool) -> tuple[str, ...]:
     """What a measure depends on. One that does not say, as in records of earlier versions, is taken
-    to depend on the classes where there are classes, and else on the vocabulary if its name is one
-    of those of scores of tokens.
+    to depend on the classes where there are classes, and else on the vocabulary or the characters
+    of the text if its name is one of those of scores of tokens or characters.
     """
     if measure is not None and measure.depends is not None:
         return measure.depends
-    return (CLASSES,) if classes else (VOCABULARY,) if name in _OF_TOKENS else ()
+    return (CLASSES,) if classes else _USUAL.get(name, ())
 
 
 def share(

@@ -36,7 +36,7 @@ from attnlab.decoding.settings import validate
 from attnlab.errors import UserError
 from attnlab.layers.backbones import BACKBONES
 from attnlab.layers.backbones.protocol import Backbone
-from attnlab.records.measures import Measure, share
+from attnlab.records.measures import TEXT, Measure, share
 from attnlab.systems.vision.captioner import Captioner, grid_of
 from attnlab.tasks import schemas
 from attnlab.tasks.auxiliary import Auxiliary, left_aside
@@ -103,8 +103,8 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
     inputs = ("source", "target")
     measures: Mapping[str, Measure | str] = {
         **ScoredAsText.measures,
-        "exact": share("captions"),
-        "named": Measure("max", low=0.0, high=1.0),
+        "exact": share("captions", depends=(TEXT,)),
+        "named": Measure("max", low=0.0, high=1.0, depends=(TEXT,)),
         "localisation": Measure("max", low=0.0, high=1.0),
         "pointing": share("words"),
     }

@@ -15,7 +15,7 @@ import numpy as np
 
 from attnlab.decoding.metrics import edits_of, error_rates
 from attnlab.records.items import Items
-from attnlab.records.measures import Measure, share
+from attnlab.records.measures import TEXT, Measure, share
 from attnlab.tasks import schemas
 from attnlab.tasks.pairs import PairTask
 from attnlab.tasks.protocol import Params, Scores
@@ -30,8 +30,9 @@ class Pronunciation(PairTask[schemas.Pronunciation]):
     schema: ClassVar[type[schemas.Settings]] = schemas.Pronunciation
     measures: Mapping[str, Measure | str] = {
         **TEACHER_FORCED,
-        "phoneme_error_rate": Measure("min", low=0.0),  # there may be more edits than phonemes
-        "word_error_rate": share("words", better="min"),
+        # there may be more edits than phonemes
+        "phoneme_error_rate": Measure("min", low=0.0, depends=(TEXT,)),
+        "word_error_rate": share("words", better="min", depends=(TEXT,)),
     }
     units: ClassVar[Mapping[str, str]] = {
         "loss": "nats per phoneme, ends of words counted",

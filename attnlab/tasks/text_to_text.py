@@ -14,7 +14,7 @@ import numpy as np
 
 from attnlab.decoding import rouge
 from attnlab.records.items import Items
-from attnlab.records.measures import Measure, share
+from attnlab.records.measures import TEXT, Measure, share
 from attnlab.tasks.protocol import Params, Scores
 from attnlab.tasks.translation import Translation
 
@@ -26,7 +26,7 @@ class TextToText(Translation):
 
     measures: Mapping[str, Measure | str] = {
         **Translation.measures,
-        "exact": share("texts"),
+        "exact": share("texts", depends=(TEXT,)),
         **dict.fromkeys(rouge.NAMES, Measure("max", low=0.0, high=100.0)),
     }
     units: ClassVar[Mapping[str, str]] = {

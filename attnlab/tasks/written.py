@@ -23,7 +23,7 @@ from attnlab.decoding.generate import Decoded, Decoder
 from attnlab.decoding.metrics import corpus_scores, sentence_counts
 from attnlab.decoding.settings import Decoding, validate
 from attnlab.records.items import Items
-from attnlab.records.measures import Measure, share
+from attnlab.records.measures import TEXT, Measure, share
 from attnlab.systems.protocol import Writer
 from attnlab.tasks.base import Data
 from attnlab.tasks.decoders import ending, translating
@@ -158,7 +158,7 @@ class ScoredAsText(WritingTask[Writes, Data, Writing]):
     measures: Mapping[str, Measure | str] = {
         **TEACHER_FORCED,
         **dict.fromkeys(("bleu", "chrf"), Measure("max", low=0.0, high=100.0)),
-        "exact": share("sentences"),
+        "exact": share("sentences", depends=(TEXT,)),
     }
     units: ClassVar[Mapping[str, str]] = {
         "loss": "nats per target token",

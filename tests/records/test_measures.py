@@ -15,6 +15,7 @@ from attnlab.records.json_kinds import Damaged
 from attnlab.records.measures import (
     CLASSES,
     RECORDED,
+    TEXT,
     VOCABULARY,
     Measure,
     as_record,
@@ -103,7 +104,7 @@ def test_a_measure_says_on_what_it_depends_and_in_what_unit() -> None:
     kept = json.loads(json.dumps({RECORDED: as_record(counted(task, "test"))}))
     (loss,) = of_record(kept).values()
     assert (loss.depends, loss.unit) == ((VOCABULARY,), "nats per token")
-    expected = {"loss": (VOCABULARY,), "accuracy": (VOCABULARY,), "bleu": ()}
+    expected = {"loss": (VOCABULARY,), "accuracy": (VOCABULARY,), "bleu": (TEXT,), "iou": ()}
     for name, parts in expected.items():
         assert depends_on(name, None, classes=False) == parts
         assert depends_on(name, Measure("max"), classes=True) == (CLASSES,)
@@ -114,10 +115,13 @@ def test_a_measure_says_on_what_it_depends_and_in_what_unit() -> None:
 
 @pytest.mark.parametrize("name", TASKS.names())
 def test_every_measure_of_every_task_depends_on_what_its_numbers_show(name: str) -> None:
-    """Of tasks without classes: scores of tokens on the vocabulary."""
+    """Of tasks without classes: scores of tokens on the vocabulary, those of characters, and of
+    references as the vocabulary sees them, on whether these are lower-cased.
+    """
     known = declared(TASKS.resolve(name))
-    found = {measure for measure, one in known.items() if depends_on(measure, one, classes=False)}
-    of_tokens = {"loss", "perplexity", "accuracy"}
-    assert found == (of_tokens | {"recall"} if name == "language_modelling" else of_tokens) & {
-        *known
-    }
+    found = {measure: depends_on(measure, one, classes=False) for measure, one in known.items()}
+    of_tokens = {"loss", "perplexity", "accuracy", *["recall"] * ("bits_per_character" in known)}
+    of_texts = {"bits_per_character", "bleu", "chrf", "phoneme_error_rate", "word_error_rate"}
+    of_texts |= {"exact", "named"} if "bleu" in known else set()
+    expected = {**dict.fromkeys(of_tokens, (VOCABULARY,)), **dict.fromkeys(of_texts, (TEXT,))}
+    assert found == {measure: expected.get(measure, ()) for measure in known}

@@ -4,7 +4,7 @@ variants they may not compare.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from attnlab.config import flat, is_below
@@ -12,7 +12,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.experiments.define import check_derived, forms, is_derived, reached, several
 from attnlab.experiments.plan.candidate import Candidate
 from attnlab.experiments.plan.plan import Plan
-from attnlab.records.measures import VOCABULARY, declared, depends_on
+from attnlab.records.measures import DEPENDS, TEXT, VOCABULARY, declared, depends_on
 
 _READ = ("task", "data", "batch.longer", "batch.max_length")
 """The settings that decide which examples a split has, and what is learned from them."""
@@ -43,7 +43,7 @@ def check_metrics(plan: Plan, task: Any) -> None:
                 f"{name}=({metric!r}, {mode!r}): of {metric!r}, {measures[metric]} is better; write"
                 f" ({metric!r}, {measures[metric]!r})"
             )
-    _check_chosen(plan, *_dependence(plan.select["metric"], task))
+    _check_chosen(plan, task)
     if plan.search is not None and plan.search["pruner"] is not None:
         _check_pruned(plan, task)
 
@@ -62,10 +62,13 @@ def comparison_lines(plan: Plan, candidates: Sequence[Candidate], task: Any) -> 
         differing.setdefault(tuple(deciding), []).append(variant)
     metric = plan.measure["metric"]
     wanted = reached(metric)
-    parts, others = _dependence(wanted.metric if wanted else metric, task)
+    name = wanted.metric if wanted else metric
+    depending = _dependence(name, task)
     for deciders, variants in differing.items():
         read = any(is_below(name, _READ) for name in deciders)
-        same = [part for part in parts if read or any(is_below(name, (part,)) for name in deciders)]
+        parts = [part for part in DEPENDS if _deciding(part, deciders) or (read and part != TEXT)]
+        others = [score for score, own in depending.items() if not {*own} & {*parts}]
+        same = [DEPENDS[part] for part in parts if part in depending[name]]
         same = ["test examples"] * (read and not is_derived(metric)) + same
         what = f"{several(variants)} and {plan.baseline} differ in {several(deciders)}"
         if same:
@@ -76,22 +79,29 @@ def comparison_lines(plan: Plan, candidates: Sequence[Candidate], task: Any) -> 
             yield f"{what}, on which {metric} does not depend: it compares them"
 
 
-def _dependence(metric: str, task: Any) -> tuple[tuple[str, ...], list[str]]:
-    """On what a score depends, and the scores of the task that depend on nothing of the kind."""
+def _dependence(metric: str, task: Any) -> dict[str, tuple[str, ...]]:
+    """A score and all those of the task, with what each depends on."""
     known = declared(task)
     classes = bool(getattr(getattr(task, "data", None), "classes", ()))
-    free = [name for name, one in known.items() if not depends_on(name, one, classes)]
-    return depends_on(metric, known.get(metric), classes), free
+    return {name: depends_on(name, known.get(name), classes) for name in (*known, metric)}
 
 
-def _check_chosen(plan: Plan, parts: Sequence[str], others: Sequence[str]) -> None:
+def _deciding(part: str, keys: Iterable[str]) -> list[str]:
+    """The settings among `keys` that decide something on which a measure depends."""
+    return [key for key in keys if is_below(key, (part, *["vocabulary.file"] * (part == TEXT)))]
+
+
+def _check_chosen(plan: Plan, task: Any) -> None:
     """Check that no variant tunes what the score that chooses its settings depends on."""
-    if VOCABULARY not in parts:
-        return
     metric = plan.select["metric"]
     tuned = {key for point in plan.tune for key in point["overrides"]}
     tuned |= set(plan.search["space"]) if plan.search is not None else set()
-    if keys := sorted(key for key in tuned if key.partition(".")[0] == VOCABULARY):
+    deciding = {
+        name: [key for part in parts for key in _deciding(part, sorted(tuned))]
+        for name, parts in _dependence(metric, task).items()
+    }
+    if keys := deciding[metric]:
+        others = [name for name in deciding if not deciding[name]]
         raise UserError(
             f"select: {metric!r} depends on the vocabulary, which {keys[0]} tunes, so that the better"
             f" number need not be the better model; select by {' or '.join(others) or 'another score'},"

@@ -21,7 +21,7 @@ from attnlab.records.digests import altered_records
 from attnlab.records.items import Items
 from attnlab.records.json_kinds import Damaged, Finite, Natural, read
 from attnlab.records.manifest import Manifest
-from attnlab.records.measures import CLASSES, VOCABULARY, Measure, of_record
+from attnlab.records.measures import CLASSES, TEXT, VOCABULARY, Measure, of_record
 from attnlab.records.stream import Measured, read_records
 from attnlab.records.stream import Record as Line
 
@@ -29,6 +29,8 @@ LARGEST = 1e60  # of scores; a loss or perplexity beyond is that of a run that h
 Curve = tuple[Mapping[str, Any], ...]
 SCORES: Mapping[str, str] = {"valid": "valid.json", "test": "results.json"}
 """Where the scores of a split stand in a trial's folder."""
+_NORMALISED = dict[str, str]()
+"""Digest of a vocabulary to its normaliser; a tokenizer, which trials share, is read for a second."""
 
 
 class Timing(Line, total=False):
@@ -223,11 +225,8 @@ def _record(trial: Trial, directory: Path, plan: Plan) -> Record:
     """Read the folder of a trial; one that never began has an empty record."""
     workdir = trial.workdir(directory)
     scored = {split: _scores(workdir / name) for split, name in SCORES.items()}
-    events, manifest, timing = (
-        attempts.read(workdir),
-        Manifest.read(workdir),
-        read_records(workdir / "timing.jsonl", Timing),
-    )
+    events, manifest = attempts.read(workdir), Manifest.read(workdir)
+    timing = read_records(workdir / "timing.jsonl", Timing)
     scores = {split: numbers for split, (numbers, _, _) in scored.items()}
     curve = tuple(read_records(workdir / "metrics.jsonl", Measured))
     items, metric = Items.read(workdir), plan.measure["metric"]
@@ -254,16 +253,24 @@ def _record(trial: Trial, directory: Path, plan: Plan) -> Record:
 
 
 def _learned(workdir: Path, manifest: Manifest | None) -> dict[str, str]:
-    """See `Record.learned`: the vocabulary of what is predicted, and the names of the classes."""
+    """See `Record.learned`: the vocabulary of what is predicted, how it normalises texts, and the
+    names of the classes.
+    """
     prints = (manifest and manifest.vocabulary) or {}
     found = {VOCABULARY: prints.get("target.json") or prints.get("shared.json")}
-    for name, key in (("labels.json", "labels"), ("images.json", "classes")):
+    for name in ("shared.json", "target.json", "labels.json", "images.json"):
+        path = workdir / "vocabulary" / name
+        digest = prints.get(name, str(path))
         try:
-            content = read((workdir / "vocabulary" / name).read_bytes(), dict[str, Any])
+            content = {} if digest in _NORMALISED else read(path.read_bytes(), dict[str, Any])
         except (OSError, Damaged):  # nothing of that kind; what is damaged is for the task to say
             continue
-        if names := content.get(key):
-            found[CLASSES] = json.dumps(names)
+        match content:
+            case {"tokenizer": {"content": {"normalizer": own}} | {"normalizer": own}}:
+                _NORMALISED[digest] = json.dumps(own)
+            case {"labels": names} | {"classes": names} if names:
+                found[CLASSES] = json.dumps(names)
+        found[TEXT] = _NORMALISED.get(digest, found.get(TEXT))
     return {part: digest for part, digest in found.items() if digest}
 
 

@@ -15,7 +15,7 @@ from attnlab.experiments.define import SHOWN, is_derived, reached, several, text
 from attnlab.experiments.plan import Candidate
 from attnlab.experiments.report.collect import Record, Records
 from attnlab.pages.tables import NONE
-from attnlab.records.measures import CLASSES, DEPENDS, VOCABULARY, depends_on
+from attnlab.records.measures import CLASSES, DEPENDS, TEXT, VOCABULARY, depends_on
 
 Kind = Literal["unequal", "compared", "tuned", "budget"]
 Settings = Mapping[str, Any]
@@ -256,17 +256,12 @@ def other_scale(records: Sequence[Record], usual: Sequence[Record], metric: str)
     parts = {part for one in trials for part in _depends(one, name)}
     for part in DEPENDS:
         learned = {one.learned[part] for one in trials if part in one.learned}
-        unsure = part == VOCABULARY and any(part not in one.learned for one in trials)
-        settings = {json.dumps(one.candidate.config.get(part)) for one in trials if unsure}
+        unsure = part != CLASSES and any(part not in one.learned for one in trials)
+        nodes: list[Any] = [one.candidate.config.get(VOCABULARY, {}) for one in trials if unsure]
+        settings = {str(bool(one.get("lowercase")) if part == TEXT else one) for one in nodes}
         if part in parts and (len(learned) > 1 or len(settings) > 1):
-            return f"another {part}, on which {name} depends"
+            return f"another {DEPENDS[part]}, on which {name} depends"
     return ""
-
-
-def independent(records: Sequence[Record]) -> list[str]:
-    """The measures of the test split that depend on nothing but system and examples."""
-    known = {name: one for one in records for name in one.measures["test"]}
-    return [name for name, one in known.items() if not _depends(one, name)]
 
 
 def _depends(record: Record, name: str) -> tuple[str, ...]:

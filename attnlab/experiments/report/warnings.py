@@ -12,12 +12,7 @@ from attnlab.experiments.report import looks
 from attnlab.experiments.report.collect import Record, Records, is_finite
 from attnlab.experiments.report.comparison import Comparison, settings
 from attnlab.experiments.report.environment import Environment, revision
-from attnlab.experiments.report.equality import (
-    differing,
-    independent,
-    other_scale,
-    other_test_data,
-)
+from attnlab.experiments.report.equality import differing, other_scale, other_test_data
 from attnlab.experiments.report.misfits import of_sweep
 
 
@@ -64,20 +59,20 @@ def _test_data(records: Records, comparison: Comparison, _: Environment) -> Iter
 def _measure(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
     """The variants whose numbers have another scale than the baseline's."""
     base, metric = comparison.row(records.plan.baseline), comparison.basis.metric
+    if base is None:
+        return
     apart: dict[str, list[str]] = {}
-    for row in comparison.rows if base else ():
-        if base and (why := other_scale(row.records, base.records, metric)):
+    for row in comparison.rows:
+        if why := other_scale(row.records, base.records, metric):
             apart.setdefault(why, []).append(row.name)
     for why, names in apart.items():
-        assert base is not None
-        known = [
-            one.measures["test"][metric] for one in base.records if metric in one.measures["test"]
+        known = {name: one for each in base.records for name, one in each.measures["test"].items()}
+        unit = f" ({known[metric].unit})" if metric in known and known[metric].unit else ""
+        rows = [row.records for row in comparison.rows]
+        others = [
+            name for name in known if not any(other_scale(row, base.records, name) for row in rows)
         ]
-        unit = f" ({known[0].unit})" if known and known[0].unit else ""
-        others = [name for name in independent(base.records) if name != metric]
-        hint = (
-            f" Compare by {' or '.join(others)}, which depends on no such thing." if others else ""
-        )
+        hint = f" Compare by {' or '.join(others)}, which depends on no such thing." * bool(others)
         yield f"Not comparable with {base.name} by {metric}{unit}: {several(names)} ({why}).{hint}"
 
 
@@ -121,10 +116,8 @@ def _lost(records: Records, comparison: Comparison, _: Environment) -> Iterator[
             yield "No trial came through, so that the test split has not been read."
         return
     lost = [f"{row.name}: {', '.join(row.missing)}" for row in comparison.rows if row.missing]
-    number, whole = (
-        sum(len(row.missing) for row in comparison.rows),
-        sum(len(row.records) for row in comparison.rows),
-    )
+    number = sum(len(row.missing) for row in comparison.rows)
+    whole = sum(len(row.records) for row in comparison.rows)
     if lost:
         yield (
             f"{number} of {whole} reported trials {'has' if number == 1 else 'have'} no score:"
@@ -188,15 +181,9 @@ def _edge(records: Records, *_: Any) -> Iterator[str]:
     """
     at: dict[str, list[str]] = {}
     for variant in records.plan.variants:
-        standing = records.standing(variant)
+        standing, candidates = records.standing(variant), records.plan.of(variant)
         for key, value in standing.tuned.items() if standing else ():
-            tried = sorted(
-                {
-                    one.tuned[key]
-                    for one in records.plan.of(variant)
-                    if is_finite(one.tuned.get(key))
-                }
-            )
+            tried = sorted({one.tuned[key] for one in candidates if is_finite(one.tuned.get(key))})
             if is_finite(value) and len(tried) > 1 and value in (tried[0], tried[-1]):
                 at.setdefault(
                     f"{key}={text(value)}|{text(tried[0])} to {text(tried[-1])}", []

@@ -153,8 +153,8 @@ def with_planned_cores(
     if least < cores and not accept:
         raise UserError(
             f"a trial of this sweep was planned with {cores} core{'s' * (cores > 1)}, and a slot"
-            f" here has {least}; take fewer --slots, another machine, or --accept-cores (as many threads"
-            " on fewer cores: slow, and the report says it)"
+            f" here has {least}; take another machine, or with 'sweep' or 'work' fewer --slots or"
+            " --accept-cores (as many threads on fewer cores: slow, and the report says it)"
         )
     return [
         dataclasses.replace(

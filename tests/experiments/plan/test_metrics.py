@@ -37,18 +37,22 @@ DIFFERING = {
     "char": "vocabulary.kind",
     "half": "data.train",
     "cut": "batch.max_length",
+    "low": "vocabulary.lowercase",
 }
+CASE = "vocabulary.lowercase or normaliser"
 SAME = "compares them only if they have the same"
 TOLD = {
     "loss": {
         "char": f": loss {SAME} vocabulary; bits_per_character does in any case",
         "half": f": loss {SAME} test examples and vocabulary",
         "cut": f": loss {SAME} test examples and vocabulary",
+        "low": f": loss {SAME} vocabulary; no other measure does in any case",
     },
     "bits_per_character": {
         "char": ", on which bits_per_character does not depend: it compares them",
         "half": f": bits_per_character {SAME} test examples",
         "cut": f": bits_per_character {SAME} test examples",
+        "low": f": bits_per_character {SAME} {CASE}; no other measure does in any case",
     },
 }
 
@@ -62,7 +66,7 @@ def test_what_may_not_be_compared_is_said_before_anything_is_trained(
     for split in ("train", "valid", "test"):
         (tmp_path / f"{split}.txt").write_text("a b a b\nb a b a\n")
     base = {"data": "text", "data.directory": str(tmp_path), "system.width": 4}
-    values = {"char": "char", "half": "train.txt[:50%]", "cut": 3}
+    values = {"char": "char", "half": "train.txt[:50%]", "cut": 3, "low": True}
     variants: dict[str, Any] = {"word": {}, "wide": {"system.width": 8}}
     variants |= {name: {key: values[name]} for name, key in DIFFERING.items()}
     (tmp_path / "which.py").write_text(
@@ -124,25 +128,34 @@ def test_a_pruner_needs_three_evaluations(tmp_path: Path, quick: None) -> None:
     assert f"{words}; set it to 4 or less" in refused(tmp_path, SCORES, PRUNED, imports=SEARCH)
 
 
-@pytest.mark.parametrize("metric", ["loss", "bits_per_character"])
+@pytest.mark.parametrize(
+    ("metric", "key", "told"),
+    [
+        ("loss", "kind", r"vocabulary.kind tunes.* select by bits_per_character, or"),
+        ("bits_per_character", "kind", ""),
+        ("loss", "lowercase", r"vocabulary.lowercase tunes.* select by another score, or"),
+        ("bits_per_character", "lowercase", r"vocabulary.lowercase tunes.* by another score, or"),
+    ],
+)
 def test_a_score_that_depends_on_the_vocabulary_does_not_choose_one(
-    metric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    metric: str, key: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nats per token of characters are fewer than of words, whichever model is better."""
+    """Nats per token of characters are fewer than of words, and bits per character of lower-cased
+    texts than of others, whichever model is better.
+    """
     monkeypatch.setattr(building, "step_work", lambda config, task: Work(1.0, 0.0))
     for split in ("train", "valid", "test"):
         (tmp_path / f"{split}.txt").write_text("a b a b\nb a b a\n")
     base = {"data": "text", "data.directory": str(tmp_path), "system.width": 4}
+    values = ("word", "char") if key == "kind" else (False, True)
     (tmp_path / "cut.py").write_text(
         "from attnlab.experiments import Experiment, grid, rows\n\n\ndef"
         " get_experiment(argument=''):\n    return Experiment(question='?',"
         f" config='configs/language_modelling.py:lstm', compare=rows({{'a': {{}}}}), base={base!r},"
-        f" tune=grid({{'vocabulary.kind': ('word', 'char')}}), select=({metric!r}, 'min'))\n"
+        f" tune=grid({{'vocabulary.{key}': {values!r}}}), select=({metric!r}, 'min'))\n"
     )
-    if metric == "loss":
-        with pytest.raises(
-            UserError, match=r"vocabulary.kind tunes.* select by bits_per_character, or"
-        ):
+    if told:
+        with pytest.raises(UserError, match=told):
             made(str(tmp_path / "cut.py"), tmp_path / "sweep")
     else:
         assert len(made(str(tmp_path / "cut.py"), tmp_path / "sweep").candidates) == 2

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from attnlab.data.vocabulary import Vocabulary
 from attnlab.experiments.report.across import across
 from attnlab.experiments.report.contents import Contents, gather
 from attnlab.experiments.report.equality import differing
@@ -198,7 +199,8 @@ def vocabularies(directory: Path, **digests: str) -> Path:
     what they depend.
     """
     loss = {"better": "min", "depends": ["vocabulary"], "unit": "nats per token"}
-    said = {"loss": loss, "perplexity": loss, "exact": {"better": "max", "depends": []}}
+    exact = {"better": "max", "depends": ["vocabulary.lowercase"]}
+    said = {"loss": loss, "perplexity": loss, "exact": exact}
     for variant, digest in digests.items():
         for path in directory.glob(f"trials/{variant}-*/*"):
             manifest = json.loads((path / "manifest.json").read_text())
@@ -241,6 +243,33 @@ def test_losses_over_other_vocabularies_are_not_compared(tmp_path: Path) -> None
     assert gather(steps).comparison.rows[2].difference is None
     (pair,) = (one for one in across(plain, apart).pairs if one.name == "c")
     assert pair.gap is None and pair.remark.startswith("not compared: another vocabulary")
+
+
+@pytest.mark.parametrize(
+    ("of_c", "compared"),
+    [({"lowercase": True}, False), ({"lowercase": False}, True), ({"normalizer": "NFKC"}, False)],
+)
+def test_scores_of_other_characters_are_not_compared(
+    of_c: dict[str, Any], compared: bool, tmp_path: Path
+) -> None:
+    """Lower-cased texts, or those that a tokenizer normalises, have other characters; where other
+    vocabularies see the same characters the scores are compared, and else not recommended.
+    """
+    for metric, mode in (("exact", "max"), ("loss", "min")):
+        directory = sweep(tmp_path / metric, LOSSES, measure={"metric": metric, "mode": mode})
+        vocabularies(directory, a="v", b="v", c=str(of_c))
+        for folder in directory.glob("trials/*/*"):
+            kept = folder / "vocabulary" / "target.json"
+            own = of_c if folder.match("c-*/*") else {"lowercase": False}
+            if "normalizer" in own:
+                write(kept, {"tokenizer": {"content": own}})
+            else:
+                Vocabulary.train(["A b", "b A"], kind="word", **own).save(kept)
+    found, by_loss = gather(tmp_path / "exact"), said(gather(tmp_path / "loss"), "measure")
+    assert [row.difference is not None for row in found.comparison.rows[1:]] == [True, compared]
+    why = "c (another vocabulary.lowercase or normaliser, on which exact depends)."
+    assert why in "".join(said(found, "measure")) or compared
+    assert ("Compare by exact, which" in by_loss[0]) == compared
 
 
 def test_records_that_do_not_say_on_what_a_measure_depends(tmp_path: Path) -> None:

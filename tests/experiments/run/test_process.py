@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.experiments.run import process, scoring, training
+from attnlab.experiments.plan import fix_cores
+from attnlab.experiments.run import process, scoring, slots, training
 from attnlab.experiments.run.jobs import Job
 from attnlab.experiments.run.slots import Slot
 from tests.experiments import stub
@@ -31,6 +32,19 @@ def test_each_kind_of_job_goes_where_it_belongs(
         ("scoring", tmp_path, one.candidate.id),
         ("training", tmp_path, (one, two), None),
     ]
+
+
+def test_fewer_cores_than_planned_are_refused_with_what_can_be_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """This process has no flags: those that are named are of the commands that are named."""
+    monkeypatch.setattr(process, "usable_cores", lambda: [0])
+    monkeypatch.setattr(slots, "usable_gpus", lambda: [])
+    plan = stub.planned(tmp_path)
+    fix_cores(tmp_path, 2)
+    assert process.main([str(tmp_path), "train", plan.trials()[0].name]) == 2
+    words = "another machine, or with 'sweep' or 'work' fewer --slots or --accept-cores (as many"
+    assert words in capsys.readouterr().err
 
 
 def test_a_wrong_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
