@@ -14,7 +14,7 @@ Axis letters: B batch, n heads, Tk keys, t tokens of a piece, w slots of a ring.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, TypeVar
 
 import flax.struct
 import jax
@@ -22,6 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.attention.view import Where, standing
+
+Grown = TypeVar("Grown", bound="Memory")
 
 
 @flax.struct.dataclass
@@ -191,6 +193,20 @@ def written(
         np.pad(np.ones((batch, length), bool), spare) if valid is None else jnp.pad(valid, spare)
     )
     return known, np.asarray(length, np.int32)  # type: ignore[return-value]  # a NumPy array if possible: kernels use its value during tracing
+
+
+def first_memory(
+    memory: type[Grown],
+    source: jax.Array,
+    valid: jax.Array | None,
+    capacity: int | None,
+    positions: Where,
+    *arrays: jax.Array,
+) -> Grown:
+    """The memory of a source [B,Tk,ds] and its arrays [B,H,Tk,...], with room for `capacity`."""
+    known, length = written(source, valid, capacity)
+    roomy = (with_room(array, known.shape[1]) for array in arrays)
+    return memory(known, length, *roomy, positions=beginning(positions, known))
 
 
 def beginning(positions: Where, known: jax.Array) -> Any:

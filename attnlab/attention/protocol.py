@@ -18,12 +18,14 @@ from attnlab.attention.cards import Cost
 from attnlab.attention.memories import Memory as Memory
 from attnlab.attention.memories import at as at
 from attnlab.attention.memories import beginning as beginning
+from attnlab.attention.memories import first_memory as first_memory
 from attnlab.attention.memories import with_room as with_room
 from attnlab.attention.memories import written as written
 from attnlab.attention.mixer import Capabilities as Capabilities
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, known
 from attnlab.config.registry import kind, made
+from attnlab.errors import UserError
 
 # the variable collection for the auxiliary losses of attention; written only while it is mutable
 LOSSES = "losses"
@@ -61,6 +63,22 @@ class Mixed:
 
     memory: Any
     so_far: Any
+
+
+def head_width(name: str, width: int, heads: int, what: str = "width") -> int:
+    """The width of a head, width / heads.
+
+    Raises:
+      UserError: heads that do not divide it.
+    """
+    if heads < 1 or width % heads:
+        near = [n for n in range(1, width + 1) if width % n == 0]
+        could = sorted(sorted(near, key=lambda n: abs(n - heads))[:3])
+        raise UserError(
+            f"{name}: {what}={width} is not divisible by heads={heads}; heads could be"
+            f" {' or '.join(map(str, could))}"
+        )
+    return width // heads
 
 
 class Attention(Mixer):
@@ -208,10 +226,11 @@ class Attention(Mixer):
 
     @nn.nowrap
     def rows(self) -> Rows:
-        """What the weights of a query sum to if it may see at least one key. An analysis that needs
-        a distribution checks this.
+        """What the weights of a query sum to if it may see at least one key: what the alignment
+        says, where there is one. An analysis that needs a distribution checks this.
         """
-        return "one"
+        table = getattr(self, "parts", {}).get("alignment")
+        return "one" if table is None else kind(made(table, self.alignment)).sums_to
 
     @nn.nowrap
     def side_by_side(self) -> int:

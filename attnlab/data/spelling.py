@@ -54,43 +54,10 @@ RULES: tuple[tuple[str, str], ...] = (
 """What stands at a place of a word, as a regular expression, and its phonemes; of the rules that fit the first one holds."""
 
 _PATIENCE = 5000  # words in a row that are known or of another split
-_ONSETS = (
-    "",
-    *"bcdfghjklmnprstvwz",
-    "ch",
-    "sh",
-    "th",
-    "ph",
-    "gh",
-    "kn",
-    "wr",
-    "qu",
-    "br",
-    "cl",
-    "dr",
-    "gr",
-    "pl",
-    "st",
-    "tr",
-)
+_CLUSTERS = "ch sh th ph gh kn wr qu br cl dr gr pl st tr"
+_ONSETS = ("", *"bcdfghjklmnprstvwz", *_CLUSTERS.split())
 _NUCLEI = (*"aeiou", *"aeiou", "ee", "oo", "ai", "oa", "ou")
-_CODAS = (
-    "",
-    "",
-    "",
-    *"bdgklmnprstvxz",
-    "ck",
-    "ng",
-    "mb",
-    "gh",
-    "th",
-    "sh",
-    "nt",
-    "st",
-    "ll",
-    "ss",
-    "tt",
-)
+_CODAS = ("", "", "", *"bdgklmnprstvxz", *"ck ng mb gh th sh nt st ll ss tt".split())
 _COMPILED = tuple((re.compile(pattern), phonemes.split()) for pattern, phonemes in RULES)
 
 

@@ -25,13 +25,14 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, dense
+from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.heads import joined, split
 from attnlab.layers.norms import RMSNorm
 from attnlab.layers.precision import widened
 from attnlab.layers.short_convolution import ShortConvolution
-from attnlab.mixers.stateful import Shape, Stateful, Steps, divided, unit
+from attnlab.mixers.stateful import Shape, Stateful, Steps, unit
 
 EPSILON = 1e-5  # of the norm over a head
 
@@ -104,8 +105,8 @@ class DeltaNet(Stateful):
         keys, values = self.keys(), self.values()
         return Shape(
             self.heads,
-            divided(self.called, keys, self.heads, "width of the keys"),
-            divided(self.called, values, self.heads, "width of the values"),
+            head_width(self.called, keys, self.heads, "width of the keys"),
+            head_width(self.called, values, self.heads, "width of the values"),
             self.kernel,
             keys + micro * (keys + values),
             erases=True,

@@ -21,12 +21,13 @@ import flax.linen as nn
 import jax
 
 from attnlab.attention.cards import Card, Cost, dense
+from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.gated_norm import GatedNorm
 from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import widened
-from attnlab.mixers.stateful import Shape, Stateful, Steps, divided
+from attnlab.mixers.stateful import Shape, Stateful, Steps
 
 
 class GatedLinear(Stateful):
@@ -74,8 +75,8 @@ class GatedLinear(Stateful):
     @nn.nowrap
     def shape(self) -> Shape:
         """See `Stateful.shape`."""
-        depth = divided("gated_linear", self._keys(), self.heads, "key_share * width")
-        return Shape(self.heads, depth, divided("gated_linear", self.width, self.heads))
+        depth = head_width("gated_linear", self._keys(), self.heads, "key_share * width")
+        return Shape(self.heads, depth, head_width("gated_linear", self.width, self.heads))
 
     def steps(
         self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array

@@ -23,12 +23,13 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, dense
+from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.heads import joined, split
 from attnlab.layers.norms import RMSNorm
 from attnlab.layers.precision import widened
-from attnlab.mixers.stateful import Shape, Stateful, Steps, divided
+from attnlab.mixers.stateful import Shape, Stateful, Steps
 
 
 class Hgrn(Stateful):
@@ -63,7 +64,7 @@ class Hgrn(Stateful):
     @nn.nowrap
     def shape(self) -> Shape:
         """See `Stateful.shape`."""
-        depth = divided("hgrn", self.width, self.heads)
+        depth = head_width("hgrn", self.width, self.heads)
         return Shape(self.heads, depth, depth)
 
     def steps(

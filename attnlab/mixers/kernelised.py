@@ -24,7 +24,15 @@ import jax.numpy as jnp
 
 from attnlab.attention.cards import FLOAT, Cost, dense
 from attnlab.attention.mixer import Capabilities
-from attnlab.attention.protocol import MAPS, Attention, Memory, Reading, beginning, written
+from attnlab.attention.protocol import (
+    MAPS,
+    Attention,
+    Memory,
+    Reading,
+    beginning,
+    head_width,
+    written,
+)
 from attnlab.attention.scores.protocol import NEVER
 from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where
 from attnlab.attention.visibility import Causal, Everything
@@ -65,10 +73,7 @@ class Kernelised(Attention):
     capabilities = Capabilities(dense=False, grows=False, maps="implied", state="constant")
 
     def setup(self) -> None:
-        if self.heads < 1 or self.width % self.heads:
-            raise UserError(
-                f"{type(self).__name__}: width={self.width} is not divisible by heads={self.heads}"
-            )
+        head_width(type(self).__name__, self.width, self.heads)
         self.w_query, self.w_key, self.w_value, self.out = (
             Dense(self.width, use_bias=False) for _ in range(4)
         )

@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.attention.cards import Card, Cost
+from attnlab.attention.protocol import head_width
 from attnlab.attention.scores.protocol import NEVER
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
@@ -56,10 +57,7 @@ class Longformer(WholeText):
     )
 
     def setup(self) -> None:
-        if self.heads < 1 or self.width % self.heads:
-            raise UserError(
-                f"longformer: width={self.width} is not divisible by heads={self.heads}"
-            )
+        head_width("longformer", self.width, self.heads)
         if self.window < 0 or self.window % 2:
             raise UserError(
                 f"longformer: window={self.window} is to be halved; the nearest even one is"

@@ -31,12 +31,13 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import FLOAT, Card, Cost, dense
+from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.gated_norm import GatedNorm
 from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import inner_dtype, widened
-from attnlab.mixers.stateful import Kept, Shape, Stateful, Steps, divided
+from attnlab.mixers.stateful import Kept, Shape, Stateful, Steps
 
 NEVER = -1e30  # log i of padding
 
@@ -82,8 +83,8 @@ class Mlstm(Stateful):
     @nn.nowrap
     def shape(self) -> Shape:
         """See `Stateful.shape`; n is the last column."""
-        depth = divided("mlstm", self._keys(), self.heads, "key_share * width")
-        return Shape(self.heads, depth, divided("mlstm", self.width, self.heads) + 1)
+        depth = head_width("mlstm", self._keys(), self.heads, "key_share * width")
+        return Shape(self.heads, depth, head_width("mlstm", self.width, self.heads) + 1)
 
     @nn.nowrap
     def begin(self, rows: int, room: int, dtype: Any) -> Kept:

@@ -26,6 +26,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, dense
+from attnlab.attention.protocol import head_width
 from attnlab.attention.scores.protocol import NEVER
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
@@ -58,8 +59,7 @@ class Nystrom(WholeText):
     )
 
     def setup(self) -> None:
-        if self.heads < 1 or self.width % self.heads:
-            raise UserError(f"nystrom: width={self.width} is not divisible by heads={self.heads}")
+        head_width("nystrom", self.width, self.heads)
         if min(self.landmarks, self.steps) < 1:
             raise UserError(
                 f"nystrom: landmarks={self.landmarks} and steps={self.steps} must be at least 1"

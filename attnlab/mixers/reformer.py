@@ -33,7 +33,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, dense, memory, sorting
 from attnlab.attention.mixer import Capabilities, Mixer
-from attnlab.attention.protocol import Memory
+from attnlab.attention.protocol import Memory, head_width
 from attnlab.attention.scores.protocol import NEVER
 from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility import Causal, Everything
@@ -85,8 +85,7 @@ class Reformer(Mixer):
     )
 
     def setup(self) -> None:
-        if self.heads < 1 or self.width % self.heads:
-            raise UserError(f"reformer: width={self.width} is not divisible by heads={self.heads}")
+        head_width("reformer", self.width, self.heads)
         if self.buckets < 1 or (self.buckets > 1 and self.buckets % 2):
             raise UserError(
                 f"reformer: buckets={self.buckets} must be even, or 1 for no hashing; take"

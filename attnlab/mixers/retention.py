@@ -25,13 +25,14 @@ import numpy as np
 
 from attnlab.attention.cards import Card, Cost, Sizes, dense
 from attnlab.attention.positions import POSITIONS
+from attnlab.attention.protocol import head_width
 from attnlab.config.registry import Part, made
 from attnlab.layers.dense import Dense
 from attnlab.layers.heads import joined, split
 from attnlab.layers.norms import LayerNorm
 from attnlab.layers.precision import inner_dtype
 from attnlab.mixers.recurrent import PASSING
-from attnlab.mixers.stateful import Shape, Stateful, Steps, divided
+from attnlab.mixers.stateful import Shape, Stateful, Steps
 
 
 class Retention(Stateful):
@@ -70,7 +71,7 @@ class Retention(Stateful):
     @nn.nowrap
     def shape(self) -> Shape:
         """See `Stateful.shape`."""
-        depth = divided("retention", self.width, self.heads)
+        depth = head_width("retention", self.width, self.heads)
         return Shape(self.heads, depth, self.expansion * depth)
 
     def steps(

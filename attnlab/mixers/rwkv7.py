@@ -29,13 +29,14 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, dense
+from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.heads import joined, split
 from attnlab.layers.norms import LayerNorm
 from attnlab.layers.precision import widened
 from attnlab.layers.token_shift import token_before
-from attnlab.mixers.stateful import Shape, Stateful, Steps, divided, unit
+from attnlab.mixers.stateful import Shape, Stateful, Steps, unit
 
 FASTEST = math.exp(-0.5)  # -log of the least w
 EPSILON = 64e-5
@@ -83,7 +84,7 @@ class Rwkv7(Stateful):
     @nn.nowrap
     def shape(self) -> Shape:
         """See `Stateful.shape`; the token before is kept like the input of two taps."""
-        depth = divided("rwkv7", self.width, self.heads)
+        depth = head_width("rwkv7", self.width, self.heads)
         return Shape(self.heads, depth, depth, 2, self.width, erases=True)
 
     def steps(

@@ -23,7 +23,6 @@ import jax.numpy as jnp
 from attnlab.attention.cards import FLOAT, Cost
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.view import CAUSAL, View
-from attnlab.errors import UserError
 from attnlab.layers.convolution import nothing_before
 from attnlab.layers.history import places
 from attnlab.layers.precision import widened
@@ -168,19 +167,3 @@ def unit(x: jax.Array, epsilon: float = 1e-6) -> jax.Array:
     """
     wide = widened(x)
     return wide * jax.lax.rsqrt(jnp.square(wide).sum(axis=-1, keepdims=True) + epsilon)
-
-
-def divided(name: str, width: int, heads: int, what: str = "width") -> int:
-    """width / heads.
-
-    Raises:
-      UserError: heads that do not divide it.
-    """
-    if heads < 1 or width % heads:
-        near = [n for n in range(1, width + 1) if width % n == 0]
-        could = sorted(sorted(near, key=lambda n: abs(n - heads))[:3])
-        raise UserError(
-            f"{name}: {what}={width} is not divisible by heads={heads}; heads could be"
-            f" {' or '.join(map(str, could))}"
-        )
-    return width // heads

@@ -38,6 +38,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.cards import FLOAT, Card, Cost, Sizes, dense
 from attnlab.attention.positions import POSITIONS
+from attnlab.attention.protocol import head_width
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers.convolution import nothing_before
@@ -48,7 +49,7 @@ from attnlab.layers.precision import inner_dtype, widened
 from attnlab.layers.recurrence import Examples, begun, descend, together
 from attnlab.layers.short_convolution import ShortConvolution
 from attnlab.mixers.recurrent import PASSING
-from attnlab.mixers.stateful import Kept, Stateful, Steps, divided
+from attnlab.mixers.stateful import Kept, Stateful, Steps
 
 EPSILON = 1e-6  # of both norms
 
@@ -134,7 +135,7 @@ class TttLinear(Stateful):
     @nn.nowrap
     def widths(self) -> tuple[int, ...]:
         """D, those of hidden layers, and D again."""
-        size = divided(self.called, self.width, self.heads)
+        size = head_width(self.called, self.width, self.heads)
         return size, size
 
     @nn.nowrap

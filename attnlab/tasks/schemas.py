@@ -21,33 +21,10 @@ from attnlab.config.schema import (
     is_node,
     setting,
 )
-from attnlab.data.settings import (
-    AnyBatch,
-    Augmentation,
-    Batch,
-    Buckets,
-    CaptionBuckets,
-    Corruption,
-    Lanes,
-    Masking,
-    PairVocabulary,
-    Passages,
-    QuestionBuckets,
-    Rows,
-    TwoVocabularies,
-    UncutBuckets,
-    Vocabulary,
-)
+from attnlab.data import settings as data_settings
 from attnlab.decoding.settings import Decoding
 from attnlab.errors import UserError
-from attnlab.training.settings import (
-    Checkpoint,
-    Lora,
-    Parallel,
-    TextTraining,
-    TokenTraining,
-    Training,
-)
+from attnlab.training import settings as training_settings
 
 POSITIONS = 2**28  # of a batch, rows x width: 1 GiB of token ids
 
@@ -144,16 +121,16 @@ class Settings(Node):
     data: Component = setting(
         "where examples come from; 'list data' shows all", table=TABLES["data"]
     )
-    batch: AnyBatch
+    batch: data_settings.AnyBatch
     optimizer: Component = setting("'list optimizers' shows all", "adam", table=TABLES["optimizer"])
     schedule: Component = setting(
         "of the learning rate; 'list schedules' shows all", table=TABLES["schedule"]
     )
     pretrained: Pretrained
-    lora: Lora
-    training: Training
-    checkpoint: Checkpoint
-    parallel: Parallel
+    lora: training_settings.Lora
+    training: training_settings.Training
+    checkpoint: training_settings.Checkpoint
+    parallel: training_settings.Parallel
 
     def check(self) -> None:
         """A batch fits into the memory of a machine."""
@@ -184,15 +161,15 @@ class Settings(Node):
 class TextSettings(Settings):
     """What every config of a task of texts has."""
 
-    vocabulary: Vocabulary
-    batch: Batch
+    vocabulary: data_settings.Vocabulary
+    batch: data_settings.Batch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Classification(TextSettings):
     """Texts, or pairs of them, to answers."""
 
-    batch: Buckets
+    batch: data_settings.Buckets
     auxiliary: Auxiliary
     reinforce: Reinforce
 
@@ -201,7 +178,7 @@ class Classification(TextSettings):
 class WritingSettings(TextSettings):
     """What every config of a task that writes texts has."""
 
-    training: TokenTraining
+    training: training_settings.TokenTraining
     auxiliary: PairAuxiliary
     reinforce: Reinforce
     decoding: Decoding
@@ -211,24 +188,24 @@ class WritingSettings(TextSettings):
 class Translation(WritingSettings):
     """Texts to texts."""
 
-    vocabulary: PairVocabulary
-    batch: Buckets
+    vocabulary: data_settings.PairVocabulary
+    batch: data_settings.Buckets
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pronunciation(Translation):
     """Texts to texts that are cut into other pieces."""
 
-    vocabulary: TwoVocabularies
+    vocabulary: data_settings.TwoVocabularies
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LanguageModelling(TextSettings):
     """Texts, token by token."""
 
-    batch: Lanes
+    batch: data_settings.Lanes
     auxiliary: Auxiliary
-    training: TextTraining
+    training: training_settings.TextTraining
     decoding: Decoding
 
     @property
@@ -243,47 +220,47 @@ class LanguageModelling(TextSettings):
 class MaskedLanguageModelling(TextSettings):
     """Texts, with some of their tokens hidden."""
 
-    batch: Rows
-    masking: Masking
-    training: TokenTraining
+    batch: data_settings.Rows
+    masking: data_settings.Masking
+    training: training_settings.TokenTraining
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tagging(TextSettings):
     """Sentences, with a tag for each word."""
 
-    batch: Buckets
-    training: TokenTraining
+    batch: data_settings.Buckets
+    training: training_settings.TokenTraining
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SpanCorruption(WritingSettings):
     """Texts, with spans of their tokens taken out."""
 
-    corruption: Corruption
+    corruption: data_settings.Corruption
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuestionAnswering(TextSettings):
     """Questions, whose answers are stretches of a passage."""
 
-    batch: UncutBuckets
-    passages: Passages
+    batch: data_settings.UncutBuckets
+    passages: data_settings.Passages
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Diagnostics(TextSettings):
     """Texts that ask for answers at some of their words."""
 
-    batch: UncutBuckets
-    training: TokenTraining
+    batch: data_settings.UncutBuckets
+    training: training_settings.TokenTraining
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageClassification(Settings):
     """Images to classes."""
 
-    augmentation: Augmentation
+    augmentation: data_settings.Augmentation
     decisions: Decided
 
 
@@ -291,7 +268,7 @@ class ImageClassification(Settings):
 class Segmentation(Settings):
     """Images to the class of every pixel."""
 
-    augmentation: Augmentation
+    augmentation: data_settings.Augmentation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -305,32 +282,21 @@ class Detection(Settings):
 class Captioning(WritingSettings):
     """Images to texts."""
 
-    augmentation: Augmentation
-    batch: CaptionBuckets
+    augmentation: data_settings.Augmentation
+    batch: data_settings.CaptionBuckets
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VisualQuestions(TextSettings):
     """Images and questions to answers."""
 
-    batch: QuestionBuckets
+    batch: data_settings.QuestionBuckets
 
 
-WHOLE = (
-    Classification,
-    Translation,
-    Pronunciation,
-    LanguageModelling,
-    MaskedLanguageModelling,
-    Tagging,
-    SpanCorruption,
-    QuestionAnswering,
-    Diagnostics,
-    ImageClassification,
-    Segmentation,
-    Detection,
-    Captioning,
-    VisualQuestions,
+WHOLE = tuple(
+    kind
+    for kind in list(vars().values())
+    if is_node(kind) and issubclass(kind, Settings) and not kind.__name__.endswith("Settings")
 )
 """The configs of our tasks as a whole."""
 

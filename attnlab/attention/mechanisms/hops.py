@@ -30,14 +30,11 @@ from attnlab.attention.protocol import (
     Capabilities,
     Memory,
     Reading,
-    Rows,
-    beginning,
-    with_room,
-    written,
+    first_memory,
 )
 from attnlab.attention.so_far import nothing_yet
 from attnlab.attention.view import EVERYTHING, View, Where
-from attnlab.config.registry import Part, kind, made
+from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.precision import widened
@@ -81,11 +78,6 @@ class Hops(Attention):
     )
 
     @nn.nowrap
-    def rows(self) -> Rows:
-        """See `Attention.rows`."""
-        return kind(made(ALIGNMENTS, self.alignment)).sums_to
-
-    @nn.nowrap
     def side_by_side(self) -> int:
         """See `Attention.side_by_side`."""
         return self.hops if self.output == "side_by_side" else 1
@@ -112,13 +104,8 @@ class Hops(Attention):
         positions: Where = 0,
     ) -> HopsMemory:
         """See `Attention.remember`."""
-        known, length = written(source, valid, capacity)
-        return HopsMemory(
-            known,
-            length,
-            *(with_room(x, known.shape[1]) for x in (self.scored(source), source[:, None])),
-            positions=beginning(positions, known),
-        )
+        made = self.scored(source), source[:, None]
+        return first_memory(HopsMemory, source, valid, capacity, positions, *made)
 
     def extend(
         self, memory: HopsMemory, source: jax.Array, valid: jax.Array | None = None

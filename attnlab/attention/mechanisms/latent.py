@@ -36,15 +36,12 @@ from attnlab.attention.protocol import (
     Capabilities,
     Memory,
     Reading,
-    Rows,
-    beginning,
-    with_room,
-    written,
+    first_memory,
 )
 from attnlab.attention.scores.products import inner
 from attnlab.attention.so_far import nothing_yet
 from attnlab.attention.view import EVERYTHING, View, Where, standing
-from attnlab.config.registry import Part, kind, made
+from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers.dense import GLOROT, Dense, Dropout
 
@@ -100,11 +97,6 @@ class Latent(Attention):
         steps="1",
     )
 
-    @nn.nowrap
-    def rows(self) -> Rows:
-        """See `Attention.rows`."""
-        return kind(made(ALIGNMENTS, self.alignment)).sums_to
-
     def setup(self) -> None:
         if self.heads < 1 or (not self.head_width and self.width % self.heads):
             raise UserError(f"latent: width={self.width} is not divisible by heads={self.heads}")
@@ -152,14 +144,8 @@ class Latent(Attention):
         positions: Where = 0,
     ) -> LatentMemory:
         """See `Attention.remember`."""
-        known, length = written(source, valid, capacity)
         made = self.kept(source, standing(positions, source.shape[1]))
-        return LatentMemory(
-            known,
-            length,
-            *(with_room(x, known.shape[1]) for x in made),
-            positions=beginning(positions, known),
-        )
+        return first_memory(LatentMemory, source, valid, capacity, positions, *made)
 
     def extend(
         self, memory: LatentMemory, source: jax.Array, valid: jax.Array | None = None

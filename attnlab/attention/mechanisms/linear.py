@@ -39,6 +39,7 @@ from attnlab.attention.protocol import (
     Reading,
     Rows,
     beginning,
+    head_width,
     with_room,
     written,
 )
@@ -104,11 +105,7 @@ class Linear(Attention):
     )
 
     def setup(self) -> None:
-        if self.heads < 1 or self.width % self.heads:
-            raise UserError(
-                f"linear: width={self.width} is not divisible by heads={self.heads}; choose heads"
-                " that divide it"
-            )
+        head_width("linear", self.width, self.heads)
         self.query_features = made(FEATURES, self.features)()
         self.key_features = made(FEATURES, self.features)()
         if self.normalise == "sum" and not self.query_features.positive:

@@ -36,6 +36,7 @@ from attnlab.attention.protocol import (
     Reading,
     Rows,
     beginning,
+    head_width,
     written,
 )
 from attnlab.attention.view import EVERYTHING, View, Where, standing
@@ -93,8 +94,7 @@ class Linformer(Attention):
         return "any"
 
     def setup(self) -> None:
-        if self.heads < 1 or self.width % self.heads:
-            raise UserError(f"linformer: width={self.width} is not divisible by heads={self.heads}")
+        head_width("linformer", self.width, self.heads)
         if min(self.rank, self.length) < 1:
             raise UserError(
                 f"linformer: rank={self.rank} and length={self.length} must be at least 1"

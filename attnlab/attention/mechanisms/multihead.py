@@ -33,15 +33,12 @@ from attnlab.attention.protocol import (
     Capabilities,
     Memory,
     Reading,
-    Rows,
-    beginning,
-    with_room,
-    written,
+    first_memory,
 )
 from attnlab.attention.scores import SCORES
 from attnlab.attention.so_far import nothing_yet, one_by_one, pairs_of
 from attnlab.attention.view import EVERYTHING, View, Where, standing
-from attnlab.config.registry import Part, kind, made
+from attnlab.config.registry import Part, made
 from attnlab.errors import UserError, nearest
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.precision import widened
@@ -104,11 +101,6 @@ class MultiHead(Attention):
         path="1",
         steps="1",
     )
-
-    @nn.nowrap
-    def rows(self) -> Rows:
-        """See `Attention.rows`."""
-        return kind(made(ALIGNMENTS, self.alignment)).sums_to
 
     def setup(self) -> None:
         if self.head_width < 0:
@@ -181,14 +173,8 @@ class MultiHead(Attention):
         positions: Where = 0,
     ) -> MultiHeadMemory:
         """See `Attention.remember_pairs`."""
-        known, length = written(keys, valid, capacity)
         made = self.key_value(keys, values, standing(positions, keys.shape[1]))
-        return MultiHeadMemory(
-            known,
-            length,
-            *(with_room(x, known.shape[1]) for x in made),
-            positions=beginning(positions, known),
-        )
+        return first_memory(MultiHeadMemory, keys, valid, capacity, positions, *made)
 
     def extend_pairs(
         self,

@@ -44,6 +44,7 @@ from attnlab.attention.protocol import (
     Memory,
     Reading,
     Rows,
+    head_width,
     with_room,
     written,
 )
@@ -124,10 +125,7 @@ class NativeSparse(Attention):
     @nn.nowrap
     def check(self) -> None:
         """Raise `UserError` for sizes that do not fit each other."""
-        if self.heads < 1 or self.width % self.heads:
-            raise UserError(
-                f"native_sparse: width={self.width} is not divisible by heads={self.heads}"
-            )
+        head_width("native_sparse", self.width, self.heads)
         if self.key_heads < 0 or self.heads % (self.key_heads or 1):
             raise UserError(
                 f"native_sparse: heads={self.heads} is not divisible by key_heads={self.key_heads}"

@@ -29,7 +29,6 @@ from attnlab.attention.protocol import (
     Capabilities,
     Memory,
     Reading,
-    Rows,
     beginning,
     with_room,
     written,
@@ -37,7 +36,7 @@ from attnlab.attention.protocol import (
 from attnlab.attention.scores import SCORES
 from attnlab.attention.so_far import nothing_yet, one_by_one, pairs_of
 from attnlab.attention.view import EVERYTHING, View, Where
-from attnlab.config.registry import Part, kind, made
+from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dropout
 
@@ -81,11 +80,6 @@ class Single(Attention):
         path="1",
         steps="1",
     )
-
-    @nn.nowrap
-    def rows(self) -> Rows:
-        """See `Attention.rows`."""
-        return kind(made(ALIGNMENTS, self.alignment)).sums_to
 
     def setup(self) -> None:
         self.fit = made(SCORES, self.score)(name="score")

@@ -36,14 +36,14 @@ from attnlab.attention.protocol import (
     Capabilities,
     Memory,
     Reading,
-    Rows,
     beginning,
+    head_width,
     with_room,
     written,
 )
 from attnlab.attention.so_far import nothing_yet
 from attnlab.attention.view import EVERYTHING, View, Where
-from attnlab.config.registry import Part, kind, made
+from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.precision import widened
@@ -96,16 +96,8 @@ class Synthesizer(Attention):
         steps="1",
     )
 
-    @nn.nowrap
-    def rows(self) -> Rows:
-        """See `Attention.rows`."""
-        return kind(made(ALIGNMENTS, self.alignment)).sums_to
-
     def setup(self) -> None:
-        if self.heads < 1 or self.width % self.heads:
-            raise UserError(
-                f"synthesizer: width={self.width} is not divisible by heads={self.heads}"
-            )
+        head_width("synthesizer", self.width, self.heads)
         if self.length < 1 or min(self.hidden, self.rank) < 0:
             sizes = f"length={self.length}, hidden={self.hidden}, rank={self.rank}"
             raise UserError(f"synthesizer: {sizes}; length must be at least 1, the others 0")

@@ -62,6 +62,15 @@ class Scene(NamedTuple):
 
 
 @functools.cache
+def check_size(images: int, side: int) -> None:
+    """`UserError` for more images of side x side pixels than fit into memory."""
+    if (size := images * side**2 * 3) > _BYTES:
+        raise UserError(
+            f"config.data: {images:,} images of {side} x {side} x 3 take {size / 2**30:,.0f} GiB;"
+            f" expected at most {_BYTES // 2**30}, take fewer or smaller ones"
+        )
+
+
 def stamp(shape: str, radius: int) -> np.ndarray:
     """The pixels of a shape, bool [2r+1,2r+1] with its middle in the middle, by whole numbers
     alone.
@@ -109,13 +118,7 @@ class Painted(Sized):
         within("large", self.large, self.small, 256)
         within("side", self.side, 2 * self.large + 2, 1024)
         within("noise", self.noise, 0, 127)
-        most = max(map(self.count, SPLITS))
-        if (size := most * self.side**2 * 3) > _BYTES:
-            raise UserError(
-                f"config.data: {most:,} images of {self.side} x {self.side} x 3 take"
-                f" {size / 2**30:,.0f} GiB; expected at most {_BYTES // 2**30}, take fewer or"
-                " smaller ones"
-            )
+        check_size(max(map(self.count, SPLITS)), self.side)
 
     @property
     def shape(self) -> Shape:

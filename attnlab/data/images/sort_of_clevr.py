@@ -34,7 +34,7 @@ from attnlab.data.diagnostics.drawing import below, within
 from attnlab.data.generated import Sized, split_of
 from attnlab.data.images.labelled import Shape
 from attnlab.data.images.questions import Asked, Box, Question
-from attnlab.data.images.shapes import stamp
+from attnlab.data.images.shapes import check_size, stamp
 from attnlab.errors import UserError
 
 COLOURS = {
@@ -60,7 +60,6 @@ KINDS: dict[str, tuple[str, str]] = {
 """What is asked: the group, and the words with a place for a colour."""
 _OF_GROUP = len(KINDS) // 2 * len(COLOURS)  # different questions of a group
 _TRIES = 100  # places tried for an object before a scene is begun again
-_BYTES = 2**35  # of a split
 
 
 class Thing(NamedTuple):
@@ -120,13 +119,7 @@ class SortOfClevr(Sized):
                 "config.data.non_relational=0 and config.data.relational=0: nothing is asked;"
                 " expected one above 0"
             )
-        most = max(map(self.count, SPLITS))
-        if (size := most * self.side**2 * 3) > _BYTES:
-            raise UserError(
-                f"config.data: {most:,} images of {self.side} x {self.side} x 3 take"
-                f" {size / 2**30:,.0f} GiB; expected at most {_BYTES // 2**30}, take fewer or"
-                " smaller ones"
-            )
+        check_size(max(map(self.count, SPLITS)), self.side)
 
     @property
     def shape(self) -> Shape:
