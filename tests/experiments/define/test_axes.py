@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import pytest
@@ -106,40 +107,26 @@ def test_values_reach_the_config_as_if_typed() -> None:
     assert type(config.training.clip) is float
 
 
+GRIDS: dict[str, Any] = {
+    "grid: expected {key: (value, value, ...)} with at least one setting, got {}": {},
+    "grid: the values of 'system.score' must be a tuple, got 'dot'": {"system.score": "dot"},
+    "the values of 'system.score' must be a tuple, got 3": {"system.score": 3},
+    "grid: 160,000 combinations; expect": {"a": range(400), "b": range(400)},
+    "grid: 'system.score' has no values": {"system.score": ()},
+    "'system.score' has a value twice: 'dot', 'dot'": {"system.score": ("dot", "dot")},
+    "'schedule.peak' is nan; a finite number is needed": {"schedule.peak": (float("nan"),)},
+    "'schedule.peak' is {1}, a set; use numbers, strings, True/False, None or tuples": {
+        "schedule.peak": ({1},)
+    },
+    "leave out 'config.', write 'schedule.peak'": {"config.schedule.peak": (1,)},
+    "'schedule.peak=1' is not the dotted name of a setting": {"schedule.peak=1": (1,)},
+}
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (
-            lambda: grid({}),
-            "grid: expected {key: (value, value, ...)} with at least one setting, got {}",
-        ),
-        (
-            lambda: grid({"system.score": "dot"}),
-            "grid: the values of 'system.score' must be a tuple, got 'dot'",
-        ),
-        (lambda: grid({"system.score": 3}), "the values of 'system.score' must be a tuple, got 3"),
-        (lambda: grid({"a": range(400), "b": range(400)}), "grid: 160,000 combinations; expect"),
-        (lambda: grid({"system.score": ()}), "grid: 'system.score' has no values"),
-        (
-            lambda: grid({"system.score": ("dot", "dot")}),
-            "'system.score' has a value twice: 'dot', 'dot'",
-        ),
-        (
-            lambda: grid({"schedule.peak": (float("nan"),)}),
-            "'schedule.peak' is nan; a finite number is needed",
-        ),
-        (
-            lambda: grid({"schedule.peak": ({1},)}),
-            "'schedule.peak' is {1}, a set; use numbers, strings, True/False, None or tuples",
-        ),
-        (
-            lambda: grid({"config.schedule.peak": (1,)}),
-            "leave out 'config.', write 'schedule.peak'",
-        ),
-        (
-            lambda: grid({"schedule.peak=1": (1,)}),
-            "'schedule.peak=1' is not the dotted name of a setting",
-        ),
+        *((functools.partial(grid, settings), words) for words, settings in GRIDS.items()),
         (
             lambda: zipped({"a": (1, 2), "b": (1,)}),
             "zipped: settings of different lengths: 'a' has 2, 'b' has 1",
