@@ -214,7 +214,7 @@ CONFIGS: dict[str, list[tuple[str, str]]] = {
         (
             "system.first=encoder system.encoder_layers=3",
             "encoder_layers=3 and decoder_layers=2; make them equal or choose 'zeros'",
-        ),
+        )
     ],
     "pointer_generator": [
         (
