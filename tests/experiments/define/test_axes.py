@@ -61,25 +61,10 @@ def test_nested_overrides_become_dotted() -> None:
     ) == {"system.attention.name": "single", "system.attention.hidden": 8, "seedling": (1, (2, 3))}
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        3,
-        0.1,
-        1e-30,
-        True,
-        False,
-        None,
-        "dot",
-        "it's",
-        "'quoted'",
-        "a, b",
-        (1, 2),
-        (4,),
-        ("a", "b"),
-        (0.5,),
-    ],
-)
+PLAIN = (3, 0.1, 1e-30, True, False, None, "dot", "it's", "'quoted'", "a, b")
+
+
+@pytest.mark.parametrize("value", [*PLAIN, (1, 2), (4,), ("a", "b"), (0.5,)])
 def test_the_text_of_a_value_reads_back_as_that_value(value: Any) -> None:
     read = read_value(text(value), value, lambda: Any, "here")
     assert (read, type(read)) == (value, type(value))

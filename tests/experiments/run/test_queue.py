@@ -38,7 +38,11 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(autouse=True)
 def quick_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stub needs no jax, so the server that forks it need not import it."""
+    """The stub needs no jax, so the server that forks it need not import it; the queue looks often
+    at what runs and at what others hold.
+    """
+    monkeypatch.setattr(queue, "HELD_FOR", 0.05)
+    monkeypatch.setattr(queue, "LOOK", 0.1)
     monkeypatch.setattr(live, "PRELOAD", ("tests.experiments.stub",))
     monkeypatch.setattr(memory, "kills", lambda: 0)  # of whatever else runs on this machine
 
@@ -131,10 +135,7 @@ def test_changed_code_ends_the_run_and_fails_no_trial(tmp_path: Path) -> None:
     assert {*states(plan, tmp_path).values()} == {"done"}
 
 
-def test_a_trial_held_by_somebody_else_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queue, "HELD_FOR", 0.05)
+def test_a_trial_held_by_somebody_else_is_waited_for(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path)
     lock = RunLock(plan.trials()[0].workdir(tmp_path))
 
@@ -154,10 +155,7 @@ def test_a_trial_held_by_somebody_else_is_waited_for(
     assert sum("held" in line for line in board.lines) == 1
 
 
-def test_a_queue_without_patience_leaves_what_others_hold(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queue, "HELD_FOR", 0.05)
+def test_a_queue_without_patience_leaves_what_others_hold(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path)
     with RunLock(plan.trials()[0].workdir(tmp_path)):
         run(plan, tmp_path, patience=0.0)
@@ -259,13 +257,10 @@ def test_a_process_that_does_not_leave_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["wait", pytest.param("deaf", marks=pytest.mark.full)])
-def test_a_trial_that_takes_too_long_has_failed(
-    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_that_takes_too_long_has_failed(ending: str, tmp_path: Path) -> None:
     """All its attempts count together; opened again, it has its time anew. Its slot goes to
     others.
     """
-    monkeypatch.setattr(queue, "LOOK", 0.1)
     plan = stub.planned(tmp_path)
     stub.behave(tmp_path, additive_0=ending)
     first = plan.trials()[0].workdir(tmp_path)
@@ -282,11 +277,8 @@ def test_a_trial_that_takes_too_long_has_failed(
     assert attempts.spent(read(first)) == 0
 
 
-def test_a_trial_stopped_by_request_is_asked_to_leave(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_stopped_by_request_is_asked_to_leave(tmp_path: Path) -> None:
     """From any terminal: all that is needed is the record. One that has not begun never does."""
-    monkeypatch.setattr(queue, "LOOK", 0.1)
     plan = stub.planned(tmp_path)
     stub.behave(tmp_path, additive_0="wait")
 
