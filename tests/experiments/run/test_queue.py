@@ -141,7 +141,7 @@ def test_a_trial_held_by_somebody_else_is_waited_for(tmp_path: Path) -> None:
 
     def release() -> None:
         """Once all others are done."""
-        until(lambda: count("done", plan, tmp_path) >= 3)
+        stub.until(lambda: count("done", plan, tmp_path) >= 3)
         lock.release()
 
     threading.Thread(target=release).start()
@@ -163,13 +163,6 @@ def test_a_queue_without_patience_leaves_what_others_hold(tmp_path: Path) -> Non
     assert states(plan, tmp_path)["additive_0"] == "pending"
 
 
-def until(reached: Callable[[], bool], seconds: float = 60) -> None:
-    """Wait for it, but not for ever, however long the machine takes."""
-    deadline = time.monotonic() + seconds
-    while not reached() and time.monotonic() < deadline:
-        time.sleep(0.02)
-
-
 def count(state: str, plan: Plan, directory: Path) -> int:
     """How many trials are in that state."""
     return [*states(plan, directory).values()].count(state)
@@ -179,7 +172,7 @@ def stopped_by(
     send: Callable[[int], None], numbers: list[int], plan: Plan, directory: Path
 ) -> None:
     """Sends signals once two trials are running; the second one 0.1 s later."""
-    until(lambda: count("running", plan, directory) >= 2)
+    stub.until(lambda: count("running", plan, directory) >= 2)
     for number in numbers:
         time.sleep(0.1)
         send(number)
@@ -283,7 +276,7 @@ def test_a_trial_stopped_by_request_is_asked_to_leave(tmp_path: Path) -> None:
     stub.behave(tmp_path, additive_0="wait")
 
     def ask() -> None:
-        until(lambda: count("running", plan, tmp_path) > 0)
+        stub.until(lambda: count("running", plan, tmp_path) > 0)
         for trial in (plan.trials()[0], plan.trials()[3]):
             trial.workdir(tmp_path).mkdir(parents=True, exist_ok=True)
             attempts.stop(trial.workdir(tmp_path), "stopped by request: of no use")
@@ -307,7 +300,7 @@ def server_of(directory: Path) -> int:
 
 def stop_when_all_others_are_done(plan: Plan, directory: Path, stop: Stop) -> None:
     """A SIGTERM once one trial is left, or after a minute."""
-    until(lambda: count("done", plan, directory) >= len(plan.trials()) - 1)
+    stub.until(lambda: count("done", plan, directory) >= len(plan.trials()) - 1)
     stop.signals.append(signal.SIGTERM)
 
 
@@ -458,7 +451,7 @@ def test_trials_do_not_outlive_a_launcher_that_is_killed(ending: str, tmp_path: 
     launcher = launcher_of(directory)
     stopped_by(launcher.send_signal, [signal.SIGKILL], plan, directory)
     launcher.wait()
-    until(lambda: count("running", plan, directory) == 0, 30)
+    stub.until(lambda: count("running", plan, directory) == 0, 30)
     assert sorted(states(plan, directory).values()) == [*["interrupted"] * 2, *["pending"] * 2]
 
 
