@@ -41,10 +41,8 @@ def test_rows_keep_their_labels() -> None:
 def test_cross_joins_every_point_with_every_point() -> None:
     points = cross(rows({"a": {"x.a": 1}, "b": {"x.a": 2}}), grid({"x.b": (3, 4)}))
     assert [point.name for point in points] == ["a, b=3", "a, b=4", "b, b=3", "b, b=4"]
-    settings = [(a, b) for a in (1, 2) for b in (3, 4)]
-    assert [dict(point.overrides) for point in points] == [
-        {"x.a": a, "x.b": b} for a, b in settings
-    ]
+    expected = [{"x.a": a, "x.b": b} for a in (1, 2) for b in (3, 4)]
+    assert [dict(point.overrides) for point in points] == expected
 
 
 def test_names_take_as_much_of_a_key_as_tells_it_from_the_others() -> None:
@@ -86,9 +84,7 @@ def test_values_reach_the_config_as_if_typed() -> None:
     config = configs.prepare(configs.from_dict(plain), given, Numbers)
     values = configs.flat(config)
     expected = {"training.clip": 2.0, "training.ema": 0.5, "batch.buckets": (8, 32)}
-    assert {
-        name: values[name] for name in ("training.clip", "training.ema", "batch.buckets")
-    } == expected
+    assert expected.items() <= values.items()
     assert type(config.training.clip) is float
 
 

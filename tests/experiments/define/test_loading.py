@@ -169,10 +169,8 @@ def test_the_hash_knows_what_defines_the_experiment(tmp_path: Path) -> None:
     shared: dict[str, Any] = {"config": str(config)}
     first = definition_hash(defined(**shared))
     assert len(first) == 12 and definition_hash(defined(**shared)) == first
-    assert (
-        definition_hash({key: value for key, value in defined(**shared).items() if key != "looks"})
-        == first
-    )  # as it was without them
+    without = {key: value for key, value in defined(**shared).items() if key != "looks"}
+    assert definition_hash(without) == first  # as it was without them
     changes: list[dict[str, Any]] = [{"seeds": (0, 1, 2)}, {"base": {}}, {"question": "Why?"}]
     changes += [{"claim": None}, {"measure": ("exact", "max")}, {"looks": 2}]
     changes += [{"compare": EXPERIMENT.compare[::-1]}, {"tune": grid({"a": (1,)})}]
