@@ -17,13 +17,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from unittest import mock
 
 import pytest
 
 from attnlab.commands import main
-from tests.commands.tiny import train, under
+from tests.commands.tiny import CommandResult, train, under
 from tests.flags import FAST
 
 ROOT = Path(__file__).parents[1]
@@ -35,14 +35,6 @@ RNNSEARCH, TRANSFORMER = (
     "--config=configs/translation.py:transformer",
 )
 SYSTEM = ("encoder", "decoder", "embedding", "maxout")
-
-
-class Launched(NamedTuple):
-    """How a command ended: exit code, and what it wrote to stdout and stderr."""
-
-    code: int
-    out: str
-    err: str
 
 
 def environment() -> dict[str, str]:
@@ -58,7 +50,7 @@ def launch(
     prefix: Sequence[str] = (),
     stdout: Any = subprocess.PIPE,
     start: bool = False,
-) -> Launched:
+) -> CommandResult:
     """`launch.py ...` from the repository root: in this process, which takes a tenth of the time,
     or with `start` as a user starts it, and so wherever that makes a difference (`prefix` goes
     before it).
@@ -76,10 +68,10 @@ def launch(
         timeout=300,
         check=False,
     )
-    return Launched(done.returncode, (done.stdout or b"").decode(), done.stderr.decode())
+    return CommandResult(done.returncode, (done.stdout or b"").decode(), done.stderr.decode())
 
 
-def within(words: list[str], stdin: bytes) -> Launched:
+def within(words: list[str], stdin: bytes) -> CommandResult:
     """The command in this process: what `launch.py` calls, with its arguments and streams."""
     out, err = io.StringIO(), io.StringIO()
     given = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
@@ -88,10 +80,10 @@ def within(words: list[str], stdin: bytes) -> Launched:
         contextlib.chdir(ROOT),
     ):
         code = main(words)
-    return Launched(code, out.getvalue(), err.getvalue())
+    return CommandResult(code, out.getvalue(), err.getvalue())
 
 
-def refused(done: Launched, *words: str, begun: bool = False) -> str:
+def refused(done: CommandResult, *words: str, begun: bool = False) -> str:
     """The one line on stderr, which has all `words`; with `begun` there is progress before it, else
     nothing.
 
@@ -139,7 +131,7 @@ def check_kept(
     return line
 
 
-def on_a_small_disk(folder: Path, free: int, command: list[str]) -> Launched:
+def on_a_small_disk(folder: Path, free: int, command: list[str]) -> CommandResult:
     """Run the command with `folder` on a disk of its own with all it holds and `free` bytes;
     afterwards `folder` is what the disk held.
     """

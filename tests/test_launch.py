@@ -150,15 +150,11 @@ def test_a_wrong_config_is_one_line(
         (UserError("two\nlines"), 2, "error: two lines\n"),
         (KeyboardInterrupt(), 130, ": interrupted\n"),
         (
-            OSError(errno.ENOSPC, "No space left on device", "runs/a/metrics.jsonl"),
+            OSError(errno.ENOSPC, "No space left on device", "a/b"),
             2,
-            "No space left on device: runs/a/metrics.jsonl",
+            "No space left on device: a/b",
         ),
-        (
-            OSError(errno.EFBIG, "File too large", "runs/a/metrics.jsonl"),
-            2,
-            "File too large: runs/a/metrics.jsonl; raise the limit",
-        ),
+        (OSError(errno.EFBIG, "File too large", "a/b"), 2, "File too large: a/b; raise the limit"),
         (
             PermissionError(errno.EACCES, "Permission denied", "runs\n/a"),
             2,

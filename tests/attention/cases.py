@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import importlib
 import json
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -25,6 +26,17 @@ from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.mixers import MIXERS
 from attnlab.training.kinds import by_path, kind_of
 from tests.attention.oracles import ORACLES, Oracle, part
+
+
+@functools.cache
+def committed(file: Path) -> dict[str, dict[str, Any]]:
+    """The cases of a file of golden numbers, by name."""
+    cases: dict[str, dict[str, Any]] = {}
+    for key, array in np.load(file).items():
+        case, _, name = key.partition("/")
+        cases.setdefault(case, {})[name] = array
+    return cases
+
 
 WIDTH = 12
 PARTS = (("score", "dot"), ("alignment", "softmax"), ("positions", "none"))

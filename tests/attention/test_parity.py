@@ -4,7 +4,6 @@ installed.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import jax
@@ -16,23 +15,12 @@ from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import CAUSAL, EVERYTHING
 from tests.attention import golden
-from tests.attention.cases import TOLERANCE
-
-
-@functools.cache
-def committed() -> dict[str, dict[str, Any]]:
-    """The cases of the file, by name."""
-    cases: dict[str, dict[str, Any]] = {}
-    for key, array in np.load(golden.FILE).items():
-        case, _, name = key.partition("/")
-        cases.setdefault(case, {})[name] = array
-    return cases
-
+from tests.attention.cases import TOLERANCE, committed
 
 DRAWN = ("causal=True-bias=True", "causal=False-bias=False", "causal=True-key_heads=2")
 CASES = [
     pytest.param(name, marks=[] if name.endswith(DRAWN) else [pytest.mark.full])
-    for name in committed()
+    for name in committed(golden.FILE)
 ]
 
 
@@ -75,18 +63,22 @@ def assert_parity(case: dict[str, Any], dtype: Any, forward: float, gradient: fl
 @pytest.mark.product("golden")
 @pytest.mark.parametrize("case", CASES)
 def test_golden_values_in_float32(case: str) -> None:
-    assert_parity(committed()[case], np.float32, TOLERANCE["float32"], TOLERANCE["gradient"])
+    assert_parity(
+        committed(golden.FILE)[case], np.float32, TOLERANCE["float32"], TOLERANCE["gradient"]
+    )
 
 
 @pytest.mark.product("golden")
 @pytest.mark.parametrize("case", CASES)
 def test_golden_values_in_float64(case: str, float64: None) -> None:
-    assert_parity(committed()[case], np.float64, TOLERANCE["float64"], TOLERANCE["float64"])
+    assert_parity(
+        committed(golden.FILE)[case], np.float64, TOLERANCE["float64"], TOLERANCE["float64"]
+    )
 
 
 def test_the_golden_file_is_small_and_whole() -> None:
     assert golden.FILE.stat().st_size < 150_000
-    for case in committed().values():
+    for case in committed(golden.FILE).values():
         assert {"query", "source", "valid", "context", "params/out/kernel"} <= set(case)
         assert {"grads/query", "grads/source"} <= set(case)
         assert not case["valid"].all()
@@ -97,6 +89,8 @@ def test_torch_itself() -> None:
     pytest.importorskip("torch", reason="the committed numbers stand in for torch")
     for name, arrays in golden.cases():
         for part, array in arrays.items():
-            np.testing.assert_allclose(committed()[name][part], array, rtol=0, atol=1e-12)
+            np.testing.assert_allclose(
+                committed(golden.FILE)[name][part], array, rtol=0, atol=1e-12
+            )
     for _, arrays in golden.cases(seed=1):
         assert_parity(arrays, np.float32, TOLERANCE["float32"], TOLERANCE["gradient"])

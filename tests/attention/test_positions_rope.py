@@ -80,6 +80,15 @@ def test_angles_are_float32_under_bfloat16() -> None:
     assert np.abs(expected[:, :, 1] - alike[:, :, 1]).max() > 0.5
 
 
+MISSCALED: dict[str, dict[str, float]] = {
+    "linear: factor=0.5, must be at least 1": {"factor": 0.5},
+    "yarn: slow=1.0 must be above 0 and below fast=1.0": {"fast": 1.0},
+    "yarn: length=6 with slow=1.0, must be at least 7": {"length": 6},
+    "llama3: low=5.0 must be above 0 and below high=4.0": {"low": 5.0},
+    "llama3: length=0, must be at least 1": {"length": 0},
+}
+
+
 @pytest.mark.quick
 def test_impossible_fields_are_refused() -> None:
     x = np.zeros((1, 3, 21), np.float32)
@@ -97,25 +106,9 @@ def test_impossible_fields_are_refused() -> None:
         ({"share": 0.0}, "share=0.0, must be above 0"),
         ({"share": 1.5}, "share=1.5, must be above 0"),
         ({"base": 1.0}, "base=1.0, must be above 1"),
-        (
-            {"scaling": {"name": "linear", "factor": 0.5}},
-            "scaling linear: factor=0.5, must be at least 1",
-        ),
-        (
-            {"scaling": {"name": "yarn", "fast": 1.0}},
-            "scaling yarn: slow=1.0 must be above 0 and below fast=1.0",
-        ),
-        (
-            {"scaling": {"name": "yarn", "length": 6}},
-            "scaling yarn: length=6 with slow=1.0, must be at least 7",
-        ),
-        (
-            {"scaling": {"name": "llama3", "low": 5.0}},
-            "scaling llama3: low=5.0 must be above 0 and below high=4.0",
-        ),
-        (
-            {"scaling": {"name": "llama3", "length": 0}},
-            "scaling llama3: length=0, must be at least 1",
+        *(
+            ({"scaling": {"name": words.partition(":")[0], **scaling}}, f"scaling {words}")
+            for words, scaling in MISSCALED.items()
         ),
         ({"scaling": "yarm"}, "unknown rope scaling 'yarm'; did you mean 'yarn'"),
     ):

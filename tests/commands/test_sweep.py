@@ -179,8 +179,7 @@ def test_a_dry_run_counts_what_will_run(tmp_path: Path, monkeypatch: pytest.Monk
     assert ended.code == 0, ended.err
     runs = len(wanted(grown, Choice.read(tmp_path)))
     assert (runs, len(grown.trials())) == (8, 16)
-    assert (
-        ended.out.splitlines()[-2]
-        == "8 trials: seeds 0, 1, 2, 3; 4 of them have settled before; the choice is frozen"
+    assert ended.out.splitlines()[-2] == (
+        "8 trials: seeds 0, 1, 2, 3; 4 of them have settled before; the choice is frozen"
         " (additive, general), so 8 trials of candidates that were not chosen are left out"
     )

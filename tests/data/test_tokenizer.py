@@ -17,13 +17,8 @@ from attnlab.data.tokenizer import Adopted
 from attnlab.data.vocabulary import Special, Vocabulary
 from attnlab.errors import UserError
 
-TEXTS = [
-    "A dog, a cat; two dogs!",
-    " it's  the cat's\tbird",
-    "Grüße aus Köln …",
-    "<|end|> is text",
-    "",
-]
+TEXTS = ["A dog, a cat; two dogs!", " it's  the cat's\tbird", "Grüße aus Köln …", "<|end|> is text"]
+TEXTS += [""]
 
 
 def byte_level(folder: Path, **config: Any) -> Path:

@@ -162,12 +162,7 @@ def workers_killed_until_done(
 
 
 def killed_until_done(
-    file: str,
-    directory: Path,
-    longest: float,
-    most: int,
-    rng: random.Random,
-    middle: bool = False,
+    file: str, directory: Path, longest: float, most: int, rng: random.Random, middle: bool = False
 ) -> int:
     """Launch, kill after a random time, and again, until a launcher ends by itself or there were
     `most` kills; the number of kills.

@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,14 @@ from attnlab.training.interrupt import Interrupt
 from tests.experiments import plans
 
 STEPS = 10
+
+
+def until(reached: Callable[[], object], seconds: float = 60) -> None:
+    """Wait for it, but not for ever, however long the machine takes."""
+    end = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.02)
 
 
 class Board:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import jax
@@ -18,18 +17,8 @@ from attnlab.mixers.longformer import Longformer
 from attnlab.mixers.nystrom import Nystrom
 from attnlab.mixers.performer import Performer
 from attnlab.mixers.reformer import Reformer
-from tests.attention.cases import TOLERANCE
+from tests.attention.cases import TOLERANCE, committed
 from tests.mixers import golden
-
-
-@functools.cache
-def committed() -> dict[str, dict[str, Any]]:
-    """The cases of the file, by name."""
-    cases: dict[str, dict[str, Any]] = {}
-    for key, array in np.load(golden.FILE).items():
-        case, _, name = key.partition("/")
-        cases.setdefault(case, {})[name] = array
-    return cases
 
 
 class DrawnPerformer(Performer):
@@ -37,7 +26,9 @@ class DrawnPerformer(Performer):
 
     def drawn(self) -> Any:
         """See `Performer.drawn`."""
-        return committed()["performer-causal" if self.seed else "performer"]["params/turns"]
+        return committed(golden.FILE)["performer-causal" if self.seed else "performer"][
+            "params/turns"
+        ]
 
 
 class DrawnReformer(Reformer):
@@ -45,7 +36,7 @@ class DrawnReformer(Reformer):
 
     def turns(self) -> Any:
         """See `Reformer.turns`."""
-        return committed()["reformer"]["params/turns"]
+        return committed(golden.FILE)["reformer"]["params/turns"]
 
 
 MODULES: dict[str, Any] = {
@@ -66,7 +57,7 @@ DEFAULT = ("longformer", "performer-causal")
     [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.full) for name in MODULES],
 )
 def test_values_and_gradients_are_those_of_others(name: str, float64: None) -> None:
-    case, params = committed()[name], {}
+    case, params = committed(golden.FILE)[name], {}
     for path, array in case.items():
         if path.startswith("params/") and path.split("/")[1] not in ("turns", "valid"):
             _, *parts = path.split("/")

@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from attnlab.attention.protocol import MAPS
 from attnlab.decoding.steps import by_row
@@ -19,7 +18,7 @@ from attnlab.layers.norms import STATISTICS
 from attnlab.systems.vision.captioner import Captioner, grid_of
 from tests.systems import tiny
 from tests.systems.checks import apart, check_heard
-from tests.systems.tiny import check_learnt, drawn, fitted, make, wide
+from tests.systems.tiny import bound, check_learnt, drawn, entropy_of, fetched, fitted, make, wide
 
 VOCABULARY = tiny.SIZES[Captioner]["target_vocabulary"]
 FEATURES = 5
@@ -96,17 +95,7 @@ def _made(spec: str, of: str) -> tuple[Any, Any, Any]:
     read = images() if of == "images" else regions()
     params = parameters(system, read)
 
-    @functools.partial(jax.jit, static_argnames=("method", "mutable"))
-    def compiled(params: Any, *arguments: Any, method: str, mutable: tuple[str, ...]) -> Any:
-        return system.apply(
-            {"params": params}, *arguments, method=method, mutable=list(mutable) or False
-        )
-
-    def call(*arguments: Any, method: str = "__call__", mutable: tuple[str, ...] = ()) -> Any:
-        found = compiled(params, *arguments, method=method, mutable=mutable)
-        return jax.device_get(found)  # what a test takes of it needs no program
-
-    return call, system, params
+    return fetched(bound(system, params)), system, params
 
 
 def made(spec: dict[str, Any], of: str = "images") -> tuple[Any, Captioner, Any]:
@@ -245,10 +234,7 @@ def check_learning(spec: dict[str, Any]) -> None:
     target = rng.integers(4, VOCABULARY, (8, 5)).astype(np.int32)
     target_in = np.pad(target, ((0, 0), (1, 0)), constant_values=1)[:, :-1]
 
-    def cost(logits: jax.Array) -> jax.Array:
-        return optax.softmax_cross_entropy_with_integer_labels(logits, target).mean()
-
-    losses = fitted(make(spec), (read, target_in), cost)
+    losses = fitted(make(spec), (read, target_in), entropy_of(target))
     check_learnt(losses, VOCABULARY, last=0.1 * np.log(VOCABULARY))
 
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from attnlab.attention.protocol import MAPS
 from attnlab.data.vocabulary import BOS, EOS, PAD
@@ -22,7 +21,17 @@ from attnlab.systems.protocol import Seq2Seq
 from tests.flags import SAME_ROUNDING
 from tests.rounding import assert_close
 from tests.systems import tiny
-from tests.systems.tiny import by_rows, check_learnt, drawn, fitted, make, named, wide
+from tests.systems.tiny import (
+    bound,
+    by_rows,
+    check_learnt,
+    drawn,
+    entropy_of,
+    fitted,
+    make,
+    named,
+    wide,
+)
 
 VOCABULARY = tiny.SIZES[Seq2Seq]["target_vocabulary"]
 _HEADS = {"name": "multihead", "heads": 2}
@@ -251,18 +260,6 @@ def made(spec: str) -> tuple[Any, Any, Any, Any]:
     system = make(json.loads(spec))
     params = parameters(system)
 
-    @functools.partial(jax.jit, static_argnames=("method", "mutable"))
-    @jax.default_matmul_precision("highest")  # as the oracles: one program serves all tests
-    def compiled(params: Any, *arguments: Any, method: str, mutable: tuple[str, ...]) -> Any:
-        return system.apply(
-            {"params": params}, *arguments, method=method, mutable=list(mutable) or False
-        )
-
-    def call(*arguments: Any, method: str = "__call__", mutable: Sequence[str] = ()) -> Any:
-        if method == "start":  # its length is no array
-            return system.apply({"params": params}, *arguments, method=method)
-        return compiled(params, *arguments, method=method, mutable=tuple(mutable))
-
     @jax.jit
     @functools.partial(jax.grad, has_aux=True)
     def slope(params: Any, source: jax.Array, target: jax.Array, until: int) -> Any:
@@ -276,6 +273,7 @@ def made(spec: str) -> tuple[Any, Any, Any, Any]:
         start = functools.partial(system.apply, {"params": params}, memory, method="start")
         return memory, start(5), by_row(start(9), len(source))
 
+    call = bound(system, params)
     return call, system, functools.partial(slope, params), functools.partial(begin, params)
 
 
@@ -449,10 +447,7 @@ def check_learning(spec: dict[str, Any]) -> None:
     source, target = rng.integers(4, VOCABULARY, (8, 4)), rng.integers(4, VOCABULARY, (8, 3))
     target_in = np.pad(target, ((0, 0), (1, 0)), constant_values=1)[:, :-1]
 
-    def cost(logits: jax.Array) -> jax.Array:
-        return optax.softmax_cross_entropy_with_integer_labels(logits, target).mean()
-
-    losses = fitted(make(spec), (source, target_in), cost)
+    losses = fitted(make(spec), (source, target_in), entropy_of(target))
     check_learnt(losses, VOCABULARY, last=0.01, below=0.3)
 
 

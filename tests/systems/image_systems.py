@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from attnlab.layers.norms import STATISTICS
 from attnlab.systems.vision.protocol import Detected, Detector, PixelClassifier
@@ -19,7 +18,7 @@ from tests.systems import tiny
 from tests.systems.checks import SILENT, check_heard
 from tests.systems.image_classifiers import CLASSES, SHAPES, parameters, shape_of
 from tests.systems.image_classifiers import SPECS as OF_IMAGES
-from tests.systems.tiny import fitted, make, wide
+from tests.systems.tiny import entropy_of, fitted, make, wide
 
 _HEADS = {"name": "multihead", "heads": 2, "bias": True}
 _DETR = {
@@ -164,27 +163,21 @@ def check_learning(spec: dict[str, Any]) -> None:
     system, rng = make(spec), np.random.default_rng(0)
     height, width, _ = shape_of(spec)
     read = shown(spec, 8)
-    entropy = optax.softmax_cross_entropy_with_integer_labels
     if isinstance(system, Detector):
         labels = rng.integers(0, CLASSES, (8, system.queries))
         boxes = rng.uniform(0.2, 0.8, (8, system.queries, 4))
 
         def cost(found: Any) -> jax.Array:
             off = jnp.abs(found.boxes[-1] - boxes).mean()
-            return entropy(found.logits[-1], labels).mean() + off
+            return entropy_of(labels)(found.logits[-1]) + off
     elif isinstance(system, PixelClassifier):
         labels = rng.integers(0, CLASSES, (8, 2, 2))
         labels = labels.repeat(-(-height // 2), axis=1).repeat(-(-width // 2), axis=2)
         labels = labels[:, :height, :width]
         read = read * 0.1 + np.eye(CLASSES)[labels][..., : read.shape[-1]].astype(np.float32)
-
-        def cost(found: Any) -> jax.Array:
-            return entropy(found, labels).mean()
+        cost = entropy_of(labels)
     else:
-        labels = rng.integers(0, CLASSES, 8)
-
-        def cost(found: Any) -> jax.Array:
-            return entropy(found, labels).mean()
+        cost = entropy_of(rng.integers(0, CLASSES, 8))
 
     first, last = fitted(system, (read,), cost)
     assert last < 0.2 * np.log(CLASSES) < first, f"the loss goes from {first:.3f} to {last:.3f}"

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -19,7 +18,7 @@ from attnlab.systems.protocol import LanguageModel
 from tests.rounding import assert_close
 from tests.systems import tiny
 from tests.systems.checks import TIED, check_heard
-from tests.systems.tiny import by_rows, check_learnt, drawn, fitted, make, wide
+from tests.systems.tiny import bound, by_rows, check_learnt, drawn, fetched, fitted, make, wide
 
 VOCABULARY = tiny.SIZES[LanguageModel]["vocabulary"]
 ROUNDING = 16  # machine epsilons of the largest number by which two forms of one sum may differ
@@ -141,24 +140,13 @@ def _made(spec: str) -> tuple[Any, Any, Any]:
     system = make(json.loads(spec))
     params = parameters(system)
 
-    @functools.partial(jax.jit, static_argnames=("method", "mutable"))
-    @jax.default_matmul_precision("highest")  # as the oracles: one program serves all tests
-    def compiled(params: Any, *arguments: Any, method: str, mutable: tuple[str, ...]) -> Any:
-        return system.apply(
-            {"params": params}, *arguments, method=method, mutable=list(mutable) or False
-        )
-
-    def call(*arguments: Any, method: str = "__call__", mutable: Sequence[str] = ()) -> Any:
-        found = compiled(params, *arguments, method=method, mutable=tuple(mutable))
-        return jax.device_get(found)  # what a test takes of it needs no program
-
     @jax.jit
     @jax.grad
     def slope(params: Any, tokens: jax.Array, until: int) -> jax.Array:
         logits: Any = system.apply({"params": params}, tokens)
         return jnp.where(jnp.arange(tokens.shape[1])[:, None] < until, logits**2, 0.0).sum()
 
-    return call, system, functools.partial(slope, params)
+    return fetched(bound(system, params)), system, functools.partial(slope, params)
 
 
 def prepared(spec: dict[str, Any]) -> tuple[Any, Any]:

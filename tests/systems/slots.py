@@ -233,10 +233,9 @@ def _same(one: Any, other: Any) -> None:
 
 
 def _logits(found: Any, *shape: int) -> None:
-    assert (found.shape, found.dtype) == (
-        shape,
-        jnp.float32,
-    ), f"logits are {found.dtype}{list(found.shape)}, expected float32{list(shape)}"
+    assert (found.shape, found.dtype) == (shape, jnp.float32), (
+        f"logits are {found.dtype}{list(found.shape)}, expected float32{list(shape)}"
+    )
 
 
 def _decodes(system: Any, source: Any, stepping: list[bool]) -> None:

@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 
 from attnlab.attention.protocol import MAPS
-from tests.systems.classifiers import (
-    SOURCE,
-    SPECS,
-    TARGET,
-    batch,
-    prepared,
-)
+from tests.systems.classifiers import SOURCE, SPECS, TARGET, batch, prepared
 from tests.systems.tiny import seldom
 
 

@@ -98,56 +98,53 @@ def _keeps_padding(plain: Any) -> Any:
     return lambda slots, counts, kept: slots[:, slots.shape[1] - kept :]
 
 
-Fault = tuple[str, str, Any, str, Callable[[Any], Any]]
-FAULTS: dict[str, Fault] = {  # of what, which promise tells, and what takes the place of what
-    **{
-        f"no causal mask{spec.removeprefix('transformer')}": (
-            *(spec, "causality"),
-            *(View, "allows", lambda plain: lambda self, i, j: None),
-        )
-        for spec in ("transformer", "transformer-post-additive")
+def _allows(moved: Callable[[Any, Any], tuple[Any, Any]]) -> tuple[Any, str, Callable[[Any], Any]]:
+    """A mask that is asked about other places than those of a query and a key."""
+    return View, "allows", lambda plain: lambda self, i, j: plain(self, *moved(i, j))
+
+
+_UNMASKED = (View, "allows", lambda plain: lambda self, i, j: None)
+_OF_SYSTEMS: dict[tuple[str, str], dict[str, tuple[Any, str, Callable[[Any], Any]]]] = {
+    ("transformer", "causality"): {
+        "no causal mask": _UNMASKED,
+        "causal mask one too late": _allows(lambda i, j: (i + 1, j)),
     },
-    "causal mask one too late": (
-        *("transformer", "causality"),
-        *(View, "allows", lambda plain: lambda self, i, j: plain(self, i + 1, j)),
-    ),
-    "mask aligned top left in decoding": (
-        *("transformer", "cached decoding"),
-        *(View, "allows", lambda plain: lambda self, i, j: plain(self, i - i[..., :1], j)),
-    ),
-    "cache overwritten": (
-        *("transformer", "cached decoding"),
-        *(MultiHead, "extend", _overwrites_the_cache),
-    ),
-    "position stuck at zero": (
-        *("transformer", "cached decoding"),
-        *(Transformer, "step", _position_stuck),
-    ),
-    "positions shifted in the full pass": (
-        *("transformer", "cached decoding"),
-        *(Sinusoidal, "embed", _shifts_in_the_full_pass),
-    ),
-    "padding attended, multihead": ("transformer", "padding", MultiHead, "read", _reads_padding),
-    "padding attended, additive": ("rnnsearch", "padding", Single, "read", _reads_padding),
-    "encoder reads padding": ("rnnsearch", "padding", GRULayer, "__call__", _runs_over_padding),
-    "decoder state not carried": (
-        *("rnnsearch", "cached decoding"),
-        *(RNNsearch, "step", _keeps_the_state),
-    ),
-    "a recurrent decoder looks ahead": (
-        *("rnnsearch", "causality"),
-        *(RNNsearch, "decode", _looks_ahead),
-    ),
-    "the window is forgotten": (
-        *("attention_lm", "pieces"),
-        *(attention_lm, "latest", _forgets_the_window),
-    ),
-    "the window keeps padding": ("attention_lm", "padding", attention_lm, "latest", _keeps_padding),
-    "the span keeps padding": ("lstmn_lm", "padding", lstmn, "latest", _keeps_padding),
-    "a language model sees the word": (
-        *("lstm_lm", "causality"),
-        *(LSTMLayer, "__call__", _sees_oneself),
-    ),
+    ("transformer-post-additive", "causality"): {"no causal mask-post-additive": _UNMASKED},
+    ("transformer", "cached decoding"): {
+        "mask aligned top left in decoding": _allows(lambda i, j: (i - i[..., :1], j)),
+        "cache overwritten": (MultiHead, "extend", _overwrites_the_cache),
+        "position stuck at zero": (Transformer, "step", _position_stuck),
+        "positions shifted in the full pass": (Sinusoidal, "embed", _shifts_in_the_full_pass),
+    },
+    ("transformer", "padding"): {
+        "padding attended, multihead": (MultiHead, "read", _reads_padding),
+    },
+    ("rnnsearch", "padding"): {
+        "padding attended, additive": (Single, "read", _reads_padding),
+        "encoder reads padding": (GRULayer, "__call__", _runs_over_padding),
+    },
+    ("rnnsearch", "cached decoding"): {
+        "decoder state not carried": (RNNsearch, "step", _keeps_the_state),
+    },
+    ("rnnsearch", "causality"): {
+        "a recurrent decoder looks ahead": (RNNsearch, "decode", _looks_ahead),
+    },
+    ("attention_lm", "pieces"): {
+        "the window is forgotten": (attention_lm, "latest", _forgets_the_window),
+    },
+    ("attention_lm", "padding"): {
+        "the window keeps padding": (attention_lm, "latest", _keeps_padding),
+    },
+    ("lstmn_lm", "padding"): {"the span keeps padding": (lstmn, "latest", _keeps_padding)},
+    ("lstm_lm", "causality"): {
+        "a language model sees the word": (LSTMLayer, "__call__", _sees_oneself),
+    },
+}
+"""Of a system and a promise that tells: what is broken, and what takes its place."""
+FAULTS = {
+    name: (*promise, *fault)
+    for promise, faults in _OF_SYSTEMS.items()
+    for name, fault in faults.items()
 }
 
 

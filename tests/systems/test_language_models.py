@@ -16,14 +16,7 @@ from attnlab.errors import UserError
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks.models import system_factory
 from attnlab.training.drawing import first_params
-from tests.systems.language_models import (
-    SPECS,
-    batch,
-    begun,
-    make,
-    parameters,
-    prepared,
-)
+from tests.systems.language_models import SPECS, batch, begun, make, parameters, prepared
 from tests.systems.tiny import seldom
 
 

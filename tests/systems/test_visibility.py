@@ -21,30 +21,16 @@ from attnlab.tasks.pairs import build_system
 from tests.systems.checks import CHECKS, SPECS, batch, prepared
 from tests.systems.tiny import seldom
 
-JOINED = {
-    "name": "any_of",
-    "one": {"name": "window", "width": 2},
-    "other": {"name": "first", "length": 1},
-}
-PARTED = {
-    "name": "per_head",
-    "one": {"name": "window", "width": 2},
-    "other": {"name": "stride", "stride": 2},
-    "heads": 2,
-}
+WINDOW = {"name": "window", "width": 2}
+FIRST, STRIDE = {"name": "first", "length": 1}, {"name": "stride", "stride": 2}
+JOINED = {"name": "any_of", "one": WINDOW, "other": FIRST}
+PARTED = {"name": "per_head", "one": WINDOW, "other": STRIDE, "heads": 2}
+BIGBIRD = {"name": "bigbird", "length": 6, "block": 1, "random": 1, "heads": 2}
+FIXED = {"name": "fixed", "stride": 2, "summary": 1}
 RULES: dict[str, tuple[Any, Any]] = {
-    "longformer and a window": (
-        {"name": "longformer", "window": 2, "tokens": (0,)},
-        {"name": "window", "width": 2},
-    ),
-    "bigbird and a join": (
-        {"name": "bigbird", "length": 6, "block": 1, "random": 1, "heads": 2},
-        JOINED,
-    ),
-    "strided and fixed": (
-        {"name": "strided", "stride": 2},
-        {"name": "fixed", "stride": 2, "summary": 1},
-    ),
+    "longformer and a window": ({"name": "longformer", "window": 2, "tokens": (0,)}, WINDOW),
+    "bigbird and a join": (BIGBIRD, JOINED),
+    "strided and fixed": ({"name": "strided", "stride": 2}, FIXED),
     "heads apart": (PARTED, PARTED),
 }
 
@@ -94,67 +80,47 @@ class Forward(MultiHead):
 HERE = f"{__name__}:"
 
 
+def built(*overrides: str) -> Any:
+    changes = [f"system.{one}" for one in overrides]
+    return build_system(configs.load("configs/translation.py:transformer", changes), 8, 8)
+
+
+ONLY = f"attention={HERE}OnlyCausal"
+MISFITS = {
+    "encoder": {
+        f"{ONLY} visibility=longformer": "encoder_attention=.*choose 'full' or a mechanism with",
+        f"attention={HERE}Forward visibility=causal": "does not support the direction 'causal'",
+        "attention.alignment=local_p visibility=causal": "encoder_attention.*the future",
+        "visibility=bigbird visibility.heads=3": (
+            "MultiHead does not support a visibility of 3 heads; it has 4"
+        ),
+    },
+    "decoder": {
+        f"{ONLY} visibility=window": "OnlyCausal does not support a visibility of its own",
+        "visibility=window visibility.width=0": (
+            "config.system.decoder_visibility.width=0: expected a whole number"
+        ),
+        "visibility=longformer visibility.window=5": "longformer: window=5 is to be halved",
+        "visibility=attnlab.errors:nearest": (
+            "the function nearest .*has the field .word. without a default"
+        ),
+        "visibility=fractions:Fraction": "a visibility must be a Rule; Fraction makes a Fraction",
+    },
+}
+
+
 @pytest.mark.quick
 @pytest.mark.parametrize(
-    ("overrides", "words"),
-    [
-        (
-            [f"decoder_attention={HERE}OnlyCausal", "decoder_visibility=window"],
-            "OnlyCausal does not support a visibility of its own",
-        ),
-        (
-            [f"encoder_attention={HERE}OnlyCausal", "encoder_visibility=longformer"],
-            "encoder_attention=.*choose 'full' or a mechanism with",
-        ),
-        (
-            [f"encoder_attention={HERE}Forward", "encoder_visibility=causal"],
-            "does not support the direction 'causal'",
-        ),
-        (
-            ["encoder_attention.alignment=local_p", "encoder_visibility=causal"],
-            "encoder_attention.*the future",
-        ),
-        (
-            ["encoder_visibility=bigbird", "encoder_visibility.heads=3"],
-            "MultiHead does not support a visibility of 3 heads; it has 4",
-        ),
-        (
-            ["decoder_visibility=window", "decoder_visibility.width=0"],
-            "config.system.decoder_visibility.width=0: expected a whole number",
-        ),
-        (
-            ["decoder_visibility=longformer", "decoder_visibility.window=5"],
-            "longformer: window=5 is to be halved",
-        ),
-        (
-            ["decoder_visibility=attnlab.errors:nearest"],
-            "the function nearest .*has the field .word. without a default",
-        ),
-        (
-            ["decoder_visibility=fractions:Fraction"],
-            "a visibility must be a Rule; Fraction makes a Fraction",
-        ),
-    ],
+    ("side", "overrides", "words"),
+    [(side, *case) for side, cases in MISFITS.items() for case in cases.items()],
 )
-def test_misfits_are_one_line(overrides: list[str], words: str) -> None:
+def test_misfits_are_one_line(side: str, overrides: str, words: str) -> None:
     with pytest.raises(UserError, match=words) as caught:
-        build_system(
-            configs.load(
-                "configs/translation.py:transformer", [f"system.{one}" for one in overrides]
-            ),
-            8,
-            8,
-        )
+        built(*(f"{side}_{one}" for one in overrides.split()))
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.quick
 def test_what_only_honours_causal_goes_with_causal_rules() -> None:
-    attentions = [f"system.{slot}_attention={HERE}OnlyCausal" for slot in ("encoder", "decoder")]
-    assert build_system(
-        configs.load(
-            "configs/translation.py:transformer", [*attentions, "system.encoder_visibility=causal"]
-        ),
-        8,
-        8,
-    )
+    attentions = [f"{slot}_attention={HERE}OnlyCausal" for slot in ("encoder", "decoder")]
+    assert built(*attentions, "encoder_visibility=causal")

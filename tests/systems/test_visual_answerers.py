@@ -13,15 +13,7 @@ import numpy as np
 import pytest
 
 from tests.systems.tiny import seldom
-from tests.systems.visual_answerers import (
-    GRID,
-    SHAPE,
-    SPECS,
-    answered,
-    batch,
-    make,
-    prepared,
-)
+from tests.systems.visual_answerers import GRID, SHAPE, SPECS, answered, batch, make, prepared
 
 IMAGES, QUESTIONS = batch()
 LENGTHS = (QUESTIONS != 0).sum(axis=1)

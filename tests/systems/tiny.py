@@ -90,6 +90,36 @@ def by_rows(noise: np.ndarray) -> np.ndarray:
     return noise / np.sqrt(max((1, *noise.shape[:1])))
 
 
+def bound(system: Any, params: Any) -> Callable[..., Any]:
+    """`call(*arguments, method=..., mutable=...)` of a system with its parameters, compiled; one
+    program serves all tests of a method.
+    """
+
+    @functools.partial(jax.jit, static_argnames=("method", "mutable"))
+    @jax.default_matmul_precision("highest")  # as the oracles
+    def compiled(params: Any, *arguments: Any, method: str, mutable: tuple[str, ...]) -> Any:
+        return system.apply(
+            {"params": params}, *arguments, method=method, mutable=list(mutable) or False
+        )
+
+    def call(*arguments: Any, method: str = "__call__", mutable: Sequence[str] = ()) -> Any:
+        if method == "start":  # its length is no array
+            return system.apply({"params": params}, *arguments, method=method)
+        return compiled(params, *arguments, method=method, mutable=tuple(mutable))
+
+    return call
+
+
+def fetched(call: Callable[..., Any]) -> Callable[..., Any]:
+    """What a test takes of the outcome of `call` needs no program."""
+    return lambda *arguments, **named: jax.device_get(call(*arguments, **named))
+
+
+def entropy_of(labels: Any) -> Callable[[Any], jax.Array]:
+    """The mean cross-entropy of logits with labels."""
+    return lambda logits: optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+
+
 def wide(tree: Any) -> Any:
     """Its arrays in float64."""
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)

@@ -11,14 +11,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from attnlab.data.vocabulary import PAD
 from attnlab.systems.protocol import TokenClassifier
 from tests.rounding import assert_close
 from tests.systems import tiny
 from tests.systems.checks import check_heard
-from tests.systems.tiny import by_rows, check_learnt, drawn, fitted, wide
+from tests.systems.tiny import by_rows, check_learnt, drawn, entropy_of, fitted, wide
 
 VOCABULARY, OUTPUTS = tiny.SIZES[TokenClassifier]["vocabulary"], 3
 LENGTHS = (6, 3, 1, 0)  # of the rows of `batch`; the last one is nothing but padding
@@ -201,10 +200,8 @@ def check_learning(spec: dict[str, Any]) -> None:
     ids = np.random.default_rng(0).integers(4, VOCABULARY, (8, 6))
     wanted = (np.roll(ids, 1, axis=1) + np.roll(ids, -1, axis=1))[:, 1:-1] % system.outputs
 
-    def cost(said: jax.Array) -> jax.Array:
-        return optax.softmax_cross_entropy_with_integer_labels(said[:, 1:-1], wanted).mean()
-
-    losses = fitted(system, (ids,), cost, steps=200, rate=1e-2)
+    cost = entropy_of(wanted)
+    losses = fitted(system, (ids,), lambda said: cost(said[:, 1:-1]), steps=200, rate=1e-2)
     check_learnt(losses, system.outputs, last=0.02, below=0.3)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -59,18 +60,13 @@ GIVEN: dict[str, Any] = {
 }
 
 
-class Given:
+def given(**fields: Any) -> Any:
     """A source of one object, with some of its fields changed."""
-
-    def __init__(self, **fields: Any) -> None:
-        self.fields = {**GIVEN, **fields}
-
-    def objects(self, split: str) -> Boxed:
-        return Boxed(**self.fields)
+    return SimpleNamespace(objects=lambda split: Boxed(**{**GIVEN, **fields}))
 
 
 def test_an_image_without_objects_is_an_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BoxedData, "source", lambda data: Given())
+    monkeypatch.setattr(BoxedData, "source", lambda data: given())
     batch = BoxedData.load({"name": "given"}).examples["train"].batch(np.arange(2), 1)
     assert batch["real"].tolist() == [1, 1] and batch["labels"].tolist() == [[1], [0]]
     np.testing.assert_allclose(batch["boxes"][0, 0], [2.5 / 8, 4 / 10, 3 / 8, 4 / 10])
@@ -96,6 +92,6 @@ def test_an_image_without_objects_is_an_image(monkeypatch: pytest.MonkeyPatch) -
 def test_a_source_that_is_not_as_agreed(
     monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], words: str
 ) -> None:
-    monkeypatch.setattr(BoxedData, "source", lambda data: Given(**fields))
+    monkeypatch.setattr(BoxedData, "source", lambda data: given(**fields))
     with pytest.raises(UserError, match=words):
         BoxedData.load({"name": "given"})

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -87,31 +90,24 @@ def test_a_run_reads_masks_as_bytes_and_keeps_the_classes(folder: Path, tmp_path
     assert SegmentedData.load(node, tmp_path, ("test",)).fingerprints != again.fingerprints
 
 
+def number(value: int, *shape: int) -> Callable[[Path], None]:
+    """Writes another mask, of one number."""
+    return lambda path: Image.fromarray(np.full(shape, value, np.uint8)).save(path)
+
+
 @pytest.mark.parametrize(
-    ("what", "words"),
+    ("harm", "words"),
     [
-        ("a number", r"0.png has the number 7; config.data.classes names 1 ... 2"),
-        ("no mask", r"cannot find .*0.png"),
-        ("another size", r"0.png is 5 x 7 pixels, its image 6 x 6"),
-        ("colours", r"0.png has the mode RGB; expected one channel or a palette"),
-        ("no picture", r"0.png is damaged or no image"),
-        ("no images", r"cannot find the folder"),
+        (number(7, 6, 6), r"0.png has the number 7; config.data.classes names 1 ... 2"),
+        (Path.unlink, r"cannot find .*0.png"),
+        (number(0, 5, 7), r"0.png is 5 x 7 pixels, its image 6 x 6"),
+        (number(0, 6, 6, 3), r"0.png has the mode RGB; expected one channel or a palette"),
+        (lambda path: path.write_bytes(b"no picture"), r"0.png is damaged or no image"),
+        (lambda path: shutil.rmtree(path.parents[1] / "images"), r"cannot find the folder"),
     ],
 )
-def test_a_folder_that_is_not_as_agreed(folder: Path, what: str, words: str) -> None:
-    path = folder / "test" / "masks" / "0.png"
-    if what == "a number":
-        Image.fromarray(np.full((6, 6), 7, np.uint8)).save(path)
-    elif what == "no mask":
-        path.unlink()
-    elif what == "another size":
-        Image.fromarray(np.zeros((5, 7), np.uint8)).save(path)
-    elif what == "colours":
-        Image.fromarray(np.zeros((6, 6, 3), np.uint8)).save(path)
-    elif what == "no picture":
-        path.write_bytes(b"no picture")
-    else:
-        (folder / "test" / "images").rename(folder / "test" / "other")
+def test_a_folder_that_is_not_as_agreed(folder: Path, harm: Any, words: str) -> None:
+    harm(folder / "test" / "masks" / "0.png")
     with pytest.raises(UserError, match=words):
         made(folder).masks("test")
 
@@ -122,19 +118,11 @@ def test_classes_have_names_of_their_own(folder: Path) -> None:
             made(folder, classes=classes)
 
 
-class Wrong:
+def wrong(**fields: Any) -> Any:
     """A source of masks that are not as agreed."""
-
-    def __init__(self, **fields: Any) -> None:
-        self.fields = {
-            "images": np.zeros((2, 4, 4, 3), np.uint8),
-            "masks": np.zeros((2, 4, 4), np.int32),
-            "classes": ("a",),
-            **fields,
-        }
-
-    def masks(self, split: str) -> Segmented:
-        return Segmented(**self.fields)
+    images, masks = np.zeros((2, 4, 4, 3), np.uint8), np.zeros((2, 4, 4), np.int32)
+    given = {"images": images, "masks": masks, "classes": ("a",), **fields}
+    return SimpleNamespace(masks=lambda split: Segmented(**given))
 
 
 @pytest.mark.parametrize(
@@ -150,6 +138,6 @@ class Wrong:
 def test_a_source_that_is_not_as_agreed(
     monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], words: str
 ) -> None:
-    monkeypatch.setattr(SegmentedData, "source", lambda data: Wrong(**fields))
+    monkeypatch.setattr(SegmentedData, "source", lambda data: wrong(**fields))
     with pytest.raises(UserError, match=words):
         SegmentedData.load({"name": "wrong"})

@@ -37,12 +37,9 @@ def test_the_file_says_what_the_command_line_said(tmp_path: Path) -> None:
     assert experiment.tune == grid({"schedule.peak": (1e-3, 3e-3)})
     assert experiment.config == CONFIG and experiment.measure == ("bleu", "max")
     assert experiment.select == ("loss", "min")
-    assert (
-        path.name == "rnnsearch.py"
-        and "sweep --config=configs/translation.py:rnnsearch --grid=system.attention"
-        in path.read_text()
-    )
-    assert words.file() == path.read_text()
+    assert path.name == "rnnsearch.py" and words.file() == path.read_text()
+    command = "sweep --config=configs/translation.py:rnnsearch --grid=system.attention"
+    assert command in path.read_text()
 
 
 def test_ranges_are_searched_for_one_row_or_for_many(tmp_path: Path) -> None:
@@ -75,50 +72,32 @@ def test_ranges_are_searched_for_one_row_or_for_many(tmp_path: Path) -> None:
         assert load_experiment(str(tmp_path / "own.py")).measure == measure
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({}, "nothing is compared or tuned; add --grid KEY=VALUE,VALUE"),
-        (
-            {"compare": ("system",)},
-            (
-                "--grid system: expected a setting and its values, such as"
-                " system.attention.score=dot,additive"
-            ),
-        ),
-        ({"compare": ("a b=1",)}, "--grid a b=1: expected a setting and its values"),
-        ({"compare": (SCORES, SCORES)}, "'system.attention.score' is given twice"),
-        (
-            {"tune": ("schedule.peak=1e-3,0.001",)},
-            "--tune: grid: 'schedule.peak' has a value twice",
-        ),
-        (
-            {"search": ("schedule.peak=1,2",)},
-            (
-                "--search schedule.peak=1,2: expected a range, such as"
-                " schedule.peak=log_uniform(1e-4,1e-2)"
-            ),
-        ),
-        (
-            {"search": ("schedule.peak=loguniform(1,2)",)},
-            "'loguniform'; did you mean 'log_uniform'",
-        ),
-        ({"search": ("schedule.peak=uniform(1)",)}, "expected two numbers"),
-        ({"search": ("schedule.peak=log_uniform(0,1)",)}, "low must be above 0"),
-        ({"search": ("a=uniform(0,1)",), "pruner": "havling"}, "did you mean 'halving'?"),
-        ({"search": ("a=uniform(0,1)",), "trials": 0}, "search.trials is 0"),
-        ({"compare": (SCORES,), "trials": 3}, "--trials and --pruner are of a search"),
-        (
-            {"compare": (SCORES,), "measure": "exact,maximal"},
-            "--measure=exact,maximal: 'maximal'; did you mean 'max'?",
-        ),
-        (
-            {"compare": (SCORES,), "config": "configs/translatoin.py"},
-            "no config file 'configs/translatoin.py'; did you mean",
-        ),
-    ],
-)
-def test_what_is_no_experiment_is_one_line(given: dict[str, Any], said: str) -> None:
+EXPECTED = "expected a setting and its values, such as system.attention.score=dot,additive"
+RANGE = "expected a range, such as schedule.peak=log_uniform(1e-4,1e-2)"
+NAMELESS = "no config file 'configs/translatoin.py'; did you mean"
+MISTAKES: dict[str, dict[str, Any]] = {
+    "nothing is compared or tuned; add --grid KEY=VALUE,VALUE": {},
+    f"--grid system: {EXPECTED}": {"compare": ("system",)},
+    "--grid a b=1: expected a setting and its values": {"compare": ("a b=1",)},
+    "'system.attention.score' is given twice": {"compare": (SCORES, SCORES)},
+    "--tune: grid: 'schedule.peak' has a value twice": {"tune": ("schedule.peak=1e-3,0.001",)},
+    f"--search schedule.peak=1,2: {RANGE}": {"search": ("schedule.peak=1,2",)},
+    "'loguniform'; did you mean 'log_uniform'": {"search": ("schedule.peak=loguniform(1,2)",)},
+    "expected two numbers": {"search": ("schedule.peak=uniform(1)",)},
+    "low must be above 0": {"search": ("schedule.peak=log_uniform(0,1)",)},
+    "did you mean 'halving'?": {"search": ("a=uniform(0,1)",), "pruner": "havling"},
+    "search.trials is 0": {"search": ("a=uniform(0,1)",), "trials": 0},
+    "--trials and --pruner are of a search": {"compare": (SCORES,), "trials": 3},
+    "--measure=exact,maximal: 'maximal'; did you mean 'max'?": {
+        "compare": (SCORES,),
+        "measure": "exact,maximal",
+    },
+    NAMELESS: {"compare": (SCORES,), "config": "configs/translatoin.py"},
+}
+
+
+@pytest.mark.parametrize(("said", "given"), MISTAKES.items())
+def test_what_is_no_experiment_is_one_line(said: str, given: dict[str, Any]) -> None:
     with pytest.raises(UserError) as caught:
         Words(**{"config": CONFIG, **given}).file()
     assert said in str(caught.value) and "\n" not in str(caught.value)

@@ -72,107 +72,77 @@ def test_a_file_that_is_not_there() -> None:
         load_experiment("configs/translatoin.py")
 
 
+SCORE = "system.attention.score"
+BUDGETS: list[tuple[dict[str, Any], str]] = [
+    ({"match": "parameter"}, "match is 'parameter'; did you mean 'parameters'?"),
+    ({"knob": ""}, "knob is ''; the full name of a whole number is needed"),
+    ({"within": 1.5}, "within is 1.5; a share of at least 0 and below 1"),
+    ({"to": "generl"}, "to is 'generl'; did you mean 'general'?"),
+    ({"knobs": "a.b"}, "knobs is 'a.b'; variants and their knobs are needed"),
+    ({"knobs": {"general": ""}}, "knobs['general'] is ''; the full name of a whole number"),
+    ({"knobs": {"generl": "a"}}, "knobs: the variant is 'generl'; did you mean 'general'?"),
+]
+CONTRASTS: dict[str, Any] = {
+    "('a', 'b') is no contrast; make it with better(": ("a", "b"),
+    "the variant of a contrast is 'genral'; did you mean 'general'?": better("additive", "genral"),
+    "the weights {'additive': 1.0} add up to 1; they must add up to 0": Contrast({"additive": 1.0}),
+    "and not all be 0": Contrast({"additive": 0.0}),
+    "has something in it that is no finite number": better("additive", "general", by=float("nan")),
+    "is on 'step_second'; did you mean 'step_seconds' or 'seconds'?": better(
+        "additive", "general", on="step_second"
+    ),
+}
+
+
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("setting", "value", "words"),
     [
-        ({"question": " "}, "question is ' '; a text is needed"),
-        ({"looks": 0}, "looks is 0; a whole number from 1 to 20 is needed"),
-        ({"looks": True}, "looks is True; a whole number from 1 to 20 is needed"),
-        ({"compare": ()}, "compare is empty"),
-        ({"compare": {"a": {}}}, "compare is {'a': {}}; make it with grid, zipped, rows or cross"),
+        ("question", " ", "question is ' '; a text is needed"),
+        ("looks", 0, "looks is 0; a whole number from 1 to 20 is needed"),
+        ("looks", True, "looks is True; a whole number from 1 to 20 is needed"),
+        ("compare", (), "compare is empty"),
+        ("compare", {"a": {}}, "compare is {'a': {}}; make it with grid, zipped, rows or cross"),
         (
-            {"compare": (*rows({"a": {}}), *rows({"b": {}}))},
-            "compare: 'a' and 'b' are the same settings",
-        ),
-        (
-            {"compare": (*rows({"a": {}}), *rows({"a": {"x": 1}}))},
+            "compare",
+            rows({"a": {}}) + rows({"a": {"x": 1}}),
             "compare has two points called 'a'; name them with rows",
         ),
+        ("compare", rows({"a": {}, "b": {}}), "compare: 'a' and 'b' are the same settings"),
+        ("tune", grid({SCORE: ("dot",)}), f"'{SCORE}' is both compared and tuned"),
+        ("search", Search({SCORE: uniform(0, 1)}), f"'{SCORE}' is both compared and tuned"),
+        ("search", SEARCH, "tune and search are both given; take one of them"),
+        ("search", {"schedule.peak": 1}, "make it with attnlab.experiments.define.search.Search"),
         (
-            {"tune": grid({"system.attention.score": ("dot",)})},
-            "'system.attention.score' is both compared and tuned",
-        ),
-        (
-            {"tune": grid({"a": (1,)}), "search": SEARCH},
-            "tune and search are both given; take one of them",
-        ),
-        ({"search": {"schedule.peak": 1}}, "make it with attnlab.experiments.define.search.Search"),
-        (
-            {"search": Search({"system.attention.score": uniform(0, 1)})},
-            "'system.attention.score' is both compared and tuned",
-        ),
-        (
-            {"base": {"seed": 3}},
+            "base",
+            {"seed": 3},
             "'seed' is set like any other setting; name the seeds in seeds=(0, 1, 2)",
         ),
-        ({"base": {"a b": 3}}, "base: 'a b' is not the dotted name of a setting"),
-        ({"seeds": (0, 0)}, "seeds is (0, 0); different whole numbers of at least 0 are needed"),
-        ({"seeds": ()}, "seeds is ()"),
-        ({"seeds": 3}, "seeds is 3"),
-        ({"seeds": (-1,)}, "seeds is (-1,)"),
-        ({"baseline": "aditive"}, "baseline is 'aditive'; did you mean 'additive'?"),
+        ("base", {"a b": 3}, "base: 'a b' is not the dotted name of a setting"),
+        ("seeds", (0, 0), "seeds is (0, 0); different whole numbers of at least 0 are needed"),
+        ("seeds", (), "seeds is ()"),
+        ("seeds", 3, "seeds is 3"),
+        ("seeds", (-1,), "seeds is (-1,)"),
+        ("baseline", "aditive", "baseline is 'aditive'; did you mean 'additive'?"),
         (
-            {"select": "loss"},
+            "select",
+            "loss",
             "select is 'loss'; a metric and a mode are needed, such as ('loss', 'min')",
         ),
-        (
-            {"measure": ("exact", "maximum")},
-            "the mode of measure is 'maximum'; did you mean 'max'?",
+        ("measure", ("exact", "maximum"), "the mode of measure is 'maximum'; did you mean 'max'?"),
+        ("budget", "parameters", "make it with Budget("),
+        *(
+            ("budget", Budget(**{"match": "flops", "knob": "a.b", **fields}), f"budget.{words}")
+            for fields, words in BUDGETS
         ),
-        ({"budget": "parameters"}, "make it with Budget("),
-        (
-            {"budget": Budget("parameter", "system.decoder")},
-            "budget.match is 'parameter'; did you mean 'parameters'?",
-        ),
-        (
-            {"budget": Budget("flops", "")},
-            "budget.knob is ''; the full name of a whole number is needed",
-        ),
-        (
-            {"budget": Budget("flops", "system.decoder", within=1.5)},
-            "budget.within is 1.5; a share of at least 0 and below 1",
-        ),
-        (
-            {"budget": Budget("flops", "system.decoder", to="generl")},
-            "budget.to is 'generl'; did you mean 'general'?",
-        ),
-        (
-            {"budget": Budget("flops", "a.b", knobs="a.b")},
-            "budget.knobs is 'a.b'; variants and their knobs are needed",
-        ),  # type: ignore[arg-type]
-        (
-            {"budget": Budget("flops", "a.b", knobs={"general": ""})},
-            "budget.knobs['general'] is ''; the full name of a whole number",
-        ),
-        (
-            {"budget": Budget("flops", "a.b", knobs={"generl": "a"})},
-            "budget.knobs: the variant is 'generl'; did you mean 'general'?",
-        ),
-        ({"claim": "additive wins"}, "make it with Claim("),
-        ({"claim": Claim("one", ())}, "make it with Claim("),
-        ({"claim": Claim("one", (("a", "b"),))}, "('a', 'b') is no contrast; make it with better("),  # type: ignore[arg-type]
-        (
-            {"claim": Claim("one", (better("additive", "genral"),))},
-            "the variant of a contrast is 'genral'; did you mean 'general'?",
-        ),
-        (
-            {"claim": Claim("one", (Contrast({"additive": 1.0}),))},
-            "the weights {'additive': 1.0} add up to 1; they must add up to 0",
-        ),
-        ({"claim": Claim("one", (Contrast({"additive": 0.0}),))}, "and not all be 0"),
-        (
-            {"claim": Claim("one", (better("additive", "general", by=float("nan")),))},
-            "has something in it that is no finite number",
-        ),
-        (
-            {"claim": Claim("one", (better("additive", "general", on="step_second"),))},
-            "is on 'step_second'; did you mean 'step_seconds' or 'seconds'?",
-        ),
+        ("claim", "additive wins", "make it with Claim("),
+        ("claim", Claim("one", ()), "make it with Claim("),
+        *(("claim", Claim("one", (contrast,)), words) for words, contrast in CONTRASTS.items()),
     ],
 )
-def test_refused(changes: dict[str, Any], words: str) -> None:
+def test_refused(setting: str, value: Any, words: str) -> None:
     with pytest.raises(UserError) as caught:
-        check(dataclasses.replace(EXPERIMENT, **changes))
+        tune = grid({"a": (1,)}) if value is SEARCH else EXPERIMENT.tune
+        check(dataclasses.replace(EXPERIMENT, **{"tune": tune, setting: value}))
     assert words in str(caught.value)
 
 
@@ -199,10 +169,8 @@ def test_the_hash_knows_what_defines_the_experiment(tmp_path: Path) -> None:
     shared: dict[str, Any] = {"config": str(config)}
     first = definition_hash(defined(**shared))
     assert len(first) == 12 and definition_hash(defined(**shared)) == first
-    assert (
-        definition_hash({key: value for key, value in defined(**shared).items() if key != "looks"})
-        == first
-    )  # as it was without them
+    without = {key: value for key, value in defined(**shared).items() if key != "looks"}
+    assert definition_hash(without) == first  # as it was without them
     changes: list[dict[str, Any]] = [{"seeds": (0, 1, 2)}, {"base": {}}, {"question": "Why?"}]
     changes += [{"claim": None}, {"measure": ("exact", "max")}, {"looks": 2}]
     changes += [{"compare": EXPERIMENT.compare[::-1]}, {"tune": grid({"a": (1,)})}]

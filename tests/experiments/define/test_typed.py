@@ -40,9 +40,8 @@ def test_a_setting_given_as_the_file_has_it_is_the_same_candidate(
         definition(Changes(base).applied(experiment), FILE) for base in ((), (f"{key}={given}",))
     )
     assert changed == plain
-    assert candidate_id(CONFIG, changed["base"], ("a",)) == candidate_id(
-        CONFIG, plain["base"], ("a",)
-    )
+    one, other = (candidate_id(CONFIG, made["base"], ("a",)) for made in (changed, plain))
+    assert one == other
 
 
 def test_without_the_file_the_config_says_the_type_and_what_nobody_knows_stays_as_it_is() -> None:

@@ -101,9 +101,8 @@ def test_that_changed_code_is_accepted_is_passed_on(
     (tmp_path / "gone.py").write_text("class Own:\n    x = 1\n")
     monkeypatch.setattr(Plan, "of_sweep", Plan.read)
     planned.ensure(file, tmp_path / "old")  # of before code was kept
-    assert (
-        capfd.readouterr().err
-        == f"note: {tmp_path / 'old'} does not say what code it was planned with, so nobody knows"
+    assert capfd.readouterr().err == (
+        f"note: {tmp_path / 'old'} does not say what code it was planned with, so nobody knows"
         " whether gone is the same\n"
     )
 

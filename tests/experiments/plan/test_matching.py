@@ -55,10 +55,7 @@ def test_a_missed_budget_is_refused_or_accepted_on_record() -> None:
     with pytest.raises(UserError, match=r"budget: general has 90 .* accept it with --accept-unm"):
         matching.check_budget(made, None)
     accepted = matching.check_budget(dataclasses.replace(made, unmatched=True), None)
-    assert [(one.budget or {}).get("accepted") for one in accepted.candidates] == [
-        None,
-        True,
-    ]
+    assert [(one.budget or {}).get("accepted") for one in accepted.candidates] == [None, True]
     again = Plan.from_json(accepted.to_json(), "plan.json")
     assert matching.check_budget(made, again).candidates == accepted.candidates
     (_, second) = matching.check_budget(made, made).candidates

@@ -76,9 +76,8 @@ def test_a_row_without_spread_may_lose_but_not_decide(tmp_path: Path) -> None:
     """A variant that gets nothing right with any seed does not hide the winner; where no row has
     spread there is none.
     """
-    assert best(compared(tmp_path / "zero", {"a": (0.90, 0.92, 0.91), "b": (0.0, 0.0, 0.0)})) == [
-        "a"
-    ]
+    zero = {"a": (0.90, 0.92, 0.91), "b": (0.0, 0.0, 0.0)}
+    assert best(compared(tmp_path / "zero", zero)) == ["a"]
     assert best(compared(tmp_path / "none", {"a": (1.0, 1.0, 1.0), "b": (0.0, 0.0, 0.0)})) == []
 
 

@@ -39,9 +39,8 @@ def test_more_steps_and_a_larger_batch_are_no_match(tmp_path: Path) -> None:
     edit_candidates(directory, budget=met(12001, 12000, knob="system.decoder", matched=True))
     contents = gather(directory)
     (text,) = said(contents, "held equal")
-    assert (
-        text
-        == "Not held equal: batch.size 64 (additive, location), 128 (general); training.steps 12"
+    assert text == (
+        "Not held equal: batch.size 64 (additive, location), 128 (general); training.steps 12"
         " (additive, location), 24 (general)."
     )
     cells = {

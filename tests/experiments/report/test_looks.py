@@ -52,9 +52,8 @@ def test_seeds_added_until_satisfied_are_told(tmp_path: Path) -> None:
     first, more = said(gather(directory))
     words = "Seeds 2, 3 were added after the test split was first read (2026-01-01T00:00:00+00:00)."
     assert first == words
-    assert (
-        more
-        == "The test split was judged 2 times, with seeds 0, 1; then 0, 1, 2, 3, and 1 was planned:"
+    assert more == (
+        "The test split was judged 2 times, with seeds 0, 1; then 0, 1, 2, 3, and 1 was planned:"
         " a chance finding is likelier than 5 %. Looks planned ahead (looks=2 in the experiment)"
         " keep it there."
     )

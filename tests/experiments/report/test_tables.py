@@ -56,9 +56,8 @@ def test_one_seed_shows_a_number_and_nothing_else(tmp_path: Path) -> None:
     for row, difference in ((0, "baseline"), (1, "-0.8000")):
         found = cells(table, row)
         assert (found["n"], found["difference"]) == ("1", difference) and found["remark"] == ""
-        assert {
-            found[name] for name in ("95 % interval", "its interval", "adjusted p", "effect size")
-        } == {"-"}
+        marks = ("95 % interval", "its interval", "adjusted p", "effect size")
+        assert {found[name] for name in marks} == {"-"}
     assert not table.strong
 
 

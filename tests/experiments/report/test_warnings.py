@@ -87,14 +87,12 @@ def test_mixed_code_and_code_changed_on_the_way(tmp_path: Path) -> None:
     own = {"modules": {}, "files": {}, "accepted": [word]}
     edit(workdir(directory, "a", 0) / "manifest.json", own_code=own)
     mixed, changed = said(gather(directory), "code")
-    assert (
-        mixed
-        == "The reported trials were trained by 2 versions of the code: ffffffffffff (5 trials),"
+    assert mixed == (
+        "The reported trials were trained by 2 versions of the code: ffffffffffff (5 trials),"
         " eeeeeeeeeeee with changes (b seed 1)."
     )
-    assert (
-        changed
-        == "The user's own code changed while a seed 0 was trained (mine, after step 6), which was"
+    assert changed == (
+        "The user's own code changed while a seed 0 was trained (mine, after step 6), which was"
         " accepted."
     )
 
@@ -157,9 +155,8 @@ def test_counts_that_are_too_low_and_parameters_that_are_never_trained(tmp_path:
     contents = gather(directory)
     loops, idle = said(contents, "counts")
     assert loops == "FLOPs of a, b are too low: loops of unknown length (2) were counted once."
-    assert (
-        idle
-        == "Parameters that get no gradient, and are counted all the same: decoder/w, decoder/b"
+    assert idle == (
+        "Parameters that get no gradient, and are counted all the same: decoder/w, decoder/b"
         " (a, b)."
     )
     cells = dict(zip(contents.results.columns, contents.results.rows[0], strict=True))

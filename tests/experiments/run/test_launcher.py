@@ -195,9 +195,8 @@ def test_a_part_runs_and_nothing_is_chosen_while_others_are_open(tmp_path: Path)
     some = Launcher(tmp_path, executor, board, Stop(), part=Part.of("gen*", "*/seed1"))
     assert some.train() == [] and some.finish() == []
     assert executor.done == [plan.trials()[1].name] and Choice.read(tmp_path) is None
-    assert (
-        out.getvalue()
-        == "nothing is chosen while trials are left out by --only or --skip: 3 have not settled,"
+    assert out.getvalue() == (
+        "nothing is chosen while trials are left out by --only or --skip: 3 have not settled,"
         f" {plan.trials()[0].name} is one\n"
     )
     part = Part.of("*", "general/seed9,general-*/seed0")

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,13 +23,6 @@ def quick_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "PRELOAD", ("tests.experiments.stub",))
 
 
-def until(condition: Callable[[], object], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.02)
-
-
 def begun(directory: Path, ending: str, grace: float = 60) -> Live:
     """The process of a trial that is in the middle of its work."""
     plan = stub.planned(directory)
@@ -39,7 +30,7 @@ def begun(directory: Path, ending: str, grace: float = 60) -> Live:
     trial = plan.trials()[0]
     started = Live(stub.work, directory, Job("train", (trial,)), Slot(0), grace)
     sign = trial.workdir(directory) / ("steps" if ending == "wait" else "events.jsonl")
-    until(sign.exists)
+    stub.until(sign.exists)
     return started
 
 
@@ -48,7 +39,7 @@ def test_a_process_that_leaves_when_asked(tmp_path: Path) -> None:
     process.before = 100.0
     assert process.exit_code() is None and not process.late() and 100 < process.seconds < 200
     process.ask()
-    until(lambda: process.exit_code() is not None)
+    stub.until(lambda: process.exit_code() is not None)
     assert process.exit_code() == 128 + signal.SIGTERM
     assert not process.out_of_memory(-signal.SIGKILL)
 
@@ -56,10 +47,10 @@ def test_a_process_that_leaves_when_asked(tmp_path: Path) -> None:
 def test_one_that_does_not_is_late_once(tmp_path: Path) -> None:
     process = begun(tmp_path, "deaf", grace=0.1)
     process.ask()
-    until(process.late)
+    stub.until(process.late)
     assert not process.late() and process.exit_code() is None
     process.kill()
-    until(lambda: process.exit_code() is not None)
+    stub.until(lambda: process.exit_code() is not None)
     assert process.exit_code() == -signal.SIGKILL
 
 
@@ -74,14 +65,14 @@ def test_the_process_of_a_server_that_was_killed_is_still_held(
     os.kill(
         int(Path(f"/proc/{trial}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL
     )
-    until(lambda: process._process.exitcode == ORPHANED)
+    stub.until(lambda: process._process.exitcode == ORPHANED)
     assert process.exit_code() is None
     process.ask()
-    until(lambda: process.exit_code() is not None)
+    stub.until(lambda: process.exit_code() is not None)
     assert process.exit_code() == ORPHANED
     assert read(process.job.trials[0].workdir(tmp_path))[-1]["message"] == "signal 15"
     other = Live(stub.work, tmp_path, Job("train", (stub.planned(tmp_path).trials()[1],)), Slot(0))
-    until(lambda: other.exit_code() == 0)
+    stub.until(lambda: other.exit_code() == 0)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,11 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(autouse=True)
 def quick_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stub needs no jax, so the server that forks it need not import it."""
+    """The stub needs no jax, so the server that forks it need not import it; the queue looks often
+    at what runs and at what others hold.
+    """
+    monkeypatch.setattr(queue, "HELD_FOR", 0.05)
+    monkeypatch.setattr(queue, "LOOK", 0.1)
     monkeypatch.setattr(live, "PRELOAD", ("tests.experiments.stub",))
     monkeypatch.setattr(memory, "kills", lambda: 0)  # of whatever else runs on this machine
 
@@ -131,16 +135,13 @@ def test_changed_code_ends_the_run_and_fails_no_trial(tmp_path: Path) -> None:
     assert {*states(plan, tmp_path).values()} == {"done"}
 
 
-def test_a_trial_held_by_somebody_else_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queue, "HELD_FOR", 0.05)
+def test_a_trial_held_by_somebody_else_is_waited_for(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path)
     lock = RunLock(plan.trials()[0].workdir(tmp_path))
 
     def release() -> None:
         """Once all others are done."""
-        until(lambda: count("done", plan, tmp_path) >= 3)
+        stub.until(lambda: count("done", plan, tmp_path) >= 3)
         lock.release()
 
     threading.Thread(target=release).start()
@@ -154,22 +155,12 @@ def test_a_trial_held_by_somebody_else_is_waited_for(
     assert sum("held" in line for line in board.lines) == 1
 
 
-def test_a_queue_without_patience_leaves_what_others_hold(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queue, "HELD_FOR", 0.05)
+def test_a_queue_without_patience_leaves_what_others_hold(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path)
     with RunLock(plan.trials()[0].workdir(tmp_path)):
         run(plan, tmp_path, patience=0.0)
         assert sorted(states(plan, tmp_path).values()) == ["done", "done", "done", "running"]
     assert states(plan, tmp_path)["additive_0"] == "pending"
-
-
-def until(reached: Callable[[], bool], seconds: float = 60) -> None:
-    """Wait for it, but not for ever, however long the machine takes."""
-    deadline = time.monotonic() + seconds
-    while not reached() and time.monotonic() < deadline:
-        time.sleep(0.02)
 
 
 def count(state: str, plan: Plan, directory: Path) -> int:
@@ -181,7 +172,7 @@ def stopped_by(
     send: Callable[[int], None], numbers: list[int], plan: Plan, directory: Path
 ) -> None:
     """Sends signals once two trials are running; the second one 0.1 s later."""
-    until(lambda: count("running", plan, directory) >= 2)
+    stub.until(lambda: count("running", plan, directory) >= 2)
     for number in numbers:
         time.sleep(0.1)
         send(number)
@@ -259,13 +250,10 @@ def test_a_process_that_does_not_leave_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["wait", pytest.param("deaf", marks=pytest.mark.full)])
-def test_a_trial_that_takes_too_long_has_failed(
-    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_that_takes_too_long_has_failed(ending: str, tmp_path: Path) -> None:
     """All its attempts count together; opened again, it has its time anew. Its slot goes to
     others.
     """
-    monkeypatch.setattr(queue, "LOOK", 0.1)
     plan = stub.planned(tmp_path)
     stub.behave(tmp_path, additive_0=ending)
     first = plan.trials()[0].workdir(tmp_path)
@@ -282,16 +270,13 @@ def test_a_trial_that_takes_too_long_has_failed(
     assert attempts.spent(read(first)) == 0
 
 
-def test_a_trial_stopped_by_request_is_asked_to_leave(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_stopped_by_request_is_asked_to_leave(tmp_path: Path) -> None:
     """From any terminal: all that is needed is the record. One that has not begun never does."""
-    monkeypatch.setattr(queue, "LOOK", 0.1)
     plan = stub.planned(tmp_path)
     stub.behave(tmp_path, additive_0="wait")
 
     def ask() -> None:
-        until(lambda: count("running", plan, tmp_path) > 0)
+        stub.until(lambda: count("running", plan, tmp_path) > 0)
         for trial in (plan.trials()[0], plan.trials()[3]):
             trial.workdir(tmp_path).mkdir(parents=True, exist_ok=True)
             attempts.stop(trial.workdir(tmp_path), "stopped by request: of no use")
@@ -315,7 +300,7 @@ def server_of(directory: Path) -> int:
 
 def stop_when_all_others_are_done(plan: Plan, directory: Path, stop: Stop) -> None:
     """A SIGTERM once one trial is left, or after a minute."""
-    until(lambda: count("done", plan, directory) >= len(plan.trials()) - 1)
+    stub.until(lambda: count("done", plan, directory) >= len(plan.trials()) - 1)
     stop.signals.append(signal.SIGTERM)
 
 
@@ -466,7 +451,7 @@ def test_trials_do_not_outlive_a_launcher_that_is_killed(ending: str, tmp_path: 
     launcher = launcher_of(directory)
     stopped_by(launcher.send_signal, [signal.SIGKILL], plan, directory)
     launcher.wait()
-    until(lambda: count("running", plan, directory) == 0, 30)
+    stub.until(lambda: count("running", plan, directory) == 0, 30)
     assert sorted(states(plan, directory).values()) == [*["interrupted"] * 2, *["pending"] * 2]
 
 

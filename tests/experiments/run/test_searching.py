@@ -32,6 +32,7 @@ from attnlab.records import attempts
 from attnlab.records.attempts import Attempt
 from attnlab.records.stream import RunLock, read_records
 from tests.experiments import plans, stub, synthetic
+from tests.experiments.real import plan as read
 
 pytest.importorskip("optuna")
 
@@ -70,13 +71,6 @@ def loss(trial: Trial) -> float:
     """
     peak = trial.candidate.tuned["schedule.peak"]
     return abs(math.log(peak / 2e-3)) + (trial.candidate.variant == "general") + trial.seed
-
-
-def read(directory: Path) -> Plan:
-    """The plan that is there."""
-    plan = Plan.read(directory)
-    assert plan is not None
-    return plan
 
 
 def left(directory: Path) -> list[Trial]:

@@ -99,9 +99,8 @@ def test_slots_have_the_cores_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(UserError, match=words):
         with_planned_cores(given, 3)
     less, enough = with_planned_cores(given, 3, accept=True)
-    assert (
-        less.cores == (0, 1) and less.environment["NPROC"] == "3" and less.use["planned_cores"] == 3
-    )
+    assert (less.cores, less.environment["NPROC"]) == ((0, 1), "3")
+    assert less.use["planned_cores"] == 3
     assert len(enough.cores) == 3 and "planned_cores" not in enough.use
 
 

@@ -158,24 +158,21 @@ def test_what_slurm_refuses_is_one_line(tmp_path: Path, fake: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("flag", "said"),
     [
-        (["--slots=0"], "--slots: '0' is no whole number from 1 to 1,024"),
-        (["--slurm.minutes=0"], "--slurm.minutes: '0' is no whole number from 1 to 525,600"),
-        (["--slurm.gpus=-1"], "--slurm.gpus: '-1' is no whole number from 0 to 1,024"),
+        ("--slots=0", "--slots: '0' is no whole number from 1 to 1,024"),
+        ("--slurm.minutes=0", "--slurm.minutes: '0' is no whole number from 1 to 525,600"),
+        ("--slurm.gpus=-1", "--slurm.gpus: '-1' is no whole number from 0 to 1,024"),
+        ("--slurm.minutes=1", "--slurm.warning=90: the whole time limit is 60 s (--slurm.minutes)"),
         (
-            ["--slurm.minutes=1"],
-            "--slurm.warning=90: the whole time limit is 60 s (--slurm.minutes)",
-        ),
-        (
-            ["--slurm.set=account"],
+            "--slurm.set=account",
             "--slurm.set=account: no value given, write --slurm.set=account=VALUE",
         ),
     ],
 )
-def test_flags_are_checked(words: list[str], said: str) -> None:
+def test_flags_are_checked(flag: str, said: str) -> None:
     with pytest.raises(UserError) as error:
-        request(parsed(*words))
+        request(parsed(flag))
     assert said in str(error.value)
 
 

@@ -102,9 +102,8 @@ def test_the_outlook_of_a_search_whose_choice_is_frozen(tmp_path: Path) -> None:
     more = dataclasses.replace(
         plan, variants={**plan.variants, "dot": {"system.attention.score": "dot"}}
     )
-    assert (
-        sweeping.outlook(more, tmp_path)
-        == "2 settings of schedule.peak for each of 1 variants, with seed 0; the best of each with"
+    assert sweeping.outlook(more, tmp_path) == (
+        "2 settings of schedule.peak for each of 1 variants, with seed 0; the best of each with"
         " seeds 1 too; 4 of variants whose choice is frozen: at most 7 trials; 4 of them have"
         " settled before"
     )

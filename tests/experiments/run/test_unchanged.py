@@ -8,8 +8,6 @@ import dataclasses
 import json
 import re
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +136,7 @@ def test_a_module_that_is_edited_in_the_middle_ends_the_sweep(tmp_path: Path) ->
     flags = [file, f"--dir={tmp_path / 'sweep'}", "--slots=1", "--no-final"]
     how: dict[str, Any] = {"env": real.environment(), "cwd": tmp_path, "text": True}
     first = subprocess.Popen(real.command("sweep", *flags), stderr=subprocess.PIPE, **how)
-    wait(lambda: any(tmp_path.glob("sweep/trials/*/seed0/manifest.json")))
+    stub.until(lambda: any(tmp_path.glob("sweep/trials/*/seed0/manifest.json")), 200)
     (tmp_path / "aid.py").write_text("ONE = 2\n")
     _, err = first.communicate(timeout=300)
     assert first.returncode == 2, err
@@ -155,10 +153,3 @@ def test_a_module_that_is_edited_in_the_middle_ends_the_sweep(tmp_path: Path) ->
         f"{zero} was made with other code: aid.py has changed (as it was:"
         f" {zero / 'code' / 'aid.py'})" in again.stderr
     )
-
-
-def wait(until: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 200
-    while not until() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert until()

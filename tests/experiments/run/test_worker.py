@@ -11,7 +11,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -63,13 +62,6 @@ def begun(plan: Plan, directory: Path) -> list[int]:
     return [one.attempts for one in look_at_all(plan, directory)]
 
 
-def until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.02)
-
-
 def started(directory: Path) -> bool:
     """Whether a trial has begun and is in the middle of its training."""
     return any(path.read_text() for path in directory.glob("trials/*/*/events.jsonl"))
@@ -87,7 +79,7 @@ def test_a_worker_trains_all_waits_for_the_choice_and_evaluates(
     plan = stub.planned(tmp_path)
 
     def choose() -> None:
-        until(lambda: all(one.state == "done" for one in look_at_all(plan, tmp_path)))
+        stub.until(lambda: all(one.state == "done" for one in look_at_all(plan, tmp_path)))
         freeze(plan, tmp_path)
 
     launcher = threading.Thread(target=choose)
@@ -182,7 +174,7 @@ def test_slurm_takes_a_node_back_and_another_worker_goes_on(tmp_path: Path) -> N
         job = executor.submit(StubWorker(tmp_path), 0)
     finally:
         os.environ["PYTHONPATH"] = before
-    until(lambda: started(tmp_path))
+    stub.until(lambda: started(tmp_path))
     time.sleep(0.3)
     stub.behave(tmp_path)
     interrupt(tmp_path)

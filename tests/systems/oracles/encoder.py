@@ -59,11 +59,7 @@ def encoder_classifier(
     return np.stack(found)
 
 
-_BERT: dict[str, Any] = {
-    "norm": "post",
-    "head": "tied",
-    "pooling": "pooler",
-}
+_BERT: dict[str, Any] = {"norm": "post", "head": "tied", "pooling": "pooler"}
 
 
 def bert(params: Tree, settings: dict[str, Any], *read: np.ndarray) -> np.ndarray:

@@ -140,8 +140,7 @@ def test_maps_losses_and_pieces_are_not_lost_in_loops() -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    ("positions", "run"),
-    [("t5", SCAN), ("t5", REMAT), ("t5", BOTH), ("alibi", BOTH)],
+    ("positions", "run"), [("t5", SCAN), ("t5", REMAT), ("t5", BOTH), ("alibi", BOTH)]
 )
 def test_layers_that_share_positions_are_loops_too(positions: str, run: dict[str, bool]) -> None:
     """Values and gradients are those of layers written out, that of the shared table among them;
