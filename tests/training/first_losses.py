@@ -205,7 +205,12 @@ def outcome(before: Mapping[str, Any] | None, now: Mapping[str, Any], within: fl
     worst = max(abs(old - new) / abs(old) for old, new in pairs)
     if within and worst <= within:
         return "the same"
-    parts = [part for part in before if before[part] != now.get(part)]
+    parts = []
+    for part, old in before.items():
+        new = now.get(part)
+        both = {**old, **new} if isinstance(old, dict) and isinstance(new, dict) else {}
+        keys = [key for key in both if old.get(key) != new.get(key)]
+        parts += [f"{part} ({', '.join(keys[:4])})" if keys else part] if old != new else []
     return f"other {', '.join(parts)}; losses by {worst:.1e}"
 
 
