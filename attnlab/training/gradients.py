@@ -20,9 +20,37 @@ import numpy as np
 from attnlab.training.step import Params, Tree
 
 _EVERY = frozenset(  # zero where all that is read is
-    "add sub add_any neg abs sign max min copy copy_p convert_element_type reduce_precision"
-    " broadcast_in_dim reshape transpose squeeze expand_dims rev concatenate pad slice split cumsum"
-    " reduce_sum reduce_max reduce_min psum stop_gradient sharding_constraint".split()
+    [
+        "add",
+        "sub",
+        "add_any",
+        "neg",
+        "abs",
+        "sign",
+        "max",
+        "min",
+        "copy",
+        "copy_p",
+        "convert_element_type",
+        "reduce_precision",
+        "broadcast_in_dim",
+        "reshape",
+        "transpose",
+        "squeeze",
+        "expand_dims",
+        "rev",
+        "concatenate",
+        "pad",
+        "slice",
+        "split",
+        "cumsum",
+        "reduce_sum",
+        "reduce_max",
+        "reduce_min",
+        "psum",
+        "stop_gradient",
+        "sharding_constraint",
+    ]
 )
 _ANY = ("mul", "dot_general", "conv_general_dilated")  # where one factor is
 _READ = {  # where these operands are; the others say where, or by how much
