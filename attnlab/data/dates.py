@@ -18,20 +18,8 @@ import numpy as np
 from attnlab.data import SPLITS
 from attnlab.data.generated import Alignment, Generated, Pair
 
-MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
+_MONTHS = "January February March April May June July August September October November December"
+MONTHS = _MONTHS.split()
 WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
 # Numbers with slashes or dots are day first, unless the year leads.

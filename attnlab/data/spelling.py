@@ -57,13 +57,8 @@ _PATIENCE = 5000  # words in a row that are known or of another split
 _CLUSTERS = "ch sh th ph gh kn wr qu br cl dr gr pl st tr"
 _ONSETS = ("", *"bcdfghjklmnprstvwz", *_CLUSTERS.split())
 _NUCLEI = (*"aeiou", *"aeiou", "ee", "oo", "ai", "oa", "ou")
-_CODAS = (
-    "",
-    "",
-    "",
-    *"bdgklmnprstvxz",
-    *["ck", "ng", "mb", "gh", "th", "sh", "nt", "st", "ll", "ss", "tt"],
-)
+_ENDINGS = "ck ng mb gh th sh nt st ll ss tt"
+_CODAS = ("", "", "", *"bdgklmnprstvxz", *_ENDINGS.split())
 _COMPILED = tuple((re.compile(pattern), phonemes.split()) for pattern, phonemes in RULES)
 
 

@@ -19,39 +19,12 @@ import numpy as np
 
 from attnlab.training.step import Params, Tree
 
-_EVERY = frozenset(  # zero where all that is read is
-    [
-        "add",
-        "sub",
-        "add_any",
-        "neg",
-        "abs",
-        "sign",
-        "max",
-        "min",
-        "copy",
-        "copy_p",
-        "convert_element_type",
-        "reduce_precision",
-        "broadcast_in_dim",
-        "reshape",
-        "transpose",
-        "squeeze",
-        "expand_dims",
-        "rev",
-        "concatenate",
-        "pad",
-        "slice",
-        "split",
-        "cumsum",
-        "reduce_sum",
-        "reduce_max",
-        "reduce_min",
-        "psum",
-        "stop_gradient",
-        "sharding_constraint",
-    ]
+_LINEAR = (
+    "add sub add_any neg abs sign max min copy copy_p convert_element_type reduce_precision"
+    " broadcast_in_dim reshape transpose squeeze expand_dims rev concatenate pad slice split cumsum"
+    " reduce_sum reduce_max reduce_min psum stop_gradient sharding_constraint"
 )
+_EVERY = frozenset(_LINEAR.split())  # zero where all that is read is
 _ANY = ("mul", "dot_general", "conv_general_dilated")  # where one factor is
 _READ = {  # where these operands are; the others say where, or by how much
     **dict.fromkeys(("div", "dynamic_slice", "gather"), (0,)),
