@@ -53,8 +53,8 @@ class Manifest:
     Attributes:
       config: the whole resolved config as nested dicts of JSON values.
       config_hash: of `attnlab.config.tree`.
-      code: {"revision": git commit, "dirty": changed or new code in the package}, or None when the package is not
-        in a repository.
+      code: {"revision": git commit, for a person, "tree": git's hash of the package in it, "dirty": changed or new
+        code in the package}, or None when the package is not in a repository. Runs of before have no "tree".
       packages: versions of what is installed of the packages that matter.
       python, platform: of the process.
       devices: as the caller describes them, by name.
@@ -215,13 +215,16 @@ class Manifest:
     def environment_changes(self, now: Manifest) -> list[str]:
         """What may break bit-for-bit equality on resume: packages, Python, devices, data and code
         that differ, "a.b: saved 3, wanted 4". Cores that were not recorded, as in older runs, are no
-        change.
+        change; nor is another commit with the same package.
         """
         parts = ("packages", "python", "devices", "data", "code")
+        saved, wanted = ((manifest.code or {}).get("tree") for manifest in (self, now))
+        same = ("code.revision",) if saved is not None and saved == wanted else ()
         return differences(
             {part: getattr(self, part) for part in parts},
             {part: getattr(now, part) for part in parts},
-            ignore=() if "cores" in self.devices else ("devices.cores",),
+            # other trees are told by their commits
+            ignore=("code.tree", *same, *(() if "cores" in self.devices else ("devices.cores",))),
         )
 
 
@@ -318,19 +321,21 @@ def package_versions() -> dict[str, str]:
 
 
 def code_revision(folder: Path = PACKAGE) -> dict[str, Any] | None:
-    """The git commit that holds the package in `folder`, and whether its tracked files are changed
-    or modules in it are new. Nothing else in the clone counts: no run imports it from there, and
-    what a run reads of the user's (config, experiment, modules) is kept by `provenance`.
+    """The git commit that holds the package in `folder`, git's hash of that folder in it, and
+    whether its tracked files are changed or modules in it are new. Nothing else in the clone counts:
+    no run imports it from there, and what a run reads of the user's (config, experiment, modules) is
+    kept by `provenance`. So two versions of the code are told apart by "tree", not by the commit.
 
-    None without git, outside a repository, before the first commit, or where the folder is not
-    tracked (installed in a venv inside one).
+    None without git, outside a repository, or where no commit holds the folder (before the first
+    one, or installed in a venv inside a repository).
     """
-    revision, tracked = _git(folder, "rev-parse", "HEAD"), _git(folder, "ls-files", ".")
-    if not revision or not tracked:
+    hashes = _git(folder, "rev-parse", "HEAD", "HEAD:./")
+    if not hashes:
         return None
+    revision, tree = hashes.split()
     changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ".")
     new = _git(folder, "ls-files", "--others", "--exclude-standard", "--", "*.py", "*.so")
-    return {"revision": revision, "dirty": bool(changed or new)}
+    return {"revision": revision, "tree": tree, "dirty": bool(changed or new)}
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

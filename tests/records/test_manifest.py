@@ -186,9 +186,30 @@ def test_environment_changes_are_listed(tmp_path: Path) -> None:
     assert changes[1] == "devices.count: saved 1, wanted 2"
 
 
+@pytest.mark.parametrize(
+    ("saved", "now", "told"),
+    [
+        ({"tree": "a"}, {"tree": "a"}, False),  # only pages have changed
+        ({"tree": "a"}, {"tree": "b"}, True),
+        ({}, {"tree": "b"}, True),  # a run of before
+        ({}, {}, True),
+    ],
+)
+def test_another_commit_is_a_change_with_another_package(
+    saved: dict[str, str], now: dict[str, str], told: bool
+) -> None:
+    first, second = (
+        dataclasses.replace(build(), code={"revision": name, **code, "dirty": False})
+        for name, code in (("1", saved), ("2", now))
+    )
+    expected = ['code.revision: saved "1", wanted "2"'] * told
+    assert first.environment_changes(second) == expected
+
+
 def test_code_revision_of_a_repository(tmp_path: Path) -> None:
     """None without repository, commit or tracking; dirty by a changed tracked file or a new module
-    of the package, not by anything beside it, which no run imports.
+    of the package, not by anything beside it, which no run imports. A commit of pages has the same
+    tree.
     """
 
     def git(*arguments: str) -> str:
@@ -196,6 +217,10 @@ def test_code_revision_of_a_repository(tmp_path: Path) -> None:
         flags = [word for setting in settings for word in ("-c", setting)]
         line = ["git", "-C", str(tmp_path), *flags, *arguments]
         return subprocess.check_output(line, text=True).strip()
+
+    def expected(**told: object) -> dict[str, object]:
+        revision, tree = git("rev-parse", "HEAD"), git("rev-parse", "HEAD:package")
+        return {"revision": revision, "tree": tree, **told}
 
     code = tmp_path / "package"
     code.mkdir()
@@ -210,14 +235,21 @@ def test_code_revision_of_a_repository(tmp_path: Path) -> None:
     (tmp_path / "scratch.py").write_text("x = 3\n")
     (code / "notes.txt").write_text("1")
     (tmp_path / "README.md").write_text("changed\n")
-    assert code_revision(code) == {"revision": git("rev-parse", "HEAD"), "dirty": False}
+    first = code_revision(code)
+    assert first == expected(dirty=False)
+    git("commit", "-qam", "pages")
+    second = code_revision(code)
+    assert second == {**first, "revision": git("rev-parse", "HEAD")} != first
     for new in (code / "new.py", code / "room" / "new.py", code / "new.so"):
         new.parent.mkdir(exist_ok=True)
         new.write_text("")
-        assert code_revision(code) == {"revision": git("rev-parse", "HEAD"), "dirty": True}
+        assert code_revision(code) == expected(dirty=True)
         new.unlink()
     (code / "a.py").write_text("x = 2\n")
-    assert code_revision(code) == {"revision": git("rev-parse", "HEAD"), "dirty": True}
+    assert code_revision(code) == expected(dirty=True)
+    git("commit", "-qam", "code")
+    third = code_revision(code)
+    assert third == expected(dirty=False) and third["tree"] != first["tree"]
     installed = tmp_path / ".venv" / "package"
     installed.mkdir(parents=True)
     (installed / "a.py").write_text("")

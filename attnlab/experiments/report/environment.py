@@ -71,11 +71,13 @@ def tables(found: Environment) -> list[Table]:
 
 def _facts(manifest: Manifest) -> dict[str, str]:
     facts = {
-        "code": revision(manifest.code),
+        "code": version(manifest.code),
         "python": manifest.python,
         "platform": manifest.platform,
         "devices": _flat(manifest.devices),
     }
+    if manifest.code is not None and "tree" in manifest.code:
+        facts["commit"] = f"{manifest.code.get('revision')!s:.12}"
     data = manifest.data if isinstance(manifest.data, dict) else {}
     own = {
         f"{_OWN}{name}": digest[:12]
@@ -98,11 +100,14 @@ def _facts(manifest: Manifest) -> dict[str, str]:
     )
 
 
-def revision(code: Mapping[str, Any] | None) -> str:
-    """A version of the code as a manifest has it, in words."""
+def version(code: Mapping[str, Any] | None) -> str:
+    """A version of the code as a manifest has it, in words: equal for commits with the same
+    package. Of runs that did not keep the package's hash it is the commit.
+    """
     if code is None:
         return "not in a repository"
-    return f"{str(code.get('revision'))[:12]}{' with changes' if code.get('dirty') else ''}"
+    name = f"package {code['tree']!s:.12}" if "tree" in code else f"{code.get('revision')!s:.12}"
+    return f"{name}{' with changes' if code.get('dirty') else ''}"
 
 
 def _flat(devices: Any) -> str:

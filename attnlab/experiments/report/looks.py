@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from attnlab.experiments.report.collect import Record, Records
+from attnlab.experiments.report.environment import version
 from attnlab.experiments.report.statistics import spent
 
 ALPHA = 0.05
@@ -96,11 +97,7 @@ def _seconds(time: str | None) -> float | None:
     return None
 
 
-def revisions(records: Records) -> list[Mapping[str, object]]:
-    """The code that has read the test split, one entry a version."""
-    found = {
-        str(look["code"]): look["code"]
-        for look in records.looks
-        if look["event"] == "test" and look["code"]
-    }
-    return list(found.values())
+def versions(records: Records) -> list[str]:
+    """The versions of the code that have read the test split, in words."""
+    tests = [look["code"] for look in records.looks if look["event"] == "test" and look["code"]]
+    return list(dict.fromkeys(map(version, tests)))

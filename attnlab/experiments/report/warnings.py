@@ -11,7 +11,7 @@ from attnlab.experiments.define import is_derived, several, text
 from attnlab.experiments.report import looks
 from attnlab.experiments.report.collect import Record, Records, is_finite
 from attnlab.experiments.report.comparison import Comparison, settings
-from attnlab.experiments.report.environment import Environment, revision
+from attnlab.experiments.report.environment import Environment, version
 from attnlab.experiments.report.equality import differing, other_scale, other_test_data
 from attnlab.experiments.report.misfits import of_sweep
 
@@ -141,7 +141,7 @@ def _code(records: Records, comparison: Comparison, _: Environment) -> Iterator[
     versions: dict[str, list[str]] = {}
     for record in reported:
         if record.manifest is not None:
-            versions.setdefault(revision(record.manifest.code), []).append(_name(record))
+            versions.setdefault(version(record.manifest.code), []).append(_name(record))
     if len(versions) > 1:
         told = [
             f"{name} ({several(each) if len(each) < 4 else f'{len(each)} trials'})"
@@ -151,7 +151,7 @@ def _code(records: Records, comparison: Comparison, _: Environment) -> Iterator[
             f"The reported trials were trained by {len(versions)} versions of the code:"
             f" {several(told)}."
         )
-    others = [name for name in map(revision, looks.revisions(records)) if name not in versions]
+    others = [name for name in looks.versions(records) if name not in versions]
     if others and versions:
         yield (
             "The test split was scored by another version of the code than trained:"
@@ -262,7 +262,9 @@ def _environment(_: Records, __: Comparison, environment: Environment) -> Iterat
     names = [
         name
         for name in environment.differing
-        if name != "code" and not name.startswith("your code") and not name.endswith(" data")
+        if name not in ("code", "commit")
+        and not name.startswith("your code")
+        and not name.endswith(" data")
     ]
     if names:
         yield f"The trials differ in {several(names)}: see 'What differs between trials'."

@@ -97,6 +97,26 @@ def test_mixed_code_and_code_changed_on_the_way(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("tree", "number"), [("1" * 40, 0), ("2" * 40, 2)])
+def test_a_commit_that_leaves_the_package_as_it_was_is_no_other_version(
+    tree: str, number: int, tmp_path: Path
+) -> None:
+    """Pages were changed between two trials, and before the test split was scored."""
+    directory = sweep(tmp_path, TWO)
+    code = {"revision": "d" * 40, "tree": "1" * 40, "dirty": False}
+    for path in directory.glob("trials/*/seed*/manifest.json"):
+        edit(path, code=code)
+    pages = {**code, "revision": "e" * 40, "tree": tree}
+    edit(workdir(directory, "b", 1) / "manifest.json", code=pages)
+    look = {"event": "test", "candidate": "a-0a1b2c3d", "time": TIME, "plan": "p"}
+    look |= {"seeds": [0, 1, 2], "scored": [0, 1, 2]}
+    codes = ({**code, "revision": "c" * 40}, {**pages, "tree": tree.replace("2", "3")})
+    lines(directory / "looks.jsonl", [{**look, "code": each} for each in codes])
+    contents = gather(directory)
+    assert len(said(contents, "code")) == number and not said(contents, "environment")
+    assert contents.environment.differing["commit"]["e" * 12] == ("b-0a1b2c3d/seed1",)
+
+
 def test_code_that_scored_is_that_which_trained(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO)
     record = {"event": "test", "candidate": "a-0a1b2c3d", "time": TIME, "plan": "p"}

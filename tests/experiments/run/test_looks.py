@@ -44,7 +44,7 @@ def test_every_freezing_is_recorded_with_what_it_freezes(tmp_path: Path) -> None
     assert [*first["chosen"]] == ["additive", "general"]
     assert second["seeds"] == (0, 1, 2) and second["plan"] == "1" * 12
     assert second["chosen"] == {"dot": more.of("dot")[0].id}
-    assert first["code"] is None or set(first["code"]) == {"revision", "dirty"}
+    assert first["code"] is None or set(first["code"]) == {"revision", "tree", "dirty"}
 
 
 def test_a_choice_that_could_not_be_written_was_recorded_before(
