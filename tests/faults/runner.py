@@ -32,16 +32,9 @@ from tests.faults.fault import ROOT, SOURCES, Fault, Stale, parse_choice, select
 
 NOTHING_COLLECTED = int(pytest.ExitCode.NO_TESTS_COLLECTED)  # the sample may lack what is named
 DECIDED = ("caught", "survived")
-LOADED_ONCE = [
-    "jax",
-    "jax.numpy",
-    "jax.test_util",
-    "flax.linen",
-    "flax.struct",
-    "flax.traverse_util",
-    "numpy",
-    "pytest",
-]
+_LOADED = "jax jax.numpy jax.test_util flax.linen flax.struct flax.traverse_util numpy pytest"
+LOADED_ONCE = _LOADED.split()
+QUIET = "-q -x --no-header --tb=line -p no:cacheprovider -p no:xdist"
 BYTECODE = os.path.join(tempfile.gettempdir(), f"attnlab-faults-bytecode-{os.getuid()}")
 
 
@@ -152,19 +145,7 @@ def _run_in_child(fault: Fault | None, choice: str, folder: str) -> None:
         sys.meta_path.insert(0, _Finder(fault))
     tests, chosen = _selection(choice)
     recorder = _Recorder(chosen)
-    quiet = [
-        "-q",
-        "-x",
-        "--no-header",
-        "--tb=line",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        "--rootdir",
-        str(ROOT),
-    ]
-    code = pytest.main([*quiet, tests], plugins=[recorder])
+    code = pytest.main([*QUIET.split(), "--rootdir", str(ROOT), tests], plugins=[recorder])
     with open(os.path.join(folder, "outcome"), "w") as file:
         json.dump({"code": int(code), "failed": recorder.failed, "passed": recorder.passed}, file)
 

@@ -174,11 +174,7 @@ def checkpoint_arrays(run: Path) -> Iterator[tuple[str, np.ndarray]]:
 
 def digest(array: np.ndarray) -> str:
     """Dtype, shape and content of an array, as one text."""
-    content = (
-        np.ascontiguousarray(array).tobytes()
-        if array.dtype != object
-        else repr(array.tolist()).encode()
-    )
+    content = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
     return f"{array.dtype} {list(array.shape)} {hashlib.sha256(content).hexdigest()[:16]}"
 
 
