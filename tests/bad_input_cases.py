@@ -346,7 +346,7 @@ GENERATE: Sequence[tuple[list[str], bytes, list[str]]] = [
 
 INSPECT: Sequence[tuple[list[str], list[str]]] = [
     ([], ["--source=TEXT", "--pairs=FILE"]),
-    (["--source= "], ["--source=' '", "expected a sentence"]),
+    (["--source= "], ["--source= is empty", "write a value"]),
     (["--pairs={folder}/pairs", "--target=aa"], ["--target goes with --source"]),
     (["--pairs={folder}/pairs"], ["{folder}/pairs, line 2", "expected 'source' or 'source TAB"]),
     (["--pairs={folder}/pair"], ["cannot read {folder}/pair", "did you mean 'pairs'?"]),

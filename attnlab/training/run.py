@@ -49,9 +49,11 @@ def start_jax() -> None:
     keep_freed()
     import jax
 
-    named = jax.config.values["jax_compilation_cache_dir"]
-    if named is None and (folder := cache_folder()) is not None:
-        jax.config.update("jax_compilation_cache_dir", str(folder / "jax"))
+    if (folder := cache_folder()) is None:
+        return
+    named, own = jax.config.jax_compilation_cache_dir, str(folder / "jax")  # type: ignore[attr-defined]
+    if named in (None, own):
+        jax.config.update("jax_compilation_cache_dir", own)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 

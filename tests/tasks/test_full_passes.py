@@ -111,7 +111,7 @@ def test_a_target_is_written_as_in_steps(name: str, how: str) -> None:
 def test_without_a_cache_it_writes_only_if_told_to() -> None:
     """What the same attention with a cache writes, from the same parameters."""
     own = {**HEADS, "name": f"{__name__}:Cacheless"}
-    config = ConfigDict({"system": {**DECODER, "attention": own}, "decoding": {}})
+    config = ConfigDict({"system": {**DECODER, "attention": own}, "decoding": Decoding().to_dict()})
     with pytest.raises(UserError, match=r"Cacheless .*or set decoding\.full_passes=true") as caught:
         system_factory(config, LanguageModel)
     assert "\n" not in str(caught.value)

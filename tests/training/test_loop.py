@@ -21,6 +21,7 @@ from attnlab.errors import UserError
 from attnlab.records import attempts
 from attnlab.records.stream import Metrics, read_records
 from attnlab.training.checkpoints import Checkpoints
+from attnlab.training.mesh import Layout
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.parallel import MeshBackend, backend
 from attnlab.training.settings import Parallel
@@ -171,7 +172,12 @@ def test_runs_that_differ_in_their_seed_share_their_programs(tmp_path: Path) -> 
             return super().compile(step, state, batch)
 
     for seed in (0, 1, 2**32 + 1):
-        run(tmp_path / str(seed), settings(seed=seed), Noisy(), place=Watched(jax.devices()[:1]))
+        run(
+            tmp_path / str(seed),
+            settings(seed=seed),
+            Noisy(),
+            place=Watched(Layout.of(Parallel(), jax.devices()[:1])),
+        )
     assert len(texts) == 3 and len(set(texts)) == 1
     zero, one, large = (recorded(tmp_path / str(seed)) for seed in (0, 1, 2**32 + 1))
     assert zero != one and one == large  # a key is made of the low 32 bits of a number
