@@ -96,17 +96,12 @@ def cases(folder: Path) -> Iterator[Case]:
 def quickstart() -> Iterator[Case]:
     """Yield the variants of the quickstart."""
     experiment = importlib.import_module("experiments.quickstart")
-    base = experiment.get_experiment().base
-    sizes = {key: value for key, value in base.items() if key.startswith(("system", "batch"))}
+    base = experiment.get_experiment().base.items()
+    sizes = {key: value for key, value in base if key.startswith(("system", "batch"))}
     for name, own in {**experiment.ATTENTIONS, "none": experiment.NONE}.items():
-        settings = {**{key: own[key] for key in ("system", "system.attention") if key in own}}
-        texts = [f"{key}={as_text(value)}" for key, value in {**settings, **sizes, **own}.items()]
+        chosen = {key: own[key] for key in ("system", "system.attention") if key in own}
+        texts = [f"{key}={value}" for key, value in {**chosen, **sizes, **own}.items()]
         yield f"quickstart:{name}", "configs/translation.py:rnnsearch", texts
-
-
-def as_text(value: Any) -> str:
-    """The value as it is typed."""
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def write_inputs(folder: Path) -> None:
