@@ -163,9 +163,9 @@ def _read_rule(text: str) -> Rule:
     """The rule that a setting means; `UserError` for none."""
     if match := re.fullmatch(r"(.+)=([a-z]+)@(-?\d+)", text):
         pattern, axis, place = match[1], match[2], int(match[3])
-        if axis not in AXES[:2]:
+        if axis != "fsdp":
             raise UserError(
-                f"config.parallel.rules: axis {axis!r} in {text!r}; {nearest(axis, AXES[:2])}"
+                f"config.parallel.rules: axis {axis!r} in {text!r}; {nearest(axis, ['fsdp'])}"
             )
         return functools.partial(
             _by_pattern, compile_pattern(pattern, "config.parallel.rules"), axis, place

@@ -120,12 +120,13 @@ class Parallel(Node):
         if self.data == 0:
             raise UserError("config.parallel.data=0: expected -1 (the rest) or at least 1")
         divided = [name for name in ("fsdp", "tensor", "sequence") if getattr(self, name) > 1]
-        if self.backend == "pmap" and (divided or self.rules):
-            name = divided[0] if divided else "rules"
+        if self.backend == "pmap" and divided:
             raise UserError(
-                f"config.parallel.{name}={getattr(self, name)!r} divides the state, and"
+                f"config.parallel.{divided[0]}={getattr(self, divided[0])} divides the state, and"
                 " parallel.backend=pmap copies it; take mesh or auto"
             )
+        if self.rules and self.fsdp == 1:
+            raise UserError("config.parallel.rules says how fsdp divides arrays; set parallel.fsdp")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -64,7 +64,7 @@ def test_rules_say_where_an_array_lies(
     ("settings", "words"),
     [
         ({"fsdp": 3}, "fsdp=3 do not multiply to 4 devices; fsdp may be 1, 2, 4"),
-        ({"data": 3, "fsdp": 2}, "data=3 and fsdp=2 do not multiply"),
+        ({"rules": ("kernel=fsdp@0",)}, "rules says how fsdp divides arrays; set parallel.fsdp"),
         ({"tensor": 2}, "config.parallel.tensor=2: not yet"),
         ({"data": 0}, "config.parallel.data=0: expected -1"),
         ({"fsdp": 2, "backend": "pmap"}, "fsdp=2 divides the state, and parallel.backend=pmap"),
