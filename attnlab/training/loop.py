@@ -56,10 +56,8 @@ def train(run: Run, session: Session) -> Outcome:
             state, sums = programs[shapes](state, fed)
             batch = run.batches(step)  # the next one, while the devices are at work
             values = {name: float(value) for name, value in devices.fetch(sums).items()}
-            seconds, first = (
-                time.perf_counter() - clock,
-                first or time.perf_counter() - session.began,
-            )
+            seconds = time.perf_counter() - clock
+            first = first or time.perf_counter() - session.began
             pace = {"step_seconds": seconds, "tokens_per_second": values["tokens"] / seconds}
             if wrong := journal.stepped(step, values, pace):
                 return Outcome("diverged", step, first, wrong)

@@ -7,9 +7,9 @@
                        where it says nothing
 
 What no rule names: an array of at least `LEAST` numbers is divided along the largest dimension that
-`fsdp` divides, the last of equal ones; any other is whole on every device. Paths of moments and averages end
-in the path of their parameter ("opt_state/1/0/mu/layer_0/attention/w_query/kernel"), so that one
-rule serves all of them. The general rule follows `infer_sharding` of big_vision.
+`fsdp` divides, the last of equal ones; any other is whole on every device. Paths of moments and
+averages end in the path of their parameter ("opt_state/1/0/mu/layer_0/attention/w_query/kernel"),
+so that one rule serves all of them. The general rule follows `infer_sharding` of big_vision.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Layout:
         """The axis of each dimension of an array of a state; a rule that its shape does not fit
         (a factored moment has other dimensions) is passed over.
         """
-        if path.startswith("remembered/"):
+        if path.partition("/")[0] == "remembered":
             return ("rows",)
         given = (rule(path, shape) for _, rule in self.rules)
         for axes in given:

@@ -159,13 +159,9 @@ def make_step(
         whole = None if which is None else _Whole(which, fixed)
         objective = functools.partial(_objective, carrying, compute, whole, layout)
         part = (dict(batch), state.remembered)
+        differentiate = _divided(jax.grad(objective, has_aux=True), layout)
         grads, metrics, (remembered, statistics) = _gradients(
-            _divided(jax.grad(objective, has_aux=True), layout),
-            accumulate,
-            trained,
-            part,
-            key,
-            jnp.maximum(total, 1),
+            differentiate, accumulate, trained, part, key, jnp.maximum(total, 1)
         )
         if axis_name is not None:
             grads, metrics = jax.lax.psum((grads, metrics), axis_name)

@@ -58,6 +58,7 @@ def test_rules_say_where_an_array_lies(
     shape: tuple[int, ...], rules: tuple[str, ...], wanted: tuple[str | None, ...]
 ) -> None:
     assert layout(fsdp=4, rules=rules).axes("params/layer_0/kernel", shape) == wanted
+    assert layout(fsdp=4, rules=rules).axes("remembered", shape) == ("rows",)  # an array alone
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,6 @@ def after_steps(parallel: Parallel, settings: list[str]) -> tuple[list[float], A
         pytest.param({"fsdp": 2, "devices": 2}, ["lora.rank=2"], marks=pytest.mark.full),
         pytest.param({"fsdp": 4}, ["training.compute=bfloat16"], marks=pytest.mark.full),
     ],
-    ids=["fsdp", "both", "low_rank", "bfloat16"],
 )
 def test_divided_parameters_are_trained_as_on_one_device(
     axes: dict[str, int], settings: list[str], monkeypatch: pytest.MonkeyPatch
