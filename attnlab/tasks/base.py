@@ -11,7 +11,7 @@ Axis letters: B rows of a batch.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -153,8 +153,8 @@ class Task(Pretrained, Generic[Config, Data, Model]):
         return None
 
     def known(self, split: str) -> dict[str, int]:
-        """What `averaged` has to know of a split beside the sums."""
-        return {"rows": self.size(split)}
+        """What `averaged` has to know of a whole split beside the sums and the number of "rows"."""
+        return {}
 
     # --- from a config to a task ---
 
@@ -294,30 +294,44 @@ class Task(Pretrained, Generic[Config, Data, Model]):
         """Raise `UserError` where the system cannot score a batch; by shapes alone."""
         jax.eval_shape(self.sums, self.shapes, batch)
 
-    def evaluate(self, params: Params, split: str) -> dict[str, float]:
-        """Deterministic scores of a split, "loss" first; nothing is dropped or smoothed."""
-        return self.averaged(self.totals(self.passed(params, split), split))
+    def scored(self, split: str) -> Iterable[tuple[np.ndarray, HostBatch]]:
+        """The batches of a split that `evaluate` scores, and the rows that each has."""
+        return self.in_order(self.of_split(split))
 
-    def evaluate_stacked(self, params: Params, split: str) -> list[dict[str, float]]:
+    def evaluate(self, params: Params, split: str, rows: int = 0) -> dict[str, float]:
+        """Deterministic scores of a split, "loss" first; nothing is dropped or smoothed. With
+        `rows`, those of as many batches as have that many, from all over the split, without scores
+        that need all of it.
+        """
+        return self.averaged(self.totals(self.passed(params, split, rows), split, rows))
+
+    def evaluate_stacked(self, params: Params, split: str, rows: int = 0) -> list[dict[str, float]]:
         """`evaluate` for each of several models, whose parameters have a leading axis."""
-        found = self.passed(params, split, stacked=True)
+        found = self.passed(params, split, rows, stacked=True)
         return [
             self.averaged(
-                self.totals([jax.tree.map(lambda x, i=i: x[i], one) for one in found], split)
+                self.totals([jax.tree.map(lambda x, i=i: x[i], one) for one in found], split, rows)
             )
             for i in range(len(found[0]["loss"]))
         ]
 
-    def passed(self, params: Params, split: str, stacked: bool = False) -> list[Totals]:
-        """The sums of all batches of a split, on the host; of several models if `stacked`."""
+    def passed(
+        self, params: Params, split: str, rows: int = 0, stacked: bool = False
+    ) -> list[Totals]:
+        """The sums of the batches of a split that are scored, fetched at the end; of several models
+        if `stacked`.
+        """
         score = self._score_all if stacked else self._score
-        batches = self.in_order(self.of_split(split))
-        return [jax.device_get(score(params, batch)) for _, batch in batches]
+        batches = models.part_of(self.scored(split), -(-rows // self.at_once))
+        found = jax.device_get([(numbers >= 0, score(params, batch)) for numbers, batch in batches])
+        return [
+            {"rows": np.broadcast_to(real.sum(), sums["loss"].shape), **sums} for real, sums in found
+        ]
 
-    def totals(self, sums: Sequence[Totals], split: str) -> Totals:
-        """Added up over batches, in float64; and what `known` says."""
+    def totals(self, sums: Sequence[Totals], split: str, rows: int = 0) -> Totals:
+        """Added up over batches, in float64; and what `known` says, if all rows are in it."""
         added = {name: sum(np.asarray(one[name], np.float64) for one in sums) for name in sums[0]}
-        return {**self.known(split), **added}
+        return {**({} if rows else self.known(split)), **added}
 
     def size(self, split: str) -> int:
         """The number of examples."""

@@ -91,6 +91,16 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
                 )
         self._answers = jax.jit(lambda params, batch: _answered(self.apply(params, batch)))
 
+    @classmethod
+    def check(cls, config: schemas.Detection) -> None:
+        """See `ImageTask.check`; average precision is of all images."""
+        super().check(config)
+        if rows := config.training.evaluate_rows:
+            raise UserError(
+                f"config.training.evaluate_rows={rows}: average precision needs all images; set it"
+                " to 0"
+            )
+
     # --- training ---
 
     def real(self, batch: Batch) -> jax.Array:
@@ -168,7 +178,7 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
 
     # --- scores ---
 
-    def totals(self, sums: Sequence[Totals], split: str) -> Totals:
+    def totals(self, sums: Sequence[Totals], split: str, rows: int = 0) -> Totals:
         """See `Task.totals`; and "precisions", see `boxes.average_precisions`."""
         parts = [one["found"] for one in sums]
         real = np.concatenate([np.asarray(one["real"]) for one in parts]).astype(bool)
@@ -178,7 +188,7 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         ]
         numbers = [{name: one[name] for name in one if name != "found"} for one in sums]
         precisions = self._precisions([Answers(*one) for one in zip(*found, strict=True)], split)
-        return {**super().totals(numbers, split), "precisions": precisions}
+        return {**super().totals(numbers, split, rows), "precisions": precisions}
 
     def averaged(self, totals: Totals) -> dict[str, float]:
         """ "loss" (per object, no smoothing), "ap", "ap50" and "iou"."""

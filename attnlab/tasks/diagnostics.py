@@ -162,10 +162,6 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
 
     # --- scores ---
 
-    def known(self, split: str) -> dict[str, int]:
-        """Nothing: the texts that ask something are counted in `summed`."""
-        return {}
-
     def averaged(self, totals: Totals) -> dict[str, float]:
         """ "loss" (nats per question, no smoothing), "accuracy" and "exact"."""
         return {

@@ -44,7 +44,7 @@ from attnlab.records.measures import VOCABULARY, Measure, share
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks import schemas
 from attnlab.tasks.decoders import continuing, ending
-from attnlab.tasks.models import check_output_bias, shapes_of, system_factory
+from attnlab.tasks.models import check_output_bias, part_of, shapes_of, system_factory
 from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
@@ -163,6 +163,11 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
         read.
         """
         build_system(config, 8)
+        if config.training.evaluate_rows and config.checkpoint.by == "bits_per_character":
+            raise UserError(
+                f"config.training.evaluate_rows={config.training.evaluate_rows}: bits_per_character,"
+                " which chooses the checkpoint, needs all rows; set it to 0, or checkpoint.by=loss"
+            )
         validate(config.decoding, weights=False).check_room(config.batch.max_length)
 
     @classmethod
@@ -223,15 +228,24 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
 
     # --- scores ---
 
-    def passed(self, params: Params, split: str, stacked: bool = False) -> list[Totals]:
-        """Each batch is scored with the state that the one before has left."""
+    def passed(
+        self, params: Params, split: str, rows: int = 0, stacked: bool = False
+    ) -> list[Totals]:
+        """Each batch is scored with the state that the one before has left; so a part of the split
+        is its first batches where there is one.
+        """
         score, state = self._score, self._before(self.at_once)
         if stacked:
             count = len(jax.tree.leaves(params)[0])
             score = self._score_all
             state = jax.tree.map(lambda x: jnp.stack([x] * count), state)
-        found = []
-        for batch in self._in_turn(split):
+        found, count = [], -(-rows // self.at_once)
+        batches = self._in_turn(split)
+        for batch in (
+            itertools.islice(batches, count or None)
+            if state is not None
+            else part_of(batches, count)
+        ):
             sums, state = score(params, batch, state)
             found.append(sums)
         every: list[Totals] = jax.device_get(found)

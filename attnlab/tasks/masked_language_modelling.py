@@ -264,7 +264,7 @@ class MaskedLanguageModelling(
 
     # --- scores ---
 
-    def _masked(self, split: str) -> Iterator[tuple[np.ndarray, HostBatch]]:
+    def scored(self, split: str) -> Iterator[tuple[np.ndarray, HostBatch]]:
         """A split in batches, and the numbers of their rows, -1 where one is padding; what is
         hidden depends on these alone.
         """
@@ -287,11 +287,6 @@ class MaskedLanguageModelling(
             there = (whole["source"] != self.special.pad).any(axis=1)
             yield np.where(there, rows, -1), whole | self.masking(whole["source"], (), rows)
 
-    def passed(self, params: Params, split: str, stacked: bool = False) -> list[Totals]:
-        """See `Task.passed`."""
-        score = self._score_all if stacked else self._score
-        return [jax.device_get(score(params, batch)) for _, batch in self._masked(split)]
-
     def averaged(self, totals: Totals) -> dict[str, float]:
         """ "loss" (nats per hidden token, no smoothing), "perplexity" (its exponential) and
         "accuracy" (of hidden tokens); of pairs "next_sentence", the share whose relation is right,
@@ -306,14 +301,14 @@ class MaskedLanguageModelling(
     def counts(self, split: str) -> dict[str, int]:
         """The number of hidden tokens, and of pairs."""
         pad, hidden, pairs = self.special.pad, 0, 0
-        for rows, batch in self._masked(split):
+        for rows, batch in self.scored(split):
             hidden += int((batch["target"] != pad).sum())
             pairs += int((rows >= 0).sum())
         return {"hidden tokens": hidden, **({"pairs": pairs} if self._pairs else {})}
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
         """A line for every row: a text, a block of several, or a pair."""
-        sums = sums_of_rows(self, params, self._masked(split))
+        sums = sums_of_rows(self, params, self.scored(split))
         sums["loss"] = sums.get("cross_entropy", sums["loss"])
         lines = token_rows({**sums, "tokens": sums["hidden"]})
         if self._pairs:

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import getitem
-from typing import Any
+from typing import Any, TypeVar
 
 import flax.linen as nn
 import flax.traverse_util
@@ -42,6 +42,7 @@ from attnlab.tasks.auxiliary import left_aside
 from attnlab.tasks.protocol import Batch, Params, Sums, Tree
 
 BYTES = 2**38  # 256 GiB: more than one device has, so no array of a model can be larger
+Item = TypeVar("Item")
 OUTPUT_BIAS = ("out", "bias")  # where a system that predicts tokens has it among its parameters
 
 
@@ -301,6 +302,14 @@ def maps_of(system: System, params: Params, read: Sequence[np.ndarray]) -> dict[
 
     found = jax.device_get(look(params, *read))
     return {name: found[name].replace(weights=np.asarray(found[name].weights[0])) for name in names}
+
+
+def part_of(batches: Iterable[Item], count: int) -> Iterable[Item]:
+    """So many of the batches, at equal distances; all for 0, or where there are fewer."""
+    if not count:
+        return batches
+    every = list(batches)
+    return [every[i * len(every) // count] for i in range(count)] if count < len(every) else every
 
 
 def sums_of_rows(

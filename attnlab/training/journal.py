@@ -121,6 +121,10 @@ class Journal:
         """Whether an evaluation is due."""
         return self._due(step, self.config.training.evaluate_every)
 
+    def pauses(self, step: int) -> bool:
+        """Whether an evaluation or a checkpoint is due, in whatever process."""
+        return self._due(step, self.config.training.evaluate_every) or self.saves(step)
+
     def scored(self, step: int, scores: Mapping[str, float]) -> bool:
         """Write the record of an evaluation. Returns whether it is the best so far; of equal ones
         that of the lower loss is.

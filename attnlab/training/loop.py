@@ -4,7 +4,9 @@ all of it; the functions below it may be skipped at first reading.
 
 from __future__ import annotations
 
+import collections
 import time
+from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -15,9 +17,13 @@ from attnlab.training.interrupt import Interrupt
 from attnlab.training.journal import Follower, Journal, Shapes, shapes_of
 from attnlab.training.parallel import Program, broadcast_from_0, largest
 from attnlab.training.session import Outcome, Session
+from attnlab.training.step import Sums
 
 if TYPE_CHECKING:
     from attnlab.training.run import Run
+
+ASKED_EVERY = 8
+"""Steps between two questions of several processes whether one of them has a signal."""
 
 
 def train(run: Run, session: Session) -> Outcome:
@@ -31,50 +37,108 @@ def train(run: Run, session: Session) -> Outcome:
     Raises:
       UserError: no readable checkpoint, one that does not fit, a full disk.
     """
-    task, devices, progress, interrupt = run.task, run.devices, session.progress, session.interrupt
-    last, until = run.config.training.steps, session.until
+    task, devices, interrupt, until = run.task, run.devices, session.interrupt, session.until
+    last, rows = run.config.training.steps, run.config.training.evaluate_rows
     with closing(open_journal(run, session)) as journal:
         restored = journal.begin(run.updates.saved_like(task), run.updates.first_states(task))
         host = broadcast_from_0(restored)
-        begin, first = int(host.step), None
+        begin = int(host.step)
         if until is not None and until <= begin < last:
             if until == 0:  # before the first step nothing has been saved
                 journal.save(0, host, False)
             return stopped(interrupt, interrupt.signal, begin, None)
         state, batch = devices.place(host), run.batches(begin)
+        fed, shapes = devices.feed(batch), shapes_of(batch)
         programs: dict[Shapes, Program] = {}
         update = run.updates.step(task, layout=devices.layout)
-        progress.update(begin)
+        under_way = UnderWay(journal, devices.fetch, session, steps_late(run.config.training.lag))
+        session.progress.update(begin)
         journal.running(begin)
         for step in range(begin + 1, last + 1):
-            fed, shapes = devices.feed(batch), shapes_of(batch)
             if shapes not in programs:
                 clock = time.perf_counter()
                 programs[shapes] = devices.compile(update, state, fed)
                 journal.compiled(step, time.perf_counter() - clock, shapes)
-            clock = time.perf_counter()
+            began = time.perf_counter()
             state, sums = programs[shapes](state, fed)
-            batch = run.batches(step)  # the next one, while the devices are at work
-            values = {name: float(value) for name, value in devices.fetch(sums).items()}
-            seconds = time.perf_counter() - clock
-            first = first or time.perf_counter() - session.began
-            pace = {"step_seconds": seconds, "tokens_per_second": values["tokens"] / seconds}
-            if wrong := journal.stepped(step, values, pace):
-                return Outcome("diverged", step, first, wrong)
-            progress.update(step, loss=values["loss"], **pace)
+            if step < last:  # the next batch, while the devices are at work
+                batch = run.batches(step)
+                fed, shapes = devices.feed(batch), shapes_of(batch)
+            pauses = journal.pauses(step) or step == until or under_way.asks(step)
+            if wrong := under_way.add(step, sums, began, wait=pauses):
+                return Outcome("diverged", under_way.step, under_way.first, wrong)
+            if not pauses:
+                continue
             improved = journal.evaluates(step) and journal.scored(
-                step, task.evaluate(run.updates.trained.seen(devices.one(state.averaged)), "valid")
+                step,
+                task.evaluate(run.updates.trained.seen(devices.one(state.averaged)), "valid", rows),
             )
             signal, improved = agreed(interrupt.signal, improved)
             stop = step < last and (signal is not None or step == until)
             if (stop or improved or journal.saves(step)) and (
                 wrong := journal.save(step, devices.fetch(state), improved)
             ):
-                return Outcome("diverged", step, first, wrong)
+                return Outcome("diverged", step, under_way.first, wrong)
             if stop:
-                return stopped(interrupt, signal, step, first)
-            journal.running(step)
-    return Outcome("done", last, first)
+                return stopped(interrupt, signal, step, under_way.first)
+    return Outcome("done", last, under_way.first)
+
+
+class UnderWay:
+    """The steps that the devices may still be at work on. Their sums are fetched and recorded in
+    their order, each when at most `lag` younger ones have been started.
+
+    Args:
+      journal, session: of the run.
+      fetch: from sums on the devices to those on the host.
+      lag: see `steps_late`.
+
+    Attributes:
+      step: the last one recorded.
+      first: seconds from the start of the command to the end of the first step; None before.
+    """
+
+    def __init__(
+        self, journal: Journal, fetch: Callable[[Sums], Sums], session: Session, lag: int
+    ) -> None:
+        self._journal, self._fetch, self._session, self._lag = journal, fetch, session, lag
+        self._waiting = collections.deque[tuple[int, Sums, float]]()
+        self._ended = 0.0
+        self.step = 0
+        self.first: float | None = None
+
+    def asks(self, step: int) -> bool:
+        """Whether to look for a signal after a step. Several processes do so together, and wait for
+        the step: with a lag not after every one.
+        """
+        if jax.process_count() == 1:
+            return self._session.interrupt.signal is not None
+        return not self._lag or step % ASKED_EVERY == 0
+
+    def add(self, step: int, sums: Sums, began: float, wait: bool) -> str:
+        """Take note of a step that has been started at a time of `time.perf_counter`, and record
+        those that are due, all if it shall `wait`. Returns why the run has diverged, or "".
+        """
+        self._waiting.append((step, sums, began))
+        while len(self._waiting) > (0 if wait else self._lag):
+            self.step, sums, began = self._waiting.popleft()
+            values = {name: float(value) for name, value in self._fetch(sums).items()}
+            now = time.perf_counter()
+            seconds, self._ended = now - max(began, self._ended), now
+            self.first = self.first or now - self._session.began
+            pace = {"step_seconds": seconds, "tokens_per_second": values["tokens"] / seconds}
+            if wrong := self._journal.stepped(self.step, values, pace):
+                return wrong
+            self._session.progress.update(self.step, loss=values["loss"], **pace)
+            self._journal.running(self.step)
+        return ""
+
+
+def steps_late(lag: int) -> int:
+    """How many steps may be under way behind the one that is recorded: as `training.lag` says, or
+    (-1) none on a processor, which computes and records with the same cores, else 2.
+    """
+    return lag if lag >= 0 else 0 if jax.default_backend() == "cpu" else 2
 
 
 def open_journal(run: Run, session: Session, number: int = 0, label: str = "") -> Journal:

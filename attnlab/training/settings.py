@@ -53,6 +53,18 @@ class Training(Node):
         250,
         within=whole(0),
     )
+    evaluate_rows: int = setting(
+        "rows of the validation split that are scored while training, in whole batches from all over"
+        " it; 0: all",
+        0,
+        within=whole(0),
+    )
+    lag: int = setting(
+        "steps that are started before the metrics of one are fetched; changes no record; -1: none"
+        " on a processor, else 2",
+        -1,
+        within=whole(-1, 100),
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -128,6 +128,7 @@ class Stack:
     ) -> None:
         first = runs[0]
         self.task, self.members, self.progress = first.task, members, progress
+        self._rows = first.config.training.evaluate_rows
         self.devices = first.devices
         slots = -(-len(members) // self.devices.count) * self.devices.count
         self._feed = Feed.of([run.config for run in runs], slots)
@@ -186,7 +187,9 @@ class Stack:
         waiting = {i: member for i, member in enumerate(self.members) if member.waits}
         evaluated = [i for i, member in waiting.items() if member.journal.evaluates(member.step)]
         scores = (
-            self.task.evaluate_stacked(self._seen(self.devices.one(self._state.averaged)), "valid")
+            self.task.evaluate_stacked(
+                self._seen(self.devices.one(self._state.averaged)), "valid", self._rows
+            )
             if evaluated
             else []
         )

@@ -188,6 +188,8 @@ def test_a_task_of_images_trains_and_scores_and_says_where_it_looked(images: Bri
     batch = images.of_split("valid").batch(np.arange(70), 1)
     logits = np.asarray(images.apply(params, batch))
     assert after["accuracy"] == np.mean(logits.argmax(axis=1) == batch["label"] - 1)
+    part = images.evaluate(params, "valid", rows=3)  # one batch of two: what is over, 70 - 64
+    assert part["accuracy"] == np.mean(logits[:6].argmax(axis=1) == batch["label"][:6] - 1)
     both = jax.tree.map(lambda one: jnp.stack([one, 0 * one]), params)
     stacked = images.evaluate_stacked(both, "valid")
     assert stacked[0] == pytest.approx(after) and stacked[1]["loss"] == pytest.approx(np.log(2))

@@ -72,7 +72,7 @@ def test_scores_are_those_of_every_text_by_itself() -> None:
     check_items(task, params, "valid", {"loss", "perplexity", "accuracy"})
     task.at_once = 3
     assert task.evaluate(params, "valid") == pytest.approx(wanted, rel=2e-6)
-    masked = sum(int((batch["target"] != PAD).sum()) for _, batch in task._masked("valid"))
+    masked = sum(int((batch["target"] != PAD).sum()) for _, batch in task.scored("valid"))
     assert task.counts("valid") == {"hidden tokens": masked}
     again = task.evaluate_stacked(jax.tree.map(lambda x: np.stack([x, x]), params), "valid")
     assert again[1] == pytest.approx(wanted, rel=2e-6)
@@ -225,7 +225,7 @@ def test_pairs_are_scored_row_by_row_and_both_losses_are_trained() -> None:
     assert float(total) == pytest.approx(nats + second, rel=1e-5)
     assert float(task.weight(batch)) == counted == sums["hidden"]
     nats, counted, pairs = 0.0, 0, 0
-    for _, batch in task._masked("valid"):
+    for _, batch in task.scored("valid"):
         for number in np.flatnonzero((batch["source"] != PAD).any(axis=1)):
             row = {name: one[number : number + 1] for name, one in batch.items()}
             picked, related = told(row)

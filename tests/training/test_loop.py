@@ -105,15 +105,19 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Any]:
     return (workdir / "metrics.jsonl").read_bytes(), last_state(workdir, EVERY)
 
 
-STOPS = [3, pytest.param(5, marks=pytest.mark.stored_by_orbax)]
-STOPS += [pytest.param(stop, marks=FULL) for stop in (1, 8)]
+STOPS = [(3, 2), pytest.param(5, 0, marks=pytest.mark.stored_by_orbax)]
+STOPS += [pytest.param(*stop, marks=FULL) for stop in ((1, 0), (3, 0), (8, 9))]
 
 
-@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize(("stop", "lag"), STOPS)
 def test_interrupted_and_resumed_equals_uninterrupted_byte_for_byte(
-    stop: int, whole: tuple[bytes, Any], tmp_path: Path
+    stop: int, lag: int, whole: tuple[bytes, Any], tmp_path: Path
 ) -> None:
-    outcome = run(tmp_path / "cut", EVERY, stop=stop)
+    outcome = run(
+        tmp_path / "cut",
+        settings(training__ema=0.5, training__log_every=1, training__lag=lag),
+        stop=stop,
+    )
     assert (outcome.state, outcome.step) == ("interrupted", stop) and "signal 15" in outcome.message
     assert saved(tmp_path / "cut")[-1] == stop
     assert read_records(tmp_path / "cut" / "metrics.jsonl")[-1]["step"] == stop
@@ -304,15 +308,17 @@ def test_a_finished_run_does_nothing_more(tmp_path: Path) -> None:
     assert (tmp_path / "metrics.jsonl").read_bytes() == before and saved(tmp_path)[-1] == 9
 
 
-@pytest.mark.parametrize(("field", "bad"), [("target", np.nan), ("source", np.inf)])
+@pytest.mark.parametrize(
+    ("field", "bad", "lag"), [("target", np.nan, 0), ("source", np.inf, 0), ("target", np.nan, 2)]
+)
 def test_divergence_ends_the_run_and_keeps_the_last_good_checkpoint(
-    field: str, bad: float, tmp_path: Path
+    field: str, bad: float, lag: int, tmp_path: Path
 ) -> None:
     def poisoned(step: int) -> dict[str, np.ndarray]:
         batch = points(step)
         return {**batch, field: batch[field] + bad} if step == 6 else batch
 
-    config = settings(training__log_every=1)
+    config = settings(training__log_every=1, training__lag=lag)
     for _ in range(2):  # the same command again comes to the same end
         outcome = run(tmp_path, config, batches=poisoned)
         assert (outcome.state, outcome.step) == ("diverged", 7) and "at step 7" in outcome.message
@@ -467,7 +473,7 @@ def test_how_far_it_is_and_the_note_of_every_compilation(
     stream = io.StringIO()
     run(tmp_path, settings(), batches=watched, stream=stream)
     assert seen[0] == ("pending", 0, "")
-    assert seen[-1] == ("interrupted", 8, "")  # as if it had died there
+    assert seen[-1] == ("interrupted", 7, "")  # as if it had died there
     shapes = re.findall(r"compiled batches of (\S+)", stream.getvalue())
     assert sorted(shapes) == ["16x3", "8x3"]
     timing = read_records(tmp_path / "timing.jsonl")

@@ -44,7 +44,7 @@ Configs = Sequence[ConfigDict]
 class Lines(Line):
     """`Line`, several at once."""
 
-    def evaluate_stacked(self, params: Any, split: str) -> list[dict[str, float]]:
+    def evaluate_stacked(self, params: Any, split: str, rows: int = 0) -> list[dict[str, float]]:
         """One after another."""
         numbers = range(len(jax.tree.leaves(params)[0]))
         each = (jax.tree.map(lambda leaf, i=i: leaf[i], params) for i in numbers)

@@ -71,7 +71,7 @@ class Line:
         """The number of real rows."""
         return jnp.asarray(batch["real"]).sum()
 
-    def evaluate(self, params: Any, split: str) -> dict[str, float]:
+    def evaluate(self, params: Any, split: str, rows: int = 0) -> dict[str, float]:
         """The mean loss over the points of batch 10^6."""
         assert split == "valid"
         if self.scripted is not None:
@@ -111,7 +111,7 @@ class Trailing(Line):
         steps = remembered["steps"] + batch["real"].astype(jnp.int32)
         return loss, {**sums, "remembered": {"m": m, "steps": steps}}
 
-    def evaluate(self, params: Any, split: str) -> dict[str, float]:
+    def evaluate(self, params: Any, split: str, rows: int = 0) -> dict[str, float]:
         """The line's, of points alone."""
         return Line().evaluate(params, split)
 
@@ -128,7 +128,7 @@ def points(step: int) -> dict[str, np.ndarray]:
 def settings(**changes: Any) -> ConfigDict:
     """A config of 9 steps; changes by dotted name with "__" for the dot."""
     training = {"steps": 9, "accumulate": 1, "clip": 1.0, "ema": 0.0, "compute": "float32"}
-    training |= {"freeze": (), "rates": (), "layer_decay": 1.0}
+    training |= {"freeze": (), "rates": (), "layer_decay": 1.0, "evaluate_rows": 0, "lag": 0}
     tree = {
         "seed": 0,
         "optimizer": {"name": "adam"},
