@@ -77,7 +77,7 @@ def load_pretrained(
     config = configs.prepare(configs.from_dict(weights.run_config(path)), changes)
     task = TASKS.resolve(config.task).load(config, None, ())
     task.check_pretrained()
-    params = task.begun(jax.random.key(config.seed), best_params)
+    params = task.beginning.params(jax.random.key(config.seed), best_params)
     return Run(Foreign(config, path, {}, {}), task, params, 0)
 
 

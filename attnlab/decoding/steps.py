@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from attnlab.data.vocabulary import OURS, Special
-from attnlab.decoding.hypotheses import StepFn
+
+if TYPE_CHECKING:
+    from attnlab.decoding.hypotheses import StepFn
 
 NEVER = -jnp.inf  # the log-probability of an impossible token
 CHUNK = 32

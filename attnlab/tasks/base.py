@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,6 @@ from attnlab.systems.protocol import System
 from attnlab.tasks import models
 from attnlab.tasks.auxiliary import Terms
 from attnlab.tasks.looks import over_image
-from attnlab.tasks.pretrained import Pretrained
 from attnlab.tasks.protocol import (
     Axis,
     Batch,
@@ -51,12 +50,15 @@ from attnlab.tasks.protocol import (
 )
 from attnlab.tasks.schemas import Settings
 
+if TYPE_CHECKING:
+    from attnlab.tasks.pretrained import Beginning
+
 Config = TypeVar("Config", bound=Settings)
 Data = TypeVar("Data", bound=Loaded)
 Model = TypeVar("Model", bound=System)
 
 
-class Task(Pretrained, Generic[Config, Data, Model]):
+class Task(Generic[Config, Data, Model]):
     """What is learned; one object for a run. `check` and `load` are asked of the class.
 
     Attributes:
@@ -180,7 +182,8 @@ class Task(Pretrained, Generic[Config, Data, Model]):
     def save(self, workdir: Path) -> None:
         """Keep with the run what its data alone would not give back."""
         self.data.save(workdir)
-        self.keep_report(workdir)
+        if self.beginning is not None:
+            self.beginning.keep_report(workdir)
 
     @classmethod
     def saved(cls, workdir: Path) -> bool:
@@ -188,6 +191,24 @@ class Task(Pretrained, Generic[Config, Data, Model]):
         return cls.loads.saved(workdir)
 
     # --- training ---
+
+    @functools.cached_property
+    def beginning(self) -> Beginning | None:
+        """The weights that training begins with; None if they are drawn."""
+        if self.config.pretrained.path is None:
+            return None
+        from attnlab.tasks.pretrained import Beginning
+
+        return Beginning(self)
+
+    def check_pretrained(self) -> dict[str, str]:
+        """See `Beginning.check`; {} where weights are drawn."""
+        return {} if self.beginning is None else self.beginning.check()
+
+    @functools.cached_property
+    def shapes(self) -> Params:
+        """The shapes of `init`, which is traced for them once."""
+        return jax.eval_shape(self.init, jax.random.key(0))
 
     def init(self, key: jax.Array) -> Params:
         """Fresh float32 parameters; for the output bias see `models.with_output_bias`."""
@@ -275,7 +296,8 @@ class Task(Pretrained, Generic[Config, Data, Model]):
         """What a person should know before training: sizes of the data, what is left out."""
         lines = [f"{split}: {self.data.about(split)}" for split in self.data.splits]
         lines += [f"train: {batches.note}"] if batches.note else []
-        return [*lines, *self.longer, *self.begins_with(), *self.system.notes()]
+        taken = [] if self.beginning is None else self.beginning.lines()
+        return [*lines, *self.longer, *taken, *self.system.notes()]
 
     # --- scores ---
 
@@ -325,7 +347,8 @@ class Task(Pretrained, Generic[Config, Data, Model]):
         batches = models.part_of(self.scored(split), -(-rows // self.at_once))
         found = jax.device_get([(numbers >= 0, score(params, batch)) for numbers, batch in batches])
         return [
-            {"rows": np.broadcast_to(real.sum(), sums["loss"].shape), **sums} for real, sums in found
+            {"rows": np.broadcast_to(real.sum(), sums["loss"].shape), **sums}
+            for real, sums in found
         ]
 
     def totals(self, sums: Sequence[Totals], split: str, rows: int = 0) -> Totals:

@@ -319,7 +319,7 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         images = self.of_split(split).batch(rows, 1)["source"]
         return [
             ImageExample(f"{split} image {row + 1}", images[row], self.data.captions[split][row])
-            for row in rows
+            for row in rows.tolist()
         ]
 
     def completed(  # type: ignore[override]
@@ -339,7 +339,7 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         """The normalised image and the ids of the caption, and what maps lie between: "image", the
         places row by row, "target" (what a step predicts), "target_in" (what it reads).
         """
-        target = self.data.vocabulary.packed([example.label])[0][None]
+        target = self.data.vocabulary.packed([example.label or ""])[0][None]
         target_in = np.asarray(self.shifted(target))
         height, width = self.grid
         labels = [f"{row + 1},{column + 1}" for row in range(height) for column in range(width)]

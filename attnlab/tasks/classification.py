@@ -32,7 +32,6 @@ from attnlab.systems.protocol import Classifier
 from attnlab.tasks import schemas
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.base import Task
-from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Batch,
     Params,
@@ -116,19 +115,20 @@ class Classification(TextTask):
           UserError: unreadable data, damaged vocabulary or labels.
         """
         return labelled.load(
-            config.data, config.vocabulary, workdir, splits, begun=begun_with(config)
+            config.data, config.vocabulary, workdir, splits, begun=config.pretrained.run
         )
 
     def check_pretrained(self) -> dict[str, str]:
-        """See `Pretrained.check_pretrained`; a folder taken as a whole must also number the labels
+        """See `Beginning.check`; a folder taken as a whole must also number the labels
         as the data does.
         """
         found = super().check_pretrained()
-        if found and self.config.pretrained.take == "all" and self.pretrained:
-            said, names = weights.labels(self.pretrained), self.data.classes.names
+        if found and self.config.pretrained.take == "all" and self.beginning:
+            folder = self.beginning.folder
+            said, names = weights.labels(folder), self.data.classes.names
             if said and said != names:
                 raise UserError(
-                    f"pretrained.folder={self.pretrained} has the labels {', '.join(said)}, the data"
+                    f"pretrained.folder={folder} has the labels {', '.join(said)}, the data"
                     f" {', '.join(names)}, which are numbered in alphabetical order; rename those of"
                     " one so that they agree, or take the model but for its head"
                     " (pretrained.take=matching)"

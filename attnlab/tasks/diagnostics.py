@@ -42,7 +42,6 @@ from attnlab.tasks.models import (
     sums_of_rows,
     system_factory,
 )
-from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
     Batch,
@@ -127,7 +126,7 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
         Raises:
           UserError: a source of another kind, a damaged or other vocabulary.
         """
-        return asked.load(config.data, config.vocabulary, workdir, splits, begun_with(config))
+        return asked.load(config.data, config.vocabulary, workdir, splits, config.pretrained.run)
 
     # --- training ---
 

@@ -37,7 +37,6 @@ from attnlab.tasks.decisions import Decisions
 from attnlab.tasks.images import Choosing, ImageTask
 from attnlab.tasks.looks import ImageExample
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
-from attnlab.tasks.pretrained import is_run, pretrained_folder
 from attnlab.tasks.protocol import Batch, Params, Scores, Smoothing, Sums, Totals, Tree
 from attnlab.tasks.tokens import cross_entropy
 
@@ -46,10 +45,10 @@ def _told(config: schemas.ImageClassification) -> Learned | None:
     """What the folder of weights that training begins with knows of images; None for none, and for
     one that has gone.
     """
-    folder = pretrained_folder(config)
+    folder = config.pretrained.path
     if folder is None or not folder.exists():
         return None
-    if is_run(folder):
+    if config.pretrained.run:
         return Learned.load(folder) if ImageData.saved(folder) else None
     read = weights.pictures(folder)
     return None if read is None else Learned(read.classes, read.shape, read.mean, read.deviation)

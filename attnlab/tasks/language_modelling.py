@@ -22,7 +22,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -36,16 +36,13 @@ from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.crops import Crops
 from attnlab.data.streams import Apart, Lanes, Turns, begun, first_of, lanes, widths
 from attnlab.data.tokenizer import Prompt
-from attnlab.decoding.generate import Decoder
 from attnlab.decoding.settings import validate
 from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import VOCABULARY, Measure, share
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks import schemas
-from attnlab.tasks.decoders import continuing, ending
 from attnlab.tasks.models import check_output_bias, part_of, shapes_of, system_factory
-from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
     Batch,
@@ -69,6 +66,9 @@ from attnlab.tasks.reading import (
     summed,
 )
 from attnlab.tasks.tokens import TEACHER_FORCED, TokenTask, token_rows
+
+if TYPE_CHECKING:
+    from attnlab.decoding.generate import Decoder
 
 PICTURED = 60  # tokens of a text whose maps are drawn after training
 
@@ -179,7 +179,7 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
         Raises:
           UserError: unreadable data, a damaged or other vocabulary.
         """
-        return text.load(config.data, config.vocabulary, workdir, splits, begun_with(config))
+        return text.load(config.data, config.vocabulary, workdir, splits, config.pretrained.run)
 
     # --- training ---
 
@@ -418,5 +418,7 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
 
     @functools.cached_property
     def _decoder(self) -> Decoder:
+        from attnlab.tasks.decoders import continuing, ending
+
         ended = ending(self._settings, self.data.vocabulary.decode)
         return continuing(self.system, self._settings, self.special, ended)

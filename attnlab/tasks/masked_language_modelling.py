@@ -49,7 +49,6 @@ from attnlab.tasks.models import (
     sums_of_rows,
     system_factory,
 )
-from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
     Batch,
@@ -185,7 +184,7 @@ class MaskedLanguageModelling(
         Raises:
           UserError: unreadable data, a damaged or other vocabulary.
         """
-        return text.load(config.data, config.vocabulary, workdir, splits, begun_with(config))
+        return text.load(config.data, config.vocabulary, workdir, splits, config.pretrained.run)
 
     # --- training ---
 

@@ -28,7 +28,6 @@ from attnlab.tasks import schemas
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.decoders import check_room
 from attnlab.tasks.models import check_output_bias, shapes_of, system_factory
-from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import Axis, Batch, Params, TextExample, Tree, Typed
 from attnlab.tasks.tokens import cross_entropy
 from attnlab.tasks.written import Writes, WritingTask
@@ -111,7 +110,7 @@ class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
     @classmethod
     def read(cls, config: Writes, workdir: Path | None, splits: Sequence[str]) -> corpus.Corpus:
         """See `Task.read`; `UserError` for a damaged or other vocabulary too."""
-        return corpus.load(config.data, config.vocabulary, workdir, splits, begun_with(config))
+        return corpus.load(config.data, config.vocabulary, workdir, splits, config.pretrained.run)
 
     def try_batch(self, batch: HostBatch) -> None:
         """See `Task.try_batch`; what it writes for the sources must have room too."""

@@ -1,4 +1,6 @@
-"""What a task whose training begins with the weights of another model says of them."""
+"""The weights of another model that the training of a task begins with. Imported where a config
+names some.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,9 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import flax.linen as nn
 import jax
@@ -20,123 +22,119 @@ from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.errors import UserError
 from attnlab.records.files import write_atomic
 from attnlab.records.manifest import Manifest
-from attnlab.tasks import schemas
+from attnlab.tasks import TASKS, schemas
 from attnlab.tasks.protocol import Params
 from attnlab.weights.fitting import Fit, Heads, Model, fit, fitted
 from attnlab.weights.names import flat, nested
+
+if TYPE_CHECKING:
+    from attnlab.tasks.base import Task
+
+    AnyTask = Task[Any, Any, Any]
 
 REPORT = "pretrained.json"
 Reader = Callable[[schemas.Settings, Any, Path], tuple[Params, int]]
 """The parameters of a trained run, given its config, its task and its folder, and their step."""
 
 
-class Pretrained:
-    """The part of `attnlab.tasks.base.Task` that knows of `config.pretrained`."""
+class Beginning:
+    """The weights that the training of a task begins with.
 
-    config: schemas.Settings
-    data: Any
+    Args:
+      task: whose `config.pretrained` names their folder.
 
-    def init(self, key: jax.Array) -> Params:
-        """Fresh float32 parameters."""
-        raise NotImplementedError
+    Attributes:
+      folder: of a model of `transformers`, or of a run of ours.
+    """
 
-    @functools.cached_property
-    def shapes(self) -> Params:
-        """The shapes of `init`, which is traced for them once."""
-        return jax.eval_shape(self.init, jax.random.key(0))
+    def __init__(self, task: AnyTask) -> None:
+        self.task, self.settings = task, task.config.pretrained
+        assert self.settings.path is not None
+        self.folder: Path = self.settings.path
+        self._run = self.settings.run
+        self._as_it_is = self.settings.take == "all" and self._run is None
 
-    @property
-    def pretrained(self) -> Path | None:
-        """The folder of weights that training begins with; None if they are drawn."""
-        return pretrained_folder(self.config)
-
-    def check_pretrained(self) -> dict[str, str]:
-        """Whether the weights that training begins with fit the system as `config.pretrained` asks;
-        their fingerprint, {} where weights are drawn or the folder has gone.
+    def check(self) -> dict[str, str]:
+        """Whether the weights fit the system as `config.pretrained` asks; their fingerprint, {}
+        where the folder has gone.
 
         Raises:
           UserError: a folder of which nothing is known; weights that are missing, too many or of
             another shape, or none that fits where only those that fit are taken.
         """
-        folder = self.pretrained
-        if folder is None or not folder.exists():
+        folder = self.folder
+        if not folder.exists():
             return {}
-        if self._as_it_is(folder):
+        if self._as_it_is:
             try:
-                weights.check(folder, self.shapes)
+                weights.check(folder, self.task.shapes)
             except UserError as error:
-                raise UserError(f"{error}{self._other_system(folder)}") from error
+                raise UserError(f"{error}{self._other_system()}") from error
             return {"pretrained": weights.fingerprint(folder)}
-        found = self._fit
-        if self.config.pretrained.take == "all" and (found.drawn or found.left_out or found.pooled):
-            told = "; ".join(line.removeprefix("pretrained: ") for line in found.lines())
+        fit = self._fit
+        if self.settings.take == "all" and (fit.drawn or fit.left_out or fit.pooled):
+            lines = "; ".join(line.removeprefix("pretrained: ") for line in fit.lines())
             raise UserError(
-                f"pretrained.folder={folder} has another system than the config: {told}; set"
+                f"pretrained.folder={folder} has another system than the config: {lines}; set"
                 " pretrained.take=matching to take what fits"
             )
-        if not found.kept and not found.pooled:
+        if not fit.kept and not fit.pooled:
             raise UserError(
-                f"pretrained.folder={folder}: none of its {len(found.left_out)} parameters fits the"
-                f" system {self.config.system.name}; compare the settings of the two systems"
+                f"pretrained.folder={folder}: none of its {len(fit.left_out)} parameters fits the"
+                f" system {self.task.config.system.name}; compare the settings of the two systems"
             )
-        return {
-            "pretrained": _fingerprint(folder) if is_run(folder) else weights.fingerprint(folder)
-        }
+        return {"pretrained": _fingerprint(folder) if self._run else weights.fingerprint(folder)}
 
-    def begun(self, key: jax.Array, read: Reader) -> Params:
-        """What training begins with, as `init` draws it where the weights do not give it, and on
-        the host; `UserError` as `check_pretrained`.
+    def params(self, key: jax.Array, read: Reader) -> Params:
+        """The first parameters on the host, as `init` draws them where the weights do not give
+        them; `UserError` as `check`.
 
         Args:
           key: of what is drawn; nothing else is.
           read: reads the parameters of a run of ours.
         """
-        folder = self.pretrained
-        if folder is None:
-            return jax.device_get(self.init(key))  # type: ignore[no-any-return]
-        if self._as_it_is(folder):
-            return weights.parameters(folder, self.shapes)
+        if self._as_it_is:
+            return weights.parameters(self.folder, self.task.shapes)
         source = self._source
-        if is_run(folder):
-            found, _ = read(source.config, source, folder)
+        if self._run:
+            taken, _ = read(source.config, source, self.folder)
         else:
-            found = weights.parameters(folder, source.shapes)
-        found = flat(jax.device_get(found))
+            taken = weights.parameters(self.folder, source.shapes)
         drawn = jax.device_get(self._drawn(key)) if self._fit.drawn else {}
-        return nested(fitted(found, drawn, model_of(source), model_of(self)))
+        both = model_of(source), model_of(self.task)
+        return nested(fitted(flat(jax.device_get(taken)), drawn, *both))
 
-    def begins_with(self) -> list[str]:
-        """What of the pretrained weights is taken, for a person; nothing if all are."""
-        folder = self.pretrained
-        if folder is None or not folder.exists() or self._as_it_is(folder):
-            return []
-        found = self._fit
-        return found.lines() if found.pooled or found.drawn or found.left_out else []
+    @property
+    def partial(self) -> bool:
+        """Whether not all weights are taken as they are."""
+        if not self.folder.exists() or self._as_it_is:
+            return False
+        return bool(self._fit.pooled or self._fit.drawn or self._fit.left_out)
 
-    def drawn_anew(self) -> tuple[str, ...]:
-        """Paths of the parameters that the pretrained weights do not give."""
-        return self._fit.drawn if self.begins_with() else ()
+    def lines(self) -> list[str]:
+        """What of the weights is taken, for a person; nothing if all are."""
+        return self._fit.lines() if self.partial else []
+
+    def drawn(self) -> tuple[str, ...]:
+        """Paths of the parameters that the weights do not give."""
+        return self._fit.drawn if self.partial else ()
 
     def keep_report(self, workdir: Path) -> None:
         """Write `REPORT`, where not all weights are taken as they are."""
-        if self.begins_with():
-            told = {"folder": str(self.pretrained), **dataclasses.asdict(self._fit)}
-            write_atomic(workdir / REPORT, json.dumps(told, indent=1) + "\n")
+        if self.partial:
+            report = {"folder": str(self.folder), **dataclasses.asdict(self._fit)}
+            write_atomic(workdir / REPORT, json.dumps(report, indent=1) + "\n")
 
-    def _other_system(self, folder: Path) -> str:
+    def _other_system(self) -> str:
         """The end of an error message: what to do if the config has another system than a folder."""
-        own = configs.prepare(configs.from_dict(weights.run_config(folder)), []).system
-        if configs.to_dict(own) == configs.to_dict(self.config.system):
+        own = configs.prepare(configs.from_dict(weights.run_config(self.folder)), []).system
+        if configs.to_dict(own) == configs.to_dict(self.task.config.system):
             return ""
         return "; the config changes its system: set pretrained.take=matching to take what fits"
 
-    def _as_it_is(self, folder: Path) -> bool:
-        """Whether every tensor of a folder of `transformers` is to be a parameter."""
-        return self.config.pretrained.take == "all" and not is_run(folder)
-
     @functools.cached_property
     def _fit(self) -> Fit:
-        return fit(model_of(self._source), model_of(self))
+        return fit(model_of(self._source), model_of(self.task))
 
     @functools.cached_property
     def _drawn(self) -> Callable[[jax.Array], dict[str, jax.Array]]:
@@ -144,46 +142,28 @@ class Pretrained:
         paths = self._fit.drawn
 
         def drawn(key: jax.Array) -> dict[str, jax.Array]:
-            every = flat(self.init(key))
+            every = flat(self.task.init(key))
             return {path: every[path] for path in paths}
 
         return jax.jit(drawn)
 
     @functools.cached_property
-    def _source(self) -> Pretrained:
+    def _source(self) -> AnyTask:
         """The task of the model that weights come from."""
-        from attnlab.tasks import TASKS
 
-        folder = self.pretrained
-        assert folder is not None
-        if is_run(folder):
-            manifest = Manifest.read(folder)
+        stored: Mapping[str, Any]
+        if self._run:
+            manifest = Manifest.read(self._run)
             assert manifest is not None
-            config, kept = configs.prepare(configs.from_dict(manifest.config), []), folder
+            stored = manifest.config
         else:
-            config, kept = configs.prepare(configs.from_dict(weights.run_config(folder)), []), None
-        found: Pretrained = TASKS.resolve(config.task).load(config, kept, ())
-        return found
+            stored = weights.run_config(self.folder)
+        config = configs.prepare(configs.from_dict(stored), [])
+        source: AnyTask = TASKS.resolve(config.task).load(config, self._run, ())
+        return source
 
 
-def pretrained_folder(config: schemas.Settings) -> Path | None:
-    """The folder of weights that training begins with; None if they are drawn."""
-    folder = config.pretrained.folder
-    return Path(folder).expanduser() if folder else None
-
-
-def is_run(folder: Path) -> bool:
-    """Whether a folder has a run of ours, not a model of `transformers`."""
-    return (folder / "manifest.json").is_file()
-
-
-def begun_with(config: schemas.Settings) -> Path | None:
-    """The folder of the run of ours that a run begins with; None for none."""
-    folder = pretrained_folder(config)
-    return folder if folder and is_run(folder) else None
-
-
-def model_of(task: Pretrained) -> Model:
+def model_of(task: AnyTask) -> Model:
     """The shapes and heads of the system of a task, and its vocabularies; nothing is computed."""
     heads: dict[str, Heads] = {}
 

@@ -44,7 +44,6 @@ from attnlab.systems.protocol import TokenClassifier
 from attnlab.tasks import schemas
 from attnlab.tasks.base import Task
 from attnlab.tasks.models import longest_row, refuse_terms, shapes_of, system_factory
-from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
     Batch,
@@ -159,7 +158,7 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
             config.vocabulary,
             workdir,
             splits,
-            begun_with(config),
+            config.pretrained.run,
             config.passages.unanswerable,
             windows_of(config),
             config.passages.answers,

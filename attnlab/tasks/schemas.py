@@ -8,6 +8,7 @@ this module loads no jax.
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any, Literal
 
 from attnlab.config.schema import (
@@ -43,6 +44,17 @@ class Pretrained(Node):
         " values are averaged to fewer) and the others drawn; what happened to each is told",
         "all",
     )
+
+    @property
+    def path(self) -> Path | None:
+        """The folder; None if weights are drawn."""
+        return Path(self.folder).expanduser() if self.folder else None
+
+    @property
+    def run(self) -> Path | None:
+        """The folder where it has a run of ours, not a model of `transformers`."""
+        path = self.path
+        return path if path and (path / "manifest.json").is_file() else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -33,7 +33,6 @@ from attnlab.records.items import Items
 from attnlab.tasks import schemas
 from attnlab.tasks.decoders import check_room
 from attnlab.tasks.pairs import PairTask, Vocabularies, build_system
-from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import Params, TextExample
 
 SENTINEL = re.compile(r"<extra_id_(\d+)>")  # what a person reads and types for one
@@ -88,7 +87,7 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
         cls, config: schemas.SpanCorruption, workdir: Path | None, splits: Sequence[str]
     ) -> text.Texts:
         """See `Task.read`; `UserError` for a damaged or other vocabulary too."""
-        return text.load(config.data, config.vocabulary, workdir, splits, begun_with(config))
+        return text.load(config.data, config.vocabulary, workdir, splits, config.pretrained.run)
 
     # --- the texts, corrupted ---
 

@@ -41,7 +41,6 @@ from attnlab.tasks.models import (
     sums_of_rows,
     system_factory,
 )
-from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
     Batch,
@@ -202,7 +201,7 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
         Raises:
           UserError: unreadable data, a damaged or other vocabulary.
         """
-        return tagged.load(config.data, config.vocabulary, workdir, splits, begun_with(config))
+        return tagged.load(config.data, config.vocabulary, workdir, splits, config.pretrained.run)
 
     # --- training ---
 

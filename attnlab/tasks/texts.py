@@ -38,7 +38,6 @@ from attnlab.tasks.models import (
     sums_of_rows,
     system_factory,
 )
-from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
     Batch,
@@ -214,7 +213,7 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
           UserError: unreadable data, a label that `answer` refuses, a damaged vocabulary.
         """
         return labelled.load(
-            config.data, config.vocabulary, workdir, splits, cls.answer, begun_with(config)
+            config.data, config.vocabulary, workdir, splits, cls.answer, config.pretrained.run
         )
 
     # --- training ---

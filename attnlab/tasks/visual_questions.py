@@ -42,7 +42,6 @@ from attnlab.tasks.images import Choosing
 from attnlab.tasks.looking import LOCALISATION, localised, of_questions
 from attnlab.tasks.looks import gates_of
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
-from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
     Batch,
@@ -165,7 +164,9 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         Raises:
           UserError: unreadable data, or what was learned of it is damaged.
         """
-        return questions.load(config.data, config.vocabulary, workdir, splits, begun_with(config))
+        return questions.load(
+            config.data, config.vocabulary, workdir, splits, config.pretrained.run
+        )
 
     # --- training ---
 

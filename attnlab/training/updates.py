@@ -91,8 +91,10 @@ class Updates:
 
         def start(seed: int) -> TrainState:
             key = jax.random.key(seed)
-            drawn = task.pretrained is None
-            params = first_params(task.init, key) if drawn else task.begun(key, best_params)
+            given = task.beginning
+            params = (
+                first_params(task.init, key) if given is None else given.params(key, best_params)
+            )
             return jax.device_get(after(params, key)).replace(seed=seed_array(seed))
 
         return start
@@ -142,7 +144,9 @@ class Updates:
         lines = differently_decayed(task.shapes) if by_rank else []
         if self.trained.all:
             return lines
-        warnings = self.trained.warnings(task.shapes, task.drawn_anew())
+        warnings = self.trained.warnings(
+            task.shapes, () if task.beginning is None else task.beginning.drawn()
+        )
         return [*lines, self.trained.note(task.shapes), *warnings]
 
     def _first_state(self, task: AnyTask, params: Params, key: jax.Array) -> TrainState:

@@ -39,7 +39,7 @@ class Line:
     """
 
     measures: Mapping[str, str] = {"loss": "min", "fit": "max"}
-    pretrained = None
+    beginning = None
 
     def __init__(self, scripted: list[Any] | None = None) -> None:
         self.scripted = scripted

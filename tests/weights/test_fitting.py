@@ -158,13 +158,13 @@ def test_weights_that_do_not_fit(changes: dict[str, object], told: str, folder: 
 def test_the_report_is_kept_with_the_run(
     folder: Path, before: attnlab.Run, swapped: attnlab.Run, tmp_path: Path
 ) -> None:
-    swapped.task.keep_report(tmp_path)
+    swapped.task.beginning.keep_report(tmp_path)
     told = json.loads((tmp_path / "pretrained.json").read_text())
     assert told["left_out"] == ["positions/table"] and len(told["pooled"]) == 12
     assert told["drawn"] == [] and told["folder"] == str(folder)
-    lines = swapped.task.begins_with()
+    lines = swapped.task.beginning.lines()
     assert lines[-1] == "pretrained: 1 parameters left out: positions/table"
-    assert before.task.begins_with() == []
+    assert before.task.beginning.lines() == []
 
 
 def test_what_is_not_given_is_drawn_as_without_weights(folder: Path, before: attnlab.Run) -> None:
@@ -178,7 +178,7 @@ def test_what_is_not_given_is_drawn_as_without_weights(folder: Path, before: att
     old, new = flat(before.params), flat(run.params)
     fresh = flat(first_params(run.task.init, jax.random.key(run.config.seed)))
     drawn = {f"layer_{n}/attention/w_gate/kernel" for n in (0, 2)}
-    assert set(new) - set(old) == drawn == set(run.task.drawn_anew())
+    assert set(new) - set(old) == drawn == set(run.task.beginning.drawn())
     for path, parameter in new.items():
         expected = (fresh if path in drawn else old)[path]
         np.testing.assert_array_equal(parameter, expected, err_msg=path)
