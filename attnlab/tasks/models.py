@@ -173,11 +173,14 @@ def shapes_of(system: System, *inputs: jax.ShapeDtypeStruct) -> dict[str, Tree]:
 
 def _setting_at(system: System, path: Sequence[str]) -> str:
     """The setting of a config that a module below a system comes from, "system.attention.score" for
-    layer_0/attention/score: of its path the names that are fields.
+    layer_0/attention/score: of its path the names that are fields ("encoder_attention" is
+    encoder_0/self_attention).
     """
     parts: Mapping[str, Any] = vars(system)
     found = ["system"]
-    for name in (re.sub(r"_\d+$", "", one) for one in path):
+    names = [re.sub(r"_\d+$", "", part) for part in path]
+    for before, name in zip(["", *names], names, strict=False):
+        name = name if name in parts else f"{before}_{name.removeprefix('self_')}"
         if name in parts:
             found.append(name)
             part = parts[name]

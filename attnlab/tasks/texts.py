@@ -260,6 +260,7 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
 
         found = sums_of_rows(self, params, self.in_order(self.of_split(split)))
         sums = {name: one.astype(np.float64) for name, one in found.items()}
+        sums.setdefault("rows", np.ones(self.size(split)))
         scores = self.averaged(
             self.totals([{name: one.sum(axis=0) for name, one in sums.items()}], split)
         )

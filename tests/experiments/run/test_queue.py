@@ -467,7 +467,7 @@ def test_kills_of_launchers_and_trials_lose_and_repeat_nothing(tmp_path: Path) -
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = launcher.wait(rng.uniform(0.1, 0.6))
             break
-        kills += bool(kill(launcher, rng))
+        kills += bool(kill(launcher, rng, gentle=False, middle=None))
         if launcher.poll() is not None:
             launcher = launcher_of(directory)
     assert kills >= 3
