@@ -25,6 +25,7 @@ from attnlab.tasks import TASKS
 from attnlab.tasks.base import Task
 from attnlab.tasks.protocol import Example, Response, Typed
 from attnlab.tasks.schemas import Settings
+from attnlab.training.devices import use_precision
 from attnlab.training.updates import best_params
 
 Folder = str | os.PathLike[str]
@@ -78,6 +79,7 @@ def opened(stored: Stored, splits: Sequence[str] = ()) -> Run:
       UserError: a checkpoint or data cannot be read, runs do not fit each other, or a test split is
         still closed.
     """
+    use_precision(stored.config.training.precision)
     task = _task(stored, splits)
     stored.remember_imports()
     params, step = best_params(stored.config, task, stored.workdir)

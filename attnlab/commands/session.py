@@ -10,27 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab import config as configs
-from attnlab.api.stored import Stored, check_folder
+from attnlab.api.stored import Stored
+from attnlab.api.stored import check_folder as check_folder
 from attnlab.errors import UserError
 from attnlab.records import provenance
 from attnlab.records.manifest import Manifest
 from attnlab.tasks.schemas import Settings
-from attnlab.training.run import start_jax
+from attnlab.training.run import start_jax as start_jax
 
 if TYPE_CHECKING:
     from attnlab.api.trained import Run
-
-__all__ = [
-    "add_acceptance",
-    "add_ensemble",
-    "check_folder",
-    "existing_run",
-    "opened",
-    "start_jax",
-    "stored_run",
-    "tell",
-    "wanted_config",
-]
 
 
 def wanted_config(path: str | None, overrides: Sequence[str]) -> Settings:

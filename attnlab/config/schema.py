@@ -8,7 +8,8 @@ range and the meaning of every setting, each said once.
 
 A setting without a default must be set. The annotation says the type; a `typing.Literal` says the
 choices. What files and flags are checked against, what fills in what they leave out, and what
-`launch.py show` prints are all read off these classes. A class lies beside the code that it
+`launch.py show` prints are all read off these classes. A new setting stands in `tree.NEWER` too, so
+that hashes and ids stay what they were where it has its default. A class lies beside the code that it
 configures (`attnlab/data/settings.py`, `attnlab/training/settings.py`, ...), and an object of it is
 what that code reads: `config.training.steps`.
 """

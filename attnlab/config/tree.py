@@ -174,6 +174,24 @@ OLDER: Mapping[tuple[str, str], Mapping[str, Any]] = {
 the component, setting to value."""
 
 
+NEWER: Mapping[str, Any] = {
+    "training.precision": "float32",
+    "parallel.data": -1,
+    "parallel.fsdp": 1,
+    "parallel.tensor": 1,
+    "parallel.sequence": 1,
+    "parallel.rules": (),
+}
+"""Settings that are newer than the hashes of configs and the ids of candidates that users have:
+"NODE.SETTING", or "COMPONENT.SETTING" by the component's name, to its default. A new setting goes
+here: where it has its default it enters no hash, no name of a folder and no id."""
+
+
+def adds_nothing(name: str, value: Any) -> bool:
+    """Whether a setting, "training.precision", is a newer one with its default (`NEWER`)."""
+    return name in NEWER and frozen(value) == NEWER[name]
+
+
 def from_dict(tree: Mapping[str, Any]) -> ConfigDict:
     """The config stored as `tree` (of `to_dict`, through JSON if need be: lists become tuples
     again), not yet locked; settings that are newer than it have the values that it meant (`OLDER`).
@@ -213,11 +231,20 @@ def is_below(name: str, nodes: Iterable[str]) -> bool:
 
 
 def config_hash(config: Mapping[str, Any] | Node) -> str:
-    """12 hex digits: sha256 of the canonical JSON (sorted keys, no spaces); the same for lists and
-    tuples.
+    """12 hex digits: sha256 of the canonical JSON (sorted keys, no spaces) of what is not `NEWER`;
+    the same for lists and tuples.
     """
-    canonical = json.dumps(to_dict(config), sort_keys=True, separators=(",", ":"))
+    canonical = json.dumps(_hashed(to_dict(config)), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def _hashed(tree: Mapping[str, Any], node: str = "") -> dict[str, Any]:
+    """A tree without the settings that add nothing."""
+    return {
+        key: _hashed(value, str(value.get("name", key))) if isinstance(value, dict) else value
+        for key, value in tree.items()
+        if not adds_nothing(f"{node}.{key}", value)
+    }
 
 
 def frozen(value: Any) -> Any:

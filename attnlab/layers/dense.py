@@ -20,27 +20,26 @@ def matmul(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """x [..., n] times kernel [n, m] with the leading axes flattened first.
 
     The gradient of the kernel then contracts over one axis instead of several, which XLA's CPU
-    backend does twice as fast; elsewhere it makes no difference. It is faster still if the product
-    for that gradient has fewer rows than columns, so a kernel with n > m is transposed first.
+    backend does twice as fast; elsewhere it makes no difference. There it is faster still if the
+    product for that gradient has fewer rows than columns, so a kernel with n > m is `turned`.
     """
     lead = x.shape[:-1]
     flat = x.reshape(math.prod(lead), x.shape[-1])
-    tall = kernel.shape[0] > kernel.shape[1]
-    if tall and len(flat) >= WORTH_TURNING and jax.default_backend() == "cpu":
-        y = jnp.einsum("rn,mn->rm", flat, turned(kernel))
-    else:
-        y = flat @ kernel
+    tall = kernel.shape[0] > kernel.shape[1] and len(flat) >= WORTH_TURNING
+    y = jnp.einsum("rn,mn->rm", flat, turned(kernel)) if tall else flat @ kernel
     return y.reshape(*lead, kernel.shape[-1])
 
 
 def turned(x: jax.Array) -> jax.Array:
-    """x [n, m] to [m, n] in memory, not only in name: neither the transposition nor that of its
-    gradient becomes part of a product.
+    """x [n, m] to [m, n]; in a program for a CPU in memory, not only in name: neither the
+    transposition nor that of its gradient becomes part of a product.
 
     XLA's CPU backend computes the gradient of the right side of a product, [n, m], at little more
     than half of its speed if n > m; that of the turned side is [m, n].
     """
-    return jax.lax.optimization_barrier(x.T)
+    return jax.lax.platform_dependent(
+        x, cpu=lambda x: jax.lax.optimization_barrier(x.T), default=jnp.transpose
+    )
 
 
 class Dense(nn.Module):

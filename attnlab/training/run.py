@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,6 +26,7 @@ from attnlab.records.measures import counted, declared
 from attnlab.records.provenance import Changed, Code
 from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import State
+from attnlab.training import devices
 from attnlab.training.memory import keep_freed
 from attnlab.training.session import Outcome, Session
 
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 def start_jax() -> None:
     """Import jax, with its compiled programs kept in the user's `cache_folder`, if there is one and
-    nobody has named another. Freed memory stays with this process (`memory.keep_freed`).
+    nobody has named another, and products of float32 in float32, if nobody has said otherwise.
+    Freed memory stays with this process (`memory.keep_freed`).
 
     Raises:
       UserError: `$ATTNLAB_CACHE` begins with "~", and there is no home.
@@ -49,6 +50,8 @@ def start_jax() -> None:
     keep_freed()
     import jax
 
+    if jax.config.jax_default_matmul_precision is None:  # type: ignore[attr-defined]
+        devices.use_precision("float32")
     if (folder := cache_folder()) is None:
         return
     named, own = jax.config.jax_compilation_cache_dir, str(folder / "jax")  # type: ignore[attr-defined]
@@ -152,20 +155,21 @@ class Run:
             check_test_split(workdir)
         from attnlab.training.parallel import backend
 
+        devices.use_precision(config.training.precision)
         updates = check(kind, config)
-        devices = backend(config.parallel)
+        place = backend(config.parallel)
         begun = _begun(workdir, config) is not None
         task = kind.load(config, workdir if begun and kind.saved(workdir) else None, splits)
         if splits:
             check_scores(task)
         updates.check(task)
-        if devices.layout is not None:
-            devices.layout.check(updates.state_like(task))
+        if place.layout is not None:
+            place.layout.check(updates.state_like(task))
         if not begun:
             task.check_pretrained()
-        rows = devices.count * config.training.accumulate
+        rows = place.count * config.training.accumulate
         batches = task.batches(rows) if splits else Unread()
-        return cls(config, workdir, task, batches, devices, updates, code)
+        return cls(config, workdir, task, batches, place, updates, code)
 
     def fit(self, session: Session) -> Outcome:
         """Train to the end, or until told to stop; `events.jsonl` records the end, unless the
@@ -182,8 +186,7 @@ class Run:
         first = jax.process_index() == 0
         if first:
             self.describe(session.progress)
-            for line in [*self.task.notes(self.batches), *self.updates.notes(self.task)]:
-                session.progress.note(line)
+            self.announce(session.progress)
         self.compare()
         if not first or session.attempts:
             return train(self, session)
@@ -220,6 +223,14 @@ class Run:
                 f" in {self.workdir} here?"
             )
 
+    def announce(self, progress: Progress) -> None:
+        """Tell what a person should know before training: devices, data, what is trained."""
+        progress.note(devices.line(self.devices, self.config.training.precision))
+        if (unused := devices.unused()) is not None:
+            progress.warn(unused)
+        for line in [*self.task.notes(self.batches), *self.updates.notes(self.task)]:
+            progress.note(line)
+
     def describe(self, progress: Progress) -> None:
         """Write vocabularies, the user's code and manifest of a new run; of a resumed one, check
         the data and tell what else has changed.
@@ -227,20 +238,11 @@ class Run:
         Raises:
           Changed: data or code has changed since the run began.
         """
-        import jax
-
         previous, code = _begun(self.workdir, self.config), self.code or provenance.of(self.config)
-        devices = {
-            "kind": jax.devices()[0].device_kind,
-            "count": self.devices.count,
-            "processes": jax.process_count(),
-            **self.devices.about,
-            **({"cores": _cores()} if jax.default_backend() == "cpu" else {}),
-        }
         weights = self.task.check_pretrained()
         manifest = Manifest.build(
             self.config,
-            devices=devices,
+            devices=devices.described(self.devices, self.config.training.precision),
             data={**self.task.data.fingerprints, **weights},
             own_code=code.record(),
         )
@@ -263,11 +265,9 @@ class Run:
             before = previous.own_code if step is not None else None
             if before is None:  # nothing of the code before is in this run
                 code.keep(self.workdir)
-            record = (
-                code.record()
-                if before is None
-                else provenance.accepted(before, code, self.workdir, step)
-            )
+                record = code.record()
+            else:
+                record = provenance.accepted(before, code, self.workdir, step)
             dataclasses.replace(previous, own_code=record).write(self.workdir)
 
     def _resumed(
@@ -309,15 +309,6 @@ def _begun(workdir: Path, config: Settings) -> Manifest | None:
         manifest.check_config(config, workdir)
         manifest.check_vocabulary(workdir)
     return manifest
-
-
-def _cores() -> int:
-    """How many cores XLA divides its work by on a processor, which decides how sums round."""
-    asked = os.environ.get("NPROC", "")
-    if asked.isdecimal() and int(asked):
-        return int(asked)
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def _kept(task: AnyTask) -> list[str]:

@@ -38,6 +38,11 @@ class Training(Node):
     compute: Literal["float32", "bfloat16"] = setting(
         "what the loss is computed in; parameters stay float32", "float32"
     )
+    precision: Literal["float32", "tensorfloat32", "bfloat16"] = setting(
+        "of products of float32 arrays; on accelerators the others are several times faster and"
+        " rougher (a GPU takes TF32 for both, a TPU 3 passes of bfloat16, or 1, in place of 6)",
+        "float32",
+    )
     freeze: tuple[str, ...] = setting(
         "parameters whose path has one of these regular expressions are not trained", ()
     )

@@ -299,7 +299,7 @@ def test_dropout_is_unbiased_and_the_same_on_the_way_back() -> None:
         ("multihead", {"dropout": 0.5}, "xla", "cannot drop weights; .*dropout=0"),
         ("latent", {"latent": 5, "rotary": 2}, "xla", "as wide as values"),
         pytest.param(
-            *("multihead", {}, "cudnn", "needs an NVIDIA GPU, this is cpu"),
+            *("multihead", {}, "cudnn", "needs an NVIDIA GPU, and JAX finds no cuDNN here"),
             marks=pytest.mark.skipif(jax.default_backend() == "gpu", reason="there is one"),
         ),
     ],

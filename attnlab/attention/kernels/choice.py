@@ -1,9 +1,10 @@
 """Which kernel computes a look: the one that the config names, or for "auto" the one that was
-measured to be fastest.
+measured to be fastest on a CPU, and cuDNN's in programs for NVIDIA GPUs.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import flax.linen as nn
@@ -12,6 +13,7 @@ import jax
 from attnlab.attention.kernels import BACKWARDLESS, KERNELS, WEIGHTLESS
 from attnlab.attention.kernels.blocks import number
 from attnlab.attention.kernels.blockwise import Blockwise
+from attnlab.attention.kernels.fused import Cudnn, detected, maskless
 from attnlab.attention.kernels.gathered import Gathered
 from attnlab.attention.kernels.plain import Look, Plain, plain_on, weigh
 from attnlab.attention.kernels.windows import Windows
@@ -23,21 +25,12 @@ from attnlab.errors import UserError
 LEAST = 256
 
 
-class Auto:
+class Auto(Plain):
     """Windows alone where an alignment has small ones, blockwise for long looks that it can compute,
     gathered where few blocks of many are chosen,
-    plain for the others and whenever weights are requested.
+    plain for the others and whenever weights are requested. In programs for NVIDIA GPUs cuDNN's in
+    place of the last two, for what it can compute without reading a mask.
     """
-
-    weighs = True
-
-    def misfit(self, alignment: Any) -> str | None:
-        """Nothing."""
-        return None
-
-    def refuses(self, look: Look) -> str | None:
-        """Nothing: plain takes what blockwise refuses."""
-        return None
 
     def __call__(self, look: Look) -> jax.Array:
         """The context [B,H,Tq,Dv]."""
@@ -50,13 +43,23 @@ class Auto:
             return gathered
         if Windows().refuses(look) is None:
             return Windows()
-        blockwise = Blockwise()
-        long = min(look.view.size) >= LEAST
-        return (
-            blockwise
-            if long and number(look.view.positions) is not None and blockwise.refuses(look) is None
-            else Plain()
-        )
+        long = min(look.view.size) >= LEAST and number(look.view.positions) is not None
+        kernel: Any = Blockwise() if long and Blockwise().refuses(look) is None else Plain()
+        if detected() and maskless(look.view) and Cudnn().lacks(look) is None:
+            return functools.partial(on_cuda, kernel)
+        return kernel
+
+
+def on_cuda(other: Any, look: Look) -> jax.Array:
+    """The context by cuDNN's kernel in programs that are lowered for NVIDIA GPUs, by another one
+    in all others.
+    """
+    arrays = {"queries": look.queries, "keys": look.keys, "values": look.values}
+    return jax.lax.platform_dependent(
+        arrays,
+        cuda=lambda arrays: Cudnn()(look.replace(**arrays)),
+        default=lambda arrays: other(look.replace(**arrays)),
+    )
 
 
 def attend(
@@ -80,13 +83,13 @@ def attend(
     """
     chosen = KERNELS.resolve(kernel)()
     back = look.so_far is not None
-    reason = WEIGHTLESS if weights and not chosen.weighs else None
     if isinstance(chosen, Auto):
         chosen = Plain() if weights or back else chosen.chosen(look)
-    if back and not isinstance(chosen, Plain):
-        reason = BACKWARDLESS
-    reason = reason or chosen.refuses(look)
-    if reason:
+    elif reason := (
+        (BACKWARDLESS if back and not isinstance(chosen, Plain) else None)
+        or (WEIGHTLESS if weights and not chosen.weighs else None)
+        or chosen.refuses(look)
+    ):
         raise UserError(f"{type(module).__name__}: kernel {kernel!r} {reason}")
     empty = not (look.values.shape[0] and all(look.view.size))
     if isinstance(chosen, Plain) or module.is_initializing() or empty:

@@ -3,13 +3,13 @@
 Both take inner products, a plain softmax and values as wide as keys; other looks are refused. A
 query that sees nothing gets zeros here, with zero gradients; JAX leaves this case open. Cost: "xla"
 that of plain, with the same memory; "cudnn" never keeps the scores, but reads the mask as an array of
-their size. Source: jax.nn.dot_product_attention of JAX; its arrays are
+their size, unless there is none or it is the causal one (`maskless`). Source: jax.nn.dot_product_attention of JAX; its arrays are
 [B,T,H,D], scores are softmaxed in float32.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal
 
 import jax
@@ -17,7 +17,11 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.softmax import Softmax
 from attnlab.attention.kernels import ROWLESS
+from attnlab.attention.kernels.blocks import number
 from attnlab.attention.kernels.plain import Look
+from attnlab.attention.view import View
+from attnlab.attention.visibility.bands import Causal
+from attnlab.attention.visibility.rule import Everything
 from attnlab.layers.dense import Dropout
 from attnlab.layers.precision import inner_dtype
 
@@ -40,13 +44,8 @@ class Xla:
         """
         if look.between is not None:
             return ROWLESS
-        if (
-            not look.product
-            or len(
-                {x.shape[-1] for x in (jax.tree.leaves(look.queries)[0], look.keys, look.values)}
-            )
-            > 1
-        ):
+        arrays = (jax.tree.leaves(look.queries)[0], look.keys, look.values)
+        if not look.product or len({x.shape[-1] for x in arrays}) > 1:
             return f"takes inner products of queries and keys as wide as values only; {EXACT}"
         if self.misfit(type(look.align)):
             return self.misfit(type(look.align))
@@ -64,19 +63,13 @@ class Xla:
             x.swapaxes(1, 2) for x in (jax.tree.leaves(look.queries)[0], look.keys, look.values)
         )
         bias = look.bias(look.queries, look.view.i, look.view.j) if look.bias else None
-        allowed = look.view.allowed()
+        causal = maskless(look.view) and isinstance(look.view.rule, Causal)
+        allowed = None if causal else look.view.allowed()
         shape = (query.shape[0], query.shape[2], query.shape[1], key.shape[1])
-        context_of = partial(
-            jax.nn.dot_product_attention,
-            query,
-            key,
-            value,
-            bias,
-            scale=1.0,
-            implementation=self.implementation,
-        )
+        how = {"scale": 1.0, "implementation": self.implementation}
+        context_of = partial(jax.nn.dot_product_attention, query, key, value, bias, **how)
         if allowed is None:
-            return context_of(mask=None).swapaxes(1, 2)
+            return context_of(mask=None, is_causal=causal).swapaxes(1, 2)
         seeing = allowed.any(axis=-1, keepdims=True)
         # a softmax over nothing is no number, nor is its gradient: such a query sees all here
         context = context_of(mask=jnp.broadcast_to(allowed | ~seeing, shape)).swapaxes(1, 2)
@@ -90,8 +83,12 @@ class Cudnn(Xla):
 
     def refuses(self, look: Look) -> str | None:
         """See `Xla.refuses`; and what cuDNN lacks besides."""
-        if jax.default_backend() != "gpu":
-            return f"needs an NVIDIA GPU, this is {jax.default_backend()}; {EXACT}"
+        if not detected():
+            return f"needs an NVIDIA GPU, and JAX finds no cuDNN here; {EXACT}"
+        return self.lacks(look)
+
+    def lacks(self, look: Look) -> str | None:
+        """Why cuDNN cannot compute this look on any GPU; None if it can."""
         if look.values.dtype not in (jnp.bfloat16, jnp.float16):
             return (
                 f"computes in bfloat16 or float16, not {look.values.dtype}; {EXACT}, or set"
@@ -107,3 +104,22 @@ class Cudnn(Xla):
                 f" {look.values.shape[-1]}; {EXACT}"
             )
         return super().refuses(look)
+
+
+def maskless(view: View) -> bool:
+    """Whether a look needs no mask, or the causal one from the first token on."""
+    if not view.all_valid or view.segments is not None:
+        return False
+    same = view.size[0] == view.size[1] and number(view.positions) == number(view.keys) == 0
+    return type(view.rule) is Everything or (type(view.rule) is Causal and same)
+
+
+@cache
+def detected() -> bool:
+    """Whether JAX finds cuDNN: without it, it cannot even trace this kernel."""
+    x = jax.ShapeDtypeStruct((1, 8, 1, 8), jnp.bfloat16)
+    try:
+        jax.eval_shape(partial(jax.nn.dot_product_attention, implementation="cudnn"), x, x, x)
+    except RuntimeError:
+        return False
+    return True

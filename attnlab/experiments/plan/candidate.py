@@ -13,10 +13,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments.plan.kinds import (
-    Met,
-    Resolved,
-)
+from attnlab.config.tree import adds_nothing
+from attnlab.experiments.plan.kinds import Met, Resolved
 from attnlab.records.json_kinds import Finite, FolderName, Natural
 
 
@@ -139,16 +137,17 @@ def candidate_id(config: str, overrides: Mapping[str, Any], names: Iterable[str]
     """A readable and stable name: slug of `names`, and 8 hex digits of everything that determines
     the training except the seed.
 
-    It does not depend on the order of the overrides, the order of the settings in a name, or the
-    rest of the experiment.
+    It does not depend on the order of the overrides, the order of the settings in a name, the
+    rest of the experiment, or newer settings that have their default (`tree.NEWER`).
 
     Args:
       config: config file and argument.
       overrides: base, variant and tuned settings together, without what a budget solver finds.
       names: of the variant and of the tuned settings; "" is left out.
     """
+    said = {name: value for name, value in overrides.items() if not adds_nothing(name, value)}
     canonical = json.dumps(
-        {"config": config, "overrides": overrides}, sort_keys=True, separators=(",", ":")
+        {"config": config, "overrides": said}, sort_keys=True, separators=(",", ":")
     )
     words = [word for name in names for word in sorted(name.split(", ")) if word]
     slug = (

@@ -160,11 +160,11 @@ def _beyond(jaxpr: jex.Jaxpr) -> np.ndarray:
                 - _copies(**equation.params) * once
             )
         elif name == "cond":
-            total += np.max(
-                [_beyond(branch.jaxpr) for branch in equation.params["branches"]],
-                axis=0,
-                initial=0.0,
-            )
+            sides = [_beyond(branch.jaxpr) for branch in equation.params["branches"]]
+            names = equation.params.get("branches_platforms")  # of those that platforms choose
+            if names is not None:
+                sides = [sides[[one is None or "cpu" in one for one in names].index(True)]]
+            total += np.max(sides, axis=0, initial=0.0)
         elif name != "pallas_call":
             total += sum(map(_beyond, _inner(equation.params)), np.zeros(2))
     return total

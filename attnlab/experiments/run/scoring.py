@@ -99,6 +99,7 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
     from attnlab import config as configs
     from attnlab.analysis.results import draw_all, report
     from attnlab.tasks import TASKS
+    from attnlab.training.devices import use_precision
     from attnlab.training.run import start_jax
     from attnlab.training.updates import Updates, best_params
 
@@ -117,6 +118,7 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
                     workdir
                 ):  # by another process, in the meantime
                     continue
+                use_precision(config.training.precision)
                 task = task or TASKS.resolve(config.task).load(
                     config, workdir, ("test",)
                 )  # the seed is no part of it

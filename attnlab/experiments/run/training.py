@@ -154,8 +154,7 @@ def _together(runs: Sequence[Run], session: Session) -> list[Outcome]:
 
     for run in runs:
         run.describe(session.progress)
-    for line in runs[0].task.notes(runs[0].batches):
-        session.progress.note(line)
+    runs[0].announce(session.progress)
     return train(runs, session)
 
 
@@ -167,6 +166,7 @@ def prepare(trials: Sequence[Trial], directory: Path) -> list[Run]:
     """
     from attnlab import config as configs
     from attnlab.tasks import TASKS
+    from attnlab.training.devices import use_precision
     from attnlab.training.parallel import place_trials
     from attnlab.training.run import Run, check, check_scores
     from attnlab.training.updates import Updates
@@ -180,6 +180,7 @@ def prepare(trials: Sequence[Trial], directory: Path) -> list[Run]:
     kind = TASKS.resolve(first.task)
     if len(trials) == 1:
         return [Run.prepare(kind, first, folders[0], splits, code[0])]
+    use_precision(first.training.precision)
     check(kind, first)
     manifests = {folder: Manifest.read(folder) for folder in folders}
     begun = [

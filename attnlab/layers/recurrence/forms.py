@@ -12,6 +12,7 @@ Axis letters: B batch, H heads, T tokens, D rows of the state, E columns of the 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,7 @@ from attnlab.layers.precision import inner_dtype
 from attnlab.layers.recurrence.chunks import Chunks, delta_chunks, dplr_chunks
 from attnlab.layers.recurrence.tokens import delta_step, dplr_step, scanned
 
-GROUP = {"cpu": 2**16}  # numbers that a group of chunks takes at once
+ON_CPU = 2**16  # numbers that a group of chunks takes at once
 ELSEWHERE = 2**26  # a guess for accelerators, where nothing was measured
 
 
@@ -127,22 +128,29 @@ def _run(
         if not length:
             return jnp.zeros((*first.shape[:2], 0, columns), kind), first
         return scanned(step, _whole(inputs), first)
-    o, last = _in_groups(chunked, inputs, first, min(size, length))
-    return o[:, :, :length], last
+    size = min(size, length)
+    rows, heads, depth, width = first.shape
+    numbers, count = rows * heads * size * (size + depth + width), -(-length // size)
+    on_cpu, elsewhere = (
+        functools.partial(_in_groups, chunked, size, -(-count // max(1, most // numbers)))
+        for most in (ON_CPU, ELSEWHERE)
+    )
+    if on_cpu.args == elsewhere.args:
+        return on_cpu(inputs, first)
+    return jax.lax.platform_dependent(inputs, first, cpu=on_cpu, default=elsewhere)
 
 
 def _in_groups(
-    chunked: Callable[..., Chunks], inputs: Any, state: jax.Array, size: int
+    chunked: Callable[..., Chunks], size: int, groups: int, inputs: Any, state: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """In chunks of `size`: all at once if they are few, else group after group, each computed again
+    """In chunks of `size`: all at once for one group, else group after group, each computed again
     in the backward pass, so that only states are kept of it.
     """
-    rows, heads, depth, columns = state.shape
-    numbers = rows * heads * size * (size + depth + columns)
-    count = -(-inputs[0].shape[2] // size)
-    groups = -(-count // max(1, GROUP.get(jax.default_backend(), ELSEWHERE) // numbers))
+    length = inputs[0].shape[2]
+    count = -(-length // size)
     if groups == 1:
-        return chunked(*jax.tree.map(lambda x: _cut(x, count, size), inputs)).outputs(state)
+        o, last = chunked(*jax.tree.map(lambda x: _cut(x, count, size), inputs)).outputs(state)
+        return o[:, :, :length], last
 
     def step(state: jax.Array, group: Any) -> tuple[jax.Array, jax.Array]:
         o, state = chunked(*group).outputs(state)
@@ -151,7 +159,8 @@ def _in_groups(
     each = -(-count // groups)
     cut = jax.tree.map(lambda x: _grouped(_cut(x, groups * each, size), groups), inputs)
     last, o = jax.lax.scan(jax.checkpoint(step, prevent_cse=False), state, cut)
-    return jnp.moveaxis(o, 0, 2).reshape(rows, heads, groups * each * size, columns), last
+    o = jnp.moveaxis(o, 0, 2).reshape(*state.shape[:2], groups * each * size, state.shape[3])
+    return o[:, :, :length], last
 
 
 def _zeros(inputs: tuple[Any, ...]) -> jax.Array:

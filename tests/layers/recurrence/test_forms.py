@@ -100,7 +100,7 @@ def test_padding_leaves_the_state_alone_and_pieces_give_what_the_whole_gives(
         here = {n: x[:, :, first:end] for n, x in given.items() if n != "state"}
         return jax.jit(run, static_argnums=3)(here, state, valid[:, first:end], chunk)
 
-    monkeypatch.setattr(forms, "GROUP", {"cpu": 1})
+    monkeypatch.setattr(forms, "ON_CPU", 1)
     for pieces, chunk in (((13,), 3), ((4, 1, 8), 0)):
         state, found, at = given["state"], [], 0
         for length in pieces:

@@ -1,0 +1,73 @@
+"""The devices of a run: in its manifest, in the line that begins training, and those that it leaves
+unused. Importing this module loads no jax.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attnlab.training.parallel import Backend
+
+
+def described(devices: Backend, precision: str) -> dict[str, Any]:
+    """The devices as the manifest of a run has them; `precision` counts where it changes anything,
+    the number of cores where it decides how sums round.
+    """
+    import jax
+
+    first = jax.devices()[0]
+    on_cpu = first.platform == "cpu"
+    return {
+        "kind": first.device_kind,
+        "count": devices.count,
+        "processes": jax.process_count(),
+        **devices.about,
+        **({"cores": _cores()} if on_cpu else {"precision": precision}),
+    }
+
+
+def line(devices: Backend, precision: str) -> str:
+    """ "devices: 8 x NVIDIA H100, mesh, data 2, fsdp 4, precision float32"; 1 is left out."""
+    found = described(devices, precision)
+    parts = [f"devices: {found.pop('count')} x {found.pop('kind')}"]
+    parts.append("pmap" if devices.layout is None else "mesh")
+    axes = {} if devices.layout is None else devices.layout.mesh.shape
+    return ", ".join(parts + [f"{name} {x}" for name, x in {**axes, **found}.items() if x != 1])
+
+
+def unused() -> str | None:
+    """Says that there is an accelerator which JAX does not use, although nobody has asked for the
+    CPU; None if there is none.
+    """
+    import jax
+
+    files = [*glob.glob("/dev/accel[0-9]*"), *glob.glob("/dev/vfio/[0-9]*")]  # of TPUs
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0") not in ("", "-1"):
+        files += glob.glob("/dev/nvidia[0-9]*")
+    if not files or jax.config.jax_platforms or jax.devices()[0].platform != "cpu":  # type: ignore[attr-defined]
+        return None
+    return (
+        f"{files[0]} is there, but JAX computes on the CPU: pip install 'attnlab[cuda]' or"
+        " 'attnlab[tpu]', or set JAX_PLATFORMS=cpu if that is meant"
+    )
+
+
+def use_precision(precision: str) -> None:
+    """Compute products of float32 arrays so, in whatever this process traces from now on
+    (`training.precision`).
+    """
+    import jax
+
+    jax.config.update("jax_default_matmul_precision", precision)
+
+
+def _cores() -> int:
+    """How many cores XLA divides its work by on a processor, which decides how sums round."""
+    asked = os.environ.get("NPROC", "")
+    if asked.isdecimal() and int(asked):
+        return int(asked)
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
