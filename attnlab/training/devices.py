@@ -4,8 +4,8 @@ unused. Importing this module loads no jax.
 
 from __future__ import annotations
 
-import glob
 import os
+from glob import glob
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ def unused() -> str | None:
     """
     import jax
 
-    files = [*glob.glob("/dev/accel[0-9]*"), *glob.glob("/dev/vfio/[0-9]*")]  # of TPUs
+    files = [*glob("/dev/accel[0-9]*"), *glob("/dev/vfio/[0-9]*")]  # of TPUs
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0") not in ("", "-1"):
-        files += glob.glob("/dev/nvidia[0-9]*")
+        files += glob("/dev/nvidia[0-9]*")
     if not files or jax.config.jax_platforms or jax.devices()[0].platform != "cpu":  # type: ignore[attr-defined]
         return None
     return (

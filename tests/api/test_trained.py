@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -46,8 +47,11 @@ def test_generate_gives_what_the_command_writes(run: attnlab.Run, searched: Path
 
 
 def test_overrides_of_its_use_give_several_hypotheses(searched: Path) -> None:
+    """And in the precision that it was trained in."""
+    jax.config.update("jax_default_matmul_precision", "bfloat16")  # as another run left it
     settings = {"method": "beam", "beam": 20, "n_best": 3}
     run = attnlab.load(searched, {f"decoding.{name}": value for name, value in settings.items()})
+    assert jax.config.jax_default_matmul_precision == "float32"
     flags = [f"--config.decoding.{name}={value}" for name, value in settings.items()]
     ended = run_command(["generate", f"--workdir={searched}", *flags], "4.5.1999\n")
     (answers,) = run.respond(["4.5.1999"])

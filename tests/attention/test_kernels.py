@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax._src.cudnn import fused_attention_stablehlo
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.kernels import KERNELS, blocks
+from attnlab.attention.kernels import KERNELS, blocks, choice
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
@@ -58,6 +60,7 @@ CASES: list[tuple[str, dict[str, Any], str, bool]] = [
     ("forgetting", SHARED, "causal", True),
     ("forgetting", SHARED | {"alignment": "sigmoid"}, "causal", True),
 ]
+CUDNN = SimpleNamespace(cudnn_get_version=lambda: 91000)  # what JAX's plugin for GPUs has
 DRAWS = rounds(1000, 4000)
 LATER = (9, 14)  # of these cases, in the full mode
 DEAD = np.array([[True] * 7, [False] * 7, [True] * 4 + [False] * 3])
@@ -161,6 +164,31 @@ def test_cudnn_equals_plain_up_to_half_precision(rule: str, padded: bool) -> Non
     assert_agree(found, exact, 0.03)
     if padded:  # who sees nothing gets nothing, and no gradient
         assert (found[0][1][1] == 0).all() and all((g[1] == 0).all() for g in found[1][1:])
+
+
+@pytest.mark.parametrize(
+    ("view", "dtype", "length", "calls"),
+    [
+        (CAUSAL, "bfloat16", 8, 2),
+        (CAUSAL, "float32", 8, 0),
+        (CAUSAL & Window(2), "bfloat16", 8, 0),
+        (CAUSAL, "bfloat16", 7, 0),  # JAX differentiates cuDNN's kernel for even lengths alone
+    ],
+)
+def test_auto_takes_cudnn_in_programs_for_nvidia_gpus_alone(
+    view: View, dtype: str, length: int, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forward and backward, without a GPU here; where it needs no mask and computes the dtype."""
+    monkeypatch.setattr(fused_attention_stablehlo, "cuda_versions", CUDNN)
+    monkeypatch.setattr(choice, "detected", lambda: True)
+    module = MECHANISMS.resolve("multihead")(width=64, heads=4)
+    x = jax.ShapeDtypeStruct((2, length, 64), dtype)
+    params = jax.tree.map(
+        lambda one: one.update(dtype=x.dtype), jax.eval_shape(module.init, jax.random.key(0), x, x)
+    )
+    traced = jax.jit(sloped(module, view, None)).trace(params["params"], x, x)
+    texts = [traced.lower(lowering_platforms=(one,)).as_text() for one in ("cpu", "cuda", "tpu")]
+    assert [text.count("__cudnn$fmha") for text in texts] == [0, calls, 0]
 
 
 def test_decoding_with_a_cache_and_a_traced_place() -> None:

@@ -14,11 +14,12 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.config.registry import Table
-from attnlab.config.schema import SEED, Node, setting
+from attnlab.config.schema import SEED, Node, described, setting
+from attnlab.config.tree import NEWER
 from attnlab.data.settings import Buckets
 from attnlab.decoding.settings import Decoding
 from attnlab.errors import UserError
-from attnlab.training.settings import TokenTraining
+from attnlab.training.settings import Parallel, TokenTraining
 
 
 @dataclasses.dataclass
@@ -430,6 +431,18 @@ def test_hash_and_flat_survive_json(file: str) -> None:
     assert digest({"a": 1}) == "015abd7f5cc5" and digest({"a": 1}) != digest({"a": 1.0})
     again = configs.prepare(stored, ["seed=3"], Toy)
     assert again.seed == 3 and isinstance(again, Toy)
+
+
+def test_settings_newer_than_hashes_count_where_they_differ_from_their_default() -> None:
+    nodes = {"training": TokenTraining, "parallel": Parallel}
+    config = configs.to_dict(configs.load("configs/translation.py:rnnsearch"))
+    older = json.loads(json.dumps(config))
+    for node, _, key in (name.partition(".") for name in NEWER):
+        assert described(nodes[node])[key].default == NEWER[f"{node}.{key}"] == config[node][key]
+        del older[node][key]
+        assert configs.config_hash(older) == configs.config_hash(config)
+        other = {**config, node: {**config[node], key: "other"}}
+        assert configs.config_hash(other) != configs.config_hash(config)
 
 
 def test_importing_the_module_does_not_import_jax() -> None:

@@ -95,6 +95,16 @@ def test_only_the_splits_asked_for_are_opened_and_nothing_is_written(
         prepared(config(files, "training.steps=13"), workdir)
 
 
+def test_products_are_computed_in_the_precision_of_the_config(files: Path, tmp_path: Path) -> None:
+    run = prepared(config(files, "training.precision=tensorfloat32"), tmp_path / "run")
+    given = run.updates.state_like(run.task), run.batches(0)
+    text = jax.jit(run.updates.step(run.task)).lower(*given).as_text()
+    assert "precision = [HIGH, HIGH]" in text and "DEFAULT" not in text
+    prepared(config(files), tmp_path / "other")
+    text = jax.jit(run.task.sums).lower(given[0].params, given[1]).as_text()
+    assert "precision = [HIGHEST, HIGHEST]" in text and "DEFAULT" not in text
+
+
 def test_a_resumed_run_is_told_what_has_changed_and_refused_other_data(
     files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,6 +103,8 @@ class Cudnn(Xla):
                 "wants heads of a width divisible by 8 and at most 128, not"
                 f" {look.values.shape[-1]}; {EXACT}"
             )
+        if any(length % 2 for length in look.view.size):
+            return f"is differentiated by JAX for even numbers of queries and keys alone; {EXACT}"
         return super().refuses(look)
 
 

@@ -15,6 +15,8 @@ from tests.experiments.plans import CONFIG, plan
 def test_an_id_depends_on_the_settings_and_on_nothing_else() -> None:
     one = candidate_id(CONFIG, {"a.b": 1, "c.d": (2, 3)}, ("b=1, d=2x3", ""))
     assert one == candidate_id(CONFIG, {"c.d": [2, 3], "a.b": 1}, ("d=2x3, b=1",))
+    new = {"training.precision": "float32", "c.d": [2, 3], "a.b": 1}
+    assert one == candidate_id(CONFIG, new, ("b=1, d=2x3",))
     assert one == "b-1-d-2x3-9d1ce85f"  # a folder that a user has on disk
     others = [
         candidate_id(CONFIG, {"a.b": 1, "c.d": (2, 4)}, ("b=1, d=2x3", "")),

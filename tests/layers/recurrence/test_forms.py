@@ -114,6 +114,13 @@ def test_padding_leaves_the_state_alone_and_pieces_give_what_the_whole_gives(
         np.testing.assert_array_equal(nothing, given["state"])
 
 
+def test_the_groups_are_those_of_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forms, "ON_CPU", 1)
+    traced = jax.jit(lambda given: recur(**given, chunk=3)).trace(drawn("qwur", "channel"))
+    texts = [traced.lower(lowering_platforms=(one,)).as_text() for one in ("cpu", "cuda", "tpu")]
+    assert texts[0] != texts[1] == texts[2]
+
+
 @pytest.mark.parametrize("gates", [pytest.param("head", marks=pytest.mark.full), "channel"])
 def test_gates_that_forget_everything_have_finite_gradients(gates: str) -> None:
     """e^{-b} alone would overflow in the first chunk, and 0 * inf be no number."""
