@@ -182,10 +182,8 @@ def test_auto_takes_cudnn_in_programs_for_nvidia_gpus_alone(
     monkeypatch.setattr(fused_attention_stablehlo, "cuda_versions", CUDNN)
     monkeypatch.setattr(choice, "detected", lambda: True)
     module = MECHANISMS.resolve("multihead")(width=64, heads=4)
-    x = jax.ShapeDtypeStruct((2, length, 64), dtype)
-    params = jax.tree.map(
-        lambda one: one.update(dtype=x.dtype), jax.eval_shape(module.init, jax.random.key(0), x, x)
-    )
+    x = jnp.ones((2, length, 64), dtype)
+    params = jax.tree.map(lambda one: one.astype(dtype), module.init(jax.random.key(0), x, x))
     traced = jax.jit(sloped(module, view, None)).trace(params["params"], x, x)
     texts = [traced.lower(lowering_platforms=(one,)).as_text() for one in ("cpu", "cuda", "tpu")]
     assert [text.count("__cudnn$fmha") for text in texts] == [0, calls, 0]
