@@ -60,7 +60,7 @@ CASES: list[tuple[str, dict[str, Any], str, bool]] = [
     ("forgetting", SHARED, "causal", True),
     ("forgetting", SHARED | {"alignment": "sigmoid"}, "causal", True),
 ]
-CUDNN = SimpleNamespace(cudnn_get_version=lambda: 91000)  # what JAX's plugin for GPUs has
+PLATFORMS = ("cpu", "cuda", "tpu")
 DRAWS = rounds(1000, 4000)
 LATER = (9, 14)  # of these cases, in the full mode
 DEAD = np.array([[True] * 7, [False] * 7, [True] * 4 + [False] * 3])
@@ -166,27 +166,22 @@ def test_cudnn_equals_plain_up_to_half_precision(rule: str, padded: bool) -> Non
         assert (found[0][1][1] == 0).all() and all((g[1] == 0).all() for g in found[1][1:])
 
 
-@pytest.mark.parametrize(
-    ("view", "dtype", "length", "calls"),
-    [
-        (CAUSAL, "bfloat16", 8, 2),
-        (CAUSAL, "float32", 8, 0),
-        (CAUSAL & Window(2), "bfloat16", 8, 0),
-        (CAUSAL, "bfloat16", 7, 0),  # JAX differentiates cuDNN's kernel for even lengths alone
-    ],
-)
 def test_auto_takes_cudnn_in_programs_for_nvidia_gpus_alone(
-    view: View, dtype: str, length: int, calls: int, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Forward and backward, without a GPU here; where it needs no mask and computes the dtype."""
-    monkeypatch.setattr(fused_attention_stablehlo, "cuda_versions", CUDNN)
+    """Forward and backward, without a GPU here; where it needs no mask, and JAX differentiates it."""
+    version = SimpleNamespace(cudnn_get_version=lambda: 91000)  # what JAX's plugin has
+    monkeypatch.setattr(fused_attention_stablehlo, "cuda_versions", version)
     monkeypatch.setattr(choice, "detected", lambda: True)
     module = MECHANISMS.resolve("multihead")(width=64, heads=4)
-    x = jnp.ones((2, length, 64), dtype)
-    params = jax.tree.map(lambda one: one.astype(dtype), module.init(jax.random.key(0), x, x))
-    traced = jax.jit(sloped(module, view, None)).trace(params["params"], x, x)
-    texts = [traced.lower(lowering_platforms=(one,)).as_text() for one in ("cpu", "cuda", "tpu")]
-    assert [text.count("__cudnn$fmha") for text in texts] == [0, calls, 0]
+    for view, length, calls in ((CAUSAL, 8, 2), (CAUSAL & Window(2), 8, 0), (CAUSAL, 7, 0)):
+        x = jnp.ones((2, length, 64), jnp.bfloat16)
+        params = jax.tree.map(
+            lambda one: one.astype("bfloat16"), module.init(jax.random.key(0), x, x)
+        )
+        traced = jax.jit(sloped(module, view, None)).trace(params["params"], x, x)
+        texts = [traced.lower(lowering_platforms=(one,)).as_text() for one in PLATFORMS]
+        assert [text.count("__cudnn$fmha") for text in texts] == [0, calls, 0]
 
 
 def test_decoding_with_a_cache_and_a_traced_place() -> None:

@@ -47,15 +47,13 @@ class Xla:
         arrays = (jax.tree.leaves(look.queries)[0], look.keys, look.values)
         if not look.product or len({x.shape[-1] for x in arrays}) > 1:
             return f"takes inner products of queries and keys as wide as values only; {EXACT}"
-        if self.misfit(type(look.align)):
-            return self.misfit(type(look.align))
         if look.relative is not None:
             return f"adds nothing to values, as this position scheme asks; {EXACT}"
         if inner_dtype(*jax.tree.leaves((look.queries, look.keys, look.values))) == jnp.float64:
             return f"softmaxes in float32, which is not enough for float64; {EXACT}"
         if not isinstance(look.drop, Dropout) or look.drop.active:
             return f"cannot drop weights; {EXACT}, or set dropout=0"
-        return None
+        return self.misfit(type(look.align))
 
     def __call__(self, look: Look) -> jax.Array:
         """The context [B,H,Tq,Dv]."""
