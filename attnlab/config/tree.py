@@ -178,6 +178,8 @@ NEWER: Mapping[str, Any] = {
     "training.precision": "float32",
     "training.evaluate_rows": 0,
     "training.lag": -1,
+    "training.evaluate_rows": 0,
+    "training.lag": -1,
     "parallel.data": -1,
     "parallel.fsdp": 1,
     "parallel.tensor": 1,
