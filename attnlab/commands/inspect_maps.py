@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     trained = session.opened(stored)
     from attnlab.analysis.results import draw
 
-    for number, example in enumerate(trained.completed(examples)):
+    for number, example in enumerate(trained.examples_from_text(examples)):
         print(example.shown())
         drawn = draw(trained.task, trained.params, example, folder / f"{number}")
         for path in drawn.values():

@@ -75,7 +75,7 @@ class Task(Generic[Config, Data, Model]):
       examples: what the examples of a split are called in a table ("sentences").
       outputs, item: the file for what `score` gives beside numbers, one line an example; what the
         sum "tokens" of a batch counts, for the progress of a run.
-      beside: tokens that a row has beside those of its text.
+      extra_tokens: tokens that a row has on top of those of its text.
       at_once: rows of a batch that is not trained on.
       longer: what has become of examples longer than `batch.max_length`, a line for each split.
       config, data: of the run; data of the splits that were asked for.
@@ -95,7 +95,7 @@ class Task(Generic[Config, Data, Model]):
     examples: ClassVar[str] = "examples"
     outputs: ClassVar[str] = ""
     item: ClassVar[str] = "tok"
-    beside: ClassVar[int] = 0
+    extra_tokens: ClassVar[int] = 0
     at_once: int = 64
     longer: Sequence[str] = ()
 
@@ -129,7 +129,7 @@ class Task(Generic[Config, Data, Model]):
         raise NotImplementedError
 
     def averaged(self, totals: Totals) -> dict[str, float]:
-        """The scores `evaluated` of a split, "loss" first, from its sums and what `known` says."""
+        """The scores `evaluated` of a split, "loss" first, from its sums and what `split_totals` says."""
         raise NotImplementedError
 
     def weight(self, batch: Batch) -> jax.Array:
@@ -144,17 +144,17 @@ class Task(Generic[Config, Data, Model]):
         """The sums that scores are made of; those of `summed`, unless a task adds to them."""
         return self.summed(self.apply(params, batch, rngs=rngs), batch, smoothing)
 
-    def looked(self, outputs: Tree, batch: Batch) -> dict[str, Tree]:
+    def auxiliary_inputs(self, outputs: Tree, batch: Batch) -> dict[str, Tree]:
         """What `auxiliary` has to know of a batch beside what a pass collected: its arguments."""
         raise NotImplementedError
 
-    def predicted(self) -> tuple[np.ndarray, int] | None:
+    def target_ids(self) -> tuple[np.ndarray, int] | None:
         """All ids to predict in training, and how many different ones there may be, for the output
         bias; None if none are predicted.
         """
         return None
 
-    def known(self, split: str) -> dict[str, int]:
+    def split_totals(self, split: str) -> dict[str, int]:
         """What `averaged` has to know of a whole split beside the sums and the number of "rows"."""
         return {}
 
@@ -172,7 +172,7 @@ class Task(Generic[Config, Data, Model]):
             advice = "the 'train' command that made it learns that again from the same data"
             raise UserError(f"{workdir} has lost its {cls.loads.kept}; {advice}")
         data, longer = treat_long_examples(
-            cls.read(config, workdir, splits), config.batch, cls.beside
+            cls.read(config, workdir, splits), config.batch, cls.extra_tokens
         )
         task = cls(config, data)  # type: ignore[call-arg]
         task.longer = longer
@@ -215,7 +215,7 @@ class Task(Generic[Config, Data, Model]):
         params = self.system.init(
             key, *models.stand_ins([self.columns[name] for name in self.inputs])
         )["params"]
-        found = self.predicted()
+        found = self.target_ids()
         return params if found is None else models.with_output_bias(self.config, params, *found)
 
     def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
@@ -247,7 +247,9 @@ class Task(Generic[Config, Data, Model]):
         sums = self.summed(outputs, batch, smoothing) | seen
         if self.auxiliary is None or not watched:
             return sums.pop("loss"), sums
-        added, terms = self.auxiliary(collected, carried=carried, **self.looked(outputs, batch))
+        added, terms = self.auxiliary(
+            collected, carried=carried, **self.auxiliary_inputs(outputs, batch)
+        )
         return sums["loss"] + added, {"cross_entropy": sums.pop("loss"), **sums, **terms}
 
     def carried(self) -> Tree:
@@ -316,7 +318,7 @@ class Task(Generic[Config, Data, Model]):
         """Raise `UserError` where the system cannot score a batch; by shapes alone."""
         jax.eval_shape(self.sums, self.shapes, batch)
 
-    def scored(self, split: str) -> Iterable[tuple[np.ndarray, HostBatch]]:
+    def split_batches(self, split: str) -> Iterable[tuple[np.ndarray, HostBatch]]:
         """The batches of a split that `evaluate` scores, and the rows that each has."""
         return self.in_order(self.of_split(split))
 
@@ -325,11 +327,11 @@ class Task(Generic[Config, Data, Model]):
         `rows`, those of as many batches as have that many, from all over the split, without scores
         that need all of it.
         """
-        return self.averaged(self.totals(self.passed(params, split, rows), split, rows))
+        return self.averaged(self.totals(self.batch_sums(params, split, rows), split, rows))
 
     def evaluate_stacked(self, params: Params, split: str, rows: int = 0) -> list[dict[str, float]]:
         """`evaluate` for each of several models, whose parameters have a leading axis."""
-        found = self.passed(params, split, rows, stacked=True)
+        found = self.batch_sums(params, split, rows, stacked=True)
         return [
             self.averaged(
                 self.totals([jax.tree.map(lambda x, i=i: x[i], one) for one in found], split, rows)
@@ -337,14 +339,14 @@ class Task(Generic[Config, Data, Model]):
             for i in range(len(found[0]["loss"]))
         ]
 
-    def passed(
+    def batch_sums(
         self, params: Params, split: str, rows: int = 0, stacked: bool = False
     ) -> list[Totals]:
         """The sums of the batches of a split that are scored, fetched at the end; of several models
         if `stacked`.
         """
         score = self._score_all if stacked else self._score
-        batches = models.part_of(self.scored(split), -(-rows // self.at_once))
+        batches = models.part_of(self.split_batches(split), -(-rows // self.at_once))
         found = jax.device_get([(numbers >= 0, score(params, batch)) for numbers, batch in batches])
         return [
             {"rows": np.broadcast_to(real.sum(), sums["loss"].shape), **sums}
@@ -352,9 +354,9 @@ class Task(Generic[Config, Data, Model]):
         ]
 
     def totals(self, sums: Sequence[Totals], split: str, rows: int = 0) -> Totals:
-        """Added up over batches, in float64; and what `known` says, if all rows are in it."""
+        """Added up over batches, in float64; and what `split_totals` says, if all rows are in it."""
         added = {name: sum(np.asarray(one[name], np.float64) for one in sums) for name in sums[0]}
-        return {**({} if rows else self.known(split)), **added}
+        return {**({} if rows else self.split_totals(split)), **added}
 
     def size(self, split: str) -> int:
         """The number of examples."""
@@ -391,7 +393,7 @@ class Task(Generic[Config, Data, Model]):
 
     # --- answers and maps ---
 
-    def typed(self, lines: Sequence[str]) -> Examples:
+    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """What a system reads of lines that a person has typed; `UserError` for one that cannot be
         read.
         """
@@ -400,16 +402,16 @@ class Task(Generic[Config, Data, Model]):
     def answers(
         self, params: Params, asked: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
-        """The answers to each of the examples that `typed` has made of the lines, best first."""
+        """The answers to each of the examples that `examples_from_lines` has made of the lines, best first."""
         raise NotImplementedError
 
     def respond(self, params: Params, lines: Sequence[str]) -> list[list[Response]]:
         """The answers to each line, best first, none of them blank; `UserError` for a line it
         cannot read.
         """
-        return self.answers(params, self.typed(lines), lines) if lines else []
+        return self.answers(params, self.examples_from_lines(lines), lines) if lines else []
 
-    def streamed(self, params: Params, line: str, index: int) -> Iterator[str]:
+    def partial_answers(self, params: Params, line: str, index: int) -> Iterator[str]:
         """The answer to a line as far as it is written, again and again until it is whole.
 
         Raises:
@@ -421,35 +423,39 @@ class Task(Generic[Config, Data, Model]):
         """Which of the lines have more than `limit` tokens, their ends counted; none where length
         is no matter.
         """
-        return np.flatnonzero(self.typed(lines).lengths > limit).tolist() if lines else []
+        return (
+            np.flatnonzero(self.examples_from_lines(lines).lengths > limit).tolist()
+            if lines
+            else []
+        )
 
-    def pictured(self, split: str, number: int) -> Sequence[Example]:
+    def map_examples(self, split: str, number: int) -> Sequence[Example]:
         """At most `number` examples of a split, those whose maps are drawn after training; each an
         `Example`.
         """
         raise NotImplementedError
 
-    def completed(self, params: Params, typed: Sequence[Typed]) -> Sequence[Example]:
+    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> Sequence[Example]:
         """What a person has typed as examples that `maps` can take: a second text that is missing
         is written by the system where it can; else `UserError`.
         """
         raise NotImplementedError
 
-    def laid_out(self, example: Any) -> tuple[Sequence[Any], dict[str, Axis]]:
+    def model_inputs(self, example: Any) -> tuple[Sequence[Any], dict[str, Axis]]:
         """What the system reads of an example, one row, and the sides of its maps by name."""
         raise NotImplementedError
 
     def maps(self, params: Params, example: Example) -> Maps:
         """Every attention map of an example, rows of hops numbered; what lies over its image."""
-        read, axes = self.laid_out(example)
+        read, axes = self.model_inputs(example)
         found = models.maps_of(self.system, params, read)
         hops = (one.weights.shape[1] for one in found.values() if one.query == "hops")
         numbered = [f"hop {number}" for number in range(1, max(hops, default=0) + 1)]
         sides = {**axes, "hops": Axis(numbered, "hops")}
         image = getattr(example, "image", None)
         looks = {} if image is None else over_image(image, found, sides)
-        return Maps(found, sides, self.stored(axes), looks)
+        return Maps(found, sides, self.map_labels(axes), looks)
 
-    def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
+    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
         """The labels that are kept beside the arrays of maps, by their names in the file."""
         return {f"{name}_{one.kind}": one.labels for name, one in axes.items()}

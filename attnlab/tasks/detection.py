@@ -224,7 +224,7 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
             answers += [Answers(*one) for one in zip(*parts, strict=True)]
         return answers
 
-    def typed(self, lines: Sequence[str]) -> Examples:
+    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """Images from files, see `ImageTask.files`."""
         return self._asked(self.files(lines))
 

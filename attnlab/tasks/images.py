@@ -193,13 +193,13 @@ class ImageTask(Task[Config, OfImages, Model]):
         """None: images have no length."""
         return []
 
-    def pictured(self, split: str, number: int) -> list[ImageExample]:
+    def map_examples(self, split: str, number: int) -> list[ImageExample]:
         """The first images of a split, named by their numbers."""
         rows = np.arange(min(number, self.size(split)))
         images = self.of_split(split)["image"].block(rows, 1)
         return [ImageExample(f"{split} image {row + 1}", images[row]) for row in rows]
 
-    def completed(self, params: Params, typed: Sequence[Typed]) -> list[ImageExample]:
+    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[ImageExample]:
         """Images from files, each with what the system answers.
 
         Raises:
@@ -217,14 +217,14 @@ class ImageTask(Task[Config, OfImages, Model]):
             for name, image, best in zip(names, images, answers, strict=True)
         ]
 
-    def laid_out(self, example: ImageExample) -> tuple[list[Any], dict[str, Axis]]:
+    def model_inputs(self, example: ImageExample) -> tuple[list[Any], dict[str, Axis]]:
         """The image, normalised; its places have numbers only."""
         return [self.normalised(example.image[None])], {}
 
     def maps(self, params: Params, example: Any) -> Maps:
         """See `Task.maps`, with the gates and what `seen` gives."""
         found = super().maps(params, example)
-        read, _ = self.laid_out(example)
+        read, _ = self.model_inputs(example)
         looks, gates = gates_of(self.system, params, read, example.image)
         looks = {**found.looks, **looks, **self.seen(params, example.image)}
         return dataclasses.replace(found, looks=looks, gates=gates)

@@ -149,7 +149,7 @@ class MaskedLanguageModelling(
         "next_sentence": "right whether the second segment follows the first",
     }
     examples: ClassVar[str] = "texts"
-    beside: ClassVar[int] = 1
+    extra_tokens: ClassVar[int] = 1
 
     def __init__(self, config: schemas.MaskedLanguageModelling, data: text.Texts) -> None:
         self.special = data.vocabulary.special
@@ -188,7 +188,7 @@ class MaskedLanguageModelling(
 
     # --- training ---
 
-    def predicted(self) -> tuple[np.ndarray, int] | None:
+    def target_ids(self) -> tuple[np.ndarray, int] | None:
         """The tokens of all texts, which are equally likely to be hidden."""
         if "train" not in self.data.ids:
             return None
@@ -263,7 +263,7 @@ class MaskedLanguageModelling(
 
     # --- scores ---
 
-    def scored(self, split: str) -> Iterator[tuple[np.ndarray, HostBatch]]:
+    def split_batches(self, split: str) -> Iterator[tuple[np.ndarray, HostBatch]]:
         """A split in batches, and the numbers of their rows, -1 where one is padding; what is
         hidden depends on these alone.
         """
@@ -300,14 +300,14 @@ class MaskedLanguageModelling(
     def counts(self, split: str) -> dict[str, int]:
         """The number of hidden tokens, and of pairs."""
         pad, hidden, pairs = self.special.pad, 0, 0
-        for rows, batch in self.scored(split):
+        for rows, batch in self.split_batches(split):
             hidden += int((batch["target"] != pad).sum())
             pairs += int((rows >= 0).sum())
         return {"hidden tokens": hidden, **({"pairs": pairs} if self._pairs else {})}
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
         """A line for every row: a text, a block of several, or a pair."""
-        sums = sums_of_rows(self, params, self.scored(split))
+        sums = sums_of_rows(self, params, self.split_batches(split))
         sums["loss"] = sums.get("cross_entropy", sums["loss"])
         lines = token_rows({**sums, "tokens": sums["hidden"]})
         if self._pairs:
@@ -317,7 +317,7 @@ class MaskedLanguageModelling(
 
     # --- answers and maps ---
 
-    def typed(self, lines: Sequence[str]) -> Examples:
+    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """The ids of lines in which `MASK`, or the mask as the vocabulary writes it, stands for
         hidden tokens.
 
@@ -370,7 +370,7 @@ class MaskedLanguageModelling(
                     found[row] = [Response(told, float(chance[hidden].sum()))]
         return found
 
-    def pictured(self, split: str, number: int) -> list[TextExample]:
+    def map_examples(self, split: str, number: int) -> list[TextExample]:
         """The beginnings of the first texts, as far as a picture shows them."""
         texts = itertools.islice((one for one in self.data.texts[split] if one.strip()), number)
         vocabulary = self.data.vocabulary
@@ -378,7 +378,7 @@ class MaskedLanguageModelling(
             TextExample(vocabulary.decode(ids[:PICTURED])) for ids in vocabulary.encode_all(texts)
         ]
 
-    def completed(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
+    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
         """The texts as they are; a second one is an error."""
         if seconds := [second for _, second in typed if second is not None]:
             raise UserError(
@@ -386,7 +386,7 @@ class MaskedLanguageModelling(
             )
         return [TextExample(first) for first, _ in typed]
 
-    def laid_out(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
         """A text, in which tokens may be hidden; "source"."""
         ids = self._cut(example.source)
         return [ids[None]], {"source": Axis(self.data.vocabulary.tokens(ids))}

@@ -225,7 +225,7 @@ def check_longest(task: Any, splits: Sequence[str]) -> None:
     for split in splits:
         examples = getattr(task.data, "examples", {}).get(split)
         lengths = getattr(examples or task.data.ids[split], "lengths", np.zeros(0, int))
-        longest = int(lengths.max(initial=0)) + task.beside
+        longest = int(lengths.max(initial=0)) + task.extra_tokens
         if split == "train" or longest <= batch.max_length:
             continue
         try:

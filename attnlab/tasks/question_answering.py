@@ -276,7 +276,7 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
             rows.append(Question(texts[0], texts[1], ()))
         return rows
 
-    def typed(self, lines: Sequence[str]) -> Examples:
+    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """A line has a question and a passage with a tab between them."""
         rows, windows = self._typed(lines), windows_of(self.config)
         return passages.encode(self.data.vocabulary, rows, windows, self._reading.answers)
@@ -292,22 +292,22 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         found = self._answered(params, self._typed(lines), asked)
         return [[Response(text or SILENCE, score)] for text, score in found]
 
-    def pictured(self, split: str, number: int) -> list[TextExample]:
+    def map_examples(self, split: str, number: int) -> list[TextExample]:
         """The first questions of a split."""
         return [TextExample(one.question, one.passage) for one in self.data.rows[split][:number]]
 
-    def completed(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
+    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
         """Questions and passages as they are; raises `UserError` where one is missing."""
         lines = [first if second is None else f"{first}\t{second}" for first, second in typed]
         return [TextExample(one.question, one.passage) for one in self._typed(lines)]
 
-    def laid_out(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
         """The row of a question and its passage, or of its first window, "source"."""
-        examples = self.typed([f"{example.source}\t{example.target}"])
+        examples = self.examples_from_lines([f"{example.source}\t{example.target}"])
         ids, types = (examples.packed(name)[0] for name in self.inputs)
         return [ids[None], types[None]], {"source": Axis(self.data.vocabulary.tokens(ids))}
 
-    def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
+    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
         """The tokens that are read."""
         return {"source_tokens": axes["source"].labels, "target_tokens": ()}
 

@@ -201,7 +201,7 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         ]
         return np.concatenate(found)
 
-    def typed(self, lines: Sequence[str]) -> Examples:
+    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """Images from files, see `ImageTask.files`."""
         return self._asked(self.files(lines))
 

@@ -205,7 +205,7 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
 
     # --- training ---
 
-    def predicted(self) -> tuple[np.ndarray, int] | None:
+    def target_ids(self) -> tuple[np.ndarray, int] | None:
         """The tags of all words."""
         if "train" not in self.data.examples:
             return None
@@ -278,7 +278,7 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
 
     # --- answers and maps ---
 
-    def typed(self, lines: Sequence[str]) -> Examples:
+    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """Words with blanks between them.
 
         Raises:
@@ -311,18 +311,18 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
             for line, tags in zip(lines, self._tagged(params, asked), strict=True)
         ]
 
-    def pictured(self, split: str, number: int) -> list[TaggedExample]:
+    def map_examples(self, split: str, number: int) -> list[TaggedExample]:
         """The first sentences of a split."""
         return [TaggedExample(one.words, one.heads) for one in self.data.rows[split][:number]]
 
-    def completed(self, params: Params, typed: Sequence[Typed]) -> list[TaggedExample]:
+    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[TaggedExample]:
         """The sentences as they are; a second text is an error."""
         if seconds := [second for _, second in typed if second is not None]:
             raise UserError(f"a tagger reads one sentence; leave out the second, {seconds[0]!r}")
-        self.typed([first for first, _ in typed])
+        self.examples_from_lines([first for first, _ in typed])
         return [TaggedExample(self._words(first)) for first, _ in typed]
 
-    def laid_out(self, example: TaggedExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: TaggedExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
         """A sentence with what begins and ends it, "source"; and its tree, if it is read."""
         (ids,) = self._encoded([example]).packed("source")
         read = [ids[None]]
@@ -332,6 +332,6 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
             read += [none, none, np.asarray(jax.jit(structural_distance)(heads[None]))]
         return read, {"source": Axis(self.data.vocabulary.tokens(ids))}
 
-    def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
+    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
         """The tokens that are read."""
         return {"source_tokens": axes["source"].labels, "target_tokens": ()}

@@ -49,7 +49,7 @@ class WritingTask(TokenTask[Writes, Data, Writing]):
 
     # --- the loss and what follows from it ---
 
-    def predicted(self) -> tuple[np.ndarray, int] | None:
+    def target_ids(self) -> tuple[np.ndarray, int] | None:
         """The tokens of all targets."""
         train = self.data.examples.get("train")  # type: ignore[attr-defined]
         return None if train is None else (train.packed("target").ids, self.written_in.size)

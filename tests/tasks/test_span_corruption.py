@@ -54,7 +54,7 @@ def test_rows_are_scored_one_by_one_and_shown_with_sentinels() -> None:
     one = task()
     params = noisy(one)
     check_items(one, params, "valid", {"loss", "perplexity", "accuracy"})
-    (example,) = one.pictured("valid", 1)
+    (example,) = one.map_examples("valid", 1)
     assert example.source.count("<extra_id_0>") == example.target.count("<extra_id_0>") == 1
     again = one.encoded([(example.source, example.target)])
     for side in ("source", "target"):  # what is shown can be typed
@@ -62,9 +62,9 @@ def test_rows_are_scored_one_by_one_and_shown_with_sentinels() -> None:
     maps = one.maps(params, example)
     assert set(maps.axes) >= {"source", "target"}
     with pytest.raises(UserError, match=r"nothing is taken out; write <extra_id_0>"):
-        one.typed(["a dog"])
+        one.examples_from_lines(["a dog"])
     with pytest.raises(UserError, match=r"<extra_id_8>: the vocabulary has 8 sentinels"):
-        one.typed(["a <extra_id_8>"])
+        one.examples_from_lines(["a <extra_id_8>"])
 
 
 @pytest.mark.full
