@@ -68,10 +68,10 @@ def load(
     )
     for line in stored.notes():
         warnings.warn(line, stacklevel=2)
-    return opened(stored, splits)
+    return open_run(stored, splits)
 
 
-def opened(stored: Stored, splits: Sequence[str] = ()) -> Run:
+def open_run(stored: Stored, splits: Sequence[str] = ()) -> Run:
     """A stored run with its parameters, those of its ensemble, and the data of `splits`.
 
     Raises:

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write down that the trial is stopped, or no longer.
+    """Record that the trial is stopped, or no longer.
 
     Returns:
       0.

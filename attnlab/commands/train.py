@@ -88,7 +88,7 @@ def default_workdir(path: str, config: Settings) -> str:
 
 
 def _check_workdir(workdir: Path, config: Settings, code: provenance.Code) -> None:
-    """Raise `UserError` if the folder holds anything but an earlier start of this very run."""
+    """Raise `UserError` if the folder holds anything but an earlier start of the same run."""
     manifest = session.existing_run(workdir)
     if manifest is not None:
         manifest.check_config(config, workdir)

@@ -37,4 +37,4 @@ def test_systems_say_where_they_come_from_what_they_are_for_and_how_large_they_a
     linear = {(f, d): 2 * layers + 4, (f, v): 1, (3 * d, 2 * d): 2 * layers}
     normed = sum(count * outputs * (inputs + 2) for (inputs, outputs), count in linear.items())
     assert int(cells["parameters"].replace(",", "")) == normed + 2 * (v + places) * f
-    assert networks.cells("mine", int) == {"task": "", "parameters": ""}
+    assert networks.system_cells("mine", int) == {"task": "", "parameters": ""}

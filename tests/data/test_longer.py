@@ -45,13 +45,13 @@ def rules(config: Any) -> tuple[str, ...]:
 CASES = [
     (file, rule)
     for file in FILES
-    for rule in rules({"task": configs.stated(f"configs/{file}")["task"]})
+    for rule in rules({"task": configs.read_config_file(f"configs/{file}")["task"]})
 ]
 
 
 def test_every_task_with_the_setting_is_tried() -> None:
     ours = {name for name in TASKS.names() if rules({"task": name})}
-    assert {configs.stated(f"configs/{file}")["task"] for file in FILES} == ours
+    assert {configs.read_config_file(f"configs/{file}")["task"] for file in FILES} == ours
 
 
 @pytest.mark.parametrize(("file", "rule"), CASES)
