@@ -104,12 +104,12 @@ class Progress:
         elif step - self._printed >= self.every or step >= self.total > self._printed:
             self._print()
 
-    def compiled(self, what: str, seconds: float) -> None:
-        """Note that compiling `what` ("16x16") took `seconds`, and add them to the compile time,
+    def compiled(self, shape: str, seconds: float) -> None:
+        """Note that compiling `shape` ("16x16") took `seconds`, and add them to the compile time,
         which is shown separately.
         """
         self.compile_seconds += seconds
-        self.note(f"compiled {what} in {seconds:.1f} s")
+        self.note(f"compiled {shape} in {seconds:.1f} s")
 
     def note(self, text: str) -> None:
         """Print a line above the bar."""

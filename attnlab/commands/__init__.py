@@ -213,13 +213,13 @@ def _import_from_current_folder() -> None:
       UserError: that folder was deleted.
     """
     try:
-        here = os.getcwd()
+        folder = os.getcwd()
     except OSError as error:
         raise UserError(
             "the folder that you are in was deleted or cannot be read; change to another one"
         ) from error
-    if here not in sys.path:
-        sys.path.append(here)
+    if folder not in sys.path:
+        sys.path.append(folder)
 
 
 def _dispatch(argv: list[str], commands: Mapping[str, Command], program: str) -> int:
@@ -244,26 +244,26 @@ def _dispatch(argv: list[str], commands: Mapping[str, Command], program: str) ->
     return processes.run(arguments, work) if command.several else work()
 
 
-def _run_users_code(command: Command, name: str, arguments: Sequence[str], program: str) -> int:
+def _run_users_code(command: Command, name: str, argv: Sequence[str], program: str) -> int:
     """Run a command, naming the user's own line in errors; in the process that does its work."""
     with users_code():
-        return _run(command, name, arguments, program)
+        return _run(command, name, argv, program)
 
 
-def _run(command: Command, name: str, rest: Sequence[str], program: str) -> int:
+def _run(command: Command, name: str, argv: Sequence[str], program: str) -> int:
     """Read the flags of a command and run it."""
-    overrides, rest = take_overrides(rest) if command.on_run or command.overrides else ([], rest)
+    overrides, argv = take_overrides(argv) if command.on_run or command.overrides else ([], argv)
     module = importlib.import_module(command.module)
     parser = _parser(command, f"{program} {name}", program)
     module.add_arguments(parser)
     if command.several:
         processes.add_arguments(parser)
-    if _print_settings(parser, rest, overrides):
+    if _print_settings(parser, argv, overrides):
         return 0
-    for word in map(str.strip, rest):
+    for word in map(str.strip, argv):
         if re.fullmatch(r"(--[\w.-]+=)?", word):  # an empty path would be the folder one is in
             raise UserError(f"{word or 'an argument'} is empty; write a value, or leave it out")
-    arguments, unknown = parser.parse_known_args(rest)
+    arguments, unknown = parser.parse_known_args(argv)
     if unknown:
         raise UserError(_unknown_argument(unknown[0], parser, name, command.on_run))
     arguments.overrides = overrides
@@ -319,19 +319,19 @@ def take_overrides(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """
     overrides: list[str] = []
     others: list[str] = []
-    words = iter(argv)
-    for word in words:
-        if word == "--":
-            return overrides, [*others, word, *words]
-        if not word.startswith("--config."):
-            others.append(word)
+    arguments = iter(argv)
+    for argument in arguments:
+        if argument == "--":
+            return overrides, [*others, argument, *arguments]
+        if not argument.startswith("--config."):
+            others.append(argument)
             continue
-        if "=" not in word:
-            value = next(words, None)
+        if "=" not in argument:
+            value = next(arguments, None)
             if value is None or value.startswith("--"):
-                raise UserError(f"{word}: no value given, write {word}=VALUE")
-            word = f"{word}={value}"
-        overrides.append(word.removeprefix("--config."))
+                raise UserError(f"{argument}: no value given, write {argument}=VALUE")
+            argument = f"{argument}={value}"
+        overrides.append(argument.removeprefix("--config."))
     return overrides, others
 
 

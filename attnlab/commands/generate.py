@@ -118,10 +118,10 @@ def _answered(trained: Run, lines: list[str]) -> list[str]:
     """The answers to all lines, one line each, or several."""
     _warn_of_long_ones(trained, lines)
     decoding = getattr(trained.config, "decoding", None)
-    several = decoding is not None and decoding.n_best > 1
+    numbered = decoding is not None and decoding.n_best > 1
     output = []
     for number, answers in enumerate(trained.respond(lines), start=1):
-        if several:
+        if numbered:
             output += [f"{number}\t{x.score:.4f}\t{_on_one_line(x.text)}" for x in answers]
         else:
             output.append(_on_one_line(answers[0].text) if answers else "")

@@ -194,15 +194,15 @@ def component_cells(name: str, component: Any, columns: Sequence[str]) -> dict[s
     """The cells of a component by column; those that take longer to compute only if they are in
     `columns`.
     """
-    more: dict[str, str] = {}
+    further_cells: dict[str, str] = {}
     if set(SYSTEM_COLUMNS) & set(columns):
         from attnlab.commands import networks
 
-        more = networks.system_cells(name, component)
+        further_cells = networks.system_cells(name, component)
     if set(TASK_COLUMNS) & set(columns):
         from attnlab.commands import networks
 
-        more = networks.task_cells(component)
+        further_cells = networks.task_cells(component)
     return {
         "module": component.__module__,
         "about": describe.one_line(component),
@@ -211,7 +211,7 @@ def component_cells(name: str, component: Any, columns: Sequence[str]) -> dict[s
         "fields": ", ".join(
             f"{field.name}={field.default}" for field in describe.settable_fields(component)
         ),
-        **more,
+        **further_cells,
     }
 
 

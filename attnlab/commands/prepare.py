@@ -125,17 +125,17 @@ class _Pace:
 
     def __call__(self, state: Told) -> None:
         now = time.perf_counter()
-        done = state.bytes // _MIB
+        mib = state.bytes // _MIB
         began, first, ids = self._before
         if first < 0:  # the time before belongs to an earlier command, or the start of processes
-            self._before = now, done, state.ids
-        elif done > first:
+            self._before = now, mib, state.ids
+        elif mib > first:
             seconds = now - began
-            self._before = now, done, state.ids
+            self._before = now, mib, state.ids
             self._progress.update(
-                min(done, self._progress.total),
+                min(mib, self._progress.total),
                 tokens_per_second=(state.ids - ids) / seconds,
-                step_seconds=seconds / (done - first),
+                step_seconds=seconds / (mib - first),
             )
 
 
@@ -162,11 +162,11 @@ def _vocabulary(arguments: argparse.Namespace) -> dict[str, Any] | Vocabulary:
     candidates = (path / VOCABULARY, path / "vocabulary" / "shared.json", path)
     file = next((candidate for candidate in candidates if candidate.is_file()), None)
     if file is None:
-        why = (
+        reason = (
             f"a folder without {INDEX} and {VOCABULARY}" if path.is_dir() else "no kind, no folder"
         )
         raise UserError(
-            f"--vocabulary={arguments.vocabulary} is {why}; write one of {', '.join(KINDS)}, or a"
+            f"--vocabulary={arguments.vocabulary} is {reason}; write one of {', '.join(KINDS)}, or a"
             " folder that 'prepare' or 'train' has made"
         )
     return Vocabulary.load(file)

@@ -97,8 +97,8 @@ def _rows(node: ConfigNode) -> Iterator[Row]:
             yield (name, "", "", node.settings[key].help if key in node.settings else "")
         elif key in node.settings:
             setting = node.settings[key]
-            given = value if setting.default is dataclasses.MISSING else setting.default
-            yield _row(name, value, given, _join(setting.help, setting.allowed))
+            usual = value if setting.default is dataclasses.MISSING else setting.default
+            yield _row(name, value, usual, _join(setting.help, setting.allowed))
         else:
             meaning = _join(meanings.get(key, ""), _allowed_values(node, key))
             yield _row(name, value, node.defaults.get(key, value), meaning)

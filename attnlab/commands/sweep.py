@@ -80,11 +80,11 @@ def _inline_experiment(arguments: argparse.Namespace) -> InlineExperiment | None
     """
     from attnlab.experiments.define import InlineExperiment
 
-    given = {
+    values = {
         name: getattr(arguments, name)
         for name in ("config", "grid", "tune", "search", "trials", "pruner", "measure")
     }
-    flags = [f"--{name}" for name, value in given.items() if value]
+    flags = [f"--{name}" for name, value in values.items() if value]
     if arguments.file is not None:
         if flags:
             raise UserError(
@@ -97,7 +97,7 @@ def _inline_experiment(arguments: argparse.Namespace) -> InlineExperiment | None
             "name an experiment, 'sweep experiments/quickstart.py', or a config:"
             " --config=FILE.py:ARGUMENT --grid KEY=V,V"
         )
-    compare, tune, search = (tuple(given[name]) for name in ("grid", "tune", "search"))
+    compare, tune, search = (tuple(values[name]) for name in ("grid", "tune", "search"))
     return InlineExperiment(
         arguments.config,
         compare,
@@ -118,15 +118,15 @@ def _experiment_file(inline: InlineExperiment | None, path: Path | None) -> Iter
         yield None
         return
     text = inline.file()
-    new = not path.parent.exists()
-    before = path.read_bytes() if path.exists() else None
+    new_folder = not path.parent.exists()
+    old_content = path.read_bytes() if path.exists() else None
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, text)
     try:
         yield str(path)
     except BaseException:
-        path.unlink() if before is None else write_atomic(path, before)
-        if new:
+        path.unlink() if old_content is None else write_atomic(path, old_content)
+        if new_folder:
             with contextlib.suppress(OSError):
                 path.parent.rmdir()
         raise

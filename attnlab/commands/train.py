@@ -38,8 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
     began = time.perf_counter()
     config = session.wanted_config(arguments.config, arguments.overrides)
     workdir = Path(arguments.workdir or default_workdir(arguments.config, config))
-    if begun := Manifest.read(workdir):  # an older run goes on as it was begun
-        config = configs.as_stored(config, begun.config, arguments.overrides)
+    if stored := Manifest.read(workdir):  # an older run goes on as it was begun
+        config = configs.as_stored(config, stored.config, arguments.overrides)
     file = configs.find_file(arguments.config.partition(":")[0], "config file")
     code = provenance.of(config, accept=arguments.accept_changed_code, config_file=file)
     first = processes.index() == 0  # the others read and write nothing there

@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="attnlab-verify-") as folder:
         signal = retrain(original, workdir, Path(folder), recorded[-1]["step"], began)
         repeated = read_records(Path(folder) / "metrics.jsonl")
-        now = Manifest.read(folder)
+        manifest = Manifest.read(folder)
     difference = first_difference(recorded[: len(repeated)] if signal else recorded, repeated)
     if difference is None and signal:
         print(
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{workdir}: identical, {len(repeated)} records up to step {recorded[-1]['step']}")
         return 0
     print(f"{workdir}: {difference}")
-    for change in changes(original, now) if now else []:
+    for change in changes(original, manifest) if manifest else []:
         print(f"  not as it was: {change}")
     return 1
 
@@ -119,13 +119,13 @@ def first_difference(recorded: Sequence[Record], repeated: Sequence[Record]) -> 
     """
     for old, new in zip(recorded, repeated, strict=False):
         for name in {**old, **new}:
-            was, now = (
+            old_text, new_text = (
                 json.dumps(record[name]) if name in record else "nothing" for record in (old, new)
             )  # NaN is itself here
-            if was != now:
+            if old_text != new_text:
                 return (
                     f"differs first at step {old['step']} ({old['split']}), in {name}: recorded"
-                    f" {was}, now {now}"
+                    f" {old_text}, now {new_text}"
                 )
     if len(recorded) == len(repeated):
         return None
@@ -139,16 +139,18 @@ def first_difference(recorded: Sequence[Record], repeated: Sequence[Record]) -> 
     return f"differs first at step {extra['step']} ({extra['split']}): this record was {side}"
 
 
-def changes(original: Manifest, now: Manifest) -> list[str]:
+def changes(original: Manifest, repeated: Manifest) -> list[str]:
     """The differences of two environments that may change a number, a line each."""
-    data = {split: original.data.get(split) for split in now.data}
+    data = {split: original.data.get(split) for split in repeated.data}
     devices = {name: value for name, value in original.devices.items() if name != "stacked"}
-    lines = dataclasses.replace(original, data=data, devices=devices).environment_changes(now)
+    lines = dataclasses.replace(original, data=data, devices=devices).environment_changes(repeated)
     if original.vocabulary is not None:
         lines += differences(
-            {"vocabulary": original.vocabulary}, {"vocabulary": now.vocabulary}, ignore=()
+            {"vocabulary": original.vocabulary}, {"vocabulary": repeated.vocabulary}, ignore=()
         )
-    digests, digests_now = (provenance.digests(manifest.own_code) for manifest in (original, now))
+    digests, digests_now = (
+        provenance.digests(manifest.own_code) for manifest in (original, repeated)
+    )
     lines += (
         differences({"own_code": digests}, {"own_code": digests_now}, ignore=())
         if original.own_code is not None

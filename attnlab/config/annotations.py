@@ -62,11 +62,11 @@ def check_type(value: Any, hint: Any, where: str) -> None:
     in an annotation is not checked.
     """
     if not _fits(value, hint):
-        wanted = " or ".join(_type_names(hint))
+        expected = " or ".join(_type_names(hint))
         choices = [choice for choice in typing.get_args(hint) if isinstance(choice, str)]
         if choices and isinstance(value, str):
             raise UserError(f"{where}={value!r}; {nearest(value, choices)}")
-        raise UserError(f"{where}={value!r} is of type {type(value).__name__}, expected {wanted}")
+        raise UserError(f"{where}={value!r} is of type {type(value).__name__}, expected {expected}")
 
 
 def _fits(value: Any, hint: Any) -> bool:

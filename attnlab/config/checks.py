@@ -47,7 +47,7 @@ Kind = TypeVar("Kind", bound=Node)
 
 
 def validate(
-    config: ConfigDict, schema: type[Node] | None = None, named: Container[str] | None = None
+    config: ConfigDict, schema: type[Node] | None = None, set_names: Container[str] | None = None
 ) -> Any:
     """The settings of a whole config, checked: nodes, components and their fields, types, choices,
     ranges, and settings that depend on each other.
@@ -55,7 +55,7 @@ def validate(
     Args:
       config: complete, see `attnlab.config.tree.complete`.
       schema: the class that describes it; that of its task unless given.
-      named: the full names of the settings that somebody has set, None for all. What components
+      set_names: the full names of the settings that somebody has set, None for all. What components
         measure sequences by and nobody has set becomes what fits the longest sequence.
 
     Raises:
@@ -70,7 +70,7 @@ def validate(
         fitting = _FITTING[relation](value, longest)
         if value == fitting:
             continue
-        if named is None or node.full_name(field) in named:
+        if set_names is None or node.full_name(field) in set_names:
             raise UserError(
                 f"config.{node.full_name(field)}={value}: sequences have up to"
                 f" batch.max_length={longest} tokens; take {longest} or"
@@ -188,10 +188,10 @@ def _check_part(node: ConfigNode, key: str, value: Any, where: str) -> None:
 def _check_setting(setting: Setting, value: Any, where: str) -> None:
     """Raise `UserError` for a value that a described setting cannot have."""
     if isinstance(value, ConfigDict) != is_node(setting.hint):
-        inside = ", ".join(setting.below)
-        wanted = f"a group of settings: {inside}" if inside else "a value, not a group of settings"
+        names = ", ".join(setting.below)
+        expected = f"a group of settings: {names}" if names else "a value, not a group of settings"
         shown = "" if isinstance(value, ConfigDict) else f"={value!r}"
-        raise UserError(f"{where}{shown}: expected {wanted}")
+        raise UserError(f"{where}{shown}: expected {expected}")
     if not is_node(setting.hint):
         check_type(value, setting.hint, where)
         if setting.within:

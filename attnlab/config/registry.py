@@ -262,10 +262,10 @@ def kind(factory: Callable[..., Any]) -> Any:
     return factory.func if isinstance(factory, functools.partial) else factory
 
 
-def holds(factory: Any, wanted: type) -> bool:
-    """Whether a factory makes a `wanted` or, at any depth, has a factory of one among its parts."""
-    makes = isinstance(kind(factory), type) and issubclass(kind(factory), wanted)
-    return makes or any(holds(part, wanted) for part in getattr(factory, "keywords", {}).values())
+def holds(factory: Any, cls: type) -> bool:
+    """Whether a factory makes a `cls` or, at any depth, has a factory of one among its parts."""
+    makes = isinstance(kind(factory), type) and issubclass(kind(factory), cls)
+    return makes or any(holds(part, cls) for part in getattr(factory, "keywords", {}).values())
 
 
 def _reason(error: BaseException, module: str, attribute: str) -> str:
@@ -319,12 +319,12 @@ def _check_declared(component: Any, attribute: str, hint: Any, begin: str) -> No
     it with.
     """
     of_class = typing.get_args(hint) if typing.get_origin(hint) is typing.ClassVar else ()
-    wanted = next(iter(of_class), None)
-    name = f"{attribute} = {wanted.__name__}(...)" if isinstance(wanted, type) else attribute
+    expected = next(iter(of_class), None)
+    name = f"{attribute} = {expected.__name__}(...)" if isinstance(expected, type) else attribute
     if not hasattr(component, attribute):
         raise UserError(f"{begin} declares no {attribute}; write {name}")
     value = getattr(component, attribute)
-    if isinstance(wanted, type) and not isinstance(value, wanted):
+    if isinstance(expected, type) and not isinstance(value, expected):
         raise UserError(
             f"{begin} declares {attribute} of type {type(value).__name__}; write {name}"
         )

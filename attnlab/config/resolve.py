@@ -82,19 +82,19 @@ def prepare(
             tree.task = task
         schema = schema or schema_of(tree)
         root = ConfigNode(tree, "", schema)
-        named = {*flat(tree), *(".".join(keys) for keys, _ in assignments)}
+        set_names = {*flat(tree), *(".".join(keys) for keys, _ in assignments)}
         complete(root)
         _override(root, assignments)
-        return validate(tree, schema, named)
+        return validate(tree, schema, set_names)
 
 
 def as_stored(config: Kind, tree: Mapping[str, Any], chosen: Iterable[str] = ()) -> Kind:
     """Settings in which those newer than a stored config have the values that it meant, see
     `tree.OLDER`; those that `chosen` names ("a.b=value") stay.
     """
-    named = {*flat(tree), *(override.partition("=")[0] for override in chosen)}
+    fixed = {*flat(tree), *(override.partition("=")[0] for override in chosen)}
     current, older = flat(config), flat(from_dict(tree))
-    newer = {name: value for name, value in older.items() if name in current and name not in named}
+    newer = {name: value for name, value in older.items() if name in current and name not in fixed}
     if not newer:
         return config
     updated = from_dict(to_dict(config))
@@ -159,10 +159,8 @@ def _assign(root: ConfigNode, keys: list[str], text: str) -> None:
         raise UserError(f"config.{dotted}: no such key; {_near(root, keys)}")
     old = parent.values.get(key, dataclasses.MISSING)
     if isinstance(old, ConfigDict):
-        inside = ", ".join(f"{dotted}.{name}" for name in old)
-        raise UserError(
-            f"config.{dotted} is a group of settings, not a value; set one of: {inside}"
-        )
+        names = ", ".join(f"{dotted}.{name}" for name in old)
+        raise UserError(f"config.{dotted} is a group of settings, not a value; set one of: {names}")
     parent.values[key] = read_value(text, old, lambda: parent.hint(key), f"config.{dotted}")
 
 

@@ -205,10 +205,10 @@ def settings_of(kind: type[Node]) -> Mapping[str, Setting]:
 @functools.cache
 def tables(kind: type[Node]) -> Mapping[str, Table]:
     """The settings of a node that hold components, with the table each comes from; imports them."""
-    given = {field.name: field.metadata.get("table") for field in _settings(kind)}
+    table_of = {field.name: field.metadata.get("table") for field in _settings(kind)}
     return {
         name: import_object(table) if isinstance(table, str) else table
-        for name, table in given.items()
+        for name, table in table_of.items()
         if table is not None
     }
 

@@ -37,8 +37,8 @@ def read_value(text: str, old: Any, hint: Callable[[], Any], where: str) -> Any:
     if kinds <= {type(None), Any}:
         return _frozen_literal(text)
     names = " or ".join(_type_name(kind, old) for kind in _READERS if kind in kinds)
-    now = "" if old is dataclasses.MISSING else f" (now {old!r})"
-    raise UserError(f"{where}={text!r}: expected {names}{now}")
+    present = "" if old is dataclasses.MISSING else f" (now {old!r})"
+    raise UserError(f"{where}={text!r}: expected {names}{present}")
 
 
 def _readings(text: str, old: Any, kinds: set[Any]) -> Iterator[Any]:
