@@ -100,7 +100,7 @@ def _mixer(kind: str, name: str) -> str:
     fields = [dataclasses.astuple(field) for field in describe.settable_fields(mechanism)]
     formula = describe.formula(mechanism)
     memory = describe.memory_contents(mechanism) if hasattr(mechanism, "remember") else ""
-    lines = [f"### `{name}`", "", describe.one_line(mechanism), ""]
+    lines = [f"### `{name}`", "", describe.summary(mechanism), ""]
     lines += ["```", formula, "```", ""] if formula else []
     lines += [f"Memory: {memory}", ""] if memory else []
     return "\n".join([*lines, *_table(("field", "default", "meaning"), fields), ""])

@@ -57,7 +57,7 @@ def origin(component: Any) -> Origin:
     )
 
 
-def one_line(component: Any) -> str:
+def summary(component: Any) -> str:
     """The first paragraph of a component's docstring, in one line."""
     return first_paragraph(inspect.getdoc(component))
 

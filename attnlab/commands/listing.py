@@ -205,7 +205,7 @@ def component_cells(name: str, component: Any, columns: Sequence[str]) -> dict[s
         further_cells = networks.task_cells(component)
     return {
         "module": component.__module__,
-        "about": describe.one_line(component),
+        "about": describe.summary(component),
         **dataclasses.asdict(describe.origin(component)),
         "capabilities": describe.capability_names(getattr(component, "capabilities", None)),
         "fields": ", ".join(

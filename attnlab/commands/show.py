@@ -92,7 +92,7 @@ def _rows(node: ConfigNode) -> Iterator[Row]:
         child = node.child(key)
         if child is not None and key in node.tables:
             default = _component_name(node.defaults.get(key))
-            yield _row(name, value.name, default or value.name, describe.one_line(child.component))
+            yield _row(name, value.name, default or value.name, describe.summary(child.component))
         elif child is not None:
             yield (name, "", "", node.settings[key].help if key in node.settings else "")
         elif key in node.settings:
