@@ -164,7 +164,7 @@ class Parser(argparse.ArgumentParser):
     """A parser without abbreviations that raises `UserError` instead of printing a usage text."""
 
     def error(self, message: str) -> NoReturn:
-        """Raises `UserError` with argparse's message."""
+        """Raise `UserError` with argparse's message."""
         raise UserError(message)
 
     def flags(self) -> list[str]:

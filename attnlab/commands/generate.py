@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.stream:
         _stream(trained, lines)
         return 0
-    output = _scored(trained, lines) if arguments.score else _answered(trained, lines)
+    output = _score_pairs(trained, lines) if arguments.score else _answer(trained, lines)
     text = "".join(line + "\n" for line in output)
     if arguments.output:
         from attnlab.records.files import write_atomic
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _stream(trained: Run, lines: list[str]) -> None:
     """Print the answers to all lines, one line each, as they are written."""
-    _warn_of_long_ones(trained, lines)
+    _warn_of_long_lines(trained, lines)
     streams.reconfigure(encoding="utf-8", errors="strict")
     number = 0
     for line in lines:
@@ -114,9 +114,9 @@ def _stream(trained: Run, lines: list[str]) -> None:
         print(flush=True)
 
 
-def _answered(trained: Run, lines: list[str]) -> list[str]:
+def _answer(trained: Run, lines: list[str]) -> list[str]:
     """The answers to all lines, one line each, or several."""
-    _warn_of_long_ones(trained, lines)
+    _warn_of_long_lines(trained, lines)
     decoding = getattr(trained.config, "decoding", None)
     numbered = decoding is not None and decoding.n_best > 1
     output = []
@@ -128,7 +128,7 @@ def _answered(trained: Run, lines: list[str]) -> list[str]:
     return output
 
 
-def _warn_of_long_ones(trained: Run, lines: list[str]) -> None:
+def _warn_of_long_lines(trained: Run, lines: list[str]) -> None:
     """A note on stderr if some lines are longer than any in training."""
     longer = trained.longer(lines)
     if longer:
@@ -147,7 +147,7 @@ def _on_one_line(text: str) -> str:
     return text.replace("\r", "\\r").replace("\n", "\\n")
 
 
-def _scored(trained: Run, lines: list[str]) -> list[str]:
+def _score_pairs(trained: Run, lines: list[str]) -> list[str]:
     """Every pair with its log-probability before it; an empty line for an empty one."""
     pairs = {number: line.split("\t") for number, line in enumerate(lines) if line.strip()}
     for number, pair in pairs.items():

@@ -154,7 +154,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif kind not in KINDS:
         raise UserError(f"list: unknown kind {kind!r}; {nearest(kind, [*KINDS, *FILES])}")
     elif name is not None:
-        show(kind, name)
+        print_component(kind, name)
     else:
         columns = KINDS[kind].columns
         details = "one" if kind == "tasks" else "fields"
@@ -215,7 +215,7 @@ def component_cells(name: str, component: Any, columns: Sequence[str]) -> dict[s
     }
 
 
-def show(kind: str, name: str) -> None:
+def print_component(kind: str, name: str) -> None:
     """Print one component: its cells, its fields (a task has none that a config could set), its
     formula.
     """

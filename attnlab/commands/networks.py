@@ -109,8 +109,8 @@ def parameter_shapes(config: Settings) -> Params:
 
 
 def task_cells(task: type[Task[Any, Any, Any]]) -> dict[str, str]:
-    """The columns "systems", "data" and "measures" of a task: registered names; blank for what it
-    does not say.
+    """The columns "systems", "data" and "measures" of a task: registered names; blank where
+    it declares none.
     """
     base, method = getattr(task, "systems", None), getattr(task, "reads", "")
     base = base if isinstance(base, type) else ()

@@ -27,13 +27,13 @@ __all__ = [
     "existing_run",
     "open_run",
     "print_notes",
+    "read_config",
     "start_jax",
     "stored_run",
-    "wanted_config",
 ]
 
 
-def wanted_config(path: str | None, overrides: Sequence[str]) -> Settings:
+def read_config(path: str | None, overrides: Sequence[str]) -> Settings:
     """Read the config of `--config` with overrides.
 
     Raises:

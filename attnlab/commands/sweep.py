@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
             tempfile.TemporaryDirectory(prefix="attnlab-") as folder,
             _experiment_file(inline, written and Path(folder) / written.name) as file,
         ):
-            show(plan.draft(file or arguments.file, directory, changes), directory)
+            print_plan(plan.draft(file or arguments.file, directory, changes), directory)
         return 0
     options = _sweep_options(arguments)
     if not directory.exists():
@@ -217,7 +217,7 @@ def _run_and_report(directory: Path, options: SweepOptions) -> int:
     return 1 if result.wrong else 0
 
 
-def show(plan: Plan, directory: Path) -> None:
+def print_plan(plan: Plan, directory: Path) -> None:
     """Print a plan: its candidates and the number of their trials; of a search, the most."""
     from attnlab.experiments.plan import matching
     from attnlab.experiments.report import foresight

@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
       0 when done, 1 when diverged, 128 + the signal's number when interrupted.
     """
     began = time.perf_counter()
-    config = session.wanted_config(arguments.config, arguments.overrides)
+    config = session.read_config(arguments.config, arguments.overrides)
     workdir = Path(arguments.workdir or default_workdir(arguments.config, config))
     if stored := Manifest.read(workdir):  # an older run goes on as it was begun
         config = configs.as_stored(config, stored.config, arguments.overrides)

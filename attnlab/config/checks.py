@@ -62,7 +62,7 @@ def validate(
       UserError: the first thing wrong, with its full name, the value and what would be valid.
     """
     root = ConfigNode(config, "", schema or schema_of(config))
-    settings = _checked(root)
+    settings = _check_node(root)
     longest = getattr(settings, "longest", None)
     fitted = False
     for node, field, relation in _lengths(root) if longest is not None else ():
@@ -78,7 +78,7 @@ def validate(
             )
         node.values[field] = fitting
         fitted = True
-    return _checked(root) if fitted else settings
+    return _check_node(root) if fitted else settings
 
 
 def schema_of(config: Mapping[str, Any]) -> type[Node]:
@@ -120,11 +120,11 @@ def read_settings(kind: type[Kind], values: Mapping[str, Any] | Node, where: str
     node = ConfigNode(tree, where, kind)
     with tree.ignore_type():
         complete(node)
-    settings: Kind = _checked(node)
+    settings: Kind = _check_node(node)
     return settings
 
 
-def _checked(node: ConfigNode) -> Any:
+def _check_node(node: ConfigNode) -> Any:
     """A node and all below, checked: every key known, of its type and in its range, nothing
     missing. The settings of a class that describes a node; the node itself of any other.
     """
@@ -150,7 +150,7 @@ def _checked(node: ConfigNode) -> Any:
             for within in ranges(node, key):
                 within.check(value, where)
     _check_missing(node)
-    below = {child.path.rpartition(".")[2]: _checked(child) for child in node.children()}
+    below = {child.path.rpartition(".")[2]: _check_node(child) for child in node.children()}
     values = {**node.values, **below}
     if not node.settings:
         return Component(values) if node.component else node.values

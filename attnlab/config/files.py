@@ -96,17 +96,17 @@ def merge(*layers: Mapping[str, Any] | ConfigDict) -> ConfigDict:
     >>> merge({"training": {"steps": 100, "clip": 1.0}}, {"training": {"steps": 200}}).training.clip
     1.0
     """
-    return ConfigDict(_merged(*layers))
+    return ConfigDict(_merge(*layers))
 
 
-def _merged(*layers: Mapping[str, Any] | ConfigDict) -> dict[str, Any]:
+def _merge(*layers: Mapping[str, Any] | ConfigDict) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for layer in layers:
         for key, value in _items(layer):
             if isinstance(value, (Mapping, ConfigDict)):
                 old = merged.get(key)
                 old = {"name": old} if isinstance(old, str) else old
-                value = _merged(old, value) if _extends(old, value) else _merged(value)
+                value = _merge(old, value) if _extends(old, value) else _merge(value)
             merged[key] = value
     return merged
 

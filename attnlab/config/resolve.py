@@ -112,7 +112,7 @@ def _split(text: str) -> tuple[list[str], str]:
 
 
 def _override(root: ConfigNode, overrides: Iterable[tuple[list[str], str]]) -> None:
-    """Applies overrides to the tree in place: replacements of components first, outermost first."""
+    """Apply overrides to the tree in place: replacements of components first, outermost first."""
 
     def slot(keys: list[str]) -> list[str]:
         return keys[:-1] if keys[-1] == "name" and len(keys) > 1 else keys
@@ -139,7 +139,7 @@ def _walk(root: ConfigNode, keys: Iterable[str]) -> ConfigNode | None:
 
 
 def _replace(parent: ConfigNode, key: str, name: str) -> None:
-    """Puts the component `name` with its own defaults at `key`, unless it stands there already."""
+    """Put the component `name` with its own defaults at `key`, unless it stands there already."""
     old = parent.values.get(key)
     if isinstance(old, ConfigDict) and old.get("name") == name:
         return
@@ -151,7 +151,7 @@ def _replace(parent: ConfigNode, key: str, name: str) -> None:
 
 
 def _assign(root: ConfigNode, keys: list[str], text: str) -> None:
-    """Sets one plain value, read by the type of the value it replaces."""
+    """Set one plain value, read by the type of the value it replaces."""
     dotted = ".".join(keys)
     *path, key = keys
     parent = _walk(root, path)

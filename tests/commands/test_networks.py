@@ -24,7 +24,7 @@ def test_every_system_carries_a_card_of_its_own(name: str) -> None:
 def test_systems_say_where_they_come_from_what_they_are_for_and_how_large_they_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    listing.show("systems", "convs2s")
+    listing.print_component("systems", "convs2s")
     cells = dict(
         re.split(r"  +", line.strip(), maxsplit=1)
         for line in capsys.readouterr().out.splitlines()

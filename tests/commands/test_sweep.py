@@ -146,7 +146,7 @@ def test_the_launcher_starts_without_jax() -> None:
 @pytest.mark.quick
 def test_what_is_planned_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Candidates with their counts; before a search has any, what it will try."""
-    sweep.show(plans.plan(), tmp_path)
+    sweep.print_plan(plans.plan(), tmp_path)
     shown = capsys.readouterr().out
     assert "additive" in shown and "general" in shown and UNMATCHED in shown
     assert "4 trials: seeds 0, 1\n2 seeds of 2 variants find a difference to additive" in shown
@@ -154,7 +154,7 @@ def test_what_is_planned_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[
         search=Search({"schedule.peak": choice(1e-3, 2e-3, 4e-3)}, sampler="grid", trials=3),
         seeds=(5, 1, 2),
     )
-    sweep.show(dataclasses.replace(searched, candidates=()), tmp_path)
+    sweep.print_plan(dataclasses.replace(searched, candidates=()), tmp_path)
     text = (
         "3 settings of schedule.peak for each of 2 variants, with seed 5; the best of each with"
         " seeds 1, 2 too: at most 10 trials"
