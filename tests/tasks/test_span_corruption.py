@@ -82,7 +82,8 @@ def test_pretraining_then_tuning(tmp_path: Path, capsys: pytest.CaptureFixture[s
     pairs = [one.replace("data.of.", "data.") for one in [*SMALL, *steps]]
     vocabulary = configs.load("configs/span_corruption.py:t5", []).vocabulary
     pairs += ["batch.buckets=32", *short]
-    pairs += [f"vocabulary.{name}={getattr(vocabulary, name)}" for name in ("kind", "size", "reserved")]
+    for name in ("kind", "size", "reserved"):
+        pairs.append(f"vocabulary.{name}={getattr(vocabulary, name)}")
     words = [f"--config.{one}" for one in ["data=grammar", *pairs]]
     config = "--config=configs/text_to_text.py:t5"
     folder = f"--config.pretrained.folder={workdir}"
