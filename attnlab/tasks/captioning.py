@@ -162,14 +162,14 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         found = self.target_ids()
         return params if found is None else with_output_bias(self.config, params, *found)
 
-    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+    def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
         """Teacher forcing: the logits [B,T,V] of the caption of a batch, whose images are normalised
         first.
         """
         images = self.data.learned.normalised(jnp.asarray(batch["source"]))
         real = self.real(batch["target"]).any(axis=1)
         target_in = self.target_in(batch["target"])
-        return self.system.apply({"params": params}, images, target_in, real, **how)
+        return self.system.apply({"params": params}, images, target_in, real, **options)
 
     def loss(
         self,

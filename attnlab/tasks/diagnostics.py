@@ -240,12 +240,12 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
         return asked.encode(self.data.vocabulary, rows)
 
     def answers(
-        self, params: Params, asked: Examples, lines: Sequence[str]
+        self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """What the system says behind every word of each line, as "word/answer word/answer ..."."""
         return [
             [Response(" ".join(map("/".join, zip(line.split(), said, strict=True))), 0.0)]
-            for line, said in zip(lines, self._answered(params, asked), strict=True)
+            for line, said in zip(lines, self._answered(params, examples), strict=True)
         ]
 
     def map_examples(self, split: str, number: int) -> list[TextExample]:

@@ -87,10 +87,10 @@ class Choosing(Task[Config, Data, Model]):
         return found
 
     def answers(
-        self, params: Params, asked: Examples, lines: Sequence[str]
+        self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """The likeliest class of each example, and its log probability."""
-        logits = self.logits(params, asked).astype(np.float64)
+        logits = self.logits(params, examples).astype(np.float64)
         chances = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
         return [[Response(self.classes[int(one.argmax())], float(one.max()))] for one in chances]
 
@@ -140,10 +140,10 @@ class ImageTask(Task[Config, OfImages, Model]):
         params: Params = self.system.init(key, images)["params"]
         return params
 
-    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+    def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
         """What the system makes of the images of a batch, which are normalised first."""
         images = self.normalised(batch["image"])
-        return self.system.apply({"params": params}, images, self.real(batch), **how)
+        return self.system.apply({"params": params}, images, self.real(batch), **options)
 
     def normalised(self, images: jax.Array | np.ndarray) -> jax.Array:
         """Images [B,H,W,C], uint8, as systems get them: float32, by mean and deviation."""

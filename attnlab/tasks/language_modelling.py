@@ -317,12 +317,12 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
         return super().longer_than(limit, lines) if self._apart else []
 
     def answers(
-        self, params: Params, asked: Examples, lines: Sequence[str]
+        self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """Each line as it is, and what the system writes after it up to the end of the line, by the
         method of `config.decoding`.
         """
-        found, prompts = self._decoder(params, self._batched(asked)), asked.packed("source")
+        found, prompts = self._decoder(params, self._batched(examples)), examples.packed("source")
         return [
             [Response(self._continued(line, prompt, one.tokens), one.score) for one in best]
             for line, prompt, best in zip(lines, prompts, found, strict=True)

@@ -194,18 +194,18 @@ class MaskedLanguageModelling(
             return None
         return self.data.ids["train"].ids, self.data.vocabulary.size
 
-    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+    def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
         """Logits [B,P,V] of the hidden tokens of a batch, of all tokens [B,T,V] where it does not
         say which are; of pairs also those of their relation [B,2].
         """
         beside = {name: jnp.asarray(batch[name]) for name in ("segments", "types") if name in batch}
         if "relation" in batch:
-            how["method"] = "both"
+            options["method"] = "both"
         places = jnp.asarray(batch["places"]) if "places" in batch else None
         if places is not None and "at" in self.system.reads:
             beside["at"], places = places, None
         found: Tree = self.system.apply(
-            {"params": params}, jnp.asarray(batch["source"]), **{**beside, **how}
+            {"params": params}, jnp.asarray(batch["source"]), **{**beside, **options}
         )
         return found if places is None else jnp.take_along_axis(found, places[..., None], axis=1)
 
@@ -354,14 +354,14 @@ class MaskedLanguageModelling(
         return chances.argmax(axis=-1), chances.max(axis=-1)
 
     def answers(
-        self, params: Params, asked: Examples, lines: Sequence[str]
+        self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """Each line with the likeliest token at every place that was hidden, told from the others
         alone; its score is their log probability.
         """
         found: list[list[Response]] = [[] for _ in lines]
         longest = self.config.batch.max_length
-        for rows, batch in evaluation_batches(asked, size=self.at_once, buckets=widths(longest)):
+        for rows, batch in evaluation_batches(examples, size=self.at_once, buckets=widths(longest)):
             ids, chances = jax.device_get(self._told(params, batch["source"]))
             for row, read, best, chance in zip(rows, batch["source"], ids, chances, strict=True):
                 hidden = read == self._mask

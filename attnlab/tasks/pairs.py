@@ -120,10 +120,10 @@ class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
 
     # --- the loss and what follows from it ---
 
-    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+    def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
         """Teacher forcing: the logits [B,T,V] of the target."""
         target_in = self.target_in(batch["target"])
-        return self.system.apply({"params": params}, batch["source"], target_in, **how)
+        return self.system.apply({"params": params}, batch["source"], target_in, **options)
 
     def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
         """See `Task.auxiliary_inputs`."""

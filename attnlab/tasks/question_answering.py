@@ -167,11 +167,11 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
 
     # --- training ---
 
-    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+    def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
         """Numbers [B,T,2] of a batch, float32; very low outside the passage, and outside the first
         token if that says "not here".
         """
-        found: Any = super().apply(params, batch, **how)
+        found: Any = super().apply(params, batch, **options)
         inside = jnp.asarray(batch["words"]) > 0
         inside = inside.at[:, 0].set(True) if self._absent else inside
         return jnp.where(inside[..., None], found.astype(jnp.float32), _NEVER)
@@ -286,10 +286,10 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         return [] if self._reading.stride else super().longer_than(limit, lines)
 
     def answers(
-        self, params: Params, asked: Examples, lines: Sequence[str]
+        self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """The likeliest stretch of each passage, or `SILENCE`."""
-        found = self._answered(params, self._typed(lines), asked)
+        found = self._answered(params, self._typed(lines), examples)
         return [[Response(text or SILENCE, score)] for text, score in found]
 
     def map_examples(self, split: str, number: int) -> list[TextExample]:

@@ -212,14 +212,14 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
         tags = self.of_split("train").packed("target").ids
         return tags[tags > 0] - 1, len(self.tags)
 
-    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+    def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
         """Logits [B,T,C] of a batch."""
         source = jnp.asarray(batch["source"])
         beside: dict[str, Any] = {}
         if self._trees:
             heads = jnp.asarray(batch["heads"])
             beside["trees"] = structural_distance(heads, source != self.special.pad)
-        found: Tree = self.system.apply({"params": params}, source, **beside, **how)
+        found: Tree = self.system.apply({"params": params}, source, **beside, **options)
         return found
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
@@ -303,12 +303,12 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
         return tagged.encode(self.data.vocabulary, self.data.classes, rows)
 
     def answers(
-        self, params: Params, asked: Examples, lines: Sequence[str]
+        self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """Each line as "word/tag word/tag ..."."""
         return [
             [Response(" ".join(map("/".join, zip(line.split(), tags, strict=True))), 0.0)]
-            for line, tags in zip(lines, self._tagged(params, asked), strict=True)
+            for line, tags in zip(lines, self._tagged(params, examples), strict=True)
         ]
 
     def map_examples(self, split: str, number: int) -> list[TaggedExample]:

@@ -315,10 +315,10 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         return self.encoded(list(map(self.texts, lines)))
 
     def answers(
-        self, params: Params, asked: Examples, lines: Sequence[str]
+        self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """One answer to each line."""
-        return [[best] for best in self.answered(params, asked)]
+        return [[best] for best in self.answered(params, examples)]
 
     def map_examples(self, split: str, number: int) -> list[TextExample]:
         """The first examples of a split."""

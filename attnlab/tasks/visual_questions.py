@@ -182,11 +182,11 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         mean, deviation = (np.asarray(one, np.float32) for one in (learned.mean, learned.deviation))
         return (jnp.asarray(images).astype(jnp.float32) / 255 - mean) / deviation
 
-    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+    def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
         """Logits [B,C] of the B questions of a batch, whose images are normalised first."""
         images, questions = self.normalised(batch["image"]), jnp.asarray(batch["question"])
         questions = questions.reshape(-1, questions.shape[-1])
-        return self.system.apply({"params": params}, images, questions, **how)
+        return self.system.apply({"params": params}, images, questions, **options)
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
         """Sums over the questions of a batch, of logits [B,C]: "loss", "known" (those with an answer

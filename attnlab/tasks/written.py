@@ -103,10 +103,10 @@ class WritingTask(TokenTask[Writes, Data, Writing]):
         return self.written_in.decode(ids)
 
     def answers(
-        self, params: Params, asked: Examples, lines: Sequence[str]
+        self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """The texts for each line, as many as `decoding.n_best`."""
-        found = self.written(params, asked)
+        found = self.written(params, examples)
         return [[Response(self.text(one), one.score) for one in best] for best in found]
 
     def teacher_forced(self, params: Params, split: str) -> dict[str, tuple[str, np.ndarray]]:
