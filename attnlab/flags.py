@@ -1,4 +1,4 @@
-"""Flags that are numbers, each within two bounds that its help says."""
+"""Flags that are numbers, each within two bounds stated in its help."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def add_number(
     """Add a flag for a number from `least` to `most`: a whole one, if these are.
 
     Args:
-      parser: or a group of one.
-      flag: with its dashes.
+      parser: the parser, or a group of it.
+      flag: the flag with its dashes.
       least, most: the bounds, both included.
-      help: what it is; the bounds are put behind it.
-      options: others of `add_argument`.
+      help: its meaning; the bounds are appended.
+      options: other arguments of `add_argument`.
     """
     whole = isinstance(least, int)
     bounds = f"{least:,} to {most:,}"

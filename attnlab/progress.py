@@ -1,4 +1,4 @@
-"""What a person sees of long work: a live bar on a terminal, plain lines elsewhere; and tables of
+"""The progress of long work, as a live bar on a terminal and plain lines elsewhere; and tables of
 results.
 """
 
@@ -15,7 +15,7 @@ from attnlab.errors import visible
 if TYPE_CHECKING:
     import rich.progress
 
-_SMOOTHING = 0.3  # weight of the newest step time in the estimate of what is left
+_SMOOTHING = 0.3  # weight of the newest step time in the estimate of the time left
 _NUMBER = re.compile(
     r"[<+-]? ?[\d,]*\.?\d+(e[+-]?\d+)?("
     r" ?(%|[kMGTP]|([KMGT]i)?B|ms|s))?|\d+/\d+|\d+(:\d\d){1,2}|[+-]?(nan|inf)"
@@ -31,12 +31,12 @@ class Progress:
     compiling is not in it.
 
     Args:
-      total: the step at which the work is done.
-      start: the step it starts from (above 0 after a resume).
+      total: the last step.
+      start: the first step (above 0 after a resume).
       every: steps between two plain lines.
-      stream: where to write.
-      unit: what a step is called.
-      item: what is counted in a second.
+      stream: the stream to write to; stderr by default.
+      unit: the word for a step.
+      item: the unit of the throughput, counted per second.
     """
 
     def __init__(
@@ -51,7 +51,8 @@ class Progress:
     ) -> None:
         self.total = total
         self.step = start
-        self.every, self.unit, self.item = max(1, every), unit, item
+        self.every = max(1, every)
+        self.unit, self.item = unit, item
         self.stream = sys.stderr if stream is None else stream
         self.compile_seconds = 0.0
         self._printed = start
@@ -86,7 +87,7 @@ class Progress:
         tokens_per_second: float | None = None,
         step_seconds: float | None = None,
     ) -> None:
-        """Shows that `step` steps are done; a figure not given keeps its last value."""
+        """Show that `step` steps are done; a figure not given keeps its last value."""
         self.step = step
         self._loss = self._loss if loss is None else loss
         self._tokens_per_second = (
@@ -103,15 +104,15 @@ class Progress:
         elif step - self._printed >= self.every or step >= self.total > self._printed:
             self._print()
 
-    def compiled(self, what: str, seconds: float) -> None:
-        """Notes that compiling `what` ("16x16") took `seconds`, and adds them to the compile time
-        shown apart.
+    def compiled(self, shape: str, seconds: float) -> None:
+        """Note that compiling `shape` ("16x16") took `seconds`, and add them to the compile time,
+        which is shown separately.
         """
         self.compile_seconds += seconds
-        self.note(f"compiled {what} in {seconds:.1f} s")
+        self.note(f"compiled {shape} in {seconds:.1f} s")
 
     def note(self, text: str) -> None:
-        """Prints one line of its own, above the bar."""
+        """Print a line above the bar."""
         text = visible(text)
         if self._bar is not None:
             self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -119,7 +120,7 @@ class Progress:
             print(text, file=self.stream, flush=True)
 
     def warn(self, text: str) -> None:
-        """`note`, marked as a warning."""
+        """Print a warning above the bar."""
         self.note(f"warning: {text}")
 
     def figures(self) -> str:
@@ -161,29 +162,31 @@ def table(
     stream: TextIO | None = None,
     numbers: Collection[int] | None = None,
 ) -> None:
-    """Prints a table: by rich on a terminal, as aligned plain text elsewhere; floats with 4 digits.
+    """Print a table: by rich on a terminal, as aligned plain text elsewhere; floats with 4 digits.
 
     Args:
-      title: above it.
-      columns: their heads.
-      rows: their cells.
-      stream: where to write; stdout unless given.
-      numbers: which columns stand on the right; those whose cells are numbers, as such or as text
-        ("1,234", "2.5 G", "4/10", "0:01:20"), or nothing ("-", ""), unless given.
+      title: the line above it.
+      columns: the heads of the columns.
+      rows: the cells of each row.
+      stream: the stream to write to; stdout by default.
+      numbers: the columns to align on the right; by default those whose cells are numbers, as such
+        or as text ("1,234", "2.5 G", "4/10", "0:01:20"), or empty ("-", "").
 
     Raises:
       ValueError: a row that is not as long as `columns`.
     """
-    out, title = sys.stdout if stream is None else stream, visible(title)
+    out = sys.stdout if stream is None else stream
+    title = visible(title)
     if any(len(row) != len(columns) for row in rows):
         raise ValueError(f"every row of {title!r} needs {len(columns)} cells")
-    columns, cells = [*map(visible, columns)], [[_cell(value) for value in row] for row in rows]
+    columns = [*map(visible, columns)]
+    cells = [[_cell(value) for value in row] for row in rows]
     right = [
         _are_numbers([row[i] for row in rows]) if numbers is None else i in numbers
         for i in range(len(columns))
     ]
     if not _is_terminal(out):
-        print("\n".join([title, *_plain_table(list(columns), cells, right)]), file=out)
+        print("\n".join([title, *_plain_table(columns, cells, right)]), file=out)
         return
     import rich.box
     import rich.console
@@ -208,8 +211,8 @@ def _plain_table(columns: list[str], cells: list[list[str]], right: list[bool]) 
     lines = [columns, ["-" * width for width in widths], *cells]
     padded = [
         [
-            f"{cell:{'>' if r else '<'}{width}}"
-            for cell, width, r in zip(line, widths, right, strict=True)
+            f"{cell:{'>' if to_right else '<'}{width}}"
+            for cell, width, to_right in zip(line, widths, right, strict=True)
         ]
         for line in lines
     ]
@@ -217,10 +220,10 @@ def _plain_table(columns: list[str], cells: list[list[str]], right: list[bool]) 
 
 
 def _are_numbers(cells: Sequence[Any]) -> bool:
-    """Whether the cells of a column are numbers, or nothing; not where all are nothing."""
-    found = [cell for cell in cells if cell not in (None, "", "-")]
-    return bool(found) and all(
-        _NUMBER.fullmatch(cell) if isinstance(cell, str) else _is_number(cell) for cell in found
+    """Whether the cells of a column are numbers or empty, and not all empty."""
+    filled = [cell for cell in cells if cell not in (None, "", "-")]
+    return bool(filled) and all(
+        _NUMBER.fullmatch(cell) if isinstance(cell, str) else _is_number(cell) for cell in filled
     )
 
 
@@ -229,7 +232,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _cell(value: Any) -> str:
-    """Text of a cell on one line; a float with four significant digits, None as a dash."""
+    """The text of a cell on one line; a float with four significant digits, None as a dash."""
     if isinstance(value, float):
         return f"{value:.4g}"
     return "-" if value is None else visible(" ".join(str(value).split()))
@@ -240,7 +243,7 @@ def _is_terminal(stream: TextIO) -> bool:
 
 
 def bare(stream: TextIO) -> TextIO:
-    """The stream of a terminal that is drawn on, below `commands.streams.Shown`."""
+    """The stream of a terminal to draw on, below `commands.streams.Shown`."""
     below: TextIO = getattr(stream, "bare", stream)
     return below
 

@@ -99,7 +99,7 @@ def main() -> None:
         prefix: read_pairs(prefix, chosen.source, chosen.target, flip=flip)
         for prefix in chosen.gold
     }
-    run = session.opened(
+    run = session.open_run(
         session.stored_run(
             argparse.Namespace(workdir=chosen.workdir, config=None, overrides=overrides)
         )

@@ -75,7 +75,7 @@ def main() -> None:
 def measure(arguments: argparse.Namespace, split: str, sentences: int) -> dict[str, float]:
     """Translate a split twice; `arguments` has the workdir and overrides."""
     os.environ["ATTNLAB_CACHE"] = ""  # off: the first time compiles everything
-    run = session.opened(session.stored_run(arguments), (split,))
+    run = session.open_run(session.stored_run(arguments), (split,))
     task, params = run.task, run.params
     from attnlab.decoding.metrics import corpus_scores
     from attnlab.tasks.translation import Translation

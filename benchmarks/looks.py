@@ -117,7 +117,7 @@ def seen(
 ) -> Iterator[tuple[dict[str, AttentionMap], Evidence | None]]:
     """The maps [H,Tq,Tk] of each example, and what its label follows from, where that is known."""
     if task.config.task != "language_modelling":
-        for example in task.completed(params, task.pictured("test", examples)):
+        for example in task.examples_from_text(params, task.map_examples("test", examples)):
             yield task.maps(params, example).weights, evidence(task.config, example.source)
         return
     ids = np.concatenate([np.asarray(one) for one in task.data.ids["test"]])

@@ -17,12 +17,14 @@ from __future__ import annotations
 
 from ml_collections import ConfigDict
 
-from attnlab.config import merge, stated
+from attnlab.config import merge, read_config_file
 
 
 def get_config(system: str = "t5") -> ConfigDict:
     """The configuration for one system; see `configs/text_to_text.py` for the names."""
-    return merge(SHARED, {"system": stated(f"configs/text_to_text.py:{system}")["system"]})
+    return merge(
+        SHARED, {"system": read_config_file(f"configs/text_to_text.py:{system}")["system"]}
+    )
 
 
 SHARED = {

@@ -11,7 +11,7 @@ import pytest
 from attnlab import config as configs
 from attnlab import processes
 from attnlab.commands import COMMANDS, Parser
-from attnlab.commands.show import rows
+from attnlab.commands.show import setting_rows
 from attnlab.errors import UserError
 from attnlab.flags import add_number
 from tests.commands.tiny import refused
@@ -42,7 +42,7 @@ def test_bounds_of_all_flags(name: str) -> None:
 def test_bounds_of_all_settings(config: str) -> None:
     """`show` prints what is refused beyond: of every whole number its bounds."""
     path = f"configs/{config}"
-    for setting, value, _, meaning in rows(configs.load(path)):
+    for setting, value, _, meaning in setting_rows(configs.load(path)):
         if re.fullmatch(r"-?\d+", value) and "one of: " not in meaning:
             bound = re.search(r"a whole number of at least (-?\d+) and at most ([\d,]+)", meaning)
             assert bound, (setting, meaning)

@@ -337,9 +337,9 @@ def test_what_optax_cannot_be_given(overrides: str, words: str, folder: Path) ->
 def test_a_function_is_nothing_a_config_holds(folder: Path) -> None:
     """In a file as on the command line."""
     (folder / "mine.py").write_text(
-        "from attnlab.config import merge, stated\n\n\ndef get_config(argument):\n    mask ="
+        "from attnlab.config import merge, read_config_file\n\n\ndef get_config(argument):\n    mask ="
         " argument if argument == 'text' else print\n    return"
-        f" merge(stated({RNNSEARCH!r}), {{'optimizer': {{'name': 'optax:lion', 'mask': mask}}}})\n"
+        f" merge(read_config_file({RNNSEARCH!r}), {{'optimizer': {{'name': 'optax:lion', 'mask': mask}}}})\n"
     )
     assert "config.optimizer.mask='text' is of type str, expected" in trained("mine.py:text")
     words = "config.optimizer.mask: a builtin_function_or_method cannot be stored"

@@ -68,7 +68,7 @@ def report(updates: Updates, task: AnyTask, workdir: Path, code: Code | None = N
     results |= _changed_code(code or provenance.of(config), workdir)
     if outputs:
         write_atomic(workdir / task.outputs, "".join(line + "\n" for line in outputs))
-        first = [example.record() for example in task.pictured("test", KEPT)]
+        first = [example.record() for example in task.map_examples("test", KEPT)]
         write_atomic(
             workdir / EXAMPLES,
             json.dumps({"outputs": task.outputs, "examples": first}, ensure_ascii=False, indent=1)
@@ -212,7 +212,7 @@ def pictures_of_test(task: AnyTask, params: Any, workdir: Path) -> list[Path]:
     if not task.system.looks:
         return []
     paths = []
-    for number, example in enumerate(task.pictured("test", PICTURED)):
+    for number, example in enumerate(task.map_examples("test", PICTURED)):
         drawn = draw(task, params, example, workdir / "maps" / f"test{number}")
         sides = {
             name: task.system.between(name.removesuffix(ARCS)) for name in drawn if name != "arrays"

@@ -31,11 +31,11 @@ class Command:
     """One subcommand.
 
     Attributes:
-      module: where its `add_arguments` and `run` are.
+      module: the module with its `add_arguments` and `run`.
       help: one line for `--help`.
-      on_run: it works on a run, so it takes a config and a work folder.
-      overrides: it takes `--config.a.b=value`; those that work on a run do.
-      several: several processes may do it together.
+      on_run: whether it works on a run, so that it takes a config and a work folder.
+      overrides: whether it takes `--config.a.b=value`; those that work on a run do.
+      several: whether several processes may run it together.
     """
 
     module: str
@@ -161,10 +161,10 @@ examples:
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse without abbreviations, whose complaints are `UserError` instead of a usage text."""
+    """A parser without abbreviations that raises `UserError` instead of printing a usage text."""
 
     def error(self, message: str) -> NoReturn:
-        """Raises `UserError` with argparse's message."""
+        """Raise `UserError` with argparse's message."""
         raise UserError(message)
 
     def flags(self) -> list[str]:
@@ -175,7 +175,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = COMMANDS) -> int:
-    """Runs one command; `argv` is `sys.argv[1:]` unless given.
+    """Run one command; `argv` is `sys.argv[1:]` unless given.
 
     Returns:
       The command's exit code; 2 after a `UserError`, a missing package or an `OSError`, 130 after
@@ -184,7 +184,7 @@ def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = CO
     program = pathlib.Path(sys.argv[0]).name or "attnlab"
     try:
         streams.prepare()
-        _let_in_their_modules()
+        _import_from_current_folder()
         code = _dispatch(list(sys.argv[1:] if argv is None else argv), commands, program)
         sys.stdout.flush()
         return code
@@ -198,37 +198,32 @@ def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = CO
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == __package__.partition(".")[0]:
             raise  # a slip of ours
-        message, code = (
-            (
-                f"{program}: error: {error} for {sys.executable}; 'pip install -e .' installs what"
-                " attnlab needs"
-            ),
-            2,
-        )
+        advice = "'pip install -e .' installs what attnlab needs"
+        message, code = f"{program}: error: {error} for {sys.executable}; {advice}", 2
     except OSError as error:
         message, code = f"{program}: error: {told(error)}", 2
     streams.finish(message)
     return code
 
 
-def _let_in_their_modules() -> None:
-    """Let a user's own module be named from the folder that they are in.
+def _import_from_current_folder() -> None:
+    """Make modules in the current folder importable, so that a user can name their own.
 
     Raises:
       UserError: that folder was deleted.
     """
     try:
-        here = os.getcwd()
+        folder = os.getcwd()
     except OSError as error:
         raise UserError(
             "the folder that you are in was deleted or cannot be read; change to another one"
         ) from error
-    if here not in sys.path:
-        sys.path.append(here)
+    if folder not in sys.path:
+        sys.path.append(folder)
 
 
 def _dispatch(argv: list[str], commands: Mapping[str, Command], program: str) -> int:
-    """Finds the command and runs it."""
+    """Find the command and run it."""
     if not argv or argv[0] in ("--help", "-h", "help"):
         lines = "\n".join(f"  {name:10}{command.help}" for name, command in commands.items())
         print(
@@ -236,7 +231,7 @@ def _dispatch(argv: list[str], commands: Mapping[str, Command], program: str) ->
             end="",
         )
         return 0
-    name, *rest = argv
+    name, *arguments = argv
     if name.startswith("-"):
         raise UserError(
             f"{name.partition('=')[0]}: the command comes first, '{program} COMMAND {name}';"
@@ -245,53 +240,53 @@ def _dispatch(argv: list[str], commands: Mapping[str, Command], program: str) ->
     if name not in commands:
         raise UserError(f"unknown command {name!r}; {nearest(name, commands)}")
     command = commands[name]
-    work = functools.partial(_work, command, name, rest, program)
-    return processes.run(rest, work) if command.several else work()
+    work = functools.partial(_run_users_code, command, name, arguments, program)
+    return processes.run(arguments, work) if command.several else work()
 
 
-def _work(command: Command, name: str, rest: Sequence[str], program: str) -> int:
-    """Runs a command, in whichever process does its work: a user's own line is known only there."""
+def _run_users_code(command: Command, name: str, argv: Sequence[str], program: str) -> int:
+    """Run a command, naming the user's own line in errors; in the process that does its work."""
     with users_code():
-        return _run(command, name, rest, program)
+        return _run(command, name, argv, program)
 
 
-def _run(command: Command, name: str, rest: Sequence[str], program: str) -> int:
-    """Reads the flags of a command and runs it."""
-    overrides, rest = take_overrides(rest) if command.on_run or command.overrides else ([], rest)
+def _run(command: Command, name: str, argv: Sequence[str], program: str) -> int:
+    """Read the flags of a command and run it."""
+    overrides, argv = take_overrides(argv) if command.on_run or command.overrides else ([], argv)
     module = importlib.import_module(command.module)
     parser = _parser(command, f"{program} {name}", program)
     module.add_arguments(parser)
     if command.several:
         processes.add_arguments(parser)
-    if _settings_told(parser, rest, overrides):
+    if _print_settings(parser, argv, overrides):
         return 0
-    for word in map(str.strip, rest):
+    for word in map(str.strip, argv):
         if re.fullmatch(r"(--[\w.-]+=)?", word):  # an empty path would be the folder one is in
             raise UserError(f"{word or 'an argument'} is empty; write a value, or leave it out")
-    arguments, unknown = parser.parse_known_args(rest)
+    arguments, unknown = parser.parse_known_args(argv)
     if unknown:
-        raise UserError(_unknown(unknown[0], parser, name, command.on_run))
+        raise UserError(_unknown_argument(unknown[0], parser, name, command.on_run))
     arguments.overrides = overrides
     return int(module.run(arguments))
 
 
-def _settings_told(parser: Parser, rest: Sequence[str], overrides: Sequence[str]) -> bool:
-    """Whether help is asked for after a `--config`; then the flags and all settings of that config
-    are printed.
+def _print_settings(parser: Parser, arguments: Sequence[str], overrides: Sequence[str]) -> bool:
+    """Print the flags and all settings of a config if help is requested after a `--config`; whether
+    it was.
     """
-    flags = [word for word in rest if word not in ("-h", "--help")]
-    named = any(word.partition("=")[0] == "--config" for word in flags)
-    if len(flags) == len(rest) or not named or "--config" not in parser.flags():
+    flags = [word for word in arguments if word not in ("-h", "--help")]
+    has_config = any(word.partition("=")[0] == "--config" for word in flags)
+    if len(flags) == len(arguments) or not has_config or "--config" not in parser.flags():
         return False
     config = parser.parse_known_args(flags)[0].config
     parser.print_help()
     print()
-    importlib.import_module("attnlab.commands.show").tell(config, overrides)
+    importlib.import_module("attnlab.commands.show").print_settings(config, overrides)
     return True
 
 
 def _parser(command: Command, prog: str, program: str) -> Parser:
-    """The parser of one command with the flags all of its kind share."""
+    """The parser of one command, with the flags that all of its kind share."""
     parser = Parser(
         prog=prog,
         description=command.help[0].upper() + command.help[1:] + ".",
@@ -314,33 +309,33 @@ def _parser(command: Command, prog: str, program: str) -> Parser:
 
 
 def take_overrides(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Takes `--config.a.b=value` and `--config.a.b value` out of a command line.
+    """Split `--config.a.b=value` and `--config.a.b value` off a command line.
 
     Returns:
-      The overrides, "a.b=value" each, and what is left. What follows a bare `--` is left alone.
+      The overrides, "a.b=value" each, and the other arguments, with all that follow a bare `--`.
 
     Raises:
       UserError: an override without a value.
     """
     overrides: list[str] = []
-    rest: list[str] = []
-    words = iter(argv)
-    for word in words:
-        if word == "--":
-            return overrides, [*rest, word, *words]
-        if not word.startswith("--config."):
-            rest.append(word)
+    others: list[str] = []
+    arguments = iter(argv)
+    for argument in arguments:
+        if argument == "--":
+            return overrides, [*others, argument, *arguments]
+        if not argument.startswith("--config."):
+            others.append(argument)
             continue
-        if "=" not in word:
-            value = next(words, None)
+        if "=" not in argument:
+            value = next(arguments, None)
             if value is None or value.startswith("--"):
-                raise UserError(f"{word}: no value given, write {word}=VALUE")
-            word = f"{word}={value}"
-        overrides.append(word.removeprefix("--config."))
-    return overrides, rest
+                raise UserError(f"{argument}: no value given, write {argument}=VALUE")
+            argument = f"{argument}={value}"
+        overrides.append(argument.removeprefix("--config."))
+    return overrides, others
 
 
-def _unknown(word: str, parser: Parser, command: str, on_run: bool) -> str:
+def _unknown_argument(word: str, parser: Parser, command: str, on_run: bool) -> str:
     """The message for an argument that no flag takes."""
     if not word.startswith("-"):
         return f"{command}: unexpected argument {word!r}"

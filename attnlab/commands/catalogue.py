@@ -97,12 +97,12 @@ def _mixers(kind: str, text: str) -> str:
 
 def _mixer(kind: str, name: str) -> str:
     mechanism = listing.components(kind).resolve(name)
-    fields = [dataclasses.astuple(field) for field in describe.settable(mechanism)]
+    fields = [dataclasses.astuple(field) for field in describe.settable_fields(mechanism)]
     formula = describe.formula(mechanism)
-    kept = describe.kept(mechanism) if hasattr(mechanism, "remember") else ""
-    lines = [f"### `{name}`", "", describe.about(mechanism), ""]
+    memory = describe.memory_contents(mechanism) if hasattr(mechanism, "remember") else ""
+    lines = [f"### `{name}`", "", describe.summary(mechanism), ""]
     lines += ["```", formula, "```", ""] if formula else []
-    lines += [f"Memory: {kept}", ""] if kept else []
+    lines += [f"Memory: {memory}", ""] if memory else []
     return "\n".join([*lines, *_table(("field", "default", "meaning"), fields), ""])
 
 
@@ -114,7 +114,7 @@ def _part(title: str, kind: str, text: str) -> str:
 
 def _parameters() -> str:
     rows = [
-        (f"`{name}`", layouts.of_mechanism(name))
+        (f"`{name}`", layouts.mechanism_parameters(name))
         for name in listing.components("mechanisms").names()
     ]
     for field, kind in {
@@ -122,8 +122,9 @@ def _parameters() -> str:
         "alignment": "alignments",
         "positions": "positions",
     }.items():
-        found = ((name, layouts.of_part(field, name)) for name in listing.components(kind).names())
-        rows += [(f"`{field}={name}`", parameters) for name, parameters in found if parameters]
+        for name in listing.components(kind).names():
+            if parameters := layouts.part_parameters(field, name):
+                rows.append((f"`{field}={name}`", parameters))
     return "\n".join([PARAMETERS, *_table(("of", "parameters"), rows), ""])
 
 

@@ -24,14 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the tables, and write them where that is asked for; needs neither jax nor a network.
+    """Print the tables, and write them to `--out`; needs neither jax nor a network.
 
     Returns:
       0, whatever differs.
 
     Raises:
-      UserError: a folder holds no sweep, or a damaged record; the sweeps cannot be compared; a file
-        of another kind is asked for.
+      UserError: a folder holds no sweep, or a damaged record; the sweeps cannot be compared;
+        `--out` is a file of another kind.
     """
     from attnlab.errors import UserError
     from attnlab.experiments import report

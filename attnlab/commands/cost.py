@@ -1,4 +1,4 @@
-"""`cost`: what mixers cost over the length of a text: declared, compiled, measured."""
+"""`cost`: the costs of mixers over the length of a text: declared, compiled, measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LENGTHS = "256,512,1024,2048,4096,8192,16384"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is measured, and how."""
+    """The mixers, and the conditions of the measurement."""
     parser.add_argument(
         "--mechanisms",
         metavar="NAME,NAME",
@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--baseline", metavar="NAME", default="multihead", help="what they are compared with"
     )
-    words = f"tokens of a text; 1 to {LONGEST:,}"
-    parser.add_argument("--lengths", metavar="N,N", default=LENGTHS, help=words)
+    meaning = f"tokens of a text; 1 to {LONGEST:,}"
+    parser.add_argument("--lengths", metavar="N,N", default=LENGTHS, help=meaning)
     add_number(parser, "--width", 1, 2**16, "of the model", default=64)
     add_number(parser, "--rows", 1, 2**16, "texts at a time", default=1)
     parser.add_argument(
@@ -40,10 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a field of one of them, such as multihead.heads=1; again for more",
     )
-    words = "one whose run has taken longer is not measured at greater lengths"
-    add_number(parser, "--patience", 0.0, 86400.0, words, default=10.0, metavar="SECONDS")
-    words = "a program of more is not run"
-    add_number(parser, "--memory", 0.0, 1e6, words, default=8.0, metavar="GB")
+    meaning = "one whose run has taken longer is not measured at greater lengths"
+    add_number(parser, "--patience", 0.0, 86400.0, meaning, default=10.0, metavar="SECONDS")
+    meaning = "a program of more is not run"
+    add_number(parser, "--memory", 0.0, 1e6, meaning, default=8.0, metavar="GB")
     parser.add_argument(
         "--dir", metavar="DIR", type=Path, default=Path("runs/cost"), help="for the files"
     )
@@ -69,15 +69,16 @@ def run(arguments: argparse.Namespace) -> int:
     from attnlab.commands.describe import origin
     from attnlab.progress import Progress, table
 
-    lengths, made = _lengths(arguments), _mixers(arguments)
+    lengths = _lengths(arguments)
+    modules = _mixers(arguments)
     arguments.dir.mkdir(parents=True, exist_ok=True)  # before the work, which takes long
-    points: dict[str, list[costs.Point]] = {name: [] for name in made}
-    late: set[str] = set()
-    every = [(length, name) for length in lengths for name in made]
-    with Progress(len(every), unit="program") as progress:
-        for number, (length, name) in enumerate(every, start=1):
-            module = made[name]
-            if name not in late:
+    points: dict[str, list[costs.Point]] = {name: [] for name in modules}
+    skipped: set[str] = set()
+    cases = [(length, name) for length in lengths for name in modules]
+    with Progress(len(cases), unit="program") as progress:
+        for number, (length, name) in enumerate(cases, start=1):
+            module = modules[name]
+            if name not in skipped:
                 point = measured(
                     name,
                     module,
@@ -89,14 +90,14 @@ def run(arguments: argparse.Namespace) -> int:
                 )
                 points[name].append(point)
                 if point.why or point.seconds > arguments.patience:
-                    late.add(name)
+                    skipped.add(name)
             progress.update(number)
     about = _about(arguments)
-    cards = {name: vars(origin(type(module))) for name, module in made.items()}
+    cards = {name: vars(origin(type(module))) for name, module in modules.items()}
     table(about["title"], costs.COLUMNS, costs.rows(points, arguments.baseline, cards))
-    for last in (some[-1] for some in points.values()):
-        if last.why:
-            print(f"{last.name}: not run with {last.length:,} tokens: {last.why}")
+    for point in (series[-1] for series in points.values()):
+        if point.why:
+            print(f"{point.name}: not run with {point.length:,} tokens: {point.why}")
     files = costs.write(points, about, arguments.dir)
     print(f"files:    {', '.join(map(str, files))}")
     return 0
@@ -106,7 +107,7 @@ def _lengths(arguments: argparse.Namespace) -> list[int]:
     from attnlab.errors import UserError
 
     try:
-        lengths = sorted({int(one) for one in arguments.lengths.split(",")})
+        lengths = sorted({int(length) for length in arguments.lengths.split(",")})
     except ValueError:
         lengths = [0]
     if lengths[0] < 1 or lengths[-1] > LONGEST:
@@ -118,32 +119,32 @@ def _lengths(arguments: argparse.Namespace) -> list[int]:
 
 
 def _mixers(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Every mixer by its name, the baseline first."""
+    """The mixers by name, the baseline first."""
     from attnlab.api.costs import mixer
     from attnlab.errors import UserError, nearest
     from attnlab.mixers import MIXERS
 
-    every = arguments.mechanisms == "all"
-    names = list(MIXERS.names()) if every else arguments.mechanisms.split(",")
+    all_mixers = arguments.mechanisms == "all"
+    names = list(MIXERS.names()) if all_mixers else arguments.mechanisms.split(",")
     names = list(dict.fromkeys([arguments.baseline, *names]))
     fields: dict[str, dict[str, Any]] = {name: {} for name in names}
-    for one in arguments.set:
-        path, given, value = one.partition("=")
+    for assignment in arguments.set:
+        path, equals, value = assignment.partition("=")
         name, dotted, field = path.rpartition(".")
-        if not (given and dotted and name in fields):
+        if not (equals and dotted and name in fields):
             raise UserError(
-                f"--set={one}: expected NAME.FIELD=VALUE of a mixer that is measured;"
+                f"--set={assignment}: expected NAME.FIELD=VALUE of a mixer that is measured;"
                 f" {nearest(name or path, names)}"
             )
         fields[name][field] = _value(value)
-    made = {}
+    modules = {}
     for name in names:
         try:
-            made[name] = mixer(name, fields[name], arguments.direction, arguments.width)
+            modules[name] = mixer(name, fields[name], arguments.direction, arguments.width)
         except UserError:
-            if not every or name == arguments.baseline:
+            if not all_mixers or name == arguments.baseline:
                 raise
-    return made
+    return modules
 
 
 def _value(text: str) -> Any:
@@ -158,17 +159,17 @@ def _value(text: str) -> Any:
 
 
 def _about(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What the figures depend on, for the record and the title."""
+    """The conditions of the measurement, for the record and the title."""
     import os
 
     import jax
 
     device = jax.devices()[0]
-    what = "forward" if arguments.forward else "forward and backward"
+    passes = "forward" if arguments.forward else "forward and backward"
     cores = f", {len(os.sched_getaffinity(0))} cores" if device.platform == "cpu" else ""
     return {
-        "title": f"{what}, {arguments.direction}, width {arguments.width}, batch {arguments.rows},"
-        f" {device.device_kind}{cores}, float32",
+        "title": f"{passes}, {arguments.direction}, width {arguments.width}, batch"
+        f" {arguments.rows}, {device.device_kind}{cores}, float32",
         "jax": jax.__version__,
         "width": arguments.width,
         "rows": arguments.rows,

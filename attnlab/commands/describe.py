@@ -1,8 +1,8 @@
-"""What a component says of itself, as text: fields and what they mean, card, capabilities, formula,
-what its memory keeps.
+"""Components described as text: fields and their meanings, card, capabilities, formula, contents of
+the memory.
 
-Everything is read off the code; a component of a user's own that declares no card is described with
-blanks.
+Everything is read from the code; a component of a user's own that declares no card is described
+with blanks.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from attnlab.config.registry import Table, fields
+from attnlab.config.schema import first_paragraph
 
 
 @dataclasses.dataclass(frozen=True)
 class Field:
     """A field that a config may set: its name, the default as text ("<mechanism>" for a part that
-    must be named), what it means.
+    must be named), its meaning.
     """
 
     name: str
@@ -43,60 +44,59 @@ class Origin:
 
 
 def origin(component: Any) -> Origin:
-    """The card that a component carries itself; what a class inherits tells of its base."""
+    """The card that a component itself has; an inherited one describes its base."""
     card = vars(component).get("card")
     if card is None:
         return Origin()
-    said = dataclasses.asdict(card)
-    said["source"] = said.get("source", said.get("paper", ""))  # the card of a system has a paper
-    return Origin(**{one.name: str(said.get(one.name, "")) for one in dataclasses.fields(Origin)})
+    cells = dataclasses.asdict(card)
+    cells["source"] = cells.get(
+        "source", cells.get("paper", "")
+    )  # the card of a system has a paper
+    return Origin(
+        **{field.name: str(cells.get(field.name, "")) for field in dataclasses.fields(Origin)}
+    )
 
 
-def summary(text: str | None) -> str:
-    """The first paragraph of a docstring as one line, or ""."""
-    return " ".join((text or "").strip().partition("\n\n")[0].split())
+def summary(component: Any) -> str:
+    """The first paragraph of a component's docstring, in one line."""
+    return first_paragraph(inspect.getdoc(component))
 
 
-def about(component: Any) -> str:
-    """What it is, in one line."""
-    return summary(inspect.getdoc(component))
-
-
-def settable(component: Callable[..., Any]) -> list[Field]:
+def settable_fields(component: Callable[..., Any]) -> list[Field]:
     """The fields of a component that a config may set."""
     from attnlab.config.tree import defaults
 
     parts: Mapping[str, Table] = getattr(component, "parts", {})
-    values, known = defaults(component), meanings(component)
-    found = []
+    values = defaults(component)
+    meanings = field_meanings(component)
+    settable = []
     for field in fields(component):
         value = values.get(field, inspect.Parameter.empty)
         if isinstance(value, Mapping):
             value = value.get("name", dict(value))
         if value is not inspect.Parameter.empty:
-            found.append(Field(field, str(value), known.get(field, "")))
+            settable.append(Field(field, str(value), meanings.get(field, "")))
         elif field in parts:
-            found.append(Field(field, f"<{parts[field].kind}>", known.get(field, "")))
-    return found
+            settable.append(Field(field, f"<{parts[field].kind}>", meanings.get(field, "")))
+    return settable
 
 
-def meanings(component: Any) -> dict[str, str]:
-    """What the docstrings of a class and its bases say of each field under "Attributes:"."""
-    found: dict[str, str] = {}
+def field_meanings(component: Any) -> dict[str, str]:
+    """The meaning of each field in the docstrings of a class and its bases, under "Attributes:"."""
+    meanings: dict[str, str] = {}
     for base in inspect.getmro(component) if inspect.isclass(component) else ():
-        listed = (
-            (inspect.cleandoc(base.__doc__ or "")).partition("\nAttributes:\n")[2].split("\n\n")[0]
-        )
+        text = inspect.cleandoc(base.__doc__ or "")
+        attributes = text.partition("\nAttributes:\n")[2].split("\n\n")[0]
         for names, meaning in re.findall(
-            r"^  (\w+(?:, \w+)*): (.*(?:\n    .*)*)", listed, re.MULTILINE
+            r"^  (\w+(?:, \w+)*): (.*(?:\n    .*)*)", attributes, re.MULTILINE
         ):
             for name in names.split(", "):
-                found.setdefault(name, " ".join(meaning.split()))
-    return found
+                meanings.setdefault(name, " ".join(meaning.split()))
+    return meanings
 
 
-def can(capabilities: Any) -> str:
-    """What a mechanism can be asked for, in words; "" for what declares nothing."""
+def capability_names(capabilities: Any) -> str:
+    """The capabilities of a mechanism as text; "" if it declares none."""
     if capabilities is None:
         return ""
     roles = [
@@ -119,12 +119,12 @@ def can(capabilities: Any) -> str:
     ]
     if not capabilities.grows:
         switches.append("causal only as a mixer")
-    words = [*roles, *switches, f"maps {capabilities.maps}"]
+    names = [*roles, *switches, f"maps {capabilities.maps}"]
     if capabilities.positions:
-        words.append(f"positions {' '.join(sorted(capabilities.positions))}")
+        names.append(f"positions {' '.join(sorted(capabilities.positions))}")
     if capabilities.max_length is not None:
-        words.append(f"up to {capabilities.max_length} keys")
-    return ", ".join(words)
+        names.append(f"up to {capabilities.max_length} keys")
+    return ", ".join(names)
 
 
 def formula(component: Any) -> str:
@@ -138,7 +138,7 @@ def formula(component: Any) -> str:
     return "\n\n".join(textwrap.dedent(block) for block in blocks)
 
 
-def kept(mechanism: Any) -> str:
+def memory_contents(mechanism: Any) -> str:
     """The contents of the memory of a mechanism, from the docstring of the class that its
     `remember` (or `remember_pairs`) returns; "" if it has no class of its own.
     """
@@ -147,9 +147,5 @@ def kept(mechanism: Any) -> str:
         for verb in (mechanism.remember_pairs, mechanism.remember)
     )
     memory = of_pairs if of_source is Any else of_source
-    of_its_own = inspect.isclass(memory) and len(inspect.getmro(memory)) > 2
-    return (
-        " ".join(inspect.cleandoc(memory.__doc__ or "").split("\n\n")[0].split())
-        if of_its_own
-        else ""
-    )
+    specific = inspect.isclass(memory) and len(inspect.getmro(memory)) > 2
+    return first_paragraph(memory.__doc__) if specific else ""

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         jax.devices()  # the first one's JAX begins only when those of all processes are known
         return 0
-    trained = session.opened(session.stored_run(arguments), (arguments.split,))
+    trained = session.open_run(session.stored_run(arguments), (arguments.split,))
     results = trained.evaluate(arguments.split)
     if arguments.json:
         print(json.dumps(results))

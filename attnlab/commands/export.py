@@ -16,7 +16,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The folder, for whom, and where to."""
+    """The folder, the reader of the result, and where to write."""
     parser.add_argument(
         "directory",
         metavar="DIR",
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write what is new or has changed since the last time, and say how many runs that were; or the
+    """Write the runs that are new or have changed since the last export, and print how many; or the
     one model.
 
     Returns:
@@ -64,12 +64,12 @@ def run(arguments: argparse.Namespace) -> int:
         )
     from attnlab.experiments import report
 
-    done = report.export(
+    exported = report.export(
         arguments.directory, arguments.to, arguments.out or arguments.directory / "exports"
     )
-    changed = f"{done.replaced} replaced because their records have changed"
-    print(f"export: {done.written} runs written, {changed}, {done.kept} left as they were")
-    print(f"look:   {done.hint}")
+    changed = f"{exported.replaced} replaced because their records have changed"
+    print(f"export: {exported.written} runs written, {changed}, {exported.kept} left as they were")
+    print(f"look:   {exported.hint}")
     return 0
 
 
@@ -78,7 +78,7 @@ def _model(arguments: argparse.Namespace) -> int:
     from attnlab.api.stored import Stored
     from attnlab.commands import session
 
-    run = session.opened(Stored.find(arguments.directory))
+    run = session.open_run(Stored.find(arguments.directory))
     from attnlab.api.pretrained import save_pretrained
     from attnlab.weights import folder
 
@@ -87,12 +87,12 @@ def _model(arguments: argparse.Namespace) -> int:
     print(f"export: step {run.step} of {arguments.directory} in {out}: " + ", ".join(
         file.name for file in files
     ))  # fmt: skip
-    told = folder.settings(out)
-    for name in told.get("architectures", ()):
+    settings = folder.settings(out)
+    for name in settings.get("architectures", ()):
         print(f"look:   transformers.{name}.from_pretrained('{out}')")
-    if "architecture" in told:  # no config is needed for a state dict of torchvision
+    if "architecture" in settings:  # no config is needed for a state dict of torchvision
         print(
-            f"look:   torchvision.models.{told['architecture']}(num_classes={told['num_classes']})"
+            f"look:   torchvision.models.{settings['architecture']}(num_classes={settings['num_classes']})"
             f".load_state_dict(safetensors.torch.load_file('{out / folder.WEIGHTS}'))"
         )
     return 0

@@ -1,5 +1,5 @@
-"""`generate`: what a trained run makes of lines from stdin or a file: translations, labels, how a
-text goes on.
+"""`generate`: the answers of a trained run to lines from stdin or a file: translations, labels,
+continued texts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from attnlab.api.trained import Run
 
 _PROMPTED = {"language_modelling": "vocabulary", "text_to_text": "source_vocabulary"}
-"""Tasks that read prompts, and what of their data cuts them."""
+"""Tasks that read prompts, and the attribute of their data with the vocabulary."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,26 +68,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Answer every line."""
     if arguments.stream and (arguments.score or arguments.output):
-        other = "score" if arguments.score else "output"
-        raise UserError(f"generate --stream prints texts as they grow; leave out --{other}")
+        flag = "score" if arguments.score else "output"
+        raise UserError(f"generate --stream prints texts as they grow; leave out --{flag}")
     stored = session.stored_run(arguments)  # complain before reading stdin
     if arguments.output:
         _check_output(Path(arguments.output))
     if arguments.score and (arguments.special or arguments.chat):
         raise UserError("generate --score takes plain texts; leave out --special and --chat")
     lines = read_lines(arguments.input)
-    trained = session.opened(stored)
+    trained = session.open_run(stored)
     if arguments.special or arguments.chat:
         from attnlab.data.chat import prompts
 
         if trained.config.task not in _PROMPTED:
             raise UserError(f"generate --special and --chat: for tasks {', '.join(_PROMPTED)} only")
-        own = getattr(trained.task.data, _PROMPTED[trained.config.task])
-        lines = prompts(own, lines, arguments.chat or "special")
+        vocabulary = getattr(trained.task.data, _PROMPTED[trained.config.task])
+        lines = prompts(vocabulary, lines, arguments.chat or "special")
     if arguments.stream:
         _stream(trained, lines)
         return 0
-    output = _scored(trained, lines) if arguments.score else _answered(trained, lines)
+    output = _score_pairs(trained, lines) if arguments.score else _answer(trained, lines)
     text = "".join(line + "\n" for line in output)
     if arguments.output:
         from attnlab.records.files import write_atomic
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _stream(trained: Run, lines: list[str]) -> None:
     """Print the answers to all lines, one line each, as they are written."""
-    _warn_of_long_ones(trained, lines)
+    _warn_of_long_lines(trained, lines)
     streams.reconfigure(encoding="utf-8", errors="strict")
     number = 0
     for line in lines:
@@ -114,28 +114,29 @@ def _stream(trained: Run, lines: list[str]) -> None:
         print(flush=True)
 
 
-def _answered(trained: Run, lines: list[str]) -> list[str]:
+def _answer(trained: Run, lines: list[str]) -> list[str]:
     """The answers to all lines, one line each, or several."""
-    _warn_of_long_ones(trained, lines)
+    _warn_of_long_lines(trained, lines)
     decoding = getattr(trained.config, "decoding", None)
-    several = decoding is not None and decoding.n_best > 1
+    numbered = decoding is not None and decoding.n_best > 1
     output = []
     for number, answers in enumerate(trained.respond(lines), start=1):
-        if several:
-            output += [f"{number}\t{one.score:.4f}\t{_on_one_line(one.text)}" for one in answers]
+        if numbered:
+            output += [f"{number}\t{x.score:.4f}\t{_on_one_line(x.text)}" for x in answers]
         else:
             output.append(_on_one_line(answers[0].text) if answers else "")
     return output
 
 
-def _warn_of_long_ones(trained: Run, lines: list[str]) -> None:
+def _warn_of_long_lines(trained: Run, lines: list[str]) -> None:
     """A note on stderr if some lines are longer than any in training."""
     longer = trained.longer(lines)
     if longer:
-        of = f"{len(longer)} of {sum(bool(line.strip()) for line in lines)} {trained.task.examples}"
+        texts = sum(bool(line.strip()) for line in lines)
+        share = f"{len(longer)} of {texts} {trained.task.examples}"
         limit = trained.config.longest_text
         print(
-            f"note: {of} are longer than the {limit} tokens of training (first: line"
+            f"note: {share} are longer than the {limit} tokens of training (first: line"
             f" {longer[0] + 1})",
             file=sys.stderr,
         )
@@ -146,7 +147,7 @@ def _on_one_line(text: str) -> str:
     return text.replace("\r", "\\r").replace("\n", "\\n")
 
 
-def _scored(trained: Run, lines: list[str]) -> list[str]:
+def _score_pairs(trained: Run, lines: list[str]) -> list[str]:
     """Every pair with its log-probability before it; an empty line for an empty one."""
     pairs = {number: line.split("\t") for number, line in enumerate(lines) if line.strip()}
     for number, pair in pairs.items():
@@ -155,9 +156,9 @@ def _scored(trained: Run, lines: list[str]) -> list[str]:
                 f"generate --score, line {number + 1}: expected 'source TAB target', both not empty"
             )
     scores = trained.scores([(source, target) for source, target in pairs.values()])
-    found = dict(zip(pairs, scores, strict=True))
+    scored = dict(zip(pairs, scores, strict=True))
     return [
-        f"{found[number]:.6f}\t{line}" if number in found else ""
+        f"{scored[number]:.6f}\t{line}" if number in scored else ""
         for number, line in enumerate(lines)
     ]
 

@@ -21,7 +21,7 @@ from attnlab.training.session import Session
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where from, and where to."""
+    """The folder to read, and the folder of the run."""
     parser.add_argument(
         "--from",
         dest="folder",
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the run, which needs no data, and say what can be done with it.
+    """Write the run, which needs no data, and print what can be done with it.
 
     Returns:
       0.
@@ -51,12 +51,13 @@ def run(arguments: argparse.Namespace) -> int:
     from attnlab import config as configs
     from attnlab import weights
 
-    began, workdir = time.perf_counter(), arguments.workdir
+    began = time.perf_counter()
+    workdir = arguments.workdir
     check_folder("--workdir", workdir)
     check_no_trial(workdir)
     folder = arguments.folder.expanduser().absolute()
-    stated = configs.from_dict(weights.run_config(folder))
-    config = configs.prepare(stated, arguments.overrides)
+    tree = configs.from_dict(weights.run_config(folder))
+    config = configs.prepare(tree, arguments.overrides)
     if session.existing_run(workdir) is not None:
         raise UserError(f"--workdir={workdir} holds a run already; name another")
     start_jax()
@@ -68,10 +69,10 @@ def run(arguments: argparse.Namespace) -> int:
     print(
         f"imported {folder} into {workdir}: generate, evaluate, inspect and export take it as it is;"
     )
-    words = [f"--config=configs/pretrained.py:{folder}", f"--workdir={workdir}"]
+    flags = [f"--config=configs/pretrained.py:{folder}", f"--workdir={workdir}"]
     if config.data.name == "none":  # data is part of a run that is trained, so it is another one
-        words[-1] += "-tuned"
-        words += ["--config.data=text", "--config.data.directory=FOLDER"]
-    words += [f"--config.{one}" for one in arguments.overrides]
-    print(f"to train it: train {shlex.join(words)}")
+        flags[-1] += "-tuned"
+        flags += ["--config.data=text", "--config.data.directory=FOLDER"]
+    flags += [f"--config.{override}" for override in arguments.overrides]
+    print(f"to train it: train {shlex.join(flags)}")
     return 0

@@ -1,4 +1,4 @@
-"""`inspect`: draw where a trained run looks, for given texts, pairs of texts, or images."""
+"""`inspect`: draw the attention maps of a trained run for texts, pairs of texts, or images."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def run(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.output) if arguments.output else stored.workdir / "maps"
     session.check_folder("--output", folder)
     examples = _examples(arguments)
-    trained = session.opened(stored)
+    trained = session.open_run(stored)
     from attnlab.analysis.results import draw
 
-    for number, example in enumerate(trained.completed(examples)):
+    for number, example in enumerate(trained.examples_from_text(examples)):
         print(example.shown())
-        drawn = draw(trained.task, trained.params, example, folder / f"{number}")
-        for path in drawn.values():
+        pictures = draw(trained.task, trained.params, example, folder / f"{number}")
+        for path in pictures.values():
             print(f"  {path}")
     return 0
 
@@ -58,7 +58,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def _examples(arguments: argparse.Namespace) -> list[tuple[str, str | None]]:
-    """The texts asked for, each with its second one or None."""
+    """The texts of the command line, each with its second one or None."""
     if (arguments.source is None) == (arguments.pairs is None):
         raise UserError("inspect: give either --source=TEXT (and --target=TEXT), or --pairs=FILE")
     if arguments.target is not None and arguments.source is None:

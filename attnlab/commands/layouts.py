@@ -23,12 +23,12 @@ WIDTHS = {"dq": 22, "ds": 26, "d": 24}
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """In which sizes a mechanism is built to be looked at.
+    """The sizes with which a mechanism is built to read its layouts.
 
     Attributes:
-      fields: of its configuration.
-      letters: what they are called, beside the widths; "2 k + 1" for 33, say.
-      widths: of query, source and context, where those of `WIDTHS` do not go.
+      fields: values of its configuration.
+      letters: names of the sizes, besides the widths; "2 k + 1" for 33, say.
+      widths: widths of query, source and context, if not those of `WIDTHS`.
     """
 
     fields: Mapping[str, Any]
@@ -79,25 +79,25 @@ PARTS: Mapping[str, tuple[str, Sizes]] = {  # field of a mechanism to the mechan
 }
 
 
-def of_mechanism(name: str, sizes: Sizes | None = None) -> str:
-    """All its parameters: "w_query/kernel [dq, d], ..."; "" where it has none. A mechanism without
-    sizes here is built as it is.
+def mechanism_parameters(name: str, sizes: Sizes | None = None) -> str:
+    """All parameters of a mechanism: "w_query/kernel [dq, d], ..."; "" if it has none. A mechanism
+    without sizes here is built as it is.
     """
-    return _listed(_shapes(name, sizes or MECHANISMS.get(name, Sizes({}, {}))))
+    return _join(_shapes(name, sizes or MECHANISMS.get(name, Sizes({}, {}))))
 
 
-def of_part(field: str, name: str) -> str:
-    """The parameters that a score, alignment or position scheme brings along; "" for none, or for a
-    scheme on embeddings.
+def part_parameters(field: str, name: str) -> str:
+    """The parameters of a score, alignment or position scheme; "" for none, or for a scheme on
+    embeddings.
     """
-    inside, sizes = PARTS[field]
+    owner, sizes = PARTS[field]
     for widths in (sizes.widths, {**sizes.widths, "dq": sizes.widths["d"]}):
         try:
-            shapes = _shapes(inside, Sizes({**sizes.fields, field: name}, sizes.letters, widths))
+            shapes = _shapes(owner, Sizes({**sizes.fields, field: name}, sizes.letters, widths))
         except UserError:
             # a score whose two sides must be equally wide, or a scheme that acts elsewhere
             continue
-        return _listed({path: layout for path, layout in shapes.items() if path[0] == field})
+        return _join({path: layout for path, layout in shapes.items() if path[0] == field})
     return ""
 
 
@@ -108,14 +108,14 @@ def _shapes(name: str, sizes: Sizes) -> dict[tuple[str, ...], str]:
     query, source = (
         jax.ShapeDtypeStruct((1, 2, widths[side]), jnp.float32) for side in ("dq", "ds")
     )
-    made = jax.eval_shape(module.init, jax.random.key(0), query, source)
+    variables = jax.eval_shape(module.init, jax.random.key(0), query, source)
     letters = {size: letter for letter, size in {**sizes.letters, **sizes.widths}.items()}
-    flat = flax.traverse_util.flatten_dict(made.get("params", {}))
+    flat = flax.traverse_util.flatten_dict(variables.get("params", {}))
     return {
         path: f"[{', '.join(letters.get(size, str(size)) for size in leaf.shape)}]"
         for path, leaf in sorted(flat.items())
     }
 
 
-def _listed(layouts: Mapping[tuple[str, ...], str]) -> str:
+def _join(layouts: Mapping[tuple[str, ...], str]) -> str:
     return ", ".join(f"`{'/'.join(path)}` {layout}" for path, layout in layouts.items())

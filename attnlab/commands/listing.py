@@ -1,5 +1,4 @@
-"""`launch.py list [KIND [NAME]]`: what can be named in a config, read off the tables and the code
-itself.
+"""`launch.py list [KIND [NAME]]`: the names for configs, read from the tables and the code.
 
 `launch.py list --markdown > docs/mechanisms.md` writes the same tables as a page (`catalogue`).
 """
@@ -17,14 +16,15 @@ from typing import Any
 from attnlab.commands import describe
 from attnlab.config import SHIPPED
 from attnlab.config.registry import Table
+from attnlab.config.schema import first_paragraph
 from attnlab.errors import UserError, nearest
 from attnlab.progress import table
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind of component: the table it is in, how a command names one, and the columns worth
-    showing beside the name.
+    """A kind of component: its table, the flag that names one, and the columns shown next to the
+    name.
     """
 
     table: str
@@ -32,44 +32,44 @@ class Kind:
     columns: tuple[str, ...] = ("module", "about", "fields")
 
 
-ORIGIN = ("family", "year", "source")
-NETWORK = ("task", "parameters")  # columns that only systems have
-TAKEN = ("systems", "data", "measures")  # columns that only tasks have
+CARD_COLUMNS = ("family", "year", "source")
+SYSTEM_COLUMNS = ("task", "parameters")  # columns that only systems have
+TASK_COLUMNS = ("systems", "data", "measures")  # columns that only tasks have
 KINDS: Mapping[str, Kind] = {
     "mechanisms": Kind(
         "attnlab.attention:MECHANISMS",
         "--config.system.attention=NAME",
-        (*ORIGIN, "capabilities", "time", "state", "path", "steps"),
+        (*CARD_COLUMNS, "capabilities", "time", "state", "path", "steps"),
     ),
     "mixers": Kind(
         "attnlab.mixers:MIXERS",
         "--config.system.decoder_attention=NAME",
-        (*ORIGIN, "time", "state", "path", "steps"),
+        (*CARD_COLUMNS, "time", "state", "path", "steps"),
     ),
     "scores": Kind(
         "attnlab.attention.scores:SCORES",
         "--config.system.attention.score=NAME",
-        (*ORIGIN, "time", "about"),
+        (*CARD_COLUMNS, "time", "about"),
     ),
     "alignments": Kind(
         "attnlab.attention.alignments:ALIGNMENTS",
         "--config.system.attention.alignment=NAME",
-        (*ORIGIN, "time", "about"),
+        (*CARD_COLUMNS, "time", "about"),
     ),
     "positions": Kind(
         "attnlab.attention.positions:POSITIONS",
         "--config.system.positions=NAME, --config.system.decoder_attention.positions=NAME",
-        (*ORIGIN, "time", "about"),
+        (*CARD_COLUMNS, "time", "about"),
     ),
     "visibilities": Kind(
         "attnlab.attention.visibility:VISIBILITIES",
         "--config.system.decoder_visibility=NAME",
-        (*ORIGIN, "time", "about"),
+        (*CARD_COLUMNS, "time", "about"),
     ),
     "features": Kind(
         "attnlab.attention.features:FEATURES",
         "--config.system.attention.features=NAME",
-        (*ORIGIN[1:], "about"),
+        (*CARD_COLUMNS[1:], "about"),
     ),
     "kernels": Kind(
         "attnlab.attention.kernels:KERNELS",
@@ -86,7 +86,7 @@ KINDS: Mapping[str, Kind] = {
         "attnlab.layers:INITIALIZERS", "--config.system.initial=NAME", ("about", "fields")
     ),
     "gates": Kind(
-        "attnlab.layers.gates:GATES", "--config.system.gate=NAME", (*ORIGIN, "time", "about")
+        "attnlab.layers.gates:GATES", "--config.system.gate=NAME", (*CARD_COLUMNS, "time", "about")
     ),
     "backbones": Kind(
         "attnlab.layers.backbones:BACKBONES",
@@ -94,11 +94,11 @@ KINDS: Mapping[str, Kind] = {
         ("about", "fields"),
     ),
     "cells": Kind("attnlab.layers:CELLS", "--config.system.cell=NAME", ("about",)),
-    "tasks": Kind("attnlab.tasks:TASKS", "--config.task=NAME", (*TAKEN, "about")),
+    "tasks": Kind("attnlab.tasks:TASKS", "--config.task=NAME", (*TASK_COLUMNS, "about")),
     "systems": Kind(
         "attnlab.systems:SYSTEMS",
         "--config.system=NAME",
-        ("task", "year", "source", *NETWORK[1:], "about"),
+        ("task", "year", "source", *SYSTEM_COLUMNS[1:], "about"),
     ),
     "data": Kind("attnlab.data:SOURCES", "--config.data=NAME"),
     "optimizers": Kind("attnlab.training.optimizers:OPTIMIZERS", "--config.optimizer=NAME"),
@@ -108,7 +108,7 @@ FILES: Mapping[str, str] = {
     "configs": "--config=FILE.py:ARGUMENT",
     "experiments": "sweep FILE.py:ARGUMENT",
 }
-"""Folders of files, and how a command names one."""
+"""Folders of files, and the argument that names one."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -133,8 +133,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints one component, the table of one kind, or of the kinds; `UserError` for what is not
-    there.
+    """Print one component, the table of one kind, or of the kinds; `UserError` for an unknown
+    name.
     """
     kind, name = arguments.kind, arguments.name
     if arguments.markdown:
@@ -144,7 +144,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         print(page(), end="")
     elif kind is None:
-        kinds = [(one, entry.use) for one, entry in KINDS.items()]
+        kinds = [(label, entry.use) for label, entry in KINDS.items()]
         title = "kinds ('list KIND' shows one, 'list KIND NAME' all about one of them)"
         table(title, ("kind", "how to choose one"), [*kinds, *FILES.items()])
     elif kind in FILES:
@@ -154,11 +154,12 @@ def run(arguments: argparse.Namespace) -> int:
     elif kind not in KINDS:
         raise UserError(f"list: unknown kind {kind!r}; {nearest(kind, [*KINDS, *FILES])}")
     elif name is not None:
-        show(kind, name)
+        print_component(kind, name)
     else:
-        columns, more = KINDS[kind].columns, "one" if kind == "tasks" else "fields"
+        columns = KINDS[kind].columns
+        details = "one" if kind == "tasks" else "fields"
         table(
-            f"{kind} ({KINDS[kind].use}; 'list {kind} NAME' shows {more})",
+            f"{kind} ({KINDS[kind].use}; 'list {kind} NAME' shows {details})",
             ("name", *columns),
             component_rows(components(kind), columns),
         )
@@ -168,20 +169,20 @@ def run(arguments: argparse.Namespace) -> int:
 def components(kind: str) -> Table:
     """The table of a kind."""
     module, _, name = KINDS[kind].table.partition(":")
-    found: Table = getattr(importlib.import_module(module), name)
-    return found
+    entries: Table = getattr(importlib.import_module(module), name)
+    return entries
 
 
 def component_rows(entries: Table, columns: Sequence[str]) -> list[tuple[str, ...]]:
-    """For every entry of a table its name and cells.
+    """The name and the cells of every entry of a table.
 
-    What cannot be imported (an extra that is not installed) is listed with the reason in its last
+    An entry that cannot be imported (an extra that is not installed) has the reason in its last
     cell.
     """
     rows = []
     for name in entries.names():
         try:
-            cells = described(name, entries.resolve(name), columns)
+            cells = component_cells(name, entries.resolve(name), columns)
         except UserError as error:
             rows.append((name, *[""] * (len(columns) - 1), f"not available: {error}"))
             continue
@@ -189,44 +190,42 @@ def component_rows(entries: Table, columns: Sequence[str]) -> list[tuple[str, ..
     return rows
 
 
-def described(name: str, component: Any, columns: Sequence[str]) -> dict[str, str]:
-    """Every cell there may be, by its column; what takes longer to say only if it is among those
-    wanted.
+def component_cells(name: str, component: Any, columns: Sequence[str]) -> dict[str, str]:
+    """The cells of a component by column; those that take longer to compute only if they are in
+    `columns`.
     """
-    more: dict[str, str] = {}
-    if set(NETWORK) & set(columns):
+    further_cells: dict[str, str] = {}
+    if set(SYSTEM_COLUMNS) & set(columns):
         from attnlab.commands import networks
 
-        more = networks.cells(name, component)
-    if set(TAKEN) & set(columns):
+        further_cells = networks.system_cells(name, component)
+    if set(TASK_COLUMNS) & set(columns):
         from attnlab.commands import networks
 
-        more = networks.taken(component)
+        further_cells = networks.task_cells(component)
     return {
         "module": component.__module__,
-        "about": describe.about(component),
+        "about": describe.summary(component),
         **dataclasses.asdict(describe.origin(component)),
-        "capabilities": describe.can(getattr(component, "capabilities", None)),
+        "capabilities": describe.capability_names(getattr(component, "capabilities", None)),
         "fields": ", ".join(
-            f"{field.name}={field.default}" for field in describe.settable(component)
+            f"{field.name}={field.default}" for field in describe.settable_fields(component)
         ),
-        **more,
+        **further_cells,
     }
 
 
-def show(kind: str, name: str) -> None:
-    """Prints all about one component: its cells, its fields (a task has none that a config could
-    set), its formula.
+def print_component(kind: str, name: str) -> None:
+    """Print one component: its cells, its fields (a task has none that a config could set), its
+    formula.
     """
     component = components(kind).find(name)
-    if not callable(
-        component
-    ):  # anything that has fields is shown, whether or not it would be taken
+    if not callable(component):  # any component with fields is shown, whether valid or not
         components(kind).check(component, name, f"{kind} {name!r}")
-    cells = described(name, component, KINDS[kind].columns)
+    cells = component_cells(name, component, KINDS[kind].columns)
     del cells["fields"]
     table(name, ("what", "it says"), [(column, text) for column, text in cells.items() if text])
-    fields = [(field.name, field.default, field.meaning) for field in describe.settable(component)]
+    fields = [dataclasses.astuple(field) for field in describe.settable_fields(component)]
     if fields and kind != "tasks":
         table("\nfields", ("field", "default", "meaning"), fields)
     formula = describe.formula(component)
@@ -245,14 +244,14 @@ def file_rows(kind: str) -> list[tuple[str, str]]:
     )
     files = sorted((root / kind).glob("*.py"))
     return [
-        (str(file.relative_to(root)), _about(file))
+        (str(file.relative_to(root)), _file_summary(file))
         for file in files
         if not file.name.startswith("_")
     ]
 
 
-def _about(file: pathlib.Path) -> str:
+def _file_summary(file: pathlib.Path) -> str:
     try:
-        return describe.summary(ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))))
+        return first_paragraph(ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))))
     except (SyntaxError, ValueError, OSError) as error:
         return f"not readable: {error}"

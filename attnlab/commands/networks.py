@@ -1,5 +1,5 @@
-"""What `launch.py list systems` says beside the card of a system, its task and how large it is; and
-`list tasks` of what a task takes.
+"""The columns of `launch.py list systems` besides the card, a system's task and size; and those of
+`list tasks`, what a task takes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from attnlab.tasks.base import Task
 from attnlab.tasks.protocol import Params
 from attnlab.tasks.schemas import Settings
 
-GIVEN = {
+SIZES = {
     "source_vocabulary": 1000,
     "target_vocabulary": 1000,
     "vocabulary": 1000,
@@ -47,12 +47,12 @@ TASKS = {
     Captioner: ("captioning",),
     VisualAnswerer: ("visual_questions",),
 }
-"""What systems are for, by their base: the names of the config files that have them, the task first."""
+"""The config files of systems by their base class, the task first."""
 IMAGE = jax.ShapeDtypeStruct((1, 32, 32, 3), jnp.float32)
 
 
-def cells(name: str, system: type[System]) -> dict[str, str]:
-    """The columns "task" and "parameters" of a system; blank for what is none."""
+def system_cells(name: str, system: type[System]) -> dict[str, str]:
+    """The columns "task" and "parameters" of a system; blank where there is none."""
     files = next(
         (
             files
@@ -69,8 +69,8 @@ def cells(name: str, system: type[System]) -> dict[str, str]:
 
 @functools.cache
 def parameters(name: str, files: tuple[str, ...]) -> str:
-    """How many a system has in the small setting of its config file, for the vocabularies of
-    `GIVEN` and images of the shape `IMAGE`; blank where it is in none.
+    """The number of parameters of a system in the small setting of its config file, for the
+    vocabularies of `SIZES` and images of the shape `IMAGE`; blank if there is none.
 
     The setting has the name of the system, or that without what stands behind its last "_" ("lstm"
     of "lstm_lm"), or it is "transformer", of the encoder.
@@ -82,48 +82,45 @@ def parameters(name: str, files: tuple[str, ...]) -> str:
             continue
         if config.system.name != name:
             continue
-        made = parameter_shapes(config)
-        return f"{sum(leaf.size for leaf in jax.tree.leaves(made)):,}"
+        shapes = parameter_shapes(config)
+        return f"{sum(leaf.size for leaf in jax.tree.leaves(shapes)):,}"
     return ""
 
 
 def parameter_shapes(config: Settings) -> Params:
-    """The shapes of the parameters of a config's system, for the vocabularies of `GIVEN` and images of the
-    shape `IMAGE`.
+    """The shapes of the parameters of a config's system, for the vocabularies of `SIZES` and
+    images of the shape `IMAGE`.
 
     Raises:
       UserError: the settings of the system do not fit each other, or such images.
     """
     factory: Any = build(SYSTEMS, config.system, "system")
     system = factory(
-        **{field: size for field, size in GIVEN.items() if field in fields(factory.func)}
+        **{field: size for field, size in SIZES.items() if field in fields(factory.func)}
     )
     texts = max(system.texts) if isinstance(system, Classifier) else 1 + isinstance(system, Seq2Seq)
-    read = [jax.ShapeDtypeStruct((1, 2), jnp.int32)] * texts
+    inputs = [jax.ShapeDtypeStruct((1, 2), jnp.int32)] * texts
     if isinstance(system, ImageClassifier | PixelClassifier | Detector):
-        read = [IMAGE]
+        inputs = [IMAGE]
     if isinstance(system, Captioner | VisualAnswerer):
-        read = [IMAGE, *read]
-    made: Params = jax.eval_shape(system.init, jax.random.key(0), *read)["params"]
-    return made
+        inputs = [IMAGE, *inputs]
+    shapes: Params = jax.eval_shape(system.init, jax.random.key(0), *inputs)["params"]
+    return shapes
 
 
-def taken(task: type[Task[Any, Any, Any]]) -> dict[str, str]:
-    """The columns "systems", "data" and "measures" of a task: registered names; blank for what it
-    does not say.
+def task_cells(task: type[Task[Any, Any, Any]]) -> dict[str, str]:
+    """The columns "systems", "data" and "measures" of a task: registered names; blank where
+    it declares none.
     """
     base, method = getattr(task, "systems", None), getattr(task, "reads", "")
-    systems = [
-        name for name, one in _resolved(SYSTEMS) if isinstance(base, type) and issubclass(one, base)
-    ]
-    sources = [
-        name for name, one in _resolved(SOURCES) if method and callable(getattr(one, method, None))
-    ]
-    measures = [f"{name} {one.better}" for name, one in declared(task).items()]
+    base = base if isinstance(base, type) else ()
+    systems = [name for name, entry in _components(SYSTEMS) if issubclass(entry, base)]
+    sources = [name for name, entry in _components(SOURCES) if callable(getattr(entry, method, 0))]
+    measures = [f"{name} {measure.better}" for name, measure in declared(task).items()]
     data = f"{method}(split): {', '.join(sources)}" if method else ""
     return {"systems": ", ".join(systems), "data": data, "measures": ", ".join(measures)}
 
 
-def _resolved(table: Table) -> list[tuple[str, Any]]:
+def _components(table: Table) -> list[tuple[str, Any]]:
     """The entries of a table."""
     return [(name, table.resolve(name)) for name in table.names()]

@@ -56,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--split", default="train", help="of a set of TensorFlow Datasets")
     _add_vocabulary(parser)
-    words = "ids of a shard (default: 16,777,216)"
-    add_number(parser, "--length", 1, 2**31, words, default=2**24)
+    meaning = "ids of a shard (default: 16,777,216)"
+    add_number(parser, "--length", 1, 2**31, meaning, default=2**24)
     add_number(parser, "--processes", 1, 1024, "that make ids of text (default: one a core)")
 
 
@@ -78,14 +78,14 @@ def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--size", 1, 10**7, "most pieces (default: 8000)")
     add_number(parser, "--min_frequency", 1, 10**9, "pieces seen less often are left out")
     parser.add_argument("--lowercase", action="store_true", help="all texts are lower-cased")
-    words = "ids that are no text, for tasks that need some: masked language modelling needs one"
-    add_number(parser, "--reserved", 0, 2**16, words)
-    words = "how much text a vocabulary is learned from, taken from everywhere (default: 64)"
-    add_number(parser, "--sample", 1, 2**20, words, metavar="MIB")
+    meaning = "ids that are no text, for tasks that need some: masked language modelling needs one"
+    add_number(parser, "--reserved", 0, 2**16, meaning)
+    meaning = "how much text a vocabulary is learned from, taken from everywhere (default: 64)"
+    add_number(parser, "--sample", 1, 2**20, meaning, metavar="MIB")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the shards, and say how to train on them.
+    """Write the shards, and print how to train on them.
 
     Returns:
       0.
@@ -100,45 +100,47 @@ def run(arguments: argparse.Namespace) -> int:
     check_folder("--to", folder)
     corpus = Corpus(find(arguments.files), arguments.documents, arguments.field, arguments.split)
     sample = SAMPLE if arguments.sample is None else arguments.sample
-    asked = Asked(corpus, _vocabulary(arguments), sample, arguments.length)
+    request = Asked(corpus, _vocabulary(arguments), sample, arguments.length)
     processes = arguments.processes or len(os.sched_getaffinity(0))
     total = sum(corpus.sizes)
     with Progress(max(1, total // _MIB), every=max(1, total // _MIB // 50), unit="MiB") as progress:
         progress.note(f"looking through {total / _MIB:,.1f} MiB in {len(corpus.files)} files")
-        index = prepare(folder, asked, processes, _Pace(progress), progress.note)
+        index = prepare(folder, request, processes, _Pace(progress), progress.note)
     tokens, unknown = index.total("tokens"), index.total("unknown")
-    left = f", {index.skipped:,} records without text left out" if index.skipped else ""
+    skipped = f", {index.skipped:,} records without text left out" if index.skipped else ""
     print(
         f"{folder}: {index.total('documents'):,} documents, {tokens:,} tokens"
-        f" ({unknown / tokens:.2%} unknown), {index.dtype}, {len(index.shards)} shards{left}"
+        f" ({unknown / tokens:.2%} unknown), {index.dtype}, {len(index.shards)} shards{skipped}"
     )
     print(advice(folder))
     return 0
 
 
 class _Pace:
-    """Progress by how much text is read since this command began."""
+    """Progress by the amount of text read since this command began."""
 
     def __init__(self, progress: Progress) -> None:
-        self._progress, self._before = progress, (time.perf_counter(), -1, 0)
+        self._progress = progress
+        self._before = time.perf_counter(), -1, 0
 
-    def __call__(self, told: Told) -> None:
-        now, done = time.perf_counter(), told.bytes // _MIB
+    def __call__(self, state: Told) -> None:
+        now = time.perf_counter()
+        mib = state.bytes // _MIB
         began, first, ids = self._before
-        if first < 0:  # what went before is of an earlier command, or the start of processes
-            self._before = now, done, told.ids
-        elif done > first:
-            taken = now - began
-            self._before = now, done, told.ids
+        if first < 0:  # the time before belongs to an earlier command, or the start of processes
+            self._before = now, mib, state.ids
+        elif mib > first:
+            seconds = now - began
+            self._before = now, mib, state.ids
             self._progress.update(
-                min(done, self._progress.total),
-                tokens_per_second=(told.ids - ids) / taken,
-                step_seconds=taken / (done - first),
+                min(mib, self._progress.total),
+                tokens_per_second=(state.ids - ids) / seconds,
+                step_seconds=seconds / (mib - first),
             )
 
 
 def _vocabulary(arguments: argparse.Namespace) -> dict[str, Any] | Vocabulary:
-    """What is asked for: how to learn one, or one that is there."""
+    """The vocabulary of the command line: settings to learn one, or an existing one."""
     from attnlab.data.shard_folder import INDEX, VOCABULARY
     from attnlab.data.vocabulary import KINDS, TOKENIZER, Vocabulary
 
@@ -151,20 +153,20 @@ def _vocabulary(arguments: argparse.Namespace) -> dict[str, Any] | Vocabulary:
             **({"reserved": arguments.reserved} if arguments.reserved else {}),
         }
     learning = ("size", "min_frequency", "sample", "lowercase", "reserved")
-    useless = [f"--{name}" for name in learning if getattr(arguments, name) not in (None, False)]
-    if useless:
-        raise UserError(f"{useless[0]} is for a vocabulary that is learned; leave it out")
+    unused = [f"--{name}" for name in learning if getattr(arguments, name) not in (None, False)]
+    if unused:
+        raise UserError(f"{unused[0]} is for a vocabulary that is learned; leave it out")
     if arguments.tokenizer is not None:
         return Vocabulary.train([], TOKENIZER, file=arguments.tokenizer)
     path = Path(arguments.vocabulary).expanduser()
-    places = (path / VOCABULARY, path / "vocabulary" / "shared.json", path)
-    found = next((one for one in places if one.is_file()), None)
-    if found is None:
-        why = (
+    candidates = (path / VOCABULARY, path / "vocabulary" / "shared.json", path)
+    file = next((candidate for candidate in candidates if candidate.is_file()), None)
+    if file is None:
+        reason = (
             f"a folder without {INDEX} and {VOCABULARY}" if path.is_dir() else "no kind, no folder"
         )
         raise UserError(
-            f"--vocabulary={arguments.vocabulary} is {why}; write one of {', '.join(KINDS)}, or a"
+            f"--vocabulary={arguments.vocabulary} is {reason}; write one of {', '.join(KINDS)}, or a"
             " folder that 'prepare' or 'train' has made"
         )
-    return Vocabulary.load(found)
+    return Vocabulary.load(file)

@@ -1,4 +1,4 @@
-"""`report DIR`: what a sweep has shown so far, as a table, Markdown, CSV, JSON and one HTML page;
+"""`report DIR`: the results of a sweep so far, as a table, Markdown, CSV, JSON and one HTML page;
 reads records only.
 """
 
@@ -11,7 +11,7 @@ INTERVALS = ("model", "bootstrap")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The folder, and how to show it."""
+    """The folder, and the form of the report."""
     parser.add_argument(
         "directory", metavar="DIR", type=Path, help="the folder of a sweep, finished or not"
     )
@@ -25,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A,B,C",
         help="columns for report.tex, by their names in the main table; implies --latex",
     )
-    how = "of means over seeds: by the model of all variants (default) or each by BCa bootstrap"
-    parser.add_argument("--interval", choices=INTERVALS, default="model", help=how)
+    meaning = "of means over seeds: by the model of all variants (default) or each by BCa bootstrap"
+    parser.add_argument("--interval", choices=INTERVALS, default="model", help=meaning)
 
 
 def run(arguments: argparse.Namespace) -> int:

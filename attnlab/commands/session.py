@@ -1,4 +1,4 @@
-"""What the commands that work on a run share: its config, its folder, and jax set up once."""
+"""Shared by the commands that work on a run: its config, its folder, and jax set up once."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from attnlab.api.trained import Run
 
 
-def wanted_config(path: str | None, overrides: Sequence[str]) -> Settings:
-    """The config of `--config` with overrides.
+def read_config(path: str | None, overrides: Sequence[str]) -> Settings:
+    """Read the config of `--config` with overrides.
 
     Raises:
       UserError: no `--config`, or anything wrong with it.
@@ -37,8 +37,8 @@ def wanted_config(path: str | None, overrides: Sequence[str]) -> Settings:
 
 
 def existing_run(workdir: Path) -> Manifest | None:
-    """The manifest of a workdir; None if the folder is absent, empty, or all that it holds is a run
-    killed at its very start.
+    """The manifest of a workdir; None if the folder is absent, empty, or holds only a run killed at
+    its very start.
 
     Raises:
       UserError: the manifest is damaged, or the folder is none, or it holds something that is not a
@@ -47,11 +47,11 @@ def existing_run(workdir: Path) -> Manifest | None:
     check_folder("--workdir", workdir)
     manifest = Manifest.read(workdir)
     if manifest is None and workdir.is_dir():
-        ours = {".lock", "vocabulary", provenance.FOLDER, "events.jsonl", ".manifest.json.tmp"}
-        strangers = sorted(set(os.listdir(workdir)) - ours)
-        if strangers:
+        own_files = {".lock", "vocabulary", provenance.FOLDER, "events.jsonl", ".manifest.json.tmp"}
+        others = sorted(set(os.listdir(workdir)) - own_files)
+        if others:
             raise UserError(
-                f"--workdir={workdir} is not empty and holds no run ({strangers[0]} is there); name"
+                f"--workdir={workdir} is not empty and holds no run ({others[0]} is there); name"
                 " a new or empty folder"
             )
     return manifest
@@ -59,10 +59,10 @@ def existing_run(workdir: Path) -> Manifest | None:
 
 def stored_run(arguments: Any) -> Stored:
     """The trained run in `--workdir`, with those of `--ensemble`: the stored config with overrides
-    of how it is used.
+    of settings for its use.
 
-    With `--config` it is that config with all overrides, which must be the stored one apart from
-    how it is used.
+    With `--config` it is that config with all overrides, which must equal the stored one but for
+    settings for its use.
 
     Raises:
       UserError: no such run, an override that would make it another model, or a vocabulary or code
@@ -81,31 +81,29 @@ def stored_run(arguments: Any) -> Stored:
     )
 
 
-def opened(stored: Stored, splits: Sequence[str] = ()) -> Run:
-    """The run with jax set up, the data of `splits` read and its parameters; see
-    `attnlab.api.trained.opened`.
+def open_run(stored: Stored, splits: Sequence[str] = ()) -> Run:
+    """Set up jax and open a run with its parameters and the data of `splits`; see
+    `attnlab.api.trained.open_run`.
     """
     stored.check_splits(splits)
     start_jax()
     from attnlab.api import trained
 
-    tell(stored)
-    run = trained.opened(stored, splits)
+    print_notes(stored)
+    run = trained.open_run(stored, splits)
     for line in run.task.longer:
         print(f"note: {line}", file=sys.stderr)
     return run
 
 
-def tell(stored: Stored) -> None:
-    """Note on stderr what a person should know before a run is used with the user's code as it
-    is now.
-    """
+def print_notes(stored: Stored) -> None:
+    """Print the notes on a stored run to stderr, before it is used with the user's present code."""
     for line in stored.notes():
         print(f"note: {line}", file=sys.stderr)
 
 
 def add_acceptance(parser: argparse.ArgumentParser) -> None:
-    """`--accept-changed-code`, of all commands that use what a run holds."""
+    """`--accept-changed-code`, of all commands that use a stored run."""
     parser.add_argument(
         provenance.FLAG,
         action="store_true",
@@ -117,7 +115,7 @@ def add_acceptance(parser: argparse.ArgumentParser) -> None:
 
 
 def add_ensemble(parser: argparse.ArgumentParser) -> None:
-    """`--ensemble`, of the commands for which several runs can be one."""
+    """`--ensemble`, of the commands that can use several runs as one."""
     parser.add_argument(
         "--ensemble",
         metavar="FOLDER,...",

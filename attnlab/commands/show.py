@@ -1,4 +1,4 @@
-"""`show`: a config as it would be trained, with what every setting means and may be.
+"""`show`: a config as it would be trained, with the meaning and the range of every setting.
 
 `COMMAND --config=... --help` prints the same below the flags of the command.
 """
@@ -16,7 +16,7 @@ from attnlab import config as configs
 from attnlab.commands import describe
 from attnlab.config.checks import ranges
 from attnlab.config.schema import is_node
-from attnlab.config.tree import Place
+from attnlab.config.tree import ConfigNode
 from attnlab.errors import UserError
 from attnlab.progress import table
 from attnlab.tasks.schemas import Settings
@@ -35,34 +35,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the config; raises `UserError` for what is wrong with it."""
-    tell(arguments.config, arguments.overrides)
+    """Print the config; raises `UserError` if it is wrong."""
+    print_settings(arguments.config, arguments.overrides)
     return 0
 
 
-def tell(path: str | None, overrides: Sequence[str]) -> None:
+def print_settings(path: str | None, overrides: Sequence[str]) -> None:
     """Print a table of every setting of a config file with overrides: its full name, its value, its
-    default where that is another, and what it means.
+    default if that is another, and its meaning.
 
     Raises:
       UserError: no config is named, or anything is wrong with it.
     """
-    from attnlab.commands.session import wanted_config
+    from attnlab.commands.session import read_config
 
-    config = wanted_config(path, overrides)
-    title = (
-        f"{path}{''.join(f' --config.{one}' for one in overrides)} (write --config.SETTING=VALUE)"
-    )
-    table(title, COLUMNS, list(rows(config)), numbers=())
+    config = read_config(path, overrides)
+    flags = "".join(f" --config.{override}" for override in overrides)
+    title = f"{path}{flags} (write --config.SETTING=VALUE)"
+    table(title, COLUMNS, list(setting_rows(config)), numbers=())
     if rule := config.optimizer.get("decayed"):
         with contextlib.suppress(UserError):  # of a system that wants other images than those
             title = f"\nweight decay by {rule}, of parameters whose paths end so"
-            table(title, ("kind", "decays", "parameters"), list(decays(config)), numbers=())
+            table(title, ("kind", "decays", "parameters"), list(decay_rows(config)), numbers=())
 
 
-def decays(config: Settings) -> Iterator[tuple[str, str, str]]:
-    """For each kind of parameters of a config's system: whether weight decay reaches them, and the
-    ends of their paths.
+def decay_rows(config: Settings) -> Iterator[tuple[str, str, str]]:
+    """Yield for each kind of parameters of a config's system whether weight decay reaches them, and
+    the ends of their paths.
     """
     import jax
 
@@ -81,38 +80,38 @@ def decays(config: Settings) -> Iterator[tuple[str, str, str]]:
         yield kind, decayed, ", ".join(dict.fromkeys(of_kind))
 
 
-def rows(config: Settings) -> Iterator[Row]:
-    """A row for every setting of a config that `attnlab.config.prepare` has completed."""
-    return _rows(Place(configs.from_dict(configs.to_dict(config)), "", type(config)))
+def setting_rows(config: Settings) -> Iterator[Row]:
+    """Yield a row for every setting of a config that `attnlab.config.prepare` has completed."""
+    return _rows(ConfigNode(configs.from_dict(configs.to_dict(config)), "", type(config)))
 
 
-def _rows(place: Place) -> Iterator[Row]:
-    meanings = describe.meanings(place.component)
-    for key in _ordered(place):
-        value, name = place.node[key], place.name(key)
-        child = place.child(key)
-        if child is not None and key in place.tables:
-            default = _named(place.defaults.get(key))
-            yield _row(name, value.name, default or value.name, describe.about(child.component))
+def _rows(node: ConfigNode) -> Iterator[Row]:
+    meanings = describe.field_meanings(node.component)
+    for key in _ordered_keys(node):
+        value, name = node.values[key], node.full_name(key)
+        child = node.child(key)
+        if child is not None and key in node.tables:
+            default = _component_name(node.defaults.get(key))
+            yield _row(name, value.name, default or value.name, describe.summary(child.component))
         elif child is not None:
-            yield (name, "", "", place.described[key].help if key in place.described else "")
-        elif key in place.described:
-            one = place.described[key]
-            same = value if one.default is dataclasses.MISSING else one.default
-            yield _row(name, value, same, _joined(one.help, one.allowed))
+            yield (name, "", "", node.settings[key].help if key in node.settings else "")
+        elif key in node.settings:
+            setting = node.settings[key]
+            usual = value if setting.default is dataclasses.MISSING else setting.default
+            yield _row(name, value, usual, _join(setting.help, setting.allowed))
         else:
-            meaning = _joined(meanings.get(key, ""), _allowed(place, key))
-            yield _row(name, value, place.defaults.get(key, value), meaning)
+            meaning = _join(meanings.get(key, ""), _allowed_values(node, key))
+            yield _row(name, value, node.defaults.get(key, value), meaning)
         if child is not None:
             yield from _rows(child)
 
 
-def _ordered(place: Place) -> list[str]:
+def _ordered_keys(node: ConfigNode) -> list[str]:
     """The keys of a node, those that its class describes in that order; values before groups."""
-    known = [key for key in (place.described or place.defaults) if key in place.node]
-    keys = dict.fromkeys([*known, *(key for key in place.node if key != "name")])
-    if not any(is_node(one.hint) for one in place.described.values()):
-        return sorted(keys, key=lambda key: isinstance(place.node[key], Settings))
+    keys_of_class = [key for key in (node.settings or node.defaults) if key in node.values]
+    keys = dict.fromkeys([*keys_of_class, *(key for key in node.values if key != "name")])
+    if not any(is_node(setting.hint) for setting in node.settings.values()):
+        return sorted(keys, key=lambda key: isinstance(node.values[key], Settings))
     return list(keys)
 
 
@@ -120,26 +119,27 @@ def _row(name: str, value: Any, default: Any, meaning: str) -> Row:
     return (name, _text(value), "" if value == default else _text(default), meaning)
 
 
-def _named(part: Any) -> str | None:
+def _component_name(part: Any) -> str | None:
     """The name of the component that a field has by default."""
     return part.get("name") if isinstance(part, dict) else part
 
 
-def _allowed(place: Place, key: str) -> str:
-    """What the value of a component's field may be, where its annotation or its range say so."""
-    hint, within = place.hint(key), next(ranges(place, key), None)
-    for one in (hint, *typing.get_args(hint)):
-        if typing.get_origin(one) is typing.Literal:
-            return "one of: " + ", ".join(map(str, typing.get_args(one)))
+def _allowed_values(node: ConfigNode, key: str) -> str:
+    """The allowed values of a component's field, from its annotation or its range, or ""."""
+    annotation = node.hint(key)
+    within = next(ranges(node, key), None)
+    for alternative in (annotation, *typing.get_args(annotation)):
+        if typing.get_origin(alternative) is typing.Literal:
+            return "one of: " + ", ".join(map(str, typing.get_args(alternative)))
     return within.text if within else ""
 
 
-def _joined(*parts: str) -> str:
+def _join(*parts: str) -> str:
     return "; ".join(part.rstrip(".;") for part in parts if part)
 
 
 def _text(value: Any) -> str:
-    """A value as a command line says it."""
+    """A value as it is written on a command line."""
     if isinstance(value, (tuple, list)) and not value:
         return "()"
     if isinstance(value, (tuple, list)):

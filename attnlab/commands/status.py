@@ -1,4 +1,4 @@
-"""`status DIR`: how far a sweep is, from any terminal; reads only."""
+"""`status DIR`: the progress of a sweep, from any terminal; reads only."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     while True:
         plan = Plan.of_sweep(arguments.directory)
-        seen = shown(plan, arguments.directory)
-        table(plan.name, *overview(plan, seen))
-        now, best_so_far = (
-            running(plan, arguments.directory, seen, time.time()),
-            best(plan, arguments.directory, seen),
-        )
-        for title, (columns, rows) in (("running", now), ("best so far", best_so_far)):
+        states = shown(plan, arguments.directory)
+        table(plan.name, *overview(plan, states))
+        tables = {
+            "running": running(plan, arguments.directory, states, time.time()),
+            "best so far": best(plan, arguments.directory, states),
+        }
+        for title, (columns, rows) in tables.items():
             if rows:
                 table(f"\n{title}", columns, rows)
-        print("", *troubles(seen), summary(seen), sep="\n", flush=True)
-        if not arguments.watch or all(one.settled for one in seen):
+        print("", *troubles(states), summary(states), sep="\n", flush=True)
+        if not arguments.watch or all(state.settled for state in states):
             return 0
         time.sleep(5)

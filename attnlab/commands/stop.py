@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write down that the trial is stopped, or no longer.
+    """Record that the trial is stopped, or no longer.
 
     Returns:
       0.
@@ -40,10 +40,10 @@ def run(arguments: argparse.Namespace) -> int:
         take_back(arguments.directory, arguments.trial)
         print(f"{arguments.trial} may run again: the next launcher takes it")
         return 0
-    before = stop_trial(arguments.directory, arguments.trial, arguments.reason)
+    trial = stop_trial(arguments.directory, arguments.trial, arguments.reason)
     print(
         f"{arguments.trial} is asked to save and leave"
-        if before.state == "running"
+        if trial.state == "running"
         else f"{arguments.trial} will not run"
     )
     return 0

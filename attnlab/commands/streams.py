@@ -1,5 +1,5 @@
-"""The streams of a command, whatever its caller has made of them: closed, ascii, on a full disk,
-into a pipe that nobody reads.
+"""The streams of a command, in any state that its caller leaves them: closed, ascii, on a full
+disk, into a pipe that nobody reads.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from attnlab.errors import UserError, visible
 
 
 class Shown(io.TextIOWrapper):
-    """A stream to a terminal that shows control characters and sends none.
+    """A stream to a terminal that shows control characters as visible signs and sends none.
 
     Args:
-      bare: the stream, which goes on taking them from what draws.
+      bare: the stream below, which progress bars write to unchanged.
     """
 
     def __init__(self, bare: io.TextIOWrapper) -> None:
@@ -26,20 +26,20 @@ class Shown(io.TextIOWrapper):
         self.bare = bare
 
     def write(self, text: str) -> int:
-        """Writes a text, see `visible`."""
+        """Write a text, see `visible`."""
         return super().write(visible(text))
 
 
 def prepare() -> None:
     """Make stdout and stderr safe to write to, before anything else is opened.
 
-    A closed stream leaves its number free, so that a file of the run would get it, and in it
-    whatever a library prints: the null device takes the place. A closed stderr is as good as that.
+    A closed stream leaves its number free, so that a file of the run would get it, with whatever a
+    library prints: the null device takes the number. A closed stderr is as good as that.
     Letters that the encoding lacks are escaped (`generate` sets UTF-8, for its answers have to be
     exact). On a terminal control characters are shown; a file or a pipe gets texts as they are.
 
     Raises:
-      UserError: stdout is closed, so that no result could be told.
+      UserError: stdout is closed, so that no result could be printed.
     """
     for number in range(3):
         try:
@@ -62,17 +62,16 @@ def prepare() -> None:
 
 
 def reconfigure(**settings: Any) -> None:
-    """Change encoding or errors of stdout, where it is a stream that has them."""
+    """Change encoding or errors of stdout, if it is a stream that has them."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(**settings)
 
 
 def finish(message: str) -> None:
-    """After an error: what stdout still holds goes out, or is dropped where it cannot; then
-    `message` goes to stderr.
+    """Flush stdout after an error, or drop its buffer if that fails; then print a message to stderr.
 
-    Python writes what streams hold once more when it ends, and would answer a failure in its own
-    words and with its own exit code.
+    Python flushes streams once more when it ends, and would report a failure with its own message
+    and exit code.
     """
     _flush(sys.stdout)
     if message:

@@ -18,9 +18,9 @@ from attnlab.errors import UserError
 from attnlab.records.files import write_atomic
 
 if TYPE_CHECKING:
-    from attnlab.experiments.define import Words
+    from attnlab.experiments.define import InlineExperiment
     from attnlab.experiments.plan import Plan
-    from attnlab.experiments.run import How
+    from attnlab.experiments.run import SweepOptions
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -36,14 +36,14 @@ def run(arguments: argparse.Namespace) -> int:
     from attnlab.experiments.plan import matching
     from attnlab.experiments.run import lock
 
-    words = _words(arguments)
+    inline = _inline_experiment(arguments)
     directory = Path(
         arguments.dir
-        or (default_directory(arguments.file) if words is None else f"runs/sweep-{words.name}")
+        or (default_directory(arguments.file) if inline is None else f"runs/sweep-{inline.name}")
     )
     check_folder("--dir", directory)
-    own = None if words is None else directory / f"{words.name}.py"
-    _check_contents(directory, own)
+    written = None if inline is None else directory / f"{inline.name}.py"
+    _check_contents(directory, written)
     changes = Changes(
         tuple(arguments.overrides),
         seeds(arguments.seeds),
@@ -54,37 +54,37 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         with (
             tempfile.TemporaryDirectory(prefix="attnlab-") as folder,
-            _kept(words, own and Path(folder) / own.name) as file,
+            _experiment_file(inline, written and Path(folder) / written.name) as file,
         ):
-            show(plan.draft(file or arguments.file, directory, changes), directory)
+            print_plan(plan.draft(file or arguments.file, directory, changes), directory)
         return 0
-    how = _how(arguments)
+    options = _sweep_options(arguments)
     if not directory.exists():
-        with _kept(words, own) as file:
+        with _experiment_file(inline, written) as file:
             plan.ensure(
                 file or arguments.file, directory, changes
             )  # so that a bad file leaves no folder
     with lock(directory):
-        with _kept(words, own) as file:
+        with _experiment_file(inline, written) as file:
             planned = plan.ensure(file or arguments.file, directory, changes)
         for line in matching.budget_lines(planned):
             print(line)
-        return _conducted(directory, with_slots(how, directory, arguments))
+        return _run_and_report(directory, with_slots(options, directory, arguments))
 
 
-def _words(arguments: argparse.Namespace) -> Words | None:
-    """What the command line says in place of a file; None if it names one.
+def _inline_experiment(arguments: argparse.Namespace) -> InlineExperiment | None:
+    """The experiment that the flags define without a file; None if a file is named.
 
     Raises:
       UserError: both, or neither.
     """
-    from attnlab.experiments.define import Words
+    from attnlab.experiments.define import InlineExperiment
 
-    given = {
+    values = {
         name: getattr(arguments, name)
         for name in ("config", "grid", "tune", "search", "trials", "pruner", "measure")
     }
-    flags = [f"--{name}" for name, value in given.items() if value]
+    flags = [f"--{name}" for name, value in values.items() if value]
     if arguments.file is not None:
         if flags:
             raise UserError(
@@ -97,8 +97,8 @@ def _words(arguments: argparse.Namespace) -> Words | None:
             "name an experiment, 'sweep experiments/quickstart.py', or a config:"
             " --config=FILE.py:ARGUMENT --grid KEY=V,V"
         )
-    compare, tune, search = (tuple(given[name]) for name in ("grid", "tune", "search"))
-    return Words(
+    compare, tune, search = (tuple(values[name]) for name in ("grid", "tune", "search"))
+    return InlineExperiment(
         arguments.config,
         compare,
         tune,
@@ -110,29 +110,30 @@ def _words(arguments: argparse.Namespace) -> Words | None:
 
 
 @contextlib.contextmanager
-def _kept(words: Words | None, path: Path | None) -> Iterator[str | None]:
-    """The name of the file that the words of a command line make, written to `path`; if the block
-    raises, all is as it was before.
+def _experiment_file(inline: InlineExperiment | None, path: Path | None) -> Iterator[str | None]:
+    """Write the experiment of a command line to `path` and yield its name; if the block raises, the
+    folder is restored.
     """
-    if words is None or path is None:
+    if inline is None or path is None:
         yield None
         return
-    text, new = words.file(), not path.parent.exists()
-    before = path.read_bytes() if path.exists() else None
+    text = inline.file()
+    new_folder = not path.parent.exists()
+    old_content = path.read_bytes() if path.exists() else None
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, text)
     try:
         yield str(path)
     except BaseException:
-        path.unlink() if before is None else write_atomic(path, before)
-        if new:
+        path.unlink() if old_content is None else write_atomic(path, old_content)
+        if new_folder:
             with contextlib.suppress(OSError):
                 path.parent.rmdir()
         raise
 
 
-def _how(arguments: argparse.Namespace) -> How:
-    """How the command line wants the sweep run.
+def _sweep_options(arguments: argparse.Namespace) -> SweepOptions:
+    """The options of the sweep from the command line.
 
     Raises:
       UserError: flags that do not go together, or no SLURM where it is asked for.
@@ -141,9 +142,9 @@ def _how(arguments: argparse.Namespace) -> How:
 
     if arguments.accept_failed and arguments.no_final:
         raise UserError("--accept-failed: nothing is chosen with --no-final; leave one of them out")
-    options = {"stack": arguments.stack, "final": not arguments.no_final}
-    options |= {"retry_failed": arguments.retry_failed, "accept_failed": arguments.accept_failed}
-    options |= {
+    settings = {"stack": arguments.stack, "final": not arguments.no_final}
+    settings |= {"retry_failed": arguments.retry_failed, "accept_failed": arguments.accept_failed}
+    settings |= {
         "limit": limit(arguments.trial_timeout),
         "accept_cores": arguments.accept_cores,
         "part": running.Part.of(arguments.only, arguments.skip),
@@ -151,7 +152,7 @@ def _how(arguments: argparse.Namespace) -> How:
     if arguments.executor == "local":
         cores = arguments.cores_per_trial
         slots = running.local_slots(arguments.slots, arguments.devices_per_trial, cores)
-        return running.How(slots=slots, **options)
+        return running.SweepOptions(slots=slots, **settings)
     if arguments.devices_per_trial is not None:
         raise UserError(
             "--devices-per-trial: a worker of --executor=slurm has what --slurm.gpus asks for; use"
@@ -163,12 +164,14 @@ def _how(arguments: argparse.Namespace) -> How:
         raise UserError(
             "--stack=on: workers of --executor=slurm take one trial at a time; leave it out"
         )
-    return running.How(cluster=request, **options)
+    return running.SweepOptions(cluster=request, **settings)
 
 
-def with_slots(how: How, directory: Path, arguments: argparse.Namespace) -> How:
-    """The same with slots as large as the trials of the plan ask for; a new plan gets the cores of
-    its trials from them.
+def with_slots(
+    options: SweepOptions, directory: Path, arguments: argparse.Namespace
+) -> SweepOptions:
+    """The options with slots as large as the trials of the plan require; a new plan gets the cores
+    of its trials from them.
 
     Raises:
       UserError: `--cores-per-trial` is not what was planned, or there are fewer here.
@@ -176,56 +179,52 @@ def with_slots(how: How, directory: Path, arguments: argparse.Namespace) -> How:
     from attnlab.experiments import run as running
     from attnlab.experiments.plan import Plan, fix_cores
 
-    wanted, plan, cluster = arguments.cores_per_trial, Plan.of_sweep(directory), how.cluster
+    plan = Plan.of_sweep(directory)
+    cores_per_trial, cluster = arguments.cores_per_trial, options.cluster
     if cluster is None:
         devices = arguments.devices_per_trial or running.devices_wanted(plan)
-        slots = running.local_slots(arguments.slots, devices, plan.cores or wanted)
+        slots = running.local_slots(arguments.slots, devices, plan.cores or cores_per_trial)
         cores = running.slots.planned_cores(slots)
     else:
         slots = [running.slots.Slot(0, tuple(range(cluster.cores)))]
         cores = None if cluster.gpus else cluster.cores
-    plan = fix_cores(directory, wanted or cores)
-    if wanted not in (None, plan.cores):
+    plan = fix_cores(directory, cores_per_trial or cores)
+    if cores_per_trial not in (None, plan.cores):
         raise UserError(
-            f"--cores-per-trial={wanted}: {directory} was planned with {plan.cores or 'any number'};"
-            " leave it out, or use another --dir"
+            f"--cores-per-trial={cores_per_trial}: {directory} was planned with"
+            f" {plan.cores or 'any number'}; leave it out, or use another --dir"
         )
     if cluster is None or not cluster.gpus:
         slots = running.slots.with_planned_cores(slots, plan.cores, arguments.accept_cores)
-    return dataclasses.replace(how, slots=slots if cluster is None else ())
+    return dataclasses.replace(options, slots=slots if cluster is None else ())
 
 
-def _conducted(directory: Path, how: How) -> int:
-    """Run what is left of the sweep, whose lock is held, and report; the exit code."""
+def _run_and_report(directory: Path, options: SweepOptions) -> int:
+    """Run the remaining trials of the sweep, whose lock is held, and report; the exit code."""
     from attnlab.experiments import report
-    from attnlab.experiments.run import conduct
+    from attnlab.experiments.run import run_sweep
 
-    ended = conduct(directory, how)
-    for line in ended.wrong:
+    result = run_sweep(directory, options)
+    for line in result.wrong:
         print(line, file=sys.stderr)
-    if ended.signal is not None:
+    if result.signal is not None:
         print(
             f"interrupted: all is saved in {directory}; the same command goes on from here",
             file=sys.stderr,
         )
-        return 128 + ended.signal
+        return 128 + result.signal
     report.write(directory)
-    return 1 if ended.wrong else 0
+    return 1 if result.wrong else 0
 
 
-def show(plan: Plan, directory: Path) -> None:
-    """Print a plan: its candidates and how many trials they make; of a search, how many it may
-    come to.
-    """
+def print_plan(plan: Plan, directory: Path) -> None:
+    """Print a plan: its candidates and the number of their trials; of a search, the most."""
     from attnlab.experiments.plan import matching
     from attnlab.experiments.report import foresight
     from attnlab.experiments.run import outlook
     from attnlab.progress import table
 
-    rows = [
-        (one.id, one.variant, one.parameters, one.flops, _settings(one.tuned))
-        for one in plan.candidates
-    ]
+    rows = [(x.id, x.variant, x.parameters, x.flops, _settings(x.tuned)) for x in plan.candidates]
     if rows or plan.search is None:
         table(
             plan.question, ("candidate", "variant", "parameters", "FLOPs per step", "tuned"), rows
@@ -234,11 +233,11 @@ def show(plan: Plan, directory: Path) -> None:
         print(f"{plan.question}\n{', '.join(plan.variants)}")
     for line in matching.budget_lines(plan):
         print(line)
-    if any(one.budget and not one.budget["matched"] for one in plan.candidates):
+    if any(x.budget and not x.budget["matched"] for x in plan.candidates):
         print(f"a budget that is missed is refused when the sweep begins, unless {matching.FLAG}")
     print(outlook(plan, directory))
-    if found := foresight(plan):
-        print(found)
+    if expectation := foresight(plan):
+        print(expectation)
 
 
 def _settings(tuned: object) -> str:
@@ -249,17 +248,16 @@ def _settings(tuned: object) -> str:
     )
 
 
-def _check_contents(directory: Path, own: Path | None) -> None:
-    """Raise `UserError` if the folder is there and holds something that is no sweep, nor the
-    experiment file that we write there.
+def _check_contents(directory: Path, written: Path | None) -> None:
+    """Raise `UserError` if the folder exists and holds anything but a sweep or the experiment file
+    written there.
     """
     if directory.is_dir() and not (directory / "plan.json").exists():
-        ours = {"code", own.name if own is not None else "code"}
-        strangers = sorted(
-            name for name in os.listdir(directory) if not name.startswith(".") and name not in ours
-        )
-        if strangers:
+        own_files = {"code", written.name if written is not None else "code"}
+        others = sorted(set(os.listdir(directory)) - own_files)
+        others = [name for name in others if not name.startswith(".")]
+        if others:
             raise UserError(
-                f"--dir={directory} is not empty and holds no sweep ({strangers[0]} is there); name"
+                f"--dir={directory} is not empty and holds no sweep ({others[0]} is there); name"
                 " a new or empty folder"
             )

@@ -1,4 +1,4 @@
-"""The flags of `sweep`, some of which `work` has too, and what their values mean."""
+"""The flags of `sweep`, some of which `work` has too, and the meaning of their values."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TIMEOUT = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The experiment, the folder, and how to run."""
+    """The experiment, the folder, and the options of running."""
     from attnlab.commands import session
     from attnlab.experiments.run import slurm
 
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_experiment(group: argparse._ArgumentGroup) -> None:
-    """What is said of an experiment in place of a file."""
+    """The flags that define an experiment without a file."""
     group.add_argument("--config", metavar="FILE.py:ARGUMENT", help="the config of all")
     group.add_argument(
         "--grid",
@@ -86,8 +86,8 @@ def _add_experiment(group: argparse._ArgumentGroup) -> None:
         default=[],
         help="searched for every row: log_uniform(1e-4,1e-2)",
     )
-    words = "settings that a search tries for each row (default: 16)"
-    add_number(group, "--trials", 1, 10**5, words)
+    meaning = "settings that a search tries for each row (default: 16)"
+    add_number(group, "--trials", 1, 10**5, meaning)
     group.add_argument("--pruner", metavar="halving", help="stop settings of a search early")
     group.add_argument(
         "--measure",
@@ -97,7 +97,7 @@ def _add_experiment(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_course(parser: argparse.ArgumentParser) -> None:
-    """What is done and what is left."""
+    """The flags for the course of a sweep: executor, failed trials, final choice."""
     parser.add_argument(
         "--retry-failed", action="store_true", help="run trials again that have failed"
     )
@@ -134,7 +134,7 @@ def _add_course(parser: argparse.ArgumentParser) -> None:
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:
-    """What is run and on what, for `work` too."""
+    """The trials to run and the resources for them, for `work` too."""
     add_number(parser, "--slots", 1, slots.MOST_SLOTS, SLOTS)
     parser.add_argument(
         "--accept-cores",
@@ -165,20 +165,20 @@ def seeds(listed: str | None) -> tuple[int, ...]:
     if listed is None:
         return ()
     try:
-        found = tuple(int(one) for one in listed.removesuffix(",").split(","))
+        numbers = tuple(int(number) for number in listed.removesuffix(",").split(","))
     except ValueError:
         raise UserError(
             f"--seeds={listed}: expected a number of seeds, or whole numbers with commas between,"
             " such as 0,1,2"
         ) from None
     if "," in listed:
-        return found
-    if not 1 <= found[0] <= 1000:
+        return numbers
+    if not 1 <= numbers[0] <= 1000:
         raise UserError(
             f"--seeds={listed}: expected how many, from 1 to 1000; the seed {listed} alone is"
             f" --seeds={listed},"
         )
-    return tuple(range(found[0]))
+    return tuple(range(numbers[0]))
 
 
 def default_directory(file: str) -> str:

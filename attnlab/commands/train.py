@@ -36,10 +36,10 @@ def run(arguments: argparse.Namespace) -> int:
       0 when done, 1 when diverged, 128 + the signal's number when interrupted.
     """
     began = time.perf_counter()
-    config = session.wanted_config(arguments.config, arguments.overrides)
+    config = session.read_config(arguments.config, arguments.overrides)
     workdir = Path(arguments.workdir or default_workdir(arguments.config, config))
-    if begun := Manifest.read(workdir):  # an older run goes on as it was begun
-        config = configs.as_stored(config, begun.config, arguments.overrides)
+    if stored := Manifest.read(workdir):  # an older run goes on as it was begun
+        config = configs.as_stored(config, stored.config, arguments.overrides)
     file = configs.find_file(arguments.config.partition(":")[0], "config file")
     code = provenance.of(config, accept=arguments.accept_changed_code, config_file=file)
     first = processes.index() == 0  # the others read and write nothing there
@@ -88,7 +88,7 @@ def default_workdir(path: str, config: Settings) -> str:
 
 
 def _check_workdir(workdir: Path, config: Settings, code: provenance.Code) -> None:
-    """Raise `UserError` if the folder holds anything but an earlier start of this very run."""
+    """Raise `UserError` if the folder holds anything but an earlier start of the same run."""
     manifest = session.existing_run(workdir)
     if manifest is not None:
         manifest.check_config(config, workdir)

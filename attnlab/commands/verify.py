@@ -1,6 +1,4 @@
-"""`verify`: does a recorded run come out the same again? Its first steps are repeated in a folder
-that is then thrown away.
-"""
+"""`verify`: repeat the first steps of a recorded run elsewhere and compare the records."""
 
 from __future__ import annotations
 
@@ -25,19 +23,16 @@ from attnlab.records.stream import Measured, read_records
 from attnlab.training.interrupt import Interrupt
 
 Record = dict[str, Any]
-SPLITS = (
-    "train",
-    "valid",
-)  # whatever a run has read of the test split, training did not depend on it
+SPLITS = ("train", "valid")  # training never depends on the test split
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The folder, and how many steps."""
+    """The folder, and the number of steps."""
     parser.add_argument(
         "workdir", metavar="WORKDIR", help="the folder of a run, or of one trial of a sweep"
     )
-    words = "repeat only the first N steps (default: all that have records)"
-    add_number(parser, "--steps", 1, 10**9, words)
+    meaning = "repeat only the first N steps (default: all that have records)"
+    add_number(parser, "--steps", 1, 10**9, meaning)
     session.add_acceptance(parser)
 
 
@@ -49,37 +44,40 @@ def run(arguments: argparse.Namespace) -> int:
       0 if all records are identical, 1 if one differs, 128 + the signal's number if it was stopped
       before either was known.
     """
-    began, workdir = time.perf_counter(), Path(arguments.workdir)
-    then, recorded = wanted(workdir, arguments.steps)
-    session.tell(Stored.find(workdir, accept_changed_code=arguments.accept_changed_code))
+    began = time.perf_counter()
+    workdir = Path(arguments.workdir)
+    original, recorded = read_original(workdir, arguments.steps)
+    session.print_notes(Stored.find(workdir, accept_changed_code=arguments.accept_changed_code))
     session.start_jax()
     with tempfile.TemporaryDirectory(prefix="attnlab-verify-") as folder:
-        signal = repeat(then, workdir, Path(folder), recorded[-1]["step"], began)
-        found, now = read_records(Path(folder) / "metrics.jsonl"), Manifest.read(folder)
-    difference = first_difference(recorded[: len(found)] if signal else recorded, found)
+        signal = retrain(original, workdir, Path(folder), recorded[-1]["step"], began)
+        repeated = read_records(Path(folder) / "metrics.jsonl")
+        manifest = Manifest.read(folder)
+    difference = first_difference(recorded[: len(repeated)] if signal else recorded, repeated)
     if difference is None and signal:
         print(
-            f"{workdir}: stopped; the first {len(found)} of {len(recorded)} records are identical"
+            f"{workdir}: stopped; the first {len(repeated)} of {len(recorded)} records are"
+            " identical"
         )
         return 128 + signal
     if difference is None:
-        print(f"{workdir}: identical, {len(found)} records up to step {recorded[-1]['step']}")
+        print(f"{workdir}: identical, {len(repeated)} records up to step {recorded[-1]['step']}")
         return 0
     print(f"{workdir}: {difference}")
-    for change in changes(then, now) if now else []:
+    for change in changes(original, manifest) if manifest else []:
         print(f"  not as it was: {change}")
     return 1
 
 
-def wanted(workdir: Path, steps: int | None) -> tuple[Manifest, list[Record]]:
+def read_original(workdir: Path, steps: int | None) -> tuple[Manifest, list[Record]]:
     """The manifest of a run, and the records to reproduce: at least one.
 
     Raises:
-      UserError: no run there, none with a record yet, or no step asked for.
+      UserError: no run in the folder, no record yet, or `steps` before the first record.
     """
     session.check_folder("WORKDIR", workdir)
-    then = Manifest.read(workdir)
-    if then is None:
+    original = Manifest.read(workdir)
+    if original is None:
         raise UserError(
             f"{workdir} holds no run (no manifest.json in it); name the folder of a run or of a"
             " trial"
@@ -93,76 +91,79 @@ def wanted(workdir: Path, steps: int | None) -> tuple[Manifest, list[Record]]:
             f"--steps={steps}: the first record of {workdir} is of step {first}; take at least"
             f" {first}"
         )
-    return then, [record for record in records if steps is None or record["step"] <= steps]
+    return original, [record for record in records if steps is None or record["step"] <= steps]
 
 
-def repeat(then: Manifest, workdir: Path, folder: Path, until: int, began: float) -> int:
+def retrain(original: Manifest, workdir: Path, folder: Path, until: int, began: float) -> int:
     """Train the recorded config of `workdir` anew in `folder` up to a step; the signal that stopped
     it before, 0 for none.
 
     Raises:
-      UserError: the data is not what the run has read.
+      UserError: the data is not that of the run.
     """
     from attnlab.tasks import TASKS
     from attnlab.training.run import Run
     from attnlab.training.session import Session
 
-    config = configs.prepare(configs.from_dict(then.config))
+    config = configs.prepare(configs.from_dict(original.config))
     with Interrupt() as interrupt, Progress(until, every=config.training.log_every) as progress:
-        again = Run.prepare(TASKS.resolve(config.task), config, folder, SPLITS)
-        then.check_data(dict(again.task.data.fingerprints), workdir)
-        again.fit(Session(progress, interrupt, began, until))
+        training = Run.prepare(TASKS.resolve(config.task), config, folder, SPLITS)
+        original.check_data(dict(training.task.data.fingerprints), workdir)
+        training.fit(Session(progress, interrupt, began, until))
     return interrupt.signal or 0
 
 
-def first_difference(recorded: Sequence[Record], found: Sequence[Record]) -> str | None:
-    """The first record and field in which two metric streams differ, in words; None if they are the
-    same.
+def first_difference(recorded: Sequence[Record], repeated: Sequence[Record]) -> str | None:
+    """The first record and field in which two metric streams differ, as text; None if they are
+    equal.
     """
-    for old, new in zip(recorded, found, strict=False):
+    for old, new in zip(recorded, repeated, strict=False):
         for name in {**old, **new}:
-            was, now = (
+            old_text, new_text = (
                 json.dumps(record[name]) if name in record else "nothing" for record in (old, new)
             )  # NaN is itself here
-            if was != now:
+            if old_text != new_text:
                 return (
                     f"differs first at step {old['step']} ({old['split']}), in {name}: recorded"
-                    f" {was}, now {now}"
+                    f" {old_text}, now {new_text}"
                 )
-    if len(recorded) == len(found):
+    if len(recorded) == len(repeated):
         return None
-    end = (recorded if len(recorded) > len(found) else found)[min(len(recorded), len(found))]
-    where = (
+    shorter, longer = sorted((recorded, repeated), key=len)
+    extra = longer[len(shorter)]
+    side = (
         "recorded but did not come now"
-        if len(recorded) > len(found)
+        if len(recorded) > len(repeated)
         else "not recorded but came now"
     )
-    return f"differs first at step {end['step']} ({end['split']}): this record was {where}"
+    return f"differs first at step {extra['step']} ({extra['split']}): this record was {side}"
 
 
-def changes(then: Manifest, now: Manifest) -> list[str]:
-    """What differs between the two environments, of all that may change a number."""
-    data = {split: then.data.get(split) for split in now.data}
-    devices = {name: value for name, value in then.devices.items() if name != "stacked"}
-    found = dataclasses.replace(then, data=data, devices=devices).environment_changes(now)
-    if then.vocabulary is not None:
-        found += differences(
-            {"vocabulary": then.vocabulary}, {"vocabulary": now.vocabulary}, ignore=()
+def changes(original: Manifest, repeated: Manifest) -> list[str]:
+    """The differences of two environments that may change a number, a line each."""
+    data = {split: original.data.get(split) for split in repeated.data}
+    devices = {name: value for name, value in original.devices.items() if name != "stacked"}
+    lines = dataclasses.replace(original, data=data, devices=devices).environment_changes(repeated)
+    if original.vocabulary is not None:
+        lines += differences(
+            {"vocabulary": original.vocabulary}, {"vocabulary": repeated.vocabulary}, ignore=()
         )
-    own, own_now = (provenance.digests(one.own_code) for one in (then, now))
-    found += (
-        differences({"own_code": own}, {"own_code": own_now}, ignore=())
-        if then.own_code is not None
+    digests, digests_now = (
+        provenance.digests(manifest.own_code) for manifest in (original, repeated)
+    )
+    lines += (
+        differences({"own_code": digests}, {"own_code": digests_now}, ignore=())
+        if original.own_code is not None
         else []
     )
-    for word in (then.own_code or {}).get("accepted", ()):
-        found.append(
-            f"from step {word['step']} on it had other code ({', '.join(word['changed'])}), which"
-            f" {word['by']} accepted"
+    for change in (original.own_code or {}).get("accepted", ()):
+        lines.append(
+            f"from step {change['step']} on it had other code ({', '.join(change['changed'])}),"
+            f" which {change['by']} accepted"
         )
-    if "stacked" in then.devices:
-        found.append(
-            f"it was trained as one program with {then.devices['stacked'] - 1} other trials, which"
-            " rounds otherwise"
+    if "stacked" in original.devices:
+        lines.append(
+            f"it was trained as one program with {original.devices['stacked'] - 1} other trials,"
+            " which rounds otherwise"
         )
-    return found
+    return lines

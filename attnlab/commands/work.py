@@ -14,7 +14,7 @@ which. A worker never chooses: 'sweep' with the same file and --dir does, when a
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The folder, and how to work."""
+    """The folder, and the options of running."""
     from attnlab.commands import sweep_flags
 
     parser.add_argument("directory", metavar="DIR", type=Path, help="the folder of a sweep")
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Work.
+    """Take trials and run them until none is left.
 
     Returns:
       0 when nothing is left to take, 1 when a trial of the sweep has failed or diverged, 128 + the
@@ -39,10 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
     plan = Plan.of_sweep(arguments.directory)
     devices = arguments.devices_per_trial or devices_wanted(plan)
     slots = local_slots(arguments.slots, devices, plan.cores)
-    part, limit = (
-        Part.of(arguments.only, arguments.skip),
-        sweep_flags.limit(arguments.trial_timeout),
-    )
+    part = Part.of(arguments.only, arguments.skip)
+    limit = sweep_flags.limit(arguments.trial_timeout)
     with Stop() as stop:
         work(arguments.directory, slots, stop, part, limit, arguments.accept_cores)
     if stop.signal is not None:
@@ -51,23 +49,23 @@ def run(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 128 + stop.signal
-    return _ended(arguments.directory, plan.file)
+    return _report_end(arguments.directory, plan.file)
 
 
-def _ended(directory: Path, file: str) -> int:
-    """Say what has gone wrong and what comes next; the exit code."""
+def _report_end(directory: Path, file: str) -> int:
+    """Print which trials failed and what comes next; the exit code."""
     from attnlab.experiments.plan import Plan
     from attnlab.experiments.run import Choice, look_at_all, troubles
 
-    wrong = [
-        one
-        for one in look_at_all(Plan.of_sweep(directory), directory)
-        if one.state in ("failed", "diverged")
+    failed = [
+        trial
+        for trial in look_at_all(Plan.of_sweep(directory), directory)
+        if trial.state in ("failed", "diverged")
     ]
-    for line in troubles(wrong):
+    for line in troubles(failed):
         print(line, file=sys.stderr)
-    end = "nothing is left to take"
+    message = "nothing is left to take"
     if Choice.read(directory) is None:
-        end += f"; 'sweep {file} --dir={directory}' chooses when all has settled"
-    print(end)
-    return 1 if wrong else 0
+        message += f"; 'sweep {file} --dir={directory}' chooses when all has settled"
+    print(message)
+    return 1 if failed else 0

@@ -2,8 +2,8 @@
 jax.
 """
 
-from attnlab.config.checks import read, schema_of, validate
-from attnlab.config.files import SHIPPED, call_file, choose, find_file, merge, stated
+from attnlab.config.checks import read_settings, schema_of, validate
+from attnlab.config.files import SHIPPED, call_file, choose, find_file, merge, read_config_file
 from attnlab.config.resolve import as_stored, load, prepare
 from attnlab.config.tree import config_hash, flat, from_dict, is_below, to_dict
 
@@ -20,9 +20,9 @@ __all__ = [
     "load",
     "merge",
     "prepare",
-    "read",
+    "read_config_file",
+    "read_settings",
     "schema_of",
-    "stated",
     "to_dict",
     "validate",
 ]

@@ -1,4 +1,4 @@
-"""What the annotations of fields say: which types a value may be of."""
+"""The types that the annotations of fields allow for their values."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from attnlab.errors import UserError, nearest
 
 
 def hints(component: Any) -> dict[str, Any]:
-    """The annotations of a component's parameters; what only a type checker can resolve is left
-    out, and so goes unchecked.
+    """The annotations of a component's parameters; those that only a type checker can resolve are
+    left out, and so go unchecked.
     """
     with contextlib.suppress(Exception):  # an annotation may raise anything
         return typing.get_type_hints(component)
-    found: dict[str, Any] = {}
-    inner = component.func if isinstance(component, functools.partial) else component
-    for one in reversed(getattr(inner, "__mro__", (inner,))):
+    annotations: dict[str, Any] = {}
+    function = component.func if isinstance(component, functools.partial) else component
+    for cls in reversed(getattr(function, "__mro__", (function,))):
         names = (
-            vars(sys.modules[one.__module__])
-            if getattr(one, "__module__", None) in sys.modules
+            vars(sys.modules[cls.__module__])
+            if getattr(cls, "__module__", None) in sys.modules
             else {}
         )
-        names = getattr(inspect.unwrap(one), "__globals__", names)
+        names = getattr(inspect.unwrap(cls), "__globals__", names)
         for field, annotation in (
-            vars(one).get("__annotations__") or getattr(one, "__annotations__", {})
+            vars(cls).get("__annotations__") or getattr(cls, "__annotations__", {})
         ).items():
-            found.pop(field, None)
+            annotations.pop(field, None)
             if not isinstance(annotation, str):
-                found[field] = annotation  # its inner names may stay unknown, its form is not
+                annotations[field] = annotation  # its inner names may stay unknown, its form is not
             with contextlib.suppress(Exception):
-                found[field] = typing.get_type_hints(
+                annotations[field] = typing.get_type_hints(
                     types.SimpleNamespace(__annotations__={field: annotation}), names
                 )[field]
-    return found
+    return annotations
 
 
 def kinds(hint: Any) -> set[Any]:
@@ -62,11 +62,11 @@ def check_type(value: Any, hint: Any, where: str) -> None:
     in an annotation is not checked.
     """
     if not _fits(value, hint):
-        wanted = " or ".join(_named(hint))
-        words = [one for one in typing.get_args(hint) if isinstance(one, str)]
-        if words and isinstance(value, str):
-            raise UserError(f"{where}={value!r}; {nearest(value, words)}")
-        raise UserError(f"{where}={value!r} is of type {type(value).__name__}, expected {wanted}")
+        expected = " or ".join(_type_names(hint))
+        choices = [choice for choice in typing.get_args(hint) if isinstance(choice, str)]
+        if choices and isinstance(value, str):
+            raise UserError(f"{where}={value!r}; {nearest(value, choices)}")
+        raise UserError(f"{where}={value!r} is of type {type(value).__name__}, expected {expected}")
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -74,16 +74,16 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin in (typing.Union, types.UnionType):
         args = typing.get_args(hint)
         if any(
-            typing.get_origin(one) is Callable for one in args
+            typing.get_origin(arg) is Callable for arg in args
         ):  # "a mask or a function of one": a config can hold neither
             return callable(value) or any(
-                _fits(value, one)
-                for one in args
-                if one is not Any and typing.get_origin(one) is not Callable
+                _fits(value, arg)
+                for arg in args
+                if arg is not Any and typing.get_origin(arg) is not Callable
             )
-        return any(_fits(value, one) for one in args)
+        return any(_fits(value, arg) for arg in args)
     if origin is typing.Literal:
-        return any(value == one and type(value) is type(one) for one in typing.get_args(hint))
+        return any(value == arg and type(value) is type(arg) for arg in typing.get_args(hint))
     kind = origin or hint
     if kind is None or kind is type(None):
         return value is None
@@ -95,11 +95,11 @@ def _fits(value: Any, hint: Any) -> bool:
     )
 
 
-def _named(hint: Any) -> list[str]:
+def _type_names(hint: Any) -> list[str]:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return [name for one in typing.get_args(hint) for name in _named(one)]
+        return [name for arg in typing.get_args(hint) for name in _type_names(arg)]
     if typing.get_origin(hint) is typing.Literal:
-        return [repr(one) for one in typing.get_args(hint)]
+        return [repr(arg) for arg in typing.get_args(hint)]
     return [
         "None"
         if hint in (None, type(None))

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from ml_collections import ConfigDict
 
 from attnlab.config.annotations import check_type
-from attnlab.config.registry import fields
+from attnlab.config.registry import fields, import_object
 from attnlab.config.schema import (
     ABOVE_ZERO,
     LONGEST,
@@ -17,21 +17,18 @@ from attnlab.config.schema import (
     SEED,
     STEPS,
     Component,
-    Described,
     Node,
     Range,
+    Setting,
     between,
-    imported,
     is_node,
     whole,
 )
-from attnlab.config.tree import Place, complete, is_plain, separate
+from attnlab.config.tree import ConfigNode, complete, copy_tree, is_plain
 from attnlab.errors import UserError, nearest
 
-_TINY, _HUGE = (
-    2.0**-126,
-    float(2**128 - 2**104),
-)  # the smallest and the largest normal float32: all is computed in it
+_TINY = 2.0**-126  # the smallest normal float32: all is computed in it
+_HUGE = float(2**128 - 2**104)  # the largest
 DEEPEST = 1024  # what is built one after another: layers, looks, words of an n-gram
 EXAMPLES = 10**7  # of a split that is generated
 GENERATED = 10_000  # any other whole number of a generator, such as the length of its texts
@@ -44,13 +41,13 @@ LIMITS: Mapping[str, Range] = {
 }
 """Ranges of fields that components have, by full name."""
 _FITTING = {"covers": max, "within": min}
-"""Which of its value and the length of the longest sequence fits what measures sequences."""
+"""The relations of `lengths`: the larger or the smaller of field and longest sequence fits."""
 
 Kind = TypeVar("Kind", bound=Node)
 
 
 def validate(
-    config: ConfigDict, schema: type[Node] | None = None, named: Container[str] | None = None
+    config: ConfigDict, schema: type[Node] | None = None, set_names: Container[str] | None = None
 ) -> Any:
     """The settings of a whole config, checked: nodes, components and their fields, types, choices,
     ranges, and settings that depend on each other.
@@ -58,28 +55,30 @@ def validate(
     Args:
       config: complete, see `attnlab.config.tree.complete`.
       schema: the class that describes it; that of its task unless given.
-      named: the full names of the settings that somebody has set, None for all. What components
+      set_names: the full names of the settings that somebody has set, None for all. What components
         measure sequences by and nobody has set becomes what fits the longest sequence.
 
     Raises:
       UserError: the first thing wrong, with its full name, the value and what would be valid.
     """
-    root = Place(config, "", schema or schema_of(config))
-    settings = _checked(root)
-    longest, fitted = getattr(settings, "longest", None), False
-    for place, field, relation in _lengths(root) if longest is not None else ():
-        value = place.node[field]
+    root = ConfigNode(config, "", schema or schema_of(config))
+    settings = _check_node(root)
+    longest = getattr(settings, "longest", None)
+    fitted = False
+    for node, field, relation in _lengths(root) if longest is not None else ():
+        value = node.values[field]
         fitting = _FITTING[relation](value, longest)
         if value == fitting:
             continue
-        if named is None or place.name(field) in named:
+        if set_names is None or node.full_name(field) in set_names:
             raise UserError(
-                f"config.{place.name(field)}={value}: sequences have up to"
+                f"config.{node.full_name(field)}={value}: sequences have up to"
                 f" batch.max_length={longest} tokens; take {longest} or"
                 f" {'more' if fitting > value else 'less'}"
             )
-        place.node[field], fitted = fitting, True
-    return _checked(root) if fitted else settings
+        node.values[field] = fitting
+        fitted = True
+    return _check_node(root) if fitted else settings
 
 
 def schema_of(config: Mapping[str, Any]) -> type[Node]:
@@ -88,7 +87,7 @@ def schema_of(config: Mapping[str, Any]) -> type[Node]:
     Raises:
       UserError: it names no task, or one that is not known, or one whose `schema` is no such class.
     """
-    tasks = imported("attnlab.tasks:TASKS")
+    tasks = import_object("attnlab.tasks:TASKS")
     name = config.get("task")
     if name is None:
         raise UserError(f"config.task is missing; choose from: {', '.join(tasks.names())}")
@@ -105,131 +104,129 @@ def schema_of(config: Mapping[str, Any]) -> type[Node]:
     return schema
 
 
-def read(kind: type[Kind], node: Mapping[str, Any] | Node, where: str) -> Kind:
-    """The settings of a node, checked; what it leaves out has its default.
+def read_settings(kind: type[Kind], values: Mapping[str, Any] | Node, where: str) -> Kind:
+    """The settings of a node, checked, with defaults for those that it leaves out.
 
     Args:
       kind: the class that describes the node.
-      node: its settings.
+      values: the settings given.
       where: its dotted name, for messages.
 
     Raises:
       UserError: an unknown setting (with near names), one that is missing, a value of the wrong
         type or out of its range, or settings that do not go together.
     """
-    given = separate(ConfigDict(dict(node.items())))
-    place = Place(given, where, kind)
-    with given.ignore_type():
-        complete(place)
-    settings: Kind = _checked(place)
+    tree = copy_tree(ConfigDict(dict(values.items())))
+    node = ConfigNode(tree, where, kind)
+    with tree.ignore_type():
+        complete(node)
+    settings: Kind = _check_node(node)
     return settings
 
 
-def _checked(place: Place) -> Any:
+def _check_node(node: ConfigNode) -> Any:
     """A node and all below, checked: every key known, of its type and in its range, nothing
     missing. The settings of a class that describes a node; the node itself of any other.
     """
-    for key, value in place.node.items():
-        where = f"config.{place.name(key)}"
+    for key, value in node.values.items():
+        where = f"config.{node.full_name(key)}"
         _check_representable(value, where)
-        _check_known(place, key, where)
+        _check_known(node, key, where)
         if not isinstance(value, ConfigDict) and not is_plain(value):
             raise UserError(
                 f"{where}: a {type(value).__name__} cannot be stored; use numbers, strings,"
                 " true/false, None or tuples"
             )
-        if key in place.tables:
-            _check_part(place, key, value, where)
-        elif key in place.described:
-            _check_setting(place.described[key], value, where)
-        elif place.described:
-            hint, within = place.further
+        if key in node.tables:
+            _check_part(node, key, value, where)
+        elif key in node.settings:
+            _check_setting(node.settings[key], value, where)
+        elif node.settings:
+            hint, within = node.further
             check_type(value, hint, where)
             within.check(value, where)
-        elif place.component and key != "name" and not isinstance(value, ConfigDict):
-            check_type(value, place.hint(key), where)
-            for within in ranges(place, key):
+        elif node.component and key != "name" and not isinstance(value, ConfigDict):
+            check_type(value, node.hint(key), where)
+            for within in ranges(node, key):
                 within.check(value, where)
-    _check_missing(place)
-    below = {child.where.rpartition(".")[2]: _checked(child) for child in place.children()}
-    values = {**place.node, **below}
-    if not place.described:
-        return Component(values) if place.component else place.node
-    own = {key: value for key, value in values.items() if key in place.described}
-    others = {key: value for key, value in values.items() if key not in place.described}
-    assert place.component is not None
-    return place.component(**own, others=others)
+    _check_missing(node)
+    below = {child.path.rpartition(".")[2]: _check_node(child) for child in node.children()}
+    values = {**node.values, **below}
+    if not node.settings:
+        return Component(values) if node.component else node.values
+    fields_of_class = {key: value for key, value in values.items() if key in node.settings}
+    others = {key: value for key, value in values.items() if key not in node.settings}
+    assert node.component is not None
+    return node.component(**fields_of_class, others=others)
 
 
-def _check_known(place: Place, key: str, where: str) -> None:
-    """Raise `UserError` for a key that the node does not have, with the near ones."""
-    if place.described:
-        if key not in place.described and not place.further:
-            raise UserError(f"{where}: no such key; {nearest(key, place.described)}")
-    elif place.component and key != "name":
-        own = {
+def _check_known(node: ConfigNode, key: str, where: str) -> None:
+    """Raise `UserError` for a key that the node does not have, with the near names."""
+    if node.settings:
+        if key not in node.settings and not node.further:
+            raise UserError(f"{where}: no such key; {nearest(key, node.settings)}")
+    elif node.component and key != "name":
+        settable = {
             name
-            for name, default in fields(place.component).items()
-            if name in place.tables or default is not inspect.Parameter.empty
+            for name, default in fields(node.component).items()
+            if name in node.tables or default is not inspect.Parameter.empty
         }
-        if key not in own:
-            raise UserError(f"{where}: no such key; {nearest(key, own)}")
+        if key not in settable:
+            raise UserError(f"{where}: no such key; {nearest(key, settable)}")
 
 
-def _check_part(place: Place, key: str, value: Any, where: str) -> None:
-    """Raise `UserError` for a value in the place of a component; None may stand where it is the
-    default.
-    """
-    optional = fields(place.component).get(key, "") is None if place.component else False
+def _check_part(node: ConfigNode, key: str, value: Any, where: str) -> None:
+    """Raise `UserError` for a value that is no component; None is allowed if it is the default."""
+    optional = fields(node.component).get(key, "") is None if node.component else False
     if not isinstance(value, ConfigDict) and not (value is None and optional):
         raise UserError(
-            f"{where}={value!r}: expected the name of a {place.tables[key].kind}; choose from:"
-            f" {_names(place, key)}"
+            f"{where}={value!r}: expected the name of a {node.tables[key].kind}; choose from:"
+            f" {_names(node, key)}"
         )
 
 
-def _check_setting(setting: Described, value: Any, where: str) -> None:
+def _check_setting(setting: Setting, value: Any, where: str) -> None:
     """Raise `UserError` for a value that a described setting cannot have."""
     if isinstance(value, ConfigDict) != is_node(setting.hint):
-        inside = ", ".join(setting.below)
-        wanted = f"a group of settings: {inside}" if inside else "a value, not a group of settings"
+        names = ", ".join(setting.below)
+        expected = f"a group of settings: {names}" if names else "a value, not a group of settings"
         shown = "" if isinstance(value, ConfigDict) else f"={value!r}"
-        raise UserError(f"{where}{shown}: expected {wanted}")
+        raise UserError(f"{where}{shown}: expected {expected}")
     if not is_node(setting.hint):
         check_type(value, setting.hint, where)
         if setting.within:
             setting.within.check(value, where)
 
 
-def _check_missing(place: Place) -> None:
-    """Raise `UserError` for what has no default and is not there."""
-    for key, one in place.described.items():
-        if key not in place.node:
-            choices = f"; choose from: {_names(place, key)}" if key in place.tables else ""
-            allowed = f" ({one.allowed})" if one.allowed else ""
+def _check_missing(node: ConfigNode) -> None:
+    """Raise `UserError` for a missing setting without a default."""
+    for key, setting in node.settings.items():
+        if key not in node.values:
+            choices = f"; choose from: {_names(node, key)}" if key in node.tables else ""
+            allowed = f" ({setting.allowed})" if setting.allowed else ""
             raise UserError(
-                f"config.{place.name(key)} is missing: {one.help}{allowed}; set it in the config"
-                f" file or by --config.{place.name(key)}{choices}"
+                f"config.{node.full_name(key)} is missing: {setting.help}{allowed}; set it in the"
+                f" config file or by --config.{node.full_name(key)}{choices}"
             )
-    if place.described or not place.component:
+    if node.settings or not node.component:
         return
-    known = fields(place.component)
+    parameters = fields(node.component)
     missing = [
         key
-        for key in place.tables
-        if key not in place.node and known.get(key) is inspect.Parameter.empty
+        for key in node.tables
+        if key not in node.values and parameters.get(key) is inspect.Parameter.empty
     ]
     if missing:
-        wanted = " and ".join(
-            f"--config.{place.name(key)} (one of: {_names(place, key)})" for key in missing
+        flags = " and ".join(
+            f"--config.{node.full_name(key)} (one of: {_names(node, key)})" for key in missing
         )
         raise UserError(
-            f"config.{place.where}: {place.node.name} leaves its parts to you; set {wanted}"
+            f"config.{node.path}: {node.values.name} leaves its parts to you; set {flags}"
         )
 
 
-def _names(place: Place, key: str) -> str:
-    return ", ".join(place.tables[key].names())
+def _names(node: ConfigNode, key: str) -> str:
+    return ", ".join(node.tables[key].names())
 
 
 def _check_representable(value: Any, where: str) -> None:
@@ -253,32 +250,32 @@ def _check_representable(value: Any, where: str) -> None:
         )
 
 
-def ranges(place: Place, key: str) -> Iterator[Range]:
+def ranges(node: ConfigNode, key: str) -> Iterator[Range]:
     """The ranges of a component's field, the narrowest first: what is named in `LIMITS` is within;
     dropout rates are in [0, 1), seeds in [0, 2^32), and our own whole numbers small enough to build.
 
     A whole number of a system whose default is at least 1 is a size, and at least 1.
     """
-    known = place.defaults
-    default, name, root = known.get(key), place.name(key), place.where.split(".")[0]
+    defaults = node.defaults
+    default = defaults.get(key)
+    name, root = node.full_name(key), node.path.split(".")[0]
     if name in LIMITS:
         yield LIMITS[name]
     if "dropout" in key:
         yield RATE
     if key == "epsilon":
         yield between(0, 1)
-    if type(default) is not int or ":" in place.node.get("name", ""):
+    if type(default) is not int or ":" in node.values.get("name", ""):
         return
     if key == "seed":
         yield SEED
     elif root == "system":
         deep = key.endswith(("layers", "steps", "hops", "order", "kernel"))
-        least, most = 1 if default >= 1 else -LONGEST, DEEPEST if deep else LONGEST
-        yield whole(least, most)
+        yield whole(1 if default >= 1 else -LONGEST, DEEPEST if deep else LONGEST)
     elif root == "data":
         most = (
             LONGEST
-            if "examples" not in known
+            if "examples" not in defaults
             else EXAMPLES
             if key in ("examples", "valid", "test")
             else GENERATED
@@ -288,13 +285,13 @@ def ranges(place: Place, key: str) -> Iterator[Range]:
         yield whole(1 - 2**31)
 
 
-def _lengths(place: Place) -> Iterator[tuple[Place, str, str]]:
+def _lengths(node: ConfigNode) -> Iterator[tuple[ConfigNode, str, str]]:
     """The fields by which components measure sequences (their `lengths`, field to relation), at a
     node and below.
     """
-    relations: Mapping[str, str] = getattr(place.component, "lengths", {})
+    relations: Mapping[str, str] = getattr(node.component, "lengths", {})
     for field, relation in relations.items():
-        if place.node.get(field) is not None:
-            yield place, field, relation
-    for child in place.children():
+        if node.values.get(field) is not None:
+            yield node, field, relation
+    for child in node.children():
         yield from _lengths(child)

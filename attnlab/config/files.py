@@ -1,4 +1,4 @@
-"""Files that a user may name: found, run, and what they hold when they are configs.
+"""Files that a user may name: search, execution, and the contents of config files.
 
 A config file defines `get_config(argument: str)`, which returns a mapping or a `ConfigDict`;
 `configs/translation.py:rnnsearch` calls it with "rnnsearch". It says only what differs from the
@@ -26,8 +26,8 @@ SHIPPED = _INSIDE if _INSIDE.is_dir() else pathlib.Path(__file__).parents[2]
 Choice = TypeVar("Choice")
 
 
-def stated(path_and_argument: str) -> ConfigDict:
-    """The config of a file as it stands there, nothing filled in.
+def read_config_file(path_and_argument: str) -> ConfigDict:
+    """Read the config of a file as it is, without defaults.
 
     Args:
       path_and_argument: "configs/translation.py:rnnsearch"; a path that is not below the current
@@ -52,29 +52,29 @@ def stated(path_and_argument: str) -> ConfigDict:
 
 
 def call_file(path_and_argument: str, function: str, kind: str) -> Any:
-    """What `function` of a Python file returns for the argument behind the colon.
+    """Call `function` of a Python file with the argument behind the colon.
 
     Args:
-      path_and_argument: see `stated`.
+      path_and_argument: see `read_config_file`.
       function: its name; it takes one argument, or none.
-      kind: what such a file is called in messages.
+      kind: the word for such a file in messages.
 
     Raises:
       UserError: no such file, no such function, or an error inside it (with its line).
     """
     path, colon, argument = path_and_argument.partition(":")
-    found = find_file(path, kind)
-    own_file(found)
+    file = find_file(path, kind)
+    own_file(file)
     try:
-        called = runpy.run_path(str(found)).get(function)
-        if not callable(called):
+        call = runpy.run_path(str(file)).get(function)
+        if not callable(call):
             raise UserError(f"{path}: no function {function}(argument) in this file")
-        needs_one = any(p.default is p.empty for p in inspect.signature(called).parameters.values())
-        return called(*([argument] if colon or needs_one else []))
+        needs_one = any(p.default is p.empty for p in inspect.signature(call).parameters.values())
+        return call(*([argument] if colon or needs_one else []))
     except (UserError, KeyboardInterrupt):
         raise
     except BaseException as error:  # a user's file may raise anything, and leave
-        raise UserError(f"{path}{_line(error, found)}: {said(error)}") from error
+        raise UserError(f"{path}{_line(error, file)}: {said(error)}") from error
 
 
 def _keys(config: Mapping[Any, Any] | ConfigDict) -> Iterator[Any]:
@@ -96,22 +96,22 @@ def merge(*layers: Mapping[str, Any] | ConfigDict) -> ConfigDict:
     >>> merge({"training": {"steps": 100, "clip": 1.0}}, {"training": {"steps": 200}}).training.clip
     1.0
     """
-    return ConfigDict(_merged(*layers))
+    return ConfigDict(_merge(*layers))
 
 
-def _merged(*layers: Mapping[str, Any] | ConfigDict) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _merge(*layers: Mapping[str, Any] | ConfigDict) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
     for layer in layers:
         for key, value in _items(layer):
             if isinstance(value, (Mapping, ConfigDict)):
-                old = found.get(key)
+                old = merged.get(key)
                 old = {"name": old} if isinstance(old, str) else old
-                value = _merged(old, value) if _adds(old, value) else _merged(value)
-            found[key] = value
-    return found
+                value = _merge(old, value) if _extends(old, value) else _merge(value)
+            merged[key] = value
+    return merged
 
 
-def _adds(old: Any, new: Mapping[str, Any] | ConfigDict) -> bool:
+def _extends(old: Any, new: Mapping[str, Any] | ConfigDict) -> bool:
     """Whether a group adds to what stands there: another group, and not another component."""
     return isinstance(old, dict) and new.get("name", old.get("name")) == old.get("name")
 

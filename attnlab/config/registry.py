@@ -1,4 +1,4 @@
-"""Names to things: explicit tables, dotted paths for a user's own, and fields that are the
+"""Names of components: explicit tables, dotted paths for a user's own, and fields that are the
 configuration.
 
 A *component* is a class or function whose parameters with a default are its configuration;
@@ -54,7 +54,8 @@ class Table:
     ) -> None:
         self.kind = kind
         self.entries = dict(entries)
-        self.base, self.given, self.declares = base, tuple(given), tuple(declares)
+        self.base = base
+        self.given, self.declares = tuple(given), tuple(declares)
 
     def names(self) -> list[str]:
         """The registered names, in the order of the table."""
@@ -71,7 +72,7 @@ class Table:
         return component
 
     def find(self, name: str) -> Any:
-        """What `name` leads to, whatever it is.
+        """The object that `name` leads to, of any kind.
 
         Raises:
           UserError: no such name (with near names), or nothing importable at the dotted path, with
@@ -95,43 +96,43 @@ class Table:
             raise UserError(f"{self.kind} {name!r}: {_reason(error, module, attribute)}") from error
 
     def check(self, component: Any, name: str, where: str) -> None:
-        """Whether what a dotted path has led to can be one of these components; what the table
-        names itself always can.
+        """Check that the object of a dotted path can be one of these components; entries of the
+        table always can.
 
         Args:
-          component: what `find` has found.
-          name: by which.
-          where: how messages begin.
+          component: the result of `find`.
+          name: the name given to `find`.
+          where: the beginning of messages.
 
         Raises:
-          UserError: it cannot, why, and the file and line where it stands.
+          UserError: it cannot; the message says why, with file and line of the object.
         """
         if ":" not in name:
             return
-        this = f"{_sort(component)}{source(component) or _file(name)}"
-        base = _at(self.base) if self.base else None
+        described = f"{_description(component)}{location(component) or _file(name)}"
+        base = import_object(self.base) if self.base else None
         if base is not None and not (isinstance(component, type) and issubclass(component, base)):
             raise UserError(
                 f"{where}: expected a class derived from {base.__module__}.{base.__name__}, this is"
-                f" {this}"
+                f" {described}"
             )
         if not callable(component):
-            raise UserError(f"{where}: expected a class or a function, this is {this}")
+            raise UserError(f"{where}: expected a class or a function, this is {described}")
         for attribute in self.declares:
             _check_declared(
                 component,
                 attribute,
                 hints(base).get(attribute) if base else None,
-                f"{where}: {this}",
+                f"{where}: {described}",
             )
-        self._check_parameters(component, where, this)
+        self._check_parameters(component, where, described)
 
-    def _check_parameters(self, component: Any, where: str, this: str) -> None:
-        """Raise `UserError` unless what code supplies is taken, and all that is not has a
-        default.
+    def _check_parameters(self, component: Any, where: str, described: str) -> None:
+        """Raise `UserError` unless a component takes what code supplies, and has a default for all
+        else.
         """
         try:
-            known = fields(component)
+            parameters = fields(component)
         except (TypeError, ValueError) as error:
             if not self.given:
                 return
@@ -140,25 +141,25 @@ class Table:
                 " your own"
             ) from error
         takes_any = any(
-            one.kind is one.VAR_KEYWORD for one in inspect.signature(component).parameters.values()
+            p.kind is p.VAR_KEYWORD for p in inspect.signature(component).parameters.values()
         )
         if (
             not self.base
             and not takes_any
-            and (lacking := [one for one in self.given if one not in known])
+            and (missing := [name for name in self.given if name not in parameters])
         ):
             raise UserError(
-                f"{where}: {this} does not take {lacking[0]!r}, which every {self.kind} gets; it"
-                f" takes: {', '.join(known)}"
+                f"{where}: {described} does not take {missing[0]!r}, which every {self.kind} gets;"
+                f" it takes: {', '.join(parameters)}"
             )
-        settled = {*self.given, *getattr(component, "parts", ())}
-        if needed := [
-            one
-            for one, default in known.items()
-            if default is inspect.Parameter.empty and one not in settled
+        supplied = {*self.given, *getattr(component, "parts", ())}
+        if unset := [
+            name
+            for name, default in parameters.items()
+            if default is inspect.Parameter.empty and name not in supplied
         ]:
             raise UserError(
-                f"{where}: {this} has the field {needed[0]!r} without a default, which nobody"
+                f"{where}: {described} has the field {unset[0]!r} without a default, which nobody"
                 " supplies; give it one"
             )
 
@@ -183,25 +184,31 @@ def fields(component: Callable[..., Any]) -> dict[str, Any]:
     }
 
 
+def import_object(path: str) -> Any:
+    """The object at "module:attribute"."""
+    module, _, attribute = path.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
 def build(table: Table, spec: Mapping[str, Any], where: str) -> Callable[..., Any]:
     """A factory for the component that `spec` names, its fields bound and its parts built.
 
     Args:
       table: where `spec["name"]` is looked up.
       spec: a config node, `{"name": ..., field: value, ...}`.
-      where: the node's place in the config, for messages ("system.attention").
+      where: the node's dotted name in the config, for messages ("system.attention").
 
     Returns:
       `functools.partial(component, **fields)`. A field for which the component's `parts` (a mapping
       of field to table) names a table is itself built into a factory.
 
     Raises:
-      UserError: unknown name, unknown field or a value of the wrong type, naming the place and the
-        near names.
+      UserError: unknown name, unknown field or a value of the wrong type, with the dotted name and
+        the near names.
     """
     component = table.find(spec.get("name", ""))
     table.check(component, spec["name"], f"{where}={spec['name']}")
-    known = fields(component)
+    parameters = fields(component)
     parts: Mapping[str, Table] = getattr(component, "parts", {})
     annotations = hints(component)
     values: dict[str, Any] = {}
@@ -210,11 +217,11 @@ def build(table: Table, spec: Mapping[str, Any], where: str) -> Callable[..., An
             continue
         if (
             field not in parts
-            and known.get(field, inspect.Parameter.empty) is inspect.Parameter.empty
+            and parameters.get(field, inspect.Parameter.empty) is inspect.Parameter.empty
         ):
             settable = [
                 name
-                for name, default in known.items()
+                for name, default in parameters.items()
                 if name in parts or default is not inspect.Parameter.empty
             ]
             raise UserError(
@@ -243,8 +250,8 @@ def made(table: Table, part: Part) -> Callable[..., Any]:
     return build(table, {"name": part} if isinstance(part, str) else part, table.kind)
 
 
-def source(component: Any) -> str:
-    """Where a class or function stands, " (file.py:12)"; "" where that is not known."""
+def location(component: Any) -> str:
+    """The file and line of a class or function, " (file.py:12)"; "" if not known."""
     with contextlib.suppress(TypeError, OSError):
         return f" ({errors.short(inspect.getsourcefile(component) or '')}:{inspect.getsourcelines(component)[1]})"
     return ""
@@ -255,23 +262,15 @@ def kind(factory: Callable[..., Any]) -> Any:
     return factory.func if isinstance(factory, functools.partial) else factory
 
 
-def holds(factory: Any, wanted: type) -> bool:
-    """Whether a factory makes a `wanted` or, at any depth, has a factory of one among its parts."""
-    made_here = isinstance(kind(factory), type) and issubclass(kind(factory), wanted)
-    return made_here or any(
-        holds(part, wanted) for part in getattr(factory, "keywords", {}).values()
-    )
-
-
-def _at(path: str) -> Any:
-    """The object at "module:attribute" of our own."""
-    module, _, attribute = path.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+def holds(factory: Any, cls: type) -> bool:
+    """Whether a factory makes a `cls` or, at any depth, has a factory of one among its parts."""
+    makes = isinstance(kind(factory), type) and issubclass(kind(factory), cls)
+    return makes or any(holds(part, cls) for part in getattr(factory, "keywords", {}).values())
 
 
 def _reason(error: BaseException, module: str, attribute: str) -> str:
-    """Why there is nothing at a dotted path: the module is not to be found, or raises in which
-    line, or has no such attribute.
+    """The reason why an import failed: the module is not found, raises (in which line), or has no
+    such attribute.
     """
     loaded = sys.modules.get(module)
     if (
@@ -296,8 +295,8 @@ def _reason(error: BaseException, module: str, attribute: str) -> str:
     return f"cannot import {module!r}: {f'{where}: ' if where else ''}{errors.said(error)}"
 
 
-def _sort(value: Any) -> str:
-    """What something is, in words."""
+def _description(value: Any) -> str:
+    """A value described in words: "the class X", "of type int"."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if isinstance(value, types.ModuleType):
@@ -320,12 +319,12 @@ def _check_declared(component: Any, attribute: str, hint: Any, begin: str) -> No
     it with.
     """
     of_class = typing.get_args(hint) if typing.get_origin(hint) is typing.ClassVar else ()
-    wanted = next(iter(of_class), None)
-    name = f"{attribute} = {wanted.__name__}(...)" if isinstance(wanted, type) else attribute
+    expected = next(iter(of_class), None)
+    name = f"{attribute} = {expected.__name__}(...)" if isinstance(expected, type) else attribute
     if not hasattr(component, attribute):
         raise UserError(f"{begin} declares no {attribute}; write {name}")
     value = getattr(component, attribute)
-    if isinstance(wanted, type) and not isinstance(value, wanted):
+    if isinstance(expected, type) and not isinstance(value, expected):
         raise UserError(
             f"{begin} declares {attribute} of type {type(value).__name__}; write {name}"
         )

@@ -18,10 +18,10 @@ from ml_collections import ConfigDict
 from ml_collections.config_dict import RequiredValueError
 
 from attnlab.config.checks import Kind, schema_of, validate
-from attnlab.config.files import stated
+from attnlab.config.files import read_config_file
 from attnlab.config.registry import fields
 from attnlab.config.schema import Node
-from attnlab.config.tree import Place, complete, flat, from_dict, separate, to_dict
+from attnlab.config.tree import ConfigNode, complete, copy_tree, flat, from_dict, to_dict
 from attnlab.config.values import read_value
 from attnlab.errors import UserError
 
@@ -32,17 +32,17 @@ def load(
     """The settings of a config file, with overrides.
 
     Args:
-      path_and_argument: "configs/translation.py:rnnsearch", see `attnlab.config.files.stated`.
-      overrides: "a.b=value" each, what stands after `--config.` on the command line.
+      path_and_argument: "configs/translation.py:rnnsearch", see `files.read_config_file`.
+      overrides: "a.b=value" each, the text after `--config.` on the command line.
       schema: the class that describes the config; that of its task unless given.
 
     Returns:
-      What `prepare` makes of it.
+      The result of `prepare`.
 
     Raises:
-      UserError: what `stated` and `prepare` raise.
+      UserError: what `read_config_file` and `prepare` raise.
     """
-    config = stated(path_and_argument)
+    config = read_config_file(path_and_argument)
     try:
         return prepare(config, overrides, schema)
     except RequiredValueError as error:
@@ -57,9 +57,9 @@ def prepare(
     overrides: Sequence[str] = (),
     schema: type[Node] | None = None,
 ) -> Any:
-    """Completes a config with defaults, applies overrides and checks it.
+    """Complete a config with defaults, apply overrides and check it.
 
-    The task comes first, for it says which settings there are. Then component replacements
+    The task comes first, since it decides which settings there are. Then component replacements
     (`system.attention=multihead`), outermost first, whatever their order in `overrides`; then all
     others in the order given. Naming the component that already stands there changes nothing.
 
@@ -75,31 +75,31 @@ def prepare(
       UserError: a misspelt or missing key (with the near full names), a value of the wrong type, an
         unknown name, a bad range.
     """
-    tree = separate(config) if isinstance(config, ConfigDict) else from_dict(to_dict(config))
-    wanted = [_split(text) for text in overrides]
+    tree = copy_tree(config) if isinstance(config, ConfigDict) else from_dict(to_dict(config))
+    assignments = [_split(text) for text in overrides]
     with tree.ignore_type():
-        for task in [text for keys, text in wanted if keys == ["task"]]:
+        for task in [text for keys, text in assignments if keys == ["task"]]:
             tree.task = task
         schema = schema or schema_of(tree)
-        root = Place(tree, "", schema)
-        named = {*flat(tree), *(".".join(keys) for keys, _ in wanted)}
+        root = ConfigNode(tree, "", schema)
+        set_names = {*flat(tree), *(".".join(keys) for keys, _ in assignments)}
         complete(root)
-        _override(root, wanted)
-        return validate(tree, schema, named)
+        _override(root, assignments)
+        return validate(tree, schema, set_names)
 
 
 def as_stored(config: Kind, tree: Mapping[str, Any], chosen: Iterable[str] = ()) -> Kind:
-    """Settings of which those that are newer than a stored config mean what that one meant, see
+    """Settings in which those newer than a stored config have the values that it meant, see
     `tree.OLDER`; those that `chosen` names ("a.b=value") stay.
     """
-    kept = {*flat(tree), *(override.partition("=")[0] for override in chosen)}
-    known, older = flat(config), flat(from_dict(tree))
-    newer = {name: value for name, value in older.items() if name in known and name not in kept}
+    fixed = {*flat(tree), *(override.partition("=")[0] for override in chosen)}
+    current, older = flat(config), flat(from_dict(tree))
+    newer = {name: value for name, value in older.items() if name in current and name not in fixed}
     if not newer:
         return config
-    found = from_dict(to_dict(config))
-    found.update_from_flattened_dict(newer)
-    settings: Kind = prepare(found, (), type(config))
+    updated = from_dict(to_dict(config))
+    updated.update_from_flattened_dict(newer)
+    settings: Kind = prepare(updated, (), type(config))
     return settings
 
 
@@ -111,8 +111,8 @@ def _split(text: str) -> tuple[list[str], str]:
     return name.split("."), value
 
 
-def _override(root: Place, overrides: Iterable[tuple[list[str], str]]) -> None:
-    """Applies overrides to the tree in place: replacements of components first, outermost first."""
+def _override(root: ConfigNode, overrides: Iterable[tuple[list[str], str]]) -> None:
+    """Apply overrides to the tree in place: replacements of components first, outermost first."""
 
     def slot(keys: list[str]) -> list[str]:
         return keys[:-1] if keys[-1] == "name" and len(keys) > 1 else keys
@@ -130,47 +130,46 @@ def _override(root: Place, overrides: Iterable[tuple[list[str], str]]) -> None:
             _assign(root, keys, text)
 
 
-def _walk(place: Place, keys: Iterable[str]) -> Place | None:
-    """The node below `place` along `keys`, or None."""
-    found: Place | None = place
+def _walk(root: ConfigNode, keys: Iterable[str]) -> ConfigNode | None:
+    """The node below `root` along `keys`, or None."""
+    node: ConfigNode | None = root
     for key in keys:
-        found = found.child(key) if found else None
-    return found
+        node = node.child(key) if node else None
+    return node
 
 
-def _replace(parent: Place, key: str, name: str) -> None:
-    """Puts the component `name` with its own defaults at `key`, unless it stands there already."""
-    old = parent.node.get(key)
+def _replace(parent: ConfigNode, key: str, name: str) -> None:
+    """Put the component `name` with its own defaults at `key`, unless it stands there already."""
+    old = parent.values.get(key)
     if isinstance(old, ConfigDict) and old.get("name") == name:
         return
     optional = parent.component is not None and fields(parent.component)[key] is None
-    parent.node[key] = None if name == "None" and optional else {"name": name}
+    parent.values[key] = None if name == "None" and optional else {"name": name}
     child = parent.child(key)
     if child is not None:
         complete(child)
 
 
-def _assign(root: Place, keys: list[str], text: str) -> None:
-    """Sets one plain value, read by the type of the value it replaces."""
+def _assign(root: ConfigNode, keys: list[str], text: str) -> None:
+    """Set one plain value, read by the type of the value it replaces."""
     dotted = ".".join(keys)
-    parent = _walk(root, keys[:-1])
-    if parent is None or keys[-1] not in {*parent.node, *parent.described}:
+    *path, key = keys
+    parent = _walk(root, path)
+    if parent is None or key not in {*parent.values, *parent.settings}:
         raise UserError(f"config.{dotted}: no such key; {_near(root, keys)}")
-    old = parent.node.get(keys[-1], dataclasses.MISSING)
+    old = parent.values.get(key, dataclasses.MISSING)
     if isinstance(old, ConfigDict):
-        inside = ", ".join(f"{dotted}.{key}" for key in old)
-        raise UserError(
-            f"config.{dotted} is a group of settings, not a value; set one of: {inside}"
-        )
-    parent.node[keys[-1]] = read_value(text, old, lambda: parent.hint(keys[-1]), f"config.{dotted}")
+        names = ", ".join(f"{dotted}.{name}" for name in old)
+        raise UserError(f"config.{dotted} is a group of settings, not a value; set one of: {names}")
+    parent.values[key] = read_value(text, old, lambda: parent.hint(key), f"config.{dotted}")
 
 
-def _near(root: Place, keys: list[str]) -> str:
-    """The full names like a misspelt one; else those that end alike; else what there is at the last
-    place that exists.
+def _near(root: ConfigNode, keys: list[str]) -> str:
+    """The full names similar to a misspelt one; else those that end alike; else the keys of the
+    last node that exists.
     """
-    below = [f"{node}.{key}" for node, one in root.described.items() for key in one.below]
-    names = list(dict.fromkeys([*flat(root.node), *below]))
+    below = [f"{group}.{key}" for group, setting in root.settings.items() for key in setting.below]
+    names = list(dict.fromkeys([*flat(root.values), *below]))
     names += sorted({name[:dot] for name in names for dot, sign in enumerate(name) if sign == "."})
     names = [name for name in names if not ".".join(keys).startswith(f"{name}.")]
     close = difflib.get_close_matches(".".join(keys), names, n=3, cutoff=0.75)
@@ -181,8 +180,8 @@ def _near(root: Place, keys: list[str]) -> str:
         close = [name for name in names if name.rpartition(".")[2] in ends][:3]
     if close:
         return f"did you mean {' or '.join(map(repr, close))}?"
-    known = max(
-        (place for end in range(len(keys)) if (place := _walk(root, keys[:end]))),
-        key=lambda place: len(place.where),
+    deepest = max(
+        (node for end in range(len(keys)) if (node := _walk(root, keys[:end]))),
+        key=lambda node: len(node.path),
     )
-    return "choose from: " + ", ".join(map(known.name, known.node))
+    return "choose from: " + ", ".join(map(deepest.full_name, deepest.values))

@@ -1,5 +1,5 @@
-"""How the nodes of a config are described: a dataclass for each, with the default, the type, the
-range and the meaning of every setting, each said once.
+"""The description of the nodes of a config: a dataclass for each, with the default, the type, the
+range and the meaning of every setting, each stated once.
 
     class Training(Node):
         "How long and how it is trained."
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
 import math
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +26,7 @@ from typing import Any, ClassVar, TypeAlias
 from ml_collections import FrozenConfigDict
 
 from attnlab.config.annotations import hints
-from attnlab.config.registry import Table
+from attnlab.config.registry import Table, import_object
 from attnlab.errors import UserError
 
 _MOST = 2**31 - 1  # what an int32 holds
@@ -42,16 +41,16 @@ TABLES: Mapping[str, str] = {
     "optimizer": "attnlab.training.optimizers:OPTIMIZERS",
     "schedule": "attnlab.training.optimizers:SCHEDULES",
 }
-"""Which table the components at the top of a config come from; below them, a component's `parts` say it."""
+"""The tables of the components at the top of a config; below them see a component's `parts`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """Which numbers a setting may be.
+    """The numbers that a setting may be.
 
     Attributes:
-      text: in words, "a whole number of at least 1".
-      holds: whether a number is one of them.
+      text: its description, "a whole number of at least 1".
+      holds: whether a number is in the range.
     """
 
     text: str
@@ -97,11 +96,11 @@ def setting(
     """A field of a `Node`.
 
     Args:
-      help: what it means, in one line.
-      default: what it is where nobody sets it; without one it must be set.
-      within: which numbers it may be.
-      table: where the name of the component comes from that the field holds; a `Table`, or
-        "module:attribute" of one, imported on first use.
+      help: its meaning, in one line.
+      default: its value unless set; without one it must be set.
+      within: the numbers that it may be.
+      table: the table of the component that the field holds; a `Table`, or "module:attribute" of
+        one, imported on first use.
     """
     return dataclasses.field(
         default=default, metadata={"help": help, "within": within, "table": table}
@@ -125,7 +124,7 @@ class Node:
         self.check()
 
     def check(self) -> None:
-        """Raise `UserError` where settings of this node do not go together."""
+        """Raise `UserError` if settings of this node do not go together."""
 
     def settings(self) -> dict[str, Any]:
         """All settings by name, as arguments of a call."""
@@ -147,13 +146,13 @@ class Node:
 
 
 @dataclasses.dataclass(frozen=True)
-class Described:
+class Setting:
     """A setting as its class describes it.
 
     Attributes:
       default: `dataclasses.MISSING` where it must be set.
       hint: its annotation.
-      help: what it means; of a node below, the first line of its docstring.
+      help: its meaning; of a node below, the first line of its docstring.
       within: its range, or None.
       choices: of a `typing.Literal`; () for any other.
       below: the names of the settings of a node below; () for a value.
@@ -168,10 +167,10 @@ class Described:
 
     @property
     def allowed(self) -> str:
-        """The range or the choices in words; "" where only the type counts."""
+        """The range or the choices as text; "" if only the type counts."""
         if self.choices:
             return "one of: " + ", ".join(
-                repr(one) if one == "" else str(one) for one in self.choices
+                repr(choice) if choice == "" else str(choice) for choice in self.choices
             )
         return self.within.text if self.within else ""
 
@@ -186,41 +185,35 @@ def _settings(kind: type[Node]) -> list[dataclasses.Field[Any]]:
 
 
 @functools.cache
-def described(kind: type[Node]) -> Mapping[str, Described]:
+def settings_of(kind: type[Node]) -> Mapping[str, Setting]:
     """The settings of a node by name, in order."""
     annotations = hints(kind)
-    found = {}
+    settings = {}
     for field in _settings(kind):
         hint = annotations[field.name]
         below = is_node(hint)
-        found[field.name] = Described(
+        settings[field.name] = Setting(
             default=field.default,
             hint=hint,
-            help=summary(hint.__doc__) if below else field.metadata.get("help", ""),
+            help=first_paragraph(hint.__doc__) if below else field.metadata.get("help", ""),
             within=field.metadata.get("within"),
             choices=typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else (),
             below=tuple(inner.name for inner in _settings(hint)) if below else (),
         )
-    return found
+    return settings
 
 
 @functools.cache
 def tables(kind: type[Node]) -> Mapping[str, Table]:
     """The settings of a node that hold components, with the table each comes from; imports them."""
-    named = {field.name: field.metadata.get("table") for field in _settings(kind)}
+    table_of = {field.name: field.metadata.get("table") for field in _settings(kind)}
     return {
-        name: imported(table) if isinstance(table, str) else table
-        for name, table in named.items()
+        name: import_object(table) if isinstance(table, str) else table
+        for name, table in table_of.items()
         if table is not None
     }
 
 
-def imported(path: str) -> Any:
-    """The object at "module:attribute"."""
-    module, _, name = path.partition(":")
-    return getattr(importlib.import_module(module), name)
-
-
-def summary(text: str | None) -> str:
+def first_paragraph(text: str | None) -> str:
     """The first paragraph of a docstring as one line."""
     return " ".join((text or "").strip().partition("\n\n")[0].split())

@@ -15,36 +15,34 @@ from ml_collections import ConfigDict
 
 from attnlab.config.annotations import hints
 from attnlab.config.registry import Table, fields
-from attnlab.config.schema import Described, Node, described, is_node, tables
+from attnlab.config.schema import Node, Setting, is_node, settings_of, tables
 from attnlab.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
-    """A node of the tree and what is known about its keys.
+class ConfigNode:
+    """A node of a config and what describes its keys.
 
     Attributes:
-      node: the node itself.
-      where: its dotted name; "" for the root.
-      component: what says which keys it has: a class that describes a node (`schema.Node`), or the
-        class or function that the node names; None if nothing does.
+      values: its keys and values.
+      path: its dotted name; "" for the root.
+      component: the class that describes the node (`schema.Node`), or the class or function that it
+        names; None if neither.
     """
 
-    node: ConfigDict
-    where: str
+    values: ConfigDict
+    path: str
     component: Callable[..., Any] | None = None
 
     @functools.cached_property
-    def described(self) -> Mapping[str, Described]:
+    def settings(self) -> Mapping[str, Setting]:
         """The settings of a class that describes a node; {} of any other."""
-        return described(self.component) if is_node(self.component) else {}
+        return settings_of(self.component) if is_node(self.component) else {}
 
     @property
     def further(self) -> Any:
-        """What keys may hold that such a class does not describe, see `schema.Node`; None for
-        nothing.
-        """
-        return getattr(self.component, "further", None) if self.described else None
+        """The type and range of keys that the class does not describe (`schema.Node`), or None."""
+        return getattr(self.component, "further", None) if self.settings else None
 
     @functools.cached_property
     def tables(self) -> Mapping[str, Table]:
@@ -53,32 +51,33 @@ class Place:
             return tables(self.component)
         return getattr(self.component, "parts", {})
 
-    def name(self, key: str) -> str:
+    def full_name(self, key: str) -> str:
         """The full dotted name of `key` in this node."""
-        return f"{self.where}.{key}" if self.where else key
+        return f"{self.path}.{key}" if self.path else key
 
-    def child(self, key: str) -> Place | None:
+    def child(self, key: str) -> ConfigNode | None:
         """The node at `key`, or None if there is none; raises `UserError` for a component
         nobody knows.
         """
-        node = self.node.get(key)
-        if not isinstance(node, ConfigDict):
+        values = self.values.get(key)
+        if not isinstance(values, ConfigDict):
             return None
         if key not in self.tables:
-            below = self.described[key].hint if key in self.described else None
-            return Place(node, self.name(key), below if is_node(below) else None)
-        table, name = self.tables[key], node.get("name", "")
+            below = self.settings[key].hint if key in self.settings else None
+            return ConfigNode(values, self.full_name(key), below if is_node(below) else None)
+        table = self.tables[key]
+        name = values.get("name", "")
         try:
             component = table.find(name)
         except UserError as error:
-            raise UserError(f"config.{self.name(key)}: {error}") from error
-        table.check(component, name, f"config.{self.name(key)}={name}")
-        return Place(node, self.name(key), component)
+            raise UserError(f"config.{self.full_name(key)}: {error}") from error
+        table.check(component, name, f"config.{self.full_name(key)}={name}")
+        return ConfigNode(values, self.full_name(key), component)
 
-    def children(self) -> Iterator[Place]:
+    def children(self) -> Iterator[ConfigNode]:
         """All nodes directly below."""
-        places = (self.child(key) for key in list(self.node))
-        return (place for place in places if place is not None)
+        nodes = (self.child(key) for key in list(self.values))
+        return (node for node in nodes if node is not None)
 
     @functools.cached_property
     def hints(self) -> dict[str, Any]:
@@ -97,27 +96,28 @@ class Place:
         return self.hints.get(key, self.further[0] if self.further else Any)
 
 
-def separate(config: ConfigDict) -> ConfigDict:
-    """A copy in which no two places are one object, as they are where a file uses one dictionary
+def copy_tree(config: ConfigDict) -> ConfigDict:
+    """A copy in which no two nodes are one object, as they are where a file uses one dictionary
     twice; references stay.
     """
     items = config.items(preserve_field_references=True)
     return ConfigDict(
-        {key: separate(value) if isinstance(value, ConfigDict) else value for key, value in items}
+        {key: copy_tree(value) if isinstance(value, ConfigDict) else value for key, value in items}
     )
 
 
 def defaults(component: Callable[..., Any]) -> dict[str, Any]:
-    """The fields of a component whose default is a plain value; a dataclass's default factories are
-    called.
+    """The plain default values of a component's fields; those of default factories of a dataclass
+    too.
     """
     if is_node(component):
-        known = described(component).items()  # type: ignore[arg-type]
-        return {name: one.default for name, one in known if one.default is not dataclasses.MISSING}
-    made = dataclasses.fields(component) if dataclasses.is_dataclass(component) else ()
+        settings = settings_of(component).items()  # type: ignore[arg-type]
+        defaults = {name: setting.default for name, setting in settings}
+        return {k: v for k, v in defaults.items() if v is not dataclasses.MISSING}
+    declared = dataclasses.fields(component) if dataclasses.is_dataclass(component) else ()
     factories = {
         field.name: field.default_factory
-        for field in made
+        for field in declared
         if field.default_factory is not dataclasses.MISSING
     }
     values = {
@@ -128,7 +128,7 @@ def defaults(component: Callable[..., Any]) -> dict[str, Any]:
 
 
 def is_plain(value: Any) -> bool:
-    """True for what a config may hold: None, bool, int, float, str, and tuples, lists or
+    """Whether a config may hold a value: None, bool, int, float, str, and tuples, lists or
     string-keyed mappings of these.
     """
     if isinstance(value, (Mapping, ConfigDict)):
@@ -138,31 +138,31 @@ def is_plain(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, str))
 
 
-def complete(place: Place) -> None:
-    """Fills in what the config leaves out, in place: defaults, the nodes that every config of its
-    kind has, {"name": "name"} for "name".
+def complete(node: ConfigNode) -> None:
+    """Complete a config in place: defaults, the nodes that every config of its kind has, {"name":
+    "name"} for "name".
     """
-    for key, one in place.described.items():
-        if is_node(one.hint) and key not in place.node:
-            place.node[key] = ConfigDict()
-    if place.component:
-        for field, default in place.defaults.items():
-            if field not in place.node:
-                place.node[field] = default
+    for key, setting in node.settings.items():
+        if is_node(setting.hint) and key not in node.values:
+            node.values[key] = ConfigDict()
+    if node.component:
+        for field, default in node.defaults.items():
+            if field not in node.values:
+                node.values[field] = default
             elif (
                 isinstance(default, float)
-                and type(place.node[field]) is int
-                and abs(place.node[field]) < 2**1000
+                and type(node.values[field]) is int
+                and abs(node.values[field]) < 2**1000
             ):
-                place.node[field] = float(place.node[field])
-    for key, value in list(place.node.items()):
-        if isinstance(value, str) and key in place.tables:
-            del place.node[key]  # a ConfigDict keeps the type of what it holds
-            place.node[key] = ConfigDict({"name": value})
+                node.values[field] = float(node.values[field])
+    for key, value in list(node.values.items()):
+        if isinstance(value, str) and key in node.tables:
+            del node.values[key]  # a ConfigDict keeps the type of what it holds
+            node.values[key] = ConfigDict({"name": value})
         elif isinstance(value, list):
-            del place.node[key]  # a ConfigDict turns a tuple set over a list back into a list
-            place.node[key] = frozen(value)
-    for child in place.children():
+            del node.values[key]  # a ConfigDict turns a tuple set over a list back into a list
+            node.values[key] = frozen(value)
+    for child in node.children():
         complete(child)
 
 
@@ -170,14 +170,12 @@ OLDER: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("optimizer", "adamw"): {"decayed": "rank"},
     ("data", "columns"): {"separator": "any"},
 }
-"""What stored configs mean that lack a setting whose default has changed since: by node and name of
-the component, setting to value."""
+"""Values that stored configs mean if they lack a setting whose default has changed since: by node
+and name of the component, setting to value."""
 
 
 NEWER: Mapping[str, Any] = {
     "training.precision": "float32",
-    "training.evaluate_rows": 0,
-    "training.lag": -1,
     "training.evaluate_rows": 0,
     "training.lag": -1,
     "parallel.data": -1,
@@ -222,11 +220,11 @@ def flat(config: Mapping[str, Any] | Node) -> dict[str, Any]:
     """Every value by its full dotted name, `{"system.attention.hidden": 256, ...}`, in the order of
     the tree.
     """
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for key, value in to_dict(config).items():
         below = flat(value) if isinstance(value, dict) else {}
-        found |= {f"{key}.{name}": leaf for name, leaf in below.items()} or {key: value}
-    return found
+        leaves |= {f"{key}.{name}": leaf for name, leaf in below.items()} or {key: value}
+    return leaves
 
 
 def is_below(name: str, nodes: Iterable[str]) -> bool:
@@ -252,5 +250,5 @@ def _hashed(tree: Mapping[str, Any], node: str = "") -> dict[str, Any]:
 
 
 def frozen(value: Any) -> Any:
-    """Lists to tuples, all the way down."""
+    """A value with its lists as tuples, at any depth."""
     return tuple(map(frozen, value)) if isinstance(value, (list, tuple)) else value

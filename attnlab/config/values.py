@@ -15,18 +15,18 @@ from attnlab.errors import UserError
 
 
 def read_value(text: str, old: Any, hint: Callable[[], Any], where: str) -> Any:
-    """The value that `text` means in the place of `old`.
+    """The value that `text` means as a replacement of `old`.
 
     int, float (also "3" and "1e-3"; finite), bool ("true", "false"), str, tuple ("16,32" or "(16,
     32)", its items of the type of the old ones); "None" where the old value is None or the
     annotation allows it.
 
     Args:
-      old: the value that stands there; `dataclasses.MISSING` where none does yet.
+      old: the present value; `dataclasses.MISSING` if there is none yet.
       hint: gives the annotation of the field; asked only when the type of `old` does not settle it.
 
     Raises:
-      UserError: `text` is none of the types allowed, naming the place, the text and the types.
+      UserError: `text` is none of the types allowed, naming the setting, the text and the types.
     """
     same = set() if text == "None" else {type(old)} - {type(None), type(dataclasses.MISSING)}
     for value in _readings(text, old, same):
@@ -36,13 +36,13 @@ def read_value(text: str, old: Any, hint: Callable[[], Any], where: str) -> Any:
         return value
     if kinds <= {type(None), Any}:
         return _frozen_literal(text)
-    names = " or ".join(_spoken(kind, old) for kind in _READERS if kind in kinds)
-    now = "" if old is dataclasses.MISSING else f" (now {old!r})"
-    raise UserError(f"{where}={text!r}: expected {names}{now}")
+    names = " or ".join(_type_name(kind, old) for kind in _READERS if kind in kinds)
+    present = "" if old is dataclasses.MISSING else f" (now {old!r})"
+    raise UserError(f"{where}={text!r}: expected {names}{present}")
 
 
 def _readings(text: str, old: Any, kinds: set[Any]) -> Iterator[Any]:
-    """What `text` means as each of the types that can read it, the strictest type first."""
+    """Yield `text` read as each type that can read it, the strictest type first."""
     for kind, reader in _READERS.items():
         if kind in kinds:
             with contextlib.suppress(ValueError):
@@ -58,8 +58,8 @@ def _literal(text: str) -> Any:
 
 
 def _frozen_literal(text: str) -> Any:
-    """A literal for a place of unknown type: lists become tuples, what a config cannot hold
-    stays text.
+    """A literal for a setting of unknown type: lists become tuples, a value that a config cannot
+    hold stays text.
     """
     value = _literal(text)
     value = tuple(value) if isinstance(value, list) else value
@@ -128,8 +128,8 @@ _READERS: Mapping[type, Callable[[str, Any], Any]] = {
 }
 
 
-def _spoken(kind: type, old: Any) -> str:
-    """How a message calls a type: "true or false", "tuple of int", "int"."""
+def _type_name(kind: type, old: Any) -> str:
+    """The name of a type in messages: "true or false", "tuple of int", "int"."""
     items = (
         {type(item).__name__ for item in old} if kind is tuple and isinstance(old, tuple) else set()
     )

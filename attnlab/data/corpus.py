@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from attnlab.config import read
+from attnlab.config import read_settings
 from attnlab.config.registry import build
 from attnlab.config.schema import Node
 from attnlab.data import SOURCES, SPLITS
@@ -39,7 +39,7 @@ class VocabularySettings(TwoVocabularies):
         Raises:
           UserError: unknown key, a value of the wrong type, or one vocabulary of two kinds.
         """
-        return read(cls, node, "vocabulary")
+        return read_settings(cls, node, "vocabulary")
 
     @property
     def of_one(self) -> dict[str, Any]:

@@ -9,8 +9,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from attnlab.config import read
-from attnlab.config.schema import SEED, SHARE, Node, between, described, setting, whole
+from attnlab.config import read_settings
+from attnlab.config.schema import SEED, SHARE, Node, between, setting, settings_of, whole
 from attnlab.errors import UserError
 
 TOKENS = 2**28  # the most token places of a batch in decoding: 1 GiB of ids
@@ -122,7 +122,7 @@ class Decoding(Node):
             )
 
 
-METHODS = described(Decoding)["method"].choices
+METHODS = settings_of(Decoding)["method"].choices
 
 
 def validate(settings: Decoding | Mapping[str, Any], *, weights: bool = True) -> Decoding:
@@ -137,10 +137,11 @@ def validate(settings: Decoding | Mapping[str, Any], *, weights: bool = True) ->
       UserError: unknown field or method (with near names), a value of the wrong type or outside its
         range.
     """
-    chosen = settings if isinstance(settings, Decoding) else read(Decoding, settings, "decoding")
-    if chosen.method == "beam" and chosen.coverage and not weights:
+    if not isinstance(settings, Decoding):
+        settings = read_settings(Decoding, settings, "decoding")
+    if settings.method == "beam" and settings.coverage and not weights:
         raise UserError(
-            f"decoding.coverage={chosen.coverage} needs attention weights, which this system does"
+            f"decoding.coverage={settings.coverage} needs attention weights, which this system does"
             " not give; set decoding.coverage=0"
         )
-    return chosen
+    return settings

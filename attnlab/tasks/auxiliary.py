@@ -72,7 +72,7 @@ class Terms(Protocol):
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[jax.Array, dict[str, Any]]:
         """What is added to the summed loss, and sums to report, given what the pass collected,
-        `carried`, and what the task's `looked` says.
+        `carried`, and what the task's `auxiliary_inputs` gives.
         """
 
 

@@ -1,8 +1,8 @@
-"""The base of all tasks: what is the same whatever is learned.
+"""The base class of all tasks.
 
-A task joins data, a system, a loss and its scores. It says which columns its batches have
-(`columns`), what is summed over a batch (`summed`, or `sums` as a whole) and which scores follow
-(`averaged`). Parameters, batches, evaluation, what is kept with a run, answers and maps are written
+A task joins data, a system, a loss and its scores. It declares the columns of its batches
+(`columns`), the sums over a batch (`summed`, or `sums` as a whole) and the scores that follow from
+them (`averaged`). Parameters, batches, evaluation, files of a run, answers and maps are written
 here. `tasks/texts.py` is the base of tasks of labelled texts, `tasks/images.py` of those of images.
 
 Axis letters: B rows of a batch.
@@ -31,7 +31,7 @@ from attnlab.records.measures import Measure
 from attnlab.systems.protocol import System
 from attnlab.tasks import models
 from attnlab.tasks.auxiliary import Terms
-from attnlab.tasks.looks import over_image
+from attnlab.tasks.looks import maps_over
 from attnlab.tasks.protocol import (
     Axis,
     Batch,
@@ -59,7 +59,7 @@ Model = TypeVar("Model", bound=System)
 
 
 class Task(Generic[Config, Data, Model]):
-    """What is learned; one object for a run. `check` and `load` are asked of the class.
+    """The learning problem of a run; one object each. `check` and `load` are class methods.
 
     Attributes:
       systems: the kind of system that it trains, a class of `attnlab.systems.protocol`.
@@ -67,19 +67,18 @@ class Task(Generic[Config, Data, Model]):
       reads: the method of a data source that it calls: "pairs", "texts", "labelled" or another.
       loads, columns: the class of `data`, and the arrays of a batch, by name.
       inputs: those that the system reads, in the order of its arguments.
-      measures: the scores of a split, those of `evaluate` and `score` together, each with which way
-        is better, its bounds, and of what it is a share ("min" or "max" alone says which way), as
-        `attnlab.records.measures.declared` reads them. `results.json` and `valid.json` have them.
-      evaluated: those of them that `evaluate` gives, which are known while a model is trained.
-      units: what stands beside a measure in a table; without one, "<measure>_signature" of scores.
-      examples: what the examples of a split are called in a table ("sentences").
-      outputs, item: the file for what `score` gives beside numbers, one line an example; what the
-        sum "tokens" of a batch counts, for the progress of a run.
-      beside: tokens that a row has beside those of its text.
+      measures: the scores of a split, those of `evaluate` and `score` together, each with its
+        properties, or "min" or "max" alone; see `attnlab.records.measures.declared`.
+      evaluated: the names of the measures that `evaluate` gives, during training too.
+      units: the units of measures in tables; without one, "<measure>_signature" of scores.
+      examples: the word for the examples of a split in tables ("sentences").
+      outputs: the file of what `score` gives besides numbers, one line an example.
+      item: the unit of the sum "tokens" of a batch, for the progress of a run.
+      extra_tokens: tokens that a row has on top of those of its text.
       at_once: rows of a batch that is not trained on.
-      longer: what has become of examples longer than `batch.max_length`, a line for each split.
-      config, data: of the run; data of the splits that were asked for.
-      system, auxiliary: the model, and what is added to the loss; None for nothing.
+      longer: a line for each split about its examples longer than `batch.max_length`.
+      config, data: settings of the run; data of the splits that were loaded.
+      system, auxiliary: the model, and the terms added to the loss or None.
     """
 
     systems: ClassVar[type[System]]
@@ -95,67 +94,60 @@ class Task(Generic[Config, Data, Model]):
     examples: ClassVar[str] = "examples"
     outputs: ClassVar[str] = ""
     item: ClassVar[str] = "tok"
-    beside: ClassVar[int] = 0
+    extra_tokens: ClassVar[int] = 0
     at_once: int = 64
     longer: Sequence[str] = ()
 
     def __init__(
         self, config: Config, data: Data, system: Model, auxiliary: Terms | None = None
     ) -> None:
-        self.config, self.data, self.system, self.auxiliary = config, data, system, auxiliary
+        self.config, self.data = config, data
+        self.system, self.auxiliary = system, auxiliary
         score = functools.partial(self.sums, smoothing=0.0)
         self._score, self._score_all = jax.jit(score), jax.jit(jax.vmap(score, in_axes=(0, None)))
 
-    # --- what a task says ---
+    # --- what a task defines ---
 
     @classmethod
     def check(cls, config: Config) -> None:
-        """Build all that needs no data, so that a bad config fails before any is read;
-        `UserError`.
-        """
+        """Raise `UserError` for a config that cannot be built; reads no data."""
         raise NotImplementedError
 
     @classmethod
     def read(cls, config: Config, workdir: Path | None, splits: Sequence[str]) -> Data:
-        """The data of `splits`, of the class `loads`; what was learned (a vocabulary) comes from
-        `workdir` if that is given; `UserError`.
-        """
+        """The data of `splits`, of the class `loads`; a vocabulary is that of `workdir`."""
         raise NotImplementedError
 
     def summed(self, outputs: Tree, batch: Batch, smoothing: Smoothing) -> Sums:
-        """Sums over the real rows of a batch, given what the system makes of it: "loss", and what
-        stands beside it in the record of a step: "tokens", "correct".
-        """
+        """Sums over the real rows of a batch: "loss", and others such as "tokens" and "correct"."""
         raise NotImplementedError
 
     def averaged(self, totals: Totals) -> dict[str, float]:
-        """The scores `evaluated` of a split, "loss" first, from its sums and what `known` says."""
+        """The scores `evaluated` of a split, "loss" first, from its sums and `split_totals`."""
         raise NotImplementedError
 
     def weight(self, batch: Batch) -> jax.Array:
-        """What the summed loss is divided by."""
+        """The divisor of the summed loss."""
         raise NotImplementedError
 
-    # --- what it may say ---
+    # --- what a task may define ---
 
     def sums(
         self, params: Params, batch: Batch, smoothing: Smoothing = 0.0, rngs: Rngs | None = None
     ) -> Sums:
-        """The sums that scores are made of; those of `summed`, unless a task adds to them."""
+        """The sums that scores are computed from; those of `summed` by default."""
         return self.summed(self.apply(params, batch, rngs=rngs), batch, smoothing)
 
-    def looked(self, outputs: Tree, batch: Batch) -> dict[str, Tree]:
-        """What `auxiliary` has to know of a batch beside what a pass collected: its arguments."""
+    def auxiliary_inputs(self, outputs: Tree, batch: Batch) -> dict[str, Tree]:
+        """Arguments of `auxiliary` besides what a pass collected."""
         raise NotImplementedError
 
-    def predicted(self) -> tuple[np.ndarray, int] | None:
-        """All ids to predict in training, and how many different ones there may be, for the output
-        bias; None if none are predicted.
-        """
+    def target_ids(self) -> tuple[np.ndarray, int] | None:
+        """The target ids of training and the size of their vocabulary, for the output bias."""
         return None
 
-    def known(self, split: str) -> dict[str, int]:
-        """What `averaged` has to know of a whole split beside the sums and the number of "rows"."""
+    def split_totals(self, split: str) -> dict[str, int]:
+        """Numbers of a whole split for `averaged`, besides the sums and the number of "rows"."""
         return {}
 
     # --- from a config to a task ---
@@ -165,36 +157,35 @@ class Task(Generic[Config, Data, Model]):
         """The task with its data read, see `read`.
 
         Raises:
-          UserError: bad config, unreadable data, examples longer than the system can score, or a run
-            that has lost what `save` kept: learned from whatever data is at hand, ids mean others.
+          UserError: a bad config, unreadable data, examples longer than the system can score, a
+            run without the files of `save`: a vocabulary learned anew would have other ids.
         """
         if workdir is not None and not cls.saved(workdir):
             advice = "the 'train' command that made it learns that again from the same data"
             raise UserError(f"{workdir} has lost its {cls.loads.kept}; {advice}")
-        data, longer = treat_long_examples(
-            cls.read(config, workdir, splits), config.batch, cls.beside
-        )
+        data = cls.read(config, workdir, splits)
+        data, longer = treat_long_examples(data, config.batch, cls.extra_tokens)
         task = cls(config, data)  # type: ignore[call-arg]
         task.longer = longer
         models.check_longest(task, splits)
         return task
 
     def save(self, workdir: Path) -> None:
-        """Keep with the run what its data alone would not give back."""
+        """Write the vocabulary or the like into the folder of the run."""
         self.data.save(workdir)
         if self.beginning is not None:
             self.beginning.keep_report(workdir)
 
     @classmethod
     def saved(cls, workdir: Path) -> bool:
-        """Whether all that `save` keeps is there."""
+        """Whether all files of `save` exist."""
         return cls.loads.saved(workdir)
 
     # --- training ---
 
     @functools.cached_property
     def beginning(self) -> Beginning | None:
-        """The weights that training begins with; None if they are drawn."""
+        """The pretrained weights that training begins with, or None."""
         if self.config.pretrained.path is None:
             return None
         from attnlab.tasks.pretrained import Beginning
@@ -212,16 +203,15 @@ class Task(Generic[Config, Data, Model]):
 
     def init(self, key: jax.Array) -> Params:
         """Fresh float32 parameters; for the output bias see `models.with_output_bias`."""
-        params = self.system.init(
-            key, *models.stand_ins([self.columns[name] for name in self.inputs])
-        )["params"]
-        found = self.predicted()
-        return params if found is None else models.with_output_bias(self.config, params, *found)
+        inputs = models.stand_ins([self.columns[name] for name in self.inputs])
+        params = self.system.init(key, *inputs)["params"]
+        targets = self.target_ids()
+        return params if targets is None else models.with_output_bias(self.config, params, *targets)
 
-    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
-        """What the system makes of a batch; `how` goes to `linen.Module.apply`."""
-        read = (jnp.asarray(batch[name]) for name in self.inputs)
-        return self.system.apply({"params": params}, *read, **how)
+    def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
+        """The outputs of the system for a batch; `options` goes to `linen.Module.apply`."""
+        inputs = (jnp.asarray(batch[name]) for name in self.inputs)
+        return self.system.apply({"params": params}, *inputs, **options)
 
     @staticmethod
     def rngs(key: jax.Array) -> dict[str, jax.Array]:
@@ -236,32 +226,31 @@ class Task(Generic[Config, Data, Model]):
         carried: Tree = None,
         smoothing: Smoothing | None = None,
     ) -> tuple[jax.Array, Sums]:
-        """The "loss" of `summed` with label smoothing and dropout; the other sums beside it. Terms of
-        `auxiliary` are added to it, and stand beside it with "cross_entropy" under their own names.
+        """The "loss" of `summed` with label smoothing and dropout, and the other sums. Terms of
+        `auxiliary` are added to it, and are among the sums, with "cross_entropy", by their names.
         `smoothing` replaces the configured rate; it may be an array.
         """
         smoothing = self.config.training.label_smoothing if smoothing is None else smoothing
-        watched = [] if self.auxiliary is None else self.auxiliary.collections
+        collections = [] if self.auxiliary is None else self.auxiliary.collections
         apply = functools.partial(self.apply, params, batch, rngs=self.rngs(key))
-        outputs, collected, seen = models.watched_pass(self.system, watched, apply)
-        sums = self.summed(outputs, batch, smoothing) | seen
-        if self.auxiliary is None or not watched:
+        outputs, collected, statistics = models.watched_pass(self.system, collections, apply)
+        sums = self.summed(outputs, batch, smoothing) | statistics
+        if self.auxiliary is None or not collections:
             return sums.pop("loss"), sums
-        added, terms = self.auxiliary(collected, carried=carried, **self.looked(outputs, batch))
+        inputs = self.auxiliary_inputs(outputs, batch)
+        added, terms = self.auxiliary(collected, carried=carried, **inputs)
         return sums["loss"] + added, {"cross_entropy": sums.pop("loss"), **sums, **terms}
 
     def carried(self) -> Tree:
-        """What the loss carries from step to step, before the first; None for nothing."""
+        """The values that the loss carries from step to step, before the first one; or None."""
         return None if self.auxiliary is None else self.auxiliary.carried()
 
     def remembered(self) -> Tree:
-        """What the loss continues from at the end of the batch before, a row for each row of the
-        global batch, before the first; None for nothing.
-        """
+        """The state before the first step, a row for each row of the global batch; or None."""
         return None
 
     def follow(self, carried: Tree, tracked: Tree) -> Tree:
-        """What it carries on, given the sums that it tracked in a batch."""
+        """The values carried to the next step, given the sums tracked in this one."""
         return None if self.auxiliary is None else self.auxiliary.follow(carried, tracked)
 
     def batches(self, multiple: int, seed: int | None = None) -> Batches:
@@ -271,33 +260,25 @@ class Task(Generic[Config, Data, Model]):
         Raises:
           UserError: rows that are not, nothing to read, or columns that are not as declared.
         """
-        shared = {
-            "process_index": jax.process_index(),
-            "process_count": jax.process_count(),
-            "multiple": multiple,
-        }
-        made = self.ordered(self.config.seed if seed is None else seed, shared)
-        columns.check(self.columns, made(0), f"task {self.config.task}")
-        return made
+        process = {"process_index": jax.process_index(), "process_count": jax.process_count()}
+        shared = {**process, "multiple": multiple}
+        batches = self.ordered(self.config.seed if seed is None else seed, shared)
+        columns.check(self.columns, batches(0), f"task {self.config.task}")
+        return batches
 
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
-        """The batches of training; `shared` has what all kinds of batches take."""
+        """The batches of training; `shared` has the arguments of all kinds of batches."""
         batch = self.config.batch
         assert isinstance(batch, Buckets)
-        return TrainBatches(
-            self.of_split("train"),
-            **batch.arguments,
-            seed=seed,
-            things=self.data.things,
-            **shared,
-        )
+        options = {**batch.arguments, **shared, "things": self.data.things}
+        return TrainBatches(self.of_split("train"), seed=seed, **options)
 
     def notes(self, batches: Batches) -> list[str]:
-        """What a person should know before training: sizes of the data, what is left out."""
+        """Lines to read before training: sizes of the data, examples that are left out."""
         lines = [f"{split}: {self.data.about(split)}" for split in self.data.splits]
         lines += [f"train: {batches.note}"] if batches.note else []
-        taken = [] if self.beginning is None else self.beginning.lines()
-        return [*lines, *self.longer, *taken, *self.system.notes()]
+        pretrained = [] if self.beginning is None else self.beginning.lines()
+        return [*lines, *self.longer, *pretrained, *self.system.notes()]
 
     # --- scores ---
 
@@ -306,150 +287,111 @@ class Task(Generic[Config, Data, Model]):
         return self.data.examples[split]  # type: ignore[attr-defined,no-any-return]
 
     def in_order(self, examples: Examples) -> list[tuple[np.ndarray, HostBatch]]:
-        """All examples in batches, and which they are, see `evaluation_batches`."""
+        """All examples in batches with their numbers, see `evaluation_batches`."""
         batch = self.config.batch
         assert isinstance(batch, Buckets)
         widths = (*batch.buckets, batch.max_length)
         return evaluation_batches(examples, size=self.at_once, buckets=widths)
 
     def try_batch(self, batch: HostBatch) -> None:
-        """Raise `UserError` where the system cannot score a batch; by shapes alone."""
+        """Raise `UserError` if the system cannot score a batch; by shapes alone."""
         jax.eval_shape(self.sums, self.shapes, batch)
 
-    def scored(self, split: str) -> Iterable[tuple[np.ndarray, HostBatch]]:
-        """The batches of a split that `evaluate` scores, and the rows that each has."""
+    def split_batches(self, split: str) -> Iterable[tuple[np.ndarray, HostBatch]]:
+        """The batches of a split that `evaluate` scores, with the numbers of their rows."""
         return self.in_order(self.of_split(split))
 
     def evaluate(self, params: Params, split: str, rows: int = 0) -> dict[str, float]:
-        """Deterministic scores of a split, "loss" first; nothing is dropped or smoothed. With
-        `rows`, those of as many batches as have that many, from all over the split, without scores
-        that need all of it.
+        """Deterministic scores of a split, "loss" first; no dropout or smoothing. With `rows`,
+        those of batches with that many rows, from all over it, without scores that need all of it.
         """
-        return self.averaged(self.totals(self.passed(params, split, rows), split, rows))
+        return self.averaged(self.totals(self.batch_sums(params, split, rows), split, rows))
 
     def evaluate_stacked(self, params: Params, split: str, rows: int = 0) -> list[dict[str, float]]:
         """`evaluate` for each of several models, whose parameters have a leading axis."""
-        found = self.passed(params, split, rows, stacked=True)
+        sums = self.batch_sums(params, split, rows, stacked=True)
         return [
-            self.averaged(
-                self.totals([jax.tree.map(lambda x, i=i: x[i], one) for one in found], split, rows)
-            )
-            for i in range(len(found[0]["loss"]))
+            self.averaged(self.totals(jax.tree.map(lambda x, i=i: x[i], sums), split, rows))
+            for i in range(len(sums[0]["loss"]))
         ]
 
-    def passed(
+    def batch_sums(
         self, params: Params, split: str, rows: int = 0, stacked: bool = False
     ) -> list[Totals]:
-        """The sums of the batches of a split that are scored, fetched at the end; of several models
-        if `stacked`.
-        """
+        """The sums of each scored batch, fetched at the end; of several models if `stacked`."""
         score = self._score_all if stacked else self._score
-        batches = models.part_of(self.scored(split), -(-rows // self.at_once))
-        found = jax.device_get([(numbers >= 0, score(params, batch)) for numbers, batch in batches])
-        return [
-            {"rows": np.broadcast_to(real.sum(), sums["loss"].shape), **sums}
-            for real, sums in found
-        ]
+        batches = models.part_of(self.split_batches(split), -(-rows // self.at_once))
+        sums = jax.device_get([(numbers >= 0, score(params, batch)) for numbers, batch in batches])
+        return [{"rows": np.broadcast_to(real.sum(), x["loss"].shape), **x} for real, x in sums]
 
     def totals(self, sums: Sequence[Totals], split: str, rows: int = 0) -> Totals:
-        """Added up over batches, in float64; and what `known` says, if all rows are in it."""
-        added = {name: sum(np.asarray(one[name], np.float64) for one in sums) for name in sums[0]}
-        return {**({} if rows else self.known(split)), **added}
+        """The sums over all batches, in float64; with `split_totals`, if all rows are in them."""
+        added = {name: sum(np.asarray(x[name], np.float64) for x in sums) for name in sums[0]}
+        return {**({} if rows else self.split_totals(split)), **added}
 
     def size(self, split: str) -> int:
         """The number of examples."""
         return self.data.size(split)
 
     def counts(self, split: str) -> Mapping[str, int]:
-        """How many there are of what a measure is a share of (`Measure.of`), beside the examples:
-        {"tokens": 1821}; {} for nothing.
-        """
+        """The number of items that measures count (`Measure.of`) besides examples, by name."""
         return {}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Scores beyond `evaluate`, and for each example what goes to `outputs`; ({}, []) where
-        there is nothing beyond.
-
-        A score that is a table, such as a confusion of classes, is a mapping of row to (column to
-        number).
+        """Scores beyond `evaluate`, and a line of `outputs` for each example. A score that is a
+        table, such as a confusion of classes, is a mapping of row to (column to number).
         """
         return {}, []
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
-        """What the scores of a split are made of, example by example, so that they can be
-        resampled; None if nothing is.
-
-        With every example once each measure in it comes out as `evaluate` or `score` gives it; one
-        that does not is left out.
-
-        Args:
-          params: as for `score`.
-          split: of the data.
-          outputs: what `score` has given for the same parameters.
+        """Numbers of each example from which scores of a split can be resampled, or None; `outputs`
+        are those of `score`. A measure that they do not give exactly is left out.
         """
         return None
 
     # --- answers and maps ---
 
-    def typed(self, lines: Sequence[str]) -> Examples:
-        """What a system reads of lines that a person has typed; `UserError` for one that cannot be
-        read.
-        """
+    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
+        """The inputs of the system from typed lines; `UserError` for one that cannot be read."""
         raise NotImplementedError
 
     def answers(
-        self, params: Params, asked: Examples, lines: Sequence[str]
+        self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
-        """The answers to each of the examples that `typed` has made of the lines, best first."""
+        """The answers to each example of `examples_from_lines(lines)`, best first."""
         raise NotImplementedError
 
     def respond(self, params: Params, lines: Sequence[str]) -> list[list[Response]]:
-        """The answers to each line, best first, none of them blank; `UserError` for a line it
-        cannot read.
-        """
-        return self.answers(params, self.typed(lines), lines) if lines else []
+        """The answers to each line, best first; no line is blank. `UserError` for a bad one."""
+        return self.answers(params, self.examples_from_lines(lines), lines) if lines else []
 
-    def streamed(self, params: Params, line: str, index: int) -> Iterator[str]:
-        """The answer to a line as far as it is written, again and again until it is whole.
-
-        Raises:
-          UserError: the task does not write texts, or not from left to right.
-        """
+    def partial_answers(self, params: Params, line: str, index: int) -> Iterator[str]:
+        """Yield the answer to a line as it grows; `UserError` unless texts grow from the left."""
         raise UserError(f"the task {self.config.task!r} does not write texts; leave out --stream")
 
     def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
-        """Which of the lines have more than `limit` tokens, their ends counted; none where length
-        is no matter.
-        """
-        return np.flatnonzero(self.typed(lines).lengths > limit).tolist() if lines else []
+        """The numbers of the lines with more than `limit` tokens, their ends counted."""
+        lengths = self.examples_from_lines(lines).lengths if lines else np.zeros(0, int)
+        return np.flatnonzero(lengths > limit).tolist()
 
-    def pictured(self, split: str, number: int) -> Sequence[Example]:
-        """At most `number` examples of a split, those whose maps are drawn after training; each an
-        `Example`.
-        """
+    def map_examples(self, split: str, number: int) -> Sequence[Example]:
+        """At most `number` examples of a split, whose maps are drawn after training."""
         raise NotImplementedError
 
-    def completed(self, params: Params, typed: Sequence[Typed]) -> Sequence[Example]:
-        """What a person has typed as examples that `maps` can take: a second text that is missing
-        is written by the system where it can; else `UserError`.
-        """
+    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> Sequence[Example]:
+        """Examples for `maps` from typed texts; the system writes a missing one if it can."""
         raise NotImplementedError
 
-    def laid_out(self, example: Any) -> tuple[Sequence[Any], dict[str, Axis]]:
-        """What the system reads of an example, one row, and the sides of its maps by name."""
+    def model_inputs(self, example: Any) -> tuple[Sequence[Any], dict[str, Axis]]:
+        """The inputs of the system for an example, one row, and the axes of its maps by name."""
         raise NotImplementedError
 
     def maps(self, params: Params, example: Example) -> Maps:
-        """Every attention map of an example, rows of hops numbered; what lies over its image."""
-        read, axes = self.laid_out(example)
-        found = models.maps_of(self.system, params, read)
-        hops = (one.weights.shape[1] for one in found.values() if one.query == "hops")
-        numbered = [f"hop {number}" for number in range(1, max(hops, default=0) + 1)]
-        sides = {**axes, "hops": Axis(numbered, "hops")}
-        image = getattr(example, "image", None)
-        looks = {} if image is None else over_image(image, found, sides)
-        return Maps(found, sides, self.stored(axes), looks)
+        """Every attention map of an example, and those that lie over its image."""
+        inputs, axes = self.model_inputs(example)
+        maps = models.maps_of(self.system, params, inputs)
+        return maps_over(maps, axes, self.map_labels(axes), getattr(example, "image", None))
 
-    def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
-        """The labels that are kept beside the arrays of maps, by their names in the file."""
-        return {f"{name}_{one.kind}": one.labels for name, one in axes.items()}
+    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
+        """The labels that are stored with the arrays of maps, by their names in the file."""
+        return {f"{name}_{axis.kind}": axis.labels for name, axis in axes.items()}

@@ -159,17 +159,17 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         """Fresh float32 parameters; for the output bias see `models.with_output_bias`."""
         images, ids = jnp.zeros((1, *self.data.learned.shape)), jnp.ones((1, 2), jnp.int32)
         params: Params = self.system.init(key, images, ids)["params"]
-        found = self.predicted()
+        found = self.target_ids()
         return params if found is None else with_output_bias(self.config, params, *found)
 
-    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+    def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
         """Teacher forcing: the logits [B,T,V] of the caption of a batch, whose images are normalised
         first.
         """
         images = self.data.learned.normalised(jnp.asarray(batch["source"]))
         real = self.real(batch["target"]).any(axis=1)
         target_in = self.target_in(batch["target"])
-        return self.system.apply({"params": params}, images, target_in, real, **how)
+        return self.system.apply({"params": params}, images, target_in, real, **options)
 
     def loss(
         self,
@@ -184,8 +184,8 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         images = augmented(of_step, images, **self.config.augmentation.settings())
         return super().loss(params, {**batch, "source": images}, key, carried, smoothing)
 
-    def looked(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
-        """See `Task.looked`; all places of an image are there."""
+    def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
+        """See `Task.auxiliary_inputs`; all places of an image are there."""
         target = jnp.asarray(batch["target"])
         real = self.real(target)
         places = jnp.broadcast_to(real.any(axis=1)[:, None], (len(target), self.places))
@@ -284,7 +284,7 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
 
     # --- text and maps ---
 
-    def typed(self, lines: Sequence[str]) -> Examples:
+    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """Images from files, a name a line, resized to those of training, without captions;
         `UserError` for a file that is no image.
         """
@@ -295,9 +295,9 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         """None: images have no length."""
         return []
 
-    def streamed(self, params: Params, line: str, index: int) -> Iterator[str]:
+    def partial_answers(self, params: Params, line: str, index: int) -> Iterator[str]:
         """The caption of an image as far as it is written, after every token."""
-        image = self.typed([line]).batch(np.array([0]), 1)["source"][0]
+        image = self.examples_from_lines([line]).batch(np.array([0]), 1)["source"][0]
         for ids in self._decoder(False).stream(params, image, index):
             yield self._settings.cut(self.spelt(ids))
 
@@ -313,7 +313,7 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
             real=lambda images: np.ones((len(images), self.places), bool),
         )
 
-    def pictured(self, split: str, number: int) -> list[ImageExample]:  # type: ignore[override]
+    def map_examples(self, split: str, number: int) -> list[ImageExample]:  # type: ignore[override]
         """The first images of a split, named by their numbers."""
         rows = np.arange(min(number, self.size(split)))
         images = self.of_split(split).batch(rows, 1)["source"]
@@ -322,20 +322,20 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
             for row in rows.tolist()
         ]
 
-    def completed(  # type: ignore[override]
+    def examples_from_text(  # type: ignore[override]
         self, params: Params, typed: Sequence[Typed]
     ) -> list[ImageExample]:
         """Files of images, with captions of the system where there are none."""
         names = [name for name, _ in typed]
         images = read_images(names, self.data.learned.shape)
         own = [name for name, caption in typed if caption is None]
-        written = iter(self.written(params, self.typed(own)) if own else [])
+        written = iter(self.written(params, self.examples_from_lines(own)) if own else [])
         return [
             ImageExample(name, image, self.text(next(written)[0]) if given is None else given)
             for (name, given), image in zip(typed, images, strict=True)
         ]
 
-    def laid_out(self, example: ImageExample) -> tuple[list[Any], dict[str, Axis]]:
+    def model_inputs(self, example: ImageExample) -> tuple[list[Any], dict[str, Axis]]:
         """The normalised image and the ids of the caption, and what maps lie between: "image", the
         places row by row, "target" (what a step predicts), "target_in" (what it reads).
         """
@@ -350,6 +350,6 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         image = self.data.learned.normalised(example.image[None])
         return [image, target_in], {**axes, "image": Axis(labels, "patches", self.grid)}
 
-    def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
+    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
         """The words, and the places by row and column."""
         return {"target_tokens": axes["target"].labels, "image_patches": axes["image"].labels}

@@ -146,7 +146,7 @@ class Classification(TextTask):
         """See `Task.loss`: sums "tokens" (read), "rows" and "correct" beside it."""
         return Task.loss(self, params, batch, key, carried, smoothing)
 
-    def looked(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
+    def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
         """A class is a target of length 1."""
         source, second = (
             jnp.asarray(batch[side]) != self.special.pad if side in batch else None

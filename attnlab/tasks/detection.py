@@ -224,7 +224,7 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
             answers += [Answers(*one) for one in zip(*parts, strict=True)]
         return answers
 
-    def typed(self, lines: Sequence[str]) -> Examples:
+    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """Images from files, see `ImageTask.files`."""
         return self._asked(self.files(lines))
 
@@ -239,12 +239,12 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         )
 
     def answers(
-        self, params: Params, asked: Examples, lines: Sequence[str]
+        self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """The objects of each image with a score of at least 0.5, the likeliest first: class, score,
         first row, first column, height and width in pixels; sorted by nothing (0).
         """
-        return [[Response(self._written(one), 0.0)] for one in self.found(params, asked)]
+        return [[Response(self._written(one), 0.0)] for one in self.found(params, examples)]
 
     def seen(self, params: Params, image: np.ndarray) -> dict[str, Look]:
         """The box of each object that `answers` names, with its score."""

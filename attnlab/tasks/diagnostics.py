@@ -130,7 +130,7 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
 
     # --- training ---
 
-    def predicted(self) -> tuple[np.ndarray, int] | None:
+    def target_ids(self) -> tuple[np.ndarray, int] | None:
         """The answers of the training split."""
         if "train" not in self.data.examples:
             return None
@@ -226,7 +226,7 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
 
     # --- answers and maps ---
 
-    def typed(self, lines: Sequence[str]) -> Examples:
+    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """Words with blanks between them; every word asks.
 
         Raises:
@@ -240,30 +240,30 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
         return asked.encode(self.data.vocabulary, rows)
 
     def answers(
-        self, params: Params, asked: Examples, lines: Sequence[str]
+        self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """What the system says behind every word of each line, as "word/answer word/answer ..."."""
         return [
             [Response(" ".join(map("/".join, zip(line.split(), said, strict=True))), 0.0)]
-            for line, said in zip(lines, self._answered(params, asked), strict=True)
+            for line, said in zip(lines, self._answered(params, examples), strict=True)
         ]
 
-    def pictured(self, split: str, number: int) -> list[TextExample]:
+    def map_examples(self, split: str, number: int) -> list[TextExample]:
         """The first texts of a split."""
         return [TextExample(" ".join(row.words)) for row in self.data.rows[split][:number]]
 
-    def completed(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
+    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
         """The texts as they are; a second one is an error."""
         if seconds := [second for _, second in typed if second is not None]:
             raise UserError(f"a text answers by itself; leave out the second, {seconds[0]!r}")
-        self.typed([first for first, _ in typed])
+        self.examples_from_lines([first for first, _ in typed])
         return [TextExample(first) for first, _ in typed]
 
-    def laid_out(self, example: Any) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: Any) -> tuple[list[np.ndarray], dict[str, Axis]]:
         """A text with what begins it, "source"."""
-        (ids,) = self.typed([example.source]).packed("source")
+        (ids,) = self.examples_from_lines([example.source]).packed("source")
         return [ids[None]], {"source": Axis(self.data.vocabulary.tokens(ids))}
 
-    def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
+    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
         """The tokens that are read."""
         return {"source_tokens": axes["source"].labels, "target_tokens": ()}

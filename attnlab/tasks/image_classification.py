@@ -160,8 +160,8 @@ class ImageClassification(
             "correct": ((logits.argmax(axis=-1) == label - 1) & real).sum(),
         }
 
-    def looked(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
-        """See `Task.looked`: the reward of each image, as `config.decisions` says, and which are
+    def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
+        """See `Task.auxiliary_inputs`: the reward of each image, as `config.decisions` says, and which are
         real.
         """
         label, logits = jnp.asarray(batch["label"]), outputs.astype(jnp.float32)
@@ -217,13 +217,13 @@ class ImageClassification(
         fitted = source.fitted if isinstance(source, ImageFolder) else np.asarray
         return read_images(lines, self.data.learned.shape, fitted)
 
-    def typed(self, lines: Sequence[str]) -> Examples:
+    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """Images from files, see `ImageTask.files`."""
         images = self.files(lines)
         # 1 says that a row is an image; nothing reads which class it would be.
         return Examples(image=images, label=np.ones(len(images), np.int32))
 
-    def pictured(self, split: str, number: int) -> list[ImageExample]:
+    def map_examples(self, split: str, number: int) -> list[ImageExample]:
         """The first images of a split, named by their numbers and labels."""
         labels = self.data.labels(split)[:number]
         images = self.of_split(split)["image"].block(np.arange(len(labels)), 1)

@@ -87,10 +87,10 @@ class Choosing(Task[Config, Data, Model]):
         return found
 
     def answers(
-        self, params: Params, asked: Examples, lines: Sequence[str]
+        self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """The likeliest class of each example, and its log probability."""
-        logits = self.logits(params, asked).astype(np.float64)
+        logits = self.logits(params, examples).astype(np.float64)
         chances = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
         return [[Response(self.classes[int(one.argmax())], float(one.max()))] for one in chances]
 
@@ -140,10 +140,10 @@ class ImageTask(Task[Config, OfImages, Model]):
         params: Params = self.system.init(key, images)["params"]
         return params
 
-    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+    def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
         """What the system makes of the images of a batch, which are normalised first."""
         images = self.normalised(batch["image"])
-        return self.system.apply({"params": params}, images, self.real(batch), **how)
+        return self.system.apply({"params": params}, images, self.real(batch), **options)
 
     def normalised(self, images: jax.Array | np.ndarray) -> jax.Array:
         """Images [B,H,W,C], uint8, as systems get them: float32, by mean and deviation."""
@@ -193,13 +193,13 @@ class ImageTask(Task[Config, OfImages, Model]):
         """None: images have no length."""
         return []
 
-    def pictured(self, split: str, number: int) -> list[ImageExample]:
+    def map_examples(self, split: str, number: int) -> list[ImageExample]:
         """The first images of a split, named by their numbers."""
         rows = np.arange(min(number, self.size(split)))
         images = self.of_split(split)["image"].block(rows, 1)
         return [ImageExample(f"{split} image {row + 1}", images[row]) for row in rows]
 
-    def completed(self, params: Params, typed: Sequence[Typed]) -> list[ImageExample]:
+    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[ImageExample]:
         """Images from files, each with what the system answers.
 
         Raises:
@@ -217,14 +217,14 @@ class ImageTask(Task[Config, OfImages, Model]):
             for name, image, best in zip(names, images, answers, strict=True)
         ]
 
-    def laid_out(self, example: ImageExample) -> tuple[list[Any], dict[str, Axis]]:
+    def model_inputs(self, example: ImageExample) -> tuple[list[Any], dict[str, Axis]]:
         """The image, normalised; its places have numbers only."""
         return [self.normalised(example.image[None])], {}
 
     def maps(self, params: Params, example: Any) -> Maps:
         """See `Task.maps`, with the gates and what `seen` gives."""
         found = super().maps(params, example)
-        read, _ = self.laid_out(example)
+        read, _ = self.model_inputs(example)
         looks, gates = gates_of(self.system, params, read, example.image)
         looks = {**found.looks, **looks, **self.seen(params, example.image)}
         return dataclasses.replace(found, looks=looks, gates=gates)

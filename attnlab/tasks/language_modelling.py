@@ -183,7 +183,7 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
 
     # --- training ---
 
-    def predicted(self) -> tuple[np.ndarray, int] | None:
+    def target_ids(self) -> tuple[np.ndarray, int] | None:
         """The tokens of all texts."""
         if "train" not in self.data.ids:
             return None
@@ -228,7 +228,7 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
 
     # --- scores ---
 
-    def passed(
+    def batch_sums(
         self, params: Params, split: str, rows: int = 0, stacked: bool = False
     ) -> list[Totals]:
         """Each batch is scored with the state that the one before has left; so a part of the split
@@ -251,7 +251,7 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
         every: list[Totals] = jax.device_get(found)
         return every
 
-    def known(self, split: str) -> dict[str, int]:
+    def split_totals(self, split: str) -> dict[str, int]:
         """Its characters, where every one is in its ids."""
         spelt = self.data.spelt(split)
         return {"characters": self.data.counts(split)["characters"]} if spelt else {}
@@ -305,7 +305,7 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
 
     # --- answers and maps ---
 
-    def typed(self, lines: Sequence[str]) -> Examples:
+    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """What is read of each text: what stands before the first token of all, and its ids."""
         first = np.int32(first_of(self.config.batch.texts, self.special))
         every = zip(lines, self.data.vocabulary.encode_all(lines), strict=True)
@@ -317,20 +317,20 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
         return super().longer_than(limit, lines) if self._apart else []
 
     def answers(
-        self, params: Params, asked: Examples, lines: Sequence[str]
+        self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """Each line as it is, and what the system writes after it up to the end of the line, by the
         method of `config.decoding`.
         """
-        found, prompts = self._decoder(params, self._batched(asked)), asked.packed("source")
+        found, prompts = self._decoder(params, self._batched(examples)), examples.packed("source")
         return [
             [Response(self._continued(line, prompt, one.tokens), one.score) for one in best]
             for line, prompt, best in zip(lines, prompts, found, strict=True)
         ]
 
-    def streamed(self, params: Params, line: str, index: int) -> Iterator[str]:
+    def partial_answers(self, params: Params, line: str, index: int) -> Iterator[str]:
         """A line and what is written after it so far, after every token."""
-        prompt = self.typed([line]).packed("source")[0]
+        prompt = self.examples_from_lines([line]).packed("source")[0]
         for ids in self._decoder.stream(params, prompt, index):
             yield self._continued(line, prompt, ids)
 
@@ -341,7 +341,7 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
         whole = self.data.vocabulary.continued(text, known, ids)
         return self._settings.cut(whole, start=len(text.rstrip()))
 
-    def pictured(self, split: str, number: int) -> list[TextExample]:
+    def map_examples(self, split: str, number: int) -> list[TextExample]:
         """The beginnings of the first texts that are more than their end, as far as a picture
         shows them.
         """
@@ -351,7 +351,7 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
             for ids in self.data.vocabulary.encode_all(texts)
         ]
 
-    def completed(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
+    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
         """The texts as they are; a second one is an error."""
         if seconds := [second for _, second in typed if second is not None]:
             raise UserError(
@@ -359,11 +359,11 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
             )
         return [TextExample(first) for first, _ in typed]
 
-    def laid_out(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
         """A text that is read from its beginning, and the tokens: those that are read ("source")
         and those that are predicted ("target").
         """
-        ids = self.typed([example.source]).packed("source")[0]
+        ids = self.examples_from_lines([example.source]).packed("source")[0]
         tokens = self.data.vocabulary.tokens
         return [ids[None]], {
             "source": Axis(tokens(ids)),

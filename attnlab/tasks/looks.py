@@ -14,7 +14,7 @@ import numpy as np
 
 from attnlab.layers.gates.protocol import COLLECTION, handed_out
 from attnlab.systems.protocol import GLIMPSES, AttentionMap, System
-from attnlab.tasks.protocol import Axis, Look, Params
+from attnlab.tasks.protocol import Axis, Look, Maps, Params
 
 IMAGE = "image"
 """The side of a map whose positions are the places of an image, row by row."""
@@ -55,6 +55,20 @@ def grid_of(places: int, height: int, width: int) -> tuple[int, int, int] | None
             if h * w == places - before:
                 return before, h, w
     return None
+
+
+def maps_over(
+    weights: Mapping[str, AttentionMap],
+    axes: Mapping[str, Axis],
+    labels: Mapping[str, Sequence[str]],
+    image: np.ndarray | None,
+) -> Maps:
+    """The maps of an example with their axes, rows of hops numbered, with those over its image."""
+    hops = (one.weights.shape[1] for one in weights.values() if one.query == "hops")
+    numbers = range(1, max(hops, default=0) + 1)
+    sides = {**axes, "hops": Axis([f"hop {number}" for number in numbers], "hops")}
+    looks = {} if image is None else over_image(image, weights, sides)
+    return Maps(weights, sides, labels, looks)
 
 
 def over_image(

@@ -149,7 +149,7 @@ class MaskedLanguageModelling(
         "next_sentence": "right whether the second segment follows the first",
     }
     examples: ClassVar[str] = "texts"
-    beside: ClassVar[int] = 1
+    extra_tokens: ClassVar[int] = 1
 
     def __init__(self, config: schemas.MaskedLanguageModelling, data: text.Texts) -> None:
         self.special = data.vocabulary.special
@@ -188,24 +188,24 @@ class MaskedLanguageModelling(
 
     # --- training ---
 
-    def predicted(self) -> tuple[np.ndarray, int] | None:
+    def target_ids(self) -> tuple[np.ndarray, int] | None:
         """The tokens of all texts, which are equally likely to be hidden."""
         if "train" not in self.data.ids:
             return None
         return self.data.ids["train"].ids, self.data.vocabulary.size
 
-    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+    def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
         """Logits [B,P,V] of the hidden tokens of a batch, of all tokens [B,T,V] where it does not
         say which are; of pairs also those of their relation [B,2].
         """
         beside = {name: jnp.asarray(batch[name]) for name in ("segments", "types") if name in batch}
         if "relation" in batch:
-            how["method"] = "both"
+            options["method"] = "both"
         places = jnp.asarray(batch["places"]) if "places" in batch else None
         if places is not None and "at" in self.system.reads:
             beside["at"], places = places, None
         found: Tree = self.system.apply(
-            {"params": params}, jnp.asarray(batch["source"]), **{**beside, **how}
+            {"params": params}, jnp.asarray(batch["source"]), **{**beside, **options}
         )
         return found if places is None else jnp.take_along_axis(found, places[..., None], axis=1)
 
@@ -263,7 +263,7 @@ class MaskedLanguageModelling(
 
     # --- scores ---
 
-    def scored(self, split: str) -> Iterator[tuple[np.ndarray, HostBatch]]:
+    def split_batches(self, split: str) -> Iterator[tuple[np.ndarray, HostBatch]]:
         """A split in batches, and the numbers of their rows, -1 where one is padding; what is
         hidden depends on these alone.
         """
@@ -300,14 +300,14 @@ class MaskedLanguageModelling(
     def counts(self, split: str) -> dict[str, int]:
         """The number of hidden tokens, and of pairs."""
         pad, hidden, pairs = self.special.pad, 0, 0
-        for rows, batch in self.scored(split):
+        for rows, batch in self.split_batches(split):
             hidden += int((batch["target"] != pad).sum())
             pairs += int((rows >= 0).sum())
         return {"hidden tokens": hidden, **({"pairs": pairs} if self._pairs else {})}
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
         """A line for every row: a text, a block of several, or a pair."""
-        sums = sums_of_rows(self, params, self.scored(split))
+        sums = sums_of_rows(self, params, self.split_batches(split))
         sums["loss"] = sums.get("cross_entropy", sums["loss"])
         lines = token_rows({**sums, "tokens": sums["hidden"]})
         if self._pairs:
@@ -317,7 +317,7 @@ class MaskedLanguageModelling(
 
     # --- answers and maps ---
 
-    def typed(self, lines: Sequence[str]) -> Examples:
+    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """The ids of lines in which `MASK`, or the mask as the vocabulary writes it, stands for
         hidden tokens.
 
@@ -354,14 +354,14 @@ class MaskedLanguageModelling(
         return chances.argmax(axis=-1), chances.max(axis=-1)
 
     def answers(
-        self, params: Params, asked: Examples, lines: Sequence[str]
+        self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """Each line with the likeliest token at every place that was hidden, told from the others
         alone; its score is their log probability.
         """
         found: list[list[Response]] = [[] for _ in lines]
         longest = self.config.batch.max_length
-        for rows, batch in evaluation_batches(asked, size=self.at_once, buckets=widths(longest)):
+        for rows, batch in evaluation_batches(examples, size=self.at_once, buckets=widths(longest)):
             ids, chances = jax.device_get(self._told(params, batch["source"]))
             for row, read, best, chance in zip(rows, batch["source"], ids, chances, strict=True):
                 hidden = read == self._mask
@@ -370,7 +370,7 @@ class MaskedLanguageModelling(
                     found[row] = [Response(told, float(chance[hidden].sum()))]
         return found
 
-    def pictured(self, split: str, number: int) -> list[TextExample]:
+    def map_examples(self, split: str, number: int) -> list[TextExample]:
         """The beginnings of the first texts, as far as a picture shows them."""
         texts = itertools.islice((one for one in self.data.texts[split] if one.strip()), number)
         vocabulary = self.data.vocabulary
@@ -378,7 +378,7 @@ class MaskedLanguageModelling(
             TextExample(vocabulary.decode(ids[:PICTURED])) for ids in vocabulary.encode_all(texts)
         ]
 
-    def completed(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
+    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
         """The texts as they are; a second one is an error."""
         if seconds := [second for _, second in typed if second is not None]:
             raise UserError(
@@ -386,7 +386,7 @@ class MaskedLanguageModelling(
             )
         return [TextExample(first) for first, _ in typed]
 
-    def laid_out(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
         """A text, in which tokens may be hidden; "source"."""
         ids = self._cut(example.source)
         return [ids[None]], {"source": Axis(self.data.vocabulary.tokens(ids))}

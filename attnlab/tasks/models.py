@@ -19,8 +19,8 @@ from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import LOSSES, MAPS, Attention, Reading
-from attnlab.config.registry import build, kind, source
-from attnlab.config.schema import described
+from attnlab.config.registry import build, kind, location
+from attnlab.config.schema import settings_of
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared
 from attnlab.data.settings import Buckets
@@ -225,7 +225,7 @@ def check_longest(task: Any, splits: Sequence[str]) -> None:
     for split in splits:
         examples = getattr(task.data, "examples", {}).get(split)
         lengths = getattr(examples or task.data.ids[split], "lengths", np.zeros(0, int))
-        longest = int(lengths.max(initial=0)) + task.beside
+        longest = int(lengths.max(initial=0)) + task.extra_tokens
         if split == "train" or longest <= batch.max_length:
             continue
         try:
@@ -236,7 +236,7 @@ def check_longest(task: Any, splits: Sequence[str]) -> None:
                 task.try_batch(widest)
         except UserError as error:
             what, _, _ = str(error).partition(";")  # what it advises is for training
-            rules = described(described(task.schema)["batch"].hint)["longer"].choices
+            rules = settings_of(settings_of(task.schema)["batch"].hint)["longer"].choices
             advice = "".join(
                 f"config.batch.longer={rule}, or "
                 for rule in rules
@@ -266,7 +266,7 @@ def _checked_look(method: Callable[..., Any], args: Any, kwargs: Any, context: A
     if not (isinstance(context.module, Attention) and context.method_name == "read"):
         return result
     module, query = context.module, args[0] if args else kwargs["query"]
-    where = f"mechanism {type(module).__name__}{source(type(module))}: read gave"
+    where = f"mechanism {type(module).__name__}{location(type(module))}: read gave"
     if not isinstance(result, Reading):
         raise UserError(
             f"{where} {_kind(result)}, expected a {Reading.__module__}.{Reading.__name__}"

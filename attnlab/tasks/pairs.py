@@ -120,13 +120,13 @@ class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
 
     # --- the loss and what follows from it ---
 
-    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+    def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
         """Teacher forcing: the logits [B,T,V] of the target."""
         target_in = self.target_in(batch["target"])
-        return self.system.apply({"params": params}, batch["source"], target_in, **how)
+        return self.system.apply({"params": params}, batch["source"], target_in, **options)
 
-    def looked(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
-        """See `Task.looked`."""
+    def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
+        """See `Task.auxiliary_inputs`."""
         target = jnp.asarray(batch["target"])
         return {
             "source": self.real(batch["source"]),
@@ -144,7 +144,7 @@ class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
         """The ids of both texts of each pair."""
         return corpus.encode(self.vocabularies, pairs)
 
-    def typed(self, lines: Sequence[str]) -> Examples:
+    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """Source texts; their targets are empty."""
         return self.encoded([(line, "") for line in lines])
 
@@ -154,7 +154,7 @@ class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
         """The hypotheses of each source text, best first, by the method of `config.decoding`;
         `alignment`: with weights, if it attends.
         """
-        return self.written(params, self.typed(sources), alignment=alignment)
+        return self.written(params, self.examples_from_lines(sources), alignment=alignment)
 
     def log_probs(self, params: Params, pairs: Sequence[corpus.Pair]) -> list[float]:
         """log P(target | source) of each pair, in nats, its end counted: what Cho et al. 2014 score
@@ -162,17 +162,17 @@ class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
         """
         return [-loss for loss in self._by_row(params, self.encoded(pairs))["loss"].tolist()]
 
-    def streamed(self, params: Params, line: str, index: int) -> Iterator[str]:
+    def partial_answers(self, params: Params, line: str, index: int) -> Iterator[str]:
         """The translation of a line as far as it is written, after every token."""
-        source = self.typed([line]).packed("source")[0]
+        source = self.examples_from_lines([line]).packed("source")[0]
         for ids in self._decoder(False).stream(params, source, index):
             yield self._settings.cut(self.spelt(ids))
 
-    def pictured(self, split: str, number: int) -> list[TextExample]:
+    def map_examples(self, split: str, number: int) -> list[TextExample]:
         """The first pairs of a split."""
         return [TextExample(*pair) for pair in self.data.pairs[split][:number]]
 
-    def completed(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
+    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
         """With its own translation where there is none."""
         own = iter(self.translate(params, [source for source, target in typed if target is None]))
         return [
@@ -180,7 +180,7 @@ class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
             for source, target in typed
         ]
 
-    def laid_out(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
         """The ids of a pair, and the tokens: "source", "target" (what a step predicts), "target_in"
         (what it reads).
         """

@@ -1,8 +1,8 @@
-"""What a task is given and what it gives: examples that a person can see, answers, and maps with what
-they lie between.
+"""The types that tasks exchange with commands and reports: examples, answers, attention maps with
+their axes.
 
-The tasks themselves derive from `attnlab.tasks.base.Task`. Nothing outside tasks and data knows what
-an example is made of: code that shows one asks it for its words.
+The tasks themselves derive from `attnlab.tasks.base.Task`. Nothing outside tasks and data knows the
+parts of an example: code that shows one asks it for its text.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from attnlab.systems.protocol import AttentionMap
 Params: TypeAlias = Mapping[str, Any]
 """Parameters by the names of modules, as linen has them: arrays, or such mappings again."""
 Tree: TypeAlias = Any
-"""Arrays in whatever nesting: what a system makes of a batch, or what it remembers."""
+"""Arrays in any nesting: the outputs of a system, or its state."""
 Batch: TypeAlias = Mapping[str, jax.Array | np.ndarray]
 Sums: TypeAlias = dict[str, jax.Array]
 """Summed over a batch, by name."""
 Totals: TypeAlias = Mapping[str, Any]
-"""The same over a split, on the host; and what a task knows of the split."""
+"""Sums over a split, on the host, with `Task.split_totals`."""
 Smoothing: TypeAlias = float | jax.Array
 """The rate of label smoothing."""
 Rngs: TypeAlias = dict[str, jax.Array]
@@ -33,22 +33,22 @@ Rngs: TypeAlias = dict[str, jax.Array]
 Scores: TypeAlias = dict[str, Any]
 """Numbers by name, or tables of them: row to column to number."""
 Typed = tuple[str, str | None]
-"""What a person types to name an example: one word of a command line, or two. For tasks of texts
-these are the texts; a task of images may take the name of a file."""
+"""The one or two words of a command line that name an example: texts, or the name of a file for a
+task of images."""
 
 
 class Example(Protocol):
     """One example of a task, as commands and reports pass it on."""
 
     def shown(self) -> str:
-        """A line for a person."""
+        """The example as a line to read."""
 
     def record(self) -> dict[str, Any]:
-        """What is kept of it beside what was answered, as JSON."""
+        """The example as JSON, stored next to its answer."""
 
 
 class TextExample(NamedTuple):
-    """A text, and the second one where the task has two."""
+    """A text, and the second one if the task has two."""
 
     source: str
     target: str | None = None
@@ -64,12 +64,12 @@ class TextExample(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """Where a system looks in an image.
+    """Attention maps over an image.
 
     Attributes:
       image: [H,W,C] uint8.
       weights: [R,h,w] float32, each a part of the image.
-      rows: what looks, R names.
+      rows: names of the R attention maps.
     """
 
     image: np.ndarray
@@ -79,8 +79,8 @@ class Look:
 
 @dataclasses.dataclass(frozen=True)
 class Response:
-    """What a system answers to a line of text: the answer, and what it is sorted by (a log
-    probability as a rule).
+    """An answer of a system to a line of text, with the score that sorts answers (as a rule a log
+    probability).
     """
 
     text: str
@@ -89,11 +89,11 @@ class Response:
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """What the rows or the columns of a map stand for.
+    """The rows or the columns of a map.
 
     Attributes:
       labels: a word for each position, for pictures.
-      kind: what the positions are: "tokens", "hops", "places", "patches", "regions", ...
+      kind: the kind of the positions: "tokens", "hops", "places", "patches", "regions", ...
       grid: rows and columns, where positions lie row by row over an image; else None.
     """
 
@@ -109,10 +109,10 @@ class Maps:
     Attributes:
       weights: by name, [H,Tq,Tk] arrays, each with the names of its two axes.
       axes: by these names.
-      labels: what is stored beside the arrays, by the name in the file.
-      looks: what is drawn over an image, by name: a map of `weights`, then instead of its matrix,
-        or something else.
-      gates: arrays of gates by name, stored beside the maps.
+      labels: labels stored with the arrays, by their names in the file.
+      looks: maps drawn over an image, by name: those of `weights`, instead of their matrices, or
+        others.
+      gates: arrays of gates by name, stored with the maps.
     """
 
     weights: Mapping[str, AttentionMap]
@@ -122,26 +122,26 @@ class Maps:
     gates: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def rows(self, name: str) -> Sequence[str]:
-        """The labels of the Tq positions that look, in the map `name`."""
+        """The labels of the Tq queries of the map `name`."""
         return self._labels(name, self.weights[name].query, -2)
 
     def columns(self, name: str) -> Sequence[str]:
-        """The labels of the Tk positions that are looked at."""
+        """The labels of the Tk keys of the map `name`."""
         return self._labels(name, self.weights[name].key, -1)
 
     def _labels(self, name: str, side: str, axis: int) -> Sequence[str]:
-        """Those of a side; numbers where it has none, as the places of an image."""
+        """The labels of a side; numbers if it has none, as the places of an image."""
         if side in self.axes:
             return self.axes[side].labels
         return list(map(str, range(self.weights[name].weights.shape[axis])))
 
 
 class Loaded(Protocol):
-    """The data of a run, of the splits that were asked for.
+    """The data of a run, of the splits that were loaded.
 
     Attributes:
-      kept: what `save` keeps, in words.
-      things: what the examples are called where batches are told of ("pairs").
+      kept: the word for the files of `save`.
+      things: the word for the examples in messages about batches ("pairs").
     """
 
     kept: ClassVar[str]
@@ -149,21 +149,21 @@ class Loaded(Protocol):
 
     @property
     def fingerprints(self) -> Mapping[str, str]:
-        """The hash of what was read, by split."""
+        """The hash of the data by split."""
 
     @property
     def splits(self) -> Sequence[str]:
-        """Which there are."""
+        """The names of the splits."""
 
     def size(self, split: str) -> int:
         """The number of examples."""
 
     def about(self, split: str) -> str:
-        """What a person should know of a split, in a line."""
+        """A line about a split for the notes before training."""
 
     def save(self, workdir: Path) -> None:
-        """Keep with a run what the data alone would not give back."""
+        """Write the vocabulary or the like into the folder of a run."""
 
     @staticmethod
     def saved(workdir: Path) -> bool:
-        """Whether all that `save` keeps is there."""
+        """Whether all files of `save` exist."""

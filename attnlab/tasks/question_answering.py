@@ -167,11 +167,11 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
 
     # --- training ---
 
-    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+    def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
         """Numbers [B,T,2] of a batch, float32; very low outside the passage, and outside the first
         token if that says "not here".
         """
-        found: Any = super().apply(params, batch, **how)
+        found: Any = super().apply(params, batch, **options)
         inside = jnp.asarray(batch["words"]) > 0
         inside = inside.at[:, 0].set(True) if self._absent else inside
         return jnp.where(inside[..., None], found.astype(jnp.float32), _NEVER)
@@ -276,7 +276,7 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
             rows.append(Question(texts[0], texts[1], ()))
         return rows
 
-    def typed(self, lines: Sequence[str]) -> Examples:
+    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """A line has a question and a passage with a tab between them."""
         rows, windows = self._typed(lines), windows_of(self.config)
         return passages.encode(self.data.vocabulary, rows, windows, self._reading.answers)
@@ -286,28 +286,28 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         return [] if self._reading.stride else super().longer_than(limit, lines)
 
     def answers(
-        self, params: Params, asked: Examples, lines: Sequence[str]
+        self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """The likeliest stretch of each passage, or `SILENCE`."""
-        found = self._answered(params, self._typed(lines), asked)
+        found = self._answered(params, self._typed(lines), examples)
         return [[Response(text or SILENCE, score)] for text, score in found]
 
-    def pictured(self, split: str, number: int) -> list[TextExample]:
+    def map_examples(self, split: str, number: int) -> list[TextExample]:
         """The first questions of a split."""
         return [TextExample(one.question, one.passage) for one in self.data.rows[split][:number]]
 
-    def completed(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
+    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
         """Questions and passages as they are; raises `UserError` where one is missing."""
         lines = [first if second is None else f"{first}\t{second}" for first, second in typed]
         return [TextExample(one.question, one.passage) for one in self._typed(lines)]
 
-    def laid_out(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
         """The row of a question and its passage, or of its first window, "source"."""
-        examples = self.typed([f"{example.source}\t{example.target}"])
+        examples = self.examples_from_lines([f"{example.source}\t{example.target}"])
         ids, types = (examples.packed(name)[0] for name in self.inputs)
         return [ids[None], types[None]], {"source": Axis(self.data.vocabulary.tokens(ids))}
 
-    def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
+    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
         """The tokens that are read."""
         return {"source_tokens": axes["source"].labels, "target_tokens": ()}
 

@@ -18,9 +18,9 @@ from attnlab.config.schema import (
     TABLES,
     Component,
     Node,
-    described,
     is_node,
     setting,
+    settings_of,
 )
 from attnlab.data import settings as data_settings
 from attnlab.decoding.settings import Decoding
@@ -319,8 +319,8 @@ def known_defaults() -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for whole in WHOLE:
-        for key, one in described(whole).items():
-            below = described(one.hint) if is_node(one.hint) else {}
+        for key, one in settings_of(whole).items():
+            below = settings_of(one.hint) if is_node(one.hint) else {}
             named = {f"{key}.{name}": inner.default for name, inner in below.items()}
             found |= named or {key: one.default}
     components = {key for key in found if key in TABLES}

@@ -201,7 +201,7 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         ]
         return np.concatenate(found)
 
-    def typed(self, lines: Sequence[str]) -> Examples:
+    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """Images from files, see `ImageTask.files`."""
         return self._asked(self.files(lines))
 
@@ -217,13 +217,13 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         return {"answer": Look(image, pixels, [names[at] for at in order])}
 
     def answers(
-        self, params: Params, asked: Examples, lines: Sequence[str]
+        self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """The classes that each image shows, with their shares of its pixels, the largest first;
         sorted by nothing (0). `masks` gives the pixels.
         """
         names, found = self.data.learned.classes, []
-        for mask in self.masks(params, asked):
+        for mask in self.masks(params, examples):
             shares = [f"{names[at]} {(mask == at).mean():.3f}" for at in _by_size(mask, len(names))]
             found.append([Response(", ".join(shares), 0.0)])
         return found

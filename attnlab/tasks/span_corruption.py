@@ -91,7 +91,7 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
 
     # --- the texts, corrupted ---
 
-    def predicted(self) -> tuple[np.ndarray, int] | None:
+    def target_ids(self) -> tuple[np.ndarray, int] | None:
         """The tokens of all texts, which are equally likely to be taken out."""
         if "train" not in self.data.ids:
             return None
@@ -151,8 +151,8 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
         source, target = (Packed([self._cut(pair[side]) for pair in pairs], pad) for side in (0, 1))
         return Examples(source=source, target=target)
 
-    def typed(self, lines: Sequence[str]) -> Examples:
-        """See `PairTask.typed`.
+    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
+        """See `PairTask.examples_from_lines`.
 
         Raises:
           UserError: a line from which nothing is taken out.
@@ -163,7 +163,7 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
                     f"{line!r}: nothing is taken out; write <extra_id_0>, <extra_id_1>, ... where"
                     " text is to be told"
                 )
-        return super().typed(lines)
+        return super().examples_from_lines(lines)
 
     def spelt(self, ids: Iterable[int]) -> str:
         """The text of ids up to the first EOS, sentinels as <extra_id_0> and so on."""
@@ -181,7 +181,7 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
                 parts.append(f"<extra_id_{self.sentinels.index(index)}>")
         return " ".join(part for part in parts if part)
 
-    def pictured(self, split: str, number: int) -> list[TextExample]:
+    def map_examples(self, split: str, number: int) -> list[TextExample]:
         """The first rows of a split."""
         examples = self.of_split(split)
         sides = [examples.packed(side) for side in ("source", "target")]

@@ -205,21 +205,21 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
 
     # --- training ---
 
-    def predicted(self) -> tuple[np.ndarray, int] | None:
+    def target_ids(self) -> tuple[np.ndarray, int] | None:
         """The tags of all words."""
         if "train" not in self.data.examples:
             return None
         tags = self.of_split("train").packed("target").ids
         return tags[tags > 0] - 1, len(self.tags)
 
-    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+    def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
         """Logits [B,T,C] of a batch."""
         source = jnp.asarray(batch["source"])
         beside: dict[str, Any] = {}
         if self._trees:
             heads = jnp.asarray(batch["heads"])
             beside["trees"] = structural_distance(heads, source != self.special.pad)
-        found: Tree = self.system.apply({"params": params}, source, **beside, **how)
+        found: Tree = self.system.apply({"params": params}, source, **beside, **options)
         return found
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
@@ -278,7 +278,7 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
 
     # --- answers and maps ---
 
-    def typed(self, lines: Sequence[str]) -> Examples:
+    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """Words with blanks between them.
 
         Raises:
@@ -303,26 +303,26 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
         return tagged.encode(self.data.vocabulary, self.data.classes, rows)
 
     def answers(
-        self, params: Params, asked: Examples, lines: Sequence[str]
+        self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """Each line as "word/tag word/tag ..."."""
         return [
             [Response(" ".join(map("/".join, zip(line.split(), tags, strict=True))), 0.0)]
-            for line, tags in zip(lines, self._tagged(params, asked), strict=True)
+            for line, tags in zip(lines, self._tagged(params, examples), strict=True)
         ]
 
-    def pictured(self, split: str, number: int) -> list[TaggedExample]:
+    def map_examples(self, split: str, number: int) -> list[TaggedExample]:
         """The first sentences of a split."""
         return [TaggedExample(one.words, one.heads) for one in self.data.rows[split][:number]]
 
-    def completed(self, params: Params, typed: Sequence[Typed]) -> list[TaggedExample]:
+    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[TaggedExample]:
         """The sentences as they are; a second text is an error."""
         if seconds := [second for _, second in typed if second is not None]:
             raise UserError(f"a tagger reads one sentence; leave out the second, {seconds[0]!r}")
-        self.typed([first for first, _ in typed])
+        self.examples_from_lines([first for first, _ in typed])
         return [TaggedExample(self._words(first)) for first, _ in typed]
 
-    def laid_out(self, example: TaggedExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: TaggedExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
         """A sentence with what begins and ends it, "source"; and its tree, if it is read."""
         (ids,) = self._encoded([example]).packed("source")
         read = [ids[None]]
@@ -332,6 +332,6 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
             read += [none, none, np.asarray(jax.jit(structural_distance)(heads[None]))]
         return read, {"source": Axis(self.data.vocabulary.tokens(ids))}
 
-    def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
+    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
         """The tokens that are read."""
         return {"source_tokens": axes["source"].labels, "target_tokens": ()}

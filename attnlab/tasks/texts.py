@@ -310,28 +310,28 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         """The ids of texts that have no label."""
         return labelled.unlabelled(self.data.vocabulary, self.data.classes, texts)
 
-    def typed(self, lines: Sequence[str]) -> Examples:
+    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """A line has one text, or two with a tab between them."""
         return self.encoded(list(map(self.texts, lines)))
 
     def answers(
-        self, params: Params, asked: Examples, lines: Sequence[str]
+        self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """One answer to each line."""
-        return [[best] for best in self.answered(params, asked)]
+        return [[best] for best in self.answered(params, examples)]
 
-    def pictured(self, split: str, number: int) -> list[TextExample]:
+    def map_examples(self, split: str, number: int) -> list[TextExample]:
         """The first examples of a split."""
         return [TextExample(*texts) for texts, _ in self.data.rows[split][:number]]
 
-    def completed(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
+    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
         """The examples, a pair on one line split at its tab; raises `UserError` where a text is
         missing or too many.
         """
         lines = [source if target is None else f"{source}\t{target}" for source, target in typed]
         return [TextExample(*self.texts(line)) for line in lines]
 
-    def laid_out(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
         """The ids of the texts; "source" and, of pairs, "target_in"; both in one row, after what
         begins it, "joined".
         """
@@ -344,6 +344,6 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         tokens = self.data.vocabulary.tokens
         return read, {name: Axis(tokens(ids)) for name, ids in sides.items()}
 
-    def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
+    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
         """The tokens of both texts."""
         return tokens_stored(axes)

@@ -56,7 +56,7 @@ class TokenTask(Task[Config, Data, Model]):
         """
         return token_scores(totals)
 
-    def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
+    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
         """The tokens that are read and those that are predicted."""
         return tokens_stored(axes)
 

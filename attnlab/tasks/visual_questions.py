@@ -182,11 +182,11 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         mean, deviation = (np.asarray(one, np.float32) for one in (learned.mean, learned.deviation))
         return (jnp.asarray(images).astype(jnp.float32) / 255 - mean) / deviation
 
-    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+    def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
         """Logits [B,C] of the B questions of a batch, whose images are normalised first."""
         images, questions = self.normalised(batch["image"]), jnp.asarray(batch["question"])
         questions = questions.reshape(-1, questions.shape[-1])
-        return self.system.apply({"params": params}, images, questions, **how)
+        return self.system.apply({"params": params}, images, questions, **options)
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
         """Sums over the questions of a batch, of logits [B,C]: "loss", "known" (those with an answer
@@ -302,7 +302,7 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
 
     # --- answers and maps ---
 
-    def typed(self, lines: Sequence[str]) -> Examples:
+    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """Lines of the name of an image file, a tab and a question; a file is read once and resized
         to the images of training.
 
@@ -331,7 +331,7 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         packed = self.data.vocabulary.packed(self._of_line(line)[1] for line in lines)
         return np.flatnonzero(packed.lengths > limit).tolist() if lines else []
 
-    def pictured(self, split: str, number: int) -> list[VisualExample]:
+    def map_examples(self, split: str, number: int) -> list[VisualExample]:
         """The first questions of a split, with their images."""
         rows = self.data.rows[split][:number]
         images = self.of_split(split)["image"].block(np.arange(len(rows)), 1)
@@ -340,7 +340,7 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
             for image, row in zip(images, rows, strict=True)
         ]
 
-    def completed(self, params: Params, typed: Sequence[Typed]) -> list[VisualExample]:
+    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[VisualExample]:
         """The name of an image file, and a question, as one word with a tab or as two."""
         lines = [first if second is None else f"{first}\t{second}" for first, second in typed]
         asked = [self._of_line(line) for line in lines]
@@ -350,7 +350,7 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
             for image, (name, text) in zip(images, asked, strict=True)
         ]
 
-    def laid_out(self, example: VisualExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: VisualExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
         """The image and the question; maps lie between the places of the image, row by row as the
         `grid` of its axis says, and the question, alone or "joined", the beginning of a text before
         it.
@@ -369,6 +369,6 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
     def maps(self, params: Params, example: Any) -> Maps:
         """See `Task.maps`, with the gates of the backbone."""
         found = super().maps(params, example)
-        read, _ = self.laid_out(example)
+        read, _ = self.model_inputs(example)
         looks, gates = gates_of(self.system, params, read, example.image)
         return dataclasses.replace(found, looks={**found.looks, **looks}, gates=gates)

@@ -49,7 +49,7 @@ class WritingTask(TokenTask[Writes, Data, Writing]):
 
     # --- the loss and what follows from it ---
 
-    def predicted(self) -> tuple[np.ndarray, int] | None:
+    def target_ids(self) -> tuple[np.ndarray, int] | None:
         """The tokens of all targets."""
         train = self.data.examples.get("train")  # type: ignore[attr-defined]
         return None if train is None else (train.packed("target").ids, self.written_in.size)
@@ -103,10 +103,10 @@ class WritingTask(TokenTask[Writes, Data, Writing]):
         return self.written_in.decode(ids)
 
     def answers(
-        self, params: Params, asked: Examples, lines: Sequence[str]
+        self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """The texts for each line, as many as `decoding.n_best`."""
-        found = self.written(params, asked)
+        found = self.written(params, examples)
         return [[Response(self.text(one), one.score) for one in best] for best in found]
 
     def teacher_forced(self, params: Params, split: str) -> dict[str, tuple[str, np.ndarray]]:

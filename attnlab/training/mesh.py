@@ -25,7 +25,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from attnlab.config.schema import imported
+from attnlab.config.registry import import_object
 from attnlab.errors import UserError, nearest, own_module, users_code
 from attnlab.training.trained import compile_pattern
 
@@ -173,7 +173,7 @@ def _read_rule(text: str) -> Rule:
     if re.fullmatch(r"[\w.]+:\w+", text):
         with users_code():
             own_module(text.partition(":")[0])
-            rule: Rule = imported(text)
+            rule: Rule = import_object(text)
         return rule
     raise UserError(
         f"config.parallel.rules: {text!r} is neither 'REGEX=AXIS@DIMENSION', as 'embedding=fsdp@0',"

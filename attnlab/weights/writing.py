@@ -11,8 +11,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from attnlab.config.schema import TABLES, imported
-from attnlab.config.tree import Place, complete, flat, from_dict, to_dict
+from attnlab.config.registry import import_object
+from attnlab.config.schema import TABLES
+from attnlab.config.tree import ConfigNode, complete, flat, from_dict, to_dict
 from attnlab.errors import UserError, nearest
 from attnlab.weights import MODELS, family, systems_of
 from attnlab.weights.by_layer import of_layers
@@ -74,7 +75,7 @@ def config_of(system: Mapping[str, Any], kind: str | None = None) -> dict[str, A
 def completed(system: Mapping[str, Any]) -> ConfigDict:
     """The node with the defaults that it leaves out."""
     node = from_dict(system)
-    complete(Place(node, "system", imported(TABLES["system"]).find(node.name)))
+    complete(ConfigNode(node, "system", import_object(TABLES["system"]).find(node.name)))
     return node
 
 

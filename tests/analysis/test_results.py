@@ -35,7 +35,7 @@ def of_texts(weights: dict[str, AttentionMap], tokens: dict[str, list[str]]) -> 
 
 
 @pytest.fixture(autouse=True)
-def pictured(monkeypatch: pytest.MonkeyPatch) -> None:
+def three_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three examples, as users have it; see `tests/conftest.py`."""
     monkeypatch.setattr("attnlab.analysis.results.PICTURED", 3)
 
@@ -53,7 +53,7 @@ class Stand:
     def size(self, split: str) -> int:
         return 5
 
-    def pictured(self, split: str, number: int) -> list[TextExample]:
+    def map_examples(self, split: str, number: int) -> list[TextExample]:
         return [TextExample(f"s{one}", f"t{one}") for one in range(5)][:number]
 
     def evaluate(self, params: Any, split: str, rows: int = 0) -> dict[str, float]:
@@ -131,7 +131,7 @@ def test_a_task_of_single_texts_shows_how_they_look_at_themselves(tmp_path: Path
     class Alone(Stand):
         system = SimpleNamespace(looks=True, between=lambda name: ("source", "source"))
 
-        def pictured(self, split: str, number: int) -> list[TextExample]:
+        def map_examples(self, split: str, number: int) -> list[TextExample]:
             return [TextExample("s")]
 
         def maps(self, params: Any, example: TextExample) -> Maps:

@@ -76,13 +76,13 @@ def test_a_card_is_of_the_one_that_carries_it() -> None:
 
 
 def test_fields_mean_what_the_nearest_docstring_says() -> None:
-    fields = {field.name: (field.default, field.meaning) for field in describe.settable(Heir)}
+    fields = {x.name: (x.default, x.meaning) for x in describe.settable_fields(Heir)}
     assert fields == {
         "rate": ("0.5", "two of one kind."),
         "start": ("1.0", "another one."),
         "end": ("3", "(of it): all."),
     }
-    assert describe.settable(rule) == [describe.Field("width", "3", "")]
+    assert describe.settable_fields(rule) == [describe.Field("width", "3", "")]
 
 
 PLAIN = "self, cross, causal, bidirectional, padding, dense, cache, maps exact, positions embedding"
@@ -110,7 +110,7 @@ PLAIN = "self, cross, causal, bidirectional, padding, dense, cache, maps exact, 
     ],
 )
 def test_capabilities_in_words(capabilities: Any, words: str) -> None:
-    assert describe.can(capabilities) == words
+    assert describe.capability_names(capabilities) == words
 
 
 def test_formulas_are_the_indented_blocks_of_the_module(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,5 +123,5 @@ def test_formulas_are_the_indented_blocks_of_the_module(monkeypatch: pytest.Monk
 
 
 def test_what_a_memory_keeps() -> None:
-    assert describe.kept(Heir) == "keys [B,1,Tk,A], of the source."
-    assert describe.kept(Attention) == ""
+    assert describe.memory_contents(Heir) == "keys [B,1,Tk,A], of the source."
+    assert describe.memory_contents(Attention) == ""

@@ -65,7 +65,8 @@ def test_components_with_fields_and_what_cannot_be_imported() -> None:
     assert plain == ("plain", __name__, "What it is, in one line.", "hidden=32, sizes=(1, 2)")
     assert gone[:-1] == ("gone", "", "")
     assert gone[-1].startswith("not available: mechanism 'gone': cannot import")
-    assert listing.described("holder", Holder, ())["fields"] == "attention=<mechanism>, other=plain"
+    cells = listing.component_cells("holder", Holder, ())
+    assert cells["fields"] == "attention=<mechanism>, other=plain"
 
 
 COUNTED = pytest.param("systems", marks=pytest.mark.full)  # whose parameters are counted

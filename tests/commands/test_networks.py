@@ -24,7 +24,7 @@ def test_every_system_carries_a_card_of_its_own(name: str) -> None:
 def test_systems_say_where_they_come_from_what_they_are_for_and_how_large_they_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    listing.show("systems", "convs2s")
+    listing.print_component("systems", "convs2s")
     cells = dict(
         re.split(r"  +", line.strip(), maxsplit=1)
         for line in capsys.readouterr().out.splitlines()
@@ -37,4 +37,4 @@ def test_systems_say_where_they_come_from_what_they_are_for_and_how_large_they_a
     linear = {(f, d): 2 * layers + 4, (f, v): 1, (3 * d, 2 * d): 2 * layers}
     normed = sum(count * outputs * (inputs + 2) for (inputs, outputs), count in linear.items())
     assert int(cells["parameters"].replace(",", "")) == normed + 2 * (v + places) * f
-    assert networks.cells("mine", int) == {"task": "", "parameters": ""}
+    assert networks.system_cells("mine", int) == {"task": "", "parameters": ""}

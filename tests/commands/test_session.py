@@ -42,7 +42,7 @@ def test_no_workdir_no_run_no_config(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=words):
             session.stored_run(asked(workdir))
     with pytest.raises(UserError, match="no --config given; for example"):
-        session.wanted_config(None, [])
+        session.read_config(None, [])
 
 
 def test_which_folder_is_new_which_a_run_and_which_neither(run: Path, tmp_path: Path) -> None:

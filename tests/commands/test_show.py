@@ -26,7 +26,7 @@ GROUPS += ("decoding", "pretrained", "lora")
 @pytest.mark.parametrize("file", FILES)
 def test_every_setting_has_a_row_with_its_value(file: str) -> None:
     config = configs.load(file)
-    rows = {name: (value, default, meaning) for name, value, default, meaning in show.rows(config)}
+    rows = {row[0]: row[1:] for row in show.setting_rows(config)}
     settings = {name.removesuffix(".name"): value for name, value in configs.flat(config).items()}
     assert set(settings) <= set(rows)
     assert set(rows) - set(settings) == {*GROUPS} & {*configs.to_dict(config)}

@@ -85,7 +85,7 @@ def test_a_sweep_without_a_file_keeps_one_and_goes_on_with_the_same_words(
         return stub.planned(directory)
 
     monkeypatch.setattr(planning, "ensure", ensure)
-    monkeypatch.setattr(sweep, "_conducted", lambda directory, how: 0)
+    monkeypatch.setattr(sweep, "_run_and_report", lambda directory, options: 0)
     words = ["sweep", "--config=configs/translation.py:rnnsearch", f"--dir={tmp_path / 'mine'}"]
     words += ["--seeds=5", "--config.training.steps=60"]
     assert run_command([*words, "--grid=system.attention.score=additive,general"]).code == 2
@@ -114,13 +114,13 @@ def test_a_plan_fixes_the_cores_of_its_trials(
     sweep.add_arguments(parser)
     for flags, cores in (("--slots=2", [(0, 1), (2, 3)]), ("--slots=1", [(0, 1)])):
         asked = parser.parse_args(["which.py", flags])
-        how = sweep.with_slots(sweep._how(asked), tmp_path, asked)
+        how = sweep.with_slots(sweep._sweep_options(asked), tmp_path, asked)
         assert [slot.cores for slot in how.slots] == cores
     refusals = {"--slots=4": "with 2 cores, and a slot", "--cores-per-trial=1": "=1: "}
     for flags, words in refusals.items():
         asked = parser.parse_args(["which.py", flags])
         with pytest.raises(UserError, match=words):
-            sweep.with_slots(sweep._how(asked), tmp_path, asked)
+            sweep.with_slots(sweep._sweep_options(asked), tmp_path, asked)
 
 
 def test_a_bad_variant_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def test_the_launcher_starts_without_jax() -> None:
 @pytest.mark.quick
 def test_what_is_planned_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Candidates with their counts; before a search has any, what it will try."""
-    sweep.show(plans.plan(), tmp_path)
+    sweep.print_plan(plans.plan(), tmp_path)
     shown = capsys.readouterr().out
     assert "additive" in shown and "general" in shown and UNMATCHED in shown
     assert "4 trials: seeds 0, 1\n2 seeds of 2 variants find a difference to additive" in shown
@@ -154,7 +154,7 @@ def test_what_is_planned_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[
         search=Search({"schedule.peak": choice(1e-3, 2e-3, 4e-3)}, sampler="grid", trials=3),
         seeds=(5, 1, 2),
     )
-    sweep.show(dataclasses.replace(searched, candidates=()), tmp_path)
+    sweep.print_plan(dataclasses.replace(searched, candidates=()), tmp_path)
     text = (
         "3 settings of schedule.peak for each of 2 variants, with seed 5; the best of each with"
         " seeds 1, 2 too: at most 10 trials"

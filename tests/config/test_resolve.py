@@ -14,7 +14,7 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.config.registry import Table
-from attnlab.config.schema import SEED, Node, described, setting
+from attnlab.config.schema import SEED, Node, setting, settings_of
 from attnlab.config.tree import NEWER
 from attnlab.data.settings import Buckets
 from attnlab.decoding.settings import Decoding
@@ -438,7 +438,7 @@ def test_settings_newer_than_hashes_count_where_they_differ_from_their_default()
     config = configs.to_dict(configs.load("configs/translation.py:rnnsearch"))
     older = json.loads(json.dumps(config))
     for node, _, key in (name.partition(".") for name in NEWER):
-        assert described(nodes[node])[key].default == NEWER[f"{node}.{key}"] == config[node][key]
+        assert settings_of(nodes[node])[key].default == NEWER[f"{node}.{key}"] == config[node][key]
         del older[node][key]
         assert configs.config_hash(older) == configs.config_hash(config)
         other = {**config, node: {**config[node], key: "other"}}

@@ -11,7 +11,7 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.config.registry import Table
-from attnlab.config.schema import AT_LEAST_ZERO, Node, between, described, is_node, setting, whole
+from attnlab.config.schema import AT_LEAST_ZERO, Node, between, is_node, setting, settings_of, whole
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.schemas import WHOLE, known_defaults
@@ -88,13 +88,13 @@ def test_what_is_left_out_has_its_default() -> None:
 
 
 def test_a_setting_describes_itself() -> None:
-    known = described(Outer)
+    known = settings_of(Outer)
     assert list(known) == ["seed", "model", "inner", "weights"]
     assert known["inner"].help == "How it is trained."
-    assert known["inner"].below == tuple(described(Inner))
+    assert known["inner"].below == tuple(settings_of(Inner))
     assert known["seed"].allowed == "a whole number of at least 0 and at most 9"
-    assert described(Inner)["mode"].allowed == "one of: fast, slow"
-    assert described(Inner)["steps"].default is dataclasses.MISSING
+    assert settings_of(Inner)["mode"].allowed == "one of: fast, slow"
+    assert settings_of(Inner)["steps"].default is dataclasses.MISSING
 
 
 STEPS = "updates (a whole number of at least 1 and at most 100)"
@@ -152,17 +152,17 @@ def test_a_flag_sets_what_a_file_leaves_out() -> None:
 
 
 def test_a_node_is_read_alone() -> None:
-    found = configs.read(Inner, {"steps": 3, "rate": 1}, "inner")
+    found = configs.read_settings(Inner, {"steps": 3, "rate": 1}, "inner")
     assert (found.steps, found.rate, type(found.rate), found.mode) == (3, 1.0, float, "fast")
     with pytest.raises(UserError, match="config.inner.stesp: no such key; did you mean 'steps'"):
-        configs.read(Inner, {"stesp": 3}, "inner")
+        configs.read_settings(Inner, {"stesp": 3}, "inner")
 
 
 @pytest.mark.parametrize("kind", WHOLE)
 def test_defaults_are_valid_and_everything_says_what_it_means(kind: type[Node]) -> None:
-    for key, one in described(kind).items():
+    for key, one in settings_of(kind).items():
         assert one.help.strip(), key
-        for name, inner in described(one.hint).items() if is_node(one.hint) else ():
+        for name, inner in settings_of(one.hint).items() if is_node(one.hint) else ():
             assert inner.help.strip() and "\n" not in inner.help, (key, name)
             if inner.default is not dataclasses.MISSING and inner.within:
                 inner.within.check(inner.default, name)

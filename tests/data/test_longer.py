@@ -45,13 +45,13 @@ def rules(config: Any) -> tuple[str, ...]:
 CASES = [
     (file, rule)
     for file in FILES
-    for rule in rules({"task": configs.stated(f"configs/{file}")["task"]})
+    for rule in rules({"task": configs.read_config_file(f"configs/{file}")["task"]})
 ]
 
 
 def test_every_task_with_the_setting_is_tried() -> None:
     ours = {name for name in TASKS.names() if rules({"task": name})}
-    assert {configs.stated(f"configs/{file}")["task"] for file in FILES} == ours
+    assert {configs.read_config_file(f"configs/{file}")["task"] for file in FILES} == ours
 
 
 @pytest.mark.parametrize(("file", "rule"), CASES)
@@ -65,7 +65,7 @@ def test_one_rule_for_all_splits(file: str, rule: str) -> None:
     data = kind.read(config, None, ("train", "valid"))
     before = getattr(data, "examples", None) or data.ids
     counts = {
-        split: (int((one.lengths > length - kind.beside).sum()), len(one.lengths))
+        split: (int((one.lengths > length - kind.extra_tokens).sum()), len(one.lengths))
         for split, one in before.items()
     }
     if rule == "refuse" or (rule == "leave_out" and counts["valid"][0] == counts["valid"][1]):
@@ -101,7 +101,7 @@ def test_one_rule_for_all_splits(file: str, rule: str) -> None:
         assert max(one["source"].shape[1] for one in batches) <= length
         read = sum((one["source"] != task.special.pad).sum() for one in batches)
         starts = sum((one["source"][:, 0] != task.special.pad).sum() for one in batches)
-        assert read - kind.beside * starts == len(data.ids["valid"].ids)
+        assert read - kind.extra_tokens * starts == len(data.ids["valid"].ids)
 
 
 def test_windows_and_cuts_are_those_of_a_loop() -> None:

@@ -27,7 +27,7 @@ from attnlab.attention import MECHANISMS
 from attnlab.config import to_dict, validate
 from attnlab.config.registry import build, fields
 from attnlab.config.schema import TABLES, Node, setting
-from attnlab.config.tree import Place, complete
+from attnlab.config.tree import ConfigNode, complete
 from attnlab.errors import UserError
 from attnlab.mixers import MIXERS
 from attnlab.systems import SYSTEMS
@@ -149,7 +149,7 @@ def complete_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
     not fit.
     """
     config = ConfigDict({"system": spec})
-    complete(Place(config, "", Alone))
+    complete(ConfigNode(config, "", Alone))
     validate(config, Alone)
     found: dict[str, Any] = to_dict(config)["system"]
     return found

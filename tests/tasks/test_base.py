@@ -150,11 +150,11 @@ class Brightness(Task[Settings, Images, Pooled]):
     def weight(self, batch: Any) -> jax.Array:
         return (jnp.asarray(batch["label"]) > 0).sum().astype(jnp.float32)
 
-    def pictured(self, split: str, number: int) -> list[Shown]:
+    def map_examples(self, split: str, number: int) -> list[Shown]:
         batch = self.of_split(split).batch(np.arange(number), 1)
         return [Shown(*one) for one in enumerate(batch["image"])]
 
-    def laid_out(self, example: Shown) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: Shown) -> tuple[list[np.ndarray], dict[str, Axis]]:
         names = ["top left", "top right", "bottom left", "bottom right"]
         return [example.image[None]], {"image": Axis(names, "patches")}
 
@@ -195,7 +195,7 @@ def test_a_task_of_images_trains_and_scores_and_says_where_it_looked(images: Bri
     assert stacked[0] == pytest.approx(after) and stacked[1]["loss"] == pytest.approx(np.log(2))
     assert images.notes(batches) == ["train: 20 images", "valid: 70 images", "test: 3 images"]
 
-    (example,) = images.pictured("test", 1)
+    (example,) = images.map_examples("test", 1)
     found = images.maps(params, example)
     assert example.record() == {"number": 0} and found.columns("look")[1] == "top right"
     assert found.rows("look") == ["hop 1"] and list(found.labels) == ["image_patches"]

@@ -78,7 +78,7 @@ def test_scores_and_what_they_are_made_of(
     shown, captions = task.data.shown["valid"], task.data.captions["valid"]
     weights = [
         task.maps(params, example).weights["attention"].weights[0]
-        for example in task.pictured("valid", 9)
+        for example in task.map_examples("valid", 9)
     ]
     assert all(one.shape[1] == 36 for one in weights)
     rows = sums(enumerate(weights), named(captions, shown), shown.objects, (6, 6)).sum(axis=0)
@@ -115,15 +115,15 @@ def test_files_are_captioned_in_pieces(task: Captioning, params: Any, tmp_path: 
     """A file with the pixels of an image of the split gets the caption of that image, whose
     log-probability is that of a pass.
     """
-    examples = task.pictured("valid", 3)
+    examples = task.map_examples("valid", 3)
     names = image_files(tmp_path, [example.image for example in examples])
     answers = task.score(params, "valid")[1][:3]
-    written = task.written(params, task.typed(names))
+    written = task.written(params, task.examples_from_lines(names))
     assert [task.text(best) for (best,) in written] == answers
     assert [best.text for (best,) in task.respond(params, names[:1])] == answers[:1]
-    assert [*task.streamed(params, names[1], 0)][-1] == answers[1]
+    assert [*task.partial_answers(params, names[1], 0)][-1] == answers[1]
     assert task.longer_than(1, names) == []
-    (own, given) = task.completed(params, [(names[0], None), (names[1], "a red star")])
+    (own, given) = task.examples_from_text(params, [(names[0], None), (names[1], "a red star")])
     assert (own.label, given.label) == (answers[0], "a red star")
     assert given.shown() == f"{names[1]}  ->  a red star"
     np.testing.assert_array_equal(own.image, examples[0].image)
@@ -146,7 +146,7 @@ def test_beams_come_with_their_weights(task: Captioning, params: Any) -> None:
 
 
 def test_maps_lie_between_words_and_places(task: Captioning, params: Any) -> None:
-    (example,) = task.pictured("valid", 1)
+    (example,) = task.map_examples("valid", 1)
     found = task.maps(params, example)
     rows, columns = found.rows("attention"), found.columns("attention")
     assert " ".join(row.strip("\u2581") for row in rows[:-1]) == example.label

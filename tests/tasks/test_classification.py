@@ -183,7 +183,7 @@ def test_maps_go_with_their_tokens(model: Model) -> None:
     for one in maps.values():
         assert one.weights.shape == (1, 2, len(tokens[one.key])) and one.query == "hops"
         np.testing.assert_allclose(one.weights.sum(-1), 1.0, atol=1e-5)
-    assert model.task.pictured("test", 2) == [
+    assert model.task.map_examples("test", 2) == [
         (*each, None)[:2] for each, _ in model.task.data.rows["test"][:2]
     ]
 
@@ -197,11 +197,11 @@ def test_lines_that_it_cannot_read_are_named(model: Model) -> None:
     with pytest.raises(UserError, match=words):
         model.task.respond(model.params, [line])
     with pytest.raises(UserError, match="expected"):
-        model.task.completed(model.params, [("ab", None if pairs else "b")])
+        model.task.examples_from_text(model.params, [("ab", None if pairs else "b")])
     examples = [("ab", "b" if pairs else None)]
-    assert model.task.completed(model.params, examples) == examples
+    assert model.task.examples_from_text(model.params, examples) == examples
     if pairs:
-        assert model.task.completed(model.params, [("ab\tb", None)]) == examples
+        assert model.task.examples_from_text(model.params, [("ab\tb", None)]) == examples
     lines = ["ab\tb", "abcd\tb", "a\tabc"] if pairs else ["ab", "abcd", "a"]
     assert model.task.longer_than(4, lines) == [1] and model.task.longer_than(4, []) == []
 

@@ -121,7 +121,7 @@ def test_files_are_answered_and_maps_drawn(task: Detection, params: Any, tmp_pat
     sure = found.scores >= 0.5
     assert best.text == task.score(params, "valid")[1][0]
     assert len(best.text.split(", ")) == sure.sum() if sure.any() else best.text == "nothing"
-    (first, _) = task.pictured("valid", 2)
+    (first, _) = task.map_examples("valid", 2)
     maps = task.maps(params, first)
     assert first.shown() == "valid image 1" and len(maps.rows("decoder_0/cross_attention")) == 3
     assert len(maps.columns("decoder_0/cross_attention")) == 25
@@ -133,7 +133,7 @@ def test_boxes_are_drawn(task: Detection, params: Any, monkeypatch: pytest.Monke
     boxes = np.array([[0.5, 0.5, 4 / height, 2 / width]] * 2 + [[0.5, 0.5, 1.0, 1.0]], np.float32)
     found = Answers(boxes, np.array([0, 1, 0]), np.array([0.6, 0.9, 0.4]))
     monkeypatch.setattr(task, "found", lambda params, asked: [found] * len(asked))
-    image = task.pictured("valid", 1)[0].image
+    image = task.map_examples("valid", 1)[0].image
     drawn = task.seen(params, image)["answer"]
     assert drawn.rows == [task.data.learned.classes[at] for at in (1, 0)]
     wanted = np.zeros((height, width), np.float32)

@@ -34,7 +34,7 @@ def test_scores_are_those_of_a_loop_over_texts(mixer: str) -> None:
     nats, right, asked, whole = 0.0, 0, 0, 0
     groups: dict[int, list[bool]] = {}
     for row in task.data.rows["valid"]:
-        (ids,) = task.typed([" ".join(row.words)]).packed("source")
+        (ids,) = task.examples_from_lines([" ".join(row.words)]).packed("source")
         logits = np.asarray(apply(jnp.asarray(ids[None])), np.float64)[0]
         fine = []
         for at, answer in enumerate(row.answers, start=1):
@@ -87,10 +87,10 @@ def test_answers_maps_and_a_second_text() -> None:
     params = noisy(task, 0.3)
     ((answer,),) = task.respond(params, ["k1 v2 k1"])
     assert [one.partition("/")[0] for one in answer.text.split()] == ["k1", "v2", "k1"]
-    (example,) = task.completed(params, [("k1 v2 k1", None)])
+    (example,) = task.examples_from_text(params, [("k1 v2 k1", None)])
     maps = task.maps(params, example)
     assert {one.weights.shape for one in maps.weights.values()} == {(4, 4, 4)}
     with pytest.raises(UserError, match="leave out the second, 'k1'"):
-        task.completed(params, [("k1", "k1")])
+        task.examples_from_text(params, [("k1", "k1")])
     with pytest.raises(UserError, match="expected words with blanks"):
-        task.typed([" "])
+        task.examples_from_lines([" "])

@@ -81,7 +81,7 @@ def test_what_was_learned_is_kept_with_the_run(task: ImageClassification, tmp_pa
     task.save(tmp_path)
     other = ImageClassification.load(task.config, tmp_path, ("test",))
     assert other.data.learned == task.data.learned and other.size("test") == 5
-    first, _ = other.pictured("test", 2)
+    first, _ = other.map_examples("test", 2)
     label = other.data.learned.classes[other.data.labels("test")[0]]
     assert first.shown() == f"test image 1  ->  {label}"
 
@@ -94,18 +94,18 @@ def test_files_are_answered(task: ImageClassification, params: Any, tmp_path: Pa
     found = task.respond(params, names)
     assert [best.text for (best,) in found] == answers
     assert all(best.score <= 0 for (best,) in found) and task.longer_than(1, names) == []
-    (example,) = task.completed(params, [(names[0], None)])
+    (example,) = task.examples_from_text(params, [(names[0], None)])
     assert example.shown() == f"{names[0]}  ->  {answers[0]}"
     np.testing.assert_array_equal(example.image, images[0])
     with pytest.raises(UserError, match="reads one image, not 'two' beside 'one'"):
-        task.completed(params, [("one", "two")])
+        task.examples_from_text(params, [("one", "two")])
 
 
 def test_gates_and_maps_lie_over_the_image() -> None:
     task = load("system.gate=spatial")
     assert task.system.looks and not load().system.looks
     params = noisy(task)
-    (example,) = task.pictured("valid", 1)
+    (example,) = task.map_examples("valid", 1)
     found = task.maps(params, example)
     wanted = {"gate_0": (1, 12, 12), "gate_1": (1, 6, 6)}
     assert {name: one.weights.shape for name, one in found.looks.items()} == wanted

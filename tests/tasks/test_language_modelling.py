@@ -239,14 +239,14 @@ def test_limits_and_what_is_drawn() -> None:
     task, params = apart()
     assert task.longer_than(4, ["abc", "abcd", ""]) == [1]
     assert joined()[0].longer_than(1, ["abc"]) == []
-    pictured = task.pictured("test", 2)
-    assert len(pictured) == 2
-    assert all(first.strip() and second is None for first, second in pictured)
+    shown = task.map_examples("test", 2)
+    assert len(shown) == 2
+    assert all(first.strip() and second is None for first, second in shown)
     assert task.size("test") == SIZES["test"]
     assert task.score(params, "test") == ({"unknown": 0.0}, [])
-    assert task.completed(params, pictured) == pictured
+    assert task.examples_from_text(params, shown) == shown
     with pytest.raises(UserError, match="reads one text; leave out the second, 'abc'"):
-        task.completed(params, [("a", "abc")])
+        task.examples_from_text(params, [("a", "abc")])
     tokens = {"source": ["<s>", "a", "b", "c"], "target": ["a", "b", "c", "</s>"]}
     assert looked(task, params, "abc") == ({}, tokens)
 

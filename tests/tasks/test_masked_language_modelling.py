@@ -72,7 +72,7 @@ def test_scores_are_those_of_every_text_by_itself() -> None:
     check_items(task, params, "valid", {"loss", "perplexity", "accuracy"})
     task.at_once = 3
     assert task.evaluate(params, "valid") == pytest.approx(wanted, rel=2e-6)
-    masked = sum(int((batch["target"] != PAD).sum()) for _, batch in task.scored("valid"))
+    masked = sum(int((batch["target"] != PAD).sum()) for _, batch in task.split_batches("valid"))
     assert task.counts("valid") == {"hidden tokens": masked}
     again = task.evaluate_stacked(jax.tree.map(lambda x: np.stack([x, x]), params), "valid")
     assert again[1] == pytest.approx(wanted, rel=2e-6)
@@ -148,15 +148,15 @@ def test_hidden_tokens_of_a_line_are_told() -> None:
 def test_maps_have_the_tokens_of_a_text() -> None:
     task = load()
     params = noisy(task)
-    (example,) = task.completed(params, [("ab[MASK]", None)])
+    (example,) = task.examples_from_text(params, [("ab[MASK]", None)])
     maps = task.maps(params, example)
     assert list(maps.axes["source"].labels) == ["<s>", "a", "b", "<reserved 0>", "</s>"]
     (one,) = maps.weights.values()
     assert one.weights.shape == (2, 5, 5)
     np.testing.assert_allclose(one.weights.sum(axis=-1), 1.0, atol=1e-6)
-    assert len(task.pictured("valid", 3)) == 3
+    assert len(task.map_examples("valid", 3)) == 3
     with pytest.raises(UserError, match="reads one text; leave out the second, 'b'"):
-        task.completed(params, [("a", "b")])
+        task.examples_from_text(params, [("a", "b")])
 
 
 def test_every_id_is_an_output_and_the_mask_is_kept(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_pairs_are_scored_row_by_row_and_both_losses_are_trained() -> None:
     assert float(total) == pytest.approx(nats + second, rel=1e-5)
     assert float(task.weight(batch)) == counted == sums["hidden"]
     nats, counted, pairs = 0.0, 0, 0
-    for _, batch in task.scored("valid"):
+    for _, batch in task.split_batches("valid"):
         for number in np.flatnonzero((batch["source"] != PAD).any(axis=1)):
             row = {name: one[number : number + 1] for name, one in batch.items()}
             picked, related = told(row)

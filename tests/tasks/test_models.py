@@ -76,11 +76,11 @@ def test_the_output_bias_begins_at_the_frequencies_of_the_target() -> None:
     tokens = [EOS for _ in task.data.pairs["train"]]
     for _, target in task.data.pairs["train"]:
         tokens += vocabulary.encode_all([target])[0].tolist()
-    ids, size = task.predicted()  # type: ignore[misc]
+    ids, size = task.target_ids()  # type: ignore[misc]
     assert sorted(ids.tolist()) == sorted(tokens) and size == vocabulary.size
     assert task.config.training.output_bias == "unigram"
     bare = Translation(task.config, dataclasses.replace(task.data, examples={}))
-    assert bare.predicted() is None
+    assert bare.target_ids() is None
 
 
 def test_a_slot_that_only_mixes_takes_a_mixer_that_is_no_attention() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.config.registry import Table
-from attnlab.config.tree import Place
+from attnlab.config.tree import ConfigNode
 from attnlab.errors import UserError
 from attnlab.layers import CELLS, FEED_FORWARDS
 from attnlab.layers.gates import GATES
@@ -35,11 +35,11 @@ FITTING = (CELLS, FEED_FORWARDS, GATES)
 def slots(config: Any) -> Iterator[tuple[str, Table]]:
     """The settings of a config's system that hold parts, and the table of each."""
     tree = configs.from_dict(configs.to_dict(config))
-    below = [Place(tree, "", type(config)).child("system")]
+    below = [ConfigNode(tree, "", type(config)).child("system")]
     while below:
-        place = below.pop()
-        yield from ((place.name(key), table) for key, table in place.tables.items())
-        below += place.children()
+        node = below.pop()
+        yield from ((node.full_name(key), table) for key, table in node.tables.items())
+        below += node.children()
 
 
 def _cases() -> list[Any]:

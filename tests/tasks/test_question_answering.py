@@ -238,7 +238,8 @@ def test_texts_are_compared_as_squad_compares_them() -> None:
 
 
 def test_lines_and_maps(task: QuestionAnswering, params: Any, tmp_path: Path) -> None:
-    (example,) = task.completed(params, [("whom does the king meet ?", "the king sees the fox .")])
+    typed = ("whom does the king meet ?", "the king sees the fox .")
+    (example,) = task.examples_from_text(params, [typed])
     maps = task.maps(params, example)
     (one,) = maps.weights.values()
     labels = list(maps.axes["source"].labels)

@@ -118,14 +118,14 @@ def test_files_are_answered_and_the_run_keeps_its_classes(
     other = Segmentation.load(task.config, tmp_path, ("test",))
     assert other.data.learned == task.data.learned and other.size("test") == 3
     (name,) = image_files(tmp_path, task.of_split("valid").batch(np.arange(1), 1)["image"])
-    mask = task.masks(params, task.typed([name]))[0]
+    mask = task.masks(params, task.examples_from_lines([name]))[0]
     ((best,),) = task.respond(params, [name])
     shares = dict(one.split() for one in best.text.split(", "))
     counts = {task.data.learned.classes[k]: np.mean(mask == k) for k in np.unique(mask)}
     assert shares.keys() == counts.keys()
     for label, part in shares.items():
         assert float(part) == pytest.approx(counts[label], abs=6e-4)
-    (example,) = task.completed(params, [(name, None)])
+    (example,) = task.examples_from_text(params, [(name, None)])
     assert example.shown() == f"{name}  ->  {best.text}"
     look = task.maps(params, example).looks["answer"]
     assert list(look.rows) == list(shares) and task.system.looks

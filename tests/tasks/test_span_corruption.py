@@ -54,7 +54,7 @@ def test_rows_are_scored_one_by_one_and_shown_with_sentinels() -> None:
     one = task()
     params = noisy(one)
     check_items(one, params, "valid", {"loss", "perplexity", "accuracy"})
-    (example,) = one.pictured("valid", 1)
+    (example,) = one.map_examples("valid", 1)
     assert example.source.count("<extra_id_0>") == example.target.count("<extra_id_0>") == 1
     again = one.encoded([(example.source, example.target)])
     for side in ("source", "target"):  # what is shown can be typed
@@ -62,9 +62,9 @@ def test_rows_are_scored_one_by_one_and_shown_with_sentinels() -> None:
     maps = one.maps(params, example)
     assert set(maps.axes) >= {"source", "target"}
     with pytest.raises(UserError, match=r"nothing is taken out; write <extra_id_0>"):
-        one.typed(["a dog"])
+        one.examples_from_lines(["a dog"])
     with pytest.raises(UserError, match=r"<extra_id_8>: the vocabulary has 8 sentinels"):
-        one.typed(["a <extra_id_8>"])
+        one.examples_from_lines(["a <extra_id_8>"])
 
 
 @pytest.mark.full
@@ -82,9 +82,8 @@ def test_pretraining_then_tuning(tmp_path: Path, capsys: pytest.CaptureFixture[s
     pairs = [one.replace("data.of.", "data.") for one in [*SMALL, *steps]]
     vocabulary = configs.load("configs/span_corruption.py:t5", []).vocabulary
     pairs += ["batch.buckets=32", *short]
-    pairs += [
-        f"vocabulary.{name}={getattr(vocabulary, name)}" for name in ("kind", "size", "reserved")
-    ]
+    for name in ("kind", "size", "reserved"):
+        pairs.append(f"vocabulary.{name}={getattr(vocabulary, name)}")
     words = [f"--config.{one}" for one in ["data=grammar", *pairs]]
     config = "--config=configs/text_to_text.py:t5"
     folder = f"--config.pretrained.folder={workdir}"

@@ -25,7 +25,7 @@ full = pytest.mark.full
 
 
 def shown(task: Any, params: Any, line: str, index: int) -> str:
-    *_, last = task.streamed(params, line, index)
+    *_, last = task.partial_answers(params, line, index)
     return str(last)
 
 
@@ -37,7 +37,7 @@ def test_what_is_streamed_is_what_is_answered(how: list[str]) -> None:
     params["out"]["bias"][EOS] = -50.0  # texts as long as they may be
     answers = [best[0].text for best in task.respond(params, LINES)]
     assert [shown(task, params, line, n) for n, line in enumerate(LINES)] == answers
-    every = list(task.streamed(params, LINES[0], 0))
+    every = list(task.partial_answers(params, LINES[0], 0))
     assert len(every) > 3
     assert all(later.startswith(one) for one, later in itertools.pairwise(every))
 
@@ -93,7 +93,7 @@ def test_a_beginning_in_pieces(piece: int) -> None:
 def test_what_is_refused() -> None:
     task = load(*APART, "decoding.method=beam")
     with pytest.raises(UserError, match="decoding.method to 'greedy' or 'sample'"):
-        next(iter(task.streamed(drawn(task), "ab", 0)))
+        next(iter(task.partial_answers(drawn(task), "ab", 0)))
     with pytest.raises(UserError, match="decoding.stop: an empty text"):
         validate({"stop": ("",)})
     with pytest.raises(UserError, match="repetition_penalty=1.5 goes with method"):

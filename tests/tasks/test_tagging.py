@@ -67,7 +67,7 @@ def applied(task: Tagging) -> Any:
 
 def outputs(task: Tagging, params: Any, row: int) -> np.ndarray:
     """The logits of a sentence of the validation split at its words; all are read as 24 tokens."""
-    read, _ = task.laid_out(task.pictured("valid", row + 1)[row])
+    read, _ = task.model_inputs(task.map_examples("valid", row + 1)[row])
     read = [np.pad(one, [(0, 0), *[(0, 24 - one.shape[1])] * (one.ndim - 1)]) for one in read]
     found: Any = applied(task)({"params": params}, *read)
     target = task.of_split("valid").packed("target")[row]
@@ -161,7 +161,7 @@ def test_answers_and_maps() -> None:
     assert all(one.partition("/")[2] in task.tags for one in answer.text.split())
     maps = task.maps(params, TaggedExample(("the", "fox")))
     assert {one.weights.shape for one in maps.weights.values()} == {(4, 4, 4)}
-    (example,) = task.completed(params, [("the fox", None)])
+    (example,) = task.examples_from_text(params, [("the fox", None)])
     assert example.shown() == "the fox" and example.record()["source"] == "the fox"
 
 
@@ -174,6 +174,6 @@ def test_answers_and_maps() -> None:
 )
 def test_lines_that_cannot_be_tagged(system: str, line: str, told: str) -> None:
     with pytest.raises(UserError, match=told):
-        load(system).typed([line])
+        load(system).examples_from_lines([line])
     with pytest.raises(UserError, match="a tagger reads one sentence"):
-        load("bilstm").completed(None, [("the fox", "a fox")])
+        load("bilstm").examples_from_text(None, [("the fox", "a fox")])

@@ -84,7 +84,7 @@ def test_scores_are_those_of_a_loop_over_questions(task: VisualQuestions, params
     first = [number for number, row in enumerate(rows) if row.kind == rows[0].kind]
     maps = [
         task.maps(params, one).weights["attention_1"].weights[0, 0].reshape(5, 5)
-        for one in task.pictured("valid", 21)
+        for one in task.map_examples("valid", 21)
     ]
     shares = []
     for number in first:
@@ -189,7 +189,7 @@ def test_files_are_asked_about(task: VisualQuestions, params: Any, tmp_path: Pat
 
 def test_maps_lie_on_the_image(task: VisualQuestions, params: Any, tmp_path: Path) -> None:
     """20 x 20 pixels are 5 x 5 places; a file and an example of a split have the same maps."""
-    first, second = task.pictured("valid", 2)
+    first, second = task.map_examples("valid", 2)
     assert first.shown().startswith("valid image 1: ") and first.answer in first.shown()
     assert first.record()["target"] == first.answer
     np.testing.assert_array_equal(first.image, second.image)
@@ -203,7 +203,7 @@ def test_maps_lie_on_the_image(task: VisualQuestions, params: Any, tmp_path: Pat
         np.testing.assert_allclose(over.weights, one.weights.reshape(1, 5, 5), rtol=1e-6)
         assert over.rows == ["hop 1"] and over.image is first.image
     (path,) = image_files(tmp_path, [first.image])
-    (again,) = task.completed(params, [(path, first.question)])
+    (again,) = task.examples_from_text(params, [(path, first.question)])
     assert again.shown() == f"{path}: {first.question}"
     for name, one in task.maps(params, again).weights.items():
         np.testing.assert_array_equal(one.weights, maps.weights[name].weights)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.config import stated
+from attnlab.config import read_config_file
 from attnlab.tasks import TASKS
 from tests.training.kill_resume import STEPS, differences, every
 from tests.training.toy import run, settings
@@ -62,4 +62,4 @@ def test_a_difference_is_seen(tmp_path: Path) -> None:
 @pytest.mark.quick
 def test_every_task_is_killed() -> None:
     files = {f"configs/{name.partition(':')[0]}.py" for name in every()}
-    assert {stated(file)["task"] for file in files} == set(TASKS.names())
+    assert {read_config_file(file)["task"] for file in files} == set(TASKS.names())

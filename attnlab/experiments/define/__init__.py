@@ -24,7 +24,7 @@ from attnlab.experiments.define.derived import (
     reached,
 )
 from attnlab.experiments.define.experiment import Budget, Claim, Contrast, Experiment, better
-from attnlab.experiments.define.inline import Words
+from attnlab.experiments.define.inline import InlineExperiment
 from attnlab.experiments.define.loading import (
     AS_IT_IS,
     MOST_LOOKS,
@@ -47,10 +47,10 @@ __all__ = [
     "Claim",
     "Contrast",
     "Experiment",
+    "InlineExperiment",
     "Point",
     "Range",
     "Search",
-    "Words",
     "better",
     "check_derived",
     "choice",

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from attnlab.config import stated
+from attnlab.config import read_config_file
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.define.axes import grid
 from attnlab.experiments.define.search import Range, Search, choice, integers, log_uniform, uniform
@@ -40,7 +40,7 @@ _LESS = ("loss", "perplexity", "bits_per_character", "phoneme_error_rate", "word
 
 
 @dataclasses.dataclass(frozen=True)
-class Words:
+class InlineExperiment:
     """The flags of a command line that replace an experiment file.
 
     Attributes:
@@ -125,7 +125,7 @@ class Words:
 
     def _scores(self) -> tuple[tuple[str, str], tuple[str, str]]:
         """Measure and selection."""
-        task = stated(self.config).get("task", "")
+        task = read_config_file(self.config).get("task", "")
         select = ("accuracy", "max") if task == "classification" else ("loss", "min")
         name, _, mode = self.measure.partition(",")
         if mode not in ("", "min", "max"):

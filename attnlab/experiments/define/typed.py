@@ -12,7 +12,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from attnlab.config import flat, stated
+from attnlab.config import flat, read_config_file
 from attnlab.config.values import read_value
 from attnlab.errors import UserError
 from attnlab.experiments.define.axes import text
@@ -33,7 +33,7 @@ def typed(settings: Mapping[str, str], base: Mapping[str, Any], config: str) -> 
     """
     if not settings:
         return {}
-    places = (base, {**known_defaults(), **flat(stated(config))})
+    places = (base, {**known_defaults(), **flat(read_config_file(config))})
     return {
         name: _value(name, given, [place[name] for place in places if name in place])
         for name, given in settings.items()

@@ -1,7 +1,7 @@
 """From a plan to its records: processes, slots, locks, the choice on validation and the one look at
 the test split.
 
-Imports no jax. `conduct` runs a whole sweep; the other functions serve `status`, dry runs and the
+Imports no jax. `run_sweep` runs a whole sweep; the other functions serve `status`, dry runs and the
 report.
 """
 
@@ -15,19 +15,18 @@ from attnlab.experiments.run.slots import local_slots
 from attnlab.experiments.run.standing import best, running
 from attnlab.experiments.run.state import Seen, counts, look, look_at_all, recorded
 from attnlab.experiments.run.stop import Stop
-from attnlab.experiments.run.sweeping import Ended, How, conduct, devices_wanted, outlook
+from attnlab.experiments.run.sweeping import Ended, SweepOptions, devices_wanted, outlook, run_sweep
 from attnlab.experiments.run.worker import work
 
 __all__ = [
     "Board",
     "Choice",
     "Ended",
-    "How",
     "Part",
     "Seen",
     "Stop",
+    "SweepOptions",
     "best",
-    "conduct",
     "counts",
     "devices_wanted",
     "local_slots",
@@ -38,6 +37,7 @@ __all__ = [
     "outlook",
     "overview",
     "recorded",
+    "run_sweep",
     "running",
     "shown",
     "slots",

@@ -25,8 +25,8 @@ from attnlab.experiments.run.worker import Worker
 
 
 @dataclasses.dataclass(frozen=True)
-class How:
-    """How a sweep is run; none of it but `accept_cores` changes a number.
+class SweepOptions:
+    """Options of running a sweep; only `accept_cores` changes a number.
 
     Attributes:
       slots: of this machine; () on a cluster.
@@ -65,16 +65,20 @@ class Ended:
     wrong: tuple[str, ...]
 
 
-def conduct(directory: Path, how: How) -> Ended:
+def run_sweep(directory: Path, options: SweepOptions) -> Ended:
     """Run what is left of the sweep in a folder, whose lock is held."""
-    how.part.check(Plan.of_sweep(directory))
-    if how.retry_failed:
-        print(f"{retry_failed(directory, how.part)} failed trials are run again", file=sys.stderr)
-    with Stop() as stop, Board(Plan.of_sweep(directory), directory, len(how.slots)) as board:
-        executor, arrange = _executor(directory, how, board, stop), _arrangement(directory, how)
-        launcher = Launcher(directory, executor, board, stop, arrange, how.part, how.accept_failed)
+    options.part.check(Plan.of_sweep(directory))
+    if options.retry_failed:
+        count = retry_failed(directory, options.part)
+        print(f"{count} failed trials are run again", file=sys.stderr)
+    with Stop() as stop, Board(Plan.of_sweep(directory), directory, len(options.slots)) as board:
+        executor = _executor(directory, options, board, stop)
+        arrange = _arrangement(directory, options)
+        launcher = Launcher(
+            directory, executor, board, stop, arrange, options.part, options.accept_failed
+        )
         failures = launcher.train()
-        if stop.signal is None and not failures and how.final:
+        if stop.signal is None and not failures and options.final:
             failures = launcher.finish()
     wrong = [
         one
@@ -84,17 +88,17 @@ def conduct(directory: Path, how: How) -> Ended:
     return Ended(stop.signal, (*troubles(wrong), *failures))
 
 
-def _executor(directory: Path, how: How, board: Board, stop: Stop) -> Executor:
+def _executor(directory: Path, options: SweepOptions, board: Board, stop: Stop) -> Executor:
     """The local queue, or the cluster's."""
-    if how.cluster is not None:
-        worker = Worker(directory.resolve(), how.part, how.limit, how.accept_cores)
-        return slurm.Cluster(directory, how.cluster, board, stop, worker)
-    queue = Queue(directory, how.slots, board, stop)
-    queue.limit = how.limit
+    if options.cluster is not None:
+        worker = Worker(directory.resolve(), options.part, options.limit, options.accept_cores)
+        return slurm.Cluster(directory, options.cluster, board, stop, worker)
+    queue = Queue(directory, options.slots, board, stop)
+    queue.limit = options.limit
     return queue
 
 
-def _arrangement(directory: Path, how: How) -> Callable[[list[Job]], list[Job]]:
+def _arrangement(directory: Path, options: SweepOptions) -> Callable[[list[Job]], list[Job]]:
     """Whether trials train together: several in a program on accelerators, where one alone leaves
     most of it idle.
     """
@@ -102,9 +106,9 @@ def _arrangement(directory: Path, how: How) -> Callable[[list[Job]], list[Job]]:
     prunes = (
         search is not None and search["pruner"] is not None
     )  # trials of a round stop at steps of their own
-    gpus = any("CUDA_VISIBLE_DEVICES" in slot.environment for slot in how.slots)
-    together = not prunes and (how.stack == "on" or (how.stack == "auto" and gpus))
-    return functools.partial(stacked, slots=len(how.slots)) if together else list
+    gpus = any("CUDA_VISIBLE_DEVICES" in slot.environment for slot in options.slots)
+    together = not prunes and (options.stack == "on" or (options.stack == "auto" and gpus))
+    return functools.partial(stacked, slots=len(options.slots)) if together else list
 
 
 def devices_wanted(plan: Plan) -> int | None:

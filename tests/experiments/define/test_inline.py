@@ -12,7 +12,7 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.experiments import Search, choice, grid, integers, log_uniform
-from attnlab.experiments.define import Words, load_experiment
+from attnlab.experiments.define import InlineExperiment, load_experiment
 
 CONFIG = "configs/translation.py:rnnsearch"
 SCORES = "system.attention.score=dot,additive"
@@ -20,7 +20,7 @@ SCORES = "system.attention.score=dot,additive"
 
 @pytest.mark.quick
 def test_the_file_says_what_the_command_line_said(tmp_path: Path) -> None:
-    words = Words(
+    words = InlineExperiment(
         CONFIG,
         (SCORES, "batch.buckets=(16,32),(64,)", "config.training.label_smoothing=0,0.1"),
         ("schedule.peak=1e-3,3e-3",),
@@ -48,7 +48,7 @@ def test_ranges_are_searched_for_one_row_or_for_many(tmp_path: Path) -> None:
         "system.encoder=integers(8,16)",
         "schedule=choice(cosine,linear)",
     )
-    words = Words(
+    words = InlineExperiment(
         "configs/classification.py", search=search, trials=5, pruner="halving", measure="macro_f1"
     )
     (tmp_path / "own.py").write_text(words.file())
@@ -99,5 +99,5 @@ MISTAKES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(("said", "given"), MISTAKES.items())
 def test_what_is_no_experiment_is_one_line(said: str, given: dict[str, Any]) -> None:
     with pytest.raises(UserError) as caught:
-        Words(**{"config": CONFIG, **given}).file()
+        InlineExperiment(**{"config": CONFIG, **given}).file()
     assert said in str(caught.value) and "\n" not in str(caught.value)

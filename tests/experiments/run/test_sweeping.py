@@ -16,7 +16,7 @@ from attnlab.experiments.run.jobs import Part
 from attnlab.experiments.run.queue import Queue
 from attnlab.experiments.run.selection import freeze
 from attnlab.experiments.run.slots import Slot
-from attnlab.experiments.run.sweeping import How
+from attnlab.experiments.run.sweeping import SweepOptions
 from tests.experiments import stub
 
 
@@ -34,7 +34,7 @@ def test_where_trials_train_together(
     stack: str, environment: dict[str, str], together: bool, tmp_path: Path
 ) -> None:
     stub.planned(tmp_path)
-    arrange = sweeping._arrangement(tmp_path, How([Slot(0, (), environment)], stack=stack))
+    arrange = sweeping._arrangement(tmp_path, SweepOptions([Slot(0, (), environment)], stack=stack))
     assert (arrange is not list) == together
 
 
@@ -47,18 +47,17 @@ def test_a_trial_lost_among_those_not_chosen_is_told_too(
         stub.finish(trial, tmp_path, "failed" if lost else "done")
     freeze(plan, tmp_path)
     monkeypatch.setattr(Queue, "run", lambda queue, jobs: [])
-    ended = sweeping.conduct(tmp_path, How([Slot(0)], stack="off"))
+    ended = sweeping.run_sweep(tmp_path, SweepOptions([Slot(0)], stack="off"))
     assert ended.signal is None and len(ended.wrong) == 1
     assert ended.wrong[0].startswith(f"{plan.trials()[0].name} failed")
     monkeypatch.setattr(Queue, "run", lambda queue, jobs: ["no slot stays"])
-    assert sweeping.conduct(tmp_path, How([Slot(0)], stack="off", final=False)).wrong[1:] == (
-        "no slot stays",
-    )
+    options = SweepOptions([Slot(0)], stack="off", final=False)
+    assert sweeping.run_sweep(tmp_path, options).wrong[1:] == ("no slot stays",)
     words = (
         "--skip=dot: no variant, candidate or trial is called so; choose from: additive, general"
     )
     with pytest.raises(UserError, match=words):
-        sweeping.conduct(tmp_path, How([Slot(0)], part=Part.of(None, "dot")))
+        sweeping.run_sweep(tmp_path, SweepOptions([Slot(0)], part=Part.of(None, "dot")))
 
 
 def test_a_sweep_with_a_failed_trial_chooses_nothing_and_says_both_ways_out(
@@ -68,11 +67,11 @@ def test_a_sweep_with_a_failed_trial_chooses_nothing_and_says_both_ways_out(
     for trial in plan.trials():
         stub.finish(trial, tmp_path, "failed" if trial == plan.trials()[0] else "done")
     monkeypatch.setattr(Queue, "run", lambda queue, jobs: [])
-    ended = sweeping.conduct(tmp_path, How([Slot(0)]))
+    ended = sweeping.run_sweep(tmp_path, SweepOptions([Slot(0)]))
     assert ended.wrong[0].startswith(f"{plan.trials()[0].name} failed")
     assert "--retry-failed runs it again, --accept-failed" in ended.wrong[1]
     assert not (tmp_path / "choice.json").exists()
-    assert len(sweeping.conduct(tmp_path, How([Slot(0)], accept_failed=True)).wrong) == 1
+    assert len(sweeping.run_sweep(tmp_path, SweepOptions([Slot(0)], accept_failed=True)).wrong) == 1
     assert (tmp_path / "choice.json").exists()
 
 
