@@ -75,10 +75,10 @@ def users_code() -> Iterator[None]:
     except (UserError, KeyboardInterrupt, BrokenPipeError):
         raise
     except BaseException as error:
-        where = place(error)
+        where = users_line(error)
         if not where:
             raise
-        raise UserError(f"{where}: {said(error)} ({TRACEBACK}=1 shows the traceback)") from error
+        raise UserError(f"{where}: {reason(error)} ({TRACEBACK}=1 shows the traceback)") from error
 
 
 def own_module(name: str) -> None:
@@ -101,7 +101,7 @@ def own_file(path: pathlib.Path) -> None:
     _folders.update((path.absolute().parent, pathlib.Path.cwd()))
 
 
-def place(error: BaseException) -> str:
+def users_line(error: BaseException) -> str:
     """The innermost line of a user's own code that an exception came through, "file.py:12"; ""
     where there is none.
     """
@@ -116,10 +116,10 @@ def place(error: BaseException) -> str:
         and _is_users(error.filename, "")
     ):
         found = f"{short(error.filename)}:{error.lineno}"
-    return found or (place(cause) if cause is not None else "")
+    return found or (users_line(cause) if cause is not None else "")
 
 
-def said(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     """The class of an error and the first paragraph of what it says."""
     if isinstance(error, SyntaxError):
         text = error.msg  # the rest of it says where
@@ -154,7 +154,7 @@ def _is_users(file: str, module: str) -> bool:
     return not _folders.isdisjoint(path.parents)
 
 
-def told(error: UserError | OSError) -> str:
+def one_line(error: UserError | OSError) -> str:
     """An error in one line; of what the system refused: which file, why, and what to do where the
     reason says it.
     """

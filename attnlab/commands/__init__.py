@@ -23,7 +23,7 @@ from typing import NoReturn
 
 from attnlab import processes
 from attnlab.commands import streams
-from attnlab.errors import UserError, nearest, show_traceback, told, users_code
+from attnlab.errors import UserError, nearest, one_line, show_traceback, users_code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,7 +201,7 @@ def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = CO
         advice = "'pip install -e .' installs what attnlab needs"
         message, code = f"{program}: error: {error} for {sys.executable}; {advice}", 2
     except OSError as error:
-        message, code = f"{program}: error: {told(error)}", 2
+        message, code = f"{program}: error: {one_line(error)}", 2
     streams.finish(message)
     return code
 

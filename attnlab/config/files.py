@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from ml_collections import ConfigDict
 
 from attnlab.config.schema import Node
-from attnlab.errors import UserError, nearest, own_file, place, said, short
+from attnlab.errors import UserError, nearest, own_file, reason, short, users_line
 
 _INSIDE = pathlib.Path(__file__).parents[1] / "_shipped"
 SHIPPED = _INSIDE if _INSIDE.is_dir() else pathlib.Path(__file__).parents[2]
@@ -74,7 +74,7 @@ def call_file(path_and_argument: str, function: str, kind: str) -> Any:
     except (UserError, KeyboardInterrupt):
         raise
     except BaseException as error:  # a user's file may raise anything, and leave
-        raise UserError(f"{path}{_line(error, file)}: {said(error)}") from error
+        raise UserError(f"{path}{_line(error, file)}: {reason(error)}") from error
 
 
 def _keys(config: Mapping[Any, Any] | ConfigDict) -> Iterator[Any]:
@@ -164,7 +164,7 @@ def _line(error: BaseException, path: pathlib.Path) -> str:
     """The line of the config file an exception came through, as ":12", with that of what it imports
     behind it; "" where it came to none.
     """
-    inner = place(error)
+    inner = users_line(error)
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return f":{error.lineno}"
     lines = [

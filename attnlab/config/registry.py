@@ -284,7 +284,7 @@ def _reason(error: BaseException, module: str, attribute: str) -> str:
         )
         hint = f"; did you mean {near[0]!r}?" if near else ""
         return f"{module!r} has no attribute {attribute!r}{_file(module)}{hint}"
-    where = errors.place(error)
+    where = errors.users_line(error)
     if isinstance(error, ModuleNotFoundError) and not where:
         return (
             f"cannot import {module!r}: {error}; looked for it among what is installed and in"
@@ -292,7 +292,7 @@ def _reason(error: BaseException, module: str, attribute: str) -> str:
         )
     if isinstance(error, (ImportError, UserError)) and not where:
         return f"cannot import {module!r}: {error}"
-    return f"cannot import {module!r}: {f'{where}: ' if where else ''}{errors.said(error)}"
+    return f"cannot import {module!r}: {f'{where}: ' if where else ''}{errors.reason(error)}"
 
 
 def _description(value: Any) -> str:

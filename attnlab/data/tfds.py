@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnlab.data.prepared import Prepared, as_text, open_builder
-from attnlab.errors import UserError, told
+from attnlab.errors import UserError, one_line
 
 _RETRIES = 2  # the library's 10 make 205 s of silence where there is no network
 _log = logging.getLogger(__name__)
@@ -164,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         print(f"prepared in {prepare(options.dataset, options.directory)}")
     except (UserError, OSError) as error:
-        print(f"error: {told(error)}", file=sys.stderr)
+        print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
     return 0
 

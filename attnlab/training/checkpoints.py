@@ -22,7 +22,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from attnlab.errors import UserError, told
+from attnlab.errors import UserError, one_line
 from attnlab.training.orbax_steps import OrbaxSteps, compare, leaves_by_path
 from attnlab.training.step import Tree
 
@@ -266,7 +266,7 @@ class Checkpoints:
             if isinstance(error, PermissionError) or error.errno in (errno.EMFILE, errno.ENFILE):
                 raise UserError(
                     f"cannot read checkpoint {self._folder(step)}, which need not be damaged:"
-                    f" {told(error)}"
+                    f" {one_line(error)}"
                 ) from cause
 
     def _prepare(self, step: int, size: int) -> None:
@@ -314,7 +314,7 @@ class Checkpoints:
             ) from error
         if refusal := _refusal(error):
             raise UserError(
-                f"cannot write checkpoint {step} in {self.directory}: {told(refusal)}; {last}"
+                f"cannot write checkpoint {step} in {self.directory}: {one_line(refusal)}; {last}"
             ) from error
         raise error
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import optax
 
 from attnlab.config.registry import Table, build
-from attnlab.errors import UserError, place, said
+from attnlab.errors import UserError, reason, users_line
 from attnlab.training.kinds import MASKS
 
 OPTIMIZERS = Table(
@@ -133,7 +133,7 @@ def _naming(node: str, spec: Mapping[str, Any]) -> Iterator[None]:
         if ":" not in spec["name"]:
             raise
         raise UserError(
-            f"{node}={spec['name']}: {f'{place(error)}: {said(error)}'.removeprefix(': ')}"
+            f"{node}={spec['name']}: {f'{users_line(error)}: {reason(error)}'.removeprefix(': ')}"
         ) from error
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab import config as configs
-from attnlab.errors import UserError, show_traceback, told, users_code
+from attnlab.errors import UserError, one_line, show_traceback, users_code
 from attnlab.experiments.define import (
     AS_IT_IS,
     Changes,
@@ -97,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _plan(arguments)
     except (UserError, OSError) as error:
         show_traceback(error)
-        print(told(error), file=sys.stderr)
+        print(one_line(error), file=sys.stderr)
         return 2
     return 0
 

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from attnlab.errors import UserError, told
+from attnlab.errors import UserError, one_line
 from attnlab.experiments.plan import Plan, Trial
 from attnlab.experiments.run import scoring, training
 from attnlab.experiments.run.jobs import Job
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         cores = None if plan is None else plan.cores
         (slot,) = with_planned_cores([Slot(0, tuple(usable_cores()))], cores)
     except (UserError, OSError) as error:
-        print(f"error: {told(error)}", file=sys.stderr)
+        print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
     if cores is not None:
         slot.enter()
@@ -78,5 +78,5 @@ def perform(directory: Path, job: Job, slot: Slot | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return CHANGED
     except (UserError, OSError) as error:
-        print(f"error: {told(error)}", file=sys.stderr)
+        print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
