@@ -121,9 +121,7 @@ def found_device(tiny: bool) -> Any:
 
     device = jax.devices()[0]
     if device.platform == "cpu" and not tiny:
-        raise UserError(
-            "no accelerator: JAX computes on the processor alone; --tiny tries all on it"
-        )
+        raise UserError("no accelerator: JAX computes on the processor alone; try --tiny")
     return device
 
 
