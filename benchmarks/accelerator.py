@@ -4,26 +4,25 @@
     python -m benchmarks.accelerator                 on the accelerator, without one
     python -m benchmarks.accelerator --tiny          all parts on any machine, small
 
-Made for one H100 and at most eight minutes (`--seconds`: no part begins later). After each part
-`accelerator.md` in `--out` has its table, and `accelerator.json` the same rows, so that a run that is
-cut leaves what it has measured. A part that fails leaves its error there. The parts:
+Made for one H100 and at most eight minutes (`--seconds`: no part begins later). After each row
+`accelerator.md` and `accelerator.json` in `--out` have the tables so far, so that a run that is cut
+leaves what it has measured. A part that fails leaves its error there. The parts:
 
     precision   a float32 product against float64 for each `training.precision`: whether TF32 was on
-    attention   every kernel against plain in float32: largest error of values and gradients, as
-                a share of the largest number, and milliseconds, forward and backward, causal
+    attention   every kernel against plain in float32, causal: the largest error of values and of
+                gradients as a share of the largest number, and ms, forward and backward
     gpt2        GPT-2 with 124 million parameters, bfloat16, T = 1,024: tokens a second, the share
                 of the peak, (6 N + 12 L d T) tokens/s / peak (`--peak` in TFLOP/s), the most
                 memory, and host wait: 1 - a step on one resident batch / a step of the loop
     mixers      a decoder of two such layers with each mixer, bfloat16: a step and tokens a second
     decoding    GPT-2 by greedy search with a cache: tokens a second for one prompt and for many
     stacked     32 seeds of the quickstart's multihead as one program, and one after another
-
-Where JAX has a processor alone it says so in one line and ends with exit code 2.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.metadata
 import io
 import json
@@ -37,6 +36,7 @@ from typing import Any
 import numpy as np
 
 from attnlab import config as configs
+from attnlab.config.files import call_file
 from attnlab.errors import UserError
 from attnlab.experiments.define import text
 from attnlab.progress import Progress
@@ -99,7 +99,7 @@ def main() -> None:
             report.add(name, ("left out",), [(f"{chosen.seconds:.0f} s were over",)])
             continue
         columns, part = PARTS[name]
-        report.run(name, columns, lambda part=part: part(sizes, peak))
+        report.run(name, columns, functools.partial(part, sizes, peak))
     print(f"{time.monotonic() - began:.0f} s in all; {chosen.out / 'accelerator.md'}")
 
 
@@ -121,9 +121,7 @@ def found_device(tiny: bool) -> Any:
 
     device = jax.devices()[0]
     if device.platform == "cpu" and not tiny:
-        raise UserError(
-            "no accelerator: JAX computes on the processor alone here; --tiny tries all parts on it"
-        )
+        raise UserError("no accelerator: JAX computes on the processor alone; try --tiny")
     return device
 
 
@@ -366,10 +364,10 @@ def decoding(sizes: Sizes, peak: float) -> Rows:
 def stacked(sizes: Sizes, peak: float) -> Rows:
     """Seeds of the quickstart's multihead, the programs in the cache before."""
     from attnlab.tasks import TASKS
-    from experiments import quickstart
 
-    base = {**quickstart.get_experiment().base, **quickstart.ATTENTIONS["multihead"]}
-    chosen = {**base, "training.steps": sizes.stacked_steps, "training.evaluate_every": 0}
+    base = call_file("experiments/quickstart.py", "get_experiment", "experiment file").base
+    chosen = {**base, "system.attention": "multihead", "system.attention.heads": 4}
+    chosen |= {"training.steps": sizes.stacked_steps, "training.evaluate_every": 0}
     chosen |= {"checkpoint.every": 0, "training.log_every": 1, "schedule.warmup": 1}
     overrides = [f"{name}={text(value)}" for name, value in chosen.items()]
     config = configs.load("configs/translation.py:rnnsearch", overrides)

@@ -26,6 +26,7 @@ from attnlab.errors import UserError
 from attnlab.experiments.define import flattened, text
 from attnlab.records.files import write_atomic
 from attnlab.tasks import TASKS
+from attnlab.training.devices import use_precision
 from attnlab.training.updates import best_params
 from attnlab.weights import folder as folders
 from attnlab.weights.names import flat
@@ -75,6 +76,7 @@ def load_pretrained(
     ]
     path = Path(folder).expanduser()
     config = configs.prepare(configs.from_dict(weights.run_config(path)), changes)
+    use_precision(config.training.precision)
     task = TASKS.resolve(config.task).load(config, None, ())
     task.check_pretrained()
     params = task.beginning.params(jax.random.key(config.seed), best_params)

@@ -21,14 +21,9 @@ from attnlab.records.manifest import Manifest, changed
 from attnlab.records.sealed import check_test_split, sweep_of
 from attnlab.tasks.schemas import Settings
 
-_IMPORTED: WeakKeyDictionary[ModuleType, tuple[ModuleSpec | None, str]] = (
-    WeakKeyDictionary()
-)  # how it was found, hash of its file
-CHANGEABLE = (
-    "data",
-    "decoding",
-    "parallel",
-)  # what may differ between training a model and using it
+_IMPORTED: WeakKeyDictionary[ModuleType, tuple[ModuleSpec | None, str]] = WeakKeyDictionary()
+"""How each module of the user was found, and the hash of its file."""
+CHANGEABLE = ("data", "decoding", "parallel")  # between training a model and using it
 
 
 @dataclasses.dataclass(frozen=True)

@@ -41,9 +41,7 @@ PACKAGE = Path(__file__).parents[1]
 _SHOWN = 5
 LOOK = "look.json"
 """What the last look of a sweep has read of the test split, beside the manifest of each trial that it has scored."""
-_VOCABULARY = (  # the folder of a run in which tasks keep what they have learned from the data
-    "vocabulary"
-)
+_VOCABULARY = "vocabulary"  # where tasks keep in a run what they have learned from the data
 
 
 @dataclasses.dataclass(frozen=True)

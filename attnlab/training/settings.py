@@ -39,8 +39,8 @@ class Training(Node):
         "what the loss is computed in; parameters stay float32", "float32"
     )
     precision: Literal["float32", "tensorfloat32", "bfloat16"] = setting(
-        "of products of float32 arrays; on accelerators the others are several times faster and"
-        " rougher (a GPU takes TF32 for both, a TPU 3 passes of bfloat16, or 1, in place of 6)",
+        "of products of float32 arrays; the others are faster and rougher on accelerators (a GPU"
+        " takes TF32 for both, a TPU 3 passes of bfloat16, or 1, in place of 6)",
         "float32",
     )
     freeze: tuple[str, ...] = setting(
