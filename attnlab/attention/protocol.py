@@ -14,7 +14,6 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Cost
 from attnlab.attention.memories import Memory as Memory
 from attnlab.attention.memories import at as at
 from attnlab.attention.memories import beginning as beginning
@@ -86,8 +85,8 @@ class Attention(Mixer):
     whole configuration.
 
     A subclass declares `capabilities` and implements `remember`, `read` and, if it declares a
-    cache, `extend`. Its `card` names its source, and `cost` counts its FLOPs and bytes. Dropout is
-    on exactly if the caller passes a "dropout" random stream.
+    cache, `extend`. Its `card` names its source. Dropout is on exactly if the caller
+    passes a "dropout" random stream.
 
     Attributes:
       width: d, the width of the context; the system that uses the mechanism sets it, not the
@@ -238,19 +237,6 @@ class Attention(Mixer):
         any width.
         """
         return 1
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """The cost of `remember` and `read` for one sequence, counted as `cards` says; with no
-        queries the cost of `remember`.
-
-        A step of decoding at position t costs cost(1, t, ...).flops - cost(0, t - 1, ...).flops.
-
-        Args:
-          queries, keys: Tq and Tk.
-          query_width, source_width: dq and ds.
-        """
-        raise NotImplementedError(f"{type(self).__name__} declares no cost")
 
     def capture(
         self, weights: jax.Array | None, memory: Memory | None = None, asked: bool = False

@@ -1,4 +1,4 @@
-"""`cost`: what mixers cost over the length of a text: declared, compiled, measured."""
+"""`cost`: what mixers cost over the length of a text: counted, compiled, measured."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, dense
+from attnlab.attention.cards import Card
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
@@ -142,14 +142,6 @@ class DeltaNet(Stateful):
     def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
         """See `Stateful.outputs`."""
         return self.out(joined(self.norm(o)).astype(x.dtype))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        of, wide = self.shape(), self.values()
-        found = dense(queries, query_width, of.channels + of.micro * of.heads)
-        found += dense(queries, wide, self.width)
-        return found + Cost(of.columns, 4 * queries * wide) + self.core(queries)
 
 
 def _first(g: jax.Array, micro: int) -> jax.Array:

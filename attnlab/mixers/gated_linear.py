@@ -20,7 +20,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 
-from attnlab.attention.cards import Card, Cost, dense
+from attnlab.attention.cards import Card
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
@@ -97,14 +97,3 @@ class GatedLinear(Stateful):
     def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
         """See `Stateful.outputs`."""
         return self.out(joined(self.norm(o, split(self.w_gate(x), self.heads))).astype(x.dtype))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        wide = self._keys()
-        found = dense(queries, query_width, 2 * wide) + dense(queries, query_width, self.width)
-        found += dense(queries, query_width, self.rank) + dense(queries, self.rank, wide, True)
-        found += dense(queries, query_width, self.width, True)
-        found += dense(queries, self.width, self.width)
-        norm = Cost(self.shape().columns, 4 * queries * self.width)
-        return found + norm + self.core(queries)

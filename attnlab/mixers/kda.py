@@ -23,7 +23,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, dense
+from attnlab.attention.cards import Card
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.gated_norm import GatedNorm
@@ -79,11 +79,3 @@ class Kda(DeltaNet):
         """See `Stateful.outputs`."""
         z = split(self.w_gate(self.w_gate_low(x)), self.heads)
         return self.out(joined(self.norm(o, z)).astype(x.dtype))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        low, found = self._rank(), super().cost(queries, keys, query_width, source_width)
-        found += dense(queries, query_width, 2 * low)
-        found += dense(queries, low, self.width) + dense(queries, low, self.width, True)
-        return found + Cost(self.heads + self.width)

@@ -22,7 +22,6 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import FLOAT, Cost, dense
 from attnlab.attention.mixer import Capabilities
 from attnlab.attention.protocol import (
     MAPS,
@@ -205,25 +204,6 @@ class Kernelised(Attention):
         """[B,H,Tq,D] to the context [B,Tq,d]."""
         joined = found.swapaxes(1, 2).reshape(*query.shape[:2], self.width)
         return self.out(joined.astype(query.dtype))
-
-    @nn.nowrap
-    def mapped(self, rows: int) -> int:
-        """FLOPs of the features of so many queries and as many keys."""
-        raise NotImplementedError
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`: without a rule. Chunks of C tokens under the causal rule add 2 C (M
-        + D) FLOPs for each token and head.
-        """
-        d, each = self.width, 2 * self.count() * (self.size + 1) * self.heads
-        asked = dense(queries, query_width, d) + dense(queries, d, d)
-        kept = dense(keys, source_width, d) + dense(keys, source_width, d)
-        looks = Cost(
-            flops=(queries + keys) * each + self.mapped(queries) + self.mapped(keys),
-            state_bytes=FLOAT * self.heads * (self.count() * (self.size + 1) + 1),
-        )
-        return asked + kept + looks
 
 
 def running(factor: jax.Array, before: jax.Array) -> tuple[jax.Array, jax.Array]:

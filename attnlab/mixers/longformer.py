@@ -20,12 +20,11 @@ tokens.
 
 from __future__ import annotations
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.cards import Card, Cost
+from attnlab.attention.cards import Card
 from attnlab.attention.protocol import head_width
 from attnlab.attention.scores.protocol import NEVER
 from attnlab.errors import UserError
@@ -130,19 +129,6 @@ class Longformer(WholeText):
             seen = jnp.concatenate([seen, known], axis=4)
         found = looked(cut(q), keys, values, seen).astype(q.dtype)
         return found.reshape(*q.shape[:2], length + spare, q.shape[-1])[:, :, :length]
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        t, d, h = queries, self.width, self.heads
-        g = sum(one < t for one in self.tokens)
-        c = block(t, self.window)
-        rows = t + -t % max(c, 1)
-        pairs = rows * ((c if c == t else 3 * c) + g) + g * t
-        own = (6 if self.tokens else 3) * query_width * d + d * d
-        projected = 5 * t + g if g else 3 * t  # tokens, in all projections but the last
-        flops = 2 * query_width * d * projected + 2 * t * d * d
-        return Cost(own, flops + pairs * (4 * d + 5 * h))
 
 
 def block(length: int, window: int) -> int:

@@ -23,7 +23,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, dense
+from attnlab.attention.cards import Card
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.gated_norm import GatedNorm
@@ -102,14 +102,6 @@ class Mamba(Stateful):
         z, v = beside
         y = joined(o + widened(self.skip)[:, None, None] * v)
         return self.out(self.norm(y, z).astype(x.dtype))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        of, wide = self.shape(), self.expansion * self.width
-        found = dense(queries, query_width, wide + of.channels + of.heads)
-        found += dense(queries, wide, self.width) + self.core(queries)
-        return found + Cost(of.channels + 3 * of.heads + wide, 4 * queries * wide)
 
 
 def rates(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:

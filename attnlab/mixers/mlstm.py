@@ -30,7 +30,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import FLOAT, Card, Cost, dense
+from attnlab.attention.cards import Card
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
@@ -116,14 +116,6 @@ class Mlstm(Stateful):
         o = o[..., :-1] / jnp.maximum(jnp.abs(o[..., -1:]), jnp.exp(-beside)[..., None])
         z = split(self.w_out_gate(x), self.heads)
         return self.out(joined(self.norm(o, z)).astype(x.dtype))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        found = dense(queries, query_width, 2 * (self._keys() + self.width + self.heads))
-        found += dense(queries, self.width, self.width) + self.core(queries)
-        norm = Cost(self.width // self.heads, 5 * queries * self.width)
-        return found + norm + Cost(2 * self.heads, state_bytes=FLOAT * self.heads)
 
 
 def largest(f: jax.Array, i: jax.Array, first: jax.Array) -> tuple[jax.Array, jax.Array]:

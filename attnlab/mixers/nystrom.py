@@ -25,7 +25,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, dense
+from attnlab.attention.cards import Card
 from attnlab.attention.protocol import head_width
 from attnlab.attention.scores.protocol import NEVER
 from attnlab.errors import UserError
@@ -96,16 +96,6 @@ class Nystrom(WholeText):
         if self.taps:
             found = found + neighbours(v, self.near)
         return self.out(found.transpose(0, 2, 1, 3).reshape(x.shape))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        m, h, d, t = self.landmarks, self.heads, self.width, queries
-        projections = sum((dense(t, query_width, d) for _ in range(3)), dense(t, d, d))
-        products = 12 * t * m * d + 4 * m * m * d + self.steps * 8 * h * m**3
-        pairs = h * (2 * t * m + m * m)
-        taps = Cost(self.taps * h, 2 * self.taps * t * d)
-        return projections + taps + Cost(flops=products + 5 * pairs + self.steps * 7 * h * m * m)
 
 
 def segments(real: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:

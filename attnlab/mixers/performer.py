@@ -95,11 +95,6 @@ class Performer(Kernelised):
         top = jax.lax.stop_gradient(exponents.max(axis=-1))
         return jnp.exp(exponents - top[..., None]), top
 
-    @nn.nowrap
-    def mapped(self, rows: int) -> int:
-        """See `Kernelised.mapped`."""
-        return rows * self.heads * (2 * self.size * self.count() + 4 * self.count())
-
 
 def directions(key: jax.Array, number: int, size: int, orthogonal: bool) -> jax.Array:
     """W [M,D]: rows of standard normal numbers; those of each block of D orthogonal, if asked for,

@@ -26,12 +26,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, dense, memory, sorting
+from attnlab.attention.cards import Card
 from attnlab.attention.mixer import Capabilities, Mixer
 from attnlab.attention.protocol import Memory, head_width
 from attnlab.attention.scores.protocol import NEVER
@@ -240,19 +239,6 @@ class Reformer(Mixer):
         at = jnp.broadcast_to(mine[:, None, :, None], (*q.shape[:3], 1))
         itself = jnp.take_along_axis(kept.values, at, axis=2, mode="clip")
         return united([(context, total)], widened(itself))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        t, h, r, m = queries, self.heads, self.rounds, self.chunk
-        size = self.width // h
-        hashes = Cost(flops=2 * t * self.width * r * self.buckets // 2)
-        padded = -(-t // m) * m
-        pairs = h * r * padded * 2 * m
-        looks = Cost(flops=pairs * (4 * size + 6) + 2 * sorting(h * r * padded, padded))
-        projections = dense(t, query_width, self.width) + dense(t, query_width, self.width)
-        state = memory(t, 2 * self.width + h * r)
-        return projections + dense(t, self.width, self.width) + hashes + looks + state
 
 
 def with_previous(x: jax.Array) -> jax.Array:

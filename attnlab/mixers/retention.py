@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.cards import Card, Cost, Sizes, dense
+from attnlab.attention.cards import Card
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import head_width
 from attnlab.config.registry import Part, made
@@ -88,26 +88,6 @@ class Retention(Stateful):
         """See `Stateful.outputs`."""
         gated = joined(self.norm(o)).astype(x.dtype) * jax.nn.silu(self.w_gate(x))
         return self.out(gated)
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        wide, of = self.expansion * self.width, self.shape()
-        found = dense(queries, query_width, 2 * (self.width + wide))
-        found += dense(queries, wide, self.width)
-        at = Sizes(
-            queries,
-            keys,
-            self.heads,
-            self.heads,
-            of.depth,
-            of.depth,
-            of.columns,
-            self.heads,
-            query_width,
-        )
-        scheme = made(POSITIONS, self.positions)(parent=None)
-        return found + scheme.cost(at) + self.core(queries) + Cost(flops=5 * queries * wide)
 
 
 def decays(heads: int) -> np.ndarray:

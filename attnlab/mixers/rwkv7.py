@@ -28,7 +28,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, dense
+from attnlab.attention.cards import Card
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
@@ -116,16 +116,6 @@ class Rwkv7(Stateful):
         bonus, z = beside
         y = joined(self.norm(o)) * widened(self.scale) + widened(self.offset) + joined(bonus)
         return self.out((y * widened(z)).astype(x.dtype))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        wide, core = self.width, self.core(queries)
-        found = dense(queries, query_width, 3 * (wide + self.rank))
-        found += dense(queries, self.rank, 3 * wide) + dense(queries, wide, wide)
-        # shift, decay, rate, erased, written, bonus, scale, offset; unit, norm and bonus
-        numbers = Cost((6 + 7) * wide, (3 + 7 + 4) * queries * wide)
-        return found + numbers + Cost(flops=core.flops, state_bytes=core.state_bytes)
 
 
 def _decays(key: jax.Array, shape: tuple[int, int]) -> jax.Array:

@@ -20,13 +20,12 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import FLOAT, Cost
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.view import CAUSAL, View
 from attnlab.layers.convolution import nothing_before
 from attnlab.layers.history import places
 from attnlab.layers.precision import widened
-from attnlab.layers.recurrence import empty, flops, recur, recur_dplr
+from attnlab.layers.recurrence import empty, recur, recur_dplr
 from attnlab.mixers.recurrent import PASSING, one_text
 
 
@@ -149,16 +148,6 @@ class Stateful(Mixer):
         else:
             o, last = recur_dplr(of.q, of.w, of.u, of.g, of.r, of.b, **given)
         return (o if micro == 1 else o[:, :, micro - 1 :: micro]), last
-
-    @nn.nowrap
-    def core(self, length: int) -> Cost:
-        """The cost of the recurrence, the convolution and the state."""
-        of = self.shape()
-        count = of.micro * length
-        work = flops(count, of.heads, of.depth, of.columns, of.erases, self.chunk)
-        work += 2 * length * of.taps * of.channels
-        numbers = of.heads * of.depth * of.columns + (of.taps - 1) * of.channels + 1
-        return Cost(of.taps * of.channels, work, FLOAT * numbers)
 
 
 def unit(x: jax.Array, epsilon: float = 1e-6) -> jax.Array:

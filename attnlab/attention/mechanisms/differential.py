@@ -21,7 +21,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.kernels.plain import Look
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
 from attnlab.attention.protocol import Rows
@@ -106,19 +106,3 @@ class Differential(MultiHead):
             * widened(self.gain)
         )
         return super().join(((1.0 - self.start) * normed).astype(context.dtype), query)
-
-    @nn.nowrap
-    def sizes(self, queries: int, keys: int, query_width: int) -> Sizes:
-        """See `MultiHead.sizes`."""
-        at = super().sizes(queries, keys, query_width)
-        return dataclasses.replace(at, value_width=2 * at.value_width, value_heads=at.heads // 2)
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        maps, norm = (
-            self.heads * queries * keys,
-            5 * queries * self.heads * self.size(),
-        )  # a product and a difference for each pair of maps
-        own = Cost(6 * self.size(), maps + norm)
-        return super().cost(queries, keys, query_width, source_width) + own

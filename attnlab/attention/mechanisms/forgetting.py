@@ -26,7 +26,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import FLOAT, Card, Cost, dense
+from attnlab.attention.cards import Card
 from attnlab.attention.kernels.plain import Look
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
 from attnlab.attention.order import in_order, out_of_order
@@ -143,10 +143,3 @@ class Forgetting(MultiHead):
         reach = jnp.minimum((view.columns <= view.rows).sum(axis=-1), written)  # [B or 1,1,Tq]
         at = jnp.broadcast_to(jnp.maximum(reach - 1, 0), (*decay.shape[:2], view.size[0]))
         return jnp.where(reach > 0, jnp.take_along_axis(ordered, at, axis=-1), 0.0)
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        gates = dense(keys, source_width, self.heads, bias=True) + Cost(flops=5 * keys * self.heads)
-        more = Cost(0, 2 * self.heads * queries * keys, FLOAT * keys * self.heads)
-        return super().cost(queries, keys, query_width, source_width) + gates + more

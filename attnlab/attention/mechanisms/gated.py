@@ -16,7 +16,7 @@ from typing import Literal
 import flax.linen as nn
 import jax
 
-from attnlab.attention.cards import Card, Cost, dense
+from attnlab.attention.cards import Card
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.layers.dense import Dense
 
@@ -56,9 +56,3 @@ class Gated(MultiHead):
         if self.gate == "element":
             return super().join(context, query) * gates
         return super().join(context * gates.transpose(0, 2, 1)[..., None], query)
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        gates = dense(queries, query_width, self.gates())
-        return super().cost(queries, keys, query_width, source_width) + gates

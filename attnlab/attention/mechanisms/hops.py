@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
+from attnlab.attention.cards import Card
 from attnlab.attention.kernels.plain import Look, plain_on
 from attnlab.attention.protocol import (
     Attention,
@@ -151,21 +151,6 @@ class Hops(Attention):
     def no_looks(self, memory: HopsMemory) -> Any:
         """See `Attention.no_looks`."""
         return nothing_yet(self, None, self.align, memory, memory.scores, self.hops)
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        at = Sizes(queries, keys, self.hops, self.hops, 0, 1, source_width, self.hops, query_width)
-        scored = dense(keys, source_width, self.hidden) + dense(keys, self.hidden, self.hops)
-        products = Cost(
-            flops=2 * at.pairs * (source_width + self.hops)
-        )  # the sums, and the penalty's A A^T
-        out = (
-            dense(queries, self.hops * source_width, self.width)
-            if self.output == "projected"
-            else Cost()
-        )
-        return scored + of_parts(self, at) + products + out + memory(keys, self.hops + source_width)
 
 
 def overlap(weights: jax.Array) -> jax.Array:

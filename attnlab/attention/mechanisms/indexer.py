@@ -33,7 +33,7 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.protocol import whole
 from attnlab.attention.alignments.softmax import LOW, Softmax, log_softmax
 from attnlab.attention.alignments.top_k import largest
-from attnlab.attention.cards import FLOAT, Card, Cost, dense, sorting
+from attnlab.attention.cards import Card
 from attnlab.attention.kernels.gathered import SPARSE, attended
 from attnlab.attention.kernels.plain import Look, plain_on
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
@@ -197,16 +197,6 @@ class LightningIndexer(MultiHead):
         return context.reshape(batch, heads, queries, context.shape[-1]).astype(
             look.values.dtype
         ), loss
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        h, a = self.index_heads, self.index_width
-        asked = dense(queries, query_width, h * a) + dense(queries, query_width, h)
-        kept = dense(keys, source_width, a) + Cost(2 * a, 7 * keys * a, FLOAT * keys * a)
-        pairs = queries * keys
-        rated = Cost(flops=pairs * (h * (2 * a + 3) + self.heads + 9) + sorting(pairs, keys))
-        return super().cost(queries, keys, query_width, source_width) + asked + kept + rated
 
 
 def narrowed(look: Look, chosen: jax.Array) -> Any:

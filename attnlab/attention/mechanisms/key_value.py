@@ -20,18 +20,15 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import whole
-from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
+from attnlab.attention.cards import Card
 from attnlab.attention.mechanisms.single import Single, SingleMemory
 from attnlab.attention.protocol import Capabilities, Reading
-from attnlab.attention.scores import SCORES
 from attnlab.attention.so_far import one_by_one
 from attnlab.attention.view import EVERYTHING, View
-from attnlab.config.registry import made
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 
@@ -97,20 +94,6 @@ class KeyValue(Single):
             jnp.where(sees[:, 0, :, None], merged, 0),
             self.capture(given, memory, weights),
             so_far=so_far,
-        )
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        asks, found = query_width // len(self.names), source_width // len(self.names)
-        at = Sizes(queries, keys, 1, 1, asks, found, found, 1, query_width)
-        kept = made(SCORES, self.score)(parent=None).kept(found)
-        merged = dense(queries, found, self.width) + dense(queries, asks, self.width)
-        return (
-            of_parts(self, at)
-            + Cost(flops=2 * at.pairs * found)
-            + merged
-            + memory(keys, kept + found)
         )
 
 

@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
+from attnlab.attention.cards import Card
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import Look, fold, unfold
@@ -237,30 +237,4 @@ class Latent(Attention):
             align=self.align,
             drop=self.drop,
             product=True,
-        )
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        size, c, r = self.size(), self.latent, self.rotary
-        wide, asks = self.heads * (size + r), self.query_latent or query_width
-        first = (
-            dense(queries, query_width, asks) + Cost(asks, 4 * queries * asks)
-            if self.query_latent
-            else Cost()
-        )
-        at = Sizes(
-            queries, keys, self.heads, 1, r, r, size, self.heads, query_width
-        )  # alignments do not depend on the width; schemes rotate R channels
-        made_or_absorbed = Cost(
-            2 * c * self.heads * size, 2 * self.heads * min(self.operations(queries, keys))
-        )
-        kept = dense(keys, source_width, c + r) + Cost(c, 4 * keys * c) + memory(keys, c + r)
-        return (
-            first
-            + dense(queries, asks, wide)
-            + kept
-            + of_parts(self, at)
-            + made_or_absorbed
-            + dense(queries, self.heads * size, self.width)
         )

@@ -26,7 +26,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import FLOAT, Card, Cost, dense
+from attnlab.attention.cards import Card
 from attnlab.attention.mixer import no_rule
 from attnlab.attention.protocol import (
     MAPS,
@@ -178,17 +178,3 @@ class Linformer(Attention):
             )
             shown = projected @ widened(self.columns(True, where, memory.valid))
         return Reading(self.out(joined), self.capture(shown, memory))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        k, along = self.rank, self.rank * self.length
-        heads = self.heads if self.share == "none" else 1
-        asked = dense(queries, query_width, self.width) + dense(queries, self.width, self.width)
-        both = dense(keys, source_width, self.width) + dense(keys, source_width, self.width)
-        kept = Cost(
-            heads * along * (1 if self.share == "key_value" else 2),
-            4 * keys * k * self.width,
-            FLOAT * 2 * k * self.width + keys + 4,
-        )
-        return asked + both + kept + Cost(flops=queries * k * (4 * self.width + 5 * self.heads))

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.cards import Card, Cost, dense
+from attnlab.attention.cards import Card
 from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows, asking, at
 from attnlab.attention.view import EVERYTHING, View, Where
 from attnlab.config.registry import Part, made
@@ -109,14 +109,3 @@ class MultiStep(Attention):
         """See `Attention.no_looks`: of each step."""
         before = self.look.no_looks(memory)
         return None if before is None else (before,) * self.steps
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        looks: Attention = made(MECHANISMS, self.looks)(width=self.width, parent=None)
-        remembered, once = (
-            looks.cost(0, keys, self.width, source_width),
-            looks.cost(queries, keys, self.width, source_width),
-        )
-        again = Cost(flops=(self.steps - 1) * (once.flops - remembered.flops))
-        return dense(queries, query_width, self.width) + once + again

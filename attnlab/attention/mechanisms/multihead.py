@@ -23,7 +23,7 @@ import flax.struct
 import jax
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
+from attnlab.attention.cards import Card
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import Look, fold, unfold
@@ -261,37 +261,6 @@ class MultiHead(Attention):
             after=lambda past, weights: self.fit.after(past, weights, memory.keys),
             between=of_rows if "row" in self.scheme.hooks else None,
         )
-
-    @nn.nowrap
-    def sizes(self, queries: int, keys: int, query_width: int) -> Sizes:
-        """The sizes that score, alignment and positions get."""
-        size = self.size()
-        return Sizes(
-            queries,
-            keys,
-            self.heads,
-            self.key_heads or self.heads,
-            size,
-            size,
-            size,
-            self.heads,
-            query_width,
-        )
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        at = self.sizes(queries, keys, query_width)
-        size, shared = at.key_width, at.key_heads
-        asked = dense(queries, query_width, at.heads * size, self.biased("query")) + dense(
-            queries, at.heads * size, self.width, self.biased("out")
-        )
-        kept = made(SCORES, self.score)(parent=None).kept(size)
-        both = dense(keys, source_width, shared * size, self.biased("key")) + dense(
-            keys, source_width, shared * size, self.biased("value")
-        )
-        room = memory(keys, shared * (kept + size))
-        return asked + both + room + of_parts(self, at) + Cost(flops=2 * at.pairs * size)
 
 
 def _near(number: int, wanted: int) -> str:

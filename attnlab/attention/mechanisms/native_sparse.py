@@ -34,7 +34,7 @@ import numpy as np
 
 from attnlab.attention.alignments.moba import routed
 from attnlab.attention.alignments.softmax import softmax
-from attnlab.attention.cards import FLOAT, Card, Cost, Sizes, dense, memory, sorting
+from attnlab.attention.cards import Card
 from attnlab.attention.kernels.gathered import SPARSE, attended, picked
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import (
@@ -315,29 +315,6 @@ class NativeSparse(Attention):
         inside = jnp.asarray((start <= slot) & (slot < start + self.compress), p.dtype)
         counts = jnp.maximum(self.blocks_of(memory)[1], 1.0)[:, None, None, None]
         return (p / counts) @ inside * valid[:, None, None, None]
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        size, shared = self.size(), self.shared()
-        at = Sizes(queries, keys, self.heads, shared, size, size, size, self.heads, query_width)
-        chunks, blocks = -(-keys // self.stride), -(-keys // self.block)
-        means = chunks
-        asked = dense(queries, query_width, self.width) + dense(
-            queries, query_width, 3 * self.heads
-        )
-        kept = dense(keys, source_width, 6 * shared * size) + memory(keys, 4 * shared * size)
-        kept += Cost(0, 2 * shared * keys * size, FLOAT * chunks * (2 * shared * size + 1))
-        per_pair = 4 * size + 5
-        looks = self.heads * queries * (2 * keys + means) * per_pair
-        overlaps = (self.compress + self.block) // self.stride - 1
-        rated = self.heads * queries * means + 2 * shared * queries * blocks * overlaps
-        turned = made(POSITIONS, self.positions)(parent=None).cost(at)
-        pooled = 2 * shared * means * size * (self.compress // self.stride) if queries else 0
-        chosen = rated + sorting(shared * queries * blocks, blocks)
-        mixed = 6 * queries * self.width
-        out = dense(queries, self.width, self.width)
-        return asked + kept + turned + out + Cost(flops=looks + chosen + pooled + mixed)
 
 
 def attention(

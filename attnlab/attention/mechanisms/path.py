@@ -24,12 +24,11 @@ import dataclasses
 import functools
 from typing import Any
 
-import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import FLOAT, Card, Cost, dense
+from attnlab.attention.cards import Card
 from attnlab.attention.kernels.blocks import padded
 from attnlab.attention.kernels.plain import Look
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
@@ -178,21 +177,6 @@ class Path(MultiHead):
 
         between = look.between or (lambda scores, mask, view: (scores, mask))
         return look.replace(score=score, product=False, bias=None, between=between)
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        shared, size, c = self.key_heads or self.heads, self.size(), self.block
-        made = dense(keys, source_width, self.rank) + dense(keys, self.rank, shared * size)
-        made += dense(keys, source_width, shared, bias=True)
-        made += Cost(0, keys * shared * (3 * size + 4), FLOAT * keys * shared * (size + 1))
-        slots = -(-keys // c) * c
-        # of the blocks: W W^T and W K^T, and the inverse by squarings
-        squarings = max((c - 1).bit_length() - 1, 0)
-        blocks = shared * slots * (4 * size * c // c * c + 4 * c * c * squarings) if queries else 0
-        pairs = self.heads * queries * slots * (4 * size + 4 * c + 2)
-        passed = Cost(flops=blocks + pairs)
-        return super().cost(queries, keys, query_width, source_width) + made + passed
 
 
 def written_only(memory: PathMemory) -> jax.Array:

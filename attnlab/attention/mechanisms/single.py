@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import flax.linen as nn
 import flax.struct
 import jax
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.cards import Card, Cost, Sizes, memory, of_parts
+from attnlab.attention.cards import Card
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import Look
@@ -170,14 +169,3 @@ class Single(Attention):
         )
         context, given, so_far = attend(self, look, self.kernel, weights)
         return context[:, 0], given, so_far
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        at = Sizes(queries, keys, 1, 1, query_width, source_width, source_width, 1, query_width)
-        kept = made(SCORES, self.score)(parent=None).kept(source_width)
-        return (
-            of_parts(self, at)
-            + Cost(flops=2 * at.pairs * source_width)
-            + memory(keys, kept + source_width)
-        )

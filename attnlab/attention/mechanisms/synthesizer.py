@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
+from attnlab.attention.cards import Card
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import Look
@@ -205,22 +205,6 @@ class Synthesizer(Attention):
             scores = self.scores.at[:, i[:, :, None], j[:, None, :]].get(mode="clip")
             scores = scores.swapaxes(0, 1)
         return jnp.broadcast_to(widened(scores), (*queries.shape[:3], j.shape[-1]))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        h, size, length = self.heads, self.width // self.heads, self.length
-        at = Sizes(queries, keys, h, h, size, size, size, h, query_width)
-        if self.form == "dense":
-            own = dense(queries, query_width, h * self.inner, bias=True)
-            own += Cost(h * length * (self.inner + 1), at.pairs * (2 * self.inner + 1))
-        elif self.rank:
-            own = Cost(2 * h * length * self.rank, 2 * at.pairs * self.rank)
-        else:
-            own = Cost(h * length**2)
-        kept = dense(keys, source_width, self.width) + memory(keys, self.width)
-        out = dense(queries, self.width, self.width) + Cost(flops=2 * at.pairs * size)
-        return own + kept + out + of_parts(self, at)
 
 
 def at(x: jax.Array, where: jax.Array, axis: int) -> jax.Array:

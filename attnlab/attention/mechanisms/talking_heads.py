@@ -19,7 +19,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost
+from attnlab.attention.cards import Card
 from attnlab.attention.kernels.plain import Look
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
 from attnlab.attention.protocol import Rows
@@ -69,9 +69,3 @@ class TalkingHeads(MultiHead):
             return jnp.einsum("blqk,lm->bmqk", weights, widened(self.mix_weights))
 
         return look.replace(align=align)
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        mixes = Cost(2 * self.heads**2, 4 * self.heads**2 * queries * keys)
-        return super().cost(queries, keys, query_width, source_width) + mixes

@@ -25,7 +25,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, dense, memory, of_parts
+from attnlab.attention.cards import Card
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
 from attnlab.attention.protocol import Memory, Reading, beginning, with_room, written
 from attnlab.attention.view import EVERYTHING, View, Where, standing
@@ -190,24 +190,3 @@ class TensorProduct(MultiHead):
     def no_looks(self, memory: TensorMemory | MultiHeadMemory) -> Any:  # type: ignore[override]
         """See `Attention.no_looks`."""
         return super().no_looks(self.formed(memory) if isinstance(memory, TensorMemory) else memory)
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        at, size = self.sizes(queries, keys, query_width), self.size()
-        both, kept = self.heads + size, self.key_rank + self.value_rank
-        asked = dense(queries, self.heads * size, self.width, self.biased("out"))
-        if self.query_rank:
-            asked += dense(queries, query_width, self.query_rank * both)
-            asked += Cost(flops=2 * queries * self.query_rank * self.heads * size)
-        else:
-            asked += dense(queries, query_width, self.heads * size, self.biased("query"))
-        at = dataclasses.replace(at, keys=keys if queries else 0)  # scores of formed keys
-        formed = 2 * kept * keys * self.heads * size if queries else 0
-        return (
-            asked
-            + dense(keys, source_width, kept * both)
-            + memory(keys, kept * both)
-            + of_parts(self, at)
-            + Cost(flops=formed + 2 * at.pairs * size)
-        )
