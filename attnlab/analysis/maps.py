@@ -64,18 +64,7 @@ def map_png(
     maps = _checked(weights, columns, rows)
     sources, targets = ([label(one) for one in labels] for labels in (columns, rows))
     grid = _Grid.of(maps.shape, sources, targets)
-    figure = figure_of(grid.width, grid.height)
-    title = label(title, longest=int(grid.width / 0.085))
-    figure.text(
-        0.5,
-        1 - 0.08 / grid.height,
-        title,
-        ha="center",
-        va="top",
-        fontsize=10,
-        fontfamily=list(fonts()),
-        parse_math=False,
-    )
+    figure = _titled(title, grid.width, grid.height)
     for head in range(len(maps)):
         panel = figure.add_axes(grid.panel(head))
         image = _draw(panel, maps[head], sources, targets, signed=_signed(maps))
@@ -87,6 +76,15 @@ def map_png(
     bar.ax.tick_params(labelsize=7)
     bar.set_label("weight, below 0 red" if _signed(maps) else "weight", fontsize=7)
     return _png(figure)
+
+
+def _titled(title: str, width: float, height: float) -> Any:
+    """A figure of so many inches with a title at its top."""
+    figure = figure_of(width, height)
+    style: dict[str, Any] = {"fontfamily": list(fonts()), "parse_math": False}
+    title = label(title, longest=int(width / 0.085))
+    figure.text(0.5, 1 - 0.08 / height, title, ha="center", va="top", fontsize=10, **style)
+    return figure
 
 
 def save_arcs(
@@ -110,18 +108,7 @@ def save_arcs(
     lowest = -1 if any(later > here for head in found for here, later, _ in head) else 0
     room, rise = 0.2 + max(map(inches, labels)), min(0.5 * _CELL * len(labels), 1.8)
     width, down = max(3.5, _CELL * len(labels) + 0.6), rise * (1 - lowest) + room
-    figure = figure_of(width, height := 0.35 + down * len(maps))
-    title = label(title, longest=int(width / 0.085))
-    figure.text(
-        0.5,
-        1 - 0.08 / height,
-        title,
-        ha="center",
-        va="top",
-        fontsize=10,
-        fontfamily=list(fonts()),
-        parse_math=False,
-    )
+    figure = _titled(title, width, height := 0.35 + down * len(maps))
     for number, head in enumerate(found):
         bottom = height - 0.35 - down * (number + 1) + room
         panel = figure.add_axes(

@@ -6,10 +6,22 @@ width, d width of the context, dq/ds widths of query and source.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from attnlab.layers.cards import Card as Card
+
+
+@dataclasses.dataclass(frozen=True)
+class MixerCard(Card):
+    """The card of a mixer; unless it says otherwise every token is read directly, and all are
+    computed side by side.
+    """
+
+    path: str = "1"
+    steps: str = "1"
+
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -26,6 +26,7 @@ Glorot uniform; there are no biases.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import ClassVar
 
 import flax.linen as nn
@@ -147,6 +148,11 @@ class Block(Gate):
             )
 
 
+EMBEDDED = Card(
+    "non-local", 2018, "Wang et al., Non-local Neural Networks, CVPR 2018", "N^2 C / r + N C^2 / r"
+)
+
+
 class NonLocal(Block):
     """Self-attention among places, exp(theta(x_i) . phi(s_j)) over its sum; other fields as in
     `Block`.
@@ -160,12 +166,7 @@ class NonLocal(Block):
     alignment: Part = "softmax"
 
     parts = {"score": SCORES, "alignment": ALIGNMENTS}
-    card = Card(
-        "non-local",
-        2018,
-        "Wang et al., Non-local Neural Networks, CVPR 2018",
-        "N^2 C / r + N C^2 / r",
-    )
+    card = EMBEDDED
 
     @nn.nowrap
     def compared(self) -> tuple[Part, Part]:
@@ -177,9 +178,7 @@ class NonLocalGaussian(Block):
     """exp(x_i . s_j) over its sum. The fields are those of `Block`."""
 
     embeds = False
-    card = Card(
-        "non-local", 2018, "Wang et al., Non-local Neural Networks, CVPR 2018", "N^2 C + N C^2 / r"
-    )
+    card = dataclasses.replace(EMBEDDED, time="N^2 C + N C^2 / r")
 
     @nn.nowrap
     def compared(self) -> tuple[Part, Part]:
@@ -190,12 +189,7 @@ class NonLocalGaussian(Block):
 class NonLocalDot(Block):
     """theta(x_i) . phi(s_j) / n. The fields are those of `Block`."""
 
-    card = Card(
-        "non-local",
-        2018,
-        "Wang et al., Non-local Neural Networks, CVPR 2018",
-        "N^2 C / r + N C^2 / r",
-    )
+    card = EMBEDDED
 
     @nn.nowrap
     def compared(self) -> tuple[Part, Part]:
@@ -206,12 +200,7 @@ class NonLocalDot(Block):
 class NonLocalConcat(Block):
     """relu(w . [theta(x_i) ; phi(s_j)]) / n. The fields are those of `Block`."""
 
-    card = Card(
-        "non-local",
-        2018,
-        "Wang et al., Non-local Neural Networks, CVPR 2018",
-        "N^2 C / r + N C^2 / r",
-    )
+    card = EMBEDDED
 
     @nn.nowrap
     def compared(self) -> tuple[Part, Part]:

@@ -139,17 +139,12 @@ def formula(component: Any) -> str:
 
 
 def kept(mechanism: Any) -> str:
-    """The contents of the memory of a mechanism, from the docstring of the class that its
-    `remember` (or `remember_pairs`) returns; "" if it has no class of its own.
+    """The contents of the memory of a mechanism, from the docstring of its `memory_class`, or of the
+    class that its `remember` (or `remember_pairs`) returns; "" if it has no class of its own.
     """
-    of_pairs, of_source = (
-        typing.get_type_hints(verb).get("return")
-        for verb in (mechanism.remember_pairs, mechanism.remember)
-    )
-    memory = of_pairs if of_source is Any else of_source
-    of_its_own = inspect.isclass(memory) and len(inspect.getmro(memory)) > 2
-    return (
-        " ".join(inspect.cleandoc(memory.__doc__ or "").split("\n\n")[0].split())
-        if of_its_own
-        else ""
-    )
+    verbs = (mechanism.remember, mechanism.remember_pairs)
+    returned = (typing.get_type_hints(verb).get("return") for verb in verbs)
+    for memory in (mechanism.memory_class, *returned):
+        if inspect.isclass(memory) and len(inspect.getmro(memory)) > 2:
+            return summary(inspect.cleandoc(memory.__doc__ or ""))
+    return ""

@@ -20,7 +20,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.view import CAUSAL, View
 from attnlab.errors import UserError
@@ -47,14 +47,8 @@ class Average(Mixer):
     hidden: int = 512
 
     capabilities = PASSING
-    card = Card(
-        "control",
-        2018,
-        "Zhang et al., Average Attention Network, ACL 2018",
-        "T d F + T d^2",
-        "d",
-        path="1",
-        steps="1",
+    card = MixerCard(
+        "control", 2018, "Zhang et al., Average Attention Network, ACL 2018", "T d F + T d^2", "d"
     )
 
     def setup(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.view import CAUSAL, View
 from attnlab.layers.convolution import GatedConvolution, nothing_before
@@ -37,14 +37,13 @@ class ConvolutionMixer(Mixer):
     dropout: float = 0.0
 
     capabilities = PASSING
-    card = Card(
+    card = MixerCard(
         "convolution",
         2017,
         "Dauphin et al., Gated Convolutional Networks, ICML 2017",
         "k T d^2",
         "k d",
         path="T / k",
-        steps="1",
     )
 
     def setup(self) -> None:

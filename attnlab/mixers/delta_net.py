@@ -24,7 +24,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
@@ -32,7 +31,7 @@ from attnlab.layers.heads import joined, split
 from attnlab.layers.norms import RMSNorm
 from attnlab.layers.precision import widened
 from attnlab.layers.short_convolution import ShortConvolution
-from attnlab.mixers.stateful import Shape, Stateful, Steps, unit
+from attnlab.mixers.stateful import Shape, Stateful, Steps, state_card, unit
 
 EPSILON = 1e-5  # of the norm over a head
 
@@ -56,14 +55,10 @@ class DeltaNet(Stateful):
     largest: float = 1.0
 
     called: ClassVar[str] = "delta_net"
-    card = Card(
-        "state",
+    card = state_card(
         2024,
         "Yang et al., Parallelizing Linear Transformers with the Delta Rule, NeurIPS 2024",
-        "T d^2",
         "d^2 / H + k d",
-        path="1",
-        steps="T / C",
     )
 
     def setup(self) -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.mixer import no_rule
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.errors import UserError
@@ -36,14 +36,7 @@ class Fourier(WholeText):
     configure.
     """
 
-    card = Card(
-        "control",
-        2022,
-        "Lee-Thorp et al., FNet, NAACL 2022",
-        "T d log T + T d",
-        path="1",
-        steps="1",
-    )
+    card = MixerCard("control", 2022, "Lee-Thorp et al., FNet, NAACL 2022", "T d log T + T d")
 
     def mix(
         self, x: jax.Array, view: View = EVERYTHING, state: object = None

@@ -20,14 +20,13 @@ from typing import Any
 import flax.linen as nn
 import jax
 
-from attnlab.attention.cards import Card
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.gated_norm import GatedNorm
 from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import widened
-from attnlab.mixers.stateful import Shape, Stateful, Steps
+from attnlab.mixers.stateful import Shape, Stateful, Steps, state_card
 
 
 class GatedLinear(Stateful):
@@ -45,15 +44,7 @@ class GatedLinear(Stateful):
     rank: int = 16
     temperature: float = 16.0
 
-    card = Card(
-        "state",
-        2024,
-        "Yang et al., Gated Linear Attention, ICML 2024",
-        "T d^2",
-        "d^2 / H",
-        path="1",
-        steps="T / C",
-    )
+    card = state_card(2024, "Yang et al., Gated Linear Attention, ICML 2024")
 
     def setup(self) -> None:
         if self.temperature <= 0 or self.rank < 1:

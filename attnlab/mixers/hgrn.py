@@ -22,14 +22,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.heads import joined, split
 from attnlab.layers.norms import RMSNorm
 from attnlab.layers.precision import widened
-from attnlab.mixers.stateful import Shape, Stateful, Steps
+from attnlab.mixers.stateful import Shape, Stateful, Steps, state_card
 
 
 class Hgrn(Stateful):
@@ -43,15 +42,7 @@ class Hgrn(Stateful):
     heads: int = 4
     least: float = 0.0
 
-    card = Card(
-        "state",
-        2024,
-        "Qin et al., HGRN2, COLM 2024",
-        "T d^2",
-        "d^2 / H",
-        path="1",
-        steps="T / C",
-    )
+    card = state_card(2024, "Qin et al., HGRN2, COLM 2024")
 
     def setup(self) -> None:
         if not 0.0 <= self.least < 1.0:

@@ -24,11 +24,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.cards import Card
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.protocol import head_width
 from attnlab.attention.scores.protocol import NEVER
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
+from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import widened
 from attnlab.mixers.whole import WholeText
 
@@ -46,13 +47,8 @@ class Longformer(WholeText):
     window: int = 64
     tokens: tuple[int, ...] = (0,)
 
-    card = Card(
-        "window",
-        2020,
-        "Beltagy et al., Longformer, 2020",
-        "T d (w + g) + T d^2",
-        path="T / w",
-        steps="1",
+    card = MixerCard(
+        "window", 2020, "Beltagy et al., Longformer, 2020", "T d (w + g) + T d^2", path="T / w"
     )
 
     def setup(self) -> None:
@@ -75,18 +71,19 @@ class Longformer(WholeText):
         length = x.shape[1]
         scale = (self.width // self.heads) ** -0.5
         tokens = np.array([one for one in self.tokens if one < length], np.int32)
-        q, k, v = (self.split(getattr(self, f"w_{name}")(x)) for name in ("query", "key", "value"))
+        q, k, v = (
+            split(getattr(self, f"w_{name}")(x), self.heads) for name in ("query", "key", "value")
+        )
         found = self.in_blocks(q * scale, k, v, real, tokens)
         if self.tokens and (len(tokens) or self.is_initializing()):
-            asked = self.split(self.w_query_global(x[:, tokens])) * scale
-            keys, values = self.split(self.w_key_global(x)), self.split(self.w_value_global(x))
+            asked = split(self.w_query_global(x[:, tokens]), self.heads) * scale
+            keys, values = (
+                split(self.w_key_global(x), self.heads),
+                split(self.w_value_global(x), self.heads),
+            )
             seen = real[:, None, None]
             found = found.at[:, :, tokens].set(looked(asked, keys, values, seen).astype(x.dtype))
-        return self.out(found.swapaxes(1, 2).reshape(x.shape))
-
-    def split(self, x: jax.Array) -> jax.Array:
-        """[B,T,H*D] to heads first, [B,H,T,D]."""
-        return x.reshape(*x.shape[:2], self.heads, self.width // self.heads).swapaxes(1, 2)
+        return self.out(joined(found))
 
     def in_blocks(
         self, q: jax.Array, k: jax.Array, v: jax.Array, real: jax.Array, tokens: np.ndarray

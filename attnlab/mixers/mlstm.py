@@ -30,14 +30,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.gated_norm import GatedNorm
 from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import inner_dtype, widened
-from attnlab.mixers.stateful import Kept, Shape, Stateful, Steps
+from attnlab.mixers.stateful import Kept, Shape, Stateful, Steps, state_card
 
 NEVER = -1e30  # log i of padding
 
@@ -55,15 +54,7 @@ class Mlstm(Stateful):
     key_share: float = 0.5
     cap: float = 15.0
 
-    card = Card(
-        "state",
-        2024,
-        "Beck et al., xLSTM, NeurIPS 2024",
-        "T d^2",
-        "d^2 / H",
-        path="1",
-        steps="T / C",
-    )
+    card = state_card(2024, "Beck et al., xLSTM, NeurIPS 2024")
 
     def setup(self) -> None:
         if self.cap < 0:

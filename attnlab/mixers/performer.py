@@ -24,7 +24,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
+from attnlab.attention.cards import MixerCard
 from attnlab.errors import UserError
 from attnlab.mixers.kernelised import Kernelised
 
@@ -48,13 +48,12 @@ class Performer(Kernelised):
     redraw: bool = False
     seed: int = 0
 
-    card = Card(
+    card = MixerCard(
         "features",
         2021,
         "Choromanski et al., Rethinking Attention with Performers, ICLR 2021",
         "T d M + T d^2",
         "d M",
-        path="1",
         steps="T / C",
     )
 

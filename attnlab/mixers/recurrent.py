@@ -17,7 +17,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 
-from attnlab.attention.cards import Card
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.mixer import Capabilities, Mixer
 from attnlab.attention.view import CAUSAL, View
 from attnlab.config.registry import Part, made
@@ -49,7 +49,7 @@ class RecurrentMixer(Mixer):
 
     parts = {"cell": CELLS}
     capabilities = PASSING
-    card = Card(
+    card = MixerCard(
         "recurrent",
         2018,
         "Chen et al., The Best of Both Worlds, ACL 2018",

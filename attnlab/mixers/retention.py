@@ -23,7 +23,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.cards import Card
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import head_width
 from attnlab.config.registry import Part, made
@@ -32,7 +31,7 @@ from attnlab.layers.heads import joined, split
 from attnlab.layers.norms import LayerNorm
 from attnlab.layers.precision import inner_dtype
 from attnlab.mixers.recurrent import PASSING
-from attnlab.mixers.stateful import Shape, Stateful, Steps
+from attnlab.mixers.stateful import Shape, Stateful, Steps, state_card
 
 
 class Retention(Stateful):
@@ -50,15 +49,7 @@ class Retention(Stateful):
 
     parts = {"positions": POSITIONS}
     capabilities = dataclasses.replace(PASSING, positions=frozenset({"query_key"}))
-    card = Card(
-        "state",
-        2023,
-        "Sun et al., Retentive Network, 2023",
-        "T d^2",
-        "d^2 / H",
-        path="1",
-        steps="T / C",
-    )
+    card = state_card(2023, "Sun et al., Retentive Network, 2023")
 
     def setup(self) -> None:
         wide = self.expansion * self.width

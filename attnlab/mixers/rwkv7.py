@@ -28,7 +28,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
@@ -36,7 +35,7 @@ from attnlab.layers.heads import joined, split
 from attnlab.layers.norms import LayerNorm
 from attnlab.layers.precision import widened
 from attnlab.layers.token_shift import token_before
-from attnlab.mixers.stateful import Shape, Stateful, Steps, unit
+from attnlab.mixers.stateful import Shape, Stateful, Steps, state_card, unit
 
 FASTEST = math.exp(-0.5)  # -log of the least w
 EPSILON = 64e-5
@@ -53,9 +52,7 @@ class Rwkv7(Stateful):
     heads: int = 4
     rank: int = 32
 
-    card = Card(
-        "state", 2025, "Peng et al., RWKV-7, COLM 2025", "T d^2", "d^2 / H", path="1", steps="T / C"
-    )
+    card = state_card(2025, "Peng et al., RWKV-7, COLM 2025")
 
     def setup(self) -> None:
         if self.rank < 1:

@@ -36,7 +36,6 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import head_width
 from attnlab.config.registry import Part, made
@@ -49,7 +48,7 @@ from attnlab.layers.precision import inner_dtype, widened
 from attnlab.layers.recurrence import Examples, begun, descend
 from attnlab.layers.short_convolution import ShortConvolution
 from attnlab.mixers.recurrent import PASSING
-from attnlab.mixers.stateful import Kept, Stateful, Steps
+from attnlab.mixers.stateful import Kept, Stateful, Steps, state_card
 
 EPSILON = 1e-6  # of both norms
 
@@ -83,15 +82,7 @@ class TttLinear(Stateful):
     called: ClassVar[str] = "ttt_linear"
     parts = {"positions": POSITIONS}
     capabilities = dataclasses.replace(PASSING, positions=frozenset({"query_key"}))
-    card = Card(
-        "state",
-        2024,
-        "Sun et al., Learning to (Learn at Test Time), 2024",
-        "T d^2",
-        "d^2 / H + k d",
-        path="1",
-        steps="T / C",
-    )
+    card = state_card(2024, "Sun et al., Learning to (Learn at Test Time), 2024", "d^2 / H + k d")
 
     def setup(self) -> None:
         self._check()

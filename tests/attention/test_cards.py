@@ -54,7 +54,6 @@ FAR = {"T": (3072, 24), "d": (16, 3 * 2**12)}
 FIELDS: dict[str, dict[str, Any]] = {
     "linformer": {"length": 8192, "rank": 1},
     "synthesizer": {"length": 8192},
-    "native_sparse": {"heads": 2},
 }
 # What a program has beside the arithmetic of a card, at lengths where it is not small: comparisons
 # of positions with a limit, of ranks of blocks; a sort of comparisons alone; a sum of one number.

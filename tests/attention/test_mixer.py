@@ -226,7 +226,7 @@ def test_a_slot_that_reads_takes_attention_alone(name: str, config: dict[str, An
     slot = Need(role="self", direction="causal", cache=True, stepwise=True, so_far=True, maps=False)
     dataclasses.replace(slot, mixes=True).check(mechanism, "slot", config)
     if issubclass(mechanism, Attention):  # what is declared of it is true
-        verbs = ("extend", "extend_pairs")
+        verbs = ("extend", "extend_pairs", "arrays")
         extends = any(getattr(mechanism, one) is not getattr(Attention, one) for one in verbs)
         assert mechanism.capabilities.grows == extends
     if issubclass(mechanism, Attention) and not mechanism.capabilities.grows:

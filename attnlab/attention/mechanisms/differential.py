@@ -21,12 +21,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
 from attnlab.attention.kernels.plain import Look
-from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
+from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory, heads_card
 from attnlab.attention.protocol import Rows
 from attnlab.attention.view import View
 from attnlab.errors import UserError
+from attnlab.layers.heads import split
 from attnlab.layers.precision import widened
 
 EPSILON = 1e-5
@@ -45,15 +45,7 @@ class Differential(MultiHead):
 
     kernels = ("auto", "plain")
     capabilities = dataclasses.replace(MultiHead.capabilities, so_far=False)
-    card = Card(
-        "heads",
-        2025,
-        "Ye et al., Differential Transformer, ICLR 2025",
-        "T^2 d + T d^2",
-        "T d",
-        path="1",
-        steps="1",
-    )
+    card = heads_card(2025, "Ye et al., Differential Transformer, ICLR 2025", state="T d")
 
     @nn.nowrap
     def rows(self) -> Rows:
@@ -76,7 +68,7 @@ class Differential(MultiHead):
 
     def split_values(self, x: jax.Array) -> jax.Array:
         """See `MultiHead.split_values`: [B,T,2*H*D] to [B,H,T,2D]."""
-        return x.reshape(*x.shape[:2], self.heads // 2, 2 * self.size()).transpose(0, 2, 1, 3)
+        return split(x, self.heads // 2)
 
     def strength(self) -> jax.Array:
         """lam, [] float32."""

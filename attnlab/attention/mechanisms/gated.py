@@ -16,8 +16,7 @@ from typing import Literal
 import flax.linen as nn
 import jax
 
-from attnlab.attention.cards import Card
-from attnlab.attention.mechanisms.multihead import MultiHead
+from attnlab.attention.mechanisms.multihead import MultiHead, heads_card
 from attnlab.layers.dense import Dense
 
 
@@ -31,15 +30,7 @@ class Gated(MultiHead):
 
     gate: Literal["element", "head"] = "element"
 
-    card = Card(
-        "heads",
-        2025,
-        "Qiu et al., Gated Attention for LLMs, 2025",
-        "T^2 d + T d^2",
-        "T d K / H",
-        path="1",
-        steps="1",
-    )
+    card = heads_card(2025, "Qiu et al., Gated Attention for LLMs, 2025")
 
     def setup(self) -> None:
         super().setup()

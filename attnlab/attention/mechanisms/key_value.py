@@ -20,11 +20,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import whole
-from attnlab.attention.cards import Card
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.mechanisms.single import Single, SingleMemory
 from attnlab.attention.protocol import Capabilities, Reading
 from attnlab.attention.so_far import one_by_one
@@ -38,14 +39,12 @@ class KeyValue(Single):
     in place of query and source.
     """
 
-    card = Card(
+    card = MixerCard(
         "one head",
         2017,
         "Daniluk et al., Frustratingly Short Attention Spans, ICLR 2017",
         "T^2 (d + A) + T d (d + A)",
         "T (d + A)",
-        path="1",
-        steps="1",
     )
     capabilities = Capabilities(dropout=True, own=True, so_far=True, window=True)
     names: ClassVar[tuple[str, ...]] = ("key", "value")
@@ -73,6 +72,11 @@ class KeyValue(Single):
         [B,1,Tk,ds/n].
         """
         return self.cut(keys, "source")[0][:, None], self.cut(values, "source")[1][:, None]
+
+    @nn.nowrap
+    def key_width(self, source_width: int) -> int:
+        """See `SingleMemory`."""
+        return source_width // len(self.names)
 
     def read(
         self,

@@ -30,19 +30,10 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.features import FEATURES
-from attnlab.attention.protocol import (
-    Attention,
-    Capabilities,
-    Memory,
-    Reading,
-    Rows,
-    beginning,
-    head_width,
-    with_room,
-    written,
-)
+from attnlab.attention.memories import Memory, beginning, with_room, written
+from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows, head_width
 from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, known, standing
 from attnlab.attention.visibility import Causal, Everything
 from attnlab.config.registry import Part, made
@@ -94,13 +85,12 @@ class Linear(Attention):
 
     parts = {"features": FEATURES}
     capabilities = Capabilities(dense=False, state="constant")
-    card = Card(
+    card = MixerCard(
         "linear",
         2020,
         "Katharopoulos et al., Transformers are RNNs, ICML 2020",
         "T d^2",
         "d^2 / H",
-        path="1",
         steps="T / C",
     )
 

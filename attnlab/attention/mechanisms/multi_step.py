@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.cards import Card
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows, asking, at
 from attnlab.attention.view import EVERYTHING, View, Where
 from attnlab.config.registry import Part, made
@@ -42,13 +42,12 @@ class MultiStep(Attention):
 
     parts = {"looks": MECHANISMS}
     capabilities = Capabilities(so_far=True, window=True)
-    card = Card(
+    card = MixerCard(
         "hops",
         2015,
         "Sukhbaatar et al., End-To-End Memory Networks, NeurIPS 2015",
         "N (T^2 d + T d^2)",
         "T d",
-        path="1",
         steps="N",
     )
 

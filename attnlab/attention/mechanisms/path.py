@@ -20,7 +20,6 @@ over its norm. Keys of a memory are float32. Causal self-attention.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import Any
 
@@ -28,13 +27,17 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
 from attnlab.attention.kernels.blocks import padded
 from attnlab.attention.kernels.plain import Look
-from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
-from attnlab.attention.protocol import with_room
+from attnlab.attention.mechanisms.multihead import (
+    OF_CAUSAL_TEXTS,
+    MultiHead,
+    MultiHeadMemory,
+    heads_card,
+)
+from attnlab.attention.protocol import Tokens
 from attnlab.attention.scores.cosine import unit
-from attnlab.attention.view import View, Where
+from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened
@@ -64,21 +67,12 @@ class Path(MultiHead):
 
     kernels = ("auto", "plain")
     turns = True
-    capabilities = dataclasses.replace(
-        MultiHead.capabilities,
-        roles=frozenset({"self"}),
-        directions=frozenset({"causal"}),
-        window=False,
+    capabilities = OF_CAUSAL_TEXTS
+    card = heads_card(
+        2025, "Yang et al., PaTH Attention, 2025", "heads, passing", time="T^2 (d + H c) + T d^2"
     )
-    card = Card(
-        "heads, passing",
-        2025,
-        "Yang et al., PaTH Attention, 2025",
-        "T^2 (d + H c) + T d^2",
-        "T d K / H",
-        path="1",
-        steps="1",
-    )
+
+    memory_class = PathMemory
 
     def setup(self) -> None:
         super().setup()
@@ -105,32 +99,15 @@ class Path(MultiHead):
         """See `Attention.remember`; the sequence begins at 0."""
         return self.remember_pairs(source, source, valid, capacity)
 
-    def remember_pairs(
-        self,
-        keys: jax.Array,
-        values: jax.Array,
-        valid: jax.Array | None = None,
-        capacity: int | None = None,
-        positions: Where = 0,
-    ) -> PathMemory:
-        """See `Attention.remember_pairs`; w and beta are of the array for keys."""
-        made = super().remember_pairs(keys, values, valid, capacity)
-        given = {name: getattr(made, name) for name in made.__dataclass_fields__}
-        given["keys"] = widened(made.keys)
-        slots = made.valid.shape[1]
-        given |= {name: with_room(x, slots) for name, x in self.passing(keys, valid).items()}
-        return PathMemory(**given)
+    def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
+        """See `Attention.arrays`; w and beta are of the array for keys."""
+        found = super().arrays(tokens)
+        return {**found, "keys": widened(found["keys"]), **self.passing(tokens.keys, tokens.valid)}
 
     def extend_pairs(
-        self,
-        memory: MultiHeadMemory,
-        keys: jax.Array,
-        values: jax.Array,
-        valid: jax.Array | None = None,
-    ) -> MultiHeadMemory:
-        """See `Attention.extend_pairs`."""
-        assert isinstance(memory, PathMemory)
-        more_keys, more_values = self.key_value(keys, values, memory.following(keys.shape[1]))
+        self, memory: Any, keys: jax.Array, values: jax.Array, valid: jax.Array | None = None
+    ) -> Any:
+        """See `Attention.extend_pairs`; what is remembered first passes the tokens behind it."""
         beta = written_only(memory)
         passed = jax.lax.cond(
             several(beta),
@@ -140,9 +117,8 @@ class Path(MultiHead):
             memory.w,
             beta,
         )
-        old = memory.replace(keys=passed, beta=jnp.zeros_like(beta))  # type: ignore[attr-defined]
-        more = self.passing(keys, valid)
-        return old.appended(valid, keys=more_keys, values=more_values, **more)  # type: ignore[no-any-return]
+        old = memory.replace(keys=passed, beta=jnp.zeros_like(beta))
+        return super().extend_pairs(old, keys, values, valid)
 
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, so_far: Any = None

@@ -27,25 +27,18 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.cards import Card
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import Look
-from attnlab.attention.protocol import (
-    Attention,
-    Capabilities,
-    Memory,
-    Reading,
-    beginning,
-    head_width,
-    with_room,
-    written,
-)
+from attnlab.attention.memories import Memory
+from attnlab.attention.protocol import Attention, Capabilities, Reading, Tokens, head_width
 from attnlab.attention.so_far import nothing_yet
 from attnlab.attention.view import EVERYTHING, View, Where
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import widened
 
 _COLUMNS = nn.initializers.variance_scaling(
@@ -86,15 +79,15 @@ class Synthesizer(Attention):
     parts = {"alignment": ALIGNMENTS}
     lengths = {"length": "covers"}
     capabilities = Capabilities(dropout=True, so_far=True)
-    card = Card(
+    card = MixerCard(
         "synthetic",
         2021,
         "Tay et al., Synthesizer: Rethinking Self-Attention, ICML 2021",
         "T^2 d + T d^2",
         "T d",
-        path="1",
-        steps="1",
     )
+
+    memory_class = SynthesizerMemory
 
     def setup(self) -> None:
         head_width("synthesizer", self.width, self.heads)
@@ -122,10 +115,6 @@ class Synthesizer(Attention):
         """A."""
         return self.hidden or self.width // self.heads
 
-    def split(self, x: jax.Array) -> jax.Array:
-        """[B,T,H*n] to heads first, [B,H,T,n]."""
-        return x.reshape(*x.shape[:2], self.heads, x.shape[-1] // self.heads).transpose(0, 2, 1, 3)
-
     def remember(
         self,
         source: jax.Array,
@@ -138,22 +127,18 @@ class Synthesizer(Attention):
         Raises:
           UserError: more slots than `length`.
         """
-        known, length = written(source, valid, capacity)
-        slots = known.shape[1]
+        slots = source.shape[1] if capacity is None else capacity
         if slots > self.length:
             raise UserError(
                 f"synthesizer: length={self.length}, but there is a source (or room for a text) of"
                 f" {slots} tokens; take length={slots} or more"
             )
-        values = with_room(self.split(self.w_value(source)), slots)
-        return SynthesizerMemory(known, length, values, positions=beginning(positions, known))
+        made: SynthesizerMemory = super().remember(source, valid, capacity, positions)
+        return made
 
-    def extend(
-        self, memory: SynthesizerMemory, source: jax.Array, valid: jax.Array | None = None
-    ) -> SynthesizerMemory:
-        """See `Attention.extend`."""
-        grown: SynthesizerMemory = memory.appended(valid, values=self.split(self.w_value(source)))
-        return grown
+    def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
+        """See `Attention.arrays`."""
+        return {"values": split(self.w_value(tokens.values), self.heads)}
 
     def read(
         self,
@@ -176,8 +161,8 @@ class Synthesizer(Attention):
             so_far=self.no_looks(memory) if so_far is None else so_far,
         )
         context, found, so_far = attend(self, look, self.kernel, weights)
-        joined = context.transpose(0, 2, 1, 3).reshape(*query.shape[:2], self.width)
-        return Reading(self.out(joined), self.capture(found, memory, weights), so_far=so_far)
+        maps = self.capture(found, memory, weights)
+        return Reading(self.out(joined(context)), maps, so_far=so_far)
 
     def no_looks(self, memory: SynthesizerMemory) -> Any:
         """See `Attention.no_looks`."""
@@ -189,7 +174,7 @@ class Synthesizer(Attention):
         """
         if self.form == "random":
             return jnp.zeros((query.shape[0], self.heads, query.shape[1], 0), query.dtype)
-        return self.split(jax.nn.relu(self.w_hidden(query)))
+        return split(jax.nn.relu(self.w_hidden(query)), self.heads)
 
     def fit(self, queries: jax.Array, keys: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
         """`Look.score` of a block: [B,H,tq,tk] float32."""
