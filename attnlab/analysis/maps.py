@@ -81,9 +81,8 @@ def map_png(
 def _titled(title: str, width: float, height: float) -> Any:
     """A figure of so many inches with a title at its top."""
     figure = figure_of(width, height)
-    style: dict[str, Any] = {"fontfamily": list(fonts()), "parse_math": False}
     title = label(title, longest=int(width / 0.085))
-    figure.text(0.5, 1 - 0.08 / height, title, ha="center", va="top", fontsize=10, **style)
+    figure.text(0.5, 1 - 0.08 / height, title, ha="center", va="top", **text_style(10))
     return figure
 
 
@@ -135,14 +134,7 @@ def _draw_arcs(
     colours = [(0.15, 0.3, 0.6, weight) for *_, weight in looks]
     panel.add_collection(LineCollection(lines, colors=colours, linewidths=1.4))
     panel.set(xlim=(-0.5, len(labels) - 0.5), ylim=(1.05 * lowest, 1.05), yticks=[])
-    panel.set_xticks(
-        range(len(labels)),
-        labels,
-        fontsize=FONT_SIZE,
-        rotation=90,
-        fontfamily=list(fonts()),
-        parse_math=False,
-    )
+    panel.set_xticks(range(len(labels)), labels, rotation=90, **text_style(FONT_SIZE))
     panel.spines[["top", "left", "right"]].set_visible(False)
 
 
@@ -285,14 +277,7 @@ def _draw(
     )
     panel.xaxis.tick_top()
     for axis, labels, turn in ((panel.xaxis, sources, 90), (panel.yaxis, targets, 0)):
-        axis.set_ticks(
-            range(len(labels)),
-            labels,
-            fontsize=FONT_SIZE,
-            rotation=turn,
-            fontfamily=list(fonts()),
-            parse_math=False,
-        )
+        axis.set_ticks(range(len(labels)), labels, rotation=turn, **text_style(FONT_SIZE))
     panel.tick_params(length=2, pad=1.5)
     return image
 
@@ -309,6 +294,11 @@ def _tips(maps: np.ndarray) -> str:
         (False, True): "max",
         (True, True): "both",
     }[low, high]
+
+
+def text_style(size: float) -> dict[str, Any]:
+    """How matplotlib draws a text of data: every character, and no formulas."""
+    return {"fontsize": size, "fontfamily": list(fonts()), "parse_math": False}
 
 
 def figure_of(width: float, height: float) -> Figure:

@@ -51,10 +51,7 @@ SMALL: dict[str, dict[str, Any]] = {  # patterns far smaller than a sequence of 
 }
 # Lengths and widths, and which is doubled: so far apart that one term is most.
 FAR = {"T": (3072, 24), "d": (16, 3 * 2**12)}
-FIELDS: dict[str, dict[str, Any]] = {
-    "linformer": {"length": 8192, "rank": 1},
-    "synthesizer": {"length": 8192},
-}
+FIELDS: dict[str, Any] = {"linformer": {"length": 8192, "rank": 1}, "synthesizer": {"length": 8192}}
 # What a program has beside the arithmetic of a card, at lengths where it is not small: comparisons
 # of positions with a limit, of ranks of blocks; a sort of comparisons alone; a sum of one number.
 BESIDE = {("location", "T"), ("moba", "T"), ("top_k", "T"), ("source_only", "T")}
@@ -196,15 +193,15 @@ def test_a_part_grows_as_its_card_says(kind: str, name: str, letter: str) -> Non
     text = card_of(kind, name).time.replace("D", "d")
     check_growth(functools.partial(COUNTS[kind], name), text, letter)
     if kind == "score":
-        kept = lambda length, width: length * _kept(name, width)
-        check_growth(kept, card_of(kind, name).state.replace("D", "d"), letter)
+        text = card_of(kind, name).state.replace("D", "d")
+        check_growth(lambda length, width: length * _kept(name, width), text, letter)
 
 
 def _kept(name: str, width: int) -> int:
     """How many numbers a score keeps of a key."""
-    score, key = SCORES.resolve(name)(), shaped(1, 1, 1, width)
-    made = lambda key: score.init_with_output(jax.random.key(0), key, method="of_key")[0]
-    return jax.eval_shape(made, key).shape[-1]
+    init = functools.partial(SCORES.resolve(name)().init_with_output, jax.random.key(0))
+    key, _ = jax.eval_shape(functools.partial(init, method="of_key"), shaped(1, 1, 1, width))
+    return int(key.shape[-1])
 
 
 def test_controls_cost_what_they_stand_for_or_nothing() -> None:

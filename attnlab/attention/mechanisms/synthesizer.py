@@ -121,7 +121,7 @@ class Synthesizer(Attention):
         valid: jax.Array | None = None,
         capacity: int | None = None,
         positions: Where = 0,
-    ) -> SynthesizerMemory:
+    ) -> Any:
         """See `Attention.remember`.
 
         Raises:
@@ -133,8 +133,7 @@ class Synthesizer(Attention):
                 f"synthesizer: length={self.length}, but there is a source (or room for a text) of"
                 f" {slots} tokens; take length={slots} or more"
             )
-        made: SynthesizerMemory = super().remember(source, valid, capacity, positions)
-        return made
+        return super().remember(source, valid, capacity, positions)
 
     def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
         """See `Attention.arrays`."""
