@@ -29,9 +29,10 @@ class Point(NamedTuple):
     Attributes:
       name: of the mixer.
       length: T.
-      parameters: declared.
+      parameters: numbers that are learned.
       state_bytes: kept of a text of T tokens.
-      flops: declared, of a forward pass; 0 where nothing is declared.
+      flops: of a forward pass, counted in its program before it is compiled, loops as often as they
+        run.
       compiled_flops: what XLA counts in the program; the iterations of a loop count once.
       bytes: of the compiled program: arguments, results and everything between.
       seconds: the least of some runs; nan if it was not run.

@@ -64,18 +64,7 @@ def map_png(
     maps = _checked(weights, columns, rows)
     sources, targets = ([label(one) for one in labels] for labels in (columns, rows))
     grid = _Grid.of(maps.shape, sources, targets)
-    figure = figure_of(grid.width, grid.height)
-    title = label(title, longest=int(grid.width / 0.085))
-    figure.text(
-        0.5,
-        1 - 0.08 / grid.height,
-        title,
-        ha="center",
-        va="top",
-        fontsize=10,
-        fontfamily=list(fonts()),
-        parse_math=False,
-    )
+    figure = _titled(title, grid.width, grid.height)
     for head in range(len(maps)):
         panel = figure.add_axes(grid.panel(head))
         image = _draw(panel, maps[head], sources, targets, signed=_signed(maps))
@@ -87,6 +76,14 @@ def map_png(
     bar.ax.tick_params(labelsize=7)
     bar.set_label("weight, below 0 red" if _signed(maps) else "weight", fontsize=7)
     return _png(figure)
+
+
+def _titled(title: str, width: float, height: float) -> Any:
+    """A figure of so many inches with a title at its top."""
+    figure = figure_of(width, height)
+    title = label(title, longest=int(width / 0.085))
+    figure.text(0.5, 1 - 0.08 / height, title, ha="center", va="top", **text_style(10))
+    return figure
 
 
 def save_arcs(
@@ -110,18 +107,7 @@ def save_arcs(
     lowest = -1 if any(later > here for head in found for here, later, _ in head) else 0
     room, rise = 0.2 + max(map(inches, labels)), min(0.5 * _CELL * len(labels), 1.8)
     width, down = max(3.5, _CELL * len(labels) + 0.6), rise * (1 - lowest) + room
-    figure = figure_of(width, height := 0.35 + down * len(maps))
-    title = label(title, longest=int(width / 0.085))
-    figure.text(
-        0.5,
-        1 - 0.08 / height,
-        title,
-        ha="center",
-        va="top",
-        fontsize=10,
-        fontfamily=list(fonts()),
-        parse_math=False,
-    )
+    figure = _titled(title, width, height := 0.35 + down * len(maps))
     for number, head in enumerate(found):
         bottom = height - 0.35 - down * (number + 1) + room
         panel = figure.add_axes(
@@ -148,14 +134,7 @@ def _draw_arcs(
     colours = [(0.15, 0.3, 0.6, weight) for *_, weight in looks]
     panel.add_collection(LineCollection(lines, colors=colours, linewidths=1.4))
     panel.set(xlim=(-0.5, len(labels) - 0.5), ylim=(1.05 * lowest, 1.05), yticks=[])
-    panel.set_xticks(
-        range(len(labels)),
-        labels,
-        fontsize=FONT_SIZE,
-        rotation=90,
-        fontfamily=list(fonts()),
-        parse_math=False,
-    )
+    panel.set_xticks(range(len(labels)), labels, rotation=90, **text_style(FONT_SIZE))
     panel.spines[["top", "left", "right"]].set_visible(False)
 
 
@@ -298,14 +277,7 @@ def _draw(
     )
     panel.xaxis.tick_top()
     for axis, labels, turn in ((panel.xaxis, sources, 90), (panel.yaxis, targets, 0)):
-        axis.set_ticks(
-            range(len(labels)),
-            labels,
-            fontsize=FONT_SIZE,
-            rotation=turn,
-            fontfamily=list(fonts()),
-            parse_math=False,
-        )
+        axis.set_ticks(range(len(labels)), labels, rotation=turn, **text_style(FONT_SIZE))
     panel.tick_params(length=2, pad=1.5)
     return image
 
@@ -322,6 +294,11 @@ def _tips(maps: np.ndarray) -> str:
         (False, True): "max",
         (True, True): "both",
     }[low, high]
+
+
+def text_style(size: float) -> dict[str, Any]:
+    """How matplotlib draws a text of data: every character, and no formulas."""
+    return {"fontsize": size, "fontfamily": list(fonts()), "parse_math": False}
 
 
 def figure_of(width: float, height: float) -> Figure:

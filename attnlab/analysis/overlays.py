@@ -11,12 +11,11 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from attnlab.analysis.labels import fonts, label
-from attnlab.analysis.maps import figure_of, save_figure
+from attnlab.analysis.labels import label
+from attnlab.analysis.maps import figure_of, save_figure, text_style
 
 PANELS = 24  # rows that are drawn; further ones are only in the arrays
 _ACROSS = 6
@@ -51,7 +50,9 @@ def save_overlay(
     down = math.ceil((drawn + 1) / across)
     width, height = 0.1 + across * (_SIDE + 0.1), 0.3 + down * (_SIDE + _ROOM)
     figure = figure_of(width, height)
-    figure.text(0.5, 1 - 0.06 / height, label(title, longest=60), **_text(10), va="top")
+    figure.text(
+        0.5, 1 - 0.06 / height, label(title, longest=60), ha="center", va="top", **text_style(10)
+    )
     grey = image.mean(axis=-1) / 255
     extent = (0.0, float(image.shape[1]), float(image.shape[0]), 0.0)
     for number in range(drawn + 1):
@@ -70,7 +71,3 @@ def save_overlay(
         name = label(rows[number - 1], longest=14)
         panel.set_title(f"{name}  {most:.2f}", fontsize=8, pad=2, parse_math=False)
     save_figure(figure, path)
-
-
-def _text(size: float) -> dict[str, Any]:
-    return {"ha": "center", "fontsize": size, "fontfamily": list(fonts()), "parse_math": False}

@@ -1,5 +1,5 @@
-"""What a mixer costs at a length: what it declares, what its compiled program counts, and what was
-measured on this machine.
+"""What a mixer costs at a length: what is counted in its program, as traced and as compiled, and what
+was measured on this machine.
 
 Axis letters: B rows, T tokens, d width.
 """
@@ -10,17 +10,18 @@ import functools
 import gc
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from attnlab.analysis.costs import Point
+from attnlab.analysis.work import work
 from attnlab.attention.mixer import Mixer
+from attnlab.attention.protocol import Attention
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
-from attnlab.config.registry import build
+from attnlab.config.registry import build, kind, made
 from attnlab.errors import UserError
-from attnlab.layers.cards import Cost
 from attnlab.mixers import MIXERS
 
 Direction = Literal["causal", "bidirectional"]
@@ -65,13 +66,67 @@ def passing(module: Mixer, direction: Direction, backward: bool) -> Callable[...
     return gradients if backward else lambda params, x, g: forward(params, x)
 
 
+class Cost(NamedTuple):
+    """What a mixer costs.
+
+    Attributes:
+      parameters: numbers that are learned.
+      flops: of a forward pass over a text by the plain kernel, which skips no pair of tokens, as
+        `attnlab.analysis.work` counts its program, but 2 for each number of a running sum.
+      state_bytes: what is kept of one text while it is decoded token by token; of a mixer that only
+        reads whole texts, what it remembers of one.
+    """
+
+    parameters: int
+    flops: float
+    state_bytes: int
+
+
+def cost(module: Mixer, length: int, *, rows: int = 1, direction: Direction = "causal") -> Cost:
+    """What a mixer costs for `rows` texts of `length` tokens, by shapes alone: nothing is computed.
+
+    Raises:
+      UserError: fields that do not fit each other.
+    """
+    x = jax.ShapeDtypeStruct((rows, length, module.width), jnp.float32)
+    params = shapes(module, x, direction)
+    counted = work(passing(plain(module), direction, backward=False), params, x, x)
+    learned = sum(leaf.size for leaf in jax.tree.leaves(params))
+    return Cost(learned, counted.flops - counted.sums, state_bytes(module, length))
+
+
+def plain(module: Any) -> Any:
+    """A module, or the factory of one, with the plain kernel in every part of it that has a kernel."""
+    factory = isinstance(module, functools.partial | type)
+    of, given = kind(module) if factory else type(module), getattr(module, "keywords", {})
+    fields: dict[str, Any] = {}
+    if isinstance(getattr(of, "kernel", None), str):
+        fields["kernel"] = "plain"
+    for field, table in getattr(of, "parts", {}).items():
+        part = given.get(field, getattr(of if factory else module, field))
+        fields[field] = plain(made(table, part))
+    return functools.partial(module, **fields) if factory else module.clone(**fields)
+
+
 def state_bytes(module: Mixer, room: int) -> int:
-    """What is kept of one text of `room` tokens while it is decoded token by token."""
+    """See `Cost`, for a text of `room` tokens."""
 
-    def begun() -> Any:
-        return module.init_with_output(jax.random.key(0), 1, room, jnp.float32, method="begin")[0]
+    def kept() -> Any:
+        if module.capabilities.cache:
+            given: tuple[Any, ...] = (1, room, jnp.float32)
+            return module.init_with_output(jax.random.key(0), *given, method="begin")[0]
+        if not isinstance(module, Attention):
+            return ()
+        source = jnp.zeros((1, room, module.width))
+        return module.init_with_output(jax.random.key(0), source, method="remember")[0]
 
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(jax.eval_shape(begun)))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(jax.eval_shape(kept)))
+
+
+def shapes(module: Mixer, x: Any, direction: Direction) -> Any:
+    """The tree of the shapes of a mixer's parameters, for x [B,T,d] or its shape."""
+    begun = functools.partial(module.init, jax.random.key(0), method="mix")
+    return jax.eval_shape(begun, x, VIEWS[direction]).get("params", {})
 
 
 def measured(
@@ -100,15 +155,13 @@ def measured(
     """
     x = jax.random.normal(jax.random.key(1), (rows, length, module.width))
     try:
-        begun = functools.partial(module.init, jax.random.key(0), method="mix")
-        shapes = jax.eval_shape(begun, x, VIEWS[direction]).get("params", {})
-        declared = _declared(module, length, shapes)
-        kept = state_bytes(module, length) if direction == "causal" else declared.state_bytes
+        counted = cost(module, length, rows=rows, direction=direction)
+        params = shapes(module, x, direction)
     except UserError as error:
         return Point(name, length, why=str(error))
     params = jax.tree.map(
         lambda leaf: 0.1 * jax.random.normal(jax.random.key(leaf.size), leaf.shape, leaf.dtype),
-        shapes,
+        params,
     )
     run = jax.jit(passing(module, direction, backward))
     begin = time.perf_counter()
@@ -116,30 +169,20 @@ def measured(
     compiling = time.perf_counter() - begin
     analysis = program.memory_analysis()
     space = int(sum(getattr(analysis, part, 0) for part in PARTS))
-    counts: Any = program.cost_analysis() or {}
+    compiled: Any = program.cost_analysis() or {}
     point = Point(
         name,
         length,
-        parameters=declared.parameters,
-        state_bytes=kept,
-        flops=rows * declared.flops,
-        compiled_flops=float(counts.get("flops", 0.0)),
+        parameters=counted.parameters,
+        state_bytes=counted.state_bytes,
+        flops=counted.flops,
+        compiled_flops=float(compiled.get("flops", 0.0)),
         bytes=space,
         compile_seconds=compiling,
     )
     if space > memory:
         return point._replace(why=f"its program takes {space / 1e9:.1f} GB")
     return point._replace(seconds=_least(lambda: program(params, x, x)))
-
-
-def _declared(module: Mixer, length: int, shapes: Any) -> Cost:
-    """What a mixer declares of a text; of one that declares nothing, or has a part that does not, its
-    parameters alone.
-    """
-    try:
-        return module.cost(length, length, module.width, module.width)
-    except NotImplementedError:
-        return Cost(parameters=sum(leaf.size for leaf in jax.tree.leaves(shapes)))
 
 
 def _least(run: Callable[[], Any]) -> float:

@@ -201,12 +201,14 @@ def first_memory(
     valid: jax.Array | None,
     capacity: int | None,
     positions: Where,
-    *arrays: jax.Array,
+    **arrays: jax.Array,
 ) -> Grown:
-    """The memory of a source [B,Tk,ds] and its arrays [B,H,Tk,...], with room for `capacity`."""
+    """The memory of a source [B,Tk,ds] and its arrays [B,H,Tk,...] by field, with room for
+    `capacity`.
+    """
     known, length = written(source, valid, capacity)
-    roomy = (with_room(array, known.shape[1]) for array in arrays)
-    return memory(known, length, *roomy, positions=beginning(positions, known))
+    roomy: dict[str, Any] = {name: with_room(x, known.shape[1]) for name, x in arrays.items()}
+    return memory(known, length, **roomy, positions=beginning(positions, known))
 
 
 def beginning(positions: Where, known: jax.Array) -> Any:

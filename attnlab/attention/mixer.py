@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 import flax.linen as nn
 import jax
 
-from attnlab.attention.cards import Card, Cost
+from attnlab.attention.cards import Card
 from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility.rule import Everything
 from attnlab.errors import UserError
@@ -108,13 +108,6 @@ class Mixer(nn.Module):
           state: the state after the previous piece; None if x is the whole text.
         """
         raise NotImplementedError
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """The cost of one sequence, counted as `cards` says. For a mixer that is no `Attention`,
-        `queries` equals `keys`.
-        """
-        raise NotImplementedError(f"{type(self).__name__} declares no cost")
 
 
 def no_rule(mixer: Mixer, view: View) -> None:

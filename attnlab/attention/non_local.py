@@ -26,6 +26,7 @@ Glorot uniform; there are no biases.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import ClassVar
 
 import flax.linen as nn
@@ -34,14 +35,14 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.alignments.protocol import Alignment, whole
-from attnlab.attention.cards import Card, Cost, Sizes, dense
+from attnlab.attention.cards import Card
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.needs import Need
 from attnlab.attention.scores import SCORES
 from attnlab.attention.scores.protocol import Score
 from attnlab.attention.view import View
-from attnlab.config.registry import Part, made
+from attnlab.config.registry import Part
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.gates.protocol import Gate, checked, reduced
@@ -64,11 +65,6 @@ class ByNumber(Alignment):
         seen = allowed.sum(axis=-1, keepdims=True) if view.seen is None else view.seen
         scores = widened(scores)
         return jnp.where(allowed, scores / jnp.maximum(seen, 1).astype(scores.dtype), 0.0)
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Alignment.cost`."""
-        return Cost(flops=at.pairs)
 
 
 class Joined(Score):
@@ -98,12 +94,6 @@ class Joined(Score):
     def kept(self, key_width: int) -> int:
         """See `Score.kept`."""
         return 1
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Score.cost`."""
-        rows = dense(at.heads * at.queries, at.query_width, 1)
-        return rows + dense(at.key_heads * at.keys, at.key_width, 1) + Cost(flops=2 * at.pairs)
 
 
 class Block(Gate):
@@ -157,21 +147,10 @@ class Block(Gate):
                 f" {max(height, width)} on maps of {height} x {width}"
             )
 
-    @nn.nowrap
-    def cost(self, height: int, width: int, channels: int) -> Cost:
-        """See `Gate.cost`."""
-        self._check(height, width)
-        inner, places = reduced(self, channels, self.reduction), height * width
-        keys = -(-height // self.pool) * -(-width // self.pool)
-        size = inner if self.embeds else channels
-        at = Sizes(places, keys, 1, 1, size, size, inner, 1, size)
-        parts = zip((SCORES, ALIGNMENTS), self.compared(), strict=True)
-        total = sum((made(table, part)(parent=None).cost(at) for table, part in parts), Cost())
-        total += dense(keys, channels, inner) + dense(places, inner, channels)
-        if self.embeds:
-            total += dense(places, channels, inner) + dense(keys, channels, inner)
-        numbers = places * channels * (1 + (self.pool > 1))
-        return total + Cost(flops=2 * at.pairs * inner + numbers)
+
+EMBEDDED = Card(
+    "non-local", 2018, "Wang et al., Non-local Neural Networks, CVPR 2018", "N^2 C / r + N C^2 / r"
+)
 
 
 class NonLocal(Block):
@@ -187,12 +166,7 @@ class NonLocal(Block):
     alignment: Part = "softmax"
 
     parts = {"score": SCORES, "alignment": ALIGNMENTS}
-    card = Card(
-        "non-local",
-        2018,
-        "Wang et al., Non-local Neural Networks, CVPR 2018",
-        "N^2 C / r + N C^2 / r",
-    )
+    card = EMBEDDED
 
     @nn.nowrap
     def compared(self) -> tuple[Part, Part]:
@@ -204,9 +178,7 @@ class NonLocalGaussian(Block):
     """exp(x_i . s_j) over its sum. The fields are those of `Block`."""
 
     embeds = False
-    card = Card(
-        "non-local", 2018, "Wang et al., Non-local Neural Networks, CVPR 2018", "N^2 C + N C^2 / r"
-    )
+    card = dataclasses.replace(EMBEDDED, time="N^2 C + N C^2 / r")
 
     @nn.nowrap
     def compared(self) -> tuple[Part, Part]:
@@ -217,12 +189,7 @@ class NonLocalGaussian(Block):
 class NonLocalDot(Block):
     """theta(x_i) . phi(s_j) / n. The fields are those of `Block`."""
 
-    card = Card(
-        "non-local",
-        2018,
-        "Wang et al., Non-local Neural Networks, CVPR 2018",
-        "N^2 C / r + N C^2 / r",
-    )
+    card = EMBEDDED
 
     @nn.nowrap
     def compared(self) -> tuple[Part, Part]:
@@ -233,12 +200,7 @@ class NonLocalDot(Block):
 class NonLocalConcat(Block):
     """relu(w . [theta(x_i) ; phi(s_j)]) / n. The fields are those of `Block`."""
 
-    card = Card(
-        "non-local",
-        2018,
-        "Wang et al., Non-local Neural Networks, CVPR 2018",
-        "N^2 C / r + N C^2 / r",
-    )
+    card = EMBEDDED
 
     @nn.nowrap
     def compared(self) -> tuple[Part, Part]:

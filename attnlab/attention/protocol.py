@@ -7,14 +7,13 @@ source.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Cost
 from attnlab.attention.memories import Memory as Memory
 from attnlab.attention.memories import at as at
 from attnlab.attention.memories import beginning as beginning
@@ -23,7 +22,7 @@ from attnlab.attention.memories import with_room as with_room
 from attnlab.attention.memories import written as written
 from attnlab.attention.mixer import Capabilities as Capabilities
 from attnlab.attention.mixer import Mixer
-from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, known
+from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, known, standing
 from attnlab.config.registry import kind, made
 from attnlab.errors import UserError
 
@@ -55,6 +54,24 @@ class Reading:
     so_far: Any = None
 
 
+class Tokens(NamedTuple):
+    """Tokens that a memory is made of, or grows by.
+
+    Attributes:
+      keys: [B,t,dk], what keys are computed from.
+      values: [B,t,dv], what values are computed from: the same source, unless a caller has two.
+      valid: [B,t] bool, True at real tokens; None means all are.
+      positions: [t] or [B,t].
+      before: the memory that the tokens follow; None for the first.
+    """
+
+    keys: jax.Array
+    values: jax.Array
+    valid: jax.Array | None
+    positions: jax.Array
+    before: Any = None
+
+
 @flax.struct.dataclass
 class Mixed:
     """The state of an attention that mixes a sequence: the memory of its tokens, and
@@ -65,6 +82,12 @@ class Mixed:
     so_far: Any
 
 
+def divisors_near(number: int, wanted: int) -> str:
+    """The three divisors of a number that are nearest to another, as "2 or 3 or 4"."""
+    divisors = [n for n in range(1, number + 1) if number % n == 0]
+    return " or ".join(map(str, sorted(sorted(divisors, key=lambda n: abs(n - wanted))[:3])))
+
+
 def head_width(name: str, width: int, heads: int, what: str = "width") -> int:
     """The width of a head, width / heads.
 
@@ -72,11 +95,9 @@ def head_width(name: str, width: int, heads: int, what: str = "width") -> int:
       UserError: heads that do not divide it.
     """
     if heads < 1 or width % heads:
-        near = [n for n in range(1, width + 1) if width % n == 0]
-        could = sorted(sorted(near, key=lambda n: abs(n - heads))[:3])
         raise UserError(
             f"{name}: {what}={width} is not divisible by heads={heads}; heads could be"
-            f" {' or '.join(map(str, could))}"
+            f" {divisors_near(width, heads)}"
         )
     return width // heads
 
@@ -85,14 +106,19 @@ class Attention(Mixer):
     """Base of every mechanism: a mixer that can also attend to another sequence. Its fields are its
     whole configuration.
 
-    A subclass declares `capabilities` and implements `remember`, `read` and, if it declares a
-    cache, `extend`. Its `card` names its source, and `cost` counts its FLOPs and bytes. Dropout is
-    on exactly if the caller passes a "dropout" random stream.
+    A subclass declares `capabilities` and implements `read` and `arrays`, or in its place `remember`
+    and, if it declares a cache, `extend`. Its `card` names its source. Dropout is on exactly if the caller
+    passes a "dropout" random stream.
 
     Attributes:
       width: d, the width of the context; the system that uses the mechanism sets it, not the
         config.
+
+    Attributes of the class:
+      memory_class: the memory of a mechanism that implements `arrays`.
     """
+
+    memory_class: ClassVar[type[Memory]] = Memory
 
     def remember(
         self,
@@ -205,12 +231,20 @@ class Attention(Mixer):
         positions: Where = 0,
     ) -> Any:
         """As `remember`, but keys [B,Tk,dk] and values [B,Tk,dv] are computed from two arrays."""
-        raise NotImplementedError
+        arrays = self.arrays(Tokens(keys, values, valid, standing(positions, keys.shape[1])))
+        return first_memory(self.memory_class, keys, valid, capacity, positions, **arrays)
 
     def extend_pairs(
         self, memory: Any, keys: jax.Array, values: jax.Array, valid: jax.Array | None = None
     ) -> Any:
         """As `extend`, with keys [B,t,dk] and values [B,t,dv]."""
+        tokens = Tokens(keys, values, valid, memory.following(keys.shape[1]), memory)
+        return memory.appended(valid, **self.arrays(tokens))
+
+    def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
+        """What a `memory_class` keeps of tokens, [B,n,t,...] by field. A mechanism that computes the
+        same of first tokens and of later ones needs no `remember` and `extend` beside it.
+        """
         raise NotImplementedError
 
     def __call__(
@@ -238,19 +272,6 @@ class Attention(Mixer):
         any width.
         """
         return 1
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """The cost of `remember` and `read` for one sequence, counted as `cards` says; with no
-        queries the cost of `remember`.
-
-        A step of decoding at position t costs cost(1, t, ...).flops - cost(0, t - 1, ...).flops.
-
-        Args:
-          queries, keys: Tq and Tk.
-          query_width, source_width: dq and ds.
-        """
-        raise NotImplementedError(f"{type(self).__name__} declares no cost")
 
     def capture(
         self, weights: jax.Array | None, memory: Memory | None = None, asked: bool = False

@@ -110,7 +110,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "cost": Command(
         "attnlab.commands.cost",
-        "what mixers cost over the length of a text: declared, compiled and measured",
+        "what mixers cost over the length of a text: counted, compiled and measured",
         on_run=False,
     ),
     "list": Command(

@@ -21,8 +21,8 @@ Letters: B batch, T length (Tq queries, Tk keys), d width of the context, dq/ds 
 D width of a head; A hidden width of a score, L positions of the location score, k clip of a relative scheme, C and R latent and rotary
 width, r hops, N steps, M features; of visibilities w window, l stride, c summary, b block, r random blocks, g global tokens, n first keys.
 
-*time* is how `cost(Tq, Tk, dq, ds).flops` grows with T = Tq = Tk, of a part for one head; *state* how the numbers a memory keeps do. How
-FLOPs are counted stands in `attnlab/attention/cards.py`; `tests/attention/test_costs.py` compares them with the compiled program.
+*time* is how the FLOPs of a look grow with T = Tq = Tk, of a part for one head; *state* how the numbers a memory keeps do. How FLOPs are
+counted stands in `attnlab/analysis/work.py`; `tests/attention/test_cards.py` compares them with the program.
 The *time* of a visibility is how many pairs may be seen, which a kernel that skips blocks comes near to.
 """
 MIXERS = """\

@@ -1,4 +1,4 @@
-"""`cost`: the costs of mixers over the length of a text: declared, compiled, measured."""
+"""`cost`: the costs of mixers over the length of a text: counted, compiled, measured."""
 
 from __future__ import annotations
 

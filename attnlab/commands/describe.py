@@ -139,13 +139,12 @@ def formula(component: Any) -> str:
 
 
 def memory_contents(mechanism: Any) -> str:
-    """The contents of the memory of a mechanism, from the docstring of the class that its
-    `remember` (or `remember_pairs`) returns; "" if it has no class of its own.
+    """The contents of the memory of a mechanism, from the docstring of its `memory_class`, or of the
+    class that its `remember` (or `remember_pairs`) returns; "" if it has no class of its own.
     """
-    of_pairs, of_source = (
-        typing.get_type_hints(verb).get("return")
-        for verb in (mechanism.remember_pairs, mechanism.remember)
-    )
-    memory = of_pairs if of_source is Any else of_source
-    specific = inspect.isclass(memory) and len(inspect.getmro(memory)) > 2
-    return first_paragraph(memory.__doc__) if specific else ""
+    verbs = (mechanism.remember, mechanism.remember_pairs)
+    returned = (typing.get_type_hints(verb).get("return") for verb in verbs)
+    for memory in (mechanism.memory_class, *returned):
+        if inspect.isclass(memory) and len(inspect.getmro(memory)) > 2:
+            return first_paragraph(memory.__doc__)
+    return ""

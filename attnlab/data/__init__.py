@@ -14,9 +14,25 @@ them `captions`, `objects` and `masks`, see `attnlab.data.images.annotated`, and
 `attnlab.data.shards`.
 """
 
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
 from attnlab.config.registry import Table
 
 SPLITS = ("train", "valid", "test")
+Read = TypeVar("Read")
+
+
+def read_splits(
+    read: Callable[[str], Read], splits: Sequence[str], *, learn: bool
+) -> dict[str, Read]:
+    """What `read` gives for each of `splits`, in the order of `SPLITS`; also "train", where something
+    is to be learned from it.
+    """
+    return {
+        split: read(split) for split in SPLITS if split in splits or (split == "train" and learn)
+    }
+
 
 SOURCES = Table(
     "data source",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from attnlab.config.schema import Node
-from attnlab.data import SPLITS
+from attnlab.data import read_splits
 from attnlab.data.columns import Examples, Packed
 from attnlab.data.corpus import (
     OfRows,
@@ -94,11 +94,11 @@ def load(
     source = giving(data, "asked", "mqar; in_a_row makes one of a source of pairs")
     settings = VocabularySettings.read(vocabulary)
     # The training split is always read: guesses are learned from it.
-    rows: dict[str, Sequence[Row]] = {
-        split: _checked(source.asked(split), f"config.data={data['name']}", split)
-        for split in SPLITS
-        if split in splits or split == "train"
-    }
+    rows = read_splits(
+        lambda split: _checked(source.asked(split), f"config.data={data['name']}", split),
+        splits,
+        learn=True,
+    )
     learned = kept_or_lent(workdir, settings, begun) or _learn(rows["train"], settings)
     answers = Counter(answer for row in rows["train"] for answer in row.answers if answer)
     chosen = {split: rows[split] for split in splits}

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from attnlab.config import read_settings
 from attnlab.config.registry import build
 from attnlab.config.schema import Node
-from attnlab.data import SOURCES, SPLITS
+from attnlab.data import SOURCES, read_splits
 from attnlab.data.columns import Examples
 from attnlab.data.settings import TwoVocabularies
 from attnlab.data.vocabulary import TOKENIZER, Vocabulary
@@ -88,7 +88,7 @@ class OfRows:
 
 
 @dataclass(frozen=True)
-class Corpus:
+class Corpus(OfRows):
     """The data of a run.
 
     Attributes:
@@ -98,7 +98,6 @@ class Corpus:
       fingerprints: split to the `fingerprint` of its pairs, for the manifest.
     """
 
-    kept: ClassVar[str] = "vocabulary"
     things: ClassVar[str] = "pairs"
 
     pairs: Mapping[str, Sequence[Pair]]
@@ -123,13 +122,9 @@ class Corpus:
         return counts
 
     @property
-    def splits(self) -> tuple[str, ...]:
-        """Those that were read."""
-        return tuple(self.pairs)
-
-    def size(self, split: str) -> int:
-        """The number of pairs."""
-        return len(self.pairs[split])
+    def rows(self) -> Mapping[str, Sequence[Pair]]:  # type: ignore[override]
+        """The pairs."""
+        return self.pairs
 
     def about(self, split: str) -> str:
         """Pairs, tokens and unknown tokens in a line."""
@@ -143,11 +138,6 @@ class Corpus:
     def save(self, workdir: Path) -> None:
         """Keep the vocabularies with a run."""
         save_vocabularies((self.source_vocabulary, self.target_vocabulary), workdir)
-
-    @staticmethod
-    def saved(workdir: Path) -> bool:
-        """Whether `save` has been there."""
-        return has_vocabularies(workdir)
 
 
 def load(
@@ -183,11 +173,7 @@ def load(
     )
     if found is None and settings.shared and (both := lent(begun, settings)) is not None:
         found = both, both
-    pairs = {
-        split: source.pairs(split)
-        for split in SPLITS
-        if split in splits or (split == "train" and found is None)
-    }
+    pairs = read_splits(source.pairs, splits, learn=found is None)
     vocabularies = found or _learn(pairs["train"], settings)
     pairs = {split: pairs[split] for split in splits}
     return Corpus(

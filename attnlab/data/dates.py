@@ -116,33 +116,3 @@ def _written(date: datetime.date, style: str) -> list[tuple[str, str]]:
         (part, _WRITTEN[part](date)) if i % 2 else ("", part)
         for i, part in enumerate(between_and_fields)
     ]
-
-
-def read_date(text: str) -> str:
-    """The ISO date that `text` means, by the standard library's parser: a check of the generator
-    that shares no code with it.
-
-    Raises:
-      ValueError: in none of the styles, or with a weekday that is not that day's.
-    """
-    for style in (
-        "%d %B %Y",
-        "%d %b %Y",
-        "%B %d, %Y",
-        "%b %d %Y",
-        "%d/%m/%Y",
-        "%Y/%m/%d",
-        "%A, %d %B %Y",
-        "%d of %B %Y",
-        "%d.%m.%y",
-    ):
-        try:
-            date = datetime.datetime.strptime(text, style).date()
-        except ValueError:
-            continue
-        if style.endswith("%y"):  # the standard library turns the century at 69
-            date = date.replace(year=date.year % 100 + (1900 if date.year % 100 >= 50 else 2000))
-        if style.startswith("%A") and date.strftime("%A").lower() != text.partition(",")[0].lower():
-            raise ValueError(f"{text!r}: {date} is a {date:%A}")
-        return date.isoformat()
-    raise ValueError(f"{text!r} is in no known style")

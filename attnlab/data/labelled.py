@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal, TypedDict
 import numpy as np
 
 from attnlab.config.schema import Node
-from attnlab.data import SPLITS
+from attnlab.data import read_splits
 from attnlab.data.columns import Examples, Packed
 from attnlab.data.corpus import (
     OfRows,
@@ -194,15 +194,10 @@ def load(
             "config.vocabulary.shared=False: the texts of a pair are read with one vocabulary here;"
             " leave it True"
         )
-    known = workdir is not None and LabelledTexts.saved(workdir)
-    rows = {
-        split: of.labelled(split)
-        for split in SPLITS
-        if split in splits or (split == "train" and not known)
-    }
-    if known:
-        assert workdir is not None
-        (learned, _), classes = load_vocabularies(workdir, settings), Classes.load(workdir)
+    folder = workdir if workdir is not None and LabelledTexts.saved(workdir) else None
+    rows = read_splits(of.labelled, splits, learn=folder is None)
+    if folder is not None:
+        (learned, _), classes = load_vocabularies(folder, settings), Classes.load(folder)
     else:
         of_run = lent(begun, settings)
         learned, classes = _learn(rows["train"], settings, named=answer is None, of_run=of_run)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from attnlab.config.schema import Node
-from attnlab.data import SPLITS
+from attnlab.data import read_splits
 from attnlab.data.columns import Examples
 from attnlab.data.corpus import (
     OfRows,
@@ -193,11 +193,9 @@ def load(
     of = giving(data, "questions")
     settings = VocabularySettings.read(vocabulary)
     found = kept_or_lent(workdir, settings, begun)
-    rows: dict[str, Sequence[Question]] = {
-        split: _asked(of.questions(split), split, unanswerable)
-        for split in SPLITS
-        if split in splits or (split == "train" and found is None)
-    }
+    rows = read_splits(
+        lambda split: _asked(of.questions(split), split, unanswerable), splits, learn=found is None
+    )
     if found is None:
         texts = (text for one in rows["train"] for text in (one.question, one.passage))
         found = Vocabulary.train(texts, **settings.of_one)

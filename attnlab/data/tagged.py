@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from attnlab.config.schema import Node
-from attnlab.data import SPLITS
+from attnlab.data import read_splits
 from attnlab.data.columns import Examples, Packed
 from attnlab.data.corpus import (
     VocabularySettings,
@@ -127,20 +127,15 @@ def load(
     """
     of = giving(data, "tagged")
     settings = VocabularySettings.read(vocabulary)
-    known = workdir is not None and TaggedTexts.saved(workdir)
-    rows: dict[str, Sequence[Sentence]] = {
-        split: of.tagged(split)
-        for split in SPLITS
-        if split in splits or (split == "train" and not known)
-    }
+    folder = workdir if workdir is not None and TaggedTexts.saved(workdir) else None
+    rows: dict[str, Sequence[Sentence]] = read_splits(of.tagged, splits, learn=folder is None)
     if len({one.heads is None for sentences in rows.values() for one in sentences}) > 1:
         raise UserError(
             f"config.data={data['name']}: some sentences have trees and some have none; take trees"
             " for all or leave them out"
         )
-    if known:
-        assert workdir is not None
-        (learned, _), classes = load_vocabularies(workdir, settings), Classes.load(workdir)
+    if folder is not None:
+        (learned, _), classes = load_vocabularies(folder, settings), Classes.load(folder)
     else:
         learned, classes = _learn(rows["train"], settings, lent(begun, settings))
     rows = {split: rows[split] for split in splits}

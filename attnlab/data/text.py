@@ -13,23 +13,23 @@ import numpy as np
 
 from attnlab.config.registry import build
 from attnlab.config.schema import Node
-from attnlab.data import SOURCES, SPLITS
+from attnlab.data import SOURCES, read_splits
 from attnlab.data.columns import Packed
 from attnlab.data.corpus import (
+    OfRows,
     VocabularySettings,
     fingerprint,
     has_vocabularies,
     kept_or_lent,
     lent,
     load_vocabularies,
-    save_vocabularies,
 )
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 
 
 @dataclass(frozen=True)
-class Texts:
+class Texts(OfRows):
     """The data of a run.
 
     Attributes:
@@ -41,7 +41,6 @@ class Texts:
       fingerprints: split to a hash of its texts, for the manifest.
     """
 
-    kept: ClassVar[str] = "vocabulary"
     things: ClassVar[str] = "texts"
 
     texts: Mapping[str, Sequence[str]]
@@ -80,13 +79,9 @@ class Texts:
         return not self.vocabulary.special.unknown(self.ids[split].ids)
 
     @property
-    def splits(self) -> tuple[str, ...]:
-        """Those that were read."""
-        return tuple(self.texts)
-
-    def size(self, split: str) -> int:
-        """The number of texts."""
-        return len(self.texts[split])
+    def rows(self) -> Mapping[str, Sequence[str]]:  # type: ignore[override]
+        """The texts."""
+        return self.texts
 
     def about(self, split: str) -> str:
         """The size of a split in words."""
@@ -95,15 +90,6 @@ class Texts:
             f"{counts['texts']:,} texts, {counts['tokens']:,} tokens"
             f" ({counts['unknown'] / counts['tokens']:.1%} unknown)"
         )
-
-    def save(self, workdir: Path) -> None:
-        """Keep the vocabulary with a run."""
-        save_vocabularies((self.vocabulary, self.vocabulary), workdir)
-
-    @staticmethod
-    def saved(workdir: Path) -> bool:
-        """Whether `save` has been there."""
-        return has_vocabularies(workdir)
 
 
 def load(
@@ -135,11 +121,7 @@ def load(
         loaded: Texts = source.loaded(settings, found, splits)
         return loaded
     found = kept_or_lent(workdir, settings, begun)
-    texts = {
-        split: source.texts(split)
-        for split in SPLITS
-        if split in splits or (split == "train" and found is None)
-    }
+    texts = read_splits(source.texts, splits, learn=found is None)
     learned = found or Vocabulary.train(texts["train"], **settings.of_one)
     texts = {split: texts[split] for split in splits}
     ids = {split: learned.packed(chosen) for split, chosen in texts.items()}

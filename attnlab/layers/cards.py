@@ -1,5 +1,5 @@
-"""What a component declares about itself: its source (`Card`) and its cost (`Cost`). How attention
-counts, and its letters, stand in `attention/cards.py`; how gates do, in `gates/protocol.py`.
+"""What a component declares about itself: where it comes from and how it grows. The letters of
+attention stand in `attention/cards.py`, those of gates in `gates/protocol.py`.
 """
 
 from __future__ import annotations
@@ -33,31 +33,3 @@ class Card:
     state: str = ""
     path: str = ""
     steps: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Cost:
-    """What a component costs; costs of parts add up.
-
-    Attributes:
-      parameters: numbers that are learned.
-      flops: operations.
-      state_bytes: what the memory of the source takes; of a mechanism whose state is constant, what
-        that takes.
-    """
-
-    parameters: int = 0
-    flops: int = 0
-    state_bytes: int = 0
-
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.parameters + other.parameters,
-            self.flops + other.flops,
-            self.state_bytes + other.state_bytes,
-        )
-
-
-def dense(rows: int, inputs: int, outputs: int, bias: bool = False) -> Cost:
-    """A projection [rows,inputs] to [rows,outputs]."""
-    return Cost(inputs * outputs + outputs * bias, 2 * rows * inputs * outputs)

@@ -93,12 +93,6 @@ def convolved(x: jax.Array, kernel: jax.Array, stride: int = 1) -> jax.Array:
     return y
 
 
-def taps(length: int, kernel: int) -> int:
-    """How many pairs of a place and a place under the kernel around it lie in a row of `length`."""
-    side = kernel // 2
-    return sum(min(length, i + side + 1) - max(0, i - side) for i in range(length))
-
-
 def normed(norm: Norm, x: jax.Array, valid: jax.Array | None) -> jax.Array:
     """x [B,...,C] through a norm over its channels; one that asks is told of the places of the rows
     that are images, `valid` [B], all if None.

@@ -16,12 +16,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import FLOAT, Card, Cost, dense
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.view import CAUSAL, View
 from attnlab.errors import UserError
@@ -48,14 +47,8 @@ class Average(Mixer):
     hidden: int = 512
 
     capabilities = PASSING
-    card = Card(
-        "control",
-        2018,
-        "Zhang et al., Average Attention Network, ACL 2018",
-        "T d F + T d^2",
-        "d",
-        path="1",
-        steps="1",
+    card = MixerCard(
+        "control", 2018, "Zhang et al., Average Attention Network, ACL 2018", "T d F + T d^2", "d"
     )
 
     def setup(self) -> None:
@@ -88,13 +81,3 @@ class Average(Mixer):
             total=state.total + kept.sum(axis=1),
             count=state.count + real.sum(axis=1, dtype=kept.dtype),
         )
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        d, gates = self.width, dense(queries, 2 * self.width, 2 * self.width, bias=True)
-        layer = Cost(flops=3 * queries * d, state_bytes=FLOAT * (d + 1))
-        if self.hidden:
-            layer += dense(queries, d, self.hidden, bias=True)
-            layer += dense(queries, self.hidden, d, bias=True)
-        return gates + layer

@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar
 
-import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost
+from attnlab.attention.cards import Card
 from attnlab.attention.mixer import Capabilities
 from attnlab.attention.protocol import Attention, Reading
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
@@ -78,8 +77,3 @@ class NoMixer(Attention):
     def mix(self, x: jax.Array, view: View = CAUSAL, state: Any = None) -> tuple[jax.Array, Any]:
         """See `Mixer.mix`."""
         return jnp.zeros_like(x), ()
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        return Cost()

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import FLOAT, Card, Cost
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.view import CAUSAL, View
 from attnlab.layers.convolution import GatedConvolution, nothing_before
@@ -38,14 +37,13 @@ class ConvolutionMixer(Mixer):
     dropout: float = 0.0
 
     capabilities = PASSING
-    card = Card(
+    card = MixerCard(
         "convolution",
         2017,
         "Dauphin et al., Gated Convolutional Networks, ICML 2017",
         "k T d^2",
         "k d",
         path="T / k",
-        steps="1",
     )
 
     def setup(self) -> None:
@@ -72,13 +70,3 @@ class ConvolutionMixer(Mixer):
         last = latest(kept, view.valid.sum(axis=1, dtype=jnp.int32), self.kernel - 1)
         y = jnp.take_along_axis(y, jnp.argsort(order, axis=1), axis=1)
         return jnp.where(view.valid[..., None], y, 0), last
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`: the product of every window, and the normalising of W."""
-        size, outputs = self.kernel * query_width, 2 * self.width
-        return Cost(
-            size * outputs + 2 * outputs,
-            2 * queries * size * outputs,
-            FLOAT * (self.kernel - 1) * query_width,
-        )

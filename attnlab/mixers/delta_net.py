@@ -24,7 +24,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, dense
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
@@ -32,7 +31,7 @@ from attnlab.layers.heads import joined, split
 from attnlab.layers.norms import RMSNorm
 from attnlab.layers.precision import widened
 from attnlab.layers.short_convolution import ShortConvolution
-from attnlab.mixers.stateful import Shape, Stateful, Steps, unit
+from attnlab.mixers.stateful import Shape, Stateful, Steps, state_card, unit
 
 EPSILON = 1e-5  # of the norm over a head
 
@@ -56,14 +55,10 @@ class DeltaNet(Stateful):
     largest: float = 1.0
 
     called: ClassVar[str] = "delta_net"
-    card = Card(
-        "state",
+    card = state_card(
         2024,
         "Yang et al., Parallelizing Linear Transformers with the Delta Rule, NeurIPS 2024",
-        "T d^2",
         "d^2 / H + k d",
-        path="1",
-        steps="T / C",
     )
 
     def setup(self) -> None:
@@ -142,14 +137,6 @@ class DeltaNet(Stateful):
     def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
         """See `Stateful.outputs`."""
         return self.out(joined(self.norm(o)).astype(x.dtype))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        of, wide = self.shape(), self.values()
-        found = dense(queries, query_width, of.channels + of.micro * of.heads)
-        found += dense(queries, wide, self.width)
-        return found + Cost(of.columns, 4 * queries * wide) + self.core(queries)
 
 
 def _first(g: jax.Array, micro: int) -> jax.Array:

@@ -21,10 +21,9 @@ from typing import ClassVar
 
 import flax.linen as nn
 
-from attnlab.attention.cards import Card
 from attnlab.errors import UserError
 from attnlab.mixers.delta_net import DeltaNet
-from attnlab.mixers.stateful import Shape
+from attnlab.mixers.stateful import Shape, state_card
 
 
 class DeltaProduct(DeltaNet):
@@ -39,13 +38,11 @@ class DeltaProduct(DeltaNet):
     largest: float = 2.0
 
     called: ClassVar[str] = "delta_product"
-    card = Card(
-        "state",
+    card = state_card(
         2025,
         "Siems et al., DeltaProduct, NeurIPS 2025",
-        "m T d^2",
         "d^2 / H + k m d",
-        path="1",
+        time="m T d^2",
         steps="m T / C",
     )
 

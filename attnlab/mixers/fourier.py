@@ -18,13 +18,10 @@ the text.
 
 from __future__ import annotations
 
-import math
-
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.mixer import no_rule
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.errors import UserError
@@ -39,14 +36,7 @@ class Fourier(WholeText):
     configure.
     """
 
-    card = Card(
-        "control",
-        2022,
-        "Lee-Thorp et al., FNet, NAACL 2022",
-        "T d log T + T d",
-        path="1",
-        steps="1",
-    )
+    card = MixerCard("control", 2022, "Lee-Thorp et al., FNet, NAACL 2022", "T d log T + T d")
 
     def mix(
         self, x: jax.Array, view: View = EVERYTHING, state: object = None
@@ -66,12 +56,6 @@ class Fourier(WholeText):
         texts = jnp.take_along_axis(x, order, axis=1)
         found = of_length(jnp.fft.fft(widened(texts), axis=2), real.sum(axis=1)).real
         return jnp.take_along_axis(found, jnp.argsort(order, axis=1), axis=1).astype(x.dtype)
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        logs = math.log2(max(queries, 1)) + math.log2(max(query_width, 1))
-        return Cost(flops=round(5 * queries * query_width * logs))
 
 
 def of_length(x: jax.Array, lengths: jax.Array) -> jax.Array:

@@ -23,13 +23,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, dense
 from attnlab.layers.dense import Dense
 from attnlab.layers.gated_norm import GatedNorm
 from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import widened
 from attnlab.mixers.delta_net import EPSILON, DeltaNet
 from attnlab.mixers.mamba import first_steps, rates
+from attnlab.mixers.stateful import state_card
 
 
 class GatedDeltaNet(DeltaNet):
@@ -44,15 +44,7 @@ class GatedDeltaNet(DeltaNet):
     expansion: int = 2
 
     called: ClassVar[str] = "gated_delta_net"
-    card = Card(
-        "state",
-        2025,
-        "Yang et al., Gated Delta Networks, ICLR 2025",
-        "T d^2",
-        "d^2 / H + k d",
-        path="1",
-        steps="T / C",
-    )
+    card = state_card(2025, "Yang et al., Gated Delta Networks, ICLR 2025", "d^2 / H + k d")
 
     def setup(self) -> None:
         super().setup()
@@ -83,10 +75,3 @@ class GatedDeltaNet(DeltaNet):
     def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
         """See `Stateful.outputs`."""
         return self.out(joined(self.norm(o, split(self.w_gate(x), self.heads))).astype(x.dtype))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        found = super().cost(queries, keys, query_width, source_width)
-        found += dense(queries, query_width, self.values() + self.heads)
-        return found + Cost(2 * self.heads)

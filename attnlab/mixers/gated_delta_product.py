@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from attnlab.attention.cards import Card
 from attnlab.mixers.delta_product import DeltaProduct
 from attnlab.mixers.gated_delta_net import GatedDeltaNet
 
@@ -27,12 +26,4 @@ class GatedDeltaProduct(DeltaProduct, GatedDeltaNet):
     """Gated DeltaProduct. The fields are those of `DeltaProduct` and of `GatedDeltaNet`."""
 
     called: ClassVar[str] = "gated_delta_product"
-    card = Card(
-        "state",
-        2025,
-        "Siems et al., DeltaProduct, NeurIPS 2025",
-        "m T d^2",
-        "d^2 / H + k m d",
-        path="1",
-        steps="m T / C",
-    )
+    card = DeltaProduct.card

@@ -20,14 +20,13 @@ from typing import Any
 import flax.linen as nn
 import jax
 
-from attnlab.attention.cards import Card, Cost, dense
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.gated_norm import GatedNorm
 from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import widened
-from attnlab.mixers.stateful import Shape, Stateful, Steps
+from attnlab.mixers.stateful import Shape, Stateful, Steps, state_card
 
 
 class GatedLinear(Stateful):
@@ -45,15 +44,7 @@ class GatedLinear(Stateful):
     rank: int = 16
     temperature: float = 16.0
 
-    card = Card(
-        "state",
-        2024,
-        "Yang et al., Gated Linear Attention, ICML 2024",
-        "T d^2",
-        "d^2 / H",
-        path="1",
-        steps="T / C",
-    )
+    card = state_card(2024, "Yang et al., Gated Linear Attention, ICML 2024")
 
     def setup(self) -> None:
         if self.temperature <= 0 or self.rank < 1:
@@ -97,14 +88,3 @@ class GatedLinear(Stateful):
     def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
         """See `Stateful.outputs`."""
         return self.out(joined(self.norm(o, split(self.w_gate(x), self.heads))).astype(x.dtype))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        wide = self._keys()
-        found = dense(queries, query_width, 2 * wide) + dense(queries, query_width, self.width)
-        found += dense(queries, query_width, self.rank) + dense(queries, self.rank, wide, True)
-        found += dense(queries, query_width, self.width, True)
-        found += dense(queries, self.width, self.width)
-        norm = Cost(self.shape().columns, 4 * queries * self.width)
-        return found + norm + self.core(queries)

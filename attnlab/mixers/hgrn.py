@@ -22,14 +22,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, dense
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.heads import joined, split
 from attnlab.layers.norms import RMSNorm
 from attnlab.layers.precision import widened
-from attnlab.mixers.stateful import Shape, Stateful, Steps
+from attnlab.mixers.stateful import Shape, Stateful, Steps, state_card
 
 
 class Hgrn(Stateful):
@@ -43,15 +42,7 @@ class Hgrn(Stateful):
     heads: int = 4
     least: float = 0.0
 
-    card = Card(
-        "state",
-        2024,
-        "Qin et al., HGRN2, COLM 2024",
-        "T d^2",
-        "d^2 / H",
-        path="1",
-        steps="T / C",
-    )
+    card = state_card(2024, "Qin et al., HGRN2, COLM 2024")
 
     def setup(self) -> None:
         if not 0.0 <= self.least < 1.0:
@@ -81,9 +72,3 @@ class Hgrn(Stateful):
     def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
         """See `Stateful.outputs`."""
         return self.out(self.norm(joined(o)).astype(x.dtype))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        found = dense(queries, query_width, 3 * self.width) + dense(queries, self.width, self.width)
-        return found + Cost(self.width, 4 * queries * self.width) + self.core(queries)

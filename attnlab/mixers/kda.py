@@ -23,7 +23,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, dense
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.gated_norm import GatedNorm
@@ -31,6 +30,7 @@ from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import widened
 from attnlab.mixers.delta_net import EPSILON, DeltaNet
 from attnlab.mixers.mamba import first_steps, rates
+from attnlab.mixers.stateful import state_card
 
 
 class Kda(DeltaNet):
@@ -43,15 +43,7 @@ class Kda(DeltaNet):
     rank: int = 0
 
     called: ClassVar[str] = "kda"
-    card = Card(
-        "state",
-        2025,
-        "Kimi Team, Kimi Linear, 2025",
-        "T d^2",
-        "d^2 / H + k d",
-        path="1",
-        steps="T / C",
-    )
+    card = state_card(2025, "Kimi Team, Kimi Linear, 2025", "d^2 / H + k d")
 
     def setup(self) -> None:
         if self.rank < 0:
@@ -79,11 +71,3 @@ class Kda(DeltaNet):
         """See `Stateful.outputs`."""
         z = split(self.w_gate(self.w_gate_low(x)), self.heads)
         return self.out(joined(self.norm(o, z)).astype(x.dtype))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        low, found = self._rank(), super().cost(queries, keys, query_width, source_width)
-        found += dense(queries, query_width, 2 * low)
-        found += dense(queries, low, self.width) + dense(queries, low, self.width, True)
-        return found + Cost(self.heads + self.width)

@@ -22,22 +22,15 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import FLOAT, Cost, dense
+from attnlab.attention.memories import Memory, beginning, written
 from attnlab.attention.mixer import Capabilities
-from attnlab.attention.protocol import (
-    MAPS,
-    Attention,
-    Memory,
-    Reading,
-    beginning,
-    head_width,
-    written,
-)
+from attnlab.attention.protocol import MAPS, Attention, Reading, head_width
 from attnlab.attention.scores.protocol import NEVER
 from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where
 from attnlab.attention.visibility import Causal, Everything
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
+from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import inner_dtype, widened
 from attnlab.layers.recurrence import empty, recur
 from attnlab.mixers.recurrent import one_text
@@ -101,7 +94,7 @@ class Kernelised(Attention):
 
     def split(self, x: jax.Array) -> jax.Array:
         """[B,T,H*D] to heads first, [B,H,T,D], in the inner precision."""
-        return widened(x).reshape(*x.shape[:2], self.heads, self.size).swapaxes(1, 2)
+        return split(widened(x), self.heads)
 
     def written(self, source: jax.Array) -> jax.Array:
         """Values and a one, [B,H,Tk,D+1]."""
@@ -203,27 +196,7 @@ class Kernelised(Attention):
 
     def joined(self, found: jax.Array, query: jax.Array) -> jax.Array:
         """[B,H,Tq,D] to the context [B,Tq,d]."""
-        joined = found.swapaxes(1, 2).reshape(*query.shape[:2], self.width)
-        return self.out(joined.astype(query.dtype))
-
-    @nn.nowrap
-    def mapped(self, rows: int) -> int:
-        """FLOPs of the features of so many queries and as many keys."""
-        raise NotImplementedError
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`: without a rule. Chunks of C tokens under the causal rule add 2 C (M
-        + D) FLOPs for each token and head.
-        """
-        d, each = self.width, 2 * self.count() * (self.size + 1) * self.heads
-        asked = dense(queries, query_width, d) + dense(queries, d, d)
-        kept = dense(keys, source_width, d) + dense(keys, source_width, d)
-        looks = Cost(
-            flops=(queries + keys) * each + self.mapped(queries) + self.mapped(keys),
-            state_bytes=FLOAT * self.heads * (self.count() * (self.size + 1) + 1),
-        )
-        return asked + kept + looks
+        return self.out(joined(found).astype(query.dtype))
 
 
 def running(factor: jax.Array, before: jax.Array) -> tuple[jax.Array, jax.Array]:

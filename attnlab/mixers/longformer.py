@@ -20,16 +20,16 @@ tokens.
 
 from __future__ import annotations
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.cards import Card, Cost
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.protocol import head_width
 from attnlab.attention.scores.protocol import NEVER
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
+from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import widened
 from attnlab.mixers.whole import WholeText
 
@@ -47,13 +47,8 @@ class Longformer(WholeText):
     window: int = 64
     tokens: tuple[int, ...] = (0,)
 
-    card = Card(
-        "window",
-        2020,
-        "Beltagy et al., Longformer, 2020",
-        "T d (w + g) + T d^2",
-        path="T / w",
-        steps="1",
+    card = MixerCard(
+        "window", 2020, "Beltagy et al., Longformer, 2020", "T d (w + g) + T d^2", path="T / w"
     )
 
     def setup(self) -> None:
@@ -76,18 +71,19 @@ class Longformer(WholeText):
         length = x.shape[1]
         scale = (self.width // self.heads) ** -0.5
         tokens = np.array([one for one in self.tokens if one < length], np.int32)
-        q, k, v = (self.split(getattr(self, f"w_{name}")(x)) for name in ("query", "key", "value"))
+        q, k, v = (
+            split(getattr(self, f"w_{name}")(x), self.heads) for name in ("query", "key", "value")
+        )
         found = self.in_blocks(q * scale, k, v, real, tokens)
         if self.tokens and (len(tokens) or self.is_initializing()):
-            asked = self.split(self.w_query_global(x[:, tokens])) * scale
-            keys, values = self.split(self.w_key_global(x)), self.split(self.w_value_global(x))
+            asked = split(self.w_query_global(x[:, tokens]), self.heads) * scale
+            keys, values = (
+                split(self.w_key_global(x), self.heads),
+                split(self.w_value_global(x), self.heads),
+            )
             seen = real[:, None, None]
             found = found.at[:, :, tokens].set(looked(asked, keys, values, seen).astype(x.dtype))
-        return self.out(found.swapaxes(1, 2).reshape(x.shape))
-
-    def split(self, x: jax.Array) -> jax.Array:
-        """[B,T,H*D] to heads first, [B,H,T,D]."""
-        return x.reshape(*x.shape[:2], self.heads, self.width // self.heads).swapaxes(1, 2)
+        return self.out(joined(found))
 
     def in_blocks(
         self, q: jax.Array, k: jax.Array, v: jax.Array, real: jax.Array, tokens: np.ndarray
@@ -130,19 +126,6 @@ class Longformer(WholeText):
             seen = jnp.concatenate([seen, known], axis=4)
         found = looked(cut(q), keys, values, seen).astype(q.dtype)
         return found.reshape(*q.shape[:2], length + spare, q.shape[-1])[:, :, :length]
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        t, d, h = queries, self.width, self.heads
-        g = sum(one < t for one in self.tokens)
-        c = block(t, self.window)
-        rows = t + -t % max(c, 1)
-        pairs = rows * ((c if c == t else 3 * c) + g) + g * t
-        own = (6 if self.tokens else 3) * query_width * d + d * d
-        projected = 5 * t + g if g else 3 * t  # tokens, in all projections but the last
-        flops = 2 * query_width * d * projected + 2 * t * d * d
-        return Cost(own, flops + pairs * (4 * d + 5 * h))
 
 
 def block(length: int, window: int) -> int:

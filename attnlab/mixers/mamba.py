@@ -23,14 +23,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, dense
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.gated_norm import GatedNorm
 from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import widened
 from attnlab.layers.short_convolution import ShortConvolution
-from attnlab.mixers.stateful import Shape, Stateful, Steps
+from attnlab.mixers.stateful import Shape, Stateful, Steps, state_card
 
 FASTEST, SLOWEST, FLOOR = 0.1, 1e-3, 1e-4  # of dt at the start
 
@@ -50,14 +49,8 @@ class Mamba(Stateful):
     expansion: int = 2
     kernel: int = 4
 
-    card = Card(
-        "state",
-        2024,
-        "Dao and Gu, Transformers are SSMs, ICML 2024",
-        "T d^2 + T d N",
-        "d N",
-        path="1",
-        steps="T / C",
+    card = state_card(
+        2024, "Dao and Gu, Transformers are SSMs, ICML 2024", "d N", time="T d^2 + T d N"
     )
 
     def setup(self) -> None:
@@ -102,14 +95,6 @@ class Mamba(Stateful):
         z, v = beside
         y = joined(o + widened(self.skip)[:, None, None] * v)
         return self.out(self.norm(y, z).astype(x.dtype))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        of, wide = self.shape(), self.expansion * self.width
-        found = dense(queries, query_width, wide + of.channels + of.heads)
-        found += dense(queries, wide, self.width) + self.core(queries)
-        return found + Cost(of.channels + 3 * of.heads + wide, 4 * queries * wide)
 
 
 def rates(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:

@@ -30,14 +30,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import FLOAT, Card, Cost, dense
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.gated_norm import GatedNorm
 from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import inner_dtype, widened
-from attnlab.mixers.stateful import Kept, Shape, Stateful, Steps
+from attnlab.mixers.stateful import Kept, Shape, Stateful, Steps, state_card
 
 NEVER = -1e30  # log i of padding
 
@@ -55,15 +54,7 @@ class Mlstm(Stateful):
     key_share: float = 0.5
     cap: float = 15.0
 
-    card = Card(
-        "state",
-        2024,
-        "Beck et al., xLSTM, NeurIPS 2024",
-        "T d^2",
-        "d^2 / H",
-        path="1",
-        steps="T / C",
-    )
+    card = state_card(2024, "Beck et al., xLSTM, NeurIPS 2024")
 
     def setup(self) -> None:
         if self.cap < 0:
@@ -116,14 +107,6 @@ class Mlstm(Stateful):
         o = o[..., :-1] / jnp.maximum(jnp.abs(o[..., -1:]), jnp.exp(-beside)[..., None])
         z = split(self.w_out_gate(x), self.heads)
         return self.out(joined(self.norm(o, z)).astype(x.dtype))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        found = dense(queries, query_width, 2 * (self._keys() + self.width + self.heads))
-        found += dense(queries, self.width, self.width) + self.core(queries)
-        norm = Cost(self.width // self.heads, 5 * queries * self.width)
-        return found + norm + Cost(2 * self.heads, state_bytes=FLOAT * self.heads)
 
 
 def largest(f: jax.Array, i: jax.Array, first: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -25,11 +25,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, dense
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.protocol import head_width
 from attnlab.attention.scores.protocol import NEVER
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
+from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import widened
 from attnlab.mixers.whole import WholeText
 
@@ -49,13 +50,8 @@ class Nystrom(WholeText):
     steps: int = 6
     taps: int = 33
 
-    card = Card(
-        "low-rank",
-        2021,
-        "Xiong et al., Nystroemformer, AAAI 2021",
-        "T m d + T d^2 + H m^3",
-        path="1",
-        steps="1",
+    card = MixerCard(
+        "low-rank", 2021, "Xiong et al., Nystroemformer, AAAI 2021", "T m d + T d^2 + H m^3"
     )
 
     def setup(self) -> None:
@@ -80,8 +76,7 @@ class Nystrom(WholeText):
         """See `WholeText.whole`."""
         size = self.width // self.heads
         q, k, v = (
-            project(x).reshape(*x.shape[:2], self.heads, size).transpose(0, 2, 1, 3)
-            for project in (self.w_query, self.w_key, self.w_value)
+            split(project(x), self.heads) for project in (self.w_query, self.w_key, self.w_value)
         )
         v = jnp.where(real[:, None, :, None], v, 0)
         mean, filled = segments(real, self.landmarks)
@@ -95,17 +90,7 @@ class Nystrom(WholeText):
         found = (to_landmarks @ sums).astype(x.dtype)
         if self.taps:
             found = found + neighbours(v, self.near)
-        return self.out(found.transpose(0, 2, 1, 3).reshape(x.shape))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        m, h, d, t = self.landmarks, self.heads, self.width, queries
-        projections = sum((dense(t, query_width, d) for _ in range(3)), dense(t, d, d))
-        products = 12 * t * m * d + 4 * m * m * d + self.steps * 8 * h * m**3
-        pairs = h * (2 * t * m + m * m)
-        taps = Cost(self.taps * h, 2 * self.taps * t * d)
-        return projections + taps + Cost(flops=products + 5 * pairs + self.steps * 7 * h * m * m)
+        return self.out(joined(found))
 
 
 def segments(real: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:

@@ -24,7 +24,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
+from attnlab.attention.cards import MixerCard
 from attnlab.errors import UserError
 from attnlab.mixers.kernelised import Kernelised
 
@@ -48,13 +48,12 @@ class Performer(Kernelised):
     redraw: bool = False
     seed: int = 0
 
-    card = Card(
+    card = MixerCard(
         "features",
         2021,
         "Choromanski et al., Rethinking Attention with Performers, ICLR 2021",
         "T d M + T d^2",
         "d M",
-        path="1",
         steps="T / C",
     )
 
@@ -94,11 +93,6 @@ class Performer(Kernelised):
         exponents = turned - 0.5 * (x * x).sum(axis=-1, keepdims=True)
         top = jax.lax.stop_gradient(exponents.max(axis=-1))
         return jnp.exp(exponents - top[..., None]), top
-
-    @nn.nowrap
-    def mapped(self, rows: int) -> int:
-        """See `Kernelised.mapped`."""
-        return rows * self.heads * (2 * self.size * self.count() + 4 * self.count())
 
 
 def directions(key: jax.Array, number: int, size: int, orthogonal: bool) -> jax.Array:

@@ -16,12 +16,11 @@ from typing import Any
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 
-from attnlab.attention.cards import FLOAT, Card, Cost, dense
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.mixer import Capabilities, Mixer
 from attnlab.attention.view import CAUSAL, View
-from attnlab.config.registry import Part, kind, made
+from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense
@@ -50,7 +49,7 @@ class RecurrentMixer(Mixer):
 
     parts = {"cell": CELLS}
     capabilities = PASSING
-    card = Card(
+    card = MixerCard(
         "recurrent",
         2018,
         "Chen et al., The Best of Both Worlds, ACL 2018",
@@ -80,17 +79,6 @@ class RecurrentMixer(Mixer):
         one_text(self, view)
         y, after = self.layer(x, view.valid, state)
         return (y if self.size == self.width else self.out(y)), after
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`: the products."""
-        cell, size = kind(made(CELLS, self.cell)), self.size
-        found = dense(queries, query_width, cell.gates * size, bias=True)
-        found += dense(queries, size, cell.gates * size)
-        if size != self.width:
-            found += dense(queries, size, self.width)
-        kept = jax.eval_shape(lambda: cell.State.zeros(1, size, jnp.float32))
-        return found + Cost(state_bytes=FLOAT * sum(one.size for one in jax.tree.leaves(kept)))
 
 
 def one_text(mixer: Mixer, view: View) -> None:

@@ -26,12 +26,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, dense, memory, sorting
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.mixer import Capabilities, Mixer
 from attnlab.attention.protocol import Memory, head_width
 from attnlab.attention.scores.protocol import NEVER
@@ -39,6 +38,7 @@ from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility import Causal, Everything
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
+from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import widened
 from attnlab.mixers.recurrent import one_text
 
@@ -74,14 +74,12 @@ class Reformer(Mixer):
     capabilities = Capabilities(
         roles=frozenset({"self"}), dense=False, maps="none", positions=frozenset({"embedding"})
     )
-    card = Card(
+    card = MixerCard(
         "hashed",
         2020,
         "Kitaev et al., Reformer, ICLR 2020",
         "T r d (n + m) + T H r log T + T d^2",
         "T d",
-        path="1",
-        steps="1",
     )
 
     def setup(self) -> None:
@@ -116,7 +114,7 @@ class Reformer(Mixer):
             raise UserError("reformer: no rule but the causal one; choose the visibility 'full'")
         causal, piece = isinstance(view.rule, Causal), x.shape[1]
         real = jnp.ones(x.shape[:2], bool) if view.valid is None else view.valid
-        q, v = (self.split(project(x)) for project in (self.w_query, self.w_value))
+        q, v = (split(project(x), self.heads) for project in (self.w_query, self.w_value))
         buckets = self.hashed(q)
         if state is None:
             count = jnp.asarray(piece, jnp.int32)
@@ -129,11 +127,7 @@ class Reformer(Mixer):
             kept = state.appended(view.valid, queries=q, values=v, buckets=buckets)
             found = self.at_slots(q, buckets, kept, state.length)
         found = jnp.where(real[:, None, :, None], found, 0).astype(x.dtype)
-        return self.out(found.swapaxes(1, 2).reshape(x.shape)), kept
-
-    def split(self, x: jax.Array) -> jax.Array:
-        """[B,T,H*D] to heads first, [B,H,T,D]."""
-        return x.reshape(*x.shape[:2], self.heads, self.width // self.heads).swapaxes(1, 2)
+        return self.out(joined(found)), kept
 
     def turns(self) -> jax.Array:
         """R of every head and round, [H,D,r,n/2]."""
@@ -240,19 +234,6 @@ class Reformer(Mixer):
         at = jnp.broadcast_to(mine[:, None, :, None], (*q.shape[:3], 1))
         itself = jnp.take_along_axis(kept.values, at, axis=2, mode="clip")
         return united([(context, total)], widened(itself))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        t, h, r, m = queries, self.heads, self.rounds, self.chunk
-        size = self.width // h
-        hashes = Cost(flops=2 * t * self.width * r * self.buckets // 2)
-        padded = -(-t // m) * m
-        pairs = h * r * padded * 2 * m
-        looks = Cost(flops=pairs * (4 * size + 6) + 2 * sorting(h * r * padded, padded))
-        projections = dense(t, query_width, self.width) + dense(t, query_width, self.width)
-        state = memory(t, 2 * self.width + h * r)
-        return projections + dense(t, self.width, self.width) + hashes + looks + state
 
 
 def with_previous(x: jax.Array) -> jax.Array:

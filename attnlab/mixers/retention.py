@@ -23,7 +23,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.cards import Card, Cost, Sizes, dense
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import head_width
 from attnlab.config.registry import Part, made
@@ -32,7 +31,7 @@ from attnlab.layers.heads import joined, split
 from attnlab.layers.norms import LayerNorm
 from attnlab.layers.precision import inner_dtype
 from attnlab.mixers.recurrent import PASSING
-from attnlab.mixers.stateful import Shape, Stateful, Steps
+from attnlab.mixers.stateful import Shape, Stateful, Steps, state_card
 
 
 class Retention(Stateful):
@@ -50,15 +49,7 @@ class Retention(Stateful):
 
     parts = {"positions": POSITIONS}
     capabilities = dataclasses.replace(PASSING, positions=frozenset({"query_key"}))
-    card = Card(
-        "state",
-        2023,
-        "Sun et al., Retentive Network, 2023",
-        "T d^2",
-        "d^2 / H",
-        path="1",
-        steps="T / C",
-    )
+    card = state_card(2023, "Sun et al., Retentive Network, 2023")
 
     def setup(self) -> None:
         wide = self.expansion * self.width
@@ -88,26 +79,6 @@ class Retention(Stateful):
         """See `Stateful.outputs`."""
         gated = joined(self.norm(o)).astype(x.dtype) * jax.nn.silu(self.w_gate(x))
         return self.out(gated)
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        wide, of = self.expansion * self.width, self.shape()
-        found = dense(queries, query_width, 2 * (self.width + wide))
-        found += dense(queries, wide, self.width)
-        at = Sizes(
-            queries,
-            keys,
-            self.heads,
-            self.heads,
-            of.depth,
-            of.depth,
-            of.columns,
-            self.heads,
-            query_width,
-        )
-        scheme = made(POSITIONS, self.positions)(parent=None)
-        return found + scheme.cost(at) + self.core(queries) + Cost(flops=5 * queries * wide)
 
 
 def decays(heads: int) -> np.ndarray:

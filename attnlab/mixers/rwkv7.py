@@ -28,7 +28,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, dense
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
@@ -36,7 +35,7 @@ from attnlab.layers.heads import joined, split
 from attnlab.layers.norms import LayerNorm
 from attnlab.layers.precision import widened
 from attnlab.layers.token_shift import token_before
-from attnlab.mixers.stateful import Shape, Stateful, Steps, unit
+from attnlab.mixers.stateful import Shape, Stateful, Steps, state_card, unit
 
 FASTEST = math.exp(-0.5)  # -log of the least w
 EPSILON = 64e-5
@@ -53,9 +52,7 @@ class Rwkv7(Stateful):
     heads: int = 4
     rank: int = 32
 
-    card = Card(
-        "state", 2025, "Peng et al., RWKV-7, COLM 2025", "T d^2", "d^2 / H", path="1", steps="T / C"
-    )
+    card = state_card(2025, "Peng et al., RWKV-7, COLM 2025")
 
     def setup(self) -> None:
         if self.rank < 1:
@@ -116,16 +113,6 @@ class Rwkv7(Stateful):
         bonus, z = beside
         y = joined(self.norm(o)) * widened(self.scale) + widened(self.offset) + joined(bonus)
         return self.out((y * widened(z)).astype(x.dtype))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        wide, core = self.width, self.core(queries)
-        found = dense(queries, query_width, 3 * (wide + self.rank))
-        found += dense(queries, self.rank, 3 * wide) + dense(queries, wide, wide)
-        # shift, decay, rate, erased, written, bonus, scale, offset; unit, norm and bonus
-        numbers = Cost((6 + 7) * wide, (3 + 7 + 4) * queries * wide)
-        return found + numbers + Cost(flops=core.flops, state_bytes=core.state_bytes)
 
 
 def _decays(key: jax.Array, shape: tuple[int, int]) -> jax.Array:

@@ -20,14 +20,21 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import FLOAT, Cost
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.view import CAUSAL, View
 from attnlab.layers.convolution import nothing_before
 from attnlab.layers.history import places
 from attnlab.layers.precision import widened
-from attnlab.layers.recurrence import empty, flops, recur, recur_dplr
+from attnlab.layers.recurrence import empty, recur, recur_dplr
 from attnlab.mixers.recurrent import PASSING, one_text
+
+
+def state_card(
+    year: int, source: str, state: str = "d^2 / H", time: str = "T d^2", steps: str = "T / C"
+) -> MixerCard:
+    """The card of a mixer with a matrix as state, which is computed in chunks of C tokens."""
+    return MixerCard("state", year, source, time, state, steps=steps)
 
 
 @flax.struct.dataclass
@@ -149,16 +156,6 @@ class Stateful(Mixer):
         else:
             o, last = recur_dplr(of.q, of.w, of.u, of.g, of.r, of.b, **given)
         return (o if micro == 1 else o[:, :, micro - 1 :: micro]), last
-
-    @nn.nowrap
-    def core(self, length: int) -> Cost:
-        """The cost of the recurrence, the convolution and the state."""
-        of = self.shape()
-        count = of.micro * length
-        work = flops(count, of.heads, of.depth, of.columns, of.erases, self.chunk)
-        work += 2 * length * of.taps * of.channels
-        numbers = of.heads * of.depth * of.columns + (of.taps - 1) * of.channels + 1
-        return Cost(of.taps * of.channels, work, FLOAT * numbers)
 
 
 def unit(x: jax.Array, epsilon: float = 1e-6) -> jax.Array:

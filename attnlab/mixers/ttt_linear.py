@@ -36,7 +36,6 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import FLOAT, Card, Cost, Sizes, dense
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import head_width
 from attnlab.config.registry import Part, made
@@ -46,10 +45,10 @@ from attnlab.layers.dense import Dense
 from attnlab.layers.heads import joined, split
 from attnlab.layers.norms import LayerNorm
 from attnlab.layers.precision import inner_dtype, widened
-from attnlab.layers.recurrence import Examples, begun, descend, together
+from attnlab.layers.recurrence import Examples, begun, descend
 from attnlab.layers.short_convolution import ShortConvolution
 from attnlab.mixers.recurrent import PASSING
-from attnlab.mixers.stateful import Kept, Stateful, Steps
+from attnlab.mixers.stateful import Kept, Stateful, Steps, state_card
 
 EPSILON = 1e-6  # of both norms
 
@@ -83,15 +82,7 @@ class TttLinear(Stateful):
     called: ClassVar[str] = "ttt_linear"
     parts = {"positions": POSITIONS}
     capabilities = dataclasses.replace(PASSING, positions=frozenset({"query_key"}))
-    card = Card(
-        "state",
-        2024,
-        "Sun et al., Learning to (Learn at Test Time), 2024",
-        "T d^2",
-        "d^2 / H + k d",
-        path="1",
-        steps="T / C",
-    )
+    card = state_card(2024, "Sun et al., Learning to (Learn at Test Time), 2024", "d^2 / H + k d")
 
     def setup(self) -> None:
         self._check()
@@ -191,32 +182,3 @@ class TttLinear(Stateful):
         """See `Stateful.outputs`."""
         gate = jax.nn.gelu(widened(self.w_gate(x)), approximate=True)
         return self.out((gate * self.norm(joined(o))).astype(x.dtype))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Mixer.cost`."""
-        depth, wide = self.widths()[0], self.width
-        found = dense(queries, query_width, 3 * wide) + dense(queries, wide, wide)
-        found += dense(queries, query_width, self.heads, bias=True)
-        found += Cost(2 * (self.kernel + 1) * wide, 4 * queries * self.kernel * wide)
-        at = (queries, keys, self.heads, self.heads, depth, depth, depth, self.heads, query_width)
-        found += made(POSITIONS, self.positions)(parent=None).cost(Sizes(*at))
-        norm = Cost(2 * wide, 5 * queries * wide)  # of the output
-        return found + norm + Cost(self.mini_batch) + self._inner(queries)
-
-    @nn.nowrap
-    def _inner(self, length: int) -> Cost:
-        """The cost of the inner model, its norm and what is kept. Each layer takes products for the
-        key, the query and the gradient of a token, one with S where that is not 0, one back through
-        each layer but the first, and those of C tokens; 8 for each number that a norm or gelu
-        makes, three times (key, query and slope); and 3 for each weight after C tokens.
-        """
-        size = together(length, self.mini_batch, self.chunk, True)
-        summed = size not in (length, self.mini_batch)
-        pieces, numbers, work = -(-length // size), 0, 0
-        for number, (m, n) in enumerate(self._layers()):
-            each = 2 * m * n * (3 + summed + (number > 0)) + 2 * size * (m + n) + 24 * n
-            work += pieces * self.heads * (size * each + 3 * m * n)
-            numbers += self.heads * (m + 1) * n
-        kept = 2 * numbers + (self.kernel - 1) * self.width + 1
-        return Cost(numbers + 2 * self.width, work, FLOAT * kept)

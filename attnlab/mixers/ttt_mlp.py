@@ -17,8 +17,8 @@ from typing import ClassVar
 
 import flax.linen as nn
 
-from attnlab.attention.cards import Card
 from attnlab.errors import UserError
+from attnlab.mixers.stateful import state_card
 from attnlab.mixers.ttt_linear import TttLinear
 
 
@@ -34,15 +34,7 @@ class TttMlp(TttLinear):
     expansion: int = 4
 
     called: ClassVar[str] = "ttt_mlp"
-    card = Card(
-        "state",
-        2024,
-        "Sun et al., Learning to (Learn at Test Time), 2024",
-        "T d^2",
-        "d^2 / H + k d",
-        path="1",
-        steps="T / C",
-    )
+    card = state_card(2024, "Sun et al., Learning to (Learn at Test Time), 2024", "d^2 / H + k d")
 
     @nn.nowrap
     def widths(self) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.softmax import softmax
 from attnlab.attention.cards import Card
-from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, written
+from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading
 from attnlab.attention.view import EVERYTHING
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import inner_dtype
@@ -35,6 +35,7 @@ class Hopfield(Attention):
 
     steps: int = 2
     beta: float = 0.5
+    memory_class = Patterns
     capabilities = Capabilities()
     card = Card(
         "associative memory",
@@ -47,13 +48,8 @@ class Hopfield(Attention):
     def setup(self):
         self.w_query, self.w_key, self.out = (Dense(self.width, use_bias=False) for _ in range(3))
 
-    def remember(self, source, valid=None, capacity=None):
-        known, length = written(source, valid, capacity)
-        spare = ((0, 0), (0, 0), (0, known.shape[1] - source.shape[1]), (0, 0))
-        return Patterns(known, length, jnp.pad(self.w_key(source)[:, None], spare))
-
-    def extend(self, memory, source, valid=None):
-        return memory.appended(valid, keys=self.w_key(source)[:, None])
+    def arrays(self, tokens):
+        return {"keys": self.w_key(tokens.keys)[:, None]}
 
     def read(self, query, memory, view=EVERYTHING, weights=False):
         mask = view.onto(memory, query).allowed()  # [B,H,Tq,Tk], or None if all may be seen

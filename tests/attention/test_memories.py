@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from attnlab.api.costs import state_bytes
 from attnlab.attention import MECHANISMS
 from attnlab.attention.protocol import MAPS, Attention, asking
 from attnlab.attention.view import CAUSAL, View
@@ -245,14 +246,13 @@ def begin(call: Any, room: int) -> Any:
     return call(3, room, np.float32, window=WINDOW, method="begin")
 
 
-def test_a_ring_declares_what_it_takes() -> None:
-    """The bytes of w keys, and the position of each slot."""
+def test_a_ring_takes_the_bytes_of_its_keys_and_the_position_of_each_slot() -> None:
     config = {"heads": 4, "key_heads": 2}
     module, call = make("multihead", config), calls("multihead", config)
     state = jax.eval_shape(lambda: begin(call, 10 * LENGTH))
     taken = sum(one.size * one.dtype.itemsize for one in jax.tree.leaves(state))
-    declared = module.cost(0, WINDOW, WIDTH, WIDTH).state_bytes - 4  # the length is one for all
-    assert taken == 3 * (declared + 4 * WINDOW) + 4
+    kept = state_bytes(module, WINDOW) - 4  # the length is one for all
+    assert taken == 3 * (kept + 4 * WINDOW) + 4
 
 
 def begins_anywhere(name: str) -> bool:

@@ -21,7 +21,6 @@ from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention
 from attnlab.attention.view import CAUSAL
 from attnlab.errors import UserError
-from attnlab.experiments.plan.flops import work
 from attnlab.mixers import MIXERS
 from tests.attention.cases import (
     CASES,
@@ -227,7 +226,7 @@ def test_a_slot_that_reads_takes_attention_alone(name: str, config: dict[str, An
     slot = Need(role="self", direction="causal", cache=True, stepwise=True, so_far=True, maps=False)
     dataclasses.replace(slot, mixes=True).check(mechanism, "slot", config)
     if issubclass(mechanism, Attention):  # what is declared of it is true
-        verbs = ("extend", "extend_pairs")
+        verbs = ("extend", "extend_pairs", "arrays")
         extends = any(getattr(mechanism, one) is not getattr(Attention, one) for one in verbs)
         assert mechanism.capabilities.grows == extends
     if issubclass(mechanism, Attention) and not mechanism.capabilities.grows:
@@ -238,29 +237,6 @@ def test_a_slot_that_reads_takes_attention_alone(name: str, config: dict[str, An
     else:
         with pytest.raises(UserError, match=f"slot: {mechanism.__name__} mixes a sequence"):
             slot.check(mechanism, "slot", config)
-
-
-@every
-@pytest.mark.product("shapes")
-def test_the_cost_is_that_of_the_program(name: str, config: dict[str, Any]) -> None:
-    """Of a mixer that is no attention: parameters and bytes of state exactly; FLOPs within a fifth
-    in a width in which products outweigh what is not counted (gates, sums, comparisons).
-    """
-    width, length = 8 * WIDTH, 24
-    module: Mixer = MIXERS.resolve(name)(width=width, **config)
-    if isinstance(module, Attention) or type(module).cost is Mixer.cost:
-        return  # attention: test_costs.py; somebody's own may declare none
-    x = jax.ShapeDtypeStruct((1, length, width), jnp.float32)
-    init = lambda x: module.init(jax.random.key(0), x, method="mix").get("params", {})
-    begin = lambda params: module.apply({"params": params}, 1, length, jnp.float32, method="begin")
-    params = jax.eval_shape(init, x)
-    cost = module.cost(length, length, width, width)
-    assert cost.parameters == sum(one.size for one in jax.tree.leaves(params))
-    state = jax.tree.leaves(jax.eval_shape(begin, params))
-    assert cost.state_bytes == sum(one.size * one.dtype.itemsize for one in state)
-    mix = lambda params, x: module.apply({"params": params}, x, method="mix")[0]
-    counted = work(mix, params, x)
-    assert 0.8 * counted.flops <= cost.flops <= 1.02 * counted.flops
 
 
 def test_texts_that_share_a_row_are_refused() -> None:

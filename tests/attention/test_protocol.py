@@ -12,7 +12,8 @@ import pytest
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments.protocol import SAMPLES
-from attnlab.attention.protocol import MAPS, Attention, Capabilities, Reading, written
+from attnlab.attention.memories import Memory, first_memory, written
+from attnlab.attention.protocol import MAPS, Attention, Capabilities, Reading
 
 
 @pytest.mark.quick
@@ -60,7 +61,7 @@ def test_maps_have_one_switch_and_calling_is_remembering_and_reading() -> None:
     read = module.apply({}, x, memory, method="read")
     np.testing.assert_array_equal(reading.context, read.context)
     with pytest.raises(NotImplementedError):
-        module.apply({}, None, x, method="extend")
+        module.apply({}, first_memory(Memory, x, None, None, 0), x, method="extend")
 
 
 @pytest.mark.quick

@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 import pytest
 
 from attnlab import config as configs
+from attnlab.analysis.work import Work
 from attnlab.errors import UserError
 from attnlab.experiments.define.loading import definition, load_experiment
 from attnlab.experiments.plan import building, process
 from attnlab.experiments.plan.building import Builder
-from attnlab.experiments.plan.flops import Work
 from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.plan.process import listed, made
 from attnlab.tasks import auxiliary, models

@@ -1,10 +1,13 @@
-"""Costs add up; a projection costs its matrix."""
+"""A card says where one component comes from, not what is made of it."""
 
 from __future__ import annotations
 
-from attnlab.layers.cards import Cost, dense
+from attnlab.attention import MECHANISMS
+from attnlab.commands.describe import Origin, origin
 
 
-def test_costs_of_parts_add_up() -> None:
-    assert dense(3, 4, 5) == Cost(20, 2 * 3 * 4 * 5)
-    assert dense(3, 4, 5, bias=True) + Cost(1, 2, 3) == Cost(26, 122, 3)
+def test_a_card_is_not_inherited() -> None:
+    class Mine(MECHANISMS.resolve("multihead")):  # type: ignore[misc]
+        """Somebody's own."""
+
+    assert origin(Mine) == Origin() != origin(MECHANISMS.resolve("multihead"))

@@ -13,14 +13,13 @@ Translation", Findings of EMNLP 2020. The window is that of local_m (Luong et al
 
 from __future__ import annotations
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.local import LocalM
 from attnlab.attention.alignments.protocol import Alignment
 from attnlab.attention.alignments.softmax import softmax
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.view import View
 
 
@@ -35,11 +34,6 @@ class Uniform(Alignment):
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
         return softmax(jnp.zeros_like(scores), mask)
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Alignment.cost`."""
-        return Cost(flops=5 * at.pairs)
 
 
 class Diagonal(LocalM):

@@ -36,14 +36,13 @@ from jax.custom_derivatives import SymbolicZero
 
 from attnlab.attention.alignments.protocol import Alignment, whole
 from attnlab.attention.alignments.softmax import LOW
-from attnlab.attention.cards import Card, Cost, Sizes, sorting
+from attnlab.attention.cards import Card
 from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.precision import widened
 
 # of an interval of width log Tk at most: past the resolution of float32; twice as many in float64
 HALVINGS = 32
-BISECTION = 6 * HALVINGS + 12  # FLOPs for each pair
 LEAST = 1e-6  # alpha - 1 is not taken below; there entmax and softmax are one to float32
 
 Solver = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
@@ -64,11 +63,6 @@ class Sparsemax(Alignment):
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
         return entmax(scores, mask, 1.0, sorted_linear)
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Alignment.cost`."""
-        return Cost(flops=14 * at.pairs + sorting(at.pairs, at.keys))
 
 
 class Entmax(Alignment):
@@ -97,17 +91,6 @@ class Entmax(Alignment):
             scores, mask, self.alpha - 1.0, sorted_square if self.alpha == 1.5 else bisected
         )
 
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Alignment.cost`."""
-        return Cost(
-            flops=(
-                28 * at.pairs + sorting(at.pairs, at.keys)
-                if self.alpha == 1.5
-                else BISECTION * at.pairs
-            )
-        )
-
 
 class LearnedEntmax(Alignment):
     """Entmax with an alpha in (1, 2) for each head, alpha_h = 1 + sigmoid(w_h), w_h learned.
@@ -133,11 +116,6 @@ class LearnedEntmax(Alignment):
         start = math.log((self.alpha - 1.0) / (2.0 - self.alpha))
         logit = self.param("logit", nn.initializers.constant(start), (scores.shape[1],))
         return entmax(scores, mask, jax.nn.sigmoid(widened(logit))[:, None, None], bisected)
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Alignment.cost`."""
-        return Cost(parameters=at.heads, flops=BISECTION * at.pairs)
 
 
 def sorted_linear(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array:

@@ -15,13 +15,12 @@ ICLR 2017, section 2.2.
 
 from __future__ import annotations
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import SAMPLES, Alignment
 from attnlab.attention.alignments.softmax import LOW, log_softmax, softmax
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.precision import inner_dtype, widened
@@ -62,11 +61,6 @@ class Hard(Alignment):
             self.sow(SAMPLES, "entropy", -(weights * logs).sum(axis=-1))
         return jnp.where(sampled, chosen, weights)
 
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Alignment.cost`."""
-        return Cost(flops=6 * at.pairs)
-
 
 class StraightThrough(Alignment):
     """The best key forward, softmax backward."""
@@ -76,11 +70,6 @@ class StraightThrough(Alignment):
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
         return straight(scores, mask)
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Alignment.cost`."""
-        return Cost(flops=9 * at.pairs)
 
 
 class Gumbel(Alignment):
@@ -107,11 +96,6 @@ class Gumbel(Alignment):
             else 0.0
         )
         return straight(scores + noise, mask, self.tau)
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Alignment.cost`."""
-        return Cost(flops=10 * at.pairs)
 
 
 def straight(scores: jax.Array, mask: jax.Array | None, tau: jax.Array | float = 1.0) -> jax.Array:

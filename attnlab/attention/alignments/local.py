@@ -28,7 +28,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment
 from attnlab.attention.alignments.softmax import softmax
-from attnlab.attention.cards import Card, Cost, Sizes, dense
+from attnlab.attention.cards import Card
 from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
@@ -90,11 +90,6 @@ class LocalM(Local):
         """See `Local.centred`."""
         last = jnp.maximum(view.lengths - 1, 0)[:, None, None, None]
         return jnp.minimum(view.rows, last), None
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Alignment.cost`."""
-        return Cost(flops=5 * at.pairs)
 
 
 class LocalP(Local):
@@ -158,15 +153,6 @@ class LocalP(Local):
     def weigh(self, scores: jax.Array, window: jax.Array, far: jax.Array) -> jax.Array:
         """Scores, a mask and minus the logarithm of the Gaussian, [B,H,Tq,Tk] each, to weights."""
         return softmax(scores, window) * jnp.exp(-far)
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Alignment.cost`."""
-        return (
-            dense(at.queries, at.width, at.width)
-            + dense(at.queries, at.width, at.heads)
-            + Cost(flops=12 * at.pairs)
-        )
 
 
 class RenormalisedLocalP(LocalP):

@@ -28,7 +28,7 @@ import numpy as np
 from attnlab.attention.alignments.protocol import Alignment, whole
 from attnlab.attention.alignments.softmax import softmax
 from attnlab.attention.alignments.top_k import largest
-from attnlab.attention.cards import Card, Cost, Sizes, sorting
+from attnlab.attention.cards import Card
 from attnlab.attention.view import View, known
 from attnlab.errors import UserError
 from attnlab.layers.precision import widened
@@ -73,14 +73,6 @@ class MoBA(Alignment):
     def reach(self, keys: int) -> int:
         """N, the most blocks that as many consecutive keys can lie in."""
         return (keys + self.block - 2) // self.block + 1
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Alignment.cost`."""
-        count = self.reach(at.keys)
-        gates = at.heads * at.queries * count
-        seen = at.queries * at.keys  # counted once for all heads
-        return Cost(flops=6 * at.pairs + seen + 2 * gates + sorting(gates, count))
 
 
 @dataclasses.dataclass(frozen=True)

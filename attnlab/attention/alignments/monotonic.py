@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment, whole
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.precision import inner_dtype, widened
@@ -84,13 +84,6 @@ class Monotonic(Alignment):
         allowed = whole(mask, scores.shape[-1])
         live = jnp.broadcast_to(allowed.any(axis=-1, keepdims=True), (*scores.shape[:-1], 1))
         return expected(jnp.where(allowed, jax.nn.sigmoid(energy), 0.0), live, so_far)
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Alignment.cost`."""
-        return Cost(
-            parameters=at.heads, flops=10 * at.pairs
-        )  # a combination in an associative scan is 3, there are two for each pair
 
 
 def expected(stop: jax.Array, live: jax.Array, before: jax.Array) -> tuple[jax.Array, jax.Array]:

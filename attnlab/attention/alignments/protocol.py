@@ -11,7 +11,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.view import View
 
 # an alignment that samples writes to this variable collection while it is mutable (see `reinforce`)
@@ -81,11 +81,6 @@ class Alignment(nn.Module):
         given how many keys it may see, `seen` broadcastable to that shape; None for 1.
         """
         return None
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """Parameters and FLOPs, see `cards`."""
-        raise NotImplementedError(f"{type(self).__name__} declares no cost")
 
 
 def whole(mask: jax.Array | None, keys: int) -> jax.Array:

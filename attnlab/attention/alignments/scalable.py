@@ -25,7 +25,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment, whole
 from attnlab.attention.alignments.softmax import softmax
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.precision import widened
@@ -68,8 +68,3 @@ class ScalableSoftmax(Alignment):
             bias = widened(self.param("b", nn.initializers.zeros, (heads,)))
             factor = factor + bias[:, None, None]
         return factor
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Alignment.cost`."""
-        return Cost(at.heads * (1 + self.bias), 6 * at.pairs)

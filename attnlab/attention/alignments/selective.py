@@ -18,13 +18,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment
 from attnlab.attention.alignments.softmax import softmax
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.view import View
 from attnlab.layers.precision import inner_dtype, widened
 
@@ -64,11 +63,6 @@ class Selective(Alignment):
         gone = jax.nn.relu(jnp.where(taken, first, 0.0))  # g [B,Tq,Tk]
         total = jnp.cumsum(jnp.concatenate([so_far[:, None], gone], axis=1), axis=1)
         return softmax(scores - total[:, None, :-1], mask), total[:, -1]
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Alignment.cost`."""
-        return Cost(flops=6 * at.pairs + 3 * at.queries * at.keys)
 
 
 def present(view: View) -> jax.Array:

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment, whole
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.view import View
 from attnlab.layers.precision import widened
 
@@ -50,8 +49,3 @@ class Sigmoid(Alignment):
             return jnp.asarray(self.bias, dtype)
         seen = allowed.sum(axis=-1, keepdims=True) if view.seen is None else view.seen
         return -jnp.log(jnp.maximum(seen, 1).astype(dtype))
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Alignment.cost`."""
-        return Cost(flops=2 * at.pairs)

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.view import View
 from attnlab.layers.precision import widened
 
@@ -38,11 +38,6 @@ class Softmax(Alignment):
         """See `Alignment.__call__`."""
         extra = self.extra(scores.shape[1])
         return softmax(scores, mask, None if extra is None else extra[:, None, None])
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Alignment.cost`."""
-        return Cost(flops=5 * at.pairs)
 
 
 class SoftmaxPlusOne(Softmax):
@@ -66,11 +61,6 @@ class Sink(Softmax):
     def extra(self, heads: int) -> jax.Array | None:
         """See `Alignment.extra`."""
         return widened(self.param("logit", nn.initializers.zeros, (heads,)))
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Alignment.cost`."""
-        return super().cost(at) + Cost(parameters=at.heads)
 
 
 def softmax(scores: jax.Array, mask: jax.Array | None, extra: jax.Array | None = None) -> jax.Array:

@@ -15,12 +15,11 @@ overflow by a largest score of at least 0; the released code takes the largest s
 
 from __future__ import annotations
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.view import View
 from attnlab.layers.precision import widened
 
@@ -44,8 +43,3 @@ class Softpick(Alignment):
         size = jnp.exp(above - top) * -jnp.expm1(-jnp.abs(scores))
         total = size.sum(axis=-1, keepdims=True)
         return jnp.where(scores > 0.0, size, 0.0) / jnp.where(total == 0.0, 1.0, total)
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Alignment.cost`."""
-        return Cost(flops=7 * at.pairs)

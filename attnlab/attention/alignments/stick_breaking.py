@@ -15,12 +15,11 @@ what is left, for a variant that gives it to the query's own value; this is not 
 
 from __future__ import annotations
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.order import after_each, in_order, out_of_order
 from attnlab.attention.view import View
 from attnlab.layers.precision import widened
@@ -47,8 +46,3 @@ class StickBreaking(Alignment):
         left, back = in_order(jnp.where(allowed, jax.nn.softplus(scores), 0.0), view.keys)
         nearer = out_of_order(after_each(left), back)
         return jnp.where(allowed, jnp.exp(jax.nn.log_sigmoid(scores) - nearer), 0.0)
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Alignment.cost`."""
-        return Cost(flops=14 * at.pairs)

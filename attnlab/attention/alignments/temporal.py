@@ -18,13 +18,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment, whole
 from attnlab.attention.alignments.softmax import LOW, log_softmax, softmax
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.view import View
 from attnlab.layers.precision import inner_dtype, widened
 
@@ -71,8 +70,3 @@ class Temporal(Alignment):
         before = sums[:, :, :-1]
         modulated = logs - jnp.where(before > 0.5 * LOW, before, 0.0)
         return softmax(modulated, mask), sums[:, :, -1]
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Alignment.cost`."""
-        return Cost(flops=24 * at.pairs)

@@ -12,13 +12,12 @@ Transformers via Top-k Attention", 2021 (arXiv 2106.06899).
 
 from __future__ import annotations
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment
 from attnlab.attention.alignments.softmax import LOW, softmax
-from attnlab.attention.cards import Card, Cost, Sizes, sorting
+from attnlab.attention.cards import Card
 from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.precision import widened
@@ -51,11 +50,6 @@ class TopK(Alignment):
             return scores
         allowed = jnp.ones((), bool) if mask is None else mask
         return softmax(scores, largest(jnp.where(allowed, scores, LOW), self.keep) & allowed)
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Alignment.cost`."""
-        return Cost(flops=5 * at.pairs + sorting(at.pairs, at.keys))
 
 
 def largest(x: jax.Array, count: int) -> jax.Array:

@@ -30,7 +30,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.cards import Card, Cost
+from attnlab.attention.cards import Card
 from attnlab.errors import UserError
 
 
@@ -54,11 +54,6 @@ class FeatureMap(nn.Module):
         """M, of a head width D."""
         return width
 
-    @nn.nowrap
-    def cost(self, rows: int, width: int, heads: int) -> Cost:
-        """Of the features of `rows` vectors, counted for all heads; a few operations a feature."""
-        return Cost()
-
 
 class Elu(FeatureMap):
     """elu(x) + 1: x + 1 above 0, else e^x (Katharopoulos et al. 2020, equation 7)."""
@@ -69,11 +64,6 @@ class Elu(FeatureMap):
     def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
         """See `FeatureMap.__call__`."""
         return jax.nn.elu(x) + 1.0
-
-    @nn.nowrap
-    def cost(self, rows: int, width: int, heads: int) -> Cost:
-        """See `FeatureMap.cost`."""
-        return Cost(flops=2 * rows * width)
 
 
 class Relu(FeatureMap):
@@ -97,11 +87,6 @@ class Softmaxes(FeatureMap):
         """See `FeatureMap.__call__`."""
         return jax.nn.softmax(x, axis=-1)
 
-    @nn.nowrap
-    def cost(self, rows: int, width: int, heads: int) -> Cost:
-        """See `FeatureMap.cost`."""
-        return Cost(flops=5 * rows * width)
-
 
 class Hedgehog(FeatureMap):
     """[softmax(z), softmax(-z)], z = x W_h + b_h for each head h (Zhang et al. 2024)."""
@@ -124,11 +109,6 @@ class Hedgehog(FeatureMap):
         """See `FeatureMap.size`."""
         return 2 * width
 
-    @nn.nowrap
-    def cost(self, rows: int, width: int, heads: int) -> Cost:
-        """See `FeatureMap.cost`."""
-        return Cost(heads * width * (width + 1), rows * width * (2 * width + 10))
-
 
 class Squared(FeatureMap):
     """The products of two channels each, so that phi(q).phi(k) = (q.k)^2 (Kacham et al. 2024)."""
@@ -144,11 +124,6 @@ class Squared(FeatureMap):
     def size(self, width: int) -> int:
         """See `FeatureMap.size`."""
         return width * (width + 1) // 2
-
-    @nn.nowrap
-    def cost(self, rows: int, width: int, heads: int) -> Cost:
-        """See `FeatureMap.cost`."""
-        return Cost(flops=2 * rows * width * (width + 1) // 2)
 
 
 class Taylor(Squared):
@@ -196,11 +171,6 @@ class Dpfp(FeatureMap):
         """See `FeatureMap.size`."""
         return 2 * width * self.neighbours
 
-    @nn.nowrap
-    def cost(self, rows: int, width: int, heads: int) -> Cost:
-        """See `FeatureMap.cost`."""
-        return Cost(flops=rows * self.size(width))
-
 
 class Cosine(FeatureMap):
     """relu, and the weight of a pair times cos(pi (i - j) / 2L): nearer keys weigh more (cosFormer,
@@ -229,11 +199,6 @@ class Cosine(FeatureMap):
     def size(self, width: int) -> int:
         """See `FeatureMap.size`."""
         return 2 * width
-
-    @nn.nowrap
-    def cost(self, rows: int, width: int, heads: int) -> Cost:
-        """See `FeatureMap.cost`."""
-        return Cost(flops=3 * rows * width)
 
 
 def products(x: jax.Array) -> jax.Array:

@@ -21,12 +21,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.kernels.plain import Look
-from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
+from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory, heads_card
 from attnlab.attention.protocol import Rows
 from attnlab.attention.view import View
 from attnlab.errors import UserError
+from attnlab.layers.heads import split
 from attnlab.layers.precision import widened
 
 EPSILON = 1e-5
@@ -45,15 +45,7 @@ class Differential(MultiHead):
 
     kernels = ("auto", "plain")
     capabilities = dataclasses.replace(MultiHead.capabilities, so_far=False)
-    card = Card(
-        "heads",
-        2025,
-        "Ye et al., Differential Transformer, ICLR 2025",
-        "T^2 d + T d^2",
-        "T d",
-        path="1",
-        steps="1",
-    )
+    card = heads_card(2025, "Ye et al., Differential Transformer, ICLR 2025", state="T d")
 
     @nn.nowrap
     def rows(self) -> Rows:
@@ -76,7 +68,7 @@ class Differential(MultiHead):
 
     def split_values(self, x: jax.Array) -> jax.Array:
         """See `MultiHead.split_values`: [B,T,2*H*D] to [B,H,T,2D]."""
-        return x.reshape(*x.shape[:2], self.heads // 2, 2 * self.size()).transpose(0, 2, 1, 3)
+        return split(x, self.heads // 2)
 
     def strength(self) -> jax.Array:
         """lam, [] float32."""
@@ -106,19 +98,3 @@ class Differential(MultiHead):
             * widened(self.gain)
         )
         return super().join(((1.0 - self.start) * normed).astype(context.dtype), query)
-
-    @nn.nowrap
-    def sizes(self, queries: int, keys: int, query_width: int) -> Sizes:
-        """See `MultiHead.sizes`."""
-        at = super().sizes(queries, keys, query_width)
-        return dataclasses.replace(at, value_width=2 * at.value_width, value_heads=at.heads // 2)
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        maps, norm = (
-            self.heads * queries * keys,
-            5 * queries * self.heads * self.size(),
-        )  # a product and a difference for each pair of maps
-        own = Cost(6 * self.size(), maps + norm)
-        return super().cost(queries, keys, query_width, source_width) + own

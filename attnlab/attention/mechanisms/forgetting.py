@@ -18,7 +18,6 @@ is not here; the score `qk_rmsnorm` is the first of these. Causal, as in the pap
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import flax.linen as nn
@@ -26,12 +25,16 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import FLOAT, Card, Cost, dense
 from attnlab.attention.kernels.plain import Look
-from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
+from attnlab.attention.mechanisms.multihead import (
+    OF_CAUSAL_TEXTS,
+    MultiHead,
+    MultiHeadMemory,
+    heads_card,
+)
 from attnlab.attention.order import in_order, out_of_order
-from attnlab.attention.protocol import with_room
-from attnlab.attention.view import View, Where
+from attnlab.attention.protocol import Tokens
+from attnlab.attention.view import View
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened
 
@@ -46,21 +49,10 @@ class ForgettingMemory(MultiHeadMemory):
 class Forgetting(MultiHead):
     """Multi-head attention with a forget gate for each head; fields as in `MultiHead`."""
 
-    capabilities = dataclasses.replace(
-        MultiHead.capabilities,
-        roles=frozenset({"self"}),
-        directions=frozenset({"causal"}),
-        window=False,
-    )
-    card = Card(
-        "heads, forgetting",
-        2025,
-        "Lin et al., Forgetting Transformer, ICLR 2025",
-        "T^2 d + T d^2",
-        "T d K / H",
-        path="1",
-        steps="1",
-    )
+    capabilities = OF_CAUSAL_TEXTS
+    card = heads_card(2025, "Lin et al., Forgetting Transformer, ICLR 2025", "heads, forgetting")
+
+    memory_class = ForgettingMemory
 
     def setup(self) -> None:
         super().setup()
@@ -77,37 +69,21 @@ class Forgetting(MultiHead):
         shared = self.key_heads or heads
         return x.reshape(batch, shared, heads // shared, steps).swapaxes(2, 3)
 
-    def remember_pairs(
-        self,
-        keys: jax.Array,
-        values: jax.Array,
-        valid: jax.Array | None = None,
-        capacity: int | None = None,
-        positions: Where = 0,
-    ) -> ForgettingMemory:
-        """See `Attention.remember_pairs`; the gates are of the array for keys."""
-        made = super().remember_pairs(keys, values, valid, capacity, positions)
-        logs, back = in_order(self.logs(keys, valid), positions)
+    def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
+        """See `Attention.arrays`; the gates are of the array for keys."""
+        logs, back = self.logs(tokens.keys, tokens.valid), None
+        if tokens.before is None:
+            logs, back = in_order(logs, tokens.positions)
         decay = self.grouped(out_of_order(jnp.cumsum(logs, axis=-1), back))
-        given = {name: getattr(made, name) for name in made.__dataclass_fields__}
-        return ForgettingMemory(**given, decay=with_room(decay, made.valid.shape[1]))
+        if tokens.before is not None:
+            decay = self.last(tokens.before) + decay
+        return {**super().arrays(tokens), "decay": decay}
 
-    def extend_pairs(
-        self,
-        memory: MultiHeadMemory,
-        keys: jax.Array,
-        values: jax.Array,
-        valid: jax.Array | None = None,
-    ) -> MultiHeadMemory:
-        """See `Attention.extend_pairs`."""
-        assert isinstance(memory, ForgettingMemory)
+    def last(self, memory: ForgettingMemory) -> jax.Array:
+        """c of the last token of a memory, [B,K,1,H/K]; 0 of an empty one."""
         length = jnp.asarray(memory.length).reshape(-1, 1, 1, 1)
         last = jnp.broadcast_to(jnp.maximum(length - 1, 0), (*memory.decay.shape[:2], 1, 1))
-        before = jnp.take_along_axis(memory.decay, last, axis=2)
-        before = jnp.where(length > 0, before, 0.0)
-        more_keys, more_values = self.key_value(keys, values, memory.following(keys.shape[1]))
-        decay = before + self.grouped(jnp.cumsum(self.logs(keys, valid), axis=-1))
-        return memory.appended(valid, keys=more_keys, values=more_values, decay=decay)  # type: ignore[no-any-return]
+        return jnp.where(length > 0, jnp.take_along_axis(memory.decay, last, axis=2), 0.0)
 
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, so_far: Any = None
@@ -143,10 +119,3 @@ class Forgetting(MultiHead):
         reach = jnp.minimum((view.columns <= view.rows).sum(axis=-1), written)  # [B or 1,1,Tq]
         at = jnp.broadcast_to(jnp.maximum(reach - 1, 0), (*decay.shape[:2], view.size[0]))
         return jnp.where(reach > 0, jnp.take_along_axis(ordered, at, axis=-1), 0.0)
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        gates = dense(keys, source_width, self.heads, bias=True) + Cost(flops=5 * keys * self.heads)
-        more = Cost(0, 2 * self.heads * queries * keys, FLOAT * keys * self.heads)
-        return super().cost(queries, keys, query_width, source_width) + gates + more

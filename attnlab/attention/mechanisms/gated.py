@@ -16,8 +16,7 @@ from typing import Literal
 import flax.linen as nn
 import jax
 
-from attnlab.attention.cards import Card, Cost, dense
-from attnlab.attention.mechanisms.multihead import MultiHead
+from attnlab.attention.mechanisms.multihead import MultiHead, heads_card
 from attnlab.layers.dense import Dense
 
 
@@ -31,15 +30,7 @@ class Gated(MultiHead):
 
     gate: Literal["element", "head"] = "element"
 
-    card = Card(
-        "heads",
-        2025,
-        "Qiu et al., Gated Attention for LLMs, 2025",
-        "T^2 d + T d^2",
-        "T d K / H",
-        path="1",
-        steps="1",
-    )
+    card = heads_card(2025, "Qiu et al., Gated Attention for LLMs, 2025")
 
     def setup(self) -> None:
         super().setup()
@@ -56,9 +47,3 @@ class Gated(MultiHead):
         if self.gate == "element":
             return super().join(context, query) * gates
         return super().join(context * gates.transpose(0, 2, 1)[..., None], query)
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        gates = dense(queries, query_width, self.gates())
-        return super().cost(queries, keys, query_width, source_width) + gates

@@ -23,20 +23,16 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.kernels.plain import Look, plain_on
-from attnlab.attention.protocol import (
-    Attention,
-    Capabilities,
-    Memory,
-    Reading,
-    first_memory,
-)
+from attnlab.attention.memories import Memory
+from attnlab.attention.protocol import Attention, Capabilities, Reading, Tokens
 from attnlab.attention.so_far import nothing_yet
-from attnlab.attention.view import EVERYTHING, View, Where
+from attnlab.attention.view import EVERYTHING, View
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.heads import joined
 from attnlab.layers.precision import widened
 
 
@@ -67,20 +63,20 @@ class Hops(Attention):
 
     parts = {"alignment": ALIGNMENTS}
     capabilities = Capabilities(dropout=True, so_far=True, window=True)
-    card = Card(
+    card = MixerCard(
         "hops",
         2017,
         "Lin et al., Structured Self-attentive Sentence Embedding, ICLR 2017",
         "T^2 r (d + r) + T d (A + r d)",
         "T (d + r)",
-        path="1",
-        steps="1",
     )
 
     @nn.nowrap
     def side_by_side(self) -> int:
         """See `Attention.side_by_side`."""
         return self.hops if self.output == "side_by_side" else 1
+
+    memory_class = HopsMemory
 
     def setup(self) -> None:
         if min(self.hops, self.hidden) < 1:
@@ -92,26 +88,10 @@ class Hops(Attention):
         self.align = made(ALIGNMENTS, self.alignment)(name="alignment")
         self.drop = Dropout(self.dropout)
 
-    def scored(self, source: jax.Array) -> jax.Array:
-        """[B,Tk,ds] to [B,r,Tk,1]."""
-        return self.w_hops(jnp.tanh(self.w_hidden(source))).transpose(0, 2, 1)[..., None]
-
-    def remember(
-        self,
-        source: jax.Array,
-        valid: jax.Array | None = None,
-        capacity: int | None = None,
-        positions: Where = 0,
-    ) -> HopsMemory:
-        """See `Attention.remember`."""
-        made = self.scored(source), source[:, None]
-        return first_memory(HopsMemory, source, valid, capacity, positions, *made)
-
-    def extend(
-        self, memory: HopsMemory, source: jax.Array, valid: jax.Array | None = None
-    ) -> HopsMemory:
-        """See `Attention.extend`."""
-        return memory.appended(valid, scores=self.scored(source), values=source[:, None])
+    def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
+        """See `Attention.arrays`: scores [B,r,t,1], and the source itself."""
+        scores = self.w_hops(jnp.tanh(self.w_hidden(tokens.keys))).transpose(0, 2, 1)[..., None]
+        return {"scores": scores, "values": tokens.keys[:, None]}
 
     def read(
         self,
@@ -136,36 +116,20 @@ class Hops(Attention):
             so_far=self.no_looks(memory) if so_far is None else so_far,
         )
         context, hops, so_far = plain_on(look)
-        joined = context.transpose(0, 2, 1, 3).reshape(
-            batch, queries, self.hops * memory.values.shape[-1]
-        )
-        if self.output == "side_by_side" and joined.shape[-1] != self.width:
+        found = joined(context)
+        if self.output == "projected":
+            found = self.out(found)
+        elif found.shape[-1] != self.width:
             raise UserError(
-                f"hops: hops={self.hops} side by side are {joined.shape[-1]} wide, the context is"
+                f"hops: hops={self.hops} side by side are {found.shape[-1]} wide, the context is"
                 f" asked to be {self.width}"
             )
-        found = self.out(joined) if self.output == "projected" else joined
         losses = {"hops": overlap(hops)}
         return Reading(found, self.capture(hops, memory, weights), losses, so_far)
 
     def no_looks(self, memory: HopsMemory) -> Any:
         """See `Attention.no_looks`."""
         return nothing_yet(self, None, self.align, memory, memory.scores, self.hops)
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        at = Sizes(queries, keys, self.hops, self.hops, 0, 1, source_width, self.hops, query_width)
-        scored = dense(keys, source_width, self.hidden) + dense(keys, self.hidden, self.hops)
-        products = Cost(
-            flops=2 * at.pairs * (source_width + self.hops)
-        )  # the sums, and the penalty's A A^T
-        out = (
-            dense(queries, self.hops * source_width, self.width)
-            if self.output == "projected"
-            else Cost()
-        )
-        return scored + of_parts(self, at) + products + out + memory(keys, self.hops + source_width)
 
 
 def overlap(weights: jax.Array) -> jax.Array:

@@ -33,12 +33,11 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.protocol import whole
 from attnlab.attention.alignments.softmax import LOW, Softmax, log_softmax
 from attnlab.attention.alignments.top_k import largest
-from attnlab.attention.cards import FLOAT, Card, Cost, dense, sorting
 from attnlab.attention.kernels.gathered import SPARSE, attended
 from attnlab.attention.kernels.plain import Look, plain_on
-from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
-from attnlab.attention.protocol import MAPS, Reading, with_room
-from attnlab.attention.view import EVERYTHING, View, Where
+from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory, heads_card
+from attnlab.attention.protocol import MAPS, Reading, Tokens
+from attnlab.attention.view import EVERYTHING, View
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import inner_dtype, widened
@@ -99,15 +98,15 @@ class LightningIndexer(MultiHead):
 
     kernels = ("auto", "plain")
     capabilities = dataclasses.replace(MultiHead.capabilities, so_far=False, window=False)
-    card = Card(
-        "heads, selected",
+    card = heads_card(
         2025,
         "DeepSeek-AI, DeepSeek-V3.2, 2025",
-        "T^2 (d + n c + log T) + T d^2",
-        "T (d K / H + c)",
-        path="1",
-        steps="1",
+        "heads, selected",
+        time="T^2 (d + n c + log T) + T d^2",
+        state="T (d K / H + c)",
     )
+
+    memory_class = IndexedMemory
 
     def setup(self) -> None:
         for field in ("keep", "index_heads", "index_width"):
@@ -117,31 +116,9 @@ class LightningIndexer(MultiHead):
         super().setup()
         self.indexer = Indexer(self.index_heads, self.index_width)
 
-    def remember_pairs(
-        self,
-        keys: jax.Array,
-        values: jax.Array,
-        valid: jax.Array | None = None,
-        capacity: int | None = None,
-        positions: Where = 0,
-    ) -> IndexedMemory:
-        """See `Attention.remember_pairs`; the indexer looks at the array for keys."""
-        made = super().remember_pairs(keys, values, valid, capacity, positions)
-        given = {name: getattr(made, name) for name in made.__dataclass_fields__}
-        index = with_room(self.indexer.of_key(keys), made.valid.shape[1])
-        return IndexedMemory(**given, index=index)
-
-    def extend_pairs(
-        self,
-        memory: MultiHeadMemory,
-        keys: jax.Array,
-        values: jax.Array,
-        valid: jax.Array | None = None,
-    ) -> MultiHeadMemory:
-        """See `Attention.extend_pairs`."""
-        more_keys, more_values = self.key_value(keys, values, memory.following(keys.shape[1]))
-        index = self.indexer.of_key(keys)
-        return memory.appended(valid, keys=more_keys, values=more_values, index=index)  # type: ignore[no-any-return]
+    def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
+        """See `Attention.arrays`; the indexer looks at the array for keys."""
+        return {**super().arrays(tokens), "index": self.indexer.of_key(tokens.keys)}
 
     def read(
         self,
@@ -168,8 +145,8 @@ class LightningIndexer(MultiHead):
             look = look.replace(between=narrowed(look, allowed))
         context, found, so_far = plain_on(look)
         losses = {"indexer": divergence(found.sum(axis=1), rated, allowed)}
-        joined = self.join(context, query)
-        return Reading(self.out(joined), self.capture(found, memory, weights), losses, so_far)
+        context = self.out(self.join(context, query))
+        return Reading(context, self.capture(found, memory, weights), losses, so_far)
 
     def gathers(self, look: Look) -> bool:
         """Whether the chosen keys are gathered: this is less work, and the look allows it."""
@@ -197,16 +174,6 @@ class LightningIndexer(MultiHead):
         return context.reshape(batch, heads, queries, context.shape[-1]).astype(
             look.values.dtype
         ), loss
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        h, a = self.index_heads, self.index_width
-        asked = dense(queries, query_width, h * a) + dense(queries, query_width, h)
-        kept = dense(keys, source_width, a) + Cost(2 * a, 7 * keys * a, FLOAT * keys * a)
-        pairs = queries * keys
-        rated = Cost(flops=pairs * (h * (2 * a + 3) + self.heads + 9) + sorting(pairs, keys))
-        return super().cost(queries, keys, query_width, source_width) + asked + kept + rated
 
 
 def narrowed(look: Look, chosen: jax.Array) -> Any:

@@ -25,13 +25,11 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import whole
-from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.mechanisms.single import Single, SingleMemory
 from attnlab.attention.protocol import Capabilities, Reading
-from attnlab.attention.scores import SCORES
 from attnlab.attention.so_far import one_by_one
 from attnlab.attention.view import EVERYTHING, View
-from attnlab.config.registry import made
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 
@@ -41,14 +39,12 @@ class KeyValue(Single):
     in place of query and source.
     """
 
-    card = Card(
+    card = MixerCard(
         "one head",
         2017,
         "Daniluk et al., Frustratingly Short Attention Spans, ICLR 2017",
         "T^2 (d + A) + T d (d + A)",
         "T (d + A)",
-        path="1",
-        steps="1",
     )
     capabilities = Capabilities(dropout=True, own=True, so_far=True, window=True)
     names: ClassVar[tuple[str, ...]] = ("key", "value")
@@ -77,6 +73,11 @@ class KeyValue(Single):
         """
         return self.cut(keys, "source")[0][:, None], self.cut(values, "source")[1][:, None]
 
+    @nn.nowrap
+    def key_width(self, source_width: int) -> int:
+        """See `SingleMemory`."""
+        return source_width // len(self.names)
+
     def read(
         self,
         query: jax.Array,
@@ -97,20 +98,6 @@ class KeyValue(Single):
             jnp.where(sees[:, 0, :, None], merged, 0),
             self.capture(given, memory, weights),
             so_far=so_far,
-        )
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        asks, found = query_width // len(self.names), source_width // len(self.names)
-        at = Sizes(queries, keys, 1, 1, asks, found, found, 1, query_width)
-        kept = made(SCORES, self.score)(parent=None).kept(found)
-        merged = dense(queries, found, self.width) + dense(queries, asks, self.width)
-        return (
-            of_parts(self, at)
-            + Cost(flops=2 * at.pairs * found)
-            + merged
-            + memory(keys, kept + found)
         )
 
 

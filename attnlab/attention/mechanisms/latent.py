@@ -26,24 +26,20 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import Look, fold, unfold
+from attnlab.attention.memories import Memory
 from attnlab.attention.positions import POSITIONS
-from attnlab.attention.protocol import (
-    Attention,
-    Capabilities,
-    Memory,
-    Reading,
-    first_memory,
-)
+from attnlab.attention.protocol import Attention, Capabilities, Reading, Tokens, head_width
 from attnlab.attention.scores.products import inner
 from attnlab.attention.so_far import nothing_yet
-from attnlab.attention.view import EVERYTHING, View, Where, standing
+from attnlab.attention.view import EVERYTHING, View
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers.dense import GLOROT, Dense, Dropout
+from attnlab.layers.heads import joined, split
 
 EPSILON = 1e-6
 
@@ -87,19 +83,15 @@ class Latent(Attention):
     capabilities = Capabilities(
         dropout=True, positions=frozenset({"query_key"}), so_far=True, window=True
     )
-    card = Card(
-        "heads",
-        2024,
-        "DeepSeek-AI, DeepSeek-V2, 2024",
-        "T^2 (d + H R) + T d (d + C)",
-        "T (C + R)",
-        path="1",
-        steps="1",
+    card = MixerCard(
+        "heads", 2024, "DeepSeek-AI, DeepSeek-V2, 2024", "T^2 (d + H R) + T d (d + C)", "T (C + R)"
     )
 
+    memory_class = LatentMemory
+
     def setup(self) -> None:
-        if self.heads < 1 or (not self.head_width and self.width % self.heads):
-            raise UserError(f"latent: width={self.width} is not divisible by heads={self.heads}")
+        if not self.head_width or self.heads < 1:
+            head_width("latent", self.width, self.heads)
         if self.head_width < 0:
             raise UserError(f"latent: head_width={self.head_width}, must be at least 0")
         if self.latent < 1 or self.rotary < 0 or self.query_latent < 0:
@@ -127,32 +119,13 @@ class Latent(Attention):
         """D."""
         return self.head_width or self.width // self.heads
 
-    def kept(self, source: jax.Array, positions: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Latents [B,1,Tk,C] and turned channels [B,1,Tk,R] of a source at positions [Tk] or
-        [B,Tk].
-        """
-        latents = self.norm_latent(self.w_latent(source))[:, None].astype(source.dtype)
+    def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
+        """See `Attention.arrays`: latents [B,1,t,C] and turned channels [B,1,t,R]."""
+        latents = self.norm_latent(self.w_latent(tokens.keys))[:, None].astype(tokens.keys.dtype)
         if not self.rotary:
-            return latents, latents[..., :0]
-        return latents, self.scheme.of_key(self.w_turned(source)[:, None], positions)
-
-    def remember(
-        self,
-        source: jax.Array,
-        valid: jax.Array | None = None,
-        capacity: int | None = None,
-        positions: Where = 0,
-    ) -> LatentMemory:
-        """See `Attention.remember`."""
-        made = self.kept(source, standing(positions, source.shape[1]))
-        return first_memory(LatentMemory, source, valid, capacity, positions, *made)
-
-    def extend(
-        self, memory: LatentMemory, source: jax.Array, valid: jax.Array | None = None
-    ) -> LatentMemory:
-        """See `Attention.extend`."""
-        latents, turned = self.kept(source, memory.following(source.shape[1]))
-        return memory.appended(valid, latents=latents, turned=turned)
+            return {"latents": latents, "turned": latents[..., :0]}
+        turned = self.scheme.of_key(self.w_turned(tokens.keys)[:, None], tokens.positions)
+        return {"latents": latents, "turned": turned}
 
     def read(
         self,
@@ -183,8 +156,8 @@ class Latent(Attention):
         context, found, so_far = attend(self, look, self.kernel, weights)
         if absorb:
             context = jnp.einsum("bhqc,chd->bhqd", context, self.up_value)
-        joined = context.transpose(0, 2, 1, 3).reshape(*query.shape[:2], self.heads * self.size())
-        return Reading(self.out(joined), self.capture(found, memory, weights), so_far=so_far)
+        maps = self.capture(found, memory, weights)
+        return Reading(self.out(joined(context)), maps, so_far=so_far)
 
     def no_looks(self, memory: LatentMemory) -> Any:
         """See `Attention.no_looks`."""
@@ -200,11 +173,7 @@ class Latent(Attention):
             if self.query_latent
             else query
         )
-        q = (
-            self.w_query(x)
-            .reshape(*query.shape[:2], self.heads, size + self.rotary)
-            .transpose(0, 2, 1, 3)
-        )
+        q = split(self.w_query(x), self.heads)
         scale = (size + self.rotary) ** -0.5
         return q[..., :size] * scale, (
             self.scheme.of_query(q[..., size:], positions) * scale if self.rotary else q[..., size:]
@@ -237,30 +206,4 @@ class Latent(Attention):
             align=self.align,
             drop=self.drop,
             product=True,
-        )
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        size, c, r = self.size(), self.latent, self.rotary
-        wide, asks = self.heads * (size + r), self.query_latent or query_width
-        first = (
-            dense(queries, query_width, asks) + Cost(asks, 4 * queries * asks)
-            if self.query_latent
-            else Cost()
-        )
-        at = Sizes(
-            queries, keys, self.heads, 1, r, r, size, self.heads, query_width
-        )  # alignments do not depend on the width; schemes rotate R channels
-        made_or_absorbed = Cost(
-            2 * c * self.heads * size, 2 * self.heads * min(self.operations(queries, keys))
-        )
-        kept = dense(keys, source_width, c + r) + Cost(c, 4 * keys * c) + memory(keys, c + r)
-        return (
-            first
-            + dense(queries, asks, wide)
-            + kept
-            + of_parts(self, at)
-            + made_or_absorbed
-            + dense(queries, self.heads * size, self.width)
         )

@@ -30,19 +30,10 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import FLOAT, Card, Cost, dense
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.features import FEATURES
-from attnlab.attention.protocol import (
-    Attention,
-    Capabilities,
-    Memory,
-    Reading,
-    Rows,
-    beginning,
-    head_width,
-    with_room,
-    written,
-)
+from attnlab.attention.memories import Memory, beginning, with_room, written
+from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows, head_width
 from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, known, standing
 from attnlab.attention.visibility import Causal, Everything
 from attnlab.config.registry import Part, made
@@ -94,13 +85,12 @@ class Linear(Attention):
 
     parts = {"features": FEATURES}
     capabilities = Capabilities(dense=False, state="constant")
-    card = Card(
+    card = MixerCard(
         "linear",
         2020,
         "Katharopoulos et al., Transformers are RNNs, ICML 2020",
         "T d^2",
         "d^2 / H",
-        path="1",
         steps="T / C",
     )
 
@@ -238,21 +228,6 @@ class Linear(Attention):
         values, total = found[..., :-1], found[..., -1:]
         values = _quotient(values, total) if self.normalise == "sum" else self.norm(values)
         return self.out(joined(values).astype(query.dtype))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`; of all keys seen."""
-        width, features = self.width // self.heads, made(FEATURES, self.features)(parent=None)
-        size = features.size(width)
-        found = dense(queries, query_width, self.width, self.bias)
-        found += dense(keys, source_width, 2 * self.width, self.bias)
-        found += dense(queries, self.width, self.width)
-        found += features.cost(self.heads * queries, width, self.heads)
-        found += features.cost(self.heads * keys, width, self.heads)
-        found += Cost(flops=2 * (queries + keys) * self.heads * size * (width + 1))
-        if self.normalise == "norm":
-            found += Cost(width, 4 * queries * self.width)
-        return found + Cost(state_bytes=FLOAT * self.heads * size * (width + 1) + 4)
 
 
 def _is_whole(view: View, memory: LinearMemory, query: jax.Array) -> bool:

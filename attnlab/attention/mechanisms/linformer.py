@@ -26,22 +26,14 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import FLOAT, Card, Cost, dense
+from attnlab.attention.cards import MixerCard
+from attnlab.attention.memories import Memory, beginning, written
 from attnlab.attention.mixer import no_rule
-from attnlab.attention.protocol import (
-    MAPS,
-    Attention,
-    Capabilities,
-    Memory,
-    Reading,
-    Rows,
-    beginning,
-    head_width,
-    written,
-)
+from attnlab.attention.protocol import MAPS, Attention, Capabilities, Reading, Rows, head_width
 from attnlab.attention.view import EVERYTHING, View, Where, standing
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import widened
 
 
@@ -78,15 +70,7 @@ class Linformer(Attention):
         cache=False,
         maps="implied",
     )
-    card = Card(
-        "low-rank",
-        2020,
-        "Wang et al., Linformer, 2020",
-        "T k d + T d^2",
-        "k d + T",
-        path="1",
-        steps="1",
-    )
+    card = MixerCard("low-rank", 2020, "Wang et al., Linformer, 2020", "T k d + T d^2", "k d + T")
 
     @nn.nowrap
     def rows(self) -> Rows:
@@ -109,10 +93,6 @@ class Linformer(Attention):
         if self.share != "key_value":
             self.along_values = self.param("along_values", normal, shape)
         self.drop = Dropout(self.dropout)
-
-    def split(self, x: jax.Array) -> jax.Array:
-        """[B,T,H*D] to heads first, [B,H,T,D]."""
-        return x.reshape(*x.shape[:2], self.heads, self.width // self.heads).transpose(0, 2, 1, 3)
 
     def columns(self, values: bool, positions: jax.Array, known: jax.Array) -> jax.Array:
         """E, or F for `values`, at positions [T] or [B,T], with zeros where `known` [B,T] is false:
@@ -145,7 +125,7 @@ class Linformer(Attention):
         where, real = standing(positions, tokens), jnp.asarray(known[:, :tokens])
         x = jnp.where(real[..., None], source, 0)
         keys, values = (
-            self.columns(is_value, where, real) @ self.split(project(x))
+            self.columns(is_value, where, real) @ split(project(x), self.heads)
             for is_value, project in ((False, self.w_key), (True, self.w_value))
         )
         return LinformerMemory(
@@ -166,29 +146,14 @@ class Linformer(Attention):
           UserError: the view has a rule, or several texts share a row.
         """
         no_rule(self, view)
-        q = self.split(self.w_query(query)) * (self.width // self.heads) ** -0.5
+        q = split(self.w_query(query), self.heads) * (self.width // self.heads) ** -0.5
         scores = widened(jnp.einsum("bhqd,bhkd->bhqk", q, memory.keys))
         projected = jax.nn.softmax(scores, axis=-1)
         context = self.drop(projected).astype(query.dtype) @ memory.values
-        joined = context.transpose(0, 2, 1, 3).reshape(*query.shape[:2], self.width)
         shown = None
         if self.is_mutable_collection(MAPS):
             where = standing(
                 0 if memory.positions is None else memory.positions, memory.valid.shape[1]
             )
             shown = projected @ widened(self.columns(True, where, memory.valid))
-        return Reading(self.out(joined), self.capture(shown, memory))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        k, along = self.rank, self.rank * self.length
-        heads = self.heads if self.share == "none" else 1
-        asked = dense(queries, query_width, self.width) + dense(queries, self.width, self.width)
-        both = dense(keys, source_width, self.width) + dense(keys, source_width, self.width)
-        kept = Cost(
-            heads * along * (1 if self.share == "key_value" else 2),
-            4 * keys * k * self.width,
-            FLOAT * 2 * k * self.width + keys + 4,
-        )
-        return asked + both + kept + Cost(flops=queries * k * (4 * self.width + 5 * self.heads))
+        return Reading(self.out(joined(context)), self.capture(shown, memory))

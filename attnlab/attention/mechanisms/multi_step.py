@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.cards import Card, Cost, dense
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows, asking, at
 from attnlab.attention.view import EVERYTHING, View, Where
 from attnlab.config.registry import Part, made
@@ -42,13 +42,12 @@ class MultiStep(Attention):
 
     parts = {"looks": MECHANISMS}
     capabilities = Capabilities(so_far=True, window=True)
-    card = Card(
+    card = MixerCard(
         "hops",
         2015,
         "Sukhbaatar et al., End-To-End Memory Networks, NeurIPS 2015",
         "N (T^2 d + T d^2)",
         "T d",
-        path="1",
         steps="N",
     )
 
@@ -109,14 +108,3 @@ class MultiStep(Attention):
         """See `Attention.no_looks`: of each step."""
         before = self.look.no_looks(memory)
         return None if before is None else (before,) * self.steps
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        looks: Attention = made(MECHANISMS, self.looks)(width=self.width, parent=None)
-        remembered, once = (
-            looks.cost(0, keys, self.width, source_width),
-            looks.cost(queries, keys, self.width, source_width),
-        )
-        again = Cost(flops=(self.steps - 1) * (once.flops - remembered.flops))
-        return dense(queries, query_width, self.width) + once + again

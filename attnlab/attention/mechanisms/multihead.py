@@ -16,34 +16,42 @@ have no biases by default. A row without allowed keys gives zeros; the papers le
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import flax.struct
 import jax
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import Look, fold, unfold
+from attnlab.attention.memories import Memory
 from attnlab.attention.positions import POSITIONS
-from attnlab.attention.protocol import (
-    Attention,
-    Capabilities,
-    Memory,
-    Reading,
-    first_memory,
-)
+from attnlab.attention.protocol import Attention, Capabilities, Reading, Tokens, divisors_near
 from attnlab.attention.scores import SCORES
 from attnlab.attention.so_far import nothing_yet, one_by_one, pairs_of
-from attnlab.attention.view import EVERYTHING, View, Where, standing
+from attnlab.attention.view import EVERYTHING, View
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError, nearest
 from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import widened
 
 PROJECTIONS = ("query", "key", "value", "out")
+
+
+def heads_card(
+    year: int,
+    source: str,
+    family: str = "heads",
+    time: str = "T^2 d + T d^2",
+    state: str = "T d K / H",
+) -> MixerCard:
+    """The card of multi-head attention in one of its forms."""
+    return MixerCard(family, year, source, time, state)
 
 
 @flax.struct.dataclass
@@ -91,16 +99,13 @@ class MultiHead(Attention):
         so_far=True,
         window=True,
     )
-    card = Card(
-        "heads",
+    card = heads_card(
         2017,
         "Vaswani et al., Attention Is All You Need, NeurIPS 2017 (K = 1: Shazeer 2019; 1 < K < H:"
         " Ainslie et al. 2023)",
-        "T^2 d + T d^2",
-        "T d K / H",
-        path="1",
-        steps="1",
     )
+
+    memory_class: ClassVar[type[Memory]] = MultiHeadMemory
 
     def setup(self) -> None:
         if self.head_width < 0:
@@ -108,10 +113,10 @@ class MultiHead(Attention):
         if self.heads < 1 or (not self.head_width and self.width % self.heads):
             raise UserError(
                 f"multihead: width={self.width} is not divisible by heads={self.heads}; heads could"
-                f" be {_near(self.width, self.heads)}, or set head_width"
+                f" be {divisors_near(self.width, self.heads)}, or set head_width"
             )
         if self.key_heads < 0 or self.heads % (self.key_heads or 1):
-            near = _near(self.heads, self.key_heads)
+            near = divisors_near(self.heads, self.key_heads)
             raise UserError(
                 f"multihead: heads={self.heads} is not divisible by key_heads={self.key_heads};"
                 f" key_heads could be {near}"
@@ -148,44 +153,17 @@ class MultiHead(Attention):
 
     def split(self, x: jax.Array) -> jax.Array:
         """[B,T,n*D] to heads first, [B,n,T,D]."""
-        width = self.size()
-        return x.reshape(*x.shape[:2], x.shape[-1] // width, width).transpose(0, 2, 1, 3)
+        return split(x, x.shape[-1] // self.size())
 
     def split_values(self, x: jax.Array) -> jax.Array:
         """Projected values [B,T,K*D], heads first."""
         return self.split(x)
 
-    def key_value(
-        self, looked_at: jax.Array, taken: jax.Array, positions: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        """Keys [B,K,Tk,A] from `looked_at` and values [B,K,Tk,D] from `taken`, at positions [Tk] or
-        [B,Tk].
-        """
-        keys = self.fit.of_key(self.split(self.w_key(looked_at)))
-        return self.scheme.of_key(keys, positions), self.split_values(self.w_value(taken))
-
-    def remember_pairs(
-        self,
-        keys: jax.Array,
-        values: jax.Array,
-        valid: jax.Array | None = None,
-        capacity: int | None = None,
-        positions: Where = 0,
-    ) -> MultiHeadMemory:
-        """See `Attention.remember_pairs`."""
-        made = self.key_value(keys, values, standing(positions, keys.shape[1]))
-        return first_memory(MultiHeadMemory, keys, valid, capacity, positions, *made)
-
-    def extend_pairs(
-        self,
-        memory: MultiHeadMemory,
-        keys: jax.Array,
-        values: jax.Array,
-        valid: jax.Array | None = None,
-    ) -> MultiHeadMemory:
-        """See `Attention.extend_pairs`."""
-        more_keys, more_values = self.key_value(keys, values, memory.following(keys.shape[1]))
-        return memory.appended(valid, keys=more_keys, values=more_values)
+    def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
+        """See `Attention.arrays`: keys [B,K,t,A] and values [B,K,t,D]."""
+        keys = self.fit.of_key(self.split(self.w_key(tokens.keys)))
+        values = self.split_values(self.w_value(tokens.values))
+        return {"keys": self.scheme.of_key(keys, tokens.positions), "values": values}
 
     def read(
         self,
@@ -201,8 +179,8 @@ class MultiHead(Attention):
             return one_by_one(self, query, memory, view, weights, so_far)
         look = self.look(query, memory, view, so_far)
         context, found, so_far = attend(self, look, self.kernel, weights)
-        joined = self.join(context, query)
-        return Reading(self.out(joined), self.capture(found, memory, weights), so_far=so_far)
+        context = self.out(self.join(context, query))
+        return Reading(context, self.capture(found, memory, weights), so_far=so_far)
 
     def no_looks(self, memory: MultiHeadMemory) -> Any:
         """See `Attention.no_looks`."""
@@ -212,9 +190,7 @@ class MultiHead(Attention):
         """The contexts of the heads [B,H,Tq,D] concatenated, [B,Tq,H*D]: the input of the output
         projection.
         """
-        return context.transpose(0, 2, 1, 3).reshape(
-            *query.shape[:2], context.shape[1] * context.shape[3]
-        )
+        return joined(context)
 
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, so_far: Any = None
@@ -262,39 +238,11 @@ class MultiHead(Attention):
             between=of_rows if "row" in self.scheme.hooks else None,
         )
 
-    @nn.nowrap
-    def sizes(self, queries: int, keys: int, query_width: int) -> Sizes:
-        """The sizes that score, alignment and positions get."""
-        size = self.size()
-        return Sizes(
-            queries,
-            keys,
-            self.heads,
-            self.key_heads or self.heads,
-            size,
-            size,
-            size,
-            self.heads,
-            query_width,
-        )
 
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        at = self.sizes(queries, keys, query_width)
-        size, shared = at.key_width, at.key_heads
-        asked = dense(queries, query_width, at.heads * size, self.biased("query")) + dense(
-            queries, at.heads * size, self.width, self.biased("out")
-        )
-        kept = made(SCORES, self.score)(parent=None).kept(size)
-        both = dense(keys, source_width, shared * size, self.biased("key")) + dense(
-            keys, source_width, shared * size, self.biased("value")
-        )
-        room = memory(keys, shared * (kept + size))
-        return asked + both + room + of_parts(self, at) + Cost(flops=2 * at.pairs * size)
-
-
-def _near(number: int, wanted: int) -> str:
-    """The three divisors of `number` nearest to `wanted`."""
-    near = [n for n in range(1, number + 1) if number % n == 0]
-    return " or ".join(map(str, sorted(sorted(near, key=lambda n: abs(n - wanted))[:3])))
+# of the forms whose scores sum up what stands between a key and its query
+OF_CAUSAL_TEXTS = dataclasses.replace(
+    MultiHead.capabilities,
+    roles=frozenset({"self"}),
+    directions=frozenset({"causal"}),
+    window=False,
+)

@@ -34,24 +34,16 @@ import numpy as np
 
 from attnlab.attention.alignments.moba import routed
 from attnlab.attention.alignments.softmax import softmax
-from attnlab.attention.cards import FLOAT, Card, Cost, Sizes, dense, memory, sorting
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.kernels.gathered import SPARSE, attended, picked
+from attnlab.attention.memories import Memory, with_room, written
 from attnlab.attention.positions import POSITIONS
-from attnlab.attention.protocol import (
-    MAPS,
-    Attention,
-    Capabilities,
-    Memory,
-    Reading,
-    Rows,
-    head_width,
-    with_room,
-    written,
-)
+from attnlab.attention.protocol import MAPS, Attention, Capabilities, Reading, Rows, head_width
 from attnlab.attention.view import EVERYTHING, View, standing
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
+from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import inner_dtype, widened
 
 
@@ -97,14 +89,8 @@ class NativeSparse(Attention):
         dense=False,
         positions=frozenset({"query_key"}),
     )
-    card = Card(
-        "heads, selected",
-        2025,
-        "Yuan et al., NSA, 2025",
-        "T^2 d + T d^2",
-        "T d K / H",
-        path="1",
-        steps="1",
+    card = MixerCard(
+        "heads, selected", 2025, "Yuan et al., NSA, 2025", "T^2 d + T d^2", "T d K / H"
     )
 
     @nn.nowrap
@@ -155,15 +141,10 @@ class NativeSparse(Attention):
         """K."""
         return self.key_heads or self.heads
 
-    def split(self, x: jax.Array) -> jax.Array:
-        """[B,T,n*D] to heads first, [B,n,T,D]."""
-        size = self.size()
-        return x.reshape(*x.shape[:2], x.shape[-1] // size, size).transpose(0, 2, 1, 3)
-
     def projected(self, source: jax.Array, positions: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Keys and values [B,3K,t,D]: K of the compressed branch, the selected one, the window."""
-        keys = self.scheme.of_key(self.split(self.w_key(source)), positions)
-        return keys, self.split(self.w_value(source))
+        keys = self.scheme.of_key(split(self.w_key(source), 3 * self.shared()), positions)
+        return keys, split(self.w_value(source), 3 * self.shared())
 
     def pooled(self, keys: jax.Array, values: jax.Array, real: jax.Array) -> jax.Array:
         """The compressed branch's keys and values side by side, 0 at padding, [B,2K,t,D] float32."""
@@ -227,7 +208,10 @@ class NativeSparse(Attention):
         batch, queries, shared = len(query), query.shape[1], self.shared()
         view = view.onto(memory, query)
         mask = (view.columns <= view.rows) & jnp.asarray(memory.valid)[:, None, None]
-        q = self.scheme.of_query(self.split(self.w_query(query)), view.i) * self.size() ** -0.5
+        q = (
+            self.scheme.of_query(split(self.w_query(query), self.heads), view.i)
+            * self.size() ** -0.5
+        )
         q = q.reshape(batch, shared, self.heads // shared, queries, self.size())
         compressed, p = self.compressed(q, memory, view)
         chosen = self.chosen(p, memory, view)
@@ -239,8 +223,8 @@ class NativeSparse(Attention):
         gates = jax.nn.sigmoid(widened(self.w_gate(query)))
         gates = gates.reshape(batch, queries, 3, *q.shape[1:3], 1).transpose(2, 0, 3, 4, 1, 5)
         context = sum(g * x for g, x in zip(gates, (compressed, selected, windowed), strict=True))
-        joined = context.reshape(batch, self.heads, queries, self.size()).transpose(0, 2, 1, 3)  # type: ignore[union-attr]
-        out = self.out(joined.reshape(batch, queries, self.width).astype(query.dtype))
+        together = jnp.reshape(context, (batch, self.heads, queries, self.size()))
+        out = self.out(joined(together).astype(query.dtype))
         if not mapped:
             return Reading(out)
         maps = [self.spread(p, memory), of_selected, of_window]
@@ -315,29 +299,6 @@ class NativeSparse(Attention):
         inside = jnp.asarray((start <= slot) & (slot < start + self.compress), p.dtype)
         counts = jnp.maximum(self.blocks_of(memory)[1], 1.0)[:, None, None, None]
         return (p / counts) @ inside * valid[:, None, None, None]
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        size, shared = self.size(), self.shared()
-        at = Sizes(queries, keys, self.heads, shared, size, size, size, self.heads, query_width)
-        chunks, blocks = -(-keys // self.stride), -(-keys // self.block)
-        means = chunks
-        asked = dense(queries, query_width, self.width) + dense(
-            queries, query_width, 3 * self.heads
-        )
-        kept = dense(keys, source_width, 6 * shared * size) + memory(keys, 4 * shared * size)
-        kept += Cost(0, 2 * shared * keys * size, FLOAT * chunks * (2 * shared * size + 1))
-        per_pair = 4 * size + 5
-        looks = self.heads * queries * (2 * keys + means) * per_pair
-        overlaps = (self.compress + self.block) // self.stride - 1
-        rated = self.heads * queries * means + 2 * shared * queries * blocks * overlaps
-        turned = made(POSITIONS, self.positions)(parent=None).cost(at)
-        pooled = 2 * shared * means * size * (self.compress // self.stride) if queries else 0
-        chosen = rated + sorting(shared * queries * blocks, blocks)
-        mixed = 6 * queries * self.width
-        out = dense(queries, self.width, self.width)
-        return asked + kept + turned + out + Cost(flops=looks + chosen + pooled + mixed)
 
 
 def attention(

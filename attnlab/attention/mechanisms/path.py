@@ -20,22 +20,24 @@ over its norm. Keys of a memory are float32. Causal self-attention.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import Any
 
-import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import FLOAT, Card, Cost, dense
 from attnlab.attention.kernels.blocks import padded
 from attnlab.attention.kernels.plain import Look
-from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
-from attnlab.attention.protocol import with_room
+from attnlab.attention.mechanisms.multihead import (
+    OF_CAUSAL_TEXTS,
+    MultiHead,
+    MultiHeadMemory,
+    heads_card,
+)
+from attnlab.attention.protocol import Tokens
 from attnlab.attention.scores.cosine import unit
-from attnlab.attention.view import View, Where
+from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened
@@ -65,21 +67,12 @@ class Path(MultiHead):
 
     kernels = ("auto", "plain")
     turns = True
-    capabilities = dataclasses.replace(
-        MultiHead.capabilities,
-        roles=frozenset({"self"}),
-        directions=frozenset({"causal"}),
-        window=False,
+    capabilities = OF_CAUSAL_TEXTS
+    card = heads_card(
+        2025, "Yang et al., PaTH Attention, 2025", "heads, passing", time="T^2 (d + H c) + T d^2"
     )
-    card = Card(
-        "heads, passing",
-        2025,
-        "Yang et al., PaTH Attention, 2025",
-        "T^2 (d + H c) + T d^2",
-        "T d K / H",
-        path="1",
-        steps="1",
-    )
+
+    memory_class = PathMemory
 
     def setup(self) -> None:
         super().setup()
@@ -106,32 +99,15 @@ class Path(MultiHead):
         """See `Attention.remember`; the sequence begins at 0."""
         return self.remember_pairs(source, source, valid, capacity)
 
-    def remember_pairs(
-        self,
-        keys: jax.Array,
-        values: jax.Array,
-        valid: jax.Array | None = None,
-        capacity: int | None = None,
-        positions: Where = 0,
-    ) -> PathMemory:
-        """See `Attention.remember_pairs`; w and beta are of the array for keys."""
-        made = super().remember_pairs(keys, values, valid, capacity)
-        given = {name: getattr(made, name) for name in made.__dataclass_fields__}
-        given["keys"] = widened(made.keys)
-        slots = made.valid.shape[1]
-        given |= {name: with_room(x, slots) for name, x in self.passing(keys, valid).items()}
-        return PathMemory(**given)
+    def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
+        """See `Attention.arrays`; w and beta are of the array for keys."""
+        found = super().arrays(tokens)
+        return {**found, "keys": widened(found["keys"]), **self.passing(tokens.keys, tokens.valid)}
 
     def extend_pairs(
-        self,
-        memory: MultiHeadMemory,
-        keys: jax.Array,
-        values: jax.Array,
-        valid: jax.Array | None = None,
-    ) -> MultiHeadMemory:
-        """See `Attention.extend_pairs`."""
-        assert isinstance(memory, PathMemory)
-        more_keys, more_values = self.key_value(keys, values, memory.following(keys.shape[1]))
+        self, memory: Any, keys: jax.Array, values: jax.Array, valid: jax.Array | None = None
+    ) -> Any:
+        """See `Attention.extend_pairs`; what is remembered first passes the tokens behind it."""
         beta = written_only(memory)
         passed = jax.lax.cond(
             several(beta),
@@ -141,9 +117,8 @@ class Path(MultiHead):
             memory.w,
             beta,
         )
-        old = memory.replace(keys=passed, beta=jnp.zeros_like(beta))  # type: ignore[attr-defined]
-        more = self.passing(keys, valid)
-        return old.appended(valid, keys=more_keys, values=more_values, **more)  # type: ignore[no-any-return]
+        old = memory.replace(keys=passed, beta=jnp.zeros_like(beta))
+        return super().extend_pairs(old, keys, values, valid)
 
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, so_far: Any = None
@@ -178,21 +153,6 @@ class Path(MultiHead):
 
         between = look.between or (lambda scores, mask, view: (scores, mask))
         return look.replace(score=score, product=False, bias=None, between=between)
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        shared, size, c = self.key_heads or self.heads, self.size(), self.block
-        made = dense(keys, source_width, self.rank) + dense(keys, self.rank, shared * size)
-        made += dense(keys, source_width, shared, bias=True)
-        made += Cost(0, keys * shared * (3 * size + 4), FLOAT * keys * shared * (size + 1))
-        slots = -(-keys // c) * c
-        # of the blocks: W W^T and W K^T, and the inverse by squarings
-        squarings = max((c - 1).bit_length() - 1, 0)
-        blocks = shared * slots * (4 * size * c // c * c + 4 * c * c * squarings) if queries else 0
-        pairs = self.heads * queries * slots * (4 * size + 4 * c + 2)
-        passed = Cost(flops=blocks + pairs)
-        return super().cost(queries, keys, query_width, source_width) + made + passed
 
 
 def written_only(memory: PathMemory) -> jax.Array:

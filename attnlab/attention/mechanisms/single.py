@@ -20,19 +20,12 @@ import flax.struct
 import jax
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.cards import Card, Cost, Sizes, memory, of_parts
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import Look
-from attnlab.attention.protocol import (
-    Attention,
-    Capabilities,
-    Memory,
-    Reading,
-    beginning,
-    with_room,
-    written,
-)
+from attnlab.attention.memories import Memory
+from attnlab.attention.protocol import Attention, Capabilities, Reading, Tokens
 from attnlab.attention.scores import SCORES
 from attnlab.attention.so_far import nothing_yet, one_by_one, pairs_of
 from attnlab.attention.view import EVERYTHING, View, Where
@@ -49,7 +42,7 @@ class SingleMemory(Memory):
 
     keys: jax.Array
     values: jax.Array
-    key_width: int = flax.struct.field(pytree_node=False)
+    key_width: int = flax.struct.field(pytree_node=False, default=0)
 
 
 class Single(Attention):
@@ -71,15 +64,15 @@ class Single(Attention):
     capabilities = Capabilities(
         dropout=True, values=True, unprojected=True, so_far=True, window=True
     )
-    card = Card(
+    card = MixerCard(
         "one head",
         2015,
         "Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015",
         "T^2 (d + A) + T d A",
         "T (d + A)",
-        path="1",
-        steps="1",
     )
+
+    memory_class = SingleMemory
 
     def setup(self) -> None:
         self.fit = made(SCORES, self.score)(name="score")
@@ -97,6 +90,11 @@ class Single(Attention):
             )
         return keys[:, None], values[:, None]
 
+    def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
+        """See `Attention.arrays`."""
+        keys, values = self.keys_and_values(tokens.keys, tokens.values)
+        return {"keys": self.fit.of_key(keys), "values": values}
+
     def remember_pairs(
         self,
         keys: jax.Array,
@@ -106,22 +104,13 @@ class Single(Attention):
         positions: Where = 0,
     ) -> SingleMemory:
         """See `Attention.remember_pairs`."""
-        known, length = written(keys, valid, capacity)
-        keys, values = self.keys_and_values(keys, values)
-        scored, taken = (with_room(x, known.shape[1]) for x in (self.fit.of_key(keys), values))
-        stands = beginning(positions, known)
-        return SingleMemory(known, length, scored, taken, keys.shape[-1], positions=stands)
+        memory = super().remember_pairs(keys, values, valid, capacity, positions)
+        return memory.replace(key_width=self.key_width(keys.shape[-1]))  # type: ignore[no-any-return]
 
-    def extend_pairs(
-        self,
-        memory: SingleMemory,
-        keys: jax.Array,
-        values: jax.Array,
-        valid: jax.Array | None = None,
-    ) -> SingleMemory:
-        """See `Attention.extend_pairs`."""
-        keys, values = self.keys_and_values(keys, values)
-        return memory.appended(valid, keys=self.fit.of_key(keys), values=values)
+    @nn.nowrap
+    def key_width(self, source_width: int) -> int:
+        """See `SingleMemory`."""
+        return source_width
 
     def read(
         self,
@@ -170,14 +159,3 @@ class Single(Attention):
         )
         context, given, so_far = attend(self, look, self.kernel, weights)
         return context[:, 0], given, so_far
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        at = Sizes(queries, keys, 1, 1, query_width, source_width, source_width, 1, query_width)
-        kept = made(SCORES, self.score)(parent=None).kept(source_width)
-        return (
-            of_parts(self, at)
-            + Cost(flops=2 * at.pairs * source_width)
-            + memory(keys, kept + source_width)
-        )

@@ -27,25 +27,18 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
+from attnlab.attention.cards import MixerCard
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import Look
-from attnlab.attention.protocol import (
-    Attention,
-    Capabilities,
-    Memory,
-    Reading,
-    beginning,
-    head_width,
-    with_room,
-    written,
-)
+from attnlab.attention.memories import Memory
+from attnlab.attention.protocol import Attention, Capabilities, Reading, Tokens, head_width
 from attnlab.attention.so_far import nothing_yet
 from attnlab.attention.view import EVERYTHING, View, Where
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import widened
 
 _COLUMNS = nn.initializers.variance_scaling(
@@ -86,15 +79,15 @@ class Synthesizer(Attention):
     parts = {"alignment": ALIGNMENTS}
     lengths = {"length": "covers"}
     capabilities = Capabilities(dropout=True, so_far=True)
-    card = Card(
+    card = MixerCard(
         "synthetic",
         2021,
         "Tay et al., Synthesizer: Rethinking Self-Attention, ICML 2021",
         "T^2 d + T d^2",
         "T d",
-        path="1",
-        steps="1",
     )
+
+    memory_class = SynthesizerMemory
 
     def setup(self) -> None:
         head_width("synthesizer", self.width, self.heads)
@@ -122,38 +115,29 @@ class Synthesizer(Attention):
         """A."""
         return self.hidden or self.width // self.heads
 
-    def split(self, x: jax.Array) -> jax.Array:
-        """[B,T,H*n] to heads first, [B,H,T,n]."""
-        return x.reshape(*x.shape[:2], self.heads, x.shape[-1] // self.heads).transpose(0, 2, 1, 3)
-
     def remember(
         self,
         source: jax.Array,
         valid: jax.Array | None = None,
         capacity: int | None = None,
         positions: Where = 0,
-    ) -> SynthesizerMemory:
+    ) -> Any:
         """See `Attention.remember`.
 
         Raises:
           UserError: more slots than `length`.
         """
-        known, length = written(source, valid, capacity)
-        slots = known.shape[1]
+        slots = source.shape[1] if capacity is None else capacity
         if slots > self.length:
             raise UserError(
                 f"synthesizer: length={self.length}, but there is a source (or room for a text) of"
                 f" {slots} tokens; take length={slots} or more"
             )
-        values = with_room(self.split(self.w_value(source)), slots)
-        return SynthesizerMemory(known, length, values, positions=beginning(positions, known))
+        return super().remember(source, valid, capacity, positions)
 
-    def extend(
-        self, memory: SynthesizerMemory, source: jax.Array, valid: jax.Array | None = None
-    ) -> SynthesizerMemory:
-        """See `Attention.extend`."""
-        grown: SynthesizerMemory = memory.appended(valid, values=self.split(self.w_value(source)))
-        return grown
+    def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
+        """See `Attention.arrays`."""
+        return {"values": split(self.w_value(tokens.values), self.heads)}
 
     def read(
         self,
@@ -176,8 +160,8 @@ class Synthesizer(Attention):
             so_far=self.no_looks(memory) if so_far is None else so_far,
         )
         context, found, so_far = attend(self, look, self.kernel, weights)
-        joined = context.transpose(0, 2, 1, 3).reshape(*query.shape[:2], self.width)
-        return Reading(self.out(joined), self.capture(found, memory, weights), so_far=so_far)
+        maps = self.capture(found, memory, weights)
+        return Reading(self.out(joined(context)), maps, so_far=so_far)
 
     def no_looks(self, memory: SynthesizerMemory) -> Any:
         """See `Attention.no_looks`."""
@@ -189,7 +173,7 @@ class Synthesizer(Attention):
         """
         if self.form == "random":
             return jnp.zeros((query.shape[0], self.heads, query.shape[1], 0), query.dtype)
-        return self.split(jax.nn.relu(self.w_hidden(query)))
+        return split(jax.nn.relu(self.w_hidden(query)), self.heads)
 
     def fit(self, queries: jax.Array, keys: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
         """`Look.score` of a block: [B,H,tq,tk] float32."""
@@ -205,22 +189,6 @@ class Synthesizer(Attention):
             scores = self.scores.at[:, i[:, :, None], j[:, None, :]].get(mode="clip")
             scores = scores.swapaxes(0, 1)
         return jnp.broadcast_to(widened(scores), (*queries.shape[:3], j.shape[-1]))
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        h, size, length = self.heads, self.width // self.heads, self.length
-        at = Sizes(queries, keys, h, h, size, size, size, h, query_width)
-        if self.form == "dense":
-            own = dense(queries, query_width, h * self.inner, bias=True)
-            own += Cost(h * length * (self.inner + 1), at.pairs * (2 * self.inner + 1))
-        elif self.rank:
-            own = Cost(2 * h * length * self.rank, 2 * at.pairs * self.rank)
-        else:
-            own = Cost(h * length**2)
-        kept = dense(keys, source_width, self.width) + memory(keys, self.width)
-        out = dense(queries, self.width, self.width) + Cost(flops=2 * at.pairs * size)
-        return own + kept + out + of_parts(self, at)
 
 
 def at(x: jax.Array, where: jax.Array, axis: int) -> jax.Array:

@@ -19,9 +19,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost
 from attnlab.attention.kernels.plain import Look
-from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
+from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory, heads_card
 from attnlab.attention.protocol import Rows
 from attnlab.attention.view import View
 from attnlab.layers.precision import widened
@@ -37,14 +36,8 @@ class TalkingHeads(MultiHead):
 
     kernels = ("auto", "plain")
     capabilities = dataclasses.replace(MultiHead.capabilities, so_far=False)
-    card = Card(
-        "heads",
-        2020,
-        "Shazeer et al., Talking-Heads Attention, 2020",
-        "T^2 (d + H^2) + T d^2",
-        "T d K / H",
-        path="1",
-        steps="1",
+    card = heads_card(
+        2020, "Shazeer et al., Talking-Heads Attention, 2020", time="T^2 (d + H^2) + T d^2"
     )
 
     @nn.nowrap
@@ -69,9 +62,3 @@ class TalkingHeads(MultiHead):
             return jnp.einsum("blqk,lm->bmqk", weights, widened(self.mix_weights))
 
         return look.replace(align=align)
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        mixes = Cost(2 * self.heads**2, 4 * self.heads**2 * queries * keys)
-        return super().cost(queries, keys, query_width, source_width) + mixes

@@ -25,10 +25,9 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, dense, memory, of_parts
-from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
-from attnlab.attention.protocol import Memory, Reading, beginning, with_room, written
-from attnlab.attention.view import EVERYTHING, View, Where, standing
+from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory, heads_card
+from attnlab.attention.protocol import Memory, Reading, Tokens
+from attnlab.attention.view import EVERYTHING, View, standing
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 
@@ -91,15 +90,11 @@ class TensorProduct(MultiHead):
     value_rank: int = 2
 
     capabilities = dataclasses.replace(MultiHead.capabilities, window=False)
-    card = Card(
-        "heads, factored",
-        2025,
-        "Zhang et al., Tensor Product Attention, 2025",
-        "T^2 d + T d^2",
-        "T d",
-        path="1",
-        steps="1",
+    card = heads_card(
+        2025, "Zhang et al., Tensor Product Attention, 2025", "heads, factored", state="T d"
     )
+
+    memory_class = TensorMemory
 
     def setup(self) -> None:
         if self.key_heads:
@@ -133,35 +128,10 @@ class TensorProduct(MultiHead):
             )
         return Factors(heads, self.size(), self.rank(name))
 
-    def factors(self, keys: jax.Array, values: jax.Array) -> dict[str, jax.Array]:
-        """The arrays that a memory keeps."""
-        (a, b), (c, d) = self.w_key.split(keys), self.w_value.split(values)
+    def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
+        """See `Attention.arrays`: the factors, whatever the positions."""
+        (a, b), (c, d) = self.w_key.split(tokens.keys), self.w_value.split(tokens.values)
         return {"key_heads": a, "key_widths": b, "value_heads": c, "value_widths": d}
-
-    def remember_pairs(  # type: ignore[override]
-        self,
-        keys: jax.Array,
-        values: jax.Array,
-        valid: jax.Array | None = None,
-        capacity: int | None = None,
-        positions: Where = 0,
-    ) -> TensorMemory:
-        """See `Attention.remember_pairs`."""
-        known, length = written(keys, valid, capacity)
-        slots = known.shape[1]
-        factors = self.factors(keys, values)
-        made: dict[str, Any] = {name: with_room(x, slots) for name, x in factors.items()}
-        return TensorMemory(known, length, **made, positions=beginning(positions, known))
-
-    def extend_pairs(  # type: ignore[override]
-        self,
-        memory: TensorMemory,
-        keys: jax.Array,
-        values: jax.Array,
-        valid: jax.Array | None = None,
-    ) -> TensorMemory:
-        """See `Attention.extend_pairs`."""
-        return memory.appended(valid, **self.factors(keys, values))  # type: ignore[no-any-return]
 
     def formed(self, memory: TensorMemory) -> MultiHeadMemory:
         """The memory of multi-head attention with the same keys and values."""
@@ -190,24 +160,3 @@ class TensorProduct(MultiHead):
     def no_looks(self, memory: TensorMemory | MultiHeadMemory) -> Any:  # type: ignore[override]
         """See `Attention.no_looks`."""
         return super().no_looks(self.formed(memory) if isinstance(memory, TensorMemory) else memory)
-
-    @nn.nowrap
-    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """See `Attention.cost`."""
-        at, size = self.sizes(queries, keys, query_width), self.size()
-        both, kept = self.heads + size, self.key_rank + self.value_rank
-        asked = dense(queries, self.heads * size, self.width, self.biased("out"))
-        if self.query_rank:
-            asked += dense(queries, query_width, self.query_rank * both)
-            asked += Cost(flops=2 * queries * self.query_rank * self.heads * size)
-        else:
-            asked += dense(queries, query_width, self.heads * size, self.biased("query"))
-        at = dataclasses.replace(at, keys=keys if queries else 0)  # scores of formed keys
-        formed = 2 * kept * keys * self.heads * size if queries else 0
-        return (
-            asked
-            + dense(keys, source_width, kept * both)
-            + memory(keys, kept * both)
-            + of_parts(self, at)
-            + Cost(flops=formed + 2 * at.pairs * size)
-        )

@@ -12,11 +12,10 @@ keys after the query there is no agreed form; we use the distance. The bias is n
 
 from __future__ import annotations
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import View
 from attnlab.layers.precision import inner_dtype
@@ -39,11 +38,6 @@ class Alibi(PositionScheme):
         slope = jnp.asarray(slopes(q.shape[1]), inner_dtype(q))[:, None, None] * self.strength
         apart = jnp.abs(view.rows - view.columns)
         return -(slope * apart.astype(slope.dtype))
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `PositionScheme.cost`."""
-        return Cost(flops=3 * at.pairs)
 
 
 def slopes(heads: int) -> list[float]:

@@ -21,7 +21,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.order import after_each, in_order, out_of_order
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import View
@@ -73,9 +73,3 @@ class CoPE(PositionScheme):
             for at in (row, jnp.minimum(row + 1, self.count - 1))
         )
         return scores + near + rest * (far - near)
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `PositionScheme.cost`."""
-        products = 2 * at.heads * at.queries * self.count * at.query_width
-        return Cost(self.count * at.query_width, products + 14 * at.pairs)

@@ -17,12 +17,11 @@ Axis letters: B batch, H heads, T length, D head width, d model width.
 
 from __future__ import annotations
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.positions.rope import rotated
 from attnlab.attention.positions.sinusoidal import sinusoid
@@ -87,11 +86,6 @@ class Sinusoidal2D(OnGrid):
         ]
         return x + jnp.concatenate(of_both, axis=-1).astype(x.dtype)
 
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `PositionScheme.cost`."""
-        return Cost(flops=5 * at.queries * at.width // 2)
-
 
 class Rope2D(OnGrid):
     """Queries and keys rotated by their row and their column.
@@ -136,9 +130,3 @@ class Rope2D(OnGrid):
                 f" channels in pairs; choose width and heads so that it is {-(-width // 4) * 4}"
             )
         return width
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `PositionScheme.cost`."""
-        rows = at.heads * at.queries + at.key_heads * at.keys
-        return Cost(flops=3 * rows * self.channels(at.query_width))

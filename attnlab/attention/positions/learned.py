@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.errors import UserError
 
@@ -74,11 +74,6 @@ class Learned(PositionScheme):
             .get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
         )
         return x + rows.astype(x.dtype)
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `PositionScheme.cost`."""
-        return Cost(parameters=(self.length + self.unused) * at.width, flops=at.queries * at.width)
 
 
 def _longest(positions: jax.Array) -> int:

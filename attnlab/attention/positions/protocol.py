@@ -14,7 +14,7 @@ from typing import ClassVar
 import flax.linen as nn
 import jax
 
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.view import View
 
 
@@ -90,10 +90,3 @@ class PositionScheme(nn.Module):
           scale: the scale of the score.
         """
         return scores
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """Parameters and FLOPs of all hooks, see `cards`; of "embedding" for Tq tokens."""
-        if type(self) is not PositionScheme:
-            raise NotImplementedError(f"{type(self).__name__} declares no cost")
-        return Cost()

@@ -17,11 +17,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.positions import SCALINGS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.positions.rope_scaling import Unscaled
@@ -92,12 +91,6 @@ class Rope(PositionScheme):
                 f" {near or 2}"
             )
         return count
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `PositionScheme.cost`."""
-        rows = at.heads * at.queries + at.key_heads * at.keys
-        return Cost(flops=3 * rows * self.channels(at.query_width))
 
 
 def rotated(

@@ -19,7 +19,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import View
 from attnlab.errors import UserError
@@ -77,16 +77,6 @@ class Shaw(PositionScheme):
     def rows(self, view: View) -> jax.Array:
         """r, int32 [Tq,Tk], or [B,Tq,Tk] if rows differ."""
         return clipped(view.distance, self.clip)
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `PositionScheme.cost`."""
-        rows = 2 * self.clip + 1
-        keys = Cost(
-            rows * at.query_width, 2 * at.heads * at.queries * rows * at.query_width + 2 * at.pairs
-        )
-        sums = at.value_heads * at.queries * (2 * rows * at.value_width + at.keys)
-        return keys + Cost(rows * at.value_width, sums) if self.sides == "both" else keys
 
 
 def clipped(distance: jax.Array, clip: int) -> jax.Array:

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.layers.precision import inner_dtype
 
@@ -38,13 +37,6 @@ class Sinusoidal(PositionScheme):
         dtype of x.
         """
         return x + sinusoid(positions, x.shape[-1], self.base, inner_dtype(x)).astype(x.dtype)
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `PositionScheme.cost`."""
-        return Cost(
-            flops=5 * at.queries * at.width // 2
-        )  # half as many angles as sines and cosines
 
 
 def sinusoid(

@@ -30,7 +30,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, Sizes, dense
+from attnlab.attention.cards import Card
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.positions.shaw import Shaw, clipped, key_part, value_part
 from attnlab.attention.positions.sinusoidal import sinusoid
@@ -81,11 +81,6 @@ class Syntax(PositionScheme):
         kernel = jnp.asarray(self.param("merge", GLOROT, (2 * width, width)))
         return x + jnp.tanh(matmul(both, widened(kernel))).astype(x.dtype)
 
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `PositionScheme.cost`."""
-        return dense(at.queries, 2 * at.width, at.width)
-
 
 class SyntaxRelative(Shaw):
     """The sum of two of Shaw's vectors: for the distance in the sentence and for the one in the
@@ -128,11 +123,6 @@ class SyntaxRelative(Shaw):
         known = jnp.pad(view.trees, ((0, 0), (0, 1), (0, 1)))  # beyond its end the last entry, 0
         picked, _ = looked_up(looked_up(known, view.i, axis=1)[0], view.j, axis=2)
         return jnp.broadcast_to(clipped(picked, self.clip), shape)
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `PositionScheme.cost`."""
-        return super().cost(at) + super().cost(at) + Cost(flops=at.pairs)
 
 
 def depth(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:

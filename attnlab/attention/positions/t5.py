@@ -23,7 +23,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import View
 from attnlab.errors import UserError
@@ -72,11 +72,6 @@ class T5(PositionScheme):
         )
         rows = bucket(view.distance, view.is_causal, self.buckets, self.max_distance)
         return table.T[:, rows][None] if rows.ndim == 2 else table.T[:, rows].swapaxes(0, 1)
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `PositionScheme.cost`."""
-        return Cost(self.buckets * at.heads, at.pairs)
 
 
 def bucket(

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import View
 from attnlab.layers.dense import GLOROT
@@ -84,13 +84,6 @@ class TransformerXL(PositionScheme):
             j,
         )
         return scale * both
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `PositionScheme.cost`."""
-        width, distances = at.heads * at.query_width, at.queries + at.keys - 1 if at.queries else 0
-        flops = 2 * distances * width**2 + 2 * at.queries * distances * width + 2 * at.pairs
-        return Cost(width**2 + 2 * width, flops)
 
 
 def by_diagonals(

@@ -13,7 +13,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, Sizes, dense
+from attnlab.attention.cards import Card
 from attnlab.attention.scores.protocol import Score, at_least
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import inner_dtype
@@ -55,19 +55,6 @@ class Additive(Score):
         """See `Score.pairs`."""
         return perceptron(q, k, self.v)
 
-    @nn.nowrap
-    def kept(self, key_width: int) -> int:
-        """See `Score.kept`."""
-        return self.hidden
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Score.cost`."""
-        raised = dense(at.heads * at.queries, at.query_width, self.hidden) + dense(
-            at.key_heads * at.keys, at.key_width, self.hidden
-        )
-        return raised + perceptron_cost(at, self.hidden)
-
 
 def perceptron(
     q: jax.Array, k: jax.Array, v: jax.Array, more: jax.Array | float = 0.0
@@ -78,8 +65,3 @@ def perceptron(
     both = q[:, :, :, None, :] + k[:, :, None, :, :]
     hidden = jnp.tanh(both if isinstance(more, float) else both + more)
     return jnp.matmul(hidden, v, preferred_element_type=inner_dtype(hidden, v))
-
-
-def perceptron_cost(at: Sizes, hidden: int) -> Cost:
-    """FLOPs of `perceptron`: a sum, a tanh and a multiply-add for each pair and unit."""
-    return Cost(parameters=hidden, flops=4 * at.pairs * hidden)

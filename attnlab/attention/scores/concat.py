@@ -20,8 +20,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, Sizes, dense
-from attnlab.attention.scores.additive import Additive, perceptron_cost
+from attnlab.attention.cards import Card
+from attnlab.attention.scores.additive import Additive
 from attnlab.attention.scores.protocol import Score, at_least, same_width
 from attnlab.layers.dense import GLOROT, Dense, matmul
 from attnlab.layers.precision import widened
@@ -98,10 +98,3 @@ class ConcatIdentity(Score):
     def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
         """See `Score.pairs`."""
         return widened(self.v(jnp.tanh(q[:, :, :, None, :] + k[:, :, None, :, :]))[..., 0])
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Score.cost`."""
-        return dense(at.heads * at.queries, at.query_width, at.key_width) + perceptron_cost(
-            at, at.key_width
-        )

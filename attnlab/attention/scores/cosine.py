@@ -16,11 +16,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, Sizes, dense
+from attnlab.attention.cards import Card
 from attnlab.attention.scores.positive import Positive
 from attnlab.attention.scores.products import Dot
 from attnlab.attention.scores.protocol import above_zero, same_width
@@ -66,17 +65,6 @@ class Cosine(Dot):
         if self.strength == "fixed":
             return self.beta
         return self.positive(widened(self.emit(q)) if self.strength == "emitted" else 0.0)
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Score.cost`."""
-        norms = 3 * (at.heads * at.queries * at.query_width + at.key_heads * at.keys * at.key_width)
-        emitted = (
-            dense(at.heads * at.queries, at.query_width, 1)
-            if self.strength == "emitted"
-            else Cost()
-        )
-        return super().cost(at) + emitted + Cost(int(self.strength != "fixed"), norms)
 
 
 def unit(x: jax.Array, epsilon: float) -> jax.Array:

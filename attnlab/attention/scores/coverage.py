@@ -22,7 +22,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.scores.additive import Additive, perceptron
 from attnlab.errors import UserError
 from attnlab.layers.dense import matmul
@@ -84,17 +84,3 @@ class Coverage(Additive):
         fertile = jnp.maximum(widened(keys[..., self.hidden]), LEAST)
         often = self.fertility * jax.nn.sigmoid(fertile)  # [B,K,Tk]
         return past + weights / jnp.repeat(often, past.shape[1] // often.shape[1], axis=1)
-
-    @nn.nowrap
-    def kept(self, key_width: int) -> int:
-        """See `Score.kept`."""
-        return self.hidden + bool(self.fertility)
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Score.cost`."""
-        fertile = at.key_width if self.fertility else 0
-        return super().cost(at) + Cost(
-            self.hidden + fertile,
-            at.pairs * (2 * self.hidden + 1) + 2 * at.key_heads * at.keys * fertile,
-        )

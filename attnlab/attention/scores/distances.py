@@ -17,11 +17,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.scores.positive import Positive
 from attnlab.attention.scores.protocol import Score, above_zero, same_width
 from attnlab.layers.precision import widened
@@ -51,11 +50,6 @@ class Euclidean(Score):
         square = squared_distance(q, k)
         apart = square > 0.0
         return -jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1.0)), 0.0)
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Score.cost`."""
-        return Cost(flops=(3 * at.key_width + 2) * at.pairs)
 
 
 class Gaussian(Score):
@@ -92,13 +86,6 @@ class Gaussian(Score):
         """See `Score.pairs`."""
         return squared_distance(q, k) / (
             -2.0 * (self.tau if self.spread == "fixed" else self.positive())
-        )
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Score.cost`."""
-        return Cost(
-            parameters=int(self.spread == "learned"), flops=(3 * at.key_width + 1) * at.pairs
         )
 
 

@@ -27,7 +27,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, Sizes, dense
+from attnlab.attention.cards import Card
 from attnlab.attention.scores.products import inner
 from attnlab.attention.scores.protocol import Score
 from attnlab.layers.dense import Dense
@@ -63,13 +63,6 @@ class General(Score):
         """See `Score.pairs`."""
         return inner(q, k)
 
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Score.cost`."""
-        return dense(at.heads * at.queries, at.query_width, at.key_width) + Cost(
-            flops=2 * at.pairs * at.key_width
-        )
-
 
 class BiasedGeneral(General):
     """e_ij = (q_i W + b) . k_j: b prefers some keys for every query."""
@@ -86,11 +79,6 @@ class BiasedGeneral(General):
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
         """See `Score.of_query`; A = dk."""
         return Dense(key_width, use_bias=True, name="w")(q)
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Score.cost`."""
-        return super().cost(at) + Cost(parameters=at.key_width)
 
 
 class ActivatedGeneral(General):
@@ -117,8 +105,3 @@ class ActivatedGeneral(General):
     def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
         """See `Score.pairs`."""
         return ACTS[self.act](inner(q, k) + widened(self.b))
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Score.cost`."""
-        return super().cost(at) + Cost(parameters=1, flops=2 * at.pairs)

@@ -14,11 +14,10 @@ have up to 50 words). They start W_l at U(-0.1, 0.1).
 
 from __future__ import annotations
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, Sizes, dense
+from attnlab.attention.cards import Card
 from attnlab.attention.scores.protocol import NEVER, Score, at_least
 from attnlab.attention.visibility.given import looked_up
 from attnlab.layers.dense import Dense
@@ -61,13 +60,3 @@ class Location(Score):
         """See `Score.pairs`."""
         scores, known = looked_up(q, j, axis=3)
         return jnp.where(known, widened(scores), NEVER)
-
-    @nn.nowrap
-    def kept(self, key_width: int) -> int:
-        """See `Score.kept`."""
-        return 1
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Score.cost`."""
-        return dense(at.heads * at.queries, at.query_width, self.limit)

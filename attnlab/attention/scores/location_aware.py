@@ -20,7 +20,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.scores.additive import Additive, perceptron
 from attnlab.attention.scores.protocol import at_least
 from attnlab.layers.precision import inner_dtype, widened
@@ -78,13 +78,3 @@ class LocationAware(Additive):
     def after(self, past: jax.Array, weights: jax.Array, keys: jax.Array) -> jax.Array:
         """See `Score.after`: the weights themselves."""
         return weights
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Score.cost`."""
-        width = 2 * self.reach + 1
-        own = self.filters * (width + self.hidden)
-        return super().cost(at) + Cost(
-            own + self.hidden,
-            at.pairs * (2 * own + self.hidden) + at.heads * at.queries * self.hidden,
-        )

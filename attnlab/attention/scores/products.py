@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import math
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.scores.protocol import Score, same_width
 from attnlab.errors import UserError
 from attnlab.layers.precision import inner_dtype
@@ -42,11 +41,6 @@ class Dot(Score):
     def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
         """See `Score.pairs`."""
         return inner(q, k)
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Score.cost`."""
-        return Cost(flops=2 * at.pairs * at.key_width)
 
 
 class ScaledDot(Dot):

@@ -13,7 +13,7 @@ from typing import ClassVar
 import flax.linen as nn
 import jax
 
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.errors import UserError
 
 # the score of a pair that gets weight 0 next to any other pair; finite, to avoid infinity -
@@ -76,16 +76,6 @@ class Score(nn.Module):
         weights [B,H,Tk].
         """
         raise NotImplementedError
-
-    @nn.nowrap
-    def kept(self, key_width: int) -> int:
-        """A, the width of a key after `of_key`."""
-        return key_width
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """Parameters and FLOPs of all three, see `cards`."""
-        raise NotImplementedError(f"{type(self).__name__} declares no cost")
 
 
 def same_width(name: str, query: int, key: int) -> None:

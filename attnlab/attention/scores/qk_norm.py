@@ -28,7 +28,7 @@ from typing import ClassVar
 import flax.linen as nn
 import jax
 
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.scores.cosine import unit
 from attnlab.attention.scores.products import Dot, ScaledDot
 from attnlab.attention.scores.protocol import above_zero, at_least, same_width
@@ -70,11 +70,6 @@ class QKNorm(Dot):
         """See `Score.of_key`: k / |k|."""
         return unit(k, self.epsilon).astype(k.dtype)
 
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Score.cost`."""
-        return super().cost(at) + Cost(1, 3 * normed(at))
-
 
 class QKLayerNorm(ScaledDot):
     """e_ij = LN_q(q_i) . LN_k(k_j) / sqrt(D), with scales and without biases; both sides equally
@@ -112,11 +107,6 @@ class QKLayerNorm(ScaledDot):
         """See `Score.of_key`: LN_k(k)."""
         return self.key_norm(k).astype(k.dtype)
 
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Score.cost`."""
-        return super().cost(at) + Cost(at.query_width + at.key_width, 7 * normed(at))
-
 
 class QKRMSNorm(ScaledDot):
     """e_ij = RMS_q(q_i) . RMS_k(k_j) / sqrt(D), with scales; both sides equally wide.
@@ -146,19 +136,9 @@ class QKRMSNorm(ScaledDot):
         """See `Score.of_key`: RMS_k(k)."""
         return self.key_norm(k).astype(k.dtype)
 
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Score.cost`."""
-        return super().cost(at) + Cost(at.query_width + at.key_width, 4 * normed(at))
-
 
 class QKRMSNormPlusOne(QKRMSNorm):
     """As qk_rmsnorm with s = 1 + w, w from 0 (Gemma 3). The fields are those of `QKRMSNorm`."""
 
     card = Card("normalised product", 2025, "technical report of Gemma 3, 2025", "T^2 D", "T D")
     norm = RMSNormPlusOne
-
-
-def normed(at: Sizes) -> int:
-    """How many numbers are normalised: all queries and keys of all heads."""
-    return at.heads * at.queries * at.query_width + at.key_heads * at.keys * at.key_width

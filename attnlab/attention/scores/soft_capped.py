@@ -12,11 +12,10 @@ section 2: c = 50 for attention.
 
 from __future__ import annotations
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.cards import Card
 from attnlab.attention.scores import SCORES
 from attnlab.attention.scores.protocol import NEVER, Score, above_zero
 from attnlab.config.registry import Part, made
@@ -81,14 +80,3 @@ class SoftCapped(Score):
         """See `Score.pairs`."""
         scores = self.inside.pairs(q, k, j, *(() if past is None else (past,)))
         return jnp.where(scores > 0.5 * NEVER, self.cap * jnp.tanh(scores / self.cap), scores)
-
-    @nn.nowrap
-    def kept(self, key_width: int) -> int:
-        """See `Score.kept`."""
-        return int(made(SCORES, self.score)(parent=None).kept(key_width))
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Score.cost`."""
-        inside: Cost = made(SCORES, self.score)(parent=None).cost(at)
-        return inside + Cost(flops=3 * at.pairs)

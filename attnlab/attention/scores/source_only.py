@@ -14,7 +14,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card, Cost, Sizes, dense
+from attnlab.attention.cards import Card
 from attnlab.attention.scores.protocol import Score, at_least
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened
@@ -54,16 +54,3 @@ class SourceOnly(Score):
     def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
         """See `Score.pairs`."""
         return widened(q) + widened(k).swapaxes(-1, -2)
-
-    @nn.nowrap
-    def kept(self, key_width: int) -> int:
-        """See `Score.kept`."""
-        return 1
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Score.cost`."""
-        rows = at.key_heads * at.keys
-        return dense(rows, at.key_width, self.hidden) + Cost(
-            self.hidden, 3 * rows * self.hidden + at.pairs
-        )

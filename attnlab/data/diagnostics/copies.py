@@ -35,10 +35,7 @@ class InARow:
 
     parts: ClassVar = {"of": SOURCES}
 
-    @property
-    def group(self) -> str:
-        """See `Drawn.group`."""
-        return "length"
+    group = "length"
 
     def asked(self, split: str) -> list[Row]:
         """The pairs of `split`, a row each."""
@@ -83,10 +80,7 @@ class SelectiveCopying(Drawn):
     scattered: bool = True
     tested: int = 0
 
-    @property
-    def group(self) -> str:
-        """See `Drawn.group`."""
-        return "place"
+    group = "place"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -135,10 +129,7 @@ class Induction(Drawn):
     symbols: int = 16
     tested: int = 0
 
-    @property
-    def group(self) -> str:
-        """See `Drawn.group`."""
-        return "distance"
+    group = "distance"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -48,10 +48,7 @@ class ListOps(Drawn):
     shortest: int = 20
     longest: int = 100
 
-    @property
-    def group(self) -> str:
-        """See `Drawn.group`."""
-        return "length"
+    group = "length"
 
     def __post_init__(self) -> None:
         super().__post_init__()

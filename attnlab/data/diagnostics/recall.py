@@ -155,10 +155,7 @@ class SingleQueryRecall(Drawn):
     distance: int = -1
     tested: int = 0
 
-    @property
-    def group(self) -> str:
-        """See `Drawn.group`."""
-        return "distance"
+    group = "distance"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -221,10 +218,7 @@ class Needle(Drawn):
     values: int = 16
     tested: int = 0
 
-    @property
-    def group(self) -> str:
-        """See `Drawn.group`."""
-        return "distance"
+    group = "distance"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -46,10 +46,7 @@ class StateTracking(Drawn):
     length: int = 32
     tested: int = 0
 
-    @property
-    def group(self) -> str:
-        """See `Drawn.group`."""
-        return "place"
+    group = "place"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from attnlab.data import SPLITS
+from attnlab.data import read_splits
 from attnlab.data.columns import Examples
 from attnlab.data.images.labelled import Learned, Pictures, check_images, fingerprint, moments
 from attnlab.errors import UserError
@@ -114,18 +114,13 @@ class AnnotatedData(Pictures, Generic[Given]):
             than those of training, or what was saved is damaged.
         """
         of, where = cls.source(data), f"config.data={data['name']}"
-        known = workdir is not None and cls.saved(workdir)
-        found: dict[str, Given] = {
-            split: getattr(of, cls.asks)(split)
-            for split in SPLITS
-            if split in splits or (split == "train" and not known)
-        }
+        folder = workdir if workdir is not None and cls.saved(workdir) else None
+        found: dict[str, Given] = read_splits(getattr(of, cls.asks), splits, learn=folder is None)
         for split, one in found.items():
             check_images(one.images, f"{where}: the {split} split")
             cls.checked(one, f"{where}: the {split} split")
-        if known:
-            assert workdir is not None
-            learned = Learned.load(workdir)
+        if folder is not None:
+            learned = Learned.load(folder)
         else:
             images, classes = found["train"].images, found["train"].classes
             learned = Learned((*cls.ground, *classes), images.shape[1:], *moments(images))

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attnlab.config.schema import Node
-from attnlab.data import SPLITS
+from attnlab.data import read_splits
 from attnlab.data.columns import Examples
 from attnlab.data.corpus import VocabularySettings, giving
 from attnlab.data.files import find_file, read_lines
@@ -100,18 +100,17 @@ def load(
     """
     of, where = source(data), f"config.data={data['name']}"
     settings = VocabularySettings.read(vocabulary).of_one
-    known = workdir is not None and CaptionData.saved(workdir)
-    found = {
-        split: _checked(of.captions(split), f"{where}: the {split} split")
-        for split in SPLITS
-        if split in splits or (split == "train" and not known)
-    }
-    if known:
-        assert workdir is not None
-        learned, words = Learned.load(workdir), Vocabulary.load(workdir / _VOCABULARY)
+    folder = workdir if workdir is not None and CaptionData.saved(workdir) else None
+    found = read_splits(
+        lambda split: _checked(of.captions(split), f"{where}: the {split} split"),
+        splits,
+        learn=folder is None,
+    )
+    if folder is not None:
+        learned, words = Learned.load(folder), Vocabulary.load(folder / _VOCABULARY)
         if words.settings != settings:
             raise UserError(
-                f"{workdir / _VOCABULARY} was made with other settings than config.vocabulary; take"
+                f"{folder / _VOCABULARY} was made with other settings than config.vocabulary; take"
                 " another workdir"
             )
     else:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypedDict, TypeVar
 
 import numpy as np
 
-from attnlab.data import SPLITS
+from attnlab.data import read_splits
 from attnlab.data.columns import Examples
 from attnlab.data.corpus import giving
 from attnlab.errors import UserError, nearest
@@ -212,15 +212,14 @@ class ImageData(Pictures):
             split does not have, fewer than two classes, or what was saved is damaged.
         """
         of, where = cls.source(data), f"config.data={data['name']}"
-        known = workdir is not None and cls.saved(workdir)
-        found = {
-            split: _checked(of.images(split), f"{where}: the {split} split")
-            for split in SPLITS
-            if split in splits or (split == "train" and not known and told is None)
-        }
-        if known:
-            assert workdir is not None
-            learned = Learned.load(workdir)
+        folder = workdir if workdir is not None and cls.saved(workdir) else None
+        found = read_splits(
+            lambda split: _checked(of.images(split), f"{where}: the {split} split"),
+            splits,
+            learn=folder is None and told is None,
+        )
+        if folder is not None:
+            learned = Learned.load(folder)
         elif told is not None:
             shapes = [images.shape[1:] for images, _ in found.values()]
             learned = dataclasses.replace(told, shape=shapes[0] if shapes else told.shape)

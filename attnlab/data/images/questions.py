@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from attnlab.config.schema import Node
-from attnlab.data import SPLITS
+from attnlab.data import read_splits
 from attnlab.data.asked import CHANCE, MAJORITY
 from attnlab.data.columns import Examples, Shared, SideBySide
 from attnlab.data.corpus import (
@@ -187,17 +187,16 @@ def load(
     """
     of, where = source(data), f"config.data={data['name']}"
     settings = VocabularySettings.read(vocabulary)
-    known = workdir is not None and QuestionData.saved(workdir)
-    asked = {
-        split: _checked(of.visual_questions(split), f"{where}: the {split} split")
-        for split in SPLITS
-        if split in splits or split == "train"
-    }
-    needed = [split for split in asked if split in splits or not known]
+    folder = workdir if workdir is not None and QuestionData.saved(workdir) else None
+    asked = read_splits(
+        lambda split: _checked(of.visual_questions(split), f"{where}: the {split} split"),
+        splits,
+        learn=True,
+    )
+    needed = [split for split in asked if split in splits or folder is None]
     images = {split: _images(asked[split], f"{where}: the {split} split") for split in needed}
-    if known:
-        assert workdir is not None
-        learned, (words, _) = Learned.load(workdir), load_vocabularies(workdir, settings)
+    if folder is not None:
+        learned, (words, _) = Learned.load(folder), load_vocabularies(folder, settings)
     else:
         questions = asked["train"].questions
         learned = Learned.of(images["train"], [one.answer for one in questions])

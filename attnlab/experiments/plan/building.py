@@ -13,10 +13,11 @@ from typing import Any
 import jax
 
 from attnlab import config as configs
+from attnlab.analysis.work import Work
 from attnlab.data.batching import TrainBatches
 from attnlab.errors import UserError
 from attnlab.experiments.define import text
-from attnlab.experiments.plan.flops import Work, step_flops, step_work
+from attnlab.experiments.plan.flops import step_flops, step_work
 from attnlab.tasks import TASKS
 from attnlab.tasks.models import check_longest
 from attnlab.tasks.schemas import Settings

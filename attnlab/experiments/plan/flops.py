@@ -1,53 +1,20 @@
-"""The work of a training step: XLA's own count of the lowered program, loops counted as often as
-they run.
-
-XLA counts the body of a loop once, whatever its length. The scans of the program are known from its
-jaxpr, so that
-
-    flops(f) = XLA(f) + sum over scans in f of (length x flops(body) - copies x XLA(body))
-
-where `copies` of the body (one, unless the scan is unrolled) are in XLA's count of f already. The
-program is counted as it is lowered for the CPU, before XLA fuses it: the same number on every
-machine. A multiplication and an addition are two. Exponentials, logarithms, tanh, roots, powers and
-the like are no FLOPs; XLA counts them apart, as "transcendentals", one for each element, and loops
-multiply them in the same way. The most expensive side of a branch counts; the body of a loop of
-unknown length counts once.
-"""
+"""The work of a training step, as `attnlab.analysis.work` counts programs."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.extend.core as jex
 import numpy as np
 
+from attnlab.analysis.work import Work, flops, work
 from attnlab.tasks.schemas import Settings
 from attnlab.training.gradients import idle
 from attnlab.training.step import averages, seed_array
 from attnlab.training.trained import Trained
 from attnlab.training.updates import Updates
-
-
-@dataclasses.dataclass(frozen=True)
-class Work:
-    """What a call of a program costs.
-
-    Attributes:
-      flops: additions, multiplications and the like.
-      transcendentals: exponentials, logarithms, tanh, roots, powers and the like, elements of them.
-      loops: places in the program that repeat until a condition holds; each was counted once, so
-        that both counts are too low.
-      idle: of a training step, the paths of the parameters that get no gradient, see
-        `attnlab.training.gradients`, and are no running averages, which the step moves.
-    """
-
-    flops: float
-    transcendentals: float
-    loops: int = 0
-    idle: tuple[str, ...] = ()
 
 
 def step_work(config: Settings, task: Any) -> Work:
@@ -131,77 +98,3 @@ def _wide(batches: Any) -> set[tuple[str, int]]:
         if found:
             return found
     return set()
-
-
-def flops(function: Callable[..., Any], *arguments: Any) -> float:
-    """The FLOPs of `work` alone."""
-    return work(function, *arguments).flops
-
-
-def work(function: Callable[..., Any], *arguments: Any) -> Work:
-    """Of one call, for arguments (arrays, or their shapes) of these shapes."""
-    traced = jax.jit(function).trace(*arguments)
-    counted = _xla(traced.lower()) + _beyond(traced.jaxpr.jaxpr)
-    return Work(float(counted[0]), float(counted[1]), _unknown(traced.jaxpr.jaxpr))
-
-
-def _beyond(jaxpr: jex.Jaxpr) -> np.ndarray:
-    """What XLA's count of a jaxpr omits: all iterations after the first of every scan; [2] as
-    `_xla`.
-    """
-    total = np.zeros(2)
-    for equation in jaxpr.eqns:
-        name = equation.primitive.name
-        if name == "scan":
-            body = equation.params["jaxpr"]
-            once = _xla(_lowered(body))
-            total += (
-                equation.params["length"] * (once + _beyond(body.jaxpr))
-                - _copies(**equation.params) * once
-            )
-        elif name == "cond":
-            sides = [_beyond(branch.jaxpr) for branch in equation.params["branches"]]
-            names = equation.params.get("branches_platforms")  # of those that platforms choose
-            if names is not None:
-                sides = [sides[[one is None or "cpu" in one for one in names].index(True)]]
-            total += np.max(sides, axis=0, initial=0.0)
-        elif name != "pallas_call":
-            total += sum(map(_beyond, _inner(equation.params)), np.zeros(2))
-    return total
-
-
-def _unknown(jaxpr: jex.Jaxpr) -> int:
-    """How many loops of unknown length stand in a jaxpr."""
-    inside = sum(_unknown(inner) for equation in jaxpr.eqns for inner in _inner(equation.params))
-    return inside + sum(equation.primitive.name == "while" for equation in jaxpr.eqns)
-
-
-def _copies(length: int, unroll: int, **_: Any) -> int:
-    """How many copies of the body of a scan its program has: in the loop, and after it for the
-    remainder.
-    """
-    if unroll == 0:
-        return length
-    return (unroll if length >= unroll else 0) + length % unroll
-
-
-def _inner(params: dict[str, Any]) -> Iterator[jex.Jaxpr]:
-    """The programs inside an equation (jit, remat, custom derivatives)."""
-    for value in params.values():
-        for one in value if isinstance(value, tuple | list) else (value,):
-            inner = getattr(
-                one, "jaxpr", one
-            )  # what is closed over constants is of another class in some versions of jax
-            if isinstance(inner, jex.Jaxpr):
-                yield inner
-
-
-def _lowered(body: Any) -> Any:
-    shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in body.in_avals]
-    return jax.jit(jex.jaxpr_as_fun(body)).lower(*shapes)
-
-
-def _xla(lowered: Any) -> np.ndarray:
-    """XLA's count: FLOPs and transcendental operations, [2] float64."""
-    counted = lowered.cost_analysis() or {}
-    return np.array([counted.get("flops", 0.0), counted.get("transcendentals", 0.0)])

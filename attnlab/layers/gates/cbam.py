@@ -18,10 +18,10 @@ import jax.numpy as jnp
 
 from attnlab.config.registry import Part, made
 from attnlab.layers import NORMS
-from attnlab.layers.cards import Card, Cost
+from attnlab.layers.cards import Card
 from attnlab.layers.gates import GATES
-from attnlab.layers.gates.protocol import Factor, Gate, norm_cost, odd, sigmoid
-from attnlab.layers.images import convolved, normed, taps
+from attnlab.layers.gates.protocol import Factor, Gate, odd, sigmoid
+from attnlab.layers.images import convolved, normed
 from attnlab.layers.precision import widened
 
 
@@ -48,14 +48,6 @@ class Spatial(Factor):
         norm = made(NORMS, self.normalisation)(name="normalisation")
         return sigmoid(normed(norm, convolved(pooled, kernel), valid))
 
-    @nn.nowrap
-    def cost(self, height: int, width: int, channels: int) -> Cost:
-        """See `Gate.cost`."""
-        size, places = odd(self, self.kernel), height * width
-        convolution = Cost(2 * size**2, 4 * taps(height, size) * taps(width, size))
-        norm = norm_cost(self.normalisation, places, 1)
-        return convolution + norm + Cost(flops=places * (3 * channels + 4))
-
 
 class Cbam(Gate):
     """Two gates, one after the other.
@@ -77,9 +69,3 @@ class Cbam(Gate):
         x = made(GATES, self.first)(name="first")(x, valid)
         y: jax.Array = made(GATES, self.second)(name="second")(x, valid)
         return y
-
-    @nn.nowrap
-    def cost(self, height: int, width: int, channels: int) -> Cost:
-        """See `Gate.cost`."""
-        both = (made(GATES, one)(parent=None) for one in (self.first, self.second))
-        return sum((one.cost(height, width, channels) for one in both), Cost())

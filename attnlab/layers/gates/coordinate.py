@@ -22,9 +22,9 @@ import jax.numpy as jnp
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers import NORMS
-from attnlab.layers.cards import Card, Cost, dense
+from attnlab.layers.cards import Card
 from attnlab.layers.dense import Dense
-from attnlab.layers.gates.protocol import Factor, norm_cost, reduced, sigmoid
+from attnlab.layers.gates.protocol import Factor, reduced, sigmoid
 from attnlab.layers.images import normed
 from attnlab.layers.precision import widened
 
@@ -65,12 +65,3 @@ class Coordinate(Factor):
         rows = sigmoid(Dense(channels, name="rows")(f[:, :height]))
         columns = sigmoid(Dense(channels, name="columns")(f[:, height:]))
         return rows[:, :, None] * columns[:, None]
-
-    @nn.nowrap
-    def cost(self, height: int, width: int, channels: int) -> Cost:
-        """See `Gate.cost`."""
-        lines, hidden, numbers = height + width, self.hidden(channels), height * width * channels
-        matrices = dense(lines, channels, hidden, True) + dense(height, hidden, channels, True)
-        matrices += dense(width, hidden, channels, True)
-        norm = norm_cost(self.normalisation, lines, hidden)
-        return matrices + norm + Cost(flops=4 * numbers + lines * (5 * hidden + 4 * channels))

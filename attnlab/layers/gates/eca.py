@@ -21,7 +21,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.layers.cards import Card, Cost
+from attnlab.layers.cards import Card
 from attnlab.layers.gates.protocol import Factor, odd, sigmoid
 from attnlab.layers.precision import widened
 
@@ -52,12 +52,6 @@ class EfficientChannel(Factor):
         z = jnp.pad(widened(x).mean(axis=(1, 2)), ((0, 0), (side, side)))
         logits = sum(weights[j] * z[:, j : j + channels] for j in range(size))
         return sigmoid(jnp.asarray(logits))[:, None, None]
-
-    @nn.nowrap
-    def cost(self, height: int, width: int, channels: int) -> Cost:
-        """See `Gate.cost`."""
-        size = self.size(channels)
-        return Cost(size, 2 * height * width * channels + (2 * size + 4) * channels)
 
 
 def adaptive(channels: int) -> int:

@@ -10,10 +10,6 @@ channels and the sigmoid are computed in float32 (see `layers.precision`). Maps 
 every place of an image is real. `valid` [B] tells the images of a batch that are real from rows
 that only fill it; norms over a batch ask.
 
-Costs are those of one image and one forward pass, with running averages where a norm is over a
-batch. FLOPs count a matrix product as `attention.cards` does; a convolution 2 for each product with
-a place inside the map; a sum or a largest over n numbers n; 4 for each number that is normalised;
-4 for each sigmoid; 1 for each ReLU, and for each number of x that a gate multiplies or adds to.
 Axis letters: B batch, H and W height and width of a map, C channels, r reduction; N = H W on cards.
 """
 
@@ -25,12 +21,10 @@ from typing import Any, ClassVar, Literal
 import flax.linen as nn
 import flax.traverse_util
 import jax
-import jax.numpy as jnp
 
-from attnlab.config.registry import Part, Table, made
+from attnlab.config.registry import Table, made
 from attnlab.errors import UserError
-from attnlab.layers import NORMS
-from attnlab.layers.cards import Card, Cost
+from attnlab.layers.cards import Card
 from attnlab.layers.precision import widened
 
 COLLECTION = "gates"
@@ -69,11 +63,6 @@ class Gate(nn.Module):
         built = (made(table, getattr(self, field))(parent=None) for field, table in parts.items())
         return any(getattr(part, "over_batch", False) for part in built)
 
-    @nn.nowrap
-    def cost(self, height: int, width: int, channels: int) -> Cost:
-        """Parameters and FLOPs for one image [H,W,C]."""
-        raise NotImplementedError(f"{type(self).__name__} declares no cost")
-
 
 class NoGate(Gate):
     """x itself: a network without gates; no parameters."""
@@ -84,11 +73,6 @@ class NoGate(Gate):
     def __call__(self, x: jax.Array, valid: jax.Array | None = None) -> jax.Array:
         """See `Gate.__call__`."""
         return x
-
-    @nn.nowrap
-    def cost(self, height: int, width: int, channels: int) -> Cost:
-        """See `Gate.cost`."""
-        return Cost()
 
 
 class Factor(Gate):
@@ -142,19 +126,6 @@ def odd(gate: Gate, kernel: int) -> int:
             f"gate {type(gate).__name__}: kernel={kernel}: expected an odd number of at least 1"
         )
     return kernel
-
-
-def norm_cost(norm: Part, places: int, channels: int) -> Cost:
-    """Parameters of a norm, running averages too, and 4 FLOPs for each number; those of none."""
-    module = made(NORMS, norm)(parent=None)
-    x = jax.ShapeDtypeStruct((1, channels), jnp.float32)
-    shapes = jax.eval_shape(lambda x: module.init(jax.random.key(0), *_asked(module, x)), x)
-    numbers = sum(leaf.size for leaf in jax.tree.leaves(shapes))
-    return Cost(numbers, 4 * places * channels if numbers else 0)
-
-
-def _asked(norm: Any, x: jax.Array) -> tuple[jax.Array, ...]:
-    return (x, jnp.ones(x.shape[:-1], bool)) if norm.over_batch else (x,)
 
 
 def sigmoid(logits: jax.Array) -> jax.Array:

@@ -35,9 +35,9 @@ import jax.numpy as jnp
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers import NORMS
-from attnlab.layers.cards import Card, Cost
-from attnlab.layers.gates.protocol import Factor, norm_cost, sigmoid
-from attnlab.layers.images import HE, convolved, enlarged, normed, pooled, taps
+from attnlab.layers.cards import Card
+from attnlab.layers.gates.protocol import Factor, sigmoid
+from attnlab.layers.images import HE, convolved, enlarged, normed, pooled
 from attnlab.layers.precision import widened
 
 LEFT = 7  # places of a side at which the paper stops halving
@@ -65,15 +65,6 @@ class Step(nn.Module):
         kernel = self.param("kernel", HE, shape)
         return convolved(nn.relu(normed(norm, x, valid)), kernel)
 
-    @nn.nowrap
-    def cost(self, height: int, width: int, channels: int) -> Cost:
-        """Parameters and FLOPs for one image [H,W,C]."""
-        pairs = taps(height, self.kernel) * taps(width, self.kernel) * channels * self.features
-        places = height * width
-        norm = norm_cost(self.normalisation, places, channels)
-        kernel = Cost(self.kernel**2 * channels * self.features, 2 * pairs)
-        return norm + kernel + Cost(flops=places * channels)
-
 
 class Unit(nn.Module):
     """A residual unit with pre-activation and a bottleneck.
@@ -98,15 +89,6 @@ class Unit(nn.Module):
         for number, (features, kernel) in enumerate(self.steps(x.shape[-1])):
             y = Step(features, kernel, self.normalisation, name=f"step_{number}")(y, valid)
         return x + y
-
-    @nn.nowrap
-    def cost(self, height: int, width: int, channels: int) -> Cost:
-        """Parameters and FLOPs for one image [H,W,C]."""
-        total, inputs = Cost(flops=height * width * channels), channels
-        for features, kernel in self.steps(channels):
-            step = Step(features, kernel, self.normalisation, parent=None)
-            total, inputs = total + step.cost(height, width, inputs), features
-        return total
 
 
 class ResidualAttention(Factor):
@@ -193,30 +175,3 @@ class ResidualAttention(Factor):
             variance = jnp.square(centred).mean(axis=(1, 2), keepdims=True)
             logits = centred / jnp.sqrt(jnp.maximum(variance, SMALL))
         return sigmoid(logits)
-
-    @nn.nowrap
-    def cost(self, height: int, width: int, channels: int) -> Cost:
-        """See `Gate.cost`."""
-        sizes = self.sizes(height, width)
-        unit = Unit(self.hidden(channels), self.normalisation, parent=None)
-        total = Cost()
-        for level, (high, wide) in enumerate(sizes):
-            of_unit, numbers = unit.cost(high, wide, channels), high * wide * channels
-            for _ in range(2 * self.units * (level > 0)):
-                total += of_unit
-            if 0 < level < len(sizes) - 1:
-                total += of_unit + Cost(flops=numbers)
-            if level:
-                total += Cost(flops=9 * numbers)
-            if level < len(sizes) - 1:
-                below = sizes[level + 1]
-                total += Cost(flops=3 * channels * _interpolated(below, (high, wide)))
-        head = Step(channels, 1, self.normalisation, parent=None).cost(height, width, channels)
-        more = {"mixed": 6, "channel": 5, "spatial": 11}[self.activation]
-        return total + head + head + Cost(flops=more * height * width * channels)
-
-
-def _interpolated(small: tuple[int, int], large: tuple[int, int]) -> int:
-    """How many numbers of a channel `enlarged` computes: rows first, then columns."""
-    rows = large[0] * small[1] if small[0] != large[0] else 0
-    return rows + (large[0] * large[1] if small[1] != large[1] else 0)

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.errors import UserError
-from attnlab.layers.cards import Card, Cost, dense
+from attnlab.layers.cards import Card
 from attnlab.layers.dense import Dense
 from attnlab.layers.gates.protocol import Factor, reduced, sigmoid
 from attnlab.layers.precision import widened
@@ -59,14 +59,6 @@ class SqueezeExcitation(Factor):
         pooled = (getattr(widened(x), pool)(axis=(1, 2)).astype(x.dtype) for pool in self.pools)
         logits = jnp.stack([widened(outer(nn.relu(inner(z)))) for z in pooled]).sum(axis=0)
         return sigmoid(logits)[:, None, None]
-
-    @nn.nowrap
-    def cost(self, height: int, width: int, channels: int) -> Cost:
-        """See `Gate.cost`."""
-        hidden, pools = reduced(self, channels, self.reduction), len(self.pools)
-        both = dense(pools, channels, hidden, self.bias) + dense(pools, hidden, channels, self.bias)
-        numbers = height * width * channels
-        return both + Cost(flops=(pools + 1) * numbers + pools * hidden + 4 * channels)
 
 
 class Channel(SqueezeExcitation):

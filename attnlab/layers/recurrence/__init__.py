@@ -15,6 +15,5 @@ from attnlab.layers.recurrence.descent import begun as begun
 from attnlab.layers.recurrence.descent import descend as descend
 from attnlab.layers.recurrence.descent import together as together
 from attnlab.layers.recurrence.forms import empty as empty
-from attnlab.layers.recurrence.forms import flops as flops
 from attnlab.layers.recurrence.forms import recur as recur
 from attnlab.layers.recurrence.forms import recur_dplr as recur_dplr

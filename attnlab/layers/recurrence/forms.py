@@ -93,23 +93,6 @@ def empty(rows: int, heads: int, depth: int, columns: int, dtype: Any) -> jax.Ar
     return jnp.zeros((rows, heads, depth, columns), inner_dtype(jnp.zeros((), dtype)))
 
 
-def flops(
-    length: int, heads: int, depth: int, columns: int, erases: bool = False, chunk: int = 0
-) -> int:
-    """FLOPs of the matrix products of `recur`, for one row: per token and head 4 D E for the state and
-    2 C (D + E) within chunks of C tokens; erasing takes 2 D E and 2 C (D + E) more, and about C^2
-    for the inverse.
-    """
-    size = min(chunk or chosen(length, erases), length)
-    if size <= 1:
-        return length * heads * (6 if erases else 4) * depth * columns
-    count = -(-length // size)
-    each = 2 * size * (depth + columns) + 4 * depth * columns
-    if erases:
-        each += 2 * size * (depth + columns) + 2 * depth * columns + size**2
-    return count * size * heads * each
-
-
 def chosen(length: int, erases: bool) -> int:
     """The chunk for `length` tokens."""
     return min(length, 32 if erases else 64)

@@ -28,7 +28,6 @@ layer, L layers.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -41,14 +40,15 @@ from attnlab.attention.alignments.local import LocalM
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention, asking
 from attnlab.attention.view import View
-from attnlab.config.registry import Part, holds, kind, made
+from attnlab.config.registry import holds, kind, made
 from attnlab.errors import UserError
 from attnlab.layers import CELLS
-from attnlab.layers.dense import Dense, Dropout
-from attnlab.layers.initial import Embed, Initial
-from attnlab.layers.stacked import LSTMStack, States
+from attnlab.layers.dense import Dense
+from attnlab.layers.initial import Initial
+from attnlab.layers.stacked import States
 from attnlab.mixers.steps import over_time
-from attnlab.systems.protocol import Card, Seq2Seq, looked
+from attnlab.systems.protocol import Card, looked
+from attnlab.systems.recurrent.seq2seq import StackedSides
 
 
 @flax.struct.dataclass
@@ -71,38 +71,22 @@ class Decoding:
     looks: Any
 
 
-class Luong(Seq2Seq):
+class Luong(StackedSides, kw_only=True):
     """Luong attention (Luong et al. 2015): stacked LSTMs, attention after them, and an attentional
-    vector that may be fed back.
+    vector that may be fed back. The fields not named here are those of `StackedSides`.
 
     Attributes:
       attention: factory of the mechanism; called with the width of the annotations, H.
-      embedding: E, both sides.
-      width: H of every layer.
       layers: L, of each side.
-      order: how the encoder reads the source, from its last word to its first ("reversed", the
-        paper's) or as it stands ("plain").
       feeding: whether the lowest layer of the decoder is given a_{t-1} ("input") or not ("none").
-      cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
-      directions: 1, or 2 for an encoder whose every layer reads both ways, half of H from each end
-        (then `order` says nothing more).
       uniform: weights start uniform in [-uniform, uniform], the paper's being 0.1; 0 for the
         initializers of `Initial`. The mechanism has its own initializers.
-      forget: what the bias of the forget gates starts at, above what it starts at otherwise.
       dropout: rate on the input of every layer, so on a_{t-1} too; the paper's 0.2.
     """
 
     attention: Callable[..., Attention]
-    embedding: int = 64
-    width: int = 128
     layers: int = 1
-    order: Literal["reversed", "plain"] = "reversed"
     feeding: Literal["input", "none"] = "input"
-    cell: Part = "lstm"
-    directions: Literal[1, 2] = 1
-    uniform: float = 0.0
-    forget: float = 1.0
-    dropout: float = 0.0
 
     parts = {"attention": MECHANISMS, "cell": CELLS}
     needs = {"attention": Need(role="cross", stepwise=True, so_far=True)}
@@ -131,23 +115,8 @@ class Luong(Seq2Seq):
         return cls.needs
 
     def setup(self) -> None:
+        super().setup()
         initial = Initial(uniform=self.uniform, forget=self.forget)
-        initializer = initial.word(1.0)
-        self.embed_source = Embed(
-            self.source_vocabulary, self.embedding, embedding_init=initializer
-        )
-        self.embed_target = Embed(
-            self.target_vocabulary, self.embedding, embedding_init=initializer
-        )
-        stack = functools.partial(
-            LSTMStack,
-            self.width,
-            self.layers,
-            self.dropout,
-            initial=initial,
-            kind=made(CELLS, self.cell),
-        )
-        self.reader, self.writer = stack(directions=self.directions), stack()
         self.search = self.attention(width=self.width, name="attention")
         if self.feeding == "input":
             gates = kind(made(CELLS, self.cell)).gates
@@ -155,8 +124,6 @@ class Luong(Seq2Seq):
                 gates * self.width, use_bias=False, kernel_init=initial.kernel(gates)
             )
         self.combine = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
-        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
-        self.drop = Dropout(self.dropout)
 
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`."""

@@ -36,9 +36,8 @@ from attnlab.layers.stacked import LSTMStack, States
 from attnlab.systems.protocol import Card, Seq2Seq
 
 
-class SequenceToSequence(Seq2Seq):
-    """Sequence to Sequence (Sutskever et al. 2014): stacked LSTMs on both sides, the last states of
-    one being the first of the other.
+class StackedSides(Seq2Seq):
+    """Base of the systems with stacked LSTMs on both sides; not a system by itself.
 
     Attributes:
       embedding: E, both sides.
@@ -67,10 +66,6 @@ class SequenceToSequence(Seq2Seq):
     dropout: float = 0.0
 
     parts = {"cell": CELLS}
-    card = Card(
-        2014,
-        "Sutskever, Vinyals, Le, Sequence to Sequence Learning with Neural Networks, NIPS 2014",
-    )
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform, forget=self.forget)
@@ -92,6 +87,17 @@ class SequenceToSequence(Seq2Seq):
         self.reader, self.writer = stack(directions=self.directions), stack()
         self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
         self.drop = Dropout(self.dropout)
+
+
+class SequenceToSequence(StackedSides):
+    """Sequence to Sequence (Sutskever et al. 2014): stacked LSTMs on both sides, the last states of
+    one being the first of the other. The fields are those of `StackedSides`.
+    """
+
+    card = Card(
+        2014,
+        "Sutskever, Vinyals, Le, Sequence to Sequence Learning with Neural Networks, NIPS 2014",
+    )
 
     def encode(self, source: jax.Array) -> States:
         """See `Seq2Seq.encode`; the memory is the last state of every layer."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from attnlab.analysis.work import Work
 from attnlab.errors import UserError
 from attnlab.experiments.plan import building
-from attnlab.experiments.plan.flops import Work
 from attnlab.experiments.plan.process import made
 from tests.experiments.plan.planning import SCORES, SEARCH, refused
 

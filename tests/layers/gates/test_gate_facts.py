@@ -13,7 +13,7 @@ from attnlab.layers.gates.cbam import Spatial
 from attnlab.layers.gates.eca import adaptive
 from attnlab.layers.gates.protocol import COLLECTION, handed_out
 from attnlab.layers.gates.residual_attention import ResidualAttention
-from attnlab.layers.images import convolved, enlarged, pooled, taps, tiled
+from attnlab.layers.images import enlarged, pooled, tiled
 from attnlab.layers.norms import STATISTICS
 from tests.layers.gates.cases import FIELDS, SHAPE, drawn, make, maps
 from tests.layers.gates.oracles import bilinear, largest
@@ -56,7 +56,12 @@ def test_squeeze_excitation_adds_as_many_parameters_to_resnet_50_as_the_paper_sa
 
     def total(name: str, **fields: Any) -> int:
         gate = make(name, fields)
-        return sum(blocks * gate.cost(7, 7, channels).parameters for blocks, channels in R50)
+        return sum(blocks * parameters(gate, channels) for blocks, channels in R50)
+
+    def parameters(gate: Any, channels: int) -> int:
+        x = jax.ShapeDtypeStruct((1, 7, 7, channels), jnp.float32)
+        params = jax.eval_shape(gate.init, jax.random.key(0), x)
+        return sum(leaf.size for leaf in jax.tree.leaves(params))
 
     weights = total("se", bias=False)
     assert weights == 2_514_944 == sum(2 * n * c * c // 16 for n, c in R50)
@@ -159,9 +164,3 @@ def test_pooling_and_enlarging_are_their_formulas_at_any_size(
     assert tiles.shape == (2, -(-size[0] // 2), -(-size[1] // 2), 3)
     corner = x[:, (size[0] - 1) // 2 * 2 :, (size[1] - 1) // 2 * 2 :]
     np.testing.assert_array_equal(tiles[:, -1, -1], corner.max(axis=(1, 2)))
-
-
-def test_taps_are_counted_inside_the_map() -> None:
-    ones = np.ones((1, 4, 1, 1), np.float32), np.ones((3, 3, 1, 1), np.float32)
-    assert taps(4, 3) * taps(1, 3) == float(jax.jit(convolved)(*ones).sum()) == 10
-    assert taps(2, 7) == 4
