@@ -89,6 +89,16 @@ def report(updates: Updates, task: AnyTask, workdir: Path, code: Code | None = N
     print(f"numbers:  {workdir / 'results.json'}")
 
 
+def compute_with_0(updates: Updates, task: AnyTask, workdir: Path) -> None:
+    """What `report` computes, in the other processes that parameters lie over; writes nothing."""
+    params, _ = updates.best_params(task, workdir)
+    _, outputs = scores(task, params, "test")
+    task.items(params, "test", outputs)
+    if task.system.looks:
+        for example in task.pictured("test", PICTURED):
+            task.maps(params, example)
+
+
 def draw_all(task: AnyTask, params: Any, workdir: Path) -> list[Path]:
     """Draw the maps of the first test examples and, last, the curves.
 
