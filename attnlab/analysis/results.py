@@ -94,9 +94,8 @@ def compute_with_0(updates: Updates, task: AnyTask, workdir: Path) -> None:
     params, _ = updates.best_params(task, workdir)
     _, outputs = scores(task, params, "test")
     task.items(params, "test", outputs)
-    if task.system.looks:
-        for example in task.pictured("test", PICTURED):
-            task.maps(params, example)
+    for example in task.map_examples("test", PICTURED) if task.system.looks else ():
+        task.maps(params, example)
 
 
 def draw_all(task: AnyTask, params: Any, workdir: Path) -> list[Path]:
@@ -126,9 +125,8 @@ def draw_all(task: AnyTask, params: Any, workdir: Path) -> list[Path]:
             print(f"warning: pictures not drawn, {failed[-1]}", file=sys.stderr)
     note = workdir / FAILED
     if failed:
-        with contextlib.suppress(
-            UserError, OSError
-        ):  # the disk is full; the warning was already printed
+        # the disk is full; the warning was already printed
+        with contextlib.suppress(UserError, OSError):
             write_atomic(note, "".join(f"{line}\n" for line in failed))
     else:
         note.unlink(missing_ok=True)

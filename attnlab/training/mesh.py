@@ -170,9 +170,8 @@ def lies(leaf: Any) -> bool:
 
 def spans(tree: Tree) -> bool:
     """Whether arrays, or shapes of them, lie on a mesh of several processes."""
-    return any(
-        lies(leaf) and not leaf.sharding.is_fully_addressable for leaf in jax.tree.leaves(tree)
-    )
+    leaves = filter(lies, jax.tree.leaves(tree))
+    return not all(leaf.sharding.is_fully_addressable for leaf in leaves)
 
 
 def on_host(function: Callable[[Any], Any], array: Any) -> Any:

@@ -14,11 +14,11 @@ from attnlab.training.settings import Parallel
 @pytest.mark.parametrize(("rows", "of_a_device"), [(8, 2), (6, 6)])
 def test_rows_are_dealt_if_the_devices_divide_them(rows: int, of_a_device: int) -> None:
     rng, layout = np.random.default_rng(0), Layout.of(Parallel(fsdp=4), jax.devices())
-    params = {"w": rng.normal(size=(64, 256)).astype(np.float32)}
-    batch = {"x": rng.normal(size=(rows, 64)).astype(np.float32), "scale": np.float32(2)}
+    params = {"w": rng.normal(size=(64, 256))}
+    batch = {"x": rng.normal(size=(rows, 64)), "scale": np.float32(2)}
     divided = jax.tree.map(place, params, layout.shardings(params))
     program = OnRows(lambda params, batch: batch["scale"] * batch["x"] @ params["w"])
     result = program(divided, batch)
     assert mesh_of(divided) == layout.mesh and mesh_of(params) is None
     assert result.sharding.shard_shape(result.shape) == (of_a_device, 256)
-    np.testing.assert_allclose(result, program(params, batch), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result, program(params, batch), rtol=1e-5, atol=1e-4)
