@@ -34,8 +34,8 @@ def whole(params: Any, lies: Any, everywhere: Any) -> Iterator[Any]:
     parts, structure = jax.tree.flatten(params)
     gathers = [_gathering(everywhere, one) for one in jax.tree.leaves(lies)]
     leaves = [gather(part) for gather, part in zip(gathers, parts, strict=True)]
-    pairs = zip(leaves, zip(parts, gathers, strict=True), strict=True)
-    token = _known.set({id(leaf): pair for leaf, pair in pairs})
+    pairs = zip(parts, gathers, strict=True)
+    token = _known.set(dict(zip(map(id, leaves), pairs, strict=True)))
     try:
         yield jax.tree.unflatten(structure, leaves)
     finally:

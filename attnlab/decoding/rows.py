@@ -50,8 +50,8 @@ class OnRows:
                 given = jax.tree.map(lambda x: deal(x) if x.shape[:1] == (count,) else x, given)
             return self._function(params, *given)
 
-        everywhere = whole if jax.process_count() > 1 else None
-        return jax.jit(computed, out_shardings=everywhere, **self._how)
+        how = {**self._how, "out_shardings": whole if jax.process_count() > 1 else None}
+        return jax.jit(computed, **how)
 
 
 def mesh_of(params: Any) -> Mesh | None:

@@ -16,6 +16,7 @@ import json
 import logging
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -158,8 +159,12 @@ def _without_late_callbacks() -> Iterator[None]:
     sys.unraisablehook, sys.excepthook = of_unraisable, of_uncaught
     try:
         yield
-    except Exception:
-        time.sleep(0.1)  # they come a few milliseconds later
+    except Exception as error:
+        time.sleep(0.1)  # they come a few milliseconds later, or when nothing holds them any more
+        cause: BaseException | None = error
+        while cause is not None:
+            traceback.clear_frames(cause.__traceback__)
+            cause = cause.__cause__ or cause.__context__
         gc.collect()
         raise
     finally:

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from attnlab import config as configs
+from attnlab.decoding.rows import OnRows
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.training import mesh
@@ -109,8 +110,8 @@ TREE = {
     "bias": np.float32([0.0, -0.0, np.inf]),
     "remembered": np.arange(16) % 3 == 0,
 }
-PLACES: list[Any] = [Layout.of(Parallel(fsdp=n), jax.devices()[:n]) for n in (2, 4)]
-PLACES += [None, Layout.of(Parallel(data=2, fsdp=2), jax.devices())]
+SIZES = [(1, 4), (1, 2), (2, 2)]
+MESHES = [Layout.of(Parallel(data=a, fsdp=b), jax.devices()[: a * b]) for a, b in SIZES]
 
 
 def lying(layout: Layout | None, tree: Any) -> Any:
@@ -119,8 +120,8 @@ def lying(layout: Layout | None, tree: Any) -> Any:
     return tree if layout is None else jax.tree.map(move, tree, layout.shardings(tree))
 
 
-@pytest.mark.parametrize("reads", PLACES)
-@pytest.mark.parametrize("writes", PLACES)
+@pytest.mark.parametrize("reads", [None, *MESHES])
+@pytest.mark.parametrize("writes", [None, *MESHES])
 def test_any_devices_read_what_others_wrote(writes: Any, reads: Any, tmp_path: Path) -> None:
     like = lying(reads, jax.eval_shape(lambda: TREE))
     with closing(Checkpoints(tmp_path, 1)) as checkpoints:
@@ -136,10 +137,10 @@ def test_every_damage_of_a_shard_is_noticed(tmp_path: Path) -> None:
     """A flipped bit, a lost half or the loss of a file with parts of arrays, one at a time; what is
     not noticed is in bytes that nobody reads.
     """
-    like = lying(PLACES[1], jax.eval_shape(lambda: TREE))
+    arrays, like = (lying(MESHES[0], tree) for tree in (TREE, jax.eval_shape(lambda: TREE)))
     with closing(Checkpoints(tmp_path / "whole", 2)) as checkpoints:
         for step in (1, 2):
-            checkpoints.save(step, lying(PLACES[1], TREE), {})
+            checkpoints.save(step, arrays, {})
     rng, warnings, harmless = random.Random(0), list[str](), 0
     for number in range(rounds(4, 60)):
         folder = Path(shutil.copytree(tmp_path / "whole", tmp_path / str(number)))
@@ -155,22 +156,32 @@ def test_every_damage_of_a_shard_is_noticed(tmp_path: Path) -> None:
     assert len(warnings) + harmless == rounds(4, 60) and harmless <= rounds(4, 60) // 10
 
 
+@pytest.mark.parametrize(("rows", "of_a_device"), [(8, 2), (6, 6)])
+def test_rows_are_dealt_if_the_devices_divide_them(rows: int, of_a_device: int) -> None:
+    divided = {"w": lying(MESHES[0], TREE)["kernel"]}
+    batch = {"x": np.random.default_rng(1).normal(size=(rows, 64)), "scale": np.float32(2)}
+    program = OnRows(lambda params, batch: batch["scale"] * batch["x"] @ params["w"])
+    result = program(divided, batch)
+    assert result.sharding.shard_shape(result.shape) == (of_a_device, 512)
+    np.testing.assert_allclose(result, program({"w": TREE["kernel"]}, batch), atol=1e-4)
+
+
 def after_steps(parallel: Parallel, settings: list[str]) -> tuple[list[float], Any, Any, Any]:
-    """Losses of five steps, the parameters after them, the program, and where the state lies."""
+    """Losses of five steps, the parameters after them, the program, and the first parameters."""
     config = configs.load("configs/language_modelling.py:decoder", [*DECODER, *settings])
     task = TASKS.resolve(config.task).load(config, None, ("train", "valid"))
     devices = backend(parallel)
     layout = devices.layout if devices.count > 1 else None
     updates = dataclasses.replace(Updates.of(config), layout=layout)
     state = devices.place(updates.first_states(task)(config.seed))
-    lies = jax.tree.map(lambda leaf: leaf.sharding.shard_shape(leaf.shape), state.params)
+    born = jax.tree.map(jax.numpy.copy, state.params)
     step, batches, losses = updates.step(task), task.batches(4), []
     program: Any = devices.compile(step, state, devices.feed(batches(0)))
     for number in range(5):
         state, sums = program(state, devices.feed(batches(number)))
         losses.append(float(devices.fetch(sums)["loss"]))
     scores = task.evaluate(updates.trained.seen(devices.one(state.averaged)), "valid")
-    return [*losses, scores["loss"]], devices.fetch(state.params), program, lies
+    return [*losses, scores["loss"]], devices.fetch(state.params), program, born
 
 
 @pytest.mark.parametrize(
@@ -187,13 +198,13 @@ def test_divided_parameters_are_trained_as_on_one_device(
     axes: dict[str, int], settings: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mesh, "LEAST", 256)
-    one, params, _, whole = after_steps(Parallel(backend="mesh", devices=1), settings)
-    losses, found, program, parts = after_steps(Parallel(**axes), settings)
+    one, params, _, first = after_steps(Parallel(backend="mesh", devices=1), settings)
+    losses, found, program, born = after_steps(Parallel(**axes), settings)
     close = 2e-2 if "bfloat16" in str(settings) else 1e-5
     np.testing.assert_allclose(losses, one, rtol=close)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=close), found, params)
-    shapes = zip(jax.tree.leaves(whole), jax.tree.leaves(parts), strict=True)
-    divided = sum(part != shape for shape, part in shapes)
+    jax.tree.map(np.testing.assert_array_equal, born, first)
+    divided = sum(not leaf.sharding.is_fully_replicated for leaf in jax.tree.leaves(born))
     assert divided > 0
     if "lora" not in str(settings):
         scans, found = "scan" in str(settings), COLLECTIVE.findall(program.as_text())

@@ -76,11 +76,7 @@ class Layers:
         """Parameters of a layer, and the arrays among what it is given that may differ."""
         leaves = jax.tree.leaves(self.given[number]) if self.given else []
         own = [leaf for leaf in leaves if not isinstance(leaf, np.ndarray)]
-        return in_parts(self.params(number)), own
-
-    def params(self, number: int) -> Any:
-        """Parameters of a layer, whole."""
-        return self.stack[number].variables.get("params", {})
+        return in_parts(self.stack[number].variables.get("params", {})), own
 
     def apply(
         self, number: int, x: jax.Array, inputs: tuple[Any, list[Any]], keys: Mapping[str, Any]
@@ -89,11 +85,11 @@ class Layers:
 
         Arrays of NumPy are known while the program is made, and stay it: kernels use their values.
         """
-        like = self.params(number)
+        whole = self.stack[number].variables.get("params", {})
 
         def run(inputs: tuple[Any, list[Any]], x: jax.Array, keys: Mapping[str, Any]) -> jax.Array:
             params, own = inputs
-            params, given = gathered_as(like, params), None
+            params, given = gathered_as(whole, params), None
             if self.given:
                 leaves, tree = jax.tree.flatten(self.given[number])
                 rest = iter(own)
