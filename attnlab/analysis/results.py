@@ -89,6 +89,15 @@ def report(updates: Updates, task: AnyTask, workdir: Path, code: Code | None = N
     print(f"numbers:  {workdir / 'results.json'}")
 
 
+def compute_with_0(updates: Updates, task: AnyTask, workdir: Path) -> None:
+    """What `report` computes, in the other processes that parameters lie over; writes nothing."""
+    params, _ = updates.best_params(task, workdir)
+    _, outputs = scores(task, params, "test")
+    task.items(params, "test", outputs)
+    for example in task.map_examples("test", PICTURED) if task.system.looks else ():
+        task.maps(params, example)
+
+
 def draw_all(task: AnyTask, params: Any, workdir: Path) -> list[Path]:
     """Draw the maps of the first test examples and, last, the curves.
 
@@ -116,9 +125,8 @@ def draw_all(task: AnyTask, params: Any, workdir: Path) -> list[Path]:
             print(f"warning: pictures not drawn, {failed[-1]}", file=sys.stderr)
     note = workdir / FAILED
     if failed:
-        with contextlib.suppress(
-            UserError, OSError
-        ):  # the disk is full; the warning was already printed
+        # the disk is full; the warning was already printed
+        with contextlib.suppress(UserError, OSError):
             write_atomic(note, "".join(f"{line}\n" for line in failed))
     else:
         note.unlink(missing_ok=True)

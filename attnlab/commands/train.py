@@ -71,11 +71,12 @@ def run(arguments: argparse.Namespace) -> int:
             " here"
         )
         return 128 + int(interrupt.signal or 0)
-    if not first:
-        return 0
-    from attnlab.analysis.results import report
+    from attnlab.analysis.results import compute_with_0, report
 
-    report(run.updates, run.task, workdir, code)
+    if first:
+        report(run.updates, run.task, workdir, code)
+    elif run.updates.layout is not None:
+        compute_with_0(run.updates, run.task, workdir)
     return 0
 
 

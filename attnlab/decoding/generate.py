@@ -16,6 +16,7 @@ from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding.beam import beam_search
 from attnlab.decoding.greedy import Choose, Run, begun, best_token, grouped, unroll
 from attnlab.decoding.hypotheses import Hypotheses, StepFn
+from attnlab.decoding.rows import OnRows
 from attnlab.decoding.rules import Rules
 from attnlab.decoding.sampling import best_first, drawing
 from attnlab.decoding.settings import Decoding
@@ -90,9 +91,9 @@ class Decoder:
         self.settings, self.special, self._ended = settings, special, ended
         self._real = real or (lambda source: source != special.pad)
         how = _How(bind, settings, alignment, special, continues, self._real)
-        self._search = jax.jit(how.search)
-        self._begin = jax.jit(how.begin)
-        self._go_on = jax.jit(how.go_on, donate_argnums=2)
+        self._search = OnRows(how.search)
+        self._begin = OnRows(how.begin)
+        self._go_on = OnRows(how.go_on, donate_argnums=2)
         self._finish = jax.jit(how.finish)
 
     def __call__(

@@ -11,6 +11,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from attnlab.gathering import rows_are_dealt
+
 Initializer = Callable[..., jax.Array]
 GLOROT = nn.initializers.xavier_uniform()
 WORTH_TURNING = 256  # rows of a product from which on a transposition of the kernel is no cost
@@ -23,6 +25,8 @@ def matmul(x: jax.Array, kernel: jax.Array) -> jax.Array:
     backend does twice as fast; elsewhere it makes no difference. There it is faster still if the
     product for that gradient has fewer rows than columns, so a kernel with n > m is `turned`.
     """
+    if rows_are_dealt():  # flattened, those of an x with time first would be gathered
+        return x @ kernel
     lead = x.shape[:-1]
     flat = x.reshape(math.prod(lead), x.shape[-1])
     tall = kernel.shape[0] > kernel.shape[1] and len(flat) >= WORTH_TURNING

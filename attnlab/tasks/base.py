@@ -25,6 +25,7 @@ from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared, Examples
 from attnlab.data.longer import treat_long_examples
 from attnlab.data.settings import Buckets
+from attnlab.decoding.rows import OnRows
 from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure
@@ -76,6 +77,7 @@ class Task(Generic[Config, Data, Model]):
       item: the unit of the sum "tokens" of a batch, for the progress of a run.
       extra_tokens: tokens that a row has on top of those of its text.
       at_once: rows of a batch that is not trained on.
+      jit: makes a program of a function of parameters and rows, which go where these lie.
       longer: a line for each split about its examples longer than `batch.max_length`.
       config, data: settings of the run; data of the splits that were loaded.
       system, auxiliary: the model, and the terms added to the loss or None.
@@ -96,6 +98,7 @@ class Task(Generic[Config, Data, Model]):
     item: ClassVar[str] = "tok"
     extra_tokens: ClassVar[int] = 0
     at_once: int = 64
+    jit = OnRows
     longer: Sequence[str] = ()
 
     def __init__(
@@ -104,7 +107,7 @@ class Task(Generic[Config, Data, Model]):
         self.config, self.data = config, data
         self.system, self.auxiliary = system, auxiliary
         score = functools.partial(self.sums, smoothing=0.0)
-        self._score, self._score_all = jax.jit(score), jax.jit(jax.vmap(score, in_axes=(0, None)))
+        self._score, self._score_all = self.jit(score), jax.jit(jax.vmap(score, in_axes=(0, None)))
 
     # --- what a task defines ---
 

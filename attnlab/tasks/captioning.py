@@ -275,7 +275,7 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
     def _weights(self) -> Any:
         """The program of the weights of each word, [B,T,L]."""
 
-        @jax.jit
+        @self.jit
         def weights(params: Params, batch: Batch) -> jax.Array:
             _, collected = self.apply(params, batch, mutable=[MAPS])
             return self.system.alignment(self.system.maps(collected[MAPS]))

@@ -89,7 +89,7 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
                     f"config.system.queries={self.system.queries}: an image of the {split} split has"
                     f" {most} objects; take as many queries or more"
                 )
-        self._answers = jax.jit(lambda params, batch: _answered(self.apply(params, batch)))
+        self._answers = self.jit(lambda params, batch: _answered(self.apply(params, batch)))
 
     @classmethod
     def check(cls, config: schemas.Detection) -> None:

@@ -108,7 +108,7 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
     def __init__(self, config: schemas.Diagnostics, data: AskedTexts) -> None:
         self.special = data.vocabulary.special
         super().__init__(config, data, build_system(config, data.vocabulary.size, self.special))
-        self._said = jax.jit(lambda params, batch: self.apply(params, batch).argmax(axis=-1))
+        self._said = self.jit(lambda params, batch: self.apply(params, batch).argmax(axis=-1))
 
     @classmethod
     def check(cls, config: schemas.Diagnostics) -> None:

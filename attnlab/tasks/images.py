@@ -72,7 +72,7 @@ class Choosing(Task[Config, Data, Model]):
         self, config: Config, data: Data, system: Model, auxiliary: Terms | None = None
     ) -> None:
         super().__init__(config, data, system, auxiliary)
-        self._outputs = jax.jit(lambda params, batch: self.apply(params, batch).astype(jnp.float32))
+        self._outputs = self.jit(lambda params, rows: self.apply(params, rows).astype(jnp.float32))
 
     @property
     def classes(self) -> Sequence[str]:

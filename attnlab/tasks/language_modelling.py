@@ -153,8 +153,8 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
         score = functools.partial(self._read, smoothing=0.0)
         at_once = config.training.logits_at_once
         self._of_tokens: Any = functools.partial(of_tokens, self.system, at_once=at_once)
-        self._score_each = jax.jit(self._of_tokens)
-        self._score = jax.jit(score)
+        self._score_each = self.jit(self._of_tokens)
+        self._score = self.jit(score)
         self._score_all = jax.jit(jax.vmap(score, in_axes=(0, None, 0)))
 
     @classmethod
@@ -234,10 +234,9 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
         """Each batch is scored with the state that the one before has left; so a part of the split
         is its first batches where there is one.
         """
-        score, state = self._score, self._before(self.at_once)
+        score, state = self._score_all if stacked else self._score, self._before(self.at_once)
         if stacked:
             count = len(jax.tree.leaves(params)[0])
-            score = self._score_all
             state = jax.tree.map(lambda x: jnp.stack([x] * count), state)
         found, count = [], -(-rows // self.at_once)
         batches = self._in_turn(split)

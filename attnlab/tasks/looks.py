@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from attnlab.decoding.rows import OnRows
 from attnlab.layers.gates.protocol import COLLECTION, handed_out
 from attnlab.systems.protocol import GLIMPSES, AttentionMap, System
 from attnlab.tasks.protocol import Axis, Look, Maps, Params
@@ -105,7 +106,7 @@ def gates_of(
     arrays, [h,w,C] each with 1 for an axis that the gate does not depend on.
     """
 
-    @jax.jit
+    @OnRows
     def look(params: Params, *read: Any) -> dict[str, Any]:
         _, collected = system.apply({"params": params}, *read, mutable=[COLLECTION, GLIMPSES])
         return dict(collected)

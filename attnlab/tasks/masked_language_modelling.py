@@ -163,7 +163,7 @@ class MaskedLanguageModelling(
         }
         self.masking = Masking(self.special, data.vocabulary.size, **config.masking.settings())
         self._mask = self.masking.mask
-        self._told = jax.jit(self._likeliest)
+        self._told = self.jit(self._likeliest)
 
     @classmethod
     def check(cls, config: schemas.MaskedLanguageModelling) -> None:

@@ -25,6 +25,7 @@ from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared
 from attnlab.data.settings import Buckets
 from attnlab.data.shards import in_parts
+from attnlab.decoding.rows import OnRows
 from attnlab.errors import UserError
 from attnlab.layers.by_layer import chosen, varies
 from attnlab.layers.norms import STATISTICS
@@ -296,7 +297,7 @@ def maps_of(system: System, params: Params, read: Sequence[np.ndarray]) -> dict[
     """Every attention map of what a system reads, one row, by name, on the host, [H,Tq,Tk] each."""
     names: list[str] = []
 
-    @jax.jit
+    @OnRows
     def look(params: Params, *read: jax.Array) -> dict[str, AttentionMap]:
         _, collected = system.apply({"params": params}, *read, mutable=[MAPS])
         maps = system.maps(dict(collected).get(MAPS, {}))
@@ -326,7 +327,7 @@ def sums_of_rows(
         found: Sums = task.sums(params, {name: one[None] for name, one in row.items()})
         return found
 
-    each = jax.jit(jax.vmap(of_row, in_axes=(None, 0)))
+    each = OnRows(jax.vmap(of_row, in_axes=(None, 0)))
     found = [(rows, jax.device_get(each(params, batch))) for rows, batch in batches]
     order = np.argsort(np.concatenate([rows[rows >= 0] for rows, _ in found]))
     return {

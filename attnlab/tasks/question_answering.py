@@ -128,7 +128,7 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         self.special, self._reading = data.vocabulary.special, config.passages
         self._absent = bool(self._reading.stride or self._reading.unanswerable)
         super().__init__(config, data, build_system(config, data.vocabulary.size, self.special))
-        self._best = jax.jit(self._likeliest)
+        self._best = self.jit(self._likeliest)
 
     @classmethod
     def check(cls, config: schemas.QuestionAnswering) -> None:

@@ -73,8 +73,8 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
 
     def __init__(self, config: schemas.Segmentation, data: SegmentedData) -> None:
         super().__init__(config, data)
-        self._rows = jax.jit(self._of_images)
-        self._answers = jax.jit(
+        self._rows = self.jit(self._of_images)
+        self._answers = self.jit(
             lambda params, batch: self.apply(params, batch).argmax(axis=-1).astype(jnp.uint8)
         )
 

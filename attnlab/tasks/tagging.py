@@ -173,7 +173,7 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
                     ", ".join(self.tags[:20]),
                     ", ".join(SCHEMES),
                 )
-        self._said = jax.jit(lambda params, batch: self.apply(params, batch).argmax(axis=-1))
+        self._said = self.jit(lambda params, batch: self.apply(params, batch).argmax(axis=-1))
 
     def _check_spans(self) -> None:
         """`UserError` for a tag that is of no scheme of spans together with those of training."""

@@ -139,7 +139,7 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         if system is None:
             system = self.build(config, data.vocabulary.size, data.classes.sentences, self.special)
         super().__init__(config, data, system, auxiliary)
-        self._outputs = jax.jit(lambda params, batch: self.apply(params, batch).astype(jnp.float32))
+        self._outputs = self.jit(lambda params, rows: self.apply(params, rows).astype(jnp.float32))
 
     # --- what a task of one's own says ---
 

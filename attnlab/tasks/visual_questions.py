@@ -254,7 +254,7 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
     def _looks(self, params: Params, examples: Examples) -> dict[str, np.ndarray]:
         """Of every map over the image, where each of N questions looks, [N,L]."""
 
-        @jax.jit
+        @self.jit
         def look(params: Params, batch: Batch) -> dict[str, jax.Array]:
             _, left = self.apply(params, batch, mutable=[MAPS])
             return of_questions(self.system.maps(left.get(MAPS, {})))

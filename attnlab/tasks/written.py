@@ -147,7 +147,7 @@ class WritingTask(TokenTask[Writes, Data, Writing]):
         """The program of the sums of each row. Apart from that of `evaluate`: sums in another order
         would be other numbers.
         """
-        return jax.jit(
+        return self.jit(
             lambda params, batch: self.summed(self.apply(params, batch), batch, 0.0, axis=1)
         )
 

@@ -2,8 +2,9 @@
 good step.
 
 `orbax_steps.py` stores one step; this file decides which steps are kept and which one is used. Of
-several processes only process 0 uses it. Names in the folder: `<step>` (committed by a rename),
-`damaged-<step>` (moved aside), `deleting-<step>` (being deleted).
+several processes only process 0 uses it; where the state lies over all of them, it tells the others
+which step they read or write with it (`Followed`). Names in the folder: `<step>` (committed by a
+rename), `damaged-<step>` (moved aside), `deleting-<step>` (being deleted).
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ import jax
 import numpy as np
 
 from attnlab.errors import UserError, one_line
+from attnlab.training.mesh import lies, spans
 from attnlab.training.orbax_steps import OrbaxSteps, compare, leaves_by_path
+from attnlab.training.parallel import message_from_0
 from attnlab.training.step import Tree
 
 _TEMPORARY = ".orbax-checkpoint-tmp"
@@ -32,8 +35,8 @@ _MEGABYTE = 1e6
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """One step read back: `tree` has the requested structure with writable numpy leaves, `meta` is
-    what was saved with it.
+    """One step read back: `tree` has the requested structure with writable numpy leaves, or arrays
+    that lie as requested; `meta` is what was saved with it.
     """
 
     step: int
@@ -62,6 +65,9 @@ class Checkpoints:
     Raises:
       UserError: `keep` is below 1.
     """
+
+    _together = False
+    """Whether the state lies over several processes."""
 
     def __init__(
         self,
@@ -112,8 +118,8 @@ class Checkpoints:
 
         Args:
           step: the number of updates done.
-          tree: pytree of numpy (or addressable jax) arrays, none of size zero; of its structure
-            only the paths are saved.
+          tree: pytree of numpy (or addressable jax) arrays, none of size zero, or of arrays that
+            lie on a mesh; of its structure only the paths are saved.
           meta: anything JSON can hold; comes back from `restore`.
           best: this step becomes the best one.
 
@@ -129,12 +135,15 @@ class Checkpoints:
         self.wait()
         best_step = step if best else self.best
         self._best, self._best_known = best_step, True
-        if step in self.steps():
+        arrays, writes = arrays_of(tree), step not in self.steps()
+        self._together = spans(arrays)
+        if not writes:
+            self._tell(False)
             return False
-        arrays = {path: np.asarray(leaf) for path, leaf in leaves_by_path(tree).items()}
         try:
             self._prepare(step, sum(array.nbytes for array in arrays.values()))
             self._saving = step
+            self._tell(True)
             self._store().write(step, arrays, {"best": best_step, "meta": dict(meta)})
         except Exception as error:
             self._failed(step, error)
@@ -179,7 +188,8 @@ class Checkpoints:
         `damaged-<step>`, so that the run can save them again.
 
         Args:
-          like: pytree of arrays or `jax.ShapeDtypeStruct`: the wanted structure, shapes and dtypes.
+          like: pytree of arrays or `jax.ShapeDtypeStruct`: the wanted structure, shapes, dtypes,
+            and where on a mesh each array is to lie.
           step: None for the newest; a number or "best" for exactly that step.
 
         Returns:
@@ -191,8 +201,12 @@ class Checkpoints:
             more).
         """
         self.wait()
-        if step is not None:
-            return self._restore_one(like, step)
+        self._together = spans(like)
+        restored = self._newest(like) if step is None else self._restore_one(like, step)
+        self._tell(restored and {"step": restored.step, "meta": restored.meta})
+        return restored
+
+    def _newest(self, like: Tree) -> Restored | None:
         damaged: dict[int, str] = {}
         for candidate in reversed(self.steps()):
             restored = self._read(candidate, like)
@@ -205,9 +219,8 @@ class Checkpoints:
                 f"checkpoint {self._folder(candidate)} is damaged ({restored}): trying the one"
                 " before"
             )
-        if (
-            damaged
-        ):  # nothing is moved: a second try must not find an empty folder and start from scratch
+        # nothing is moved: a second try must not find an empty folder and start from scratch
+        if damaged:
             listed = "; ".join(f"step {number}: {reason}" for number, reason in damaged.items())
             raise UserError(
                 f"no readable checkpoint in {self.directory} ({listed}); put back a good copy, or"
@@ -235,16 +248,15 @@ class Checkpoints:
         try:
             record = self._store().read_record(step)
             compare(self._folder(step), record["arrays"], like)
-            arrays = self._store().read_arrays(step, record["arrays"])
+            self._tell({"step": step, "arrays": record["arrays"]})
+            arrays = self._store().read_arrays(step, record["arrays"], like)
         except (UserError, MemoryError):
             raise
         # orbax has no error of its own for damage: anything from KeyError to bare Exception
         except Exception as error:
             self._check_readable(step, error)
             return _reason(error)
-        leaves = [arrays[path] for path in leaves_by_path(like)]
-        tree = jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(like), leaves)
-        return Restored(step, tree, record["meta"])
+        return Restored(step, tree_of(arrays, like), record["meta"])
 
     def _recorded_best(self) -> int | None:
         for step in reversed(self.steps()):
@@ -326,8 +338,13 @@ class Checkpoints:
         import.
         """
         if self._opened is None:
-            self._opened = OrbaxSteps(self.directory)
+            self._opened = OrbaxSteps(self.directory, self._together)
         return self._opened
+
+    def _tell(self, order: Any) -> None:
+        """Tell the other processes what they do too, if the state lies over all of them."""
+        if self._together:
+            message_from_0(order)
 
     def _move_aside(self, damaged: list[int]) -> None:
         if self.read_only or not damaged:
@@ -351,6 +368,44 @@ class Checkpoints:
             *(self.directory.glob(f"*{suffix}") if suffix else []),
         ]:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+class Followed(Checkpoints):
+    """The checkpoints of a state that lies over several processes, in all but the first of them:
+    each reads and writes its parts as process 0 tells it.
+    """
+
+    _together = True
+
+    def check_space(self, size: int) -> None:
+        """Process 0 does."""
+
+    def save(self, step: int, tree: Tree, meta: Mapping[str, Any], best: bool = False) -> bool:
+        """Write with the others, unless the step is there already."""
+        if writes := bool(message_from_0()):
+            self._store().reload()  # process 0 may have moved a step
+            self._store().write(step, arrays_of(tree), {})
+        return writes
+
+    def restore(self, like: Tree, step: int | Literal["best"] | None = None) -> Restored | None:
+        """What process 0 has found to be good; None for nothing."""
+        arrays: dict[str, Any] = {}
+        while (order := message_from_0()) and "arrays" in order:
+            with contextlib.suppress(Exception):  # process 0 knows of it, and tries another
+                arrays = self._store().read_arrays(order["step"], order["arrays"], like)
+        return order and Restored(order["step"], tree_of(arrays, like), order["meta"])
+
+
+def arrays_of(tree: Tree) -> dict[str, Any]:
+    """The arrays of a tree by path, on the host unless they lie on a mesh."""
+    leaves = leaves_by_path(tree)
+    return {path: leaf if lies(leaf) else np.asarray(leaf) for path, leaf in leaves.items()}
+
+
+def tree_of(arrays: Mapping[str, Any], like: Tree) -> Tree:
+    """`arrays_of` undone."""
+    leaves = [arrays[path] for path in leaves_by_path(like)]
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
 def _raise(error: OSError) -> None:

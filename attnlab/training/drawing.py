@@ -13,17 +13,32 @@ from typing import Any, TypeVar
 import jax
 from jax.extend.core import Jaxpr, Var, jaxpr_as_fun
 
+from attnlab.training.mesh import place
+
 Drawn = TypeVar("Drawn")
 
 
-def first_params(init: Callable[..., Drawn], *given: Any) -> Drawn:
+def first_params(init: Callable[..., Drawn], *given: Any, shardings: Any = None) -> Drawn:
     """`init(*given)`, a tree of arrays: traced, and what the result needs of it computed operation by
     operation. What else `init` computes, such as the pass through the model in which Flax finds its
     parameters, is left out. Equal to `jax.jit(init)(*given)` up to rounding.
+
+    With `shardings`, a tree like the result, each array is placed as soon as it is drawn, so that no
+    more than one is ever whole: the same bits.
     """
     closed, shape = jax.make_jaxpr(init, return_shape=True)(*given)
-    compute = jaxpr_as_fun(type(closed)(_needed(closed.jaxpr), closed.consts))
-    found: Drawn = jax.tree.unflatten(jax.tree.structure(shape), compute(*jax.tree.leaves(given)))
+    needed, arrays = _needed(closed.jaxpr), jax.tree.leaves(given)
+
+    def drawn(results: list[Any]) -> Any:
+        part = _needed(needed.replace(outvars=results))
+        return jaxpr_as_fun(type(closed)(part, closed.consts))(*arrays)
+
+    if shardings is None:
+        leaves = drawn(needed.outvars)
+    else:
+        pairs = zip(needed.outvars, jax.tree.leaves(shardings), strict=True)
+        leaves = [place(drawn([one])[0], sharding) for one, sharding in pairs]
+    found: Drawn = jax.tree.unflatten(jax.tree.structure(shape), leaves)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -14,7 +14,8 @@ from attnlab.progress import Progress
 from attnlab.records.attempts import Attempt
 from attnlab.records.measures import Measure
 from attnlab.records.stream import Metrics, standing
-from attnlab.training.checkpoints import Checkpoints
+from attnlab.training.checkpoints import Checkpoints, Followed
+from attnlab.training.mesh import on_host, spans
 from attnlab.training.step import TrainState, seed_array
 
 if TYPE_CHECKING:
@@ -68,29 +69,29 @@ class Journal:
         self.metrics = Metrics(workdir)
 
     def begin(self, like: TrainState, fresh: Callable[[int], TrainState]) -> TrainState:
-        """The first state, on the host: that of the newest good checkpoint, else a new one; later
-        records are dropped.
+        """The first state, on the host or where `like` says: that of the newest good checkpoint,
+        else a new one; later records are dropped.
 
         Args:
-          like: see `states.saved_like`.
-          fresh: see `states.first_states`.
+          like: see `Updates.saved_like`.
+          fresh: see `Updates.first_states`.
 
         Raises:
           UserError: no checkpoint can be used, or the records up to it have changed.
         """
         restored = self._checkpoints.restore(like)
         if restored is None:
-            host = fresh(self.config.seed)
+            state = fresh(self.config.seed)
         else:
-            host, self.best = (
+            state, self.best = (
                 restored.tree.replace(seed=seed_array(self.config.seed)),
                 tuple(restored.meta["best"]),
             )
-        self._checkpoints.check_space(sum(leaf.nbytes for leaf in jax.tree.leaves(host)))
+        self._checkpoints.check_space(sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
         self.metrics.rewind(
-            int(host.step) or None, restored.meta.get("records") if restored else None
+            int(state.step) or None, restored.meta.get("records") if restored else None
         )
-        return host
+        return state
 
     def running(self, step: int) -> None:
         """Report the step of the run, unless it had already ended."""
@@ -143,14 +144,14 @@ class Journal:
         """Whether a checkpoint is due."""
         return self._due(step, self.config.checkpoint.every)
 
-    def save(self, step: int, host: TrainState, best: bool) -> str:
+    def save(self, step: int, state: TrainState, best: bool) -> str:
         """Start saving the state. Returns why the run has diverged, "" if it has not."""
         self.metrics.sync()
-        if wrong := _not_finite_params(step, host):
+        if wrong := _not_finite_params(step, state):
             return wrong
         self._checkpoints.save(
             step,
-            host.replace(seed=None),
+            state.replace(seed=None),
             {"best": self.best, "records": self.metrics.extent},
             best=best,
         )
@@ -176,11 +177,21 @@ class Journal:
 
 class Follower(Journal):
     """The journal of all of several processes but the first: the same is due at the same steps, and
-    nothing is read or written.
+    no record is read or written. Where the state lies over all processes, they evaluate, read and
+    save with the first.
     """
 
+    def __init__(self, config: Settings, workdir: Path, *given: Any) -> None:
+        super().__init__(config, workdir, *given)
+        self.metrics: Any = _Unwritten()
+        self._checkpoints = Followed(self._checkpoints.directory, 1)
+        self._together = False
+
     def begin(self, like: TrainState, fresh: Callable[[int], TrainState]) -> TrainState:
-        """Room for the state of the first process."""
+        """The state, if it lies over all processes; else room for that of the first process."""
+        self._together = spans(like)
+        if self._together:
+            return super().begin(like, fresh)
         return jax.tree.map(
             lambda leaf: np.zeros(leaf.shape, leaf.dtype),
             like.replace(seed=seed_array(self.config.seed)),
@@ -189,24 +200,24 @@ class Follower(Journal):
     def running(self, step: int) -> None:
         """Nothing."""
 
-    def compiled(self, step: int, seconds: float, shapes: Shapes = ()) -> None:
-        """Tell it; write nothing."""
-        self._tell_compiled(seconds, shapes)
-
-    def stepped(self, step: int, values: Mapping[str, float], pace: Mapping[str, float]) -> str:
-        """Why the run has diverged, "" if it has not."""
-        return _not_finite(step, values)
-
     def evaluates(self, step: int) -> bool:
-        """The first process evaluates."""
-        return False
+        """The first process evaluates, alone if it can."""
+        return self._together and super().evaluates(step)
 
-    def save(self, step: int, host: TrainState, best: bool) -> str:
+    def save(self, step: int, state: TrainState, best: bool) -> str:
         """Why the run has diverged, "" if it has not."""
-        return _not_finite_params(step, host)
+        return (
+            super().save(step, state, best) if self._together else _not_finite_params(step, state)
+        )
 
-    def close(self) -> None:
-        """Nothing."""
+
+class _Unwritten:
+    """The records that `Metrics` would write."""
+
+    extent: Mapping[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *given: None
 
 
 def _not_finite(step: int, values: Mapping[str, float]) -> str:
@@ -219,10 +230,14 @@ def _not_finite(step: int, values: Mapping[str, float]) -> str:
     )
 
 
-def _not_finite_params(step: int, host: TrainState) -> str:
+def _not_finite_params(step: int, state: TrainState) -> str:
     """Why a run has diverged by an update too large for a finite gradient, "" if it has not."""
-    finite = all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(host.params))
+    finite = all(on_host(_all_finite, leaf) for leaf in jax.tree.leaves(state.params))
     return "" if finite else f"parameters that are not finite after step {step}"
+
+
+def _all_finite(array: Any) -> Any:
+    return (abs(array) < math.inf).all()
 
 
 def shapes_of(batch: Mapping[str, jax.Array | np.ndarray]) -> Shapes:

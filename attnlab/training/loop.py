@@ -50,7 +50,7 @@ def train(run: Run, session: Session) -> Outcome:
         state, batch = devices.place(host), run.batches(begin)
         fed, shapes = devices.feed(batch), shapes_of(batch)
         programs: dict[Shapes, Program] = {}
-        update = run.updates.step(task, layout=devices.layout)
+        update = run.updates.step(task)
         under_way = UnderWay(journal, devices.fetch, session, steps_late(run.config.training.lag))
         session.progress.update(begin)
         journal.running(begin)
@@ -76,7 +76,7 @@ def train(run: Run, session: Session) -> Outcome:
             signal, improved = agreed(interrupt.signal, improved)
             stop = step < last and (signal is not None or step == until)
             if (stop or improved or journal.saves(step)) and (
-                wrong := journal.save(step, devices.fetch(state), improved)
+                wrong := journal.save(step, devices.saved(state), improved)
             ):
                 return Outcome("diverged", step, under_way.first, wrong)
             if stop:

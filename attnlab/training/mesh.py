@@ -19,6 +19,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -27,11 +28,12 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from attnlab.config.registry import import_object
 from attnlab.errors import UserError, nearest, own_module, users_code
+from attnlab.gathering import whole
 from attnlab.training.trained import compile_pattern
 
 if TYPE_CHECKING:
     from attnlab.training.settings import Parallel
-    from attnlab.training.step import Tree
+    from attnlab.training.step import Params, Tree
 
 AXES = ("data", "fsdp", "tensor", "sequence")
 ROWS = PartitionSpec(("data", "fsdp"))
@@ -147,16 +149,43 @@ class Layout:
                     f" {dict(self.mesh.shape)} does not divide along {list(axes)}"
                 )
 
-    def gathered(self, params: Tree) -> Tree:
-        """Parameters as the model computes with them, whole; without this XLA would move the rows
-        of a batch to the parts of the parameters, since it need not gather what is divided.
-        """
-        whole = NamedSharding(self.mesh, PartitionSpec())
-        return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, whole), params)
+    def gathered(self, params: Params) -> AbstractContextManager[Params]:
+        """See `gathering.whole`."""
+        lie = self.shardings({"params": params})["params"]
+        return whole(params, lie, NamedSharding(self.mesh, PartitionSpec()))
 
-    def divided(self, gradients: Tree) -> Tree:
-        """Gradients as their parameters lie, so that each device sums its own part."""
-        return jax.lax.with_sharding_constraint(gradients, self.shardings(gradients))
+
+def place(array: jax.Array | np.ndarray, sharding: NamedSharding) -> jax.Array:
+    """An array that every process has whole, on the devices; what lies there already stays."""
+    if isinstance(array, jax.Array) and array.sharding == sharding:
+        return array
+    values = np.asarray(array)
+    return jax.make_array_from_callback(values.shape, sharding, lambda index: values[index])
+
+
+def lies(leaf: Any) -> bool:
+    """Whether an array, or the shape of one, lies on a mesh."""
+    return isinstance(getattr(leaf, "sharding", None), NamedSharding)
+
+
+def spans(tree: Tree) -> bool:
+    """Whether arrays, or shapes of them, lie on a mesh of several processes."""
+    leaves = filter(lies, jax.tree.leaves(tree))
+    return not all(leaf.sharding.is_fully_addressable for leaf in leaves)
+
+
+def on_host(function: Callable[[Any], Any], array: Any) -> Any:
+    """`function` of an array, computed where it lies; on the host, the same in all processes. It is
+    waited for: on a processor, programs of several devices at once may wait for each other for ever.
+    """
+    if lies(array):
+        function = _everywhere(function, NamedSharding(array.sharding.mesh, PartitionSpec()))
+    return jax.device_get(function(array))
+
+
+@functools.cache
+def _everywhere(function: Callable[[Any], Any], lies: NamedSharding) -> Callable[[Any], Any]:
+    return jax.jit(function, out_shardings=lies)
 
 
 def _read_rule(text: str) -> Rule:

@@ -1,31 +1,37 @@
-"""One folder per step, written and read by orbax, with a sha256 per array that orbax itself lacks.
+"""One folder per step, written and read by orbax, with a checksum per array that orbax itself lacks.
 
 `<directory>/<step>` appears by a rename, so it is whole or absent. It holds the arrays (`state`)
 and a JSON item (`meta`) with path, shape, dtype and checksum of every array, under a checksum of
-its own. Arrays are host numpy without a device axis, so any number of devices can read what any
-other number wrote.
+its own. Arrays are host numpy without a device axis, with their sha256, or lie on a mesh: then each
+process writes its parts, and the checksum is a sum that is computed where they lie and is the same
+however they are divided. Any number of devices can read what any other number wrote.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import json
 import logging
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from attnlab.errors import UserError
+from attnlab.training.mesh import lies, on_host, spans
+from attnlab.training.parallel import largest
 from attnlab.training.step import Tree
 
-_LATE = "Event loop is closed"
+_LATE = ("Event loop is closed", "Encountered error while reading array index")
 
 
 class OrbaxSteps:
@@ -34,24 +40,20 @@ class OrbaxSteps:
 
     Args:
       directory: an existing folder.
+      together: all of several processes write their parts at the same time; else process 0 alone.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self._ocp = _import_orbax()
-        alone = (
-            self._ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0})
-            if jax.process_count() > 1
-            else None
-        )
-        more = (
-            {"multiprocessing_options": alone} if alone else {}
-        )  # of several processes only process 0 uses this
+    def __init__(self, directory: Path, together: bool = False) -> None:
+        self._ocp, self._directory = _import_orbax(), directory
+        active = None if together else {0}
+        several = self._ocp.options.MultiprocessingOptions(active_processes=active)
+        more = {"multiprocessing_options": several} if jax.process_count() > 1 else {}
         options = self._ocp.CheckpointManagerOptions(
             max_to_keep=None, create=False, save_root_metadata=False, **more
         )
         self._manager = self._ocp.CheckpointManager(directory, options=options)
 
-    def write(self, step: int, arrays: Mapping[str, np.ndarray], record: Mapping[str, Any]) -> None:
+    def write(self, step: int, arrays: Mapping[str, Any], record: Mapping[str, Any]) -> None:
         """Start writing; blocks for the checksums and orbax's copy of the arrays. `record` is
         anything JSON can hold.
         """
@@ -76,30 +78,37 @@ class OrbaxSteps:
         """What `write` was given, and "step" and "arrays". Any exception means that the step is
         damaged.
         """
-        meta = self._manager.restore(
-            step, args=self._ocp.args.Composite(meta=self._ocp.args.JsonRestore())
-        )["meta"]
+        meta = json.loads((self._directory / str(step) / "meta" / "metadata").read_text())
         content = meta["content"]
         if _text_digest(content) != meta["sha256"] or content["step"] != step:
             raise ValueError("checksum of meta differs")
         return content
 
-    def read_arrays(self, step: int, saved: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """The arrays of one step by path, each checked against `saved` (`record["arrays"]`). Any
-        exception means damage.
+    def read_arrays(self, step: int, saved: Mapping[str, Any], like: Tree = ()) -> dict[str, Any]:
+        """The arrays of one step by path, each checked against `saved` (`record["arrays"]`): on the
+        host, or where `like` says that they lie. Any exception means damage; it is raised in all
+        processes that read together.
         """
         # A numpy target makes orbax ignore the devices that saved; a broadcast scalar costs no
         # memory.
         targets = {
             path: np.broadcast_to(np.zeros((), np.dtype(one["dtype"])), one["shape"])
             for path, one in saved.items()
-        }
-        items = self._ocp.args.Composite(state=self._ocp.args.StandardRestore(_nest(targets)))
-        with _without_late_callbacks():
-            state = self._manager.restore(step, args=items)["state"]
-        arrays = {path: np.asarray(leaf) for path, leaf in leaves_by_path(state).items()}
+        } | {path: one for path, one in leaves_by_path(like).items() if lies(one)}
+        wanted = self._ocp.args.StandardRestore(_nest(targets))
+        folder, wrong, arrays = self._directory / str(step) / "state", None, dict[str, Any]()
+        try:  # without the manager, in which processes would wait for one that has failed
+            with _without_late_callbacks():
+                state = self._ocp.StandardCheckpointHandler().restore(folder, args=wanted)
+            arrays = leaves_by_path(state)
+        except Exception as error:
+            wrong = error
+        failed = jax.process_index() + 1 if wrong else 0
+        if number := largest([failed])[0] if spans(like) else failed:
+            raise wrong or ValueError(f"process {number - 1} cannot read its part")
         for path, one in saved.items():
-            if fingerprint(arrays[path]) != one:
+            arrays[path] = arrays[path] if lies(arrays[path]) else np.asarray(arrays[path])
+            if fingerprint(arrays[path], "sum" in one) != one:
                 raise ValueError(f"checksum of {path} differs")
         return arrays
 
@@ -138,20 +147,25 @@ def _without_late_callbacks() -> Iterator[None]:
     unraisable, uncaught = sys.unraisablehook, sys.excepthook
 
     def of_unraisable(event: sys.UnraisableHookArgs) -> None:
-        if str(event.exc_value) != _LATE:
+        if not str(event.exc_value).startswith(_LATE):
             unraisable(event)
 
     def of_uncaught(
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        if str(error) != _LATE:
+        if not str(error).startswith(_LATE):
             uncaught(kind, error, trace)
 
     sys.unraisablehook, sys.excepthook = of_unraisable, of_uncaught
     try:
         yield
-    except Exception:
-        time.sleep(0.1)  # they come a few milliseconds later
+    except Exception as error:
+        time.sleep(0.1)  # they come a few milliseconds later, or when nothing holds them any more
+        cause: BaseException | None = error
+        while cause is not None:
+            traceback.clear_frames(cause.__traceback__)
+            cause = cause.__cause__ or cause.__context__
+        gc.collect()
         raise
     finally:
         sys.unraisablehook, sys.excepthook = unraisable, uncaught
@@ -178,12 +192,43 @@ def leaves_by_path(tree: Tree) -> dict[str, Any]:
     }
 
 
-def fingerprint(array: np.ndarray) -> dict[str, Any]:
+def fingerprint(array: Any, summed: bool | None = None) -> dict[str, Any]:
     """The fingerprint of an array: dtype, shape and the sha256 of its bytes in C order (bfloat16
-    has no buffer, hence the view).
+    has no buffer, hence the view), or of one that lies on a mesh a "sum"; `summed` says which.
     """
-    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    if lies(array) if summed is None else summed:
+        return _describe(array) | {"sum": on_host(_sum, array).tolist()}
+    data = np.ascontiguousarray(on_host(_same, array)).reshape(-1).view(np.uint8)
     return _describe(array) | {"sha256": hashlib.sha256(data.data).hexdigest()}
+
+
+def _same(array: Any) -> Any:
+    return array
+
+
+@jax.jit
+def _sum(array: jax.Array) -> jax.Array:
+    """[2] uint32: two sums over all elements of a hash of (bits, place in C order), exact in any
+    order. Another value of one element always changes the first; what else differs passes with
+    2^-64. Not against malice.
+    """
+    size = array.dtype.itemsize
+    unsigned = {1: jnp.uint8, 2: jnp.uint16}.get(size, jnp.uint32)
+    array = array.astype(unsigned) if array.dtype == bool else array
+    bits = jax.lax.bitcast_convert_type(array, unsigned).astype(jnp.uint32)
+    place = jnp.zeros(bits.shape, jnp.uint32)
+    for axis, length in enumerate(bits.shape):
+        place = place * np.uint32(length) + jax.lax.broadcasted_iota(jnp.uint32, bits.shape, axis)
+    hashed = _mixed(bits ^ _mixed(place))
+    again = _mixed(hashed + np.uint32(0x9E3779B9))
+    return jnp.stack([hashed.sum(dtype=jnp.uint32), again.sum(dtype=jnp.uint32)])
+
+
+def _mixed(x: jax.Array) -> jax.Array:
+    """A bijection of uint32: "lowbias32" of C. Wellons, "Prospecting for Hash Functions", 2018."""
+    x = (x ^ (x >> 16)) * np.uint32(0x7FEB352D)
+    x = (x ^ (x >> 15)) * np.uint32(0x846CA68B)
+    return x ^ (x >> 16)
 
 
 def compare(folder: Path, saved: Mapping[str, Any], wanted: Tree) -> None:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import flax.jax_utils
 import jax
@@ -23,7 +24,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from attnlab.errors import UserError
-from attnlab.training.mesh import ROWS, Layout
+from attnlab.training.mesh import ROWS, Layout, place, spans
 from attnlab.training.settings import Parallel
 from attnlab.training.step import Batch, Step, Sums, TrainState, Tree
 
@@ -54,6 +55,9 @@ class Backend(Protocol):
     def fetch(self, tree: Of) -> Of:
         """Any placed tree (a state or metrics) to host numpy arrays, without a device axis."""
 
+    def saved(self, state: TrainState) -> TrainState:
+        """The state as a checkpoint takes it: that of `fetch`; a divided one stays where it is."""
+
     def one(self, tree: Of) -> Of:
         """A placed tree as plain arrays for work on one device (evaluation), without copying
         where it can.
@@ -81,29 +85,26 @@ class PmapBackend:
 
     def place(self, state: TrainState) -> TrainState:
         """See `Backend.place`."""
-        rest, of_rows = _apart(state)
-        # pmap's own axis name: under another one the second step would compile anew
-        placed = flax.jax_utils.replicate(rest, self.local, axis_name=AXIS)
         sharding = NamedSharding(Mesh(np.array(self.local), (AXIS,)), PartitionSpec(AXIS))
 
         def dealt(rows: np.ndarray) -> jax.Array:
-            mine = np.asarray(rows).reshape(
-                jax.process_count(), len(self.local), -1, *rows.shape[1:]
-            )[jax.process_index()]
-            return jax.device_put(mine, sharding)
+            shape = (jax.process_count(), len(self.local), -1, *rows.shape[1:])
+            return jax.device_put(np.asarray(rows).reshape(shape)[jax.process_index()], sharding)
 
-        return _joined(placed, jax.tree.map(dealt, of_rows))
+        # pmap's own axis name: under another one the second step would compile anew
+        copied = functools.partial(flax.jax_utils.replicate, devices=self.local, axis_name=AXIS)
+        return _each(state, copied, dealt)
 
     def fetch(self, tree: Of) -> Of:
         """See `Backend.fetch`."""
-        rest, of_rows = _apart(tree)
 
         def collected(x: jax.Array) -> np.ndarray:
-            return _of_all_processes(
-                np.concatenate([_of_one_device(x, number) for number in range(len(self.local))])
-            )
+            mine = [_of_one_device(x, number) for number in range(len(self.local))]
+            return _of_all_processes(np.concatenate(mine))
 
-        return _joined(jax.device_get(self.one(rest)), jax.tree.map(collected, of_rows))
+        return _each(tree, lambda rest: jax.device_get(self.one(rest)), collected)
+
+    saved = fetch
 
     def one(self, tree: Of) -> Of:
         """See `Backend.one`."""
@@ -117,18 +118,15 @@ class PmapBackend:
 
     def compile(self, step: Step, state: TrainState, batch: Batch) -> Program:
         """See `Backend.compile`."""
-        axis = (
-            AXIS if self.count > 1 else None
-        )  # alone, the step is that of the mesh to the last bit
+        axis = AXIS if self.count > 1 else None  # alone, the step is that of the mesh, bit for bit
         mapped = jax.pmap(
             functools.partial(step, axis_name=axis),
             axis_name=AXIS,
             donate_argnums=0,
             devices=self.devices,
         )
-        if (
-            jax.process_count() > 1
-        ):  # a program compiled ahead asks for arrays over all processes, which only pmap's own call makes
+        # a program compiled ahead asks for arrays over all processes, which only pmap's own call makes
+        if jax.process_count() > 1:
             return mapped
         return mapped.lower(state, batch).compile()
 
@@ -147,17 +145,15 @@ class MeshBackend:
 
     def place(self, state: TrainState) -> TrainState:
         """See `Backend.place`."""
-
-        def put(x: jax.Array | np.ndarray, sharding: NamedSharding) -> jax.Array:
-            whole = np.asarray(x)  # every process has it
-            return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
-
-        return jax.tree.map(put, state, self.shardings(state))
+        return jax.tree.map(place, state, self.shardings(state))
 
     def fetch(self, tree: Of) -> Of:
         """See `Backend.fetch`."""
-        rest, of_rows = _apart(tree)
-        return _joined(jax.device_get(self.one(rest)), jax.tree.map(_of_all_processes, of_rows))
+        return _each(tree, lambda rest: jax.device_get(self.one(rest)), _of_all_processes)
+
+    def saved(self, state: TrainState) -> TrainState:
+        """See `Backend.saved`."""
+        return state if self.layout.divides else self.fetch(state)
 
     def one(self, tree: Of) -> Of:
         """See `Backend.one`; what is divided stays so, over all devices."""
@@ -219,20 +215,14 @@ class TrialParallel(MeshBackend):
         return jax.tree.map(lambda _: self.rows, state)
 
 
-def _apart(tree: Tree) -> tuple[Tree, Tree]:
-    """A tree without what it remembers of the rows of the batch, and that; only a training state
-    remembers anything.
+def _each(tree: Of, whole: Callable[[Tree], Tree], rows: Callable[[Any], Any]) -> Of:
+    """`whole` of a tree without what it remembers of the rows of the batch, and `rows` of each array
+    of that; only a training state remembers anything.
     """
-    return (
-        (tree.replace(remembered=None), tree.remembered)
-        if isinstance(tree, TrainState)
-        else (tree, None)
-    )
-
-
-def _joined(rest: Tree, of_rows: Tree) -> Tree:
-    """The tree again."""
-    return rest.replace(remembered=of_rows) if isinstance(rest, TrainState) else rest
+    if not isinstance(tree, TrainState):
+        return whole(tree)  # type: ignore[no-any-return]
+    rest: Of = whole(tree.replace(remembered=None))
+    return rest.replace(remembered=jax.tree.map(rows, tree.remembered))  # type: ignore[attr-defined]
 
 
 def _of_one_device(x: jax.Array, number: int = 0) -> jax.Array:
@@ -279,10 +269,6 @@ def backend(settings: Parallel) -> Backend:
     layout = Layout.of(settings, devices)
     if settings.backend == "pmap" or (settings.backend == "auto" and not layout.divides):
         return PmapBackend(devices)
-    if layout.divides and jax.process_count() > 1:
-        raise UserError(
-            f"config.parallel.fsdp={settings.fsdp} over several processes: not yet; take 1"
-        )
     return MeshBackend(layout)
 
 
@@ -292,36 +278,28 @@ def largest(values: Sequence[int]) -> list[int]:
     """
     if jax.process_count() == 1:
         return list(values)
-    mine = np.broadcast_to(np.asarray(values, np.int32), (jax.local_device_count(), len(values)))
-    return [int(value) for value in _of_one_device(_maximum()(mine))]
-
-
-@functools.cache
-def _maximum() -> Callable[[np.ndarray], jax.Array]:
-    return jax.pmap(lambda x: jax.lax.pmax(x, AXIS), axis_name=AXIS)
+    of_all = multihost_utils.process_allgather(np.asarray(values, np.int32))
+    return [int(value) for value in np.max(of_all, axis=0)]
 
 
 def agree_with_0(texts: Sequence[str]) -> list[bool]:
     """Which of these texts equal those of process 0; every process must call it with the same
     number of texts.
     """
-    mine = np.stack(
-        [np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8) for text in texts]
-    )
-    return [bool(same) for same in (broadcast_from_0(mine) == mine).all(axis=1)]
+    mine = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
+    return [one == other for one, other in zip(mine, message_from_0(mine), strict=True)]
 
 
 def broadcast_from_0(tree: Of) -> Of:
     """The arrays of process 0, in all processes, bit for bit; every process must call it with
-    arrays of these shapes and dtypes.
+    arrays of these shapes and dtypes. Those that are divided among all processes stay.
     """
-    if jax.process_count() == 1:
+    if jax.process_count() == 1 or spans(tree):
         return tree
     leaves, structure = jax.tree.flatten(tree)
     arrays = [np.ascontiguousarray(leaf).reshape(np.shape(leaf)) for leaf in leaves]
-    content = b"".join(
-        array.tobytes() for array in arrays
-    )  # as bits: a sum over processes would turn -0.0 into 0.0
+    # as bits: a sum over processes would turn -0.0 into 0.0
+    content = b"".join(array.tobytes() for array in arrays)
     words = np.frombuffer(content + bytes(-len(content) % 4), np.uint32)
     content = np.asarray(multihost_utils.broadcast_one_to_all(words)).tobytes()
     found, begin = [], 0
@@ -331,6 +309,18 @@ def broadcast_from_0(tree: Of) -> Of:
         )
         begin += array.nbytes
     return jax.tree.unflatten(structure, found)
+
+
+def message_from_0(content: Any = None) -> Any:
+    """What process 0 says, anything that JSON can hold, in all processes; every process must call
+    it.
+    """
+    if jax.process_count() == 1:
+        return content
+    text = json.dumps(content).encode()
+    size = int(broadcast_from_0(np.asarray(len(text), np.int32)))
+    mine = np.frombuffer(text.ljust(size)[:size], np.uint8)
+    return json.loads(broadcast_from_0(mine).tobytes())
 
 
 def _first(devices: int) -> list[jax.Device]:

@@ -156,8 +156,9 @@ class Run:
         from attnlab.training.parallel import backend
 
         devices.use_precision(config.training.precision)
-        updates = check(kind, config)
-        place = backend(config.parallel)
+        updates, place = check(kind, config), backend(config.parallel)
+        if place.layout is not None and place.layout.divides:
+            updates = dataclasses.replace(updates, layout=place.layout)
         begun = _begun(workdir, config) is not None
         task = kind.load(config, workdir if begun and kind.saved(workdir) else None, splits)
         if splits:
@@ -205,7 +206,7 @@ class Run:
         """
         import jax
 
-        from attnlab.training.parallel import agree_with_0
+        from attnlab.training.parallel import agree_with_0, message_from_0
 
         if jax.process_count() == 1:
             return
@@ -216,6 +217,10 @@ class Run:
             "data": dict(self.task.data.fingerprints),
             "vocabulary": _kept(self.task),
         }
+        if self.updates.layout is not None:  # all read and write there
+            message_from_0()  # the manifest is written
+            mine["weights"] = self.task.check_pretrained()
+            mine["--workdir (with parallel.fsdp all share one)"] = repr(Manifest.read(self.workdir))
         equal = agree_with_0([json.dumps(part, sort_keys=True) for part in mine.values()])
         if others := ", ".join(name for name, same in zip(mine, equal, strict=True) if not same):
             raise UserError(

@@ -157,10 +157,8 @@ class Stack:
         program = self._program(fed)
         clock = time.perf_counter()
         self._state, sums = program(self._state, fed)
-        for member in (self.members[i] for i in moving):
-            member.batch = member.batches(
-                member.step + 1
-            )  # the next ones, while the devices are at work
+        for member in (self.members[i] for i in moving):  # the next, while the devices are at work
+            member.batch = member.batches(member.step + 1)
         sums = self.devices.fetch(sums)
         seconds = time.perf_counter() - clock
         for i in moving:

@@ -6,6 +6,7 @@ state: nothing else needs saving, and runs that differ in their seed share one c
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
@@ -159,9 +160,8 @@ def make_step(
         whole = None if which is None else _Whole(which, fixed)
         objective = functools.partial(_objective, carrying, compute, whole, layout)
         part = (dict(batch), state.remembered)
-        differentiate = _divided(jax.grad(objective, has_aux=True), layout)
         grads, metrics, (remembered, statistics) = _gradients(
-            differentiate, accumulate, trained, part, key, jnp.maximum(total, 1)
+            jax.grad(objective, has_aux=True), accumulate, trained, part, key, jnp.maximum(total, 1)
         )
         if axis_name is not None:
             grads, metrics = jax.lax.psum((grads, metrics), axis_name)
@@ -254,28 +254,18 @@ def _objective(
     params = params if whole is None else whole(params, key)
     if compute != "float32":
         params = jax.tree.map(lambda p: p.astype(compute), params)
-    params = params if layout is None else layout.gathered(params)
     more = {} if remembered is None else {"remembered": remembered}
-    summed, sums = loss(params, batch, key, **more)
+    with (
+        contextlib.nullcontext(params)
+        if layout is None
+        else layout.gathered(params) as whole_params
+    ):
+        summed, sums = loss(whole_params, batch, key, **more)
     after = jax.tree.map(
         lambda new, old: new.astype(old.dtype), sums.pop("remembered", None), remembered
     )
     statistics: Tree = sums.pop("statistics", {})
     return summed / total, ({"loss": summed / total, **sums}, (after, statistics))
-
-
-def _divided(
-    differentiate: Callable[..., tuple[Params, Tree]], layout: Layout | None
-) -> Callable[..., tuple[Params, Tree]]:
-    """The function with gradients that lie as their parameters do."""
-    if layout is None:
-        return differentiate
-
-    def divided(*arguments: Any) -> tuple[Params, Tree]:
-        gradients, rest = differentiate(*arguments)
-        return layout.divided(gradients), rest
-
-    return divided
 
 
 def _gradients(

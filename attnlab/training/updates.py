@@ -17,10 +17,11 @@ import jax
 import optax
 
 from attnlab.errors import UserError
-from attnlab.training.checkpoints import Checkpoints
+from attnlab.training.checkpoints import Checkpoints, Followed
 from attnlab.training.drawing import first_params
 from attnlab.training.hyperparameters import SMOOTHING
 from attnlab.training.kinds import decayed_by_kind, differently_decayed
+from attnlab.training.mesh import Layout, place, spans
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.step import Params, Step, TrainState, first_state, make_step, seed_array
 from attnlab.training.trained import Trained
@@ -28,7 +29,6 @@ from attnlab.training.trained import Trained
 if TYPE_CHECKING:
     from attnlab.tasks.base import Task
     from attnlab.tasks.schemas import Settings
-    from attnlab.training.mesh import Layout
 
     AnyTask = Task[Any, Any, Any]
 
@@ -42,12 +42,14 @@ class Updates:
       optimizer: the optax transformation, behind clipping.
       schedule: the learning rate of an update, given the number of those before it.
       trained: which parameters are trained, and how fast.
+      layout: where the arrays of a divided state lie; None if they are whole.
     """
 
     config: Settings
     optimizer: optax.GradientTransformation
     schedule: optax.Schedule
     trained: Trained
+    layout: Layout | None = None
 
     @classmethod
     def of(cls, config: Settings, numbers: Mapping[str, jax.Array] | None = None) -> Updates:
@@ -62,12 +64,18 @@ class Updates:
         )
         return cls(config, optimizer, schedule, Trained.of(config))
 
-    def step(
-        self,
-        task: AnyTask,
-        numbers: Mapping[str, jax.Array] | None = None,
-        layout: Layout | None = None,
-    ) -> Step:
+    @classmethod
+    def for_reading(cls, config: Settings) -> Updates:
+        """Those of a trained run: if its state was divided, it lies over the devices of this process,
+        whatever those of training were.
+        """
+        updates, devices = cls.of(config), jax.local_devices()[: config.parallel.devices or None]
+        if config.parallel.fsdp == 1 or len(devices) == 1:
+            return updates
+        own = dataclasses.replace(config.parallel, data=1, fsdp=len(devices))
+        return dataclasses.replace(updates, layout=Layout.of(own, devices))
+
+    def step(self, task: AnyTask, numbers: Mapping[str, jax.Array] | None = None) -> Step:
         """The step function of a task, see `make_step`; with `numbers` as in `of`."""
         numbers, training = numbers or {}, self.config.training
         smoothing = numbers.get(SMOOTHING)
@@ -80,22 +88,28 @@ class Updates:
             compute=training.compute,
             follow=task.follow,
             which=self.trained,
-            layout=layout if layout is not None and layout.divides else None,
+            layout=self.layout,
         )
 
     def first_states(self, task: AnyTask) -> Callable[[int], TrainState]:
-        """A function from a seed to the state before the first step, on the host; the same
-        programs, whatever the seed.
+        """A function from a seed to the state before the first step, on the host, or divided as
+        `layout` says, when no more than one array is ever whole; the same programs, whatever the
+        seed.
         """
-        after = jax.jit(functools.partial(self._first_state, task))
+        lies = self.layout and self.layout.shardings(self.state_like(task))
+        of_params = lies and {name: lies.params[name] for name in task.shapes}
+        first = functools.partial(self._first_state, task)
+        after = jax.jit(first, out_shardings=lies, donate_argnums=(0,) if lies else ())
 
         def start(seed: int) -> TrainState:
             key = jax.random.key(seed)
-            given = task.beginning
-            params = (
-                first_params(task.init, key) if given is None else given.params(key, best_params)
-            )
-            return jax.device_get(after(params, key)).replace(seed=seed_array(seed))
+            if task.beginning is None:
+                params = first_params(task.init, key, shardings=of_params)
+            else:
+                params = task.beginning.params(key, best_params)
+                params = jax.tree.map(place, params, of_params) if lies else params
+            state = after(params, key)
+            return (state if lies else jax.device_get(state)).replace(seed=seed_array(seed))
 
         return start
 
@@ -106,8 +120,10 @@ class Updates:
         )
 
     def saved_like(self, task: AnyTask) -> TrainState:
-        """The contents of a checkpoint: the state without the seed."""
-        return self.state_like(task).replace(seed=None)
+        """The contents of a checkpoint: the state without the seed; with where each array lies."""
+        like = self.state_like(task).replace(seed=None)
+        lies = self.layout and self.layout.shardings(like)
+        return jax.tree.map(lambda leaf, at: leaf.update(sharding=at), like, lies) if lies else like
 
     def best_params(self, task: AnyTask, workdir: Path) -> tuple[Params, int]:
         """The parameters to use of a trained workdir (its best step on validation, else its
@@ -116,9 +132,9 @@ class Updates:
         Raises:
           UserError: there is no checkpoint, or it is damaged or does not fit.
         """
-        folder, keep = workdir / "checkpoints", self.config.checkpoint.keep
-        with contextlib.closing(Checkpoints(folder, keep, read_only=True)) as checkpoints:
-            wanted = self.saved_like(task)
+        folder, wanted = workdir / "checkpoints", self.saved_like(task)
+        kind = Followed if spans(wanted) and jax.process_index() else Checkpoints
+        with contextlib.closing(kind(folder, 1, read_only=True)) as checkpoints:
             restored = checkpoints.restore(wanted, None if checkpoints.best is None else "best")
         if restored is None:
             raise UserError(
@@ -163,4 +179,4 @@ class Updates:
 
 def best_params(config: Settings, task: AnyTask, workdir: Path) -> tuple[Params, int]:
     """`Updates.best_params` of a config of which nothing else is needed."""
-    return Updates.of(config).best_params(task, workdir)
+    return Updates.for_reading(config).best_params(task, workdir)

@@ -5,11 +5,13 @@ for bit?
     python -m tests.training.kill_resume --kills 3 --system rnnsearch --backend pmap --devices 4
     python -m tests.training.kill_resume --kills 2 --every --backend mesh --devices 1
     python -m tests.training.kill_resume --kills 10 --processes 2 --devices 2
+    python -m tests.training.kill_resume --kills 20 --backend fsdp --devices 4 --system lstm_lm
 
 The first runs three systems, on 1 and 4 forced devices, with pmap and mesh; the second one of
 these; the third every small config of every task; the fourth two processes that train together, of
 which a random one is killed: the other must end by itself, one line must say why, and the end must
-equal that of one process with as many devices. Training runs in forked children of one process that
+equal that of one process with as many devices; the fifth divides all arrays of the state over the
+devices, and can have several processes too, whose end must equal that of as many. Training runs in forked children of one process that
 has imported everything but started nothing, so that a restart costs seconds.
 """
 
@@ -75,6 +77,7 @@ SHARED["text_to_text"] = SHARED["translation"]
 NAMES = {"span_corruption": "text_to_text"}  # files that take the systems of another
 BOUND = 20.0  # seconds in which all processes have ended after one was killed
 SYSTEMS, DEVICES, BACKENDS = tuple(FILES), (1, 4), ("pmap", "mesh")
+DIVIDED = ["backend=auto", "rules=.=fsdp@-1"]  # the state of `--backend fsdp`
 
 
 def every() -> list[str]:
@@ -99,7 +102,8 @@ def command(system: str, backend: str, devices: int, workdir: Path) -> list[str]
         *("batch.size=16", "checkpoint.every=3", "schedule.warmup=4"),
         *SHARED[Path(config).stem],
         *under("training", steps=STEPS, log_every=1, evaluate_every=8),
-        *under("parallel", backend=backend, devices=devices),
+        *under("parallel", devices=devices, fsdp=devices if backend == "fsdp" else 1),
+        *(f"parallel.{one}" for one in (DIVIDED if backend == "fsdp" else [f"backend={backend}"])),
     ]
     return train(config.removeprefix("configs/"), workdir, *settings)
 
@@ -156,9 +160,9 @@ def codes(pids: list[int], timeout: float) -> list[int]:
     return [found[pid] for pid in pids]
 
 
-def uninterrupted(arguments: list[str]) -> None:
+def uninterrupted(arguments: list[str], processes: int, folder: Path) -> None:
     """Run to the end."""
-    assert codes([start(arguments)], 600) == [0]
+    assert not any(codes(start_all(arguments, processes, folder), 600))
 
 
 def recorded(workdir: Path) -> int:
@@ -256,10 +260,11 @@ def trial(
     processes: int = 1,
 ) -> tuple[int, list[str]]:
     """At least `kills` kills, over as many runs as that takes; the number of kills and what
-    differed from the undisturbed run, which one process does.
+    differed from the undisturbed run, which one process does unless the state is divided.
     """
-    reference = folder / "reference"
-    uninterrupted(command(system, backend, devices, reference))  # also fills the compile cache
+    reference = folder / "reference"  # also fills the compile cache
+    several = processes if backend == "fsdp" else 1
+    uninterrupted(command(system, backend, devices, reference), several, folder)
     rng, done, wrong = random.Random(seed), 0, []
     for number in itertools.count():
         workdir = folder / f"killed{number}"
@@ -281,7 +286,7 @@ def main() -> int:
     several = {"choices": (*SYSTEMS, *every()), "action": "append", "metavar": "NAME"}
     parser.add_argument("--system", help="one of three, or FILE:NAME of a config", **several)
     parser.add_argument("--every", action="store_true", help="every small config instead")
-    parser.add_argument("--backend", choices=BACKENDS, action="append")
+    parser.add_argument("--backend", choices=(*BACKENDS, "fsdp"), action="append")
     parser.add_argument(
         "--devices", type=int, choices=(1, 2, 4), action="append", help="over all processes"
     )

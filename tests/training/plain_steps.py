@@ -18,7 +18,7 @@ from attnlab.training.orbax_steps import fingerprint
 class PlainSteps:
     """One folder per step with a record and the arrays; it appears by a rename."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, together: bool) -> None:
         self.directory = directory
 
     def write(self, step: int, arrays: Mapping[str, np.ndarray], record: Mapping[str, Any]) -> None:
@@ -37,7 +37,7 @@ class PlainSteps:
         """What `write` was given; any exception means damage."""
         return json.loads((self.directory / str(step) / "record.json").read_text())
 
-    def read_arrays(self, step: int, saved: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def read_arrays(self, step: int, saved: Mapping[str, Any], like: Any) -> dict[str, np.ndarray]:
         """The arrays of one step by path, each checked; any exception means damage."""
         arrays = pickle.loads((self.directory / str(step) / "arrays.pickle").read_bytes())
         for path, one in saved.items():

@@ -137,7 +137,7 @@ def settings(**changes: Any) -> ConfigDict:
         "checkpoint": {"every": 4, "keep": 2, "by": "loss"},
     }
     config = ConfigDict(tree)
-    config.lora = Lora()
+    config.lora, config.parallel = Lora(), Parallel()
     changed = {name.replace("__", "."): value for name, value in changes.items()}
     config.update_from_flattened_dict(changed)
     return config

@@ -126,7 +126,7 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
                 if has_results(trial, directory):
                     draw_all(task, best_params(config, task, workdir)[0], workdir)
                 else:
-                    report(Updates.of(config), task, workdir, code)
+                    report(Updates.for_reading(config), task, workdir, code)
             if not drawn(workdir):  # the disk is full: not even the reason can be written
                 codes.append(1)
         except Held:

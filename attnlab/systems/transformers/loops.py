@@ -29,6 +29,7 @@ import numpy as np
 
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.protocol import LOSSES, MAPS
+from attnlab.gathering import gathered_as, in_parts
 from attnlab.layers.block import Block
 
 STREAMS = ("dropout", "sample")
@@ -75,7 +76,7 @@ class Layers:
         """Parameters of a layer, and the arrays among what it is given that may differ."""
         leaves = jax.tree.leaves(self.given[number]) if self.given else []
         own = [leaf for leaf in leaves if not isinstance(leaf, np.ndarray)]
-        return self.stack[number].variables.get("params", {}), own
+        return in_parts(self.stack[number].variables.get("params", {})), own
 
     def apply(
         self, number: int, x: jax.Array, inputs: tuple[Any, list[Any]], keys: Mapping[str, Any]
@@ -84,10 +85,11 @@ class Layers:
 
         Arrays of NumPy are known while the program is made, and stay it: kernels use their values.
         """
+        whole = self.stack[number].variables.get("params", {})
 
         def run(inputs: tuple[Any, list[Any]], x: jax.Array, keys: Mapping[str, Any]) -> jax.Array:
             params, own = inputs
-            given = None
+            params, given = gathered_as(whole, params), None
             if self.given:
                 leaves, tree = jax.tree.flatten(self.given[number])
                 rest = iter(own)

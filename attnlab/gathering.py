@@ -1,0 +1,74 @@
+"""Parameters that lie in parts on several devices, gathered where a program computes with them.
+
+A loss gets all of them whole: each is gathered in the program (`whole`), and XLA chooses when. A
+loop over layers would have those of all layers before it begins: it takes the parts instead
+(`in_parts`) and gathers those of one layer in each turn (`gathered_as`); what is not used whole is
+not gathered whole. Gradients are divided as the parameters lie, in each turn too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Any
+
+import jax
+
+Gather = Callable[[jax.Array], jax.Array]
+_known = ContextVar[Mapping[int, tuple[jax.Array, Gather]]]("_known", default=MappingProxyType({}))
+"""By the identity of a whole parameter its part, and what gathers such a part."""
+
+
+@contextlib.contextmanager
+def whole(params: Any, lies: Any, everywhere: Any) -> Iterator[Any]:
+    """Parameters as a model computes with them; without this XLA would move the rows of a batch to
+    the parts of the parameters, since it need not gather what is divided.
+
+    Args:
+      params: in parts.
+      lies: the sharding of each.
+      everywhere: the sharding of what all devices have.
+    """
+    parts, structure = jax.tree.flatten(params)
+    gathers = [_gathering(everywhere, one) for one in jax.tree.leaves(lies)]
+    leaves = [gather(part) for gather, part in zip(gathers, parts, strict=True)]
+    pairs = zip(parts, gathers, strict=True)
+    token = _known.set(dict(zip(map(id, leaves), pairs, strict=True)))
+    try:
+        yield jax.tree.unflatten(structure, leaves)
+    finally:
+        _known.reset(token)
+
+
+def in_parts(params: Any) -> Any:
+    """Parameters as they lie, where they are gathered."""
+    return jax.tree.map(lambda leaf: _part_of(leaf)[0], params)
+
+
+def gathered_as(params: Any, parts: Any) -> Any:
+    """Parts like those of `params` (of another layer, say), gathered."""
+    return jax.tree.map(lambda leaf, part: _part_of(leaf)[1](part), params, parts)
+
+
+def _part_of(leaf: jax.Array) -> tuple[jax.Array, Gather]:
+    return _known.get().get(id(leaf), (leaf, lambda part: part))
+
+
+def _gathering(everywhere: Any, lies: Any) -> Gather:
+    """Makes an array whole, and its gradient lie as it does: summed first, since XLA would gather
+    rows to compute each part by itself.
+    """
+    constrain = jax.lax.with_sharding_constraint
+    gather = jax.custom_vjp(lambda part: constrain(part, everywhere))
+    gather.defvjp(
+        lambda part: (gather(part), None),
+        lambda _, gradient: (constrain(constrain(gradient, everywhere), lies),),
+    )
+    return gather
+
+
+def rows_are_dealt() -> bool:
+    """Whether what is traced is for rows on several devices."""
+    return bool(_known.get())
