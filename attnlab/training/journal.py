@@ -14,6 +14,7 @@ from attnlab.progress import Progress
 from attnlab.records.attempts import Attempt
 from attnlab.records.measures import Measure
 from attnlab.records.stream import Metrics, standing
+from attnlab.training import programs
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.step import TrainState, seed_array
 
@@ -101,7 +102,7 @@ class Journal:
         """Record how long the program of a step took to compile, and report the shapes of its
         batches, if given.
         """
-        self.metrics.time(step, {"compile_seconds": seconds})
+        self.metrics.time(step, {"compile_seconds": seconds, **programs.take()})
         self._tell_compiled(seconds, shapes)
 
     def stepped(self, step: int, values: Mapping[str, float], pace: Mapping[str, float]) -> str:
@@ -114,7 +115,7 @@ class Journal:
             self.metrics.write(
                 step, "train", {**values, "learning_rate": float(self._schedule(step - 1))}
             )
-            self.metrics.time(step, pace)
+            self.metrics.time(step, {**pace, **programs.take()})
         return ""
 
     def evaluates(self, step: int) -> bool:
@@ -130,6 +131,8 @@ class Journal:
         that of the lower loss is.
         """
         self.metrics.write(step, "valid", scores)
+        if made := programs.take():
+            self.metrics.time(step, made)
         self._progress.note(
             f"{self._label}step {step}: valid "
             + ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
@@ -150,7 +153,7 @@ class Journal:
             return wrong
         self._checkpoints.save(
             step,
-            host.replace(seed=None),
+            host.replace(seed=None, numbers=None),
             {"best": self.best, "records": self.metrics.extent},
             best=best,
         )

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 import optax
 
 from attnlab.errors import UserError
+from attnlab.training import arguments
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.drawing import first_params
-from attnlab.training.hyperparameters import SMOOTHING
+from attnlab.training.hyperparameters import SMOOTHING, WEIGHTS, numbers
 from attnlab.training.kinds import decayed_by_kind, differently_decayed
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.step import Params, Step, TrainState, first_state, make_step, seed_array
@@ -50,7 +52,7 @@ class Updates:
     trained: Trained
 
     @classmethod
-    def of(cls, config: Settings, numbers: Mapping[str, jax.Array] | None = None) -> Updates:
+    def of(cls, config: Settings, numbers: Mapping[str, Any] | None = None) -> Updates:
         """Those of a config; `numbers`, by dotted name, replace its own, see `build_optimizer`.
 
         Raises:
@@ -62,26 +64,34 @@ class Updates:
         )
         return cls(config, optimizer, schedule, Trained.of(config))
 
-    def step(
-        self,
-        task: AnyTask,
-        numbers: Mapping[str, jax.Array] | None = None,
-        layout: Layout | None = None,
-    ) -> Step:
-        """The step function of a task, see `make_step`; with `numbers` as in `of`."""
-        numbers, training = numbers or {}, self.config.training
-        smoothing = numbers.get(SMOOTHING)
-        return make_step(
-            task.loss if smoothing is None else functools.partial(task.loss, smoothing=smoothing),
-            task.weight,
-            self.optimizer,
-            accumulate=training.accumulate,
-            ema=numbers.get("training.ema", training.ema),
-            compute=training.compute,
-            follow=task.follow,
-            which=self.trained,
-            layout=layout if layout is not None and layout.divides else None,
-        )
+    @property
+    def numbers(self) -> np.ndarray:
+        """`TrainState.numbers` of the config."""
+        return arguments.pack(self.config)
+
+    def step(self, task: AnyTask, layout: Layout | None = None) -> Step:
+        """The step function of a task, see `make_step`, which takes the numbers of the config from
+        the state.
+        """
+        names, training = numbers(self.config), self.config.training
+
+        def take_numbers(state: TrainState, *batch: Any, **axis: Any) -> tuple[TrainState, Any]:
+            given = arguments.unpack(names, state.numbers)
+            of_loss = {name: given[name] for name in given if name.startswith((SMOOTHING, WEIGHTS))}
+            step = make_step(
+                functools.partial(task.loss, numbers=of_loss) if of_loss else task.loss,
+                task.weight,
+                Updates.of(self.config, given).optimizer,
+                accumulate=training.accumulate,
+                ema=given.get("training.ema", training.ema),
+                compute=training.compute,
+                follow=task.follow,
+                which=self.trained,
+                layout=layout if layout is not None and layout.divides else None,
+            )
+            return step(state, *batch, **axis)
+
+        return take_numbers
 
     def first_states(self, task: AnyTask) -> Callable[[int], TrainState]:
         """A function from a seed to the state before the first step, on the host; the same
@@ -95,19 +105,20 @@ class Updates:
             params = (
                 first_params(task.init, key) if given is None else given.params(key, best_params)
             )
-            return jax.device_get(after(params, key)).replace(seed=seed_array(seed))
+            state = jax.device_get(after(params, key))
+            return state.replace(seed=seed_array(seed), numbers=self.numbers)
 
         return start
 
     def state_like(self, task: AnyTask) -> TrainState:
         """Shapes and dtypes of the training state, without computing anything."""
-        return jax.eval_shape(
-            functools.partial(self._first_state, task), task.shapes, jax.random.key(0)
-        )
+        first = functools.partial(self._first_state, task)
+        state = jax.eval_shape(first, task.shapes, jax.random.key(0))
+        return state.replace(numbers=self.numbers)
 
     def saved_like(self, task: AnyTask) -> TrainState:
-        """The contents of a checkpoint: the state without the seed."""
-        return self.state_like(task).replace(seed=None)
+        """The contents of a checkpoint: the state without what the config has."""
+        return self.state_like(task).replace(seed=None, numbers=None)
 
     def best_params(self, task: AnyTask, workdir: Path) -> tuple[Params, int]:
         """The parameters to use of a trained workdir (its best step on validation, else its
