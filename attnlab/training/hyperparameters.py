@@ -19,7 +19,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from attnlab.config.schema import TABLES, Node, imported
+from attnlab.config.registry import import_object
+from attnlab.config.schema import TABLES, Node
 from attnlab.errors import UserError, nearest
 from attnlab.records.manifest import plain
 
@@ -75,7 +76,7 @@ def _fields(node: str, component: Mapping[str, Any], own: bool) -> list[str]:
     known, name = [*component, "steps"], component["name"]
     if ":" not in name:
         return known
-    declared = getattr(imported(TABLES[node]).find(name), "numbers", ()) if own else ()
+    declared = getattr(import_object(TABLES[node]).find(name), "numbers", ()) if own else ()
     if lacking := [one for one in declared if one not in known]:
         raise UserError(
             f"{node}={name}: numbers has {lacking[0]!r}; {nearest(lacking[0], known[1:])}"
