@@ -156,7 +156,7 @@ def test_the_term_of_sampled_choices(system: str, reward: str, slots: list[str])
     def both(params: Any) -> Any:
         ids = (batch["source"], words_before(batch["target"]))
         rngs = {"dropout": key, "sample": jax.random.fold_in(key, 1)}
-        return task.loss(params, batch, key, carried), task.system.apply(
+        return task.loss(params, batch, key, carried=carried), task.system.apply(
             {"params": params}, *ids, rngs=rngs, mutable=[SAMPLES]
         )
 
