@@ -35,6 +35,10 @@ from benchmarks import rounds
 
 SMALL = ["data.examples=640", "data.valid=64", "data.test=64", "decoding.method=greedy"]
 BEAM = ["decoding.method=beam", "decoding.beam=5"]
+QUICKSTART = [
+    *("system.attention=multihead", "system.embedding=32", "system.encoder=32"),
+    *("system.decoder=64", "system.maxout=32", "batch.buckets=30", "batch.max_length=30"),
+]
 AGREE = 1e-4  # relative: what rounding may have grown to
 WHO = ("before", "after", "control")
 
@@ -47,18 +51,12 @@ def step(config: str, *settings: str) -> Run:
 
     from attnlab import config as configs
     from attnlab.tasks import TASKS
-    from attnlab.training.optimizers import build_optimizer
-    from attnlab.training.step import first_state, make_step
+    from attnlab.training.updates import Updates
 
     given = configs.load(f"configs/{config}", [*SMALL[:3], *settings])
     task = TASKS.resolve(given.task).load(given, None, ("train",))
-    optimizer, _ = build_optimizer(
-        given.optimizer, given.schedule, steps=given.training.steps, clip=given.training.clip
-    )
-    how = {name: given.training[name] for name in ("accumulate", "ema", "compute")}
-    start = first_state(task.init(jax.random.key(0)), optimizer, given.training.ema, seed=0)
-    batch = task.batches(1)(0)
-    stepped = jax.jit(make_step(task.loss, task.weight, optimizer, **how))
+    updates, batch = Updates.of(given), task.batches(1)(0)
+    start, stepped = jax.device_put(updates.first_states(task)(0)), jax.jit(updates.step(task))
     return lambda: stepped(start, batch)[1]["loss"]
 
 
@@ -101,6 +99,7 @@ def mechanism(name: str) -> Run:
 CASES: dict[str, Callable[[], Run]] = {
     "step: rnnsearch": partial(step, "translation.py:rnnsearch"),
     "step: transformer": partial(step, "translation.py:transformer"),
+    "step: quickstart, multihead": partial(step, "translation.py:rnnsearch", *QUICKSTART),
     "step: luong": partial(step, "translation.py:luong"),
     "step: convs2s": partial(step, "translation.py:convs2s"),
     "step: lstm, language model": partial(step, "language_modelling.py:lstm"),

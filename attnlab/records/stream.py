@@ -236,8 +236,8 @@ class Metrics:
         self._digest.update(record)
 
     def time(self, step: int, values: Mapping[str, float]) -> None:
-        """Append wall-clock quantities (`step_seconds`, `tokens_per_second`, `compile_seconds`) to
-        `timing.jsonl`.
+        """Append wall-clock quantities (`step_seconds`, `tokens_per_second`, `compile_seconds`,
+        `training.programs.COUNTED`) to `timing.jsonl`.
 
         Where several trials moved in one step of a program, `together` says how many:
         `step_seconds` is the step's time divided by it.

@@ -35,7 +35,9 @@ from attnlab.attention.protocol import LOSSES, MAPS
 from attnlab.errors import UserError, nearest
 from attnlab.systems.protocol import Side, System, Writer
 from attnlab.tasks import schemas
+from attnlab.tasks.protocol import Numbers
 from attnlab.tasks.schemas import Reinforce
+from attnlab.training.hyperparameters import WEIGHTS
 
 COVERAGE = "doubly_stochastic"
 
@@ -51,6 +53,12 @@ def left_aside(system: nn.Module, params: Any, *ids: Any) -> Mapping[str, Any]:
         *ids,
     )
     return aside
+
+
+def chosen_weights(weights: Mapping[str, float], numbers: Numbers | None) -> dict[str, Any]:
+    """The weights of losses by name, of those among the numbers of a program theirs."""
+    given = numbers or {}
+    return {name: given.get(f"{WEIGHTS}.{name}", weight) for name, weight in weights.items()}
 
 
 class Terms(Protocol):
@@ -155,6 +163,7 @@ class Auxiliary:
         log_likelihood: jax.Array,
         carried: Any,
         second: jax.Array | None = None,
+        numbers: Numbers | None = None,
     ) -> tuple[jax.Array, dict[str, Any]]:
         """What is added to the summed loss, and sums to report, each under its own name.
 
@@ -165,6 +174,7 @@ class Auxiliary:
           log_likelihood: [B,T] of the target's words.
           carried: see `carried`.
           second: [B,T'] bool, of the second text that a classifier reads.
+          numbers: may replace the weights.
         """
         real = {
             "source": source,
@@ -187,7 +197,8 @@ class Auxiliary:
             sums[COVERAGE] = sum(
                 (uncovered(weights, target, source).sum() for weights in between), jnp.zeros(())
             )
-        added = sum((self.weights[name] * loss for name, loss in sums.items()), jnp.zeros(()))
+        weights = chosen_weights(self.weights, numbers)
+        added = sum((weights[name] * loss for name, loss in sums.items()), jnp.zeros(()))
         if self.sampling is None:
             return added, sums
         episode = reinforce.Episode(

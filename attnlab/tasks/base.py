@@ -39,6 +39,7 @@ from attnlab.tasks.protocol import (
     Example,
     Loaded,
     Maps,
+    Numbers,
     Params,
     Response,
     Rngs,
@@ -50,6 +51,7 @@ from attnlab.tasks.protocol import (
     Typed,
 )
 from attnlab.tasks.schemas import Settings
+from attnlab.training.hyperparameters import SMOOTHING
 
 if TYPE_CHECKING:
     from attnlab.tasks.pretrained import Beginning
@@ -226,14 +228,15 @@ class Task(Generic[Config, Data, Model]):
         params: Params,
         batch: Batch,
         key: jax.Array,
+        *,
         carried: Tree = None,
-        smoothing: Smoothing | None = None,
+        numbers: Numbers | None = None,
     ) -> tuple[jax.Array, Sums]:
         """The "loss" of `summed` with label smoothing and dropout, and the other sums. Terms of
         `auxiliary` are added to it, and are among the sums, with "cross_entropy", by their names.
-        `smoothing` replaces the configured rate; it may be an array.
+        `numbers` replace those of the config.
         """
-        smoothing = self.config.training.label_smoothing if smoothing is None else smoothing
+        smoothing = self.smoothing(numbers)
         collections = [] if self.auxiliary is None else self.auxiliary.collections
         apply = functools.partial(self.apply, params, batch, rngs=self.rngs(key))
         outputs, collected, statistics = models.watched_pass(self.system, collections, apply)
@@ -241,8 +244,12 @@ class Task(Generic[Config, Data, Model]):
         if self.auxiliary is None or not collections:
             return sums.pop("loss"), sums
         inputs = self.auxiliary_inputs(outputs, batch)
-        added, terms = self.auxiliary(collected, carried=carried, **inputs)
+        added, terms = self.auxiliary(collected, carried=carried, numbers=numbers, **inputs)
         return sums["loss"] + added, {"cross_entropy": sums.pop("loss"), **sums, **terms}
+
+    def smoothing(self, numbers: Numbers | None) -> Smoothing:
+        """The rate of label smoothing."""
+        return (numbers or {}).get(SMOOTHING, self.config.training.label_smoothing)
 
     def carried(self) -> Tree:
         """The values that the loss carries from step to step, before the first one; or None."""

@@ -44,7 +44,7 @@ from attnlab.tasks.decoders import check_room, ending, translating
 from attnlab.tasks.localisation import SCORES, Named, named, sums
 from attnlab.tasks.looks import ImageExample
 from attnlab.tasks.models import check_output_bias, shapes_of, system_factory, with_output_bias
-from attnlab.tasks.protocol import Axis, Batch, Params, Scores, Smoothing, Sums, Tree, Typed
+from attnlab.tasks.protocol import Axis, Batch, Params, Scores, Sums, Tree, Typed
 from attnlab.tasks.tokens import cross_entropy
 from attnlab.tasks.written import ScoredAsText
 
@@ -172,17 +172,12 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         return self.system.apply({"params": params}, images, target_in, real, **options)
 
     def loss(
-        self,
-        params: Params,
-        batch: Batch,
-        key: jax.Array,
-        carried: Tree = None,
-        smoothing: Smoothing | None = None,
+        self, params: Params, batch: Batch, key: jax.Array, **how: Any
     ) -> tuple[jax.Array, Sums]:
         """See `Task.loss`, of images changed as `config.augmentation` says."""
         of_step, images = jax.random.fold_in(key, _AUGMENTATION), jnp.asarray(batch["source"])
         images = augmented(of_step, images, **self.config.augmentation.settings())
-        return super().loss(params, {**batch, "source": images}, key, carried, smoothing)
+        return super().loss(params, {**batch, "source": images}, key, **how)
 
     def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
         """See `Task.auxiliary_inputs`; all places of an image are there."""

@@ -15,7 +15,7 @@ import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -136,15 +136,10 @@ class Classification(TextTask):
         return found
 
     def loss(
-        self,
-        params: Params,
-        batch: Batch,
-        key: jax.Array,
-        carried: Tree = None,
-        smoothing: Smoothing | None = None,
+        self, params: Params, batch: Batch, key: jax.Array, **how: Any
     ) -> tuple[jax.Array, Sums]:
         """See `Task.loss`: sums "tokens" (read), "rows" and "correct" beside it."""
-        return Task.loss(self, params, batch, key, carried, smoothing)
+        return Task.loss(self, params, batch, key, **how)
 
     def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
         """A class is a target of length 1."""

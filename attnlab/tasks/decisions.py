@@ -50,13 +50,12 @@ class Decisions:
         """See `Terms.follow`."""
 
     def __call__(
-        self, collected: Mapping[str, Any], carried: Any, reward: jax.Array, real: jax.Array
+        self, collected: Mapping[str, Any], reward: jax.Array, real: jax.Array, **_: Any
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """What is added to the summed loss; the sums "reward" and "baseline", squares of its errors.
 
         Args:
           collected: what the pass put into `collections`.
-          carried: None.
           reward: [B], of each row.
           real: [B] bool, which rows are images.
         """

@@ -17,7 +17,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -133,18 +133,13 @@ class ImageClassification(
         return jnp.asarray(batch["label"]) > 0
 
     def loss(
-        self,
-        params: Params,
-        batch: Batch,
-        key: jax.Array,
-        carried: Tree = None,
-        smoothing: Smoothing | None = None,
+        self, params: Params, batch: Batch, key: jax.Array, **how: Any
     ) -> tuple[jax.Array, Sums]:
         """See `Task.loss`, of images changed as `config.augmentation` says; sums "tokens", "rows"
         and "correct" beside it.
         """
         images = self.changed(key, jnp.asarray(batch["image"]))
-        return super().loss(params, {**batch, "image": images}, key, carried, smoothing)
+        return super().loss(params, {**batch, "image": images}, key, **how)
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
         """Sums over the images of a batch, of logits [B,C]: "loss", "rows", "correct"; and "tokens",

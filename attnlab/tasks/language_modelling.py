@@ -42,14 +42,15 @@ from attnlab.records.items import Items
 from attnlab.records.measures import VOCABULARY, Measure, share
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks import schemas
+from attnlab.tasks.auxiliary import chosen_weights
 from attnlab.tasks.models import check_output_bias, part_of, shapes_of, system_factory
 from attnlab.tasks.protocol import (
     Axis,
     Batch,
+    Numbers,
     Params,
     Response,
     Scores,
-    Smoothing,
     Sums,
     TextExample,
     Totals,
@@ -200,17 +201,18 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
         params: Params,
         batch: Batch,
         key: jax.Array,
+        *,
         carried: Tree = None,
-        smoothing: Smoothing | None = None,
+        numbers: Numbers | None = None,
         remembered: Tree = None,
     ) -> tuple[jax.Array, Sums]:
         """Summed cross-entropy with label smoothing and dropout; sums "tokens" and "correct" beside
-        it, and what is remembered. `smoothing` replaces the configured rate; it may be an array.
+        it, and what is remembered. `numbers` replace those of the config.
         """
-        smoothing = self.config.training.label_smoothing if smoothing is None else smoothing
-        how = {"rngs": self.rngs(key), "losses": tuple(self.penalties)}
-        sums, after = self._read(params, batch, remembered, smoothing=smoothing, **how)
-        total, sums = penalised(sums, self.penalties)
+        how = {"rngs": self.rngs(key), "smoothing": self.smoothing(numbers)}
+        losses = tuple(self.penalties)
+        sums, after = self._read(params, batch, remembered, losses=losses, **how)
+        total, sums = penalised(sums, chosen_weights(self.penalties, numbers))
         return total, {**sums, **({} if remembered is None else {"remembered": after})}
 
     def ordered(

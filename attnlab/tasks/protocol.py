@@ -27,7 +27,9 @@ Sums: TypeAlias = dict[str, jax.Array]
 Totals: TypeAlias = Mapping[str, Any]
 """Sums over a split, on the host, with `Task.split_totals`."""
 Smoothing: TypeAlias = float | jax.Array
-"""The rate of label smoothing."""
+"""The rate of label smoothing; in the step its `training.arguments.Number`."""
+Numbers: TypeAlias = Mapping[str, Any]
+"""Numbers of a config by dotted name, as arguments of a program."""
 Rngs: TypeAlias = dict[str, jax.Array]
 """The random streams of a pass, by name."""
 Scores: TypeAlias = dict[str, Any]

@@ -35,7 +35,6 @@ from attnlab.tasks.protocol import (
     Smoothing,
     Sums,
     Totals,
-    Tree,
 )
 from attnlab.tasks.tokens import cross_entropy
 
@@ -85,12 +84,7 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         return (jnp.asarray(batch["mask"]) > 0).any(axis=(1, 2))
 
     def loss(
-        self,
-        params: Params,
-        batch: Batch,
-        key: jax.Array,
-        carried: Tree = None,
-        smoothing: Smoothing | None = None,
+        self, params: Params, batch: Batch, key: jax.Array, **how: Any
     ) -> tuple[jax.Array, Sums]:
         """See `Task.loss`, of images and masks changed alike, as `config.augmentation` says; pixels
         from outside of the image count for nothing.
@@ -98,7 +92,7 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         image, mask = jnp.asarray(batch["image"]), jnp.asarray(batch["mask"])[..., None]
         both = self.changed(key, jnp.concatenate([image, mask], axis=-1))
         batch = {**batch, "image": both[..., :-1], "mask": both[..., -1]}
-        return super().loss(params, batch, key, carried, smoothing)
+        return super().loss(params, batch, key, **how)
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
         """Sums over the pixels of a batch, of logits [B,H,W,C]: "loss", "pixels", "correct"; and

@@ -41,6 +41,7 @@ from attnlab.tasks.models import (
 from attnlab.tasks.protocol import (
     Axis,
     Batch,
+    Numbers,
     Params,
     Response,
     Rngs,
@@ -223,17 +224,18 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         params: Params,
         batch: Batch,
         key: jax.Array,
+        *,
         carried: Tree = None,
-        smoothing: Smoothing | None = None,
+        numbers: Numbers | None = None,
     ) -> tuple[jax.Array, Sums]:
-        """The "loss" of `sums` with dropout, and `counted` beside it; `smoothing` replaces the
-        configured rate.
+        """The "loss" of `sums` with dropout, and `counted` beside it; `numbers` replace those of the
+        config.
 
         The other sums make scores of a split (`averaged`); in the record of a step they would pass
         for scores.
         """
-        smoothing = self.config.training.label_smoothing if smoothing is None else smoothing
-        return self.sums(params, batch, smoothing, self.rngs(key))["loss"], self.counted(batch)
+        sums = self.sums(params, batch, self.smoothing(numbers), self.rngs(key))
+        return sums["loss"], self.counted(batch)
 
     def weight(self, batch: Batch) -> jax.Array:
         """The number of examples."""

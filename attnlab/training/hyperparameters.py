@@ -1,69 +1,84 @@
-"""Which settings of a config are only numbers in a training step, so that trials that differ in
-nothing else can share one program.
+"""Which settings of a config are only numbers in a training step: they are arguments of its compiled
+program, so that runs that differ in nothing else share it, one after another or stacked.
 
-These are the seed, every fraction among the fields of `optimizer` and `schedule` (not the whole
-numbers: a length of warm-up shapes the program), and three of `training`. If 0 removes a part of
-the program, whether the setting is 0 changes the program. A user's component
-("package.module:name") may use its fields in any way, so none of them counts. Needs no jax, since
-the launcher groups trials.
+These are the numbers of `optimizer`, `schedule` and `auxiliary`, and some of `training`. Those that
+leave a part of the program out where they are 0 are arguments where they are not. A user's own
+optimizer or schedule ("package.module:name") may use its fields in any way; its attribute `numbers`
+names those that are arguments, by default none:
+
+    def lion(learning_rate, b1=0.9, b2=0.99): ...
+    lion.numbers = ("b1", "b2")
+
+It gets an `arguments.Number` for each in the step, of which nothing can be asked; a schedule may name
+"steps" too. Needs no jax, since the launcher groups trials.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from attnlab.config.schema import Node
+from attnlab.config.registry import import_object
+from attnlab.config.schema import TABLES, Node
+from attnlab.errors import UserError, nearest
 from attnlab.records.manifest import plain
 
-SMOOTHING = "training.label_smoothing"
-SWITCHES = (
-    "training.clip",
-    "training.ema",
-    SMOOTHING,
-    "optimizer.momentum",
-)  # 0 leaves a part of the program out
+SMOOTHING, WEIGHTS = "training.label_smoothing", "auxiliary"
+SWITCHES = ("training.clip", "training.ema", SMOOTHING, "optimizer.momentum", WEIGHTS)
+"""0 leaves a part of the program out; all below the last."""
+COMPILED = ("optimizer.minimum_factored", "optimizer.initial")
+"""A shape, and what only the first state is made of."""
 
 
-def numbers(config: Mapping[str, Any] | Node) -> dict[str, float]:
-    """The settings that may differ besides the seed, by dotted name."""
-    tree = plain(config)
-    found = {
-        f"training.{name}": value
-        for name, value in tree["training"].items()
-        if f"training.{name}" in SWITCHES
-    }
-    for node in ("optimizer", "schedule"):
-        own = ":" in tree[node]["name"]
-        found |= {
-            f"{node}.{name}": value
-            for name, value in tree[node].items()
-            if type(value) is float and not own
-        }
-    return found
-
-
-def signature(config: Mapping[str, Any] | Node) -> str:
-    """Everything that determines the program and its data, as canonical text: equal for trials that
-    can be stacked.
+def numbers(config: Mapping[str, Any] | Node, own: bool = True) -> dict[str, float]:
+    """The settings that are arguments of the step, by dotted name.
 
     Args:
       config: settings, or nested mappings of JSON values.
+      own: ask optimizers and schedules of users; False where no code of theirs is imported: none of
+        their fields then counts.
+    """
+    tree = plain(config)
+    fields = {node: _fields(node, tree[node], own) for node in ("optimizer", "schedule")}
+    fields[WEIGHTS] = list(tree.get(WEIGHTS, {}))
+    fields["training"] = ["clip", "ema", "label_smoothing"]
+    fields["training"] += ["steps"] if "steps" in fields["schedule"] else []
+    every = {f"{node}.{one}": tree[node].get(one) for node in fields for one in fields[node]}
+    return {
+        name: value
+        for name, value in every.items()
+        if type(value) in (int, float)
+        and name not in COMPILED
+        and (value or not name.startswith(SWITCHES))
+    }
+
+
+def signature(config: Mapping[str, Any] | Node, own: bool = True) -> str:
+    """Everything that determines the program and its data, as canonical text: equal for trials that
+    can be stacked; `own` as in `numbers`.
     """
     rest = plain(config)
-    free = numbers(rest)
+    free = numbers(rest, own)
     for name in free:
         node, _, field = name.partition(".")
         del rest[node][field]
     del rest["seed"]
-    return json.dumps(
-        [rest, sorted(name for name, value in free.items() if name in SWITCHES and value)],
-        sort_keys=True,
-    )
+    return json.dumps([rest, sorted(free)], sort_keys=True)
 
 
-def differing(configs: Sequence[Mapping[str, Any] | Node]) -> dict[str, list[float]]:
-    """Those of the `numbers` in which the configs differ, one value for each config."""
-    columns = {name: [numbers(config)[name] for config in configs] for name in numbers(configs[0])}
-    return {name: values for name, values in columns.items() if len(set(values)) > 1}
+def _fields(node: str, component: Mapping[str, Any], own: bool) -> list[str]:
+    """The names of the fields of a component that may be arguments.
+
+    Raises:
+      UserError: a user's own declares one that it does not have.
+    """
+    known, name = [*component, "steps"], component["name"]
+    if ":" not in name:
+        return known
+    declared = getattr(import_object(TABLES[node]).find(name), "numbers", ()) if own else ()
+    if lacking := [one for one in declared if one not in known]:
+        raise UserError(
+            f"{node}={name}: numbers has {lacking[0]!r}; {nearest(lacking[0], known[1:])}"
+        )
+    return list(declared)

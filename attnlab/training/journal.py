@@ -14,6 +14,7 @@ from attnlab.progress import Progress
 from attnlab.records.attempts import Attempt
 from attnlab.records.measures import Measure
 from attnlab.records.stream import Metrics, standing
+from attnlab.training import programs
 from attnlab.training.checkpoints import Checkpoints, Followed
 from attnlab.training.mesh import on_host, spans
 from attnlab.training.step import TrainState, seed_array
@@ -102,7 +103,7 @@ class Journal:
         """Record how long the program of a step took to compile, and report the shapes of its
         batches, if given.
         """
-        self.metrics.time(step, {"compile_seconds": seconds})
+        self.metrics.time(step, {"compile_seconds": seconds, **programs.take()})
         self._tell_compiled(seconds, shapes)
 
     def stepped(self, step: int, values: Mapping[str, float], pace: Mapping[str, float]) -> str:
@@ -115,7 +116,7 @@ class Journal:
             self.metrics.write(
                 step, "train", {**values, "learning_rate": float(self._schedule(step - 1))}
             )
-            self.metrics.time(step, pace)
+            self.metrics.time(step, {**pace, **programs.take()})
         return ""
 
     def evaluates(self, step: int) -> bool:
@@ -131,6 +132,8 @@ class Journal:
         that of the lower loss is.
         """
         self.metrics.write(step, "valid", scores)
+        if made := programs.take():
+            self.metrics.time(step, made)
         self._progress.note(
             f"{self._label}step {step}: valid "
             + ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
@@ -151,7 +154,7 @@ class Journal:
             return wrong
         self._checkpoints.save(
             step,
-            state.replace(seed=None),
+            state.replace(seed=None, numbers=None),
             {"best": self.best, "records": self.metrics.extent},
             best=best,
         )

@@ -9,8 +9,9 @@ as in the papers.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 import jax
@@ -19,6 +20,8 @@ import optax
 
 from attnlab.config.registry import Table, build
 from attnlab.errors import UserError, reason, users_line
+from attnlab.training.arguments import pack, unpack
+from attnlab.training.hyperparameters import numbers
 from attnlab.training.kinds import MASKS
 
 OPTIMIZERS = Table(
@@ -56,9 +59,8 @@ def build_optimizer(
       schedule: config node, `{"name": "cosine", ...}`.
       steps: updates of the whole run; the decaying schedules end there.
       clip: larger gradients are scaled down to this global L2 norm; 0 for no clipping.
-      instead: values by dotted name ("schedule.peak", "training.clip") that replace those of the
-        config, unchecked: an array that is traced, so that one program serves all values. It cannot
-          switch anything on or off: if the config has 0, it must be 0.
+      instead: by dotted name ("schedule.peak", "training.clip") what replaces values of the
+        config, unchecked: each a `Number` that is traced, so that one program serves all values.
 
     Returns:
       The optax transformation and the schedule inside it, `schedule(count) -> learning rate`, for
@@ -67,12 +69,12 @@ def build_optimizer(
     Raises:
       UserError: an unknown name or field, a value of the wrong type or out of range.
     """
-    _require(clip >= 0 and math.isfinite(clip), f"training.clip={clip}", "0 (off) or above")
-    _require(steps >= 1, f"training.steps={steps}", "at least 1")
+    _check("training.clip", clip, "0 (off) or above")
+    _check("training.steps", steps, "at least 1")
     instead = instead or {}
     with _naming("schedule", schedule):
         rate = build(SCHEDULES, schedule, "schedule")(
-            steps=steps, **_fields_of("schedule", instead)
+            steps=instead.get("training.steps", steps), **_fields_of("schedule", instead)
         )
     with _naming("optimizer", optimizer):
         transform = build(OPTIMIZERS, optimizer, "optimizer")(
@@ -89,15 +91,21 @@ def build_optimizer(
 
 def check_own(optimizer: Mapping[str, Any], schedule: Mapping[str, Any], *, steps: int) -> None:
     """Try a schedule and an optimizer that a config names by dotted path on two small arrays, by
-    shapes alone.
+    shapes alone, their `numbers` as the step gives them.
 
     Raises:
       UserError: they raise an error, the rate is no number, or the updates are not shaped as the
         parameters are.
     """
-    if not any(":" in node["name"] for node in (optimizer, schedule)):
-        return
-    transform, rate = build_optimizer(optimizer, schedule, steps=steps, clip=0.0)
+    tree = {"training": {"steps": steps}, "optimizer": optimizer, "schedule": schedule}
+    if any(":" in node["name"] for node in (optimizer, schedule)):
+        jax.eval_shape(functools.partial(_try, tree), pack(tree))
+
+
+def _try(tree: Mapping[str, Any], packed: jax.Array) -> None:
+    optimizer, schedule, steps = tree["optimizer"], tree["schedule"], tree["training"]["steps"]
+    given = unpack(numbers(tree), packed)
+    transform, rate = build_optimizer(optimizer, schedule, steps=steps, clip=0.0, instead=given)
     with _naming("schedule", schedule):
         number = jax.eval_shape(rate, jax.ShapeDtypeStruct((), jnp.int32))
         if getattr(number, "shape", None) != ():
@@ -171,11 +179,7 @@ def adamw(
         earlier versions.
     """
     _check_moments(b1, b2, eps)
-    _require(
-        _traced(weight_decay) or weight_decay >= 0,
-        f"optimizer.weight_decay={weight_decay}",
-        "0 or above",
-    )
+    _check("optimizer.weight_decay", weight_decay, "0 or above")
     return optax.adamw(
         learning_rate, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=MASKS[decayed]
     )
@@ -199,9 +203,9 @@ def adafactor(
       clipping: each array's update is scaled down to this root mean square.
       minimum_factored: arrays with two axes of at least this size are factored.
     """
-    _require(_traced(decay) or 0 < decay <= 1, f"optimizer.decay={decay}", "in (0, 1]")
-    _require(_traced(clipping) or clipping > 0, f"optimizer.clipping={clipping}", "above 0")
-    _require(minimum_factored >= 1, f"optimizer.minimum_factored={minimum_factored}", "at least 1")
+    _check("optimizer.decay", decay, "in (0, 1]")
+    _check("optimizer.clipping", clipping, "above 0")
+    _check("optimizer.minimum_factored", minimum_factored, "at least 1")
     return optax.adafactor(
         learning_rate,
         min_dim_size_to_factor=minimum_factored,
@@ -216,17 +220,11 @@ def sgd(
     """Gradient descent; with momentum u <- momentum u + g the step is -lr u, with Nesterov's
     look-ahead -lr (g + momentum u).
     """
-    _require(_traced(momentum) or 0 <= momentum < 1, f"optimizer.momentum={momentum}", "in [0, 1)")
-    _require(
-        _traced(momentum) or momentum > 0 or not nesterov,
-        "optimizer.nesterov=True",
-        "used with optimizer.momentum above 0",
-    )
-    return optax.sgd(
-        learning_rate,
-        momentum=momentum if _traced(momentum) or momentum else None,
-        nesterov=nesterov,
-    )
+    _check("optimizer.momentum", momentum, "in [0, 1)")
+    off = _is_plain(momentum) and momentum == 0
+    if off and nesterov:
+        raise UserError("optimizer.nesterov=True must be used with optimizer.momentum above 0")
+    return optax.sgd(learning_rate, momentum=None if off else momentum, nesterov=nesterov)
 
 
 def adadelta(
@@ -235,8 +233,8 @@ def adadelta(
     """Adadelta (Zeiler 2012, arXiv:1212.5701): -lr RMS(past steps) / RMS(gradients) g; RNNsearch's,
     with a learning rate of 1.
     """
-    _require(_traced(rho) or 0 <= rho < 1, f"optimizer.rho={rho}", "in [0, 1)")
-    _require(_traced(eps) or eps > 0, f"optimizer.eps={eps}", "above 0")
+    _check("optimizer.rho", rho, "in [0, 1)")
+    _check("optimizer.eps", eps, "above 0")
     return optax.adadelta(learning_rate, rho=rho, eps=eps)
 
 
@@ -246,15 +244,15 @@ def adagrad(
     """Adagrad (Duchi, Hazan, Singer 2011, JMLR 12): -lr g / sqrt(initial + sum of all squared
     gradients so far + eps).
     """
-    _require(_traced(initial) or initial >= 0, f"optimizer.initial={initial}", "0 or above")
-    _require(_traced(eps) or eps > 0, f"optimizer.eps={eps}", "above 0")
+    _check("optimizer.initial", initial, "0 or above")
+    _check("optimizer.eps", eps, "above 0")
     return optax.adagrad(learning_rate, initial_accumulator_value=initial, eps=eps)
 
 
 def constant(steps: int, peak: float = 1e-3, warmup: int = 0) -> optax.Schedule:
     """peak min(1, t / warmup)."""
     _check_schedule(peak, warmup)
-    return _after_warmup(optax.constant_schedule(peak), peak, warmup)
+    return lambda count: _after_warmup(count, peak, warmup, jnp.asarray(peak, jnp.float32))
 
 
 def inverse_sqrt(steps: int, peak: float = 1e-3, warmup: int = 4000) -> optax.Schedule:
@@ -262,11 +260,10 @@ def inverse_sqrt(steps: int, peak: float = 1e-3, warmup: int = 4000) -> optax.Sc
     t warmup^-1.5) of Vaswani 2017 (3).
     """
     _check_schedule(peak, warmup)
-    flat = max(1, warmup)
 
     def rate(count: jax.typing.ArrayLike) -> jax.Array:
-        update = jnp.asarray(count, jnp.float32) + 1
-        return peak * jnp.minimum(update / flat, jnp.sqrt(flat / update))
+        update, flat = _update(count), jnp.maximum(warmup, 1.0)
+        return peak * jnp.minimum(update * (1.0 / flat), jnp.sqrt(flat / update))
 
     return rate
 
@@ -279,9 +276,13 @@ def cosine(steps: int, peak: float = 1e-3, warmup: int = 0, floor: float = 0.0) 
     arXiv:1608.03983, without restarts.
     """
     _check_schedule(peak, warmup, floor, steps)
-    return _after_warmup(
-        optax.cosine_decay_schedule(peak, max(1, steps - warmup), alpha=floor / peak), peak, warmup
-    )
+
+    def rate(count: jax.typing.ArrayLike) -> jax.Array:
+        wave = jnp.cos(jnp.pi * _decayed(count, warmup, steps))
+        decayed = peak * (0.5 + 0.5 * wave) + floor * (0.5 - 0.5 * wave)
+        return _after_warmup(count, peak, warmup, decayed)
+
+    return rate
 
 
 def linear(steps: int, peak: float = 1e-3, warmup: int = 0, floor: float = 0.0) -> optax.Schedule:
@@ -289,7 +290,12 @@ def linear(steps: int, peak: float = 1e-3, warmup: int = 0, floor: float = 0.0) 
     `floor` is a learning rate.
     """
     _check_schedule(peak, warmup, floor, steps)
-    return _after_warmup(optax.linear_schedule(peak, floor, max(1, steps - warmup)), peak, warmup)
+
+    def rate(count: jax.typing.ArrayLike) -> jax.Array:
+        p = _decayed(count, warmup, steps)
+        return _after_warmup(count, peak, warmup, peak * (1.0 - p) + floor * p)
+
+    return rate
 
 
 def stepped(
@@ -307,55 +313,57 @@ def stepped(
       factor per epoch.
     """
     _check_schedule(peak, warmup)
-    _require(hold >= 0, f"schedule.hold={hold}", "0 or above")
-    _require(every >= 1, f"schedule.every={every}", "at least 1")
-    _require(
-        _traced(factor) or 0 < factor <= 1, f"schedule.factor={factor}", "above 0 and at most 1"
-    )
+    _check("schedule.hold", hold, "0 or above")
+    _check("schedule.every", every, "at least 1")
+    _check("schedule.factor", factor, "above 0 and at most 1")
 
     def rate(count: jax.typing.ArrayLike) -> jax.Array:
-        update = jnp.asarray(count, jnp.int32) + 1
-        falls = jnp.maximum(update - max(hold, warmup) + every - 1, 0) // every
-        return (
-            peak
-            * jnp.minimum(1.0, update / max(1, warmup))
-            * jnp.asarray(factor, jnp.float32) ** falls
+        done, first, rise, apart = (
+            jnp.asarray(whole, jnp.int32) for whole in (count, hold, warmup, every)
         )
+        falls = jnp.maximum(done - jnp.maximum(first, rise) + apart, 0) // apart
+        risen = _after_warmup(count, peak, warmup, jnp.asarray(peak, jnp.float32))
+        return risen * factor**falls
 
     return rate
 
 
-def _after_warmup(decay: optax.Schedule, peak: float, warmup: int) -> optax.Schedule:
-    """peak t / warmup up to update `warmup`, then `decay` counted from there; optax's count starts
-    at 0, ours at t = 1.
+def _update(count: jax.typing.ArrayLike) -> jax.Array:
+    """t, [] float32."""
+    return jnp.asarray(count, jnp.float32) + 1
+
+
+def _after_warmup(
+    count: jax.typing.ArrayLike, peak: float, warmup: int, decayed: jax.Array
+) -> jax.Array:
+    """peak t / warmup up to update `warmup`, rounded as `optax.linear_schedule` does it, then
+    `decayed`.
     """
-    joined = (
-        optax.join_schedules([optax.linear_schedule(0.0, peak, warmup), decay], [warmup])
-        if warmup
-        else decay
-    )
-    return lambda count: joined(count + 1)
+    missing = 1.0 - _update(count) * (1.0 / jnp.maximum(warmup, 1.0))
+    return jnp.where(missing > 0.0, peak - peak * missing, decayed)
+
+
+def _decayed(count: jax.typing.ArrayLike, warmup: int, steps: int) -> jax.Array:
+    """(t - warmup) / (steps - warmup), between 0 and 1."""
+    left = 1.0 / jnp.maximum(steps - warmup, 1.0)
+    return jnp.clip((_update(count) - warmup) * left, 0.0, 1.0)
 
 
 def _check_schedule(peak: float, warmup: int, floor: float = 0.0, steps: int | None = None) -> None:
-    _require(_traced(peak) or 0 < peak < math.inf, f"schedule.peak={peak}", "above 0")
-    _require(warmup >= 0, f"schedule.warmup={warmup}", "0 or above")
-    _require(
-        _traced(peak, floor) or 0 <= floor <= peak,
-        f"schedule.floor={floor}",
-        f"between 0 and schedule.peak={peak}",
-    )
-    _require(
-        steps is None or warmup <= steps,
-        f"schedule.warmup={warmup}",
-        f"at most training.steps={steps}, where the decay ends",
-    )
+    _check("schedule.peak", peak, "above 0")
+    _check("schedule.warmup", warmup, "0 or above")
+    if _is_plain(peak, floor) and not 0 <= floor <= peak:
+        raise UserError(f"schedule.floor={floor} must be between 0 and schedule.peak={peak}")
+    if steps is not None and _is_plain(warmup, steps) and warmup > steps:
+        raise UserError(
+            f"schedule.warmup={warmup} must be at most training.steps={steps}, where the decay ends"
+        )
 
 
 def _check_moments(b1: float, b2: float, eps: float) -> None:
-    _require(_traced(b1) or 0 <= b1 < 1, f"optimizer.b1={b1}", "in [0, 1)")
-    _require(_traced(b2) or 0 <= b2 < 1, f"optimizer.b2={b2}", "in [0, 1)")
-    _require(_traced(eps) or eps > 0, f"optimizer.eps={eps}", "above 0")
+    _check("optimizer.b1", b1, "in [0, 1)")
+    _check("optimizer.b2", b2, "in [0, 1)")
+    _check("optimizer.eps", eps, "above 0")
 
 
 def _fields_of(node: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -367,11 +375,20 @@ def _fields_of(node: str, values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _traced(*values: Any) -> bool:
-    """Whether any of these is no plain number, so that nothing can be asked of its value."""
-    return any(isinstance(value, jax.Array) for value in values)
+_RANGES: Mapping[str, Callable[[float], bool]] = {
+    **dict.fromkeys(("0 or above", "0 (off) or above"), lambda x: 0 <= x < math.inf),
+    "above 0": lambda x: 0 < x < math.inf,
+    "at least 1": lambda x: x >= 1,
+    "in [0, 1)": lambda x: 0 <= x < 1,
+    **dict.fromkeys(("in (0, 1]", "above 0 and at most 1"), lambda x: 0 < x <= 1),
+}
 
 
-def _require(holds: bool, what: str, wanted: str) -> None:
-    if not holds:
-        raise UserError(f"{what} must be {wanted}")
+def _is_plain(*values: Any) -> bool:
+    """Whether these are numbers of a config; of a `Number` that is traced nothing can be asked."""
+    return all(isinstance(value, int | float) for value in values)
+
+
+def _check(name: str, value: Any, wanted: str) -> None:
+    if _is_plain(value) and not _RANGES[wanted](value):
+        raise UserError(f"{name}={value} must be {wanted}")

@@ -26,7 +26,7 @@ from attnlab.records.measures import counted, declared
 from attnlab.records.provenance import Changed, Code
 from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import State
-from attnlab.training import devices
+from attnlab.training import devices, programs
 from attnlab.training.memory import keep_freed
 from attnlab.training.session import Outcome, Session
 
@@ -50,15 +50,14 @@ def start_jax() -> None:
     keep_freed()
     import jax
 
+    programs.count()
     if jax.config.jax_default_matmul_precision is None:  # type: ignore[attr-defined]
         devices.use_precision("float32")
     if (folder := cache_folder()) is None:
         return
     named, own = jax.config.jax_compilation_cache_dir, str(folder / "jax")  # type: ignore[attr-defined]
     if named in (None, own):
-        jax.config.update("jax_compilation_cache_dir", own)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+        programs.keep(folder / "jax")
 
 
 def check(kind: type[AnyTask], config: Settings) -> Updates:

@@ -1,13 +1,12 @@
 """Several trials as one program: the step function under `vmap`, with a leading trial axis in
 state, batch and metrics.
 
-    state_i, sums_i = step(numbers_i, state_i, batch_i)    for all trials i at once; who does not move keeps its state
+    state_i, sums_i = step(state_i, batch_i)    for all trials i at once; who does not move keeps its state
 
-The trials differ in their seed and in `hyperparameters.numbers`, which are inputs of the program.
-Each has the batches, records and checkpoints that it would have alone, in its own folder, and can
-continue alone or in another stack from any checkpoint. Only rounding differs: products of matrices
-are summed in another order, and numbers are float32 where a program of one trial computes with
-constants in float64 (1 - b2 then has a relative error of 3e-5 for b2 = 0.999).
+The trials differ in their seed and in `hyperparameters.numbers`, which the state has. Each has the
+batches, records and checkpoints that it would have alone, in its own folder, and can continue alone
+or in another stack from any checkpoint. Only rounding differs: products of matrices are summed in
+another order.
 
 Where a loss draws random numbers (dropout) they depend on the shape of the batch, so that batches
 cannot be padded: in each turn those trials move whose next batch has the shape that most of them
@@ -35,14 +34,11 @@ from attnlab.training.loop import open_journal, why_stopped
 from attnlab.training.parallel import Program
 from attnlab.training.session import Outcome, Session
 from attnlab.training.step import Step, Sums, TrainState, Tree
-from attnlab.training.turns import Batch, Feed, choose_trials, uses_randomness
-from attnlab.training.updates import Updates
+from attnlab.training.turns import Batch, choose_trials, stack_batches, uses_randomness
 
 if TYPE_CHECKING:
     from attnlab.data.batching import Batches
-    from attnlab.tasks.schemas import Settings
     from attnlab.training.run import Run
-    from attnlab.training.updates import AnyTask
 
 
 @dataclasses.dataclass(eq=False)
@@ -91,7 +87,7 @@ def train(runs: Sequence[Run], session: Session) -> list[Outcome]:
             label = f"{run.workdir.parent.name}/{run.workdir.name}, "
             journal = open_journal(run, session, number, label)
             files.enter_context(contextlib.closing(journal))
-            hosts.append(journal.begin(like, fresh))
+            hosts.append(journal.begin(like, fresh).replace(numbers=run.updates.numbers))
             step = int(hosts[-1].step)
             done = Outcome("done", step) if step == run.config.training.steps else None
             members.append(Member(journal, run.batches, step, run.batches(step), outcome=done))
@@ -130,30 +126,25 @@ class Stack:
         self.task, self.members, self.progress = first.task, members, progress
         self._rows = first.config.training.evaluate_rows
         self.devices = first.devices
-        slots = -(-len(members) // self.devices.count) * self.devices.count
-        self._feed = Feed.of([run.config for run in runs], slots)
+        self._slots = -(-len(members) // self.devices.count) * self.devices.count
         trained = first.updates.trained
         self._seen = jax.vmap(trained.seen) if trained.rank else trained.seen
         self._pads = not uses_randomness(self.task, trained.seen(hosts[0].params), members[0].batch)
-        self._step: Step = make_stacked_step(first.config, self.task)
+        self._step = stack_step(first.updates.step(self.task))
         self._programs: dict[Shapes, Program] = {}
-        idle = [hosts[0]] * (slots - len(members))
+        idle = [hosts[0]] * (self._slots - len(members))
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *hosts, *idle)
         self._state = self.devices.place(stacked)
 
     def advance(self) -> bool:
         """One update of as many trials as can move together. Returns whether any could."""
-        batches = {
-            i: one.batch
-            for i, one in enumerate(self.members)
-            if one.outcome is None and not one.waits
-        }
+        free = [one.outcome is None and not one.waits for one in self.members]
+        batches = {i: one.batch for i, one in enumerate(self.members) if free[i]}
         if not batches:
             return False
-        moving = choose_trials(
-            {i: sum(shapes_of(batch), ()) for i, batch in batches.items()}, self._pads
-        )
-        fed = self.devices.feed(self._feed({i: batches[i] for i in moving}))
+        sizes = {i: sum(shapes_of(batch), ()) for i, batch in batches.items()}
+        moving = choose_trials(sizes, self._pads)
+        fed = self.devices.feed(stack_batches({i: batches[i] for i in moving}, self._slots))
         program = self._program(fed)
         clock = time.perf_counter()
         self._state, sums = program(self._state, fed)
@@ -162,12 +153,8 @@ class Stack:
         sums = self.devices.fetch(sums)
         seconds = time.perf_counter() - clock
         for i in moving:
-            self._stepped(
-                self.members[i],
-                {name: float(values[i]) for name, values in sums.items()},
-                seconds,
-                len(moving),
-            )
+            values = {name: float(every[i]) for name, every in sums.items()}
+            self._stepped(self.members[i], values, seconds, len(moving))
         under_way = [member.step for member in self.members if member.outcome is None]
         pace = {
             "step_seconds": seconds * len(under_way) / len(moving),
@@ -184,22 +171,13 @@ class Stack:
         """Evaluate and save the trials that wait for it; those at their last step are done."""
         waiting = {i: member for i, member in enumerate(self.members) if member.waits}
         evaluated = [i for i, member in waiting.items() if member.journal.evaluates(member.step)]
-        scores = (
-            self.task.evaluate_stacked(
-                self._seen(self.devices.one(self._state.averaged)), "valid", self._rows
-            )
-            if evaluated
-            else []
-        )
+        scores = []
+        if evaluated:
+            params = self._seen(self.devices.one(self._state.averaged))
+            scores = self.task.evaluate_stacked(params, "valid", self._rows)
         improved = {i for i in evaluated if waiting[i].journal.scored(waiting[i].step, scores[i])}
-        self._save(
-            [
-                i
-                for i, member in waiting.items()
-                if i in improved or member.journal.saves(member.step)
-            ],
-            improved,
-        )
+        due = [i for i, one in waiting.items() if i in improved or one.journal.saves(one.step)]
+        self._save(due, improved)
         for member in waiting.values():
             member.waits = False
             if member.outcome is None and member.step == member.journal.last:
@@ -208,10 +186,8 @@ class Stack:
     def leave(self, why: str) -> None:
         """Save all trials that are under way, and end them."""
         self.settle()
-        self._save(
-            [i for i, member in enumerate(self.members) if member.outcome is None and member.step],
-            set(),
-        )
+        begun = [i for i, one in enumerate(self.members) if one.outcome is None and one.step]
+        self._save(begun, set())
         for member in self.members:
             member.outcome = member.outcome or Outcome("interrupted", member.step, message=why)
 
@@ -231,11 +207,8 @@ class Stack:
         """
         member.step += 1
         share = seconds / together
-        pace = {
-            "step_seconds": share,
-            "tokens_per_second": values["tokens"] / share,
-            "together": together,
-        }
+        pace = {"step_seconds": share, "tokens_per_second": values["tokens"] / share}
+        pace["together"] = together
         if wrong := member.journal.stepped(member.step, values, pace):
             member.outcome = Outcome("diverged", member.step, message=wrong)
             return
@@ -255,20 +228,12 @@ class Stack:
         return self._programs[shapes]
 
 
-def make_stacked_step(config: Settings, task: AnyTask) -> Step:
-    """`step(state, fed) -> (state, sums)`, all with a leading trial axis.
-
-    Args:
-      config: of any of the trials.
-      task: see `train`.
-
-    Returns:
-      The step. `fed` holds "batch", "moves" (bool, whether a trial makes an update) and "numbers"
-      (those that differ, by dotted name).
+def stack_step(step: Step) -> Step:
+    """`step(state, fed) -> (state, sums)` of several trials, all with a leading trial axis, where
+    `fed` holds "batch" and "moves" (bool, whether a trial makes an update).
     """
 
     def update(state: TrainState, fed: Mapping[str, Tree]) -> tuple[TrainState, Sums]:
-        step = Updates.of(config, fed["numbers"]).step(task, fed["numbers"])
         after, sums = step(state, fed["batch"])
         return jax.tree.map(lambda new, old: jnp.where(fed["moves"], new, old), after, state), sums
 

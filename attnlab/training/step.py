@@ -65,6 +65,7 @@ class TrainState(flax.struct.PyTreeNode):
       remembered: the state of each row of the batch for the next step (of a language model), None
         for nothing; arrays have the rows of the global batch as leading axis.
       seed: [] uint32, of the run; None in a checkpoint, since the config has it.
+      numbers: of the config, see `arguments.pack`; None in a checkpoint likewise.
     """
 
     step: jax.Array
@@ -74,6 +75,7 @@ class TrainState(flax.struct.PyTreeNode):
     carried: Tree = None
     remembered: Tree = None
     seed: Tree = None
+    numbers: Tree = None
 
     @property
     def averaged(self) -> Params:
@@ -118,7 +120,7 @@ def make_step(
     optimizer: optax.GradientTransformation,
     *,
     accumulate: int = 1,
-    ema: float | jax.Array = 0.0,
+    ema: float = 0.0,
     compute: Literal["float32", "bfloat16"] = "float32",
     follow: Callable[[Tree, Tree], Tree] | None = None,
     which: Trained | None = None,
@@ -135,7 +137,7 @@ def make_step(
       weight: the divisor, from the batch alone (such as the number of target tokens).
       optimizer: includes clipping and the schedule.
       accumulate: microbatches per update; must divide the rows of a device.
-      ema: decay of the moving average of parameters, where the state has one.
+      ema: decay of the moving average of parameters, where the state has one; or its `Number`.
       compute: dtype of the forward and backward pass; parameters, optimizer and loss stay float32.
       follow: `follow(carried, tracked)` to what is carried on, where the state carries something
         for the loss.
@@ -175,10 +177,8 @@ def make_step(
             params = which.joined(params, fixed)
         if follow is not None and carried is not None:
             carried = follow(carried, metrics.pop("tracked"))
-        after = TrainState(
-            state.step + 1, params, opt_state, average, carried, remembered, state.seed
-        )
-        return after, metrics
+        after = (state.step + 1, params, opt_state, average, carried, remembered)
+        return TrainState(*after, state.seed, state.numbers), metrics
 
     return step
 
@@ -203,7 +203,7 @@ def _followed(params: Params, before: Params, statistics: Tree) -> Params:
 def _averaged(
     average: Params | None,
     trained: Params,
-    ema: float | jax.Array,
+    ema: float,
     which: Trained | None,
     fixed: Params,
 ) -> Params | None:

@@ -3,69 +3,43 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from attnlab.training.hyperparameters import differing
 from attnlab.training.step import Params, Tree
 
 if TYPE_CHECKING:
-    from attnlab.tasks.schemas import Settings
     from attnlab.training.updates import AnyTask
 
 Batch = dict[str, np.ndarray]
 
 
-@dataclasses.dataclass(frozen=True)
-class Feed:
-    """The inputs of the program besides the state.
+def stack_batches(batches: Mapping[int, Batch], slots: int) -> dict[str, Tree]:
+    """The inputs of the program besides the state: the batches of the moving trials, padded to the
+    largest, and which trials move.
 
-    Attributes:
+    Args:
+      batches: of the trials that move, by number.
       slots: length of the trial axis; idle slots after the trials give all devices equally many.
-      numbers: those that differ, [slots] float32 by dotted name.
     """
-
-    slots: int
-    numbers: dict[str, np.ndarray]
-
-    @classmethod
-    def of(cls, configs: Sequence[Settings], slots: int) -> Feed:
-        """For these trials; an idle slot has the numbers of the first."""
-        columns = {
-            name: [*values, *values[:1] * (slots - len(values))]
-            for name, values in differing(configs).items()
-        }
-        return cls(
-            slots, {name: np.asarray(values, np.float32) for name, values in columns.items()}
-        )
-
-    def __call__(self, batches: Mapping[int, Batch]) -> dict[str, Tree]:
-        """The batches of the moving trials, padded to the largest; which trials move; and the
-        numbers.
-        """
-        one = next(iter(batches.values()))
-        room = {
-            name: tuple(
-                map(max, zip(*(batch[name].shape for batch in batches.values()), strict=True))
-            )
-            for name in one
-        }
-        together = {
-            name: np.zeros((self.slots, *shape), one[name].dtype) for name, shape in room.items()
-        }
-        moves = np.zeros(self.slots, bool)
-        for i, batch in batches.items():
-            moves[i] = True
-            for name, rows in batch.items():
-                corner: tuple[int | slice, ...] = (i, *map(slice, rows.shape))
-                together[name][corner] = rows
-        return {"batch": together, "moves": moves, "numbers": self.numbers}
+    one = next(iter(batches.values()))
+    room = {
+        name: tuple(map(max, zip(*(batch[name].shape for batch in batches.values()), strict=True)))
+        for name in one
+    }
+    together = {name: np.zeros((slots, *shape), one[name].dtype) for name, shape in room.items()}
+    moves = np.zeros(slots, bool)
+    for i, batch in batches.items():
+        moves[i] = True
+        for name, rows in batch.items():
+            corner: tuple[int | slice, ...] = (i, *map(slice, rows.shape))
+            together[name][corner] = rows
+    return {"batch": together, "moves": moves}
 
 
 def uses_randomness(task: AnyTask, params: Params, batch: Batch) -> bool:

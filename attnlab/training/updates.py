@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 import optax
 
 from attnlab.errors import UserError
+from attnlab.training import arguments
 from attnlab.training.checkpoints import Checkpoints, Followed
 from attnlab.training.drawing import first_params
-from attnlab.training.hyperparameters import SMOOTHING
+from attnlab.training.hyperparameters import SMOOTHING, WEIGHTS, numbers
 from attnlab.training.kinds import decayed_by_kind, differently_decayed
 from attnlab.training.mesh import Layout, place, spans
 from attnlab.training.optimizers import build_optimizer
@@ -52,7 +54,7 @@ class Updates:
     layout: Layout | None = None
 
     @classmethod
-    def of(cls, config: Settings, numbers: Mapping[str, jax.Array] | None = None) -> Updates:
+    def of(cls, config: Settings, numbers: Mapping[str, Any] | None = None) -> Updates:
         """Those of a config; `numbers`, by dotted name, replace its own, see `build_optimizer`.
 
         Raises:
@@ -75,28 +77,42 @@ class Updates:
         own = dataclasses.replace(config.parallel, data=1, fsdp=len(devices))
         return dataclasses.replace(updates, layout=Layout.of(own, devices))
 
-    def step(self, task: AnyTask, numbers: Mapping[str, jax.Array] | None = None) -> Step:
-        """The step function of a task, see `make_step`; with `numbers` as in `of`."""
-        numbers, training = numbers or {}, self.config.training
-        smoothing = numbers.get(SMOOTHING)
-        return make_step(
-            task.loss if smoothing is None else functools.partial(task.loss, smoothing=smoothing),
-            task.weight,
-            self.optimizer,
-            accumulate=training.accumulate,
-            ema=numbers.get("training.ema", training.ema),
-            compute=training.compute,
-            follow=task.follow,
-            which=self.trained,
-            layout=self.layout,
-        )
+    @property
+    def numbers(self) -> np.ndarray:
+        """`TrainState.numbers` of the config."""
+        return arguments.pack(self.config)
+
+    def step(self, task: AnyTask) -> Step:
+        """The step function of a task, see `make_step`, which takes the numbers of the config from
+        the state.
+        """
+        names, training = numbers(self.config), self.config.training
+
+        def take_numbers(state: TrainState, *batch: Any, **axis: Any) -> tuple[TrainState, Any]:
+            given = arguments.unpack(names, state.numbers)
+            of_loss = {name: given[name] for name in given if name.startswith((SMOOTHING, WEIGHTS))}
+            step = make_step(
+                functools.partial(task.loss, numbers=of_loss) if of_loss else task.loss,
+                task.weight,
+                Updates.of(self.config, given).optimizer,
+                accumulate=training.accumulate,
+                ema=given.get("training.ema", training.ema),
+                compute=training.compute,
+                follow=task.follow,
+                which=self.trained,
+                layout=self.layout,
+            )
+            return step(state, *batch, **axis)
+
+        return take_numbers
 
     def first_states(self, task: AnyTask) -> Callable[[int], TrainState]:
         """A function from a seed to the state before the first step, on the host, or divided as
         `layout` says, when no more than one array is ever whole; the same programs, whatever the
         seed.
         """
-        lies = self.layout and self.layout.shardings(self.state_like(task))
+        like = self.state_like(task).replace(numbers=None)
+        lies = self.layout and self.layout.shardings(like)
         of_params = lies and {name: lies.params[name] for name in task.shapes}
         first = functools.partial(self._first_state, task)
         after = jax.jit(first, out_shardings=lies, donate_argnums=(0,) if lies else ())
@@ -115,13 +131,13 @@ class Updates:
 
     def state_like(self, task: AnyTask) -> TrainState:
         """Shapes and dtypes of the training state, without computing anything."""
-        return jax.eval_shape(
-            functools.partial(self._first_state, task), task.shapes, jax.random.key(0)
-        )
+        first = functools.partial(self._first_state, task)
+        state = jax.eval_shape(first, task.shapes, jax.random.key(0))
+        return state.replace(numbers=self.numbers)
 
     def saved_like(self, task: AnyTask) -> TrainState:
-        """The contents of a checkpoint: the state without the seed; with where each array lies."""
-        like = self.state_like(task).replace(seed=None)
+        """The contents of a checkpoint: the state without what the config has; with where each array lies."""
+        like = self.state_like(task).replace(seed=None, numbers=None)
         lies = self.layout and self.layout.shardings(like)
         return jax.tree.map(lambda leaf, at: leaf.update(sharding=at), like, lies) if lies else like
 

@@ -76,13 +76,13 @@ def test_penalties_are_summed_over_real_queries_of_all_looks(system: str, slots:
     """Against the maps, sentence by sentence: || A A^T - I ||^2 of every query, (1 - sum_t a_tj)^2
     of every source word.
     """
-    task = task_of(system, *slots, "auxiliary.hops=0.25", "auxiliary.doubly_stochastic=0.5")
+    task = task_of(system, *slots, "auxiliary.hops=1", "auxiliary.doubly_stochastic=0.5")
     params, batch = noisy(task, 0.3), uneven(task, 3)
 
     def both(params: Any) -> Any:
         variables, ids = {"params": params}, (batch["source"], words_before(batch["target"]))
         return (
-            task.loss(params, batch, jax.random.key(0)),
+            task.loss(params, batch, jax.random.key(0), numbers={"auxiliary.hops": 0.25}),
             task.system.apply(variables, *ids, mutable=[MAPS]),
             task.sums(params, batch),
         )
@@ -156,7 +156,7 @@ def test_the_term_of_sampled_choices(system: str, reward: str, slots: list[str])
     def both(params: Any) -> Any:
         ids = (batch["source"], words_before(batch["target"]))
         rngs = {"dropout": key, "sample": jax.random.fold_in(key, 1)}
-        return task.loss(params, batch, key, carried), task.system.apply(
+        return task.loss(params, batch, key, carried=carried), task.system.apply(
             {"params": params}, *ids, rngs=rngs, mutable=[SAMPLES]
         )
 

@@ -19,6 +19,7 @@ from attnlab.data.vocabulary import EOS, PAD
 from attnlab.errors import UserError
 from attnlab.tasks.classification import Classification, macro_f1
 from attnlab.training.drawing import first_params
+from attnlab.training.hyperparameters import SMOOTHING
 from tests.systems.oracles.self_attentive import penalties
 from tests.tasks.tiny import changed, check_items, looked, noisy
 from tests.tasks.tiny_labelled import batch_of, load
@@ -80,7 +81,7 @@ def test_loss_is_summed_over_real_rows_and_smooths_in_training_only(model: Model
 
     @jax.jit
     def losses(*given: Any) -> Any:  # the rate that is given replaces the config's
-        return smooth.loss(*given), smooth.loss(*given, None, 0.0)
+        return smooth.loss(*given), smooth.loss(*given, numbers={SMOOTHING: 0.0})
 
     both = losses(model.params, batch, jax.random.key(1))
     expected = (0.8 * found["hard"] + 0.2 * found["soft"], found["hard"])

@@ -20,6 +20,7 @@ from attnlab.data.vocabulary import BOS, EOS, PAD, UNK
 from attnlab.errors import UserError
 from attnlab.tasks.language_modelling import LanguageModelling
 from attnlab.training.drawing import first_params
+from attnlab.training.hyperparameters import SMOOTHING
 from attnlab.training.run import check_scores
 from tests.tasks.tiny import changed, check_items, looked, noisy
 from tests.tasks.tiny_language import APART, JOINED, SIZES, apart, drawn, joined, load, passed
@@ -170,7 +171,7 @@ def test_label_smoothing_weight_and_a_batch_of_nothing() -> None:
     batch, key = task.batches(1)(0), jax.random.key(0)
     loss = jax.jit(functools.partial(task.loss, params))
     hard, sums = loss(batch, key, remembered=task.remembered())
-    soft, _ = loss(batch, key, smoothing=jnp.float32(0.2), remembered=task.remembered())
+    soft, _ = loss(batch, key, numbers={SMOOTHING: jnp.float32(0.2)}, remembered=task.remembered())
     every = (passed(params, row)[0] for row in batch["source"])
     uniform = -sum(
         log_p[row != PAD].mean(axis=1).sum()

@@ -5,7 +5,6 @@ trained; hidden tokens are answered, maps shown, and the mask kept.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.errors import UserError
 from attnlab.tasks.masked_language_modelling import MaskedLanguageModelling
 from attnlab.training.drawing import first_params
+from attnlab.training.hyperparameters import SMOOTHING
 from attnlab.training.step import first_state, make_step
 from tests.tasks.tiny import check_items, noisy
 from tests.tasks.tiny_language import SIZES
@@ -89,7 +89,8 @@ def test_packed_texts_do_not_see_each_other() -> None:
 
     @jax.jit
     def slope(row: Any) -> Any:
-        return jax.grad(lambda p: task.loss(p, row, jax.random.key(1), smoothing=0.0)[0])(params)
+        how = {"numbers": {SMOOTHING: 0.0}}
+        return jax.grad(lambda p: task.loss(p, row, jax.random.key(1), **how)[0])(params)
 
     def told(row: dict[str, Any]) -> Any:
         here = np.take_along_axis(first, row["places"], axis=1)
@@ -106,7 +107,7 @@ def test_packed_texts_do_not_see_each_other() -> None:
 def test_the_loss_is_per_hidden_token() -> None:
     task = load("masking.rate=0.4")
     batch, params, key = task.batches(1)(0), noisy(task), jax.random.key(0)
-    total, sums = jax.jit(functools.partial(task.loss, smoothing=0.1))(params, batch, key)
+    total, sums = jax.jit(task.loss)(params, batch, key, numbers={SMOOTHING: 0.1})
     hidden = (batch["target"] != PAD).sum()
     assert sums["hidden"] == task.weight(batch) == hidden
     assert sums["tokens"] == (batch["source"] != PAD).sum()
@@ -221,7 +222,7 @@ def test_pairs_are_scored_row_by_row_and_both_losses_are_trained() -> None:
         nats -= picked.sum()
         counted += len(picked)
         second -= len(picked) * related[row["relation"][0]]
-    total, sums = jax.jit(functools.partial(task.loss, smoothing=0.0))(params, batch, key)
+    total, sums = jax.jit(task.loss)(params, batch, key, numbers={SMOOTHING: 0.0})
     assert float(total) == pytest.approx(nats + second, rel=1e-5)
     assert float(task.weight(batch)) == counted == sums["hidden"]
     nats, counted, pairs = 0.0, 0, 0

@@ -17,6 +17,7 @@ from attnlab.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from attnlab.decoding.generate import Decoded
 from attnlab.decoding.metrics import corpus_scores
 from attnlab.tasks.translation import Translation
+from attnlab.training.hyperparameters import SMOOTHING
 from tests.changed import changed
 from tests.tasks.tiny import batch_of, check_items, load, looked, noisy
 
@@ -87,7 +88,7 @@ def test_loss_smooths_in_training_only_and_counts_real_tokens(model: Model) -> N
 
     @jax.jit
     def losses(*given: Any) -> Any:
-        return model.task.loss(*given), model.task.loss(*given, None, 0.0)
+        return model.task.loss(*given), model.task.loss(*given, numbers={SMOOTHING: 0.0})
 
     both = losses(model.params, batch, jax.random.key(1))
     for (total, sums), expected in zip(both, (0.8 * hard + 0.2 * soft, hard), strict=True):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import optax
 import pytest
 
 from attnlab import config as configs
-from attnlab.training.hyperparameters import differing, numbers, signature
+from attnlab.errors import UserError
+from attnlab.training.hyperparameters import numbers, signature
+from attnlab.training.optimizers import check_own
 from tests.training.toy import settings
 
 ADAMW = {"optimizer": {"name": "adamw", "b1": 0.9, "b2": 0.999, "eps": 1e-8, "weight_decay": 0.01}}
@@ -37,11 +40,7 @@ def toy(**changes: Any) -> dict[str, Any]:
         ({"training__clip": 3.0}, True),
         ({"training__clip": 0.0}, False),  # off: another program
         ({"training__ema": 0.9}, False),
-        ({"schedule__warmup": 3}, False),  # a whole number
-        ({"training__steps": 10}, False),
-        ({"training__compute": "bfloat16"}, False),
-        ({"schedule__name": "cosine"}, False),
-        ({"optimizer__name": "adam"}, False),
+        ({"schedule__warmup": 3, "training__steps": 10}, True),
     ],
 )
 def test_what_shares_a_program(changes: dict[str, Any], alike: bool) -> None:
@@ -55,8 +54,9 @@ def test_all_settings_of_a_real_config_are_told_apart_but_the_numbers() -> None:
     config = configs.load("configs/translation.py:transformer", ["training.label_smoothing=0.1"])
     free = numbers(config)
     assert set(free) == {f"optimizer.{name}" for name in ("b1", "b2", "eps")} | {
-        "schedule.peak"
-    } | {f"training.{name}" for name in ("clip", "ema", "label_smoothing")}
+        *("schedule.peak", "schedule.warmup", "training.steps"),
+        *("training.clip", "training.label_smoothing"),
+    }
     for name, value in configs.flat(config).items():
         changed = configs.from_dict(json.loads(json.dumps(configs.to_dict(config))))
         node = changed
@@ -64,27 +64,33 @@ def test_all_settings_of_a_real_config_are_told_apart_but_the_numbers() -> None:
         for key in path:
             node = node[key]
         with changed.ignore_type():
-            node[last] = value * 2 + 1 if type(value) is float and value else "another"
-        if name != "training.ema":  # 0, and "another" is not
-            assert (signature(changed) == signature(config)) == (name == "seed" or name in free), (
-                name
-            )
+            node[last] = value * 2 + 1 if name in free else "another"
+        assert (signature(changed) == signature(config)) == (name == "seed" or name in free), name
 
 
-def test_components_of_ones_own_and_switches() -> None:
-    own = {"optimizer": {"name": "my_package.mine:Mine", "rate": 0.1}}
-    assert set(numbers({**toy(), **own})) == {"schedule.peak", "training.clip", "training.ema"}
-    assert signature({**toy(), **own}) != signature(
-        {**toy(), "optimizer": {**own["optimizer"], "rate": 0.2}}
-    )
-    sgd = [
-        {**toy(), "optimizer": {"name": "sgd", "momentum": value, "nesterov": False}}
-        for value in (0.0, 0.5, 0.9)
-    ]
+def declaring(learning_rate: Any, b1: float = 0.9, b2: float = 0.99) -> Any:
+    """An optimizer of one's own; its `numbers` are set by a test."""
+    return optax.lion(learning_rate, b1=b1, b2=b2)
+
+
+def test_components_of_ones_own_say_which_of_their_fields_are_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = {"name": f"{__name__}:declaring", "b1": 0.9, "b2": 0.99}
+    config, other = ({**toy(), "optimizer": {**own, "b1": b1}} for b1 in (0.9, 0.5))
+    for declared in ((), ("b1",), ("b1", "b2")):
+        monkeypatch.setattr(declaring, "numbers", declared, raising=False)
+        found = {name[10:] for name in numbers(config) if name.startswith("optimizer.")}
+        assert found == {*declared}
+        assert (signature(config) == signature(other)) == ("b1" in declared)
+    check_own(own, {"name": "constant"}, steps=3)
+    del config["optimizer"]["b1"]
+    with pytest.raises(UserError, match="numbers has 'b1'; choose from: b2, steps"):
+        numbers(config)
+
+
+def test_what_is_off_is_no_number() -> None:
+    sgd = [{**toy(), "optimizer": {"name": "sgd", "momentum": x}} for x in (0.0, 0.5, 0.9)]
     assert signature(sgd[0]) != signature(sgd[1]) == signature(sgd[2])
-
-
-def test_differing() -> None:
-    assert differing([toy(seed=1), toy(seed=2)]) == {}
-    found = differing([toy(), toy(schedule__peak=0.2), toy(optimizer__b2=0.5)])
-    assert found == {"optimizer.b2": [0.999, 0.999, 0.5], "schedule.peak": [0.1, 0.2, 0.1]}
+    weighed = [{**toy(), "auxiliary": {"hops": value}} for value in (None, 0.1, 1)]
+    assert signature(weighed[0]) != signature(weighed[1]) == signature(weighed[2])

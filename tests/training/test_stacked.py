@@ -166,9 +166,12 @@ def check_trained_both_ways(
 
 @pytest.mark.quick
 def test_seeds_and_numbers_train_as_they_do_alone(tmp_path: Path) -> None:
-    """Each with its own batches, first parameters, learning rate, evaluations and checkpoints."""
-    numbers = ((0, 0.1), (1, 0.1), (1, 0.03))
-    configs = [settings(seed=seed, schedule__peak=peak) for seed, peak in numbers]
+    """Each with its own batches, first parameters, learning rate, warm-up, clipping, average,
+    evaluations and checkpoints.
+    """
+    own = {"training__clip": 0.5, "schedule__peak": 0.03, "schedule__warmup": 3}
+    numbers = ((0, 0.9, {}), (1, 0.9, {}), (1, 0.5, own))
+    configs = [settings(seed=seed, training__ema=ema, **more) for seed, ema, more in numbers]
     outcomes, expected = check_trained_both_ways(tmp_path, configs)
     for outcome, wanted in zip(outcomes, expected, strict=True):
         assert (outcome.state, outcome.step) == (wanted.state, wanted.step)
@@ -184,44 +187,6 @@ def test_seeds_and_numbers_train_as_they_do_alone(tmp_path: Path) -> None:
         assert [record["step"] for record in timing if "compile_seconds" in record] == [1]
         events = [one["event"] for one in attempts.read(tmp_path / "stacked" / str(number))]
         assert events[0] == "start" and "end" not in events  # the last word is the caller's
-
-
-FIRST: dict[str, dict[str, Any]] = {
-    "adam": {"b1": 0.9, "b2": 0.99, "eps": 1e-6},
-    "adamw": {"b1": 0.9, "b2": 0.99, "eps": 1e-6, "weight_decay": 0.1},
-    "adafactor": {"decay": 0.8, "clipping": 1.0, "minimum_factored": 128},
-    "sgd": {"momentum": 0.5, "nesterov": True},
-    "adadelta": {"rho": 0.9, "eps": 1e-3},
-}
-SECOND: dict[str, dict[str, Any]] = {
-    "adam": {"b1": 0.5, "b2": 0.9, "eps": 1e-2},
-    "adamw": {"b1": 0.5, "weight_decay": 0.5},
-    "adafactor": {"decay": 0.5, "clipping": 0.3},
-    "sgd": {"momentum": 0.9},
-    "adadelta": {"rho": 0.5, "eps": 1e-2},
-}
-SCHEDULES = {"adam": "cosine", "adamw": "linear", "adafactor": "inverse_sqrt"}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.full] * (name != "adamw")) for name in FIRST],
-)
-def test_every_number_of_every_optimizer(name: str, tmp_path: Path) -> None:
-    """All differ at once, also clipping and the moving average; the second trial has none of the
-    first's numbers.
-    """
-    schedule = SCHEDULES.get(name, "constant")
-    configs = []
-    for other in (False, True):
-        config = settings(training__clip=0.5 if other else 2.0, training__ema=0.5 if other else 0.9)
-        numbers = FIRST[name] | (SECOND[name] if other else {})
-        config.optimizer = ConfigDict({"name": name, **numbers})
-        floor = {"floor": 0.01 if other else 0.0} if schedule in ("cosine", "linear") else {}
-        node = {"name": schedule, "peak": 0.03 if other else 0.1, "warmup": 2}
-        config.schedule = ConfigDict(node | floor)
-        configs.append(config)
-    check_trained_both_ways(tmp_path, configs, close=1e-4)
 
 
 def test_smaller_batches_are_padded_where_nothing_is_drawn(tmp_path: Path) -> None:
@@ -298,30 +263,6 @@ def test_over_devices(trials: int, devices: int, tmp_path: Path) -> None:
     assert folders == {str(number) for number in range(trials)}
 
 
-class Smoothed(Lines):
-    """A line whose loss has label smoothing, of a kind: from the config unless it is given."""
-
-    def loss(
-        self, params: Any, batch: Any, key: jax.Array, carried: Any = None, smoothing: Any = None
-    ) -> Any:
-        """The squared error, and the rate times w[0]."""
-        loss, sums = super().loss(params, batch, key)
-        return loss + (0.25 if smoothing is None else smoothing) * params["w"][0], sums
-
-
-def test_label_smoothing_is_given_where_trials_differ_in_it(tmp_path: Path) -> None:
-    configs = [settings() for _ in range(2)]
-    for config, smoothing in zip(configs, (0.25, 0.5), strict=True):
-        config.training.label_smoothing = smoothing
-    together(tmp_path / "apart", configs, Smoothed())
-    together(tmp_path / "same", configs[:1] * 2, Smoothed())
-    both = (records_of(tmp_path / name, i) for name in ("apart", "same") for i in range(2))
-    losses = [records[0]["loss"] for records in both]
-    assert losses[0] == pytest.approx(losses[2], rel=1e-6)
-    assert losses[2] == losses[3]
-    assert abs(losses[1] - losses[0]) > 1e-2
-
-
 @pytest.mark.full
 def test_a_system_with_dropout_and_two_widths(tmp_path: Path) -> None:
     """The real task: batches of 8 and of 5 columns in another order for each seed, all of it as
@@ -362,7 +303,7 @@ def test_every_trial_has_an_equal_share_of_the_step_and_its_own_tokens(
 
 def test_what_cannot_be_stacked_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="differ in more than their seeds and numbers"):
-        together(tmp_path, [settings(), settings(schedule__warmup=3)])
+        together(tmp_path, [settings(), settings(training__accumulate=2)])
 
 
 def test_records_of_a_trial_that_were_changed_are_refused(tmp_path: Path) -> None:

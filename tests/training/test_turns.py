@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from attnlab.training.turns import Feed, choose_trials, uses_randomness
+from attnlab.training.turns import choose_trials, stack_batches, uses_randomness
 from tests.training.toy import Line, Noisy, points
 
 
@@ -26,9 +26,8 @@ def test_a_loss_that_draws_is_known() -> None:
 
 
 def test_smaller_batches_are_padded_and_who_waits_has_zeros() -> None:
-    fed = Feed(3, {})(
-        {0: {"ids": np.ones((2, 3), np.int32)}, 2: {"ids": np.full((1, 4), 7, np.int32)}}
-    )
+    first, second = np.ones((2, 3), np.int32), np.full((1, 4), 7, np.int32)
+    fed = stack_batches({0: {"ids": first}, 2: {"ids": second}}, 3)
     assert fed["moves"].tolist() == [True, False, True] and fed["batch"]["ids"].shape == (3, 2, 4)
     assert fed["batch"]["ids"][0].tolist() == [[1, 1, 1, 0]] * 2
     assert not fed["batch"]["ids"][1].any()

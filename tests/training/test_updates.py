@@ -18,10 +18,8 @@ def test_the_first_state_is_a_function_of_the_seed() -> None:
 
 
 def test_a_checkpoint_holds_all_of_the_state_but_the_seed() -> None:
-    like, state = (
-        Updates.of(settings()).saved_like(Line()),
-        Updates.of(settings()).first_states(Line())(0),
-    )
-    assert like.seed is None
-    wanted = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state.replace(seed=None))
-    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), like) == wanted
+    updates = Updates.of(settings())
+    like, state = updates.saved_like(Line()), updates.first_states(Line())(0)
+    shaped = lambda tree: jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)
+    assert like.seed is None and like.numbers is None
+    assert shaped(like) == shaped(state.replace(seed=None, numbers=None))

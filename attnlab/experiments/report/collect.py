@@ -24,6 +24,7 @@ from attnlab.records.manifest import Manifest
 from attnlab.records.measures import CLASSES, TEXT, VOCABULARY, Measure, of_record
 from attnlab.records.stream import Measured, read_records
 from attnlab.records.stream import Record as Line
+from attnlab.training.programs import COUNTED
 
 LARGEST = 1e60  # of scores; a loss or perplexity beyond is that of a run that has diverged
 Curve = tuple[Mapping[str, Any], ...]
@@ -38,6 +39,10 @@ class Timing(Line, total=False):
 
     step_seconds: Finite
     together: Natural
+    compiled: Natural
+    compiled_seconds: Finite
+    loaded: Natural
+    loaded_seconds: Finite
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +58,7 @@ class Cost:
         one alone.
       most_together: the largest `together` of any logged step: at least so many trials shared the
         peak memory.
+      programs: see `programs.COUNTED`.
     """
 
     step_seconds: float | None = None
@@ -60,6 +66,7 @@ class Cost:
     peak_bytes: float | None = None
     together: int = 1
     most_together: int = 1
+    programs: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -308,7 +315,10 @@ def _cost(timing: list[dict[str, Any]], events: list[dict[str, Any]]) -> Cost:
     )
     pace, together = median_pace(steps)
     most = max((number for _, number in steps), default=1)
-    return Cost(pace, firsts[0] if firsts else None, max(peaks, default=None), together, most)
+    first = firsts[0] if firsts else None
+    counted = [line for line in timing if "compiled" in line]
+    made = {name: sum(line[name] for line in counted) for name in COUNTED if counted}
+    return Cost(pace, first, max(peaks, default=None), together, most, made)
 
 
 def _effort(events: list[dict[str, Any]]) -> Effort:

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from attnlab.experiments.report.collect import Record, Records
 from attnlab.pages.tables import Table, scaled
 from attnlab.progress import clock
+from attnlab.training.programs import COUNTED
 
 COLUMNS = (
     "variant",
@@ -99,6 +100,7 @@ def table(records: Records) -> Table:
             " Tokens: steps x the mean of the logged steps. Time: of the trials' processes, added"
             " up; trials that trained as one program share its time."
         ),
+        *_programs(records),
     )
     found = Table(
         "What it took", COLUMNS, tuple(rows), frozenset(range(2, len(COLUMNS))), notes=notes
@@ -109,6 +111,17 @@ def table(records: Records) -> Table:
         if column in _OPTIONAL and not any(row[place] for row in rows)
     }
     return found.only([column for column in COLUMNS if column not in empty])
+
+
+def _programs(records: Records) -> Iterator[str]:
+    """What was compiled for all trials, if that is on record."""
+    made = [one.cost.programs for one in records.trials]
+    compiled, took, loaded, loading = (sum(one.get(name, 0) for one in made) for name in COUNTED)
+    if compiled + loaded:
+        yield (
+            f"Compiled programs: {compiled:,} in {took:,.1f} s; another {loaded:,} were kept by"
+            f" earlier runs and took {loading:,.1f} s to load."
+        )
 
 
 def _row(name: str, trials: str, of: Taken) -> tuple[str, ...]:

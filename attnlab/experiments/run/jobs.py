@@ -136,12 +136,13 @@ def group(trials: Iterable[Trial], most: int = MOST) -> list[list[Trial]]:
     """The trials in groups that can train as one program, each at most `most` long; order is kept,
     in and between groups.
 
-    Trials that fit are those that differ in nothing but `attnlab.training.hyperparameters`. Needs
-    no jax.
+    Trials that fit are those that differ in nothing but `attnlab.training.hyperparameters`, and are
+    equally long, so that none is computed after its end. Needs no jax.
     """
-    alike: dict[str, list[Trial]] = {}
+    alike: dict[tuple[str, int], list[Trial]] = {}
     for trial in trials:
-        alike.setdefault(signature(trial.config), []).append(trial)
+        key = signature(trial.config, own=False), trial.config["training"]["steps"]
+        alike.setdefault(key, []).append(trial)
     return [
         found[begin : begin + most]
         for found in alike.values()

@@ -41,7 +41,11 @@ def test_reported_seeds_and_all_of_the_tuning(tmp_path: Path) -> None:
 def test_without_tuning_there_is_one_row_and_what_is_not_recorded_is_left_out(
     tmp_path: Path,
 ) -> None:
-    table = costs(sweep(tmp_path, TWO))
+    directory = sweep(tmp_path, TWO)
+    made = {"compiled": 3, "compiled_seconds": 1.5, "loaded": 4, "loaded_seconds": 0.25, "step": 1}
+    lines(workdir(directory, "a", 0) / "timing.jsonl", [made])
+    table = costs(directory)
+    assert "Compiled programs: 3 in 1.5 s; another 4" in table.notes[-1]
     assert table.columns == ("variant", "trials", "steps", "training FLOPs", "tokens", "time")
     assert len(table.rows) == 2
     assert costs(sweep(tmp_path / "open", TWO, final=False)).rows[0][1] == "all 2"

@@ -1,0 +1,74 @@
+"""Compiled programs: where they are kept, how much room they may take, and how many of a process
+were compiled and how many came from there.
+
+jax is imported by the functions, not by the module: the command line imports this for `--help` too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from pathlib import Path
+
+MOST = 4 * 2**30
+"""Bytes that kept programs may take when a process begins: some 30,000 of a processor."""
+COUNTED = ("compiled", "compiled_seconds", "loaded", "loaded_seconds")
+"""What lines of `timing.jsonl` have of the programs since the line before: how many were compiled
+and how many came from where they are kept, and how long both took."""
+_seconds: dict[str, list[float]] = {
+    "/jax/core/compile/backend_compile_duration": [],  # of those that are loaded too
+    "/jax/compilation_cache/cache_retrieval_time_sec": [],
+}
+"""Of the programs that nobody has asked for, by jax's name of what happened."""
+
+
+def keep(folder: Path) -> None:
+    """Keep all compiled programs in a folder, and remove the oldest where they take too much room.
+    A program is found by what it computes, for which devices, and the version of XLA.
+    """
+    import jax
+
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    shrink(folder, MOST)
+
+
+def shrink(folder: Path, most: int) -> None:
+    """Remove the files of a folder that were not read for longest, if all take more than `most`
+    bytes, until three quarters of that are left. Others may do the same at the same time.
+    """
+    files = []
+    for path in folder.iterdir() if folder.is_dir() else ():
+        with contextlib.suppress(FileNotFoundError):
+            about = path.stat()
+            files.append((max(about.st_atime, about.st_mtime), about.st_size, path))
+    size = sum(one for _, one, _ in files)
+    left = most if size <= most else 0.75 * most
+    for _, one, path in sorted(files):
+        if size <= left:
+            break
+        path.unlink(missing_ok=True)
+        size -= one
+
+
+@functools.cache
+def count() -> None:
+    """Count the programs of this process from now on."""
+    import jax
+
+    def note(event: str, duration_secs: float, **kwargs: str | int) -> None:
+        if event in _seconds:
+            _seconds[event].append(duration_secs)
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+
+
+def take() -> dict[str, float]:
+    """`COUNTED` since this was last asked; {} where there was no program."""
+    made, loaded = ((len(each), sum(each)) for each in _seconds.values())
+    for each in _seconds.values():
+        each.clear()
+    compiled = max(made[0] - loaded[0], 0)
+    both = (compiled, max(made[1] - loaded[1], 0.0) if compiled else 0.0, *loaded)
+    return dict(zip(COUNTED, both, strict=True)) if made[0] else {}

@@ -1,0 +1,17 @@
+"""Kept programs take no more room than they may; what is counted is in `test_arguments.py`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from attnlab.training.programs import shrink
+
+
+def test_what_was_not_read_for_longest_goes_first(tmp_path: Path) -> None:
+    for number, read in enumerate((2000.0, 1000.0, 1001.0, 1002.0)):
+        (tmp_path / str(number)).write_bytes(bytes(100))
+        os.utime(tmp_path / str(number), (read, 900.0))
+    for most, left in ((400, "0123"), (300, "03")):
+        shrink(tmp_path, most)
+        assert sorted(path.name for path in tmp_path.iterdir()) == [*left]
