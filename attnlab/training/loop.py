@@ -41,7 +41,8 @@ def train(run: Run, session: Session) -> Outcome:
     last, rows = run.config.training.steps, run.config.training.evaluate_rows
     with closing(open_journal(run, session)) as journal:
         restored = journal.begin(run.updates.saved_like(task), run.updates.first_states(task))
-        host = broadcast_from_0(restored).replace(numbers=run.updates.numbers)
+        host = broadcast_from_0(restored.replace(numbers=None))
+        host = host.replace(numbers=run.updates.numbers)
         begin = int(host.step)
         if until is not None and until <= begin < last:
             if until == 0:  # before the first step nothing has been saved

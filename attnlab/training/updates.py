@@ -125,7 +125,8 @@ class Updates:
                 params = task.beginning.params(key, best_params)
                 params = jax.tree.map(place, params, of_params) if lies else params
             state = after(params, key)
-            return (state if lies else jax.device_get(state)).replace(seed=seed_array(seed))
+            state = state if lies else jax.device_get(state)
+            return state.replace(seed=seed_array(seed), numbers=self.numbers)
 
         return start
 
