@@ -7,6 +7,7 @@ answers, the report's method beside tests of each variant by itself.
 Experiments of 2, 5 and 12 variants with 2, 3, 5 and 8 seeds. Errors are
   normal    independent and normal
   ceiling   shares of 500 test examples near 0.98: a normal error of 0.3 on the logit scale, and binomial sampling of the examples
+  bounds    the same, but every second variant is near 0.9995 and the others near 0.5, whose unit is 22 times as large
   skewed    lognormal with sigma 0.5, centred (skewness 1.75)
   failing   normal, but one seed in ten ends 10 standard deviations lower
 spreads are equal, or every second variant has ten times the standard deviation (near the ceiling:
@@ -43,10 +44,11 @@ from attnlab.experiments.report.statistics.model import WIDER
 from attnlab.experiments.report.statistics.seeds import apart, spread, typical
 from attnlab.experiments.report.statistics.simultaneous import Joint
 
-EXAMPLES, SHARE = 500, 0.98
+EXAMPLES, SHARE, BOUNDS = 500, 0.98, (0.5, 0.9995)
 EFFECTS = (1, 2, 3)
 VARIANTS, SEEDS = (2, 5, 12), (2, 3, 5, 8)
-ERRORS = ("normal", "ceiling", "skewed", "failing")
+ERRORS = ("normal", "ceiling", "bounds", "skewed", "failing")
+SHARES = ("ceiling", "bounds")
 CHECKED = 6  # draws of every case that go through the package as well
 
 
@@ -63,17 +65,23 @@ class Case:
     @property
     def spreads(self) -> Any:
         """The standard deviation of a run of each variant; near the ceiling on the logit scale."""
-        small, large = (0.1, 1.5) if self.errors == "ceiling" else (1.0, 10.0)
+        small, large = (0.1, 1.5) if self.errors in SHARES else (1.0, 10.0)
         odd = np.arange(self.variants) % 2 == 1
         return (
             np.where(odd, large, small)
             if self.unequal
-            else np.full(self.variants, 0.3 if self.errors == "ceiling" else 1.0)
+            else np.full(self.variants, 0.3 if self.errors in SHARES else 1.0)
         )
 
     @property
     def scale(self) -> Scale:
-        return Scale(0, 1, EXAMPLES) if self.errors == "ceiling" else Scale()
+        return Scale(0, 1, EXAMPLES) if self.errors in SHARES else Scale()
+
+    @property
+    def levels(self) -> Any:
+        """The means of variants without an effect."""
+        first, second = BOUNDS if self.errors == "bounds" else (SHARE, SHARE)
+        return np.where(np.arange(self.variants) % 2 == 1, second, first)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +113,8 @@ def main() -> None:
     for errors, unequal, shared, seeds in itertools.product(
         chosen.errors or ERRORS, (False, True), (False, True), SEEDS
     ):
+        if errors == "bounds" and unequal:
+            continue
         found = [
             measure(Case(errors, unequal, shared, seeds, variants), chosen.runs)
             for variants in VARIANTS
@@ -166,8 +176,9 @@ def measure(case: Case, runs: int) -> dict[Any, Any]:
     values, truth, deviation, failed = draw(case, 2 * runs, rng, 0.0)
     out: dict[Any, Any] = {}
     check(case, values)
+    null = case.levels[1:] - case.levels[0]
     for name, method in (("new", modelled), ("old", paired)):
-        found = method(values, case.scale)
+        found = method(values, case.scale, null)
         out[name, "mean"] = inside(found.mean, truth)
         out[name, "difference"] = inside(found.difference, truth[1:] - truth[:1])
         errors = int(found.declared.any(-1).sum())
@@ -183,7 +194,7 @@ def measure(case: Case, runs: int) -> dict[Any, Any]:
             deviation = draw(case, 1, rng, size)[2]
         moved = draw(case, runs, rng, size)[0]
         for name, method in (("new", modelled), ("old", paired)):
-            out[name, effect] = float(method(moved, case.scale).declared[:, 0].mean())
+            out[name, effect] = float(method(moved, case.scale, null).declared[:, 0].mean())
     return out
 
 
@@ -214,7 +225,7 @@ def draw(
     moved = np.where(np.arange(case.variants) == 1, effect, 0.0)
     none = np.zeros(runs, bool)
     shared = rng.normal(size=(runs, 1, case.seeds)) * (spreads[0] if case.shared else 0.0)
-    if case.errors == "ceiling":
+    if case.errors in SHARES:
         return *_near_ceiling(case, shared, rng, moved), none
     mean, failed = 0.0, none  # type: float, Any
     if case.errors == "skewed":
@@ -236,7 +247,7 @@ def draw(
 def _near_ceiling(
     case: Case, shared: Any, rng: np.random.Generator, moved: Any
 ) -> tuple[Any, Any, float]:
-    """Shares of `EXAMPLES` whose means are `SHARE` less `moved`, whatever the spread on the logit
+    """Shares of `EXAMPLES` whose means are the case's levels less `moved`, whatever the spread on the logit
     scale.
     """
     spreads = case.spreads
@@ -244,7 +255,7 @@ def _near_ceiling(
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
     weights = weights / weights.sum()
     centres, variances = [], []
-    for deviation, target in zip(total, SHARE - moved, strict=True):
+    for deviation, target in zip(total, case.levels - moved, strict=True):
         low, high = -20.0, 30.0
         for _ in range(60):
             centre = (low + high) / 2
@@ -260,22 +271,26 @@ def _near_ceiling(
     p = special.expit(
         np.array(centres)[:, None] + spreads[:, None] * rng.normal(size=shape) + shared
     )
-    return rng.binomial(EXAMPLES, p) / EXAMPLES, SHARE - moved, math.sqrt(sum(variances[:2]) / 2)
+    return (
+        rng.binomial(EXAMPLES, p) / EXAMPLES,
+        case.levels - moved,
+        math.sqrt(sum(variances[:2]) / 2),
+    )
 
 
-def paired(values: Any, scale: Scale) -> Tested:
-    """What needs no model: t intervals of each variant, paired t tests, Holm. Where all values agree
-    it has neither interval nor p.
+def paired(values: Any, scale: Scale, null: Any = 0.0) -> Tested:
+    """What needs no model: t intervals of each variant, paired t tests, Holm; a difference is declared
+    where it is not `null`. Where all values agree it has neither interval nor p.
     """
     n, others = values.shape[-1], values.shape[1] - 1
     factor = special.stdtrit(n - 1, 0.975)
 
-    def interval(x: Any) -> tuple[Any, Any]:
+    def interval(x: Any, null: Any) -> tuple[Any, Any]:
         mean, half = x.mean(-1), factor * x.std(-1, ddof=1) / math.sqrt(n)
         half = np.where(half > 1e-12, half, -np.inf)  # none holds nothing
-        return np.stack([mean - half, mean + half]), mean * factor / half
+        return np.stack([mean - half, mean + half]), (mean - null) * factor / half
 
-    means, differences = interval(values), interval(values[:, 1:] - values[:, :1])
+    means, differences = interval(values, 0.0), interval(values[:, 1:] - values[:, :1], null)
     p = np.where(
         differences[0][1] < differences[0][0],
         1.0,
@@ -290,22 +305,25 @@ def paired(values: Any, scale: Scale) -> Tested:
     return Tested(means[0], differences[0], declared)
 
 
-def modelled(values: Any, scale: Scale) -> Tested:
-    """The present method, for complete experiments all at once."""
+def modelled(values: Any, scale: Scale, null: Any = 0.0) -> Tested:
+    """The present method, for complete experiments all at once. A difference is declared where the
+    simultaneous interval leaves out `null`.
+    """
     variants, n = values.shape[1:]
-    free = (variants - 1.0) * (n - 1)
     mean = values.mean(-1)
     share = (mean * n * EXAMPLES + 0.5) / (n * EXAMPLES + 1)
     counted = scale.count is not None
     unit = share * (1 - share) / EXAMPLES if counted else np.ones_like(mean)
-    left = values - mean[..., None]
-    within = ((left - left.mean(1, keepdims=True)) ** 2 / unit[..., None]).sum((1, 2))
+    left, total = values - mean[..., None], (1 / unit).sum(1)
+    part = (left / unit[..., None]).sum(1, keepdims=True) / total[:, None, None]
+    within = ((left - part) ** 2 / unit[..., None]).sum((1, 2))
     square = ((left**2 / unit[..., None]).sum((1, 2)) - within) / (n - 1)
-    known = counted & (within <= free)
-    error = np.where(known, 1.0, within / free)[:, None] * unit / n
+    ratio, free = pooled(left - part, unit)
+    known = counted & (ratio <= 1)
+    error = np.where(known, 1.0, ratio)[:, None] * unit / n
     freedom = np.where(known, np.inf, free)[:, None]
-    seed = np.maximum(0, square - within / free) / variants * unit.mean(-1) / n
-    first = np.where(seed > 0, square * unit.mean(-1) / n / variants, 0.0)[:, None]
+    seed = np.maximum(0, square - ratio) / total / n
+    first = np.where(seed > 0, square / n / total, 0.0)[:, None]
     of_mean = error + seed[:, None]
     freedom_of_mean = of_mean**2 / ((of_mean - first) ** 2 / freedom + first**2 / (n - 1))
     half = reach(of_mean, freedom_of_mean, values.var(-1, ddof=1) / n, n)
@@ -321,38 +339,53 @@ def modelled(values: Any, scale: Scale) -> Tested:
     differences = values[:, 1:] - values[:, :1]
     difference, variance = differences.mean(-1), error[:, 1:] + error[:, :1]
     own = differences.var(-1, ddof=1) / n
-    rest = quiet(values, unit) * (unit[:, 1:] + unit[:, :1]) / n if variants > 3 else None
+    rest = quiet(values, unit) if variants > 3 else None
+    if rest is not None:
+        rest = rest[0] * (unit[:, 1:] + unit[:, :1]) / n, rest[1]
     single = reach(variance, freedom, own, n, rest)
     loading = np.sqrt(error[:, :1] / variance)
-    declared = simultaneous(np.abs(difference) / np.sqrt(variance), freedom[:, 0], loading)
+    declared = simultaneous(np.abs(difference - null) / np.sqrt(variance), freedom[:, 0], loading)
     also = np.argwhere(declared & wider(variance, freedom, own, n, rest))
     for run, place in also:
         joint = Joint(tuple(loading[run]), 0, None)
-        p = joint.p(difference[run, place] / math.sqrt(own[run, place]), n - 1)
+        away = (difference - null)[run, place]
+        p = joint.p(away / math.sqrt(own[run, place]), n - 1)
         declared[run, place] = p < 0.05
     most = 1.0 if counted else np.inf
     apart = np.clip(np.stack([difference - single, difference + single]), -most, most)
     return Tested(bounds, apart, declared)
 
 
-def quiet(values: Any, unit: Any) -> Any:
+def pooled(left: Any, unit: Any) -> tuple[Any, Any]:
+    """The error variance [runs], in units, of residuals [runs, variants, seeds] within seeds, and its
+    degrees of freedom.
+    """
+    variants, total, rows = unit.shape[1], (1 / unit).sum(1), left.shape[2] - 1
+    spread = unit.sum(1) - variants / total
+    square = (unit**2).sum(1) - 2 * unit.sum(1) / total + (variants / total) ** 2
+    return (left**2).sum((1, 2)) / (rows * spread), np.round(rows * spread**2 / square, 9)
+
+
+def quiet(values: Any, unit: Any) -> tuple[Any, Any]:
     """The error variances [runs, variants - 1], in units, of the variants that are neither the first
-    nor the one of the place.
+    nor the one of the place, and their degrees of freedom.
     """
     out = []
     for place in range(1, values.shape[1]):
         others = np.delete(values, [0, place], 1)
         left = others - others.mean(-1, keepdims=True)
-        left = (left - left.mean(1, keepdims=True)) ** 2 / np.delete(unit, [0, place], 1)[..., None]
-        out.append(left.sum((1, 2)) / ((others.shape[1] - 1) * (others.shape[2] - 1)))
-    return np.stack(out, 1)
+        of = np.delete(unit, [0, place], 1)
+        part = (left / of[..., None]).sum(1, keepdims=True) / (1 / of).sum(1)[:, None, None]
+        out.append(pooled(left - part, of))
+    return np.stack([one[0] for one in out], 1), np.stack([one[1] for one in out], 1)
 
 
 def wider(variance: Any, freedom: Any, own: Any, n: int, rest: Any = None) -> Any:
     """Where a sum's own variance of n seeds is larger, by more than chance, than `rest`, that of
-    the other variants; without it, than what is left of the model's.
+    the other variants and its degrees of freedom; without it, than what is left of the model's.
     """
-    finite, left = np.isfinite(freedom), freedom - (n - 1.0) * (1 if rest is None else 2)
+    finite = np.isfinite(freedom)
+    rest, left = rest or (None, freedom - (n - 1.0))
     judged = left > 0.5
     if rest is None:
         rest = np.where(finite, (freedom * variance - (n - 1) * own) / left, variance)

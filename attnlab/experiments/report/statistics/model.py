@@ -1,9 +1,17 @@
 """The model behind every interval: value = variant + seed + error, by least squares, with one error
-variance for all variants. Which of two forms it has follows from the design alone, before any value
-is seen and whatever the number of variants:
+variance for all variants, in the unit of each (`Scale.unit`). Which of two forms it has follows from
+the design alone, before any value is seen and whatever the number of variants:
 
   blocked    variants share seeds: the seed is a block, so that every comparison is one within seeds
   pooled     they do not (two samples, or one variant), or too few do to leave a degree of freedom
+
+In a block values are weighted by 1 / unit, so that the seed's part is what quiet variants show of it.
+A variant at a bound has a unit too: `Scale.share` counts half a success and half a failure more than
+there were, without which its weight would be infinite. The error variance is the sum of all squares
+over what this is for a variance of one unit, with Satterthwaite's degrees of freedom; for equal units
+this is two-way analysis of variance. So variants of a large unit tell the most of it: each one's
+squares in its own unit would let several at a bound, which vary by hardly more than drawing examples
+does, hide that the others vary by much more.
 
 What the values may do is take away, never give. Where a weighted sum varies over its own seeds by
 more than the other variants do over theirs (F test below `WIDER`), it is judged by that spread too, and the wider
@@ -111,14 +119,15 @@ class Fit:
         import numpy as np
 
         other = np.array([not weights.get(name, 0.0) for name in self.names])
-        table = self.values[other]
+        table, variances = self.values[other], self.variances[other]
         table = table[:, ~np.isnan(table).any(0)]
-        freedom = (len(table) - 1.0) * (table.shape[1] - 1)
-        if self.kind != "blocked" or abs(sum(weights.values())) > 1e-9 or freedom < 1:
+        if self.kind != "blocked" or abs(sum(weights.values())) > 1e-9 or min(table.shape) < 2:
             return None
-        left = table - table.mean(1, keepdims=True)
-        left -= left.mean(0)
-        return float((left**2 / self.variances[other, None]).sum()) / freedom, freedom
+        left, rows = table - table.mean(1, keepdims=True), table.shape[1] - 1
+        left -= np.average(left, axis=0, weights=1 / variances)
+        covariance = np.diag(variances) - 1 / (1 / variances).sum()  # of `left` in a seed, by model
+        trace = rows * np.trace(covariance)
+        return float((left**2).sum() / trace), float(trace**2 / (covariance**2).sum() / rows)
 
     def _own(self, weights: Mapping[str, float]) -> Estimate | None:
         """The sum with the variance that its own values show: over the seeds that all its variants
@@ -234,19 +243,24 @@ def _blocked(found: Fit, y: Any, units: Any, squares: Any, counted: bool) -> Fit
     between, freedom = seeds - 1, float(len(y) - variants - seeds + 1)
     if freedom < 1 or np.linalg.matrix_rank(design) < variants + seeds - 1:
         return None
-    solution = np.linalg.pinv(design)
+    unit = units[found.of]
+    solution = np.linalg.pinv(design / np.sqrt(unit)[:, None]) / np.sqrt(unit)
     residuals = y - design @ (solution @ y)
     if not (residuals**2).max() > found.rounding**2:  # the seeds explain all
         residuals = np.zeros_like(y)
-    within = float((residuals**2 / units[found.of]).sum())
-    error, square = within / freedom, (squares.sum() - within) / between
+    # Traces of the covariance of residuals, for a variance of one unit, and of its square
+    part = solution * unit @ design
+    trace = float(unit.sum() - np.trace(part))
+    of_square = (unit**2).sum() - 2 * (solution * unit**2 * design.T).sum() + (part * part.T).sum()
+    freedom, error = round(trace**2 / float(of_square), 9), float((residuals**2).sum()) / trace
+    square = float(squares.sum() - (residuals**2 / unit).sum()) / between
     shared, free = _floored(error, freedom, counted)
-    size, unit = (len(y) - variants) / between, float(np.average(units))
+    size = float(((np.array(found.runs) - 1) / units).sum()) / between
     if len(y) == variants * seeds:  # least squares then gives the plain means, but for rounding
         means, weights = found.means, found.weights
     else:
         means, weights = (solution @ y)[:variants], solution[:variants]
-    variance = max(0.0, (square - error) / size) * unit
+    variance = max(0.0, (square - error) / size)
     return dataclasses.replace(
         found,
         kind="blocked",
@@ -254,7 +268,7 @@ def _blocked(found: Fit, y: Any, units: Any, squares: Any, counted: bool) -> Fit
         weights=weights,
         variances=shared * units,
         freedom=free,
-        block=(variance, square * unit, float(between), size),
+        block=(variance, square, float(between), size),
     )
 
 

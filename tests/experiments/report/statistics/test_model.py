@@ -77,6 +77,61 @@ def test_a_block_of_a_share_has_its_floor() -> None:
     assert found.kind == "blocked" and math.isinf(found.freedom)
 
 
+@pytest.mark.quick
+def test_a_variant_at_a_bound_does_not_widen_the_others() -> None:
+    """Seeds 0.02 apart against 0.0 three times: less than drawing the examples explains. Where they
+    vary by more it is the paired t test; and variants that stand at a bound neither add to what the
+    others vary nor hide it.
+    """
+    scale = Scale(0.0, 1.0, 1000)
+    assert [scale.unit(bound, 3) for bound in (0.0, 1.0)] == pytest.approx([1.67e-7] * 2, rel=0.01)
+    found = fitted([[0.75, 0.76, 0.77], [0.0, 0.0, 0.0]], scale)
+    assert math.isinf(found.freedom)
+    estimate = found.estimate({"v0": 1.0, "v1": -1.0})
+    assert estimate.error == pytest.approx(math.sqrt(0.76 * 0.24 / 3000), rel=0.01)
+    noisy = [[0.70, 0.76, 0.82], [0.001, 0.0, 0.0]]
+    estimate = fitted(noisy, scale).estimate({"v0": 1.0, "v1": -1.0})
+    expected = stats.ttest_rel(*noisy)
+    assert estimate.value / (estimate.error or 0) == pytest.approx(expected.statistic)
+    assert estimate.freedom == expected.df
+    pair = [[0.45, 0.5, 0.55], [0.52, 0.49, 0.45]]
+    beside = fitted([*pair, [0.0] * 3, [1.0] * 3, [1.0] * 3], scale)
+    plain = np.var(pair, axis=1, ddof=1).mean()
+    assert beside.run_variance("v0") == pytest.approx(plain, rel=0.01)
+    assert beside.freedom == pytest.approx(4, rel=0.01), "the two that vary, without a seed's part"
+
+
+def test_a_block_of_shares_is_generalised_least_squares() -> None:
+    """With seeds missing, against normal equations with the inverses of the units as weights, and
+    the residuals' covariance as a matrix.
+    """
+    scale = Scale(0.0, 1.0, 200)
+    rows = [[0.3, 0.5, 0.62, 0.4], [0.99, 1.0, np.nan, 1.0], [np.nan, 0.1, 0.3, 0.2]]
+    y = np.array([value for row in rows for value in row if not math.isnan(value)])
+    places = np.argwhere(~np.isnan(rows))
+    indicators = [places[:, 0] == variant for variant in range(3)]
+    indicators += [places[:, 1] == seed for seed in (1, 2, 3)]
+    design = np.array(indicators, float).T
+    units = np.array(
+        [scale.unit(float(np.nanmean(row)), int((~np.isnan(row)).sum())) for row in rows]
+    )
+    unit = np.diag(units[places[:, 0]])
+    covariance = np.linalg.inv(design.T @ np.linalg.inv(unit) @ design)
+    solution = covariance @ design.T @ np.linalg.inv(unit) @ y
+    spread = unit - design @ covariance @ design.T
+    error = float(((y - design @ solution) ** 2).sum() / np.trace(spread))
+    assert error > 1, "no floor here"
+    found = fitted(rows, scale)
+    assert found.kind == "blocked"
+    assert found.freedom == pytest.approx(np.trace(spread) ** 2 / (spread**2).sum())
+    assert found.variances == pytest.approx(error * units)
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        estimate = found.estimate({f"v{one}": 1.0, f"v{other}": -1.0})
+        assert estimate.value == pytest.approx(solution[one] - solution[other])
+        along = np.eye(6)[one] - np.eye(6)[other]
+        assert estimate.variance == pytest.approx(error * along @ covariance @ along)
+
+
 def test_what_varies_more_than_the_others_is_judged_by_its_own_spread_too() -> None:
     """The F test is exact: of differences that spread alike one in twenty is; the spread is that of
     the paired t test, and of Welch's where no seed is shared.
