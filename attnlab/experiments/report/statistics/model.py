@@ -107,8 +107,6 @@ class Fit:
             return (shared,)
         # Without others to judge by, it is what the rest has added to the shared variance.
         rest = rest or (shared.freedom - f * ratio) / left
-        if math.isinf(shared.freedom):
-            rest, left = 1.0, 1e9
         chance = special.fdtrc(f, left, ratio / rest) if rest > 0 else 0.0
         return (shared, own) if chance < WIDER else (shared,)
 
@@ -223,7 +221,7 @@ def fit(values: Values, scale: Scale) -> Fit:
     blocked = _blocked(found, y, units, squares, counted)
     if blocked is not None:
         return blocked
-    shared, freedom = _floored(squares.sum() / freedom, freedom, counted)
+    shared = _floored(squares.sum() / freedom, counted)
     return dataclasses.replace(found, variances=shared * units, freedom=freedom)
 
 
@@ -254,7 +252,6 @@ def _blocked(found: Fit, y: Any, units: Any, squares: Any, counted: bool) -> Fit
     of_square = (unit**2).sum() - 2 * (solution * unit**2 * design.T).sum() + (part * part.T).sum()
     freedom, error = round(trace**2 / float(of_square), 9), float((residuals**2).sum()) / trace
     square = float(squares.sum() - (residuals**2 / unit).sum()) / between
-    shared, free = _floored(error, freedom, counted)
     size = float(((np.array(found.runs) - 1) / units).sum()) / between
     if len(y) == variants * seeds:  # least squares then gives the plain means, but for rounding
         means, weights = found.means, found.weights
@@ -266,17 +263,21 @@ def _blocked(found: Fit, y: Any, units: Any, squares: Any, counted: bool) -> Fit
         kind="blocked",
         means=means,
         weights=weights,
-        variances=shared * units,
-        freedom=free,
+        variances=_floored(error, counted) * units,
+        freedom=freedom,
         block=(variance, square, float(between), size),
     )
 
 
-def _floored(variance: float, freedom: float, counted: bool) -> tuple[float, float]:
-    """A variance in units of test sampling, at least 1 where examples are counted: then it is
-    known, not estimated.
+def _floored(variance: float, counted: bool) -> float:
+    """A variance in units of test sampling, at least 1 where examples are counted.
+
+    It keeps its degrees of freedom there: it is 1 plus what the seeds add, and of this sum only the
+    estimate varies (Satterthwaite 1946). A statistic that is divided by the larger of the two is never
+    larger than Student's t, so the floor takes nothing from an error rate; no other degrees of freedom
+    do that for every true variance, since far above the floor the statistic is t.
     """
-    return (1.0, math.inf) if counted and not variance > 1.0 else (float(variance), freedom)
+    return max(1.0, variance) if counted else variance
 
 
 def _sum(parts: Any, freedoms: Any) -> tuple[float | None, float]:
