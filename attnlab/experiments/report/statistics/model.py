@@ -218,11 +218,9 @@ def fit(values: Values, scale: Scale) -> Fit:
     if freedom < 1:
         return found
     counted = scale.count is not None
-    blocked = _blocked(found, y, units, squares, counted)
-    if blocked is not None:
+    if blocked := _blocked(found, y, units, squares, counted):
         return blocked
-    shared = _floored(squares.sum() / freedom, counted)
-    return dataclasses.replace(found, variances=shared * units, freedom=freedom)
+    return dataclasses.replace(found, variances=_floored(squares.sum() / freedom, counted) * units)
 
 
 def _blocked(found: Fit, y: Any, units: Any, squares: Any, counted: bool) -> Fit | None:
