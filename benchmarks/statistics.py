@@ -118,7 +118,9 @@ def main() -> None:
     parser.add_argument("--errors", choices=ERRORS, action="append", help="only these")
     chosen = parser.parse_args()
     np.seterr(divide="ignore", invalid="ignore")
-    rows = []
+    head = ["errors", "spreads", "seed effect", "seeds", "mean", "difference", "family error"]
+    head += ["at most", *(f"power, d = {effect}" for effect in EFFECTS), "flagged", "false flags"]
+    print("| " + " | ".join(head) + " |\n|" + " --- |" * len(head))
     for errors, unequal, shared, seeds in itertools.product(
         chosen.errors or ERRORS, (False, True), (False, True), SEEDS
     ):
@@ -128,28 +130,8 @@ def main() -> None:
             measure(Case(errors, unequal, shared, seeds, variants), chosen.runs)
             for variants in VARIANTS
         ]
-        rows.append(
-            (
-                errors,
-                "unequal" if unequal else "equal",
-                "yes" if shared else "no",
-                str(seeds),
-                *cells(found),
-            )
-        )
-    head = [
-        "errors",
-        "spreads",
-        "seed effect",
-        "seeds",
-        "mean",
-        "difference",
-        "family error",
-        "at most",
-    ]
-    head += [*(f"power, d = {effect}" for effect in EFFECTS), "flagged", "false flags"]
-    print("| " + " | ".join(head) + " |\n|" + " --- |" * len(head))
-    print("\n".join("| " + " | ".join(row) + " |" for row in rows))
+        kind = errors, "unequal" if unequal else "equal", "yes" if shared else "no", str(seeds)
+        print("| " + " | ".join((*kind, *cells(found))) + " |", flush=True)
 
 
 def cells(found: Sequence[dict[Any, Any]]) -> list[str]:
