@@ -112,8 +112,8 @@ def main() -> None:
     parser.add_argument(
         "--runs",
         type=int,
-        default=20_000,
-        help="experiments of each kind, for power; for errors twice as many",
+        default=10_000,
+        help="experiments of each kind, for power; for errors four times as many",
     )
     parser.add_argument("--errors", choices=ERRORS, action="append", help="only these")
     chosen = parser.parse_args()
@@ -164,7 +164,7 @@ def measure(case: Case, runs: int) -> dict[Any, Any]:
     rng = np.random.default_rng(
         [7, case.seeds, case.variants, ERRORS.index(case.errors), case.unequal, case.shared]
     )
-    values, truth, deviation, failed = draw(case, 2 * runs, rng, 0.0)
+    values, truth, deviation, failed = draw(case, 4 * runs, rng, 0.0)
     out: dict[Any, Any] = {}
     check(case, values)
     null = case.levels[1:] - case.levels[0]
@@ -310,6 +310,7 @@ def modelled(values: Any, scale: Scale, null: Any = 0.0) -> Tested:
     within = ((left - part) ** 2 / unit[..., None]).sum((1, 2))
     square = ((left**2 / unit[..., None]).sum((1, 2)) - within) / (n - 1)
     ratio, free = pooled(left - part, unit)
+    free = together(left - part, unit, free)
     error = (np.maximum(ratio, 1.0) if counted else ratio)[:, None] * unit / n
     freedom = free[:, None]
     seed = np.maximum(0, square - ratio) / total / n
@@ -351,6 +352,24 @@ def pooled(left: Any, unit: Any) -> tuple[Any, Any]:
     spread = unit.sum(1) - variants / total
     square = (unit**2).sum(1) - 2 * unit.sum(1) / total + (variants / total) ** 2
     return (left**2).sum((1, 2)) / (rows * spread), np.round(rows * spread**2 / square, 9)
+
+
+def together(left: Any, unit: Any, freedom: Any) -> Any:
+    """Degrees of freedom [runs], fewer where residuals [runs, variants, seeds] of a seed move together
+    in proportion to the units.
+    """
+    rows, total = left.shape[2] - 1, (1 / unit).sum(1)
+    along = unit / np.linalg.norm(unit, axis=1)[:, None]
+    spread = unit.sum(1) - unit.shape[1] / total
+    square = (unit**2).sum(1) - 2 * unit.sum(1) / total + (unit.shape[1] / total) ** 2
+    image = unit * along - (along.sum(1) / total)[:, None]
+    own = (along * image).sum(1)
+    left_over = rows * (spread - own) ** 2 / (square - 2 * (image**2).sum(1) + own**2)
+    whole, common = (left**2).sum((1, 2)), ((left * along[..., None]).sum(1) ** 2).sum(1)
+    spent = common**2 / rows + (whole - common) ** 2 / left_over
+    fewer = np.minimum(freedom, whole**2 / spent)
+    more = common / rows > (whole - common) / left_over
+    return np.round(np.where(more, fewer, freedom), 9)
 
 
 def quiet(values: Any, unit: Any) -> tuple[Any, Any]:

@@ -11,7 +11,10 @@ there were, without which its weight would be infinite. The error variance is th
 over what this is for a variance of one unit, with Satterthwaite's degrees of freedom; for equal units
 this is two-way analysis of variance. So variants of a large unit tell the most of it: each one's
 squares in its own unit would let several at a bound, which vary by hardly more than drawing examples
-does, hide that the others vary by much more.
+does, hide that the others vary by much more. Those may share an effect of the seed that the quiet
+variants do not show, such as one on the logit scale; then fewer squares are independent than seem so.
+Where what the variants of a seed do together, in proportion to their units, has a larger mean square
+than the rest, degrees of freedom are those of the sum of both (Satterthwaite 1946), if fewer.
 
 What the values may do is take away, never give. Where a weighted sum varies over its own seeds by
 more than the other variants do over theirs (F test below `WIDER`), it is judged by that spread too, and the wider
@@ -124,8 +127,7 @@ class Fit:
         left, rows = table - table.mean(1, keepdims=True), table.shape[1] - 1
         left -= np.average(left, axis=0, weights=1 / variances)
         covariance = np.diag(variances) - 1 / (1 / variances).sum()  # of `left` in a seed, by model
-        trace = rows * np.trace(covariance)
-        return float((left**2).sum() / trace), float(trace**2 / (covariance**2).sum() / rows)
+        return float((left**2).sum() / np.trace(covariance)) / rows, rows * _freedom(covariance)
 
     def _own(self, weights: Mapping[str, float]) -> Estimate | None:
         """The sum with the variance that its own values show: over the seeds that all its variants
@@ -244,11 +246,15 @@ def _blocked(found: Fit, y: Any, units: Any, squares: Any, counted: bool) -> Fit
     residuals = y - design @ (solution @ y)
     if not (residuals**2).max() > found.rounding**2:  # the seeds explain all
         residuals = np.zeros_like(y)
-    # Traces of the covariance of residuals, for a variance of one unit, and of its square
-    part = solution * unit @ design
-    trace = float(unit.sum() - np.trace(part))
-    of_square = (unit**2).sum() - 2 * (solution * unit**2 * design.T).sum() + (part * part.T).sum()
-    freedom, error = round(trace**2 / float(of_square), 9), float((residuals**2).sum()) / trace
+    covariance = np.diag(unit) - design @ (solution * unit)  # of residuals, by model
+    together = (found.seeds[:, None] == found.seeds) * np.outer(unit, unit)
+    apart = np.eye(len(y)) - together / np.bincount(found.seeds, unit**2)[found.seeds]
+    whole, rest = float((residuals**2).sum()), float(((apart @ residuals) ** 2).sum())
+    freedom, of_rest = _freedom(covariance), _freedom(apart @ covariance @ apart)
+    if (whole - rest) / between > rest / of_rest:
+        parts = np.array([whole - rest, rest])
+        freedom = min(freedom, _sum(parts, np.array([between, of_rest]))[1])
+    error = whole / float(np.trace(covariance))
     square = float(squares.sum() - (residuals**2 / unit).sum()) / between
     size = float(((np.array(found.runs) - 1) / units).sum()) / between
     if len(y) == variants * seeds:  # least squares then gives the plain means, but for rounding
@@ -262,9 +268,14 @@ def _blocked(found: Fit, y: Any, units: Any, squares: Any, counted: bool) -> Fit
         means=means,
         weights=weights,
         variances=_floored(error, counted) * units,
-        freedom=freedom,
+        freedom=round(freedom, 9),
         block=(variance, square, float(between), size),
     )
+
+
+def _freedom(covariance: Any) -> float:
+    """Satterthwaite's degrees of freedom of the sum of squares of values with this covariance."""
+    return float(covariance.trace() ** 2 / (covariance**2).sum())
 
 
 def _floored(variance: float, counted: bool) -> float:

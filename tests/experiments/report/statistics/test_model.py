@@ -73,6 +73,17 @@ def test_a_variant_at_a_bound_does_not_widen_the_others() -> None:
     assert beside.freedom == pytest.approx(4, rel=0.01), "the two that vary, without a seed's part"
 
 
+def test_an_effect_of_the_seed_that_quiet_variants_do_not_show_costs_degrees_of_freedom() -> None:
+    """Three that move together beside two at a bound: Satterthwaite's of the mean squares of an
+    analysis of variance of the three. Without it they are independent: 2 of each.
+    """
+    noise = 0.02 * np.array([[1, -2, 1], [-2, 1, 1], [1, 1, -2]])
+    for size, expected in ((0.0, 6.0), (0.1, 2 * (13.5 + 2) ** 2 / (13.5**2 + 2))):
+        rows = 0.5 + noise + size * np.array([-0.9, 0.0, 0.9])
+        found = fitted([*rows, [0.0] * 3, [1.0] * 3], Scale(0.0, 1.0, 1000))
+        assert found.freedom == pytest.approx(expected, rel=0.01)
+
+
 def test_what_varies_more_than_the_others_is_judged_by_its_own_spread_too() -> None:
     """The F test is exact: of differences that spread alike one in twenty is; the spread is that of
     the paired t test, and of Welch's where no seed is shared.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -23,9 +21,7 @@ def test_no_difference_is_found_as_often_as_alpha_says() -> None:
     assert chance_to_find(0.0, 5, 1.0, 6, 5) < 0.05
 
 
-@pytest.mark.parametrize(
-    ("seeds", "per_seed", "comparisons"), [(2, 2, 1), (3, 12, 11), (10, 5, 4), (3, math.inf, 1)]
-)
+@pytest.mark.parametrize(("seeds", "per_seed", "comparisons"), [(2, 2, 1), (3, 12, 11), (10, 5, 4)])
 def test_the_detectable_difference_is_found_with_its_probability(
     seeds: int, per_seed: float, comparisons: int
 ) -> None:
