@@ -105,11 +105,11 @@ class Fit:
         if own is None or not own.variance or not shared.variance:
             return (shared,)
         ratio, f = own.variance / shared.variance, own.freedom
-        rest, left = self._rest(weights) or (0.0, shared.freedom - f)
+        rest, left = self._rest(weights) or (math.nan, shared.freedom - f)
         if left < 0.5:  # its own spread is all there is
             return (shared,)
         # Without others to judge by, it is what the rest has added to the shared variance.
-        rest = rest or (shared.freedom - f * ratio) / left
+        rest = (shared.freedom - f * ratio) / left if math.isnan(rest) else rest
         chance = special.fdtrc(f, left, ratio / rest) if rest > 0 else 0.0
         return (shared, own) if chance < WIDER else (shared,)
 

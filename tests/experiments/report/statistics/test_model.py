@@ -91,6 +91,7 @@ def test_what_varies_more_than_the_others_is_judged_by_its_own_spread_too() -> N
     one, other = {"v1": 1.0, "v0": -1.0}, {"v2": 1.0, "v0": -1.0}
     counts = [len(fitted(RNG.normal(size=(5, 4))).judging(one)) for _ in range(1000)]
     assert counts.count(2) == pytest.approx(50, abs=21)  # three standard deviations
+    assert len(fitted([[0.4, 0.5], [0.6, 0.5], [1, 1], [1, 1]]).judging(one)) == 2, "they agree"
     values = RNG.normal(size=(6, 5)) * np.array([1, 30, 1, 1, 1, 1])[:, None]
     pair = values[1], values[0]
     for shared in (True, False):
