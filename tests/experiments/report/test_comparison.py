@@ -91,9 +91,9 @@ def test_where_examples_are_counted_seeds_that_agree_decide(tmp_path: Path) -> N
     first, second = comparison.rows
     assert comparison.basis.scale == Scale(0.0, 1.0, 100) and first.best and not second.best
     assert first.summary.interval is not None
-    assert 0.97 < first.summary.interval[0] < first.summary.interval[1] <= 1.0
+    assert 0.94 < first.summary.interval[0] < first.summary.interval[1] <= 1.0
     assert second.difference is not None and second.difference.p is not None
-    assert second.difference.p < 1e-6
+    assert second.difference.p < 1e-3
 
 
 def test_a_seed_that_lies_apart_is_named(tmp_path: Path) -> None:

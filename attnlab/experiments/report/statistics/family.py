@@ -35,8 +35,7 @@ class Summary:
       mean: of them, the least squares mean where seeds are missing and a block; None without any.
       std: sample standard deviation (n - 1); None for fewer than two.
       interval: of the mean, by the model; None if nothing gives a variance.
-      freedom: degrees of freedom of the interval; inf where its variance is that of drawing the
-        test examples.
+      freedom: degrees of freedom of the interval.
     """
 
     n: int

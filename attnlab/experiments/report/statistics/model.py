@@ -1,9 +1,20 @@
 """The model behind every interval: value = variant + seed + error, by least squares, with one error
-variance for all variants. Which of two forms it has follows from the design alone, before any value
-is seen and whatever the number of variants:
+variance for all variants, in the unit of each (`Scale.unit`). Which of two forms it has follows from
+the design alone, before any value is seen and whatever the number of variants:
 
   blocked    variants share seeds: the seed is a block, so that every comparison is one within seeds
   pooled     they do not (two samples, or one variant), or too few do to leave a degree of freedom
+
+In a block values are weighted by 1 / unit, so that the seed's part is what quiet variants show of it.
+A variant at a bound has a unit too: `Scale.share` counts half a success and half a failure more than
+there were, without which its weight would be infinite. The error variance is the sum of all squares
+over what this is for a variance of one unit, with Satterthwaite's degrees of freedom; for equal units
+this is two-way analysis of variance. So variants of a large unit tell the most of it: each one's
+squares in its own unit would let several at a bound, which vary by hardly more than drawing examples
+does, hide that the others vary by much more. Those may share an effect of the seed that the quiet
+variants do not show, such as one on the logit scale; then fewer squares are independent than seem so.
+Where what the variants of a seed do together, in proportion to their units, has a larger mean square
+than the rest, degrees of freedom are those of the sum of both (Satterthwaite 1946), if fewer.
 
 What the values may do is take away, never give. Where a weighted sum varies over its own seeds by
 more than the other variants do over theirs (F test below `WIDER`), it is judged by that spread too, and the wider
@@ -94,13 +105,11 @@ class Fit:
         if own is None or not own.variance or not shared.variance:
             return (shared,)
         ratio, f = own.variance / shared.variance, own.freedom
-        rest, left = self._rest(weights) or (0.0, shared.freedom - f)
+        rest, left = self._rest(weights) or (math.nan, shared.freedom - f)
         if left < 0.5:  # its own spread is all there is
             return (shared,)
         # Without others to judge by, it is what the rest has added to the shared variance.
-        rest = rest or (shared.freedom - f * ratio) / left
-        if math.isinf(shared.freedom):
-            rest, left = 1.0, 1e9
+        rest = (shared.freedom - f * ratio) / left if math.isnan(rest) else rest
         chance = special.fdtrc(f, left, ratio / rest) if rest > 0 else 0.0
         return (shared, own) if chance < WIDER else (shared,)
 
@@ -111,14 +120,14 @@ class Fit:
         import numpy as np
 
         other = np.array([not weights.get(name, 0.0) for name in self.names])
-        table = self.values[other]
+        table, variances = self.values[other], self.variances[other]
         table = table[:, ~np.isnan(table).any(0)]
-        freedom = (len(table) - 1.0) * (table.shape[1] - 1)
-        if self.kind != "blocked" or abs(sum(weights.values())) > 1e-9 or freedom < 1:
+        if self.kind != "blocked" or abs(sum(weights.values())) > 1e-9 or min(table.shape) < 2:
             return None
-        left = table - table.mean(1, keepdims=True)
-        left -= left.mean(0)
-        return float((left**2 / self.variances[other, None]).sum()) / freedom, freedom
+        left, rows = table - table.mean(1, keepdims=True), table.shape[1] - 1
+        left -= np.average(left, axis=0, weights=1 / variances)
+        covariance = np.diag(variances) - 1 / (1 / variances).sum()  # of `left` in a seed, by model
+        return float((left**2).sum() / np.trace(covariance)) / rows, rows * _freedom(covariance)
 
     def _own(self, weights: Mapping[str, float]) -> Estimate | None:
         """The sum with the variance that its own values show: over the seeds that all its variants
@@ -211,11 +220,9 @@ def fit(values: Values, scale: Scale) -> Fit:
     if freedom < 1:
         return found
     counted = scale.count is not None
-    blocked = _blocked(found, y, units, squares, counted)
-    if blocked is not None:
+    if blocked := _blocked(found, y, units, squares, counted):
         return blocked
-    shared, freedom = _floored(squares.sum() / freedom, freedom, counted)
-    return dataclasses.replace(found, variances=shared * units, freedom=freedom)
+    return dataclasses.replace(found, variances=_floored(squares.sum() / freedom, counted) * units)
 
 
 def _blocked(found: Fit, y: Any, units: Any, squares: Any, counted: bool) -> Fit | None:
@@ -234,35 +241,52 @@ def _blocked(found: Fit, y: Any, units: Any, squares: Any, counted: bool) -> Fit
     between, freedom = seeds - 1, float(len(y) - variants - seeds + 1)
     if freedom < 1 or np.linalg.matrix_rank(design) < variants + seeds - 1:
         return None
-    solution = np.linalg.pinv(design)
+    unit = units[found.of]
+    solution = np.linalg.pinv(design / np.sqrt(unit)[:, None]) / np.sqrt(unit)
     residuals = y - design @ (solution @ y)
     if not (residuals**2).max() > found.rounding**2:  # the seeds explain all
         residuals = np.zeros_like(y)
-    within = float((residuals**2 / units[found.of]).sum())
-    error, square = within / freedom, (squares.sum() - within) / between
-    shared, free = _floored(error, freedom, counted)
-    size, unit = (len(y) - variants) / between, float(np.average(units))
+    covariance = np.diag(unit) - design @ (solution * unit)  # of residuals, by model
+    together = (found.seeds[:, None] == found.seeds) * np.outer(unit, unit)
+    apart = np.eye(len(y)) - together / np.bincount(found.seeds, unit**2)[found.seeds]
+    whole, rest = float((residuals**2).sum()), float(((apart @ residuals) ** 2).sum())
+    freedom, of_rest = _freedom(covariance), _freedom(apart @ covariance @ apart)
+    if (whole - rest) / between > rest / of_rest:
+        parts = np.array([whole - rest, rest])
+        freedom = min(freedom, _sum(parts, np.array([between, of_rest]))[1])
+    error = whole / float(np.trace(covariance))
+    square = float(squares.sum() - (residuals**2 / unit).sum()) / between
+    size = float(((np.array(found.runs) - 1) / units).sum()) / between
     if len(y) == variants * seeds:  # least squares then gives the plain means, but for rounding
         means, weights = found.means, found.weights
     else:
         means, weights = (solution @ y)[:variants], solution[:variants]
-    variance = max(0.0, (square - error) / size) * unit
+    variance = max(0.0, (square - error) / size)
     return dataclasses.replace(
         found,
         kind="blocked",
         means=means,
         weights=weights,
-        variances=shared * units,
-        freedom=free,
-        block=(variance, square * unit, float(between), size),
+        variances=_floored(error, counted) * units,
+        freedom=round(freedom, 9),
+        block=(variance, square, float(between), size),
     )
 
 
-def _floored(variance: float, freedom: float, counted: bool) -> tuple[float, float]:
-    """A variance in units of test sampling, at least 1 where examples are counted: then it is
-    known, not estimated.
+def _freedom(covariance: Any) -> float:
+    """Satterthwaite's degrees of freedom of the sum of squares of values with this covariance."""
+    return float(covariance.trace() ** 2 / (covariance**2).sum())
+
+
+def _floored(variance: float, counted: bool) -> float:
+    """A variance in units of test sampling, at least 1 where examples are counted.
+
+    It keeps its degrees of freedom there: it is 1 plus what the seeds add, and of this sum only the
+    estimate varies (Satterthwaite 1946). A statistic that is divided by the larger of the two is never
+    larger than Student's t, so the floor takes nothing from an error rate; no other degrees of freedom
+    do that for every true variance, since far above the floor the statistic is t.
     """
-    return (1.0, math.inf) if counted and not variance > 1.0 else (float(variance), freedom)
+    return max(1.0, variance) if counted else variance
 
 
 def _sum(parts: Any, freedoms: Any) -> tuple[float | None, float]:

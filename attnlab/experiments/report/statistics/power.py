@@ -31,7 +31,7 @@ def chance_to_find(
       seeds: runs of each variant.
       deviation: standard deviation of one run.
       per_seed: degrees of freedom that every seed after the first adds: the number of variants if
-        they share one variance, one less if they share the seeds too; inf if known.
+        they share one variance, one less if they share the seeds too.
       comparisons: how many variants are compared with the baseline.
       alpha: the error rate of all comparisons together.
     """
@@ -43,8 +43,6 @@ def chance_to_find(
         joint.critical(alpha, freedom),
         abs(difference) / (deviation * math.sqrt(2 / seeds)),
     )
-    if math.isinf(freedom):
-        return float(special.ndtr(shift - critical) + special.ndtr(-shift - critical))
     if shift > 37:  # beyond what the noncentral t is computed for
         return 1.0
     found = float(stats.nct.sf(critical, freedom, shift) + stats.nct.cdf(-critical, freedom, shift))

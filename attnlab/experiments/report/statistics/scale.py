@@ -71,23 +71,24 @@ class Scale:
         return share * (1 - share) / self.count * self.width**2
 
     def around(self, mean: float, runs: int, reach: float) -> Interval:
-        """mean -+ `reach`; for a bounded measure by the same reach on the logit scale, so that it
-        stays inside and still holds the mean.
+        """mean -+ `reach`; for a bounded measure all p that are no further from the mean than the
+        reach would be at p, with a variance that goes with p(1 - p) (Wilson 1927): so it stays inside
+        and still holds the mean.
         """
         if self.low is None or self.high is None:
             return mean - reach, mean + reach
         if self.count is None and reach > _NEAR * min(
             mean - self.low, self.high - mean
-        ):  # so near a bound the logit is not usable
+        ):  # so near a bound no variance is known to go with p(1 - p)
             return max(self.low, mean - reach), min(self.high, mean + reach)
         share, plain = self.share(mean, runs), (mean - self.low) / self.width
         if not 0 < share < 1:
             return mean, mean
-        centre, half = math.log(share / (1 - share)), reach / self.width / (share * (1 - share))
-        low, high = (
-            1 / (1 + math.exp(-max(-700.0, min(700.0, centre + side * half)))) for side in (-1, 1)
-        )
-        return self.low + self.width * min(low, plain), self.low + self.width * max(high, plain)
+        square = (reach / self.width) ** 2 / (share * (1 - share))
+        half = math.sqrt(square * plain * (1 - plain) + square**2 / 4)
+        low, high = ((plain + square / 2 + side * half) / (1 + square) for side in (-1, 1))
+        low, high = min(max(0.0, low), plain), max(min(1.0, high), plain)
+        return self.low + self.width * low, self.low + self.width * high
 
     def clip(self, interval: Interval, reach: float) -> Interval:
         """An interval of a weighted sum of means, cut to what the sum can be: `reach` is the sum of

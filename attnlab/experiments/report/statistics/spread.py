@@ -60,8 +60,6 @@ def effect_size(difference: float, variance: float, freedom: float) -> float | N
     """
     if freedom < 2 or variance <= 0:
         return None
-    if math.isinf(freedom):
-        return difference / math.sqrt(variance)
     correction = math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom - 1) / 2)) / math.sqrt(
         freedom / 2
     )

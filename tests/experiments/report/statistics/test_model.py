@@ -19,14 +19,11 @@ def fitted(values: Any, scale: Scale | None = None, shared: bool = True) -> Fit:
     """Of values [variants][seeds], nan for a missing seed; each variant has seeds of its own unless
     they are shared.
     """
-    rows = {
-        f"v{place}": {
-            seed: float(value) for seed, value in enumerate(row, 0 if shared else 100 * place)
-        }
-        for place, row in enumerate(values)
-    }
-    known = lambda row: {seed: value for seed, value in row.items() if not math.isnan(value)}
-    return fit({name: known(row) for name, row in rows.items()}, scale or Scale())
+    rows = {}
+    for place, row in enumerate(values):
+        numbered = enumerate(map(float, row), 0 if shared else 100 * place)
+        rows[f"v{place}"] = {seed: value for seed, value in numbered if not math.isnan(value)}
+    return fit(rows, scale or Scale())
 
 
 def test_without_shared_seeds_it_is_one_way_analysis_of_variance() -> None:
@@ -53,28 +50,38 @@ def test_the_design_alone_says_whether_the_seed_is_a_block(variants: int, effect
         assert fitted(values, shared=False).kind == "pooled"
 
 
-def test_a_difference_of_two_is_the_paired_t_test() -> None:
-    """Two-way analysis of variance by hand: the paired t test, for two variants."""
+def test_the_mean_of_a_variant_varies_with_the_seeds() -> None:
+    """Of two variants its variance is the mean of the two variances over seeds."""
     values = np.array([0.0, 10.0, 20.0, 30.0]) + RNG.normal(size=(2, 4)) + np.array([0, 1])[:, None]
-    found = fitted(values)
-    assert (found.kind, found.freedom) == ("blocked", 3)
-    estimate = found.estimate({"v1": 1.0, "v0": -1.0})
-    assert estimate.value / (estimate.error or 0) == pytest.approx(
-        stats.ttest_rel(values[1], values[0]).statistic
-    )
-    # The mean of a variant still varies with the seeds: its variance is the mean of the two
-    # variances over seeds.
-    mean = found.estimate({"v0": 1.0})
+    mean = fitted(values).estimate({"v0": 1.0})
     assert mean.variance == pytest.approx(values.var(-1, ddof=1).mean() / 4)
     assert 3 <= mean.freedom < 3.2
 
 
-def test_a_block_of_a_share_has_its_floor() -> None:
-    shares = np.clip(
-        np.array([0.2, 0.5, 0.8]) + np.array([[0.0, 0.01, 0.02], [0.01, 0.01, 0.03]]), 0, 1
-    )
-    found = fitted(shares, Scale(0.0, 1.0, 1000))
-    assert found.kind == "blocked" and math.isinf(found.freedom)
+@pytest.mark.quick
+def test_a_variant_at_a_bound_does_not_widen_the_others() -> None:
+    """Three seeds 0.02 apart against 0.0 three times: less than drawing the examples explains. And
+    variants that stand at a bound neither add to what the others vary nor hide it.
+    """
+    scale = Scale(0.0, 1.0, 1000)
+    assert [scale.unit(bound, 3) for bound in (0.0, 1.0)] == pytest.approx([1.67e-7] * 2, rel=0.01)
+    estimate = fitted([[0.75, 0.76, 0.77], [0.0] * 3], scale).estimate({"v0": 1.0, "v1": -1.0})
+    assert estimate.error == pytest.approx(math.sqrt(0.76 * 0.24 / 3000), rel=0.01)
+    pair = [[0.45, 0.5, 0.55], [0.52, 0.49, 0.45]]
+    beside = fitted([*pair, [0.0] * 3, [1.0] * 3, [1.0] * 3], scale)
+    assert beside.run_variance("v0") == pytest.approx(np.var(pair, 1, ddof=1).mean(), rel=0.01)
+    assert beside.freedom == pytest.approx(4, rel=0.01), "the two that vary, without a seed's part"
+
+
+def test_an_effect_of_the_seed_that_quiet_variants_do_not_show_costs_degrees_of_freedom() -> None:
+    """Three that move together beside two at a bound: Satterthwaite's of the mean squares of an
+    analysis of variance of the three. Without it they are independent: 2 of each.
+    """
+    noise = 0.02 * np.array([[1, -2, 1], [-2, 1, 1], [1, 1, -2]])
+    for size, expected in ((0.0, 6.0), (0.1, 2 * (13.5 + 2) ** 2 / (13.5**2 + 2))):
+        rows = 0.5 + noise + size * np.array([-0.9, 0.0, 0.9])
+        found = fitted([*rows, [0.0] * 3, [1.0] * 3], Scale(0.0, 1.0, 1000))
+        assert found.freedom == pytest.approx(expected, rel=0.01)
 
 
 def test_what_varies_more_than_the_others_is_judged_by_its_own_spread_too() -> None:
@@ -84,45 +91,42 @@ def test_what_varies_more_than_the_others_is_judged_by_its_own_spread_too() -> N
     one, other = {"v1": 1.0, "v0": -1.0}, {"v2": 1.0, "v0": -1.0}
     counts = [len(fitted(RNG.normal(size=(5, 4))).judging(one)) for _ in range(1000)]
     assert counts.count(2) == pytest.approx(50, abs=21)  # three standard deviations
+    assert len(fitted([[0.4, 0.5], [0.6, 0.5], [1, 1], [1, 1]]).judging(one)) == 2, "they agree"
     values = RNG.normal(size=(6, 5)) * np.array([1, 30, 1, 1, 1, 1])[:, None]
+    pair = values[1], values[0]
     for shared in (True, False):
         found = fitted(values, shared=shared)
         model, own = found.judging(one)
         assert (model.own, own.own, len(found.judging(other))) == (False, True, 1)
-        expected = (
-            stats.ttest_rel(values[1], values[0])
-            if shared
-            else stats.ttest_ind(values[1], values[0], equal_var=False)
-        )
+        expected = stats.ttest_rel(*pair) if shared else stats.ttest_ind(*pair, equal_var=False)
         assert own.value / (own.error or 0) == pytest.approx(expected.statistic)
         assert own.freedom == pytest.approx(expected.df)
 
 
-def test_a_failed_seed_is_handled_by_least_squares() -> None:
-    """With a block, the mean of the variant that lacks its best seed is what it would have been,
-    against an independent solver.
+@pytest.mark.parametrize("scale", [Scale(), Scale(0.0, 1.0, 200)])
+def test_with_failed_seeds_a_block_is_generalised_least_squares(scale: Scale) -> None:
+    """Against normal equations with the inverses of the units as weights, and the residuals'
+    covariance as a matrix. So a variant that lacks its best seed has the mean it would have had.
     """
-    values = np.array([0.0, 10.0, 20.0, 40.0]) + RNG.normal(size=(3, 4)) * 0.1
-    values[1, 3] = np.nan
-    found = fitted(values)
-    assert found.kind == "blocked"
-    design, target = [], []
-    for variant in range(3):
-        for seed in range(4):
-            if not math.isnan(values[variant, seed]):
-                indicators = [variant == 0, variant == 1, variant == 2]
-                indicators += [seed == other for other in (1, 2, 3)]
-                design.append([float(indicator) for indicator in indicators])
-                target.append(values[variant, seed])
-    solution, residual, _, _ = np.linalg.lstsq(np.array(design), np.array(target), rcond=None)
-    assert found.means[1] - found.means[0] == pytest.approx(solution[1] - solution[0])
-    assert found.run_variance("v0") == pytest.approx(residual[0] / 5)
-    covariance = np.linalg.inv(np.array(design).T @ np.array(design)) * residual[0] / 5
-    expected = covariance[1, 1] + covariance[0, 0] - 2 * covariance[0, 1]
-    assert found.estimate({"v1": 1.0, "v0": -1.0}).variance == pytest.approx(expected)
-    assert found.estimate({"v1": 1.0}).value == pytest.approx(17.5, abs=0.3), (
-        "not 10, the mean of the seeds it has"
-    )
+    rows = np.array([[0.3, 0.5, 0.62, 0.4], [0.99, 1, np.nan, 1], [np.nan, 0.1, 0.3, 0.2]])
+    of, seeds = np.nonzero(~np.isnan(rows))
+    y, design = rows[of, seeds], np.hstack([np.eye(3)[of], np.eye(4)[seeds][:, 1:]])
+    units = [scale.unit(np.nanmean(row), np.isfinite(row).sum()) for row in rows]
+    unit = np.diag(np.array(units)[of])
+    covariance = np.linalg.inv(design.T @ np.linalg.inv(unit) @ design)
+    solution = covariance @ design.T @ np.linalg.inv(unit) @ y
+    spread = unit - design @ covariance @ design.T
+    error = float(((y - design @ solution) ** 2).sum() / np.trace(spread))
+    found = fitted(rows, scale)
+    assert found.kind == "blocked" and (scale.count is None or error > 1), "no floor here"
+    assert found.freedom == pytest.approx(np.trace(spread) ** 2 / (spread**2).sum())
+    assert found.variances == pytest.approx(error * np.array(units))
+    assert found.means == pytest.approx(solution[:3] + solution[3:].sum() / 4)
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        estimate = found.estimate({f"v{one}": 1.0, f"v{other}": -1.0})
+        along = np.eye(6)[one] - np.eye(6)[other]
+        assert estimate.value == pytest.approx(along @ solution)
+        assert estimate.variance == pytest.approx(error * along @ covariance @ along)
 
 
 def test_a_single_seed_has_no_variance_of_its_own() -> None:
@@ -140,10 +144,15 @@ def test_the_model_does_not_depend_on_the_unit(size: float) -> None:
 
 
 def test_shares_that_vary_less_than_drawing_examples_would_have_the_floor() -> None:
-    """And then the variance is known: infinitely many degrees of freedom."""
+    """With the degrees of freedom of the estimate: t of two is that of the paired t test, or smaller."""
     scale = Scale(0.0, 1.0, 100)
-    found = fitted([[0.5, 0.5, 0.5], [0.7, 0.71, 0.7]], scale)
-    assert math.isinf(found.freedom)
-    assert found.run_variance("v0") == pytest.approx(scale.unit(0.5, 3))
-    loose = fitted([[0.3, 0.5, 0.7], [0.9, 0.5, 0.71]], scale)
-    assert loose.freedom == 2 and (loose.run_variance("v0") or 0) > scale.unit(0.5, 3)
+    floored = fitted([[0.5, 0.5, 0.5], [0.7, 0.71, 0.7]], scale, shared=False)
+    assert (floored.kind, floored.freedom) == ("pooled", 4)
+    assert floored.run_variance("v0") == pytest.approx(scale.unit(0.5, 3))
+    fewer = []
+    for values in 0.5 + 0.05 * RNG.normal(size=(100, 2, 3)):
+        estimate = fitted(values, scale).estimate({"v0": 1.0, "v1": -1.0})
+        expected = stats.ttest_rel(*values)
+        fewer.append(estimate.value / (estimate.error or 0) / expected.statistic)
+        assert estimate.freedom == expected.df
+    assert 0 < min(fewer) < 0.8 and max(fewer) == pytest.approx(1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -23,18 +21,14 @@ def test_no_difference_is_found_as_often_as_alpha_says() -> None:
     assert chance_to_find(0.0, 5, 1.0, 6, 5) < 0.05
 
 
-@pytest.mark.parametrize(
-    ("seeds", "per_seed", "comparisons"), [(2, 2, 1), (3, 12, 11), (10, 5, 4), (3, math.inf, 1)]
-)
+@pytest.mark.parametrize(("seeds", "per_seed", "comparisons"), [(2, 2, 1), (3, 12, 11), (10, 5, 4)])
 def test_the_detectable_difference_is_found_with_its_probability(
     seeds: int, per_seed: float, comparisons: int
 ) -> None:
     least = detectable(seeds, 0.1, per_seed, comparisons)
     assert least is not None
     assert chance_to_find(least, seeds, 0.1, per_seed, comparisons) == pytest.approx(0.8, abs=1e-6)
-    assert detectable(seeds, 0.2, per_seed, comparisons) == pytest.approx(2 * least), (
-        "it goes by the standard deviation"
-    )
+    assert detectable(seeds, 0.2, per_seed, comparisons) == pytest.approx(2 * least)
     assert seeds_needed(least * 1.0001, 0.1, per_seed, comparisons) == seeds
 
 

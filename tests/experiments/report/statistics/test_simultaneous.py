@@ -75,6 +75,8 @@ def test_one_comparison_needs_no_adjustment() -> None:
     for joint in (Joint((0.99,), 0, 4.0), Joint((), 2, 4.0)):
         assert joint.p(2.0, 4.0) == pytest.approx(2 * stats.t.sf(2.0, 4))
         assert joint.critical(0.05, 4.0) == pytest.approx(stats.t.ppf(0.975, 4))
+    equal = Joint((1.0,) * 6, 0, 3.0).critical(0.05, 3.0)
+    assert equal == pytest.approx(stats.t.ppf(0.975, 3), rel=2e-3), "the baseline alone varies"
 
 
 def test_adjusted_is_between_single_and_bonferroni() -> None:
