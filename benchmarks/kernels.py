@@ -32,7 +32,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attnlab.training.memory import keep_freed
+from attnlab.training.devices import keep_freed
 from benchmarks import rounds
 
 SHAPES = ((32, 64, 4, 16), (16, 128, 4, 32), (8, 256, 4, 64), (1, 2048, 8, 64))

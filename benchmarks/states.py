@@ -22,7 +22,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from attnlab.training.memory import keep_freed
+from attnlab.training.devices import keep_freed
 from benchmarks import rounds
 from benchmarks.kernels import Row, attention, differentiated, turns
 

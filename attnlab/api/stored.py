@@ -5,7 +5,6 @@ join it; imports no jax.
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec
@@ -17,6 +16,7 @@ from weakref import WeakKeyDictionary
 from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.records import provenance
+from attnlab.records.files import check_folder
 from attnlab.records.manifest import Manifest, changed
 from attnlab.records.sealed import check_test_split, sweep_of
 from attnlab.tasks.schemas import Settings
@@ -199,13 +199,6 @@ def _other_source(manifest: Manifest, overrides: Sequence[str]) -> str | None:
         one.partition("=")[2] for one in overrides if one.partition("=")[0] in ("data", "data.name")
     ]
     return named[-1] if named and named[-1] != manifest.config["data"]["name"] else None
-
-
-def check_folder(flag: str, folder: Path) -> None:
-    """Raise `UserError` if `folder`, or a part of its path, is a file."""
-    there = next(one for one in (folder, *folder.absolute().parents) if os.path.lexists(one))
-    if not there.is_dir():
-        raise UserError(f"{flag}={folder}: {there} is not a folder; name another")
 
 
 def _members(workdir: Path, folders: Sequence[Path]) -> dict[Path, Manifest]:

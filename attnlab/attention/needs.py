@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.kernels import BACKWARDLESS, BACKWARDS, KERNELS, ROWLESS, WEIGHTLESS
-from attnlab.attention.positions.grid import OnGrid
 from attnlab.attention.protocol import Attention, Capabilities, Rows
 from attnlab.attention.so_far import refusal
 from attnlab.attention.visibility import Causal, Everything, Rule
@@ -240,7 +239,7 @@ def _check_parts(mechanism: Any, of: Mapping[str, Any], need: Need, where: str) 
                 f"{where}.positions: {kind(of['positions']).__name__} needs dependency trees, which"
                 " are not known here; choose 'shaw'"
             )
-        if issubclass(kind(of["positions"]), OnGrid) and not (
+        if kind(of["positions"]).on_grid and not (
             need.places == "grid" and issubclass(mechanism, Attention)
         ):
             raise UserError(

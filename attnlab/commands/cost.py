@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         left out), a number out of range.
     """
     from attnlab.commands.session import check_folder
-    from attnlab.training.memory import keep_freed
+    from attnlab.training.devices import keep_freed
 
     check_folder("--dir", arguments.dir)
     keep_freed()  # as in training; else large programs pay for their pages in every run

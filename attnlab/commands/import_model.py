@@ -9,10 +9,10 @@ import shlex
 import time
 from pathlib import Path
 
-from attnlab.api.stored import check_folder
 from attnlab.commands import session
 from attnlab.errors import UserError
 from attnlab.progress import Progress
+from attnlab.records.files import check_folder
 from attnlab.records.sealed import check_no_trial
 from attnlab.records.stream import RunLock
 from attnlab.training.interrupt import Interrupt

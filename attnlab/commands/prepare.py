@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.api.stored import check_folder
 from attnlab.errors import UserError
 from attnlab.flags import add_number
 from attnlab.progress import Progress
+from attnlab.records.files import check_folder
 
 if TYPE_CHECKING:
     from attnlab.data.preparing import Told

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab import config as configs
-from attnlab.api.stored import Stored
-from attnlab.api.stored import check_folder as check_folder
 from attnlab.errors import UserError
 from attnlab.records import provenance
+from attnlab.records.files import check_folder as check_folder
 from attnlab.records.manifest import Manifest
 from attnlab.tasks.schemas import Settings
 from attnlab.training.run import start_jax as start_jax
 
 if TYPE_CHECKING:
+    from attnlab.api.stored import Stored
     from attnlab.api.trained import Run
 
 
@@ -68,6 +68,8 @@ def stored_run(arguments: Any) -> Stored:
       UserError: no such run, an override that would make it another model, or a vocabulary or code
         that is not what it was made from.
     """
+    from attnlab.api.stored import Stored
+
     if not arguments.workdir:
         raise UserError("no --workdir given; name the folder of a trained run")
     folders = [

@@ -196,3 +196,10 @@ def full_disk(path: Path) -> Iterator[None]:
             None,
         )  # not that of a file in between, which nobody knows
         raise
+
+
+def check_folder(flag: str, folder: Path) -> None:
+    """Raise `UserError` if `folder`, or a part of its path, is a file."""
+    path = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not path.is_dir():
+        raise UserError(f"{flag}={folder}: {path} is not a folder; name another")

@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-import flax.linen as nn
 import flax.traverse_util
 import jax
 import jax.numpy as jnp
@@ -35,30 +34,11 @@ from attnlab.attention.protocol import LOSSES, MAPS
 from attnlab.errors import UserError, nearest
 from attnlab.systems.protocol import Side, System, Writer
 from attnlab.tasks import schemas
+from attnlab.tasks.models import chosen_weights
 from attnlab.tasks.protocol import Numbers
 from attnlab.tasks.schemas import Reinforce
-from attnlab.training.hyperparameters import WEIGHTS
 
 COVERAGE = "doubly_stochastic"
-
-
-def left_aside(system: nn.Module, params: Any, *ids: Any) -> Mapping[str, Any]:
-    """The shapes of what a pass over ids leaves in the collections "losses" and "samples";
-    parameters and ids may be shapes.
-    """
-    watched = [LOSSES, SAMPLES]
-    aside: Mapping[str, Any] = jax.eval_shape(
-        lambda params, *ids: system.apply({"params": params}, *ids, mutable=watched)[1],
-        params,
-        *ids,
-    )
-    return aside
-
-
-def chosen_weights(weights: Mapping[str, float], numbers: Numbers | None) -> dict[str, Any]:
-    """The weights of losses by name, of those among the numbers of a program theirs."""
-    given = numbers or {}
-    return {name: given.get(f"{WEIGHTS}.{name}", weight) for name, weight in weights.items()}
 
 
 class Terms(Protocol):
@@ -89,7 +69,7 @@ class Auxiliary:
 
     Args:
       system: its class; one that writes a text, or a classifier.
-      handed_out: what a pass leaves aside, by collection, as `left_aside` says.
+      handed_out: what a pass leaves aside, by collection, as `models.left_aside` says.
       config: the whole; read are the nodes `auxiliary`, weights by name (0 is off), `reinforce` and
         `system`.
       length: of the longest target; 1 of a classifier.

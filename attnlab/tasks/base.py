@@ -27,12 +27,9 @@ from attnlab.data.longer import treat_long_examples
 from attnlab.data.settings import Buckets
 from attnlab.decoding.rows import OnRows
 from attnlab.errors import UserError
-from attnlab.records.items import Items
 from attnlab.records.measures import Measure
 from attnlab.systems.protocol import System
 from attnlab.tasks import models
-from attnlab.tasks.auxiliary import Terms
-from attnlab.tasks.looks import maps_over
 from attnlab.tasks.protocol import (
     Axis,
     Batch,
@@ -54,6 +51,8 @@ from attnlab.tasks.schemas import Settings
 from attnlab.training.hyperparameters import SMOOTHING
 
 if TYPE_CHECKING:
+    from attnlab.records.items import Items
+    from attnlab.tasks.auxiliary import Terms
     from attnlab.tasks.pretrained import Beginning
 
 Config = TypeVar("Config", bound=Settings)
@@ -398,6 +397,8 @@ class Task(Generic[Config, Data, Model]):
 
     def maps(self, params: Params, example: Example) -> Maps:
         """Every attention map of an example, and those that lie over its image."""
+        from attnlab.tasks.looks import maps_over
+
         inputs, axes = self.model_inputs(example)
         maps = models.maps_of(self.system, params, inputs)
         return maps_over(maps, axes, self.map_labels(axes), getattr(example, "image", None))

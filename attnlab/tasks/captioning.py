@@ -39,11 +39,17 @@ from attnlab.layers.backbones.protocol import Backbone
 from attnlab.records.measures import TEXT, Measure, share
 from attnlab.systems.vision.captioner import Captioner, grid_of
 from attnlab.tasks import schemas
-from attnlab.tasks.auxiliary import Auxiliary, left_aside
+from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.decoders import check_room, ending, translating
 from attnlab.tasks.localisation import SCORES, Named, named, sums
 from attnlab.tasks.looks import ImageExample
-from attnlab.tasks.models import check_output_bias, shapes_of, system_factory, with_output_bias
+from attnlab.tasks.models import (
+    check_output_bias,
+    left_aside,
+    shapes_of,
+    system_factory,
+    with_output_bias,
+)
 from attnlab.tasks.protocol import Axis, Batch, Params, Scores, Sums, Tree, Typed
 from attnlab.tasks.tokens import cross_entropy
 from attnlab.tasks.written import ScoredAsText

@@ -40,7 +40,7 @@ class Decisions:
 
     @staticmethod
     def taken(handed_out: Mapping[str, Any]) -> bool:
-        """Whether a system decides, by what a pass of it leaves aside (`auxiliary.left_aside`)."""
+        """Whether a system decides, by what a pass of it leaves aside (`models.left_aside`)."""
         return any(path[-1] == "baseline" for path in _flat(handed_out))
 
     def carried(self) -> None:

@@ -33,17 +33,20 @@ from attnlab.data.batching import evaluation_batches
 from attnlab.data.blocks import Blocks
 from attnlab.data.columns import IDS, Declared, Examples, Packed
 from attnlab.data.columns import Batch as HostBatch
-from attnlab.data.crops import Crops
 from attnlab.data.streams import Apart, Lanes, Turns, begun, first_of, lanes, widths
 from attnlab.data.tokenizer import Prompt
 from attnlab.decoding.settings import validate
 from attnlab.errors import UserError
-from attnlab.records.items import Items
 from attnlab.records.measures import VOCABULARY, Measure, share
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks import schemas
-from attnlab.tasks.auxiliary import chosen_weights
-from attnlab.tasks.models import check_output_bias, part_of, shapes_of, system_factory
+from attnlab.tasks.models import (
+    check_output_bias,
+    chosen_weights,
+    part_of,
+    shapes_of,
+    system_factory,
+)
 from attnlab.tasks.protocol import (
     Axis,
     Batch,
@@ -69,7 +72,9 @@ from attnlab.tasks.reading import (
 from attnlab.tasks.tokens import TEACHER_FORCED, TokenTask, token_rows
 
 if TYPE_CHECKING:
+    from attnlab.data.crops import Crops
     from attnlab.decoding.generate import Decoder
+    from attnlab.records.items import Items
 
 PICTURED = 60  # tokens of a text whose maps are drawn after training
 
@@ -224,9 +229,14 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
         if self._apart:
             how |= {"windows": self._window is not None}
             return Apart(ids, max_length=longest, seed=seed, special=special, **how)
-        if kind := {"packed": Blocks, "crops": Crops}.get(self.config.batch.texts):
-            return kind(ids.ids, length=longest, seed=seed, special=special, **how)
-        return lanes(self.config.batch.texts, ids, length=longest, special=special, **how)
+        how |= {"length": longest, "special": special}
+        if self.config.batch.texts == "packed":
+            return Blocks(ids.ids, seed=seed, **how)
+        if self.config.batch.texts == "crops":
+            from attnlab.data.crops import Crops
+
+            return Crops(ids.ids, seed=seed, **how)
+        return lanes(self.config.batch.texts, ids, **how)
 
     # --- scores ---
 
@@ -285,6 +295,8 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
         """A row for every text, its end counted; None of a single text. What is read before a text
         of a stream is not drawn with it.
         """
+        from attnlab.records.items import Items
+
         texts = self.size(split)
         if texts < 2:
             return None

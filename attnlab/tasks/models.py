@@ -24,7 +24,6 @@ from attnlab.config.schema import settings_of
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared
 from attnlab.data.settings import Buckets
-from attnlab.data.shards import in_parts
 from attnlab.decoding.rows import OnRows
 from attnlab.errors import UserError
 from attnlab.layers.by_layer import chosen, varies
@@ -39,8 +38,8 @@ from attnlab.systems.protocol import (
     TokenClassifier,
 )
 from attnlab.tasks import schemas
-from attnlab.tasks.auxiliary import left_aside
-from attnlab.tasks.protocol import Batch, Params, Sums, Tree
+from attnlab.tasks.protocol import Batch, Numbers, Params, Sums, Tree
+from attnlab.training.hyperparameters import WEIGHTS
 
 BYTES = 2**38  # 256 GiB: more than one device has, so no array of a model can be larger
 Item = TypeVar("Item")
@@ -308,6 +307,25 @@ def maps_of(system: System, params: Params, read: Sequence[np.ndarray]) -> dict[
     return {name: found[name].replace(weights=np.asarray(found[name].weights[0])) for name in names}
 
 
+def left_aside(system: nn.Module, params: Any, *ids: Any) -> Mapping[str, Any]:
+    """The shapes of what a pass over ids leaves in the collections "losses" and "samples";
+    parameters and ids may be shapes.
+    """
+    watched = [LOSSES, SAMPLES]
+    aside: Mapping[str, Any] = jax.eval_shape(
+        lambda params, *ids: system.apply({"params": params}, *ids, mutable=watched)[1],
+        params,
+        *ids,
+    )
+    return aside
+
+
+def chosen_weights(weights: Mapping[str, float], numbers: Numbers | None) -> dict[str, Any]:
+    """The weights of losses by name, of those among the numbers of a program theirs."""
+    given = numbers or {}
+    return {name: given.get(f"{WEIGHTS}.{name}", weight) for name, weight in weights.items()}
+
+
 def part_of(batches: Iterable[Item], count: int) -> Iterable[Item]:
     """So many of the batches, at equal distances; all for 0, or where there are fewer."""
     if not count:
@@ -361,6 +379,8 @@ def with_output_bias(
     """
     if not _of_frequencies(config):
         return params
+    from attnlab.data.shards import in_parts
+
     counts = np.ones(vocabulary)
     for part in in_parts(tokens):
         counts += np.bincount(part, minlength=vocabulary)

@@ -27,7 +27,7 @@ from attnlab.records.provenance import Changed, Code
 from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import State
 from attnlab.training import devices, programs
-from attnlab.training.memory import keep_freed
+from attnlab.training.devices import keep_freed
 from attnlab.training.session import Outcome, Session
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from attnlab.experiments.plan import building, process
 from attnlab.experiments.plan.building import Builder
 from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.plan.process import listed, made
-from attnlab.tasks import auxiliary, models
+from attnlab.tasks import models
 from tests import sampling
 from tests.changed import changed
 from tests.experiments import real
@@ -90,10 +90,10 @@ def sizes_alike(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def left_aside(system: Any, *given: Any) -> Any:
         if (shape := re.sub(r"\d+", "N", repr(system))) not in aside:
-            aside[shape] = auxiliary.left_aside(system, *given)
+            aside[shape] = find_aside(system, *given)
         return aside[shape]
 
-    building_check = building.check
+    find_aside, building_check = models.left_aside, building.check
     monkeypatch.setattr(building, "check", check)
     monkeypatch.setattr(models, "left_aside", left_aside)
 

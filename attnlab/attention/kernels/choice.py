@@ -12,12 +12,10 @@ import jax
 
 from attnlab.attention.kernels import BACKWARDLESS, KERNELS, WEIGHTLESS
 from attnlab.attention.kernels.blocks import number
-from attnlab.attention.kernels.blockwise import Blockwise
 from attnlab.attention.kernels.fused import Cudnn, detected, maskless
-from attnlab.attention.kernels.gathered import Gathered
 from attnlab.attention.kernels.plain import Look, Plain, plain_on, weigh
-from attnlab.attention.kernels.windows import Windows
 from attnlab.attention.protocol import MAPS
+from attnlab.config.registry import import_object
 from attnlab.errors import UserError
 
 # from this many keys and queries on, blockwise was measured to be at least as fast as plain;
@@ -38,13 +36,14 @@ class Auto(Plain):
 
     def chosen(self, look: Look) -> Any:
         """The kernel for this look."""
-        gathered = Gathered()
-        if gathered.refuses(look) is None and gathered.pays(look):
-            return gathered
-        if Windows().refuses(look) is None:
-            return Windows()
-        long = min(look.view.size) >= LEAST and number(look.view.positions) is not None
-        kernel: Any = Blockwise() if long and Blockwise().refuses(look) is None else Plain()
+        if path := getattr(look.align, "kernel", ""):
+            own = import_object(path)()
+            if own.refuses(look) is None and own.pays(look):
+                return own
+        kernel: Any = Plain()
+        if min(look.view.size) >= LEAST and number(look.view.positions) is not None:
+            blockwise = KERNELS.resolve("blockwise")()
+            kernel = kernel if blockwise.refuses(look) else blockwise
         if detected() and maskless(look.view) and Cudnn().lacks(look) is None:
             return functools.partial(on_cuda, kernel)
         return kernel

@@ -39,6 +39,10 @@ class Windows:
         dropping = isinstance(look.drop, Dropout) and not look.drop.active
         return None if dropping else "draws no dropout"
 
+    def pays(self, look: Look) -> bool:
+        """Always, where it is not refused."""
+        return True
+
     def __call__(self, look: Look) -> jax.Array:
         """The context [B,H,Tq,Dv]."""
         view, align = look.view, look.align

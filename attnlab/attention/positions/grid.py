@@ -36,6 +36,8 @@ class OnGrid(PositionScheme):
     them has such a scheme (`Need.places`).
     """
 
+    on_grid = True
+
 
 def on_grid(rows: int, columns: int) -> np.ndarray:
     """Positions of the places of a grid, row by row: int32 [rows * columns].

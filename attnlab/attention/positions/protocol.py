@@ -30,6 +30,7 @@ class PositionScheme(nn.Module):
 
     hooks: ClassVar[frozenset[str]] = frozenset()
     trees: ClassVar[bool] = False  # whether it needs dependency trees, which few systems have
+    on_grid: ClassVar[bool] = False  # whether it needs rows and columns, which slots of images know
     looks_between: ClassVar[bool] = False  # whether it needs that no query sees a later key
     card: ClassVar[Card] = Card(
         "none",
