@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
@@ -87,6 +86,7 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
     schema = schemas.Diagnostics
     reads: ClassVar[str] = "asked"
     loads = AskedTexts
+    load_data = staticmethod(asked.load)
     columns: ClassVar[Mapping[str, Declared]] = {"source": IDS, "target": IDS}
     inputs = ("source",)
     measures: Mapping[str, Measure | str] = {
@@ -116,17 +116,6 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
         made.
         """
         build_system(config, 8)
-
-    @classmethod
-    def read(
-        cls, config: schemas.Diagnostics, workdir: Path | None, splits: Sequence[str]
-    ) -> AskedTexts:
-        """See `Task.read`.
-
-        Raises:
-          UserError: a source of another kind, a damaged or other vocabulary.
-        """
-        return asked.load(config.data, config.vocabulary, workdir, splits, config.pretrained.run)
 
     # --- training ---
 

@@ -21,7 +21,6 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
@@ -113,6 +112,7 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
     schema = schemas.LanguageModelling
     reads: ClassVar[str] = "texts"
     loads = text.Texts
+    load_data = staticmethod(text.load)
     columns: ClassVar[Mapping[str, Declared]] = {
         "source": IDS,
         "target": IDS,
@@ -175,17 +175,6 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
                 " which chooses the checkpoint, needs all rows; set it to 0, or checkpoint.by=loss"
             )
         validate(config.decoding, weights=False).check_room(config.batch.max_length)
-
-    @classmethod
-    def read(
-        cls, config: schemas.LanguageModelling, workdir: Path | None, splits: Sequence[str]
-    ) -> text.Texts:
-        """See `Task.read`.
-
-        Raises:
-          UserError: unreadable data, a damaged or other vocabulary.
-        """
-        return text.load(config.data, config.vocabulary, workdir, splits, config.pretrained.run)
 
     # --- training ---
 

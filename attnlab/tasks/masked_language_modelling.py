@@ -20,7 +20,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
@@ -126,6 +125,7 @@ class MaskedLanguageModelling(
     schema = schemas.MaskedLanguageModelling
     reads: ClassVar[str] = "texts"
     loads = text.Texts
+    load_data = staticmethod(text.load)
     columns: ClassVar[Mapping[str, Declared]] = {
         "source": IDS,
         "target": Declared("int32", ("P",)),
@@ -174,17 +174,6 @@ class MaskedLanguageModelling(
         if config.vocabulary.kind != "tokenizer":
             special = Special(reserved=tuple(range(config.vocabulary.reserved)))
             _ = Masking(special, 8, **config.masking.settings()).mask
-
-    @classmethod
-    def read(
-        cls, config: schemas.MaskedLanguageModelling, workdir: Path | None, splits: Sequence[str]
-    ) -> text.Texts:
-        """See `Task.read`.
-
-        Raises:
-          UserError: unreadable data, a damaged or other vocabulary.
-        """
-        return text.load(config.data, config.vocabulary, workdir, splits, config.pretrained.run)
 
     # --- training ---
 

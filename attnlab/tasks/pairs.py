@@ -8,8 +8,7 @@ Axis letters: B batch, S source length, T target length, V target vocabulary, N 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -73,6 +72,7 @@ class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
     schema: ClassVar[type[schemas.Settings]] = schemas.Translation
     reads = "pairs"
     loads = corpus.Corpus
+    load_data: ClassVar[Callable[..., Any]] = staticmethod(corpus.load)
     columns: Mapping[str, Declared] = {"source": IDS, "target": IDS}  # type: ignore[misc]
     inputs = ("source", "target")
 
@@ -106,11 +106,6 @@ class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
         shared = corpus.VocabularySettings.read(config.vocabulary).shared
         system, _ = build_system(config, *((8, 8) if shared else (8, 9)))
         check_room(system, config)
-
-    @classmethod
-    def read(cls, config: Writes, workdir: Path | None, splits: Sequence[str]) -> corpus.Corpus:
-        """See `Task.read`; `UserError` for a damaged or other vocabulary too."""
-        return corpus.load(config.data, config.vocabulary, workdir, splits, config.pretrained.run)
 
     def try_batch(self, batch: HostBatch) -> None:
         """See `Task.try_batch`; what it writes for the sources must have room too."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -51,6 +50,7 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
     schema: ClassVar[type[schemas.Settings]] = schemas.SpanCorruption
     reads = "texts"
     loads = text.Texts  # type: ignore[assignment]
+    load_data = staticmethod(text.load)
     data: text.Texts  # type: ignore[assignment]
     units: ClassVar[Mapping[str, str]] = {
         "loss": "nats per target token, sentinels counted",
@@ -81,13 +81,6 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
         if settings.kind != "tokenizer":
             spans.check(raw)
         check_room(build_system(config, 8, 8)[0], config)
-
-    @classmethod
-    def read(  # type: ignore[override]
-        cls, config: schemas.SpanCorruption, workdir: Path | None, splits: Sequence[str]
-    ) -> text.Texts:
-        """See `Task.read`; `UserError` for a damaged or other vocabulary too."""
-        return text.load(config.data, config.vocabulary, workdir, splits, config.pretrained.run)
 
     # --- the texts, corrupted ---
 

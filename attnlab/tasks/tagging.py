@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
@@ -122,6 +121,7 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
     schema = schemas.Tagging
     reads: ClassVar[str] = "tagged"
     loads = TaggedTexts
+    load_data = staticmethod(tagged.load)
     columns: ClassVar[Mapping[str, Declared]] = {
         "source": IDS,
         "target": Declared("int32", ("T",)),
@@ -191,17 +191,6 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
         read.
         """
         build_system(config, 8, 3)
-
-    @classmethod
-    def read(
-        cls, config: schemas.Tagging, workdir: Path | None, splits: Sequence[str]
-    ) -> TaggedTexts:
-        """See `Task.read`.
-
-        Raises:
-          UserError: unreadable data, a damaged or other vocabulary.
-        """
-        return tagged.load(config.data, config.vocabulary, workdir, splits, config.pretrained.run)
 
     # --- training ---
 

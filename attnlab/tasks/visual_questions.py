@@ -18,7 +18,6 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -118,6 +117,7 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
     schema = schemas.VisualQuestions
     reads: ClassVar[str] = "visual_questions"
     loads = QuestionData
+    load_data = staticmethod(questions.load)
     columns: ClassVar[Mapping[str, Declared]] = {
         "image": Declared("uint8", ("H", "W", "C")),
         "question": Declared("int32", None),  # [B,T], or [B,Q,T] of Q about an image
@@ -154,19 +154,6 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         """
         source = questions.source(config.data)
         build_system(config, 8, 2, getattr(source, "shape", None))
-
-    @classmethod
-    def read(
-        cls, config: schemas.VisualQuestions, workdir: Path | None, splits: Sequence[str]
-    ) -> QuestionData:
-        """See `Task.read`.
-
-        Raises:
-          UserError: unreadable data, or what was learned of it is damaged.
-        """
-        return questions.load(
-            config.data, config.vocabulary, workdir, splits, config.pretrained.run
-        )
 
     # --- training ---
 
