@@ -3,75 +3,40 @@
 as plain values (`definition`).
 """
 
-from attnlab.experiments.define.axes import (
-    SHOWN,
-    Axis,
-    Point,
-    cross,
-    flattened,
-    grid,
-    rows,
-    several,
-    text,
-    zipped,
-)
-from attnlab.experiments.define.derived import (
-    COUNTED,
-    check_derived,
-    forms,
-    is_derived,
-    is_timed,
-    reached,
-)
-from attnlab.experiments.define.experiment import Budget, Claim, Contrast, Experiment, better
-from attnlab.experiments.define.inline import InlineExperiment
-from attnlab.experiments.define.loading import (
-    AS_IT_IS,
-    MOST_LOOKS,
-    Changes,
-    definition,
-    definition_hash,
-    load_experiment,
-)
-from attnlab.experiments.define.search import Range, Search, choice, integers, log_uniform, uniform
-from attnlab.experiments.define.typed import same, spelt, typed
-
-__all__ = [
-    "AS_IT_IS",
-    "COUNTED",
-    "MOST_LOOKS",
-    "SHOWN",
-    "Axis",
-    "Budget",
-    "Changes",
-    "Claim",
-    "Contrast",
-    "Experiment",
-    "InlineExperiment",
-    "Point",
-    "Range",
-    "Search",
-    "better",
-    "check_derived",
-    "choice",
-    "cross",
-    "definition",
-    "definition_hash",
-    "flattened",
-    "forms",
-    "grid",
-    "integers",
-    "is_derived",
-    "is_timed",
-    "load_experiment",
-    "log_uniform",
-    "reached",
-    "rows",
-    "same",
-    "several",
-    "spelt",
-    "text",
-    "typed",
-    "uniform",
-    "zipped",
-]
+from attnlab.experiments.define.axes import SHOWN as SHOWN
+from attnlab.experiments.define.axes import Axis as Axis
+from attnlab.experiments.define.axes import Point as Point
+from attnlab.experiments.define.axes import cross as cross
+from attnlab.experiments.define.axes import flattened as flattened
+from attnlab.experiments.define.axes import grid as grid
+from attnlab.experiments.define.axes import rows as rows
+from attnlab.experiments.define.axes import several as several
+from attnlab.experiments.define.axes import text as text
+from attnlab.experiments.define.axes import zipped as zipped
+from attnlab.experiments.define.derived import COUNTED as COUNTED
+from attnlab.experiments.define.derived import check_derived as check_derived
+from attnlab.experiments.define.derived import forms as forms
+from attnlab.experiments.define.derived import is_derived as is_derived
+from attnlab.experiments.define.derived import is_timed as is_timed
+from attnlab.experiments.define.derived import reached as reached
+from attnlab.experiments.define.experiment import Budget as Budget
+from attnlab.experiments.define.experiment import Claim as Claim
+from attnlab.experiments.define.experiment import Contrast as Contrast
+from attnlab.experiments.define.experiment import Experiment as Experiment
+from attnlab.experiments.define.experiment import better as better
+from attnlab.experiments.define.inline import InlineExperiment as InlineExperiment
+from attnlab.experiments.define.loading import AS_IT_IS as AS_IT_IS
+from attnlab.experiments.define.loading import MOST_LOOKS as MOST_LOOKS
+from attnlab.experiments.define.loading import Changes as Changes
+from attnlab.experiments.define.loading import definition as definition
+from attnlab.experiments.define.loading import definition_hash as definition_hash
+from attnlab.experiments.define.loading import load_experiment as load_experiment
+from attnlab.experiments.define.search import Range as Range
+from attnlab.experiments.define.search import Search as Search
+from attnlab.experiments.define.search import choice as choice
+from attnlab.experiments.define.search import integers as integers
+from attnlab.experiments.define.search import log_uniform as log_uniform
+from attnlab.experiments.define.search import uniform as uniform
+from attnlab.experiments.define.typed import same as same
+from attnlab.experiments.define.typed import spelt as spelt
+from attnlab.experiments.define.typed import typed as typed
