@@ -96,12 +96,9 @@ class Checkpoints:
         """
         if not self.directory.is_dir():
             return []
-        folders = [
-            folder
-            for folder in self.directory.iterdir()
-            if folder.name.isdecimal() and folder.is_dir()
-        ]
-        return sorted(int(folder.name) for folder in folders if any(folder.iterdir()))
+        folders = (path for path in self.directory.iterdir() if path.is_dir())
+        numbered = (path for path in folders if path.name.isdecimal() and any(path.iterdir()))
+        return sorted(int(path.name) for path in numbered)
 
     @property
     def best(self) -> int | None:
@@ -363,10 +360,8 @@ class Checkpoints:
 
     def _sweep(self, suffix: str = "") -> None:
         """Delete the folders marked for deletion and, given the suffix, half-written ones."""
-        for folder in [
-            *self.directory.glob("deleting-*"),
-            *(self.directory.glob(f"*{suffix}") if suffix else []),
-        ]:
+        patterns = ["deleting-*", f"*{suffix}"] if suffix else ["deleting-*"]
+        for folder in [path for pattern in patterns for path in self.directory.glob(pattern)]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
