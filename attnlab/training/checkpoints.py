@@ -430,6 +430,7 @@ def _refusal(error: BaseException) -> OSError | None:
 
 
 def _reason(error: BaseException) -> str:
-    """The exception in one short line."""
+    """The exception in one short line, or what it was raised from: that names the array."""
+    error = error.__cause__ or error
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:160]}{'...' if len(text) > 160 else ''}"
