@@ -131,6 +131,13 @@ def reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what has led to it, the last first."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
 def show_traceback(error: BaseException) -> None:
     """Print the traceback of an error, its cause's before it, where the environment asks for it."""
     if os.environ.get(TRACEBACK):

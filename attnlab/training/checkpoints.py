@@ -23,7 +23,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from attnlab.errors import UserError, one_line
+from attnlab.errors import UserError, causes, one_line
 from attnlab.training.mesh import lies, spans
 from attnlab.training.orbax_steps import OrbaxSteps, compare, leaves_by_path
 from attnlab.training.parallel import message_from_0
@@ -96,12 +96,9 @@ class Checkpoints:
         """
         if not self.directory.is_dir():
             return []
-        folders = [
-            folder
-            for folder in self.directory.iterdir()
-            if folder.name.isdecimal() and folder.is_dir()
-        ]
-        return sorted(int(folder.name) for folder in folders if any(folder.iterdir()))
+        folders = (path for path in self.directory.iterdir() if path.is_dir())
+        numbered = (path for path in folders if path.name.isdecimal() and any(path.iterdir()))
+        return sorted(int(path.name) for path in numbered)
 
     @property
     def best(self) -> int | None:
@@ -363,10 +360,8 @@ class Checkpoints:
 
     def _sweep(self, suffix: str = "") -> None:
         """Delete the folders marked for deletion and, given the suffix, half-written ones."""
-        for folder in [
-            *self.directory.glob("deleting-*"),
-            *(self.directory.glob(f"*{suffix}") if suffix else []),
-        ]:
+        patterns = ["deleting-*", f"*{suffix}"] if suffix else ["deleting-*"]
+        for folder in [path for pattern in patterns for path in self.directory.glob(pattern)]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -412,34 +407,30 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _disk_full(error: BaseException | None) -> bool:
+def _disk_full(error: BaseException) -> bool:
     """Whether lack of space (or quota) is anywhere in the chain of causes; tensorstore reports it
     only as text.
     """
-    while error is not None:
-        words = ("No space left", "RESOURCE_EXHAUSTED", "Disk quota exceeded")
-        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or any(
-            word in str(error) for word in words
-        ):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+    words = re.compile("No space left|RESOURCE_EXHAUSTED|Disk quota exceeded")
+    numbers = (errno.ENOSPC, errno.EDQUOT)
+    chain = causes(error)
+    return any(getattr(one, "errno", None) in numbers or words.search(str(one)) for one in chain)
 
 
-def _refusal(error: BaseException | None) -> OSError | None:
+def _refusal(error: BaseException) -> OSError | None:
     """What the system refused, by the chain of causes; tensorstore tells the number of it in a
     text.
     """
-    while error is not None:
-        if isinstance(error, OSError):
-            return error
-        if number := re.search(r"os_error_code='(\d+)'", str(error)):
+    for one in causes(error):
+        if isinstance(one, OSError):
+            return one
+        if number := re.search(r"os_error_code='(\d+)'", str(one)):
             return OSError(int(number[1]), os.strerror(int(number[1])))
-        error = error.__cause__ or error.__context__
     return None
 
 
 def _reason(error: BaseException) -> str:
-    """The exception in one short line."""
+    """The exception in one short line, or what it was raised from: that names the array."""
+    error = error.__cause__ or error
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:160]}{'...' if len(text) > 160 else ''}"

@@ -84,14 +84,11 @@ class Journal:
         if restored is None:
             state = fresh(self.config.seed)
         else:
-            state, self.best = (
-                restored.tree.replace(seed=seed_array(self.config.seed)),
-                tuple(restored.meta["best"]),
-            )
+            state = restored.tree.replace(seed=seed_array(self.config.seed))
+            self.best = tuple(restored.meta["best"])
         self._checkpoints.check_space(sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
-        self.metrics.rewind(
-            int(state.step) or None, restored.meta.get("records") if restored else None
-        )
+        records = restored.meta.get("records") if restored else None
+        self.metrics.rewind(int(state.step) or None, records)
         return state
 
     def running(self, step: int) -> None:
@@ -152,12 +149,8 @@ class Journal:
         self.metrics.sync()
         if wrong := _not_finite_params(step, state):
             return wrong
-        self._checkpoints.save(
-            step,
-            state.replace(seed=None, numbers=None),
-            {"best": self.best, "records": self.metrics.extent},
-            best=best,
-        )
+        meta = {"best": self.best, "records": self.metrics.extent}
+        self._checkpoints.save(step, state.replace(seed=None, numbers=None), meta, best=best)
         return ""
 
     def close(self) -> None:
@@ -225,12 +218,9 @@ class _Unwritten:
 
 def _not_finite(step: int, values: Mapping[str, float]) -> str:
     """Why a run has diverged by what a step gave, "" if it has not."""
-    finite = math.isfinite(values["loss"] + values["grad_norm"])
-    return (
-        ""
-        if finite
-        else f"loss {values['loss']}, gradient norm {values['grad_norm']} at step {step}"
-    )
+    if math.isfinite(values["loss"] + values["grad_norm"]):
+        return ""
+    return f"loss {values['loss']}, gradient norm {values['grad_norm']} at step {step}"
 
 
 def _not_finite_params(step: int, state: TrainState) -> str:

@@ -146,15 +146,8 @@ def open_journal(run: Run, session: Session, number: int = 0, label: str = "") -
     """The files of one of the runs of a session; of all processes but the first, none."""
     kind = Journal if jax.process_index() == 0 else Follower
     attempt = session.attempts[number] if session.attempts else None
-    return kind(
-        run.config,
-        run.workdir,
-        run.updates.schedule,
-        session.progress,
-        declared(run.task),
-        label,
-        attempt,
-    )
+    progress, measures = session.progress, declared(run.task)
+    return kind(run.config, run.workdir, run.updates.schedule, progress, measures, label, attempt)
 
 
 def stopped(interrupt: Interrupt, signal: int | None, step: int, first: float | None) -> Outcome:

@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, causes
 from attnlab.training.mesh import lies, on_host, spans
 from attnlab.training.parallel import largest
 from attnlab.training.step import Tree
@@ -161,10 +161,8 @@ def _without_late_callbacks() -> Iterator[None]:
         yield
     except Exception as error:
         time.sleep(0.1)  # they come a few milliseconds later, or when nothing holds them any more
-        cause: BaseException | None = error
-        while cause is not None:
+        for cause in causes(error):
             traceback.clear_frames(cause.__traceback__)
-            cause = cause.__cause__ or cause.__context__
         gc.collect()
         raise
     finally:

@@ -112,9 +112,8 @@ class PmapBackend:
 
     def feed(self, batch: HostBatch) -> Batch:
         """See `Backend.feed`."""
-        return {
-            name: rows.reshape(len(self.local), -1, *rows.shape[1:]) for name, rows in batch.items()
-        }
+        shape = (len(self.local), -1)
+        return {name: rows.reshape(*shape, *rows.shape[1:]) for name, rows in batch.items()}
 
     def compile(self, step: Step, state: TrainState, batch: Batch) -> Program:
         """See `Backend.compile`."""
@@ -161,9 +160,8 @@ class MeshBackend:
 
     def feed(self, batch: HostBatch) -> Batch:
         """See `Backend.feed`."""
-        return jax.tree.map(
-            lambda rows: jax.make_array_from_process_local_data(self.rows, rows), batch
-        )
+        deal = functools.partial(jax.make_array_from_process_local_data, self.rows)
+        return jax.tree.map(deal, batch)
 
     def compile(self, step: Step, state: TrainState, batch: Batch) -> Program:
         """See `Backend.compile`."""

@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
         ("lstm_lm", "mesh", 1, 1, 1),
         pytest.param("transformer", "pmap", 4, 2, 1, marks=pytest.mark.full),
         pytest.param("lstm_lm", "mesh", 2, 1, 2, marks=pytest.mark.full),
+        pytest.param("lstm_lm", "fsdp", 2, 1, 2, marks=pytest.mark.full),
     ],
 )
 def test_kill_minus_nine_changes_nothing(
