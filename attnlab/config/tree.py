@@ -232,11 +232,13 @@ def is_below(name: str, nodes: Iterable[str]) -> bool:
     return f"{name}.".startswith(tuple(f"{node}." for node in nodes))
 
 
-def config_hash(config: Mapping[str, Any] | Node) -> str:
+def config_hash(config: Mapping[str, Any] | Node, whole: bool = False) -> str:
     """12 hex digits: sha256 of the canonical JSON (sorted keys, no spaces) of what is not `NEWER`;
-    the same for lists and tuples.
+    the same for lists and tuples. That of the `whole` is what manifests had before there was `NEWER`.
     """
-    canonical = json.dumps(_hashed(to_dict(config)), sort_keys=True, separators=(",", ":"))
+    tree = to_dict(config)
+    hashed = tree if whole else _hashed(tree)
+    canonical = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 

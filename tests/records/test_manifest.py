@@ -48,6 +48,14 @@ def test_round_trip(tmp_path: Path) -> None:
     assert other.config == manifest.config and other.config_hash == manifest.config_hash
 
 
+def test_a_hash_of_before_there_were_newer_settings_is_read(tmp_path: Path) -> None:
+    manifest = build(training={"lag": -1})
+    assert manifest.config_hash == build(training={}).config_hash
+    older = dataclasses.replace(manifest, config_hash=config_hash(manifest.config, whole=True))
+    older.write(tmp_path)
+    assert Manifest.read(tmp_path) == older != manifest
+
+
 def test_hash_is_of_the_config() -> None:
     """The order of keys does not count, every value does."""
     assert config_hash(dict(reversed(CONFIG.items()))) == config_hash(CONFIG)
