@@ -49,7 +49,7 @@ class Local(Alignment):
     reach: int = 10
 
     of_heads: ClassVar[bool] = False
-    kernel = "attnlab.attention.kernels.windows:Windows"
+    own_kernel = "attnlab.attention.kernels.windows:Windows"
     lengths = {"reach": "within"}
     looks_at = frozenset({"positions", "lengths"})
 

@@ -47,7 +47,7 @@ class MoBA(Alignment):
 
     looks_at = frozenset({"positions"})
     looks_between = True
-    kernel = "attnlab.attention.kernels.gathered:Gathered"
+    own_kernel = "attnlab.attention.kernels.gathered:Gathered"
     card = Card("block-sparse", 2025, "Lu et al., MoBA, 2025", "T^2")
 
     def setup(self) -> None:

@@ -38,7 +38,7 @@ class Alignment(nn.Module):
       looks_between: it looks at what stands between a key and its query, so both are tokens of one
         sequence, and no query sees a later key.
       meeting: the weights of a head depend on the scores of other heads.
-      kernel: "MODULE:CLASS" of a kernel that reads only the keys with a weight; "auto" asks it first.
+      own_kernel: "MODULE:CLASS" of a kernel that reads only the keys with a weight; "auto" asks it first.
       card: where it comes from.
     """
 
@@ -47,7 +47,7 @@ class Alignment(nn.Module):
     looks_at: ClassVar[frozenset[str]] = frozenset()
     looks_between: ClassVar[bool] = False
     meeting: ClassVar[bool] = False
-    kernel: ClassVar[str] = ""
+    own_kernel: ClassVar[str] = ""
     card: ClassVar[Card]
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:

@@ -36,7 +36,7 @@ class Auto(Plain):
 
     def chosen(self, look: Look) -> Any:
         """The kernel for this look."""
-        if path := getattr(look.align, "kernel", ""):
+        if path := getattr(look.align, "own_kernel", ""):
             own = import_object(path)()
             if own.refuses(look) is None and own.pays(look):
                 return own
