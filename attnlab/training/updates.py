@@ -137,7 +137,9 @@ class Updates:
         return state.replace(numbers=self.numbers)
 
     def saved_like(self, task: AnyTask) -> TrainState:
-        """The contents of a checkpoint: the state without what the config has; with where each array lies."""
+        """The contents of a checkpoint: the state without what the config has, and where on a mesh
+        each array is to lie.
+        """
         like = self.state_like(task).replace(seed=None, numbers=None)
         lies = self.layout and self.layout.shardings(like)
         return jax.tree.map(lambda leaf, at: leaf.update(sharding=at), like, lies) if lies else like
