@@ -206,3 +206,8 @@ def test_what_weights_may_sum_to_is_part_of_the_need() -> None:
         assert "\n" not in str(caught.value)
         Need(role="cross").check(found, "slot", chosen)
     less.check(MECHANISMS.resolve("single"), "slot", plus_one)
+
+
+def test_what_is_not_called_any_more_is_refused_where_it_is_overridden() -> None:
+    with pytest.raises(UserError, match=r"Old.key_value is not called any more; override arrays"):
+        type("Old", (MultiHead,), {"key_value": None})

@@ -107,6 +107,14 @@ class MultiHead(Attention):
 
     memory_class: ClassVar[type[Memory]] = MultiHeadMemory
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Refuse a subclass of an earlier version that says in `key_value` what `arrays` says now."""
+        super().__init_subclass__(**options)
+        if hasattr(cls, "key_value"):
+            raise UserError(
+                f"{cls.__name__}.key_value is not called any more; override arrays instead"
+            )
+
     def setup(self) -> None:
         if self.head_width < 0:
             raise UserError(f"multihead: head_width={self.head_width}, must be at least 0")
