@@ -330,8 +330,8 @@ def part_of(batches: Iterable[Item], count: int) -> Iterable[Item]:
     """So many of the batches, at equal distances; all for 0, or where there are fewer."""
     if not count:
         return batches
-    every = list(batches)
-    return [every[i * len(every) // count] for i in range(count)] if count < len(every) else every
+    whole = list(batches)
+    return [whole[i * len(whole) // count] for i in range(count)] if count < len(whole) else whole
 
 
 def sums_of_rows(

@@ -101,8 +101,8 @@ class Beginning:
         else:
             taken = weights.parameters(self.folder, source.shapes)
         drawn = jax.device_get(self._drawn(key)) if self._fit.drawn else {}
-        both = model_of(source), model_of(self.task)
-        return nested(fitted(flat(jax.device_get(taken)), drawn, *both))
+        models = model_of(source), model_of(self.task)
+        return nested(fitted(flat(jax.device_get(taken)), drawn, *models))
 
     @property
     def partial(self) -> bool:
@@ -127,8 +127,8 @@ class Beginning:
 
     def _other_system(self) -> str:
         """The end of an error message: what to do if the config has another system than a folder."""
-        own = configs.prepare(configs.from_dict(weights.run_config(self.folder)), []).system
-        if configs.to_dict(own) == configs.to_dict(self.task.config.system):
+        system = configs.prepare(configs.from_dict(weights.run_config(self.folder)), []).system
+        if configs.to_dict(system) == configs.to_dict(self.task.config.system):
             return ""
         return "; the config changes its system: set pretrained.take=matching to take what fits"
 
@@ -142,8 +142,8 @@ class Beginning:
         paths = self._fit.drawn
 
         def drawn(key: jax.Array) -> dict[str, jax.Array]:
-            every = flat(self.task.init(key))
-            return {path: every[path] for path in paths}
+            params = flat(self.task.init(key))
+            return {path: params[path] for path in paths}
 
         return jax.jit(drawn)
 
