@@ -19,7 +19,7 @@ from attnlab.analysis.overlays import save_overlay
 from attnlab.errors import UserError
 from attnlab.progress import table
 from attnlab.records import provenance
-from attnlab.records.digests import write_digests
+from attnlab.records.digests import write_results
 from attnlab.records.files import write_atomic
 from attnlab.records.items import FILE, ROUNDING, Items
 from attnlab.records.manifest import Manifest
@@ -40,7 +40,9 @@ ARCS = "-arcs"  # at the end of the name of such a picture
 LEGIBLE = 120  # tokens on either side of a map that is drawn; a larger one is kept as an array only
 
 
-def report(updates: Updates, task: AnyTask, workdir: Path, code: Code | None = None) -> None:
+def report(
+    updates: Updates, task: AnyTask, workdir: Path, code: Code | None = None, first: bool = True
+) -> None:
     """Score the test split with the best parameters and print a table.
 
     The files, in this order: the answers of the system (for example `translations.txt`), the first
@@ -53,6 +55,8 @@ def report(updates: Updates, task: AnyTask, workdir: Path, code: Code | None = N
       task: with the test split.
       workdir: of the run.
       code: the user's code when it was imported; None to read it now.
+      first: whether this is process 0. The others, which its parameters lie over too, compute with
+        it and write nothing.
 
     Raises:
       UserError: `workdir` is a sweep's trial whose test split is closed, or has no checkpoint that
@@ -64,38 +68,34 @@ def report(updates: Updates, task: AnyTask, workdir: Path, code: Code | None = N
     config = updates.config
     params, step = updates.best_params(task, workdir)
     results, outputs = scores(task, params, "test")
+    items = resampled(task, params, "test", outputs, results)
+    if not first:
+        for example in task.map_examples("test", PICTURED) if task.system.looks else ():
+            task.maps(params, example)
+        return
     results |= {"step": step, "parameters": sum(leaf.size for leaf in jax.tree.leaves(params))}
     results |= _changed_code(code or provenance.of(config), workdir)
+    known = {RECORDED: as_record(counted(task, "test", results))}
     if outputs:
         write_atomic(workdir / task.outputs, "".join(line + "\n" for line in outputs))
-        first = [example.record() for example in task.map_examples("test", KEPT)]
+        examples = [example.record() for example in task.map_examples("test", KEPT)]
         write_atomic(
             workdir / EXAMPLES,
-            json.dumps({"outputs": task.outputs, "examples": first}, ensure_ascii=False, indent=1)
+            json.dumps(
+                {"outputs": task.outputs, "examples": examples}, ensure_ascii=False, indent=1
+            )
             + "\n",
         )
-    items = resampled(task, params, "test", outputs, results)
     if items is None:
         (workdir / FILE).unlink(missing_ok=True)
     else:
         items.write(workdir)
-    known = {RECORDED: as_record(counted(task, "test", results))}
     text = json.dumps({**results, **known}, indent=1) + "\n"
-    write_digests(workdir, text, (task.outputs, EXAMPLES) if outputs else ())
-    write_atomic(workdir / "results.json", text)
+    write_results(workdir, text, (task.outputs, EXAMPLES) if outputs else ())
     show(f"{config.system.name} on {config.data.name}, test split", results, task.units)
     pictures = draw_all(task, params, workdir)
     print(f"pictures: {', '.join(str(path) for path in pictures) or 'none'}")
     print(f"numbers:  {workdir / 'results.json'}")
-
-
-def compute_with_0(updates: Updates, task: AnyTask, workdir: Path) -> None:
-    """What `report` computes, in the other processes that parameters lie over; writes nothing."""
-    params, _ = updates.best_params(task, workdir)
-    _, outputs = scores(task, params, "test")
-    task.items(params, "test", outputs)
-    for example in task.map_examples("test", PICTURED) if task.system.looks else ():
-        task.maps(params, example)
 
 
 def draw_all(task: AnyTask, params: Any, workdir: Path) -> list[Path]:

@@ -36,6 +36,14 @@ def read_config(path: str | None, overrides: Sequence[str]) -> Settings:
     return configs.load(path, overrides)
 
 
+def default_workdir(path: str, config: Settings) -> str:
+    """`runs/<config file>-<system>-<hash of the config without parallel>`."""
+    lasting = {
+        key: node for key, node in configs.to_dict(config).items() if key != "parallel"
+    }  # which may change on resume
+    return f"runs/{Path(path.partition(':')[0]).stem}-{config.system.name}-{configs.config_hash(lasting)}"
+
+
 def existing_run(workdir: Path) -> Manifest | None:
     """The manifest of a workdir; None if the folder is absent, empty, or holds only a run killed at
     its very start.

@@ -18,7 +18,6 @@ from attnlab.records import provenance
 from attnlab.records.manifest import Manifest
 from attnlab.records.sealed import check_no_trial
 from attnlab.records.stream import RunLock
-from attnlab.tasks.schemas import Settings
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.run import Run
 from attnlab.training.session import Session
@@ -37,15 +36,15 @@ def run(arguments: argparse.Namespace) -> int:
     """
     began = time.perf_counter()
     config = session.read_config(arguments.config, arguments.overrides)
-    workdir = Path(arguments.workdir or default_workdir(arguments.config, config))
-    if stored := Manifest.read(workdir):  # an older run goes on as it was begun
-        config = configs.as_stored(config, stored.config, arguments.overrides)
-    file = configs.find_file(arguments.config.partition(":")[0], "config file")
-    code = provenance.of(config, accept=arguments.accept_changed_code, config_file=file)
-    first = processes.index() == 0  # the others read and write nothing there
+    workdir = Path(arguments.workdir or session.default_workdir(arguments.config, config))
+    first = processes.index() == 0  # the others write nothing there
     if first:
         check_no_trial(workdir)
-        _check_workdir(workdir, config, code)
+    begun = session.existing_run(workdir) if first else Manifest.read(workdir)
+    if begun is not None:  # an older run goes on as it was begun
+        config = configs.as_stored(config, begun.config, arguments.overrides)
+    file = configs.find_file(arguments.config.partition(":")[0], "config file")
+    code = provenance.of(config, accept=arguments.accept_changed_code, config_file=file)
     session.start_jax()
     from attnlab.tasks import TASKS
 
@@ -57,8 +56,6 @@ def run(arguments: argparse.Namespace) -> int:
             config.training.steps, every=config.training.log_every, item=run.task.item
         ) as progress,
     ):
-        if first:
-            _check_workdir(workdir, config, code)  # nobody can begin there any more
         outcome = run.fit(Session(progress, interrupt, began))
     if outcome.seconds_to_first_step is not None:
         print(f"first step {outcome.seconds_to_first_step:.1f} s after the command")
@@ -71,27 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
             " here"
         )
         return 128 + int(interrupt.signal or 0)
-    from attnlab.analysis.results import compute_with_0, report
+    if first or run.updates.layout is not None:
+        from attnlab.analysis.results import report
 
-    if first:
-        report(run.updates, run.task, workdir, code)
-    elif run.updates.layout is not None:
-        compute_with_0(run.updates, run.task, workdir)
+        report(run.updates, run.task, workdir, code, first)
     return 0
-
-
-def default_workdir(path: str, config: Settings) -> str:
-    """`runs/<config file>-<system>-<hash of the config without parallel>`."""
-    lasting = {
-        key: node for key, node in configs.to_dict(config).items() if key != "parallel"
-    }  # which may change on resume
-    return f"runs/{Path(path.partition(':')[0]).stem}-{config.system.name}-{configs.config_hash(lasting)}"
-
-
-def _check_workdir(workdir: Path, config: Settings, code: provenance.Code) -> None:
-    """Raise `UserError` if the folder holds anything but an earlier start of the same run."""
-    manifest = session.existing_run(workdir)
-    if manifest is not None:
-        manifest.check_config(config, workdir)
-        if provenance.saved_step(workdir) is not None:
-            provenance.check(manifest.own_code, code, workdir)

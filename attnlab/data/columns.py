@@ -76,8 +76,12 @@ class Packed(Sequence[np.ndarray]):
             return [self[i] for i in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
             raise IndexError(index)
-        index %= len(self)
-        return self.ids[self.offsets[index] : self.offsets[index + 1]]
+        begin, end = self._bounds(index % len(self))
+        return self.ids[begin:end]
+
+    def _bounds(self, index: int) -> tuple[int, int]:
+        """Where sequence `index` begins in `ids`, and where it ends."""
+        return self.offsets[index], self.offsets[index + 1]
 
     def __iter__(self) -> Iterator[np.ndarray]:
         return (self[i] for i in range(len(self)))

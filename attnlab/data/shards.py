@@ -136,21 +136,9 @@ class Stored(Packed):
         first, last = self._range.tolist()
         return int(last - first)
 
-    @overload
-    def __getitem__(self, index: int) -> np.ndarray: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[np.ndarray]: ...
-    def __getitem__(self, index: int | slice) -> np.ndarray | list[np.ndarray]:
-        """See `Packed`."""
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        number = index % len(self) + int(self._range[0])
-        found: np.ndarray = self.ids[
-            self._offset(number) - self.begin : self._offset(number + 1) - self.begin
-        ]
-        return found
+    def _bounds(self, index: int) -> tuple[int, int]:
+        number = index + int(self._range[0])
+        return self._offset(number) - self.begin, self._offset(number + 1) - self.begin
 
     @functools.cached_property
     def offsets(self) -> np.ndarray:  # type: ignore[override]

@@ -21,18 +21,19 @@ FILE, RESULTS = "digests.json", "results.json"
 _KEPT = (ITEMS, "metrics.jsonl", "valid.json")
 
 
-def write_digests(workdir: Path, results: str, others: Iterable[str] = ()) -> None:
-    """Write `<workdir>/digests.json`.
+def write_results(workdir: Path, results: str, others: Iterable[str] = ()) -> None:
+    """Write `<workdir>/digests.json`, then `results.json`.
 
     Args:
       workdir: of the run; its other records are there.
-      results: the text that `results.json` will have.
+      results: the text of `results.json`.
       others: names of further files; those that are not there are left out.
     """
     found = {name: _digest(workdir / name) for name in (*_KEPT, *others)}
     found[RESULTS] = hashlib.sha256(results.encode()).hexdigest()
     known = {name: digest for name, digest in found.items() if digest}
     write_atomic(workdir / FILE, json.dumps(known, indent=1) + "\n")
+    write_atomic(workdir / RESULTS, results)
 
 
 def altered_records(workdir: Path) -> list[str] | None:

@@ -207,9 +207,14 @@ class Task(Generic[Config, Data, Model]):
         return {} if self.beginning is None else self.beginning.check()
 
     @functools.cached_property
+    def traced_init(self) -> jax.stages.Traced:
+        """`init`, traced once for its shapes and for its values."""
+        return jax.jit(self.init).trace(jax.random.key(0))
+
+    @functools.cached_property
     def shapes(self) -> Params:
-        """The shapes of `init`, which is traced for them once."""
-        return jax.eval_shape(self.init, jax.random.key(0))
+        """The shapes of `init`."""
+        return self.traced_init.out_info
 
     def init(self, key: jax.Array) -> Params:
         """Fresh float32 parameters; for the output bias see `models.with_output_bias`."""

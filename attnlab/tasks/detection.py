@@ -67,9 +67,7 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
     }
     measures: Mapping[str, Measure | str] = {
         "loss": Measure("min", low=0.0),
-        "ap": Measure("max", low=0.0, high=1.0),
-        "ap50": Measure("max", low=0.0, high=1.0),
-        "iou": Measure("max", low=0.0, high=1.0),
+        **dict.fromkeys(("ap", "ap50", "iou"), Measure("max", low=0.0, high=1.0)),
     }
     evaluated: ClassVar[Sequence[str]] = tuple(measures)
     units: ClassVar[Mapping[str, str]] = {

@@ -26,7 +26,12 @@ def first_params(init: Callable[..., Drawn], *given: Any, shardings: Any = None)
     With `shardings`, a tree like the result, each array is placed as soon as it is drawn, so that no
     more than one is ever whole: the same bits.
     """
-    closed, shape = jax.make_jaxpr(init, return_shape=True)(*given)
+    return values(jax.jit(init).trace(*given), *given, shardings=shardings)
+
+
+def values(traced: jax.stages.Traced, *given: Any, shardings: Any = None) -> Any:
+    """`first_params` of a function that has been traced for such arguments."""
+    closed, shape = traced.jaxpr, traced.out_info
     needed, arrays = _needed(closed.jaxpr), jax.tree.leaves(given)
 
     def drawn(results: list[Any]) -> Any:
@@ -38,8 +43,7 @@ def first_params(init: Callable[..., Drawn], *given: Any, shardings: Any = None)
     else:
         pairs = zip(needed.outvars, jax.tree.leaves(shardings), strict=True)
         leaves = [place(drawn([one])[0], sharding) for one, sharding in pairs]
-    found: Drawn = jax.tree.unflatten(jax.tree.structure(shape), leaves)
-    return found
+    return jax.tree.unflatten(jax.tree.structure(shape), leaves)
 
 
 def _needed(jaxpr: Jaxpr) -> Jaxpr:

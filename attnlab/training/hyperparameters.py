@@ -21,6 +21,7 @@ from typing import Any
 
 from attnlab.config.registry import import_object
 from attnlab.config.schema import TABLES, Node
+from attnlab.config.tree import to_dict
 from attnlab.errors import UserError, nearest
 from attnlab.records.manifest import plain
 
@@ -39,7 +40,7 @@ def numbers(config: Mapping[str, Any] | Node, own: bool = True) -> dict[str, flo
       own: ask optimizers and schedules of users; False where no code of theirs is imported: none of
         their fields then counts.
     """
-    tree = plain(config)
+    tree = to_dict(config)
     fields = {node: _fields(node, tree[node], own) for node in ("optimizer", "schedule")}
     fields[WEIGHTS] = list(tree.get(WEIGHTS, {}))
     fields["training"] = ["clip", "ema", "label_smoothing"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import collections
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -15,13 +16,15 @@ import jax
 from attnlab.records.measures import declared
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.journal import Follower, Journal, Shapes, shapes_of
-from attnlab.training.parallel import Program, broadcast_from_0, largest
+from attnlab.training.parallel import HostBatch, Program, broadcast_from_0, largest
 from attnlab.training.session import Outcome, Session
-from attnlab.training.step import Sums
+from attnlab.training.step import Sums, TrainState
 
 if TYPE_CHECKING:
     from attnlab.training.run import Run
 
+AHEAD = 32
+"""Batches to come whose programs are compiled while earlier ones train."""
 ASKED_EVERY = 8
 """Steps between two questions of several processes whether one of them has a signal."""
 
@@ -39,8 +42,8 @@ def train(run: Run, session: Session) -> Outcome:
     """
     task, devices, interrupt, until = run.task, run.devices, session.interrupt, session.until
     last, rows = run.config.training.steps, run.config.training.evaluate_rows
-    with closing(open_journal(run, session)) as journal:
-        restored = journal.begin(run.updates.saved_like(task), run.updates.first_states(task))
+    with closing(open_journal(run, session)) as journal, closing(Compiling(run)) as compiling:
+        restored = journal.begin(run.updates.saved_like(task), compiling.first_state)
         host = broadcast_from_0(restored.replace(numbers=None))
         host = host.replace(numbers=run.updates.numbers)
         begin = int(host.step)
@@ -51,15 +54,14 @@ def train(run: Run, session: Session) -> Outcome:
         state, batch = devices.place(host), run.batches(begin)
         fed, shapes = devices.feed(batch), shapes_of(batch)
         programs: dict[Shapes, Program] = {}
-        update = run.updates.step(task)
         under_way = UnderWay(journal, devices.fetch, session, steps_late(run.config.training.lag))
         session.progress.update(begin)
         journal.running(begin)
         for step in range(begin + 1, last + 1):
             if shapes not in programs:
-                clock = time.perf_counter()
-                programs[shapes] = devices.compile(update, state, fed)
-                journal.compiled(step, time.perf_counter() - clock, shapes)
+                programs[shapes], seconds = compiling.begin(batch).result()
+                journal.compiled(step, seconds, shapes)
+                compiling.look_ahead(step)
             began = time.perf_counter()
             state, sums = programs[shapes](state, fed)
             if step < last:  # the next batch, while the devices are at work
@@ -83,6 +85,49 @@ def train(run: Run, session: Session) -> Outcome:
             if stop:
                 return stopped(interrupt, signal, step, under_way.first)
     return Outcome("done", last, under_way.first)
+
+
+class Compiling:
+    """The compiled steps of a run, each compiled, or loaded, by a thread of its own. `close` waits
+    for the one at work.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._update = run, run.updates.step(run.task)
+        self._state = run.devices.like(run.updates.state_like(run.task))
+        self._thread = ThreadPoolExecutor(1, "compile")
+        self._begun: dict[Shapes, Future[tuple[Program, float]]] = {}
+
+    def first_state(self, seed: int) -> TrainState:
+        """See `Updates.first_states`; while it is drawn the first step is compiled."""
+        self.look_ahead(0, 1)
+        return self._run.updates.first_states(self._run.task)(seed)
+
+    def look_ahead(self, step: int, count: int = AHEAD) -> None:
+        """Begin the programs of the batches from a step on, until there is one for each shape; not
+        on a processor, whose cores the drawing of the state and the steps need.
+        """
+        batches = self._run.batches
+        most = 0 if on_processor() else len(getattr(batches, "shapes", [None]))
+        for later in range(step, step + count):
+            if len(self._begun) < most:
+                self.begin(batches(later))
+
+    def begin(self, batch: HostBatch) -> Future[tuple[Program, float]]:
+        """The program for batches of such shapes, and the seconds that it took."""
+        shapes = shapes_of(batch)
+        if shapes not in self._begun:
+            self._begun[shapes] = self._thread.submit(self._compile, batch)
+        return self._begun[shapes]
+
+    def _compile(self, batch: HostBatch) -> tuple[Program, float]:
+        began, devices = time.perf_counter(), self._run.devices
+        program = devices.compile(self._update, self._state, devices.feed(batch))
+        return program, time.perf_counter() - began
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(cancel_futures=True)
 
 
 class UnderWay:
@@ -139,7 +184,12 @@ def steps_late(lag: int) -> int:
     """How many steps may be under way behind the one that is recorded: as `training.lag` says, or
     (-1) none on a processor, which computes and records with the same cores, else 2.
     """
-    return lag if lag >= 0 else 0 if jax.default_backend() == "cpu" else 2
+    return lag if lag >= 0 else 0 if on_processor() else 2
+
+
+def on_processor() -> bool:
+    """Whether the steps run on the cores of this process."""
+    return jax.default_backend() == "cpu"
 
 
 def open_journal(run: Run, session: Session, number: int = 0, label: str = "") -> Journal:

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import flax.jax_utils
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -51,6 +52,9 @@ class Backend(Protocol):
 
     def place(self, state: TrainState) -> TrainState:
         """Host state (arrays without a device axis) to its place on the devices."""
+
+    def like(self, state: TrainState) -> TrainState:
+        """The shapes of the placed state, given those of a host state."""
 
     def fetch(self, tree: Of) -> Of:
         """Any placed tree (a state or metrics) to host numpy arrays, without a device axis."""
@@ -94,6 +98,16 @@ class PmapBackend:
         # pmap's own axis name: under another one the second step would compile anew
         copied = functools.partial(flax.jax_utils.replicate, devices=self.local, axis_name=AXIS)
         return _each(state, copied, dealt)
+
+    def like(self, state: TrainState) -> TrainState:
+        """See `Backend.like`."""
+        shape = (jax.process_count(), len(self.local), -1)
+        copied = functools.partial(jax.tree.map, lambda leaf: jnp.stack([leaf] * shape[1]))
+
+        def dealt(rows: jax.Array) -> jax.Array:
+            return jnp.reshape(rows, (*shape, *rows.shape[1:]))[0]
+
+        return jax.eval_shape(lambda state: _each(state, copied, dealt), state)
 
     def fetch(self, tree: Of) -> Of:
         """See `Backend.fetch`."""
@@ -145,6 +159,10 @@ class MeshBackend:
     def place(self, state: TrainState) -> TrainState:
         """See `Backend.place`."""
         return jax.tree.map(place, state, self.shardings(state))
+
+    def like(self, state: TrainState) -> TrainState:
+        """See `Backend.like`."""
+        return state
 
     def fetch(self, tree: Of) -> Of:
         """See `Backend.fetch`."""

@@ -154,11 +154,11 @@ class Run:
             check_test_split(workdir)
         from attnlab.training.parallel import backend
 
-        devices.use_precision(config.training.precision)
+        begun = _begun(workdir, config, code) is not None
         updates, place = check(kind, config), backend(config.parallel)
+        devices.use_precision(config.training.precision)
         if place.layout is not None and place.layout.divides:
             updates = dataclasses.replace(updates, layout=place.layout)
-        begun = _begun(workdir, config) is not None
         task = kind.load(config, workdir if begun and kind.saved(workdir) else None, splits)
         if splits:
             check_scores(task)
@@ -242,7 +242,8 @@ class Run:
         Raises:
           Changed: data or code has changed since the run began.
         """
-        previous, code = _begun(self.workdir, self.config), self.code or provenance.of(self.config)
+        code = self.code or provenance.of(self.config)
+        previous = _begun(self.workdir, self.config, code)
         weights = self.task.check_pretrained()
         manifest = Manifest.build(
             self.config,
@@ -282,7 +283,6 @@ class Run:
         """
         previous.check_data(manifest.data, self.workdir)
         if provenance.saved_step(self.workdir) is not None:
-            provenance.check(previous.own_code, code, self.workdir)
             for line in provenance.notes(previous.own_code, code, self.workdir):
                 progress.note(f"note: {line}")
         for change in previous.environment_changes(manifest):
@@ -306,11 +306,13 @@ class Run:
         self.task.save(self.workdir)
 
 
-def _begun(workdir: Path, config: Settings) -> Manifest | None:
+def _begun(workdir: Path, config: Settings, code: Code | None) -> Manifest | None:
     """The manifest of an earlier start of this very run; None for a new one."""
     manifest = Manifest.read(workdir)
     if manifest is not None:
         manifest.check_config(config, workdir)
+        if code is not None and provenance.saved_step(workdir) is not None:
+            provenance.check(manifest.own_code, code, workdir)
         manifest.check_vocabulary(workdir)
     return manifest
 

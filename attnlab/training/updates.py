@@ -20,7 +20,7 @@ import optax
 from attnlab.errors import UserError
 from attnlab.training import arguments
 from attnlab.training.checkpoints import Checkpoints, Followed
-from attnlab.training.drawing import first_params
+from attnlab.training.drawing import values
 from attnlab.training.hyperparameters import SMOOTHING, WEIGHTS, numbers
 from attnlab.training.kinds import decayed_by_kind, differently_decayed
 from attnlab.training.mesh import Layout, place, spans
@@ -120,7 +120,7 @@ class Updates:
         def start(seed: int) -> TrainState:
             key = jax.random.key(seed)
             if task.beginning is None:
-                params = first_params(task.init, key, shardings=of_params)
+                params = values(task.traced_init, key, shardings=of_params)
             else:
                 params = task.beginning.params(key, best_params)
                 params = jax.tree.map(place, params, of_params) if lies else params
@@ -134,7 +134,7 @@ class Updates:
         """Shapes and dtypes of the training state, without computing anything."""
         first = functools.partial(self._first_state, task)
         state = jax.eval_shape(first, task.shapes, jax.random.key(0))
-        return state.replace(numbers=self.numbers)
+        return state.replace(seed=seed_array(self.config.seed), numbers=self.numbers)
 
     def saved_like(self, task: AnyTask) -> TrainState:
         """The contents of a checkpoint: the state without what the config has, and where on a mesh

@@ -14,7 +14,7 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.attention import MECHANISMS
-from attnlab.commands.train import default_workdir
+from attnlab.commands.session import default_workdir
 from attnlab.errors import UserError
 from attnlab.records import attempts
 from attnlab.records.manifest import Manifest

@@ -20,6 +20,7 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.records import attempts
 from attnlab.records.stream import Metrics, read_records
+from attnlab.training import loop
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.mesh import Layout
 from attnlab.training.optimizers import build_optimizer
@@ -111,8 +112,9 @@ STOPS += [pytest.param(*stop, marks=FULL) for stop in ((1, 0), (3, 0), (8, 9))]
 
 @pytest.mark.parametrize(("stop", "lag"), STOPS)
 def test_interrupted_and_resumed_equals_uninterrupted_byte_for_byte(
-    stop: int, lag: int, whole: tuple[bytes, Any], tmp_path: Path
+    stop: int, lag: int, whole: tuple[bytes, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(loop, "on_processor", lambda: not lag)
     outcome = run(
         tmp_path / "cut",
         settings(training__ema=0.5, training__log_every=1, training__lag=lag),
@@ -479,6 +481,12 @@ def test_how_far_it_is_and_the_note_of_every_compilation(
     timing = read_records(tmp_path / "timing.jsonl")
     assert [record["step"] for record in timing if "compile_seconds" in record] == [1, 2]
     assert [record["step"] for record in timing if "step_seconds" in record] == [2, 4, 6, 8, 9]
+    asked = len(seen)
+    monkeypatch.setattr(loop, "on_processor", lambda: False)
+    monkeypatch.setattr(watched, "shapes", ("8x3", "16x3"), raising=False)
+    run(tmp_path / "ahead", settings(), batches=watched)
+    assert len(seen) == 2 * asked + 2  # of the first while the state is drawn, and of the second
+    assert recorded(tmp_path / "ahead") == recorded(tmp_path)
 
 
 def test_no_checkpoint_and_one_that_does_not_fit_are_named(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from attnlab.progress import Progress
+from attnlab.tasks.base import Task
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.loop import train
 from attnlab.training.parallel import Backend, backend
@@ -62,10 +63,7 @@ class Line:
     def remembered(self) -> Any:
         """Nothing."""
 
-    @property
-    def shapes(self) -> Any:
-        """Those of `init`."""
-        return jax.eval_shape(self.init, jax.random.key(0))
+    traced_init, shapes = Task.traced_init, Task.shapes
 
     def weight(self, batch: Any) -> jax.Array:
         """The number of real rows."""
@@ -172,7 +170,9 @@ def run(
             place or backend(Parallel(backend="mesh", devices=1)),
             Session(progress, interrupt, begin, until),
         )
-        return train(made(config, workdir, task or Line(), fetched, devices), session)
+        return train(
+            made(config, workdir, task or Line(), fetched if stop else batches, devices), session
+        )
 
 
 def made(config: Any, workdir: Path, task: Any, batches: Any, devices: Any) -> Run:

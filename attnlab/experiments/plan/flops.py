@@ -12,7 +12,7 @@ import numpy as np
 from attnlab.analysis.work import Work, flops, work
 from attnlab.tasks.schemas import Settings
 from attnlab.training.gradients import idle
-from attnlab.training.step import averages, seed_array
+from attnlab.training.step import averages
 from attnlab.training.trained import Trained
 from attnlab.training.updates import Updates
 
@@ -55,7 +55,7 @@ def step_flops(config: Settings, task: Any) -> float:
 def _step(config: Settings, task: Any) -> tuple[Callable[..., Any], Any, Any]:
     """The step of a config, and the shapes of its state and of its mean batch."""
     updates, parts = Updates.of(config), config.training.accumulate
-    state = updates.state_like(task).replace(seed=seed_array(config.seed))
+    state = updates.state_like(task)
     return updates.step(task), state, mean_batch(task.batches(parts), parts)
 
 

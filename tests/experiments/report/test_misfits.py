@@ -12,7 +12,7 @@ import pytest
 
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.report import document
-from attnlab.records.digests import write_digests
+from attnlab.records.digests import write_results
 from attnlab.records.items import Items
 from tests.experiments.synthetic import TIME, lines, sweep, workdir
 
@@ -31,7 +31,7 @@ def finished(directory: Path, kept: bool = True) -> Path:
             rows = np.array([[1, 1]] * round(10 * value) + [[0, 1]] * round(10 - 10 * value))
             Items.of({"exact": ("ratio", rows)}).write(folder)
             if kept:
-                write_digests(folder, (folder / "results.json").read_text())
+                write_results(folder, (folder / "results.json").read_text())
                 looks.append(event("test", candidate=folder.parent.name, scored=[seed]))
     if kept:
         lines(directory / "looks.jsonl", looks)
