@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from tests.processes.test_meeting import port
 from tests.training.kill_resume import STEPS, command
 
 ROOT = Path(__file__).resolve().parents[2]
+Process = subprocess.Popen[str]
 
 
 def check_alike(one: Path, other: Path) -> None:
@@ -35,9 +37,9 @@ def check_alike(one: Path, other: Path) -> None:
         assert first["loss"] == pytest.approx(second["loss"], rel=1e-5), first["step"]
 
 
-def started(arguments: list[str]) -> list[subprocess.Popen[str]]:
-    """Two processes of the same command, and nothing of this one's environment that a user does not
-    have.
+def started(arguments: list[str], folders: Sequence[Path] = (ROOT, ROOT)) -> list[Process]:
+    """Two processes of the same command, each in its folder, and nothing of this one's environment
+    that a user does not have.
     """
     flags = ["--processes=2", f"--coordinator=localhost:{port()}"]
     kept = {
@@ -45,15 +47,15 @@ def started(arguments: list[str]) -> list[subprocess.Popen[str]]:
         for name in ("HOME", "PATH", "JAX_PLATFORMS", "XLA_FLAGS", "ATTNLAB_CACHE")
         if name in os.environ
     }
-    launch = [sys.executable, "-W", "ignore", "launch.py", *arguments, *flags]
+    launch = [sys.executable, "-W", "ignore", str(ROOT / "launch.py"), *arguments, *flags]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return [
-        subprocess.Popen([*launch, f"--process={index}"], cwd=ROOT, env=kept, **pipes)
-        for index in range(2)
+        subprocess.Popen([*launch, f"--process={index}"], cwd=folder, env=kept, **pipes)
+        for index, folder in enumerate(folders)
     ]
 
 
-def ended(both: list[subprocess.Popen[str]]) -> tuple[list[int], str, str]:
+def ended(both: list[Process]) -> tuple[list[int], str, str]:
     """Exit codes, stdout and stderr; the second process is silent."""
     texts = [one.communicate(timeout=300) for one in both]
     assert texts[1] == ("", "")
@@ -114,3 +116,15 @@ def test_what_the_first_process_refuses_ends_both(tmp_path: Path) -> None:
         codes, out, err = ended(started(command("lstm_lm", "mesh", 2, tmp_path / "run")))
     assert codes == [2, 2] and out == "" and len(err.splitlines()) == 1, err
     assert err.startswith("launch.py: error: ") and "is being trained by a live process" in err
+
+
+@pytest.mark.full
+def test_a_state_that_is_divided_needs_one_folder(tmp_path: Path) -> None:
+    """Two hosts that name it alike and do not share it."""
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for folder in folders:
+        (folder / "configs").parent.mkdir()
+        (folder / "configs").symlink_to(ROOT / "configs")
+    codes, _, err = ended(started(command("lstm_lm", "fsdp", 2, Path("run")), folders))
+    assert codes == [2, 2] and not (folders[1] / "run").exists()
+    assert "not the --workdir (with parallel.fsdp all share one) of process 0" in err
