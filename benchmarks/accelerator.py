@@ -288,7 +288,7 @@ def resident(run: Any, steps: int) -> tuple[float, int]:
     place, state = run.devices, run.updates.first_states(run.task)(run.config.seed)
     count = sum(leaf.size for leaf in jax.tree.leaves(state.params))
     state, batch = place.place(state), jax.device_put(place.feed(run.batches(0)))
-    step = place.compile(run.updates.step(run.task, layout=place.layout), state, batch)
+    step = place.compile(run.updates.step(run.task), state, batch)
     for repeats in (2, steps):  # the first ones do not count
         began = time.perf_counter()
         for _ in range(repeats):

@@ -63,6 +63,7 @@ class Tokens(NamedTuple):
       valid: [B,t] bool, True at real tokens; None means all are.
       positions: [t] or [B,t].
       before: the memory that the tokens follow; None for the first.
+      ordered: whether their positions rise from each to the next; they may not where each has its own.
     """
 
     keys: jax.Array
@@ -70,6 +71,7 @@ class Tokens(NamedTuple):
     valid: jax.Array | None
     positions: jax.Array
     before: Any = None
+    ordered: bool = True
 
 
 @flax.struct.dataclass
@@ -231,7 +233,8 @@ class Attention(Mixer):
         positions: Where = 0,
     ) -> Any:
         """As `remember`, but keys [B,Tk,dk] and values [B,Tk,dv] are computed from two arrays."""
-        arrays = self.arrays(Tokens(keys, values, valid, standing(positions, keys.shape[1])))
+        at, ordered = standing(positions, keys.shape[1]), jnp.ndim(positions) < 2
+        arrays = self.arrays(Tokens(keys, values, valid, at, ordered=ordered))
         return first_memory(self.memory_class, keys, valid, capacity, positions, **arrays)
 
     def extend_pairs(

@@ -174,14 +174,15 @@ def shapes_of(system: System, *inputs: jax.ShapeDtypeStruct) -> dict[str, Tree]:
 def _setting_at(system: System, path: Sequence[str]) -> str:
     """The setting of a config that a module below a system comes from, "system.attention.score" for
     layer_0/attention/score: of its path the names that are fields ("encoder_attention" is
-    encoder_0/self_attention).
+    encoder_0/self_attention, "positions" positions_source).
     """
     parts: Mapping[str, Any] = vars(system)
     found = ["system"]
     names = [re.sub(r"_\d+$", "", part) for part in path]
     for before, name in zip(["", *names], names, strict=False):
-        name = name if name in parts else f"{before}_{name.removeprefix('self_')}"
-        if name in parts:
+        others = f"{before}_{name.removeprefix('self_')}", name.rpartition("_")[0]
+        name = next((field for field in (name, *others) if field in parts), "")
+        if name:
             found.append(name)
             part = parts[name]
             parts = part if isinstance(part, Mapping) else getattr(part, "keywords", {})

@@ -96,7 +96,7 @@ def test_one_rule_for_all_splits(file: str, rule: str) -> None:
         assert max(one.lengths.max() for one in after.values()) <= length
         assert all(task.size(split) == size for split, size in sizes.items())
     if rule == "windows":
-        every = list(getattr(task, "_in_turn", getattr(task, "_masked", None))("valid"))
+        every = list(getattr(task, "_in_turn", task.split_batches)("valid"))
         batches = [one[1] if isinstance(one, tuple) else one for one in every]
         assert max(one["source"].shape[1] for one in batches) <= length
         read = sum((one["source"] != task.special.pad).sum() for one in batches)

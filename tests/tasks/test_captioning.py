@@ -180,7 +180,7 @@ def test_sampled_places_are_trained(params: Any) -> None:
     batch, carried = task.batches(1)(0), task.carried()
     assert carried["baseline"].shape == (10,)
     gradients = jax.jit(jax.grad(task.loss, has_aux=True))
-    slopes, reported = gradients(params, batch, jax.random.key(0), carried)
+    slopes, reported = gradients(params, batch, jax.random.key(0), carried=carried)
     assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(slopes["attention"]))
     assert reported["choice_entropy"] > 0 and (reported["tracked"]["rewards"] <= 0).all()
 

@@ -266,7 +266,7 @@ def test_choices_that_are_sampled_learn_from_the_label() -> None:
     """
     task = load("attention_pooling", 2, "system.attention.alignment=hard")
     params, batch = first_params(task.init, jax.random.key(0)), batch_of(task)
-    total, sums = jax.jit(task.loss)(params, batch, jax.random.key(1), task.carried())
+    total, sums = jax.jit(task.loss)(params, batch, jax.random.key(1), carried=task.carried())
     assert task.carried()["baseline"].shape == (1,) and np.isfinite(float(total))  # type: ignore[index]
     rows_of = int((batch["label"] > 0).sum())
     assert int(sums["tracked"]["rows"][0]) == rows_of and float(

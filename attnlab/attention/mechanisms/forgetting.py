@@ -72,8 +72,8 @@ class Forgetting(MultiHead):
     def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
         """See `Attention.arrays`; the gates are of the array for keys."""
         logs, back = self.logs(tokens.keys, tokens.valid), None
-        if tokens.before is None:
-            logs, back = in_order(logs, tokens.positions)
+        if not tokens.ordered:
+            logs, back = in_order(logs, jnp.atleast_2d(tokens.positions))
         decay = self.grouped(out_of_order(jnp.cumsum(logs, axis=-1), back))
         if tokens.before is not None:
             decay = self.last(tokens.before) + decay

@@ -181,7 +181,7 @@ class ConvS2S(Seq2Seq):
     def setup(self) -> None:
         if self.kernel % 2 == 0:
             raise UserError(
-                f"convs2s: kernel={self.kernel} has no middle; take {self.kernel - 1} or"
+                f"system.kernel={self.kernel} has no middle; take {self.kernel - 1} or"
                 f" {self.kernel + 1}"
             )
         self.embed_source = Embed(self.source_vocabulary, self.embedding, embedding_init=START)
@@ -191,7 +191,7 @@ class ConvS2S(Seq2Seq):
         if self.places_source.hooks - {"embedding"}:
             name = type(self.places_source).__name__
             raise UserError(
-                f"convs2s: positions={name} acts inside attention between states; choose 'learned',"
+                f"system.positions={name} acts inside attention between states; choose 'learned',"
                 " 'sinusoidal' or 'none'"
             )
         sizes = (self.width, self.kernel, self.dropout)
