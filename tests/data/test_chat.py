@@ -32,6 +32,7 @@ GOLDEN = {
     "WordPiece": "1 4 3 31 5 4 3",
 }
 """What transformers 5.24 gives for "hello" as a user's message."""
+BLANK = 25  # the id of a blank in the Unigram
 
 
 def ids_of(line: str, folder: Path, messages: bool = False) -> list[int]:
@@ -46,6 +47,7 @@ def test_ids_are_those_of_the_reference(kind: str, tmp_path: Path) -> None:
     expected = [*map(int, GOLDEN[kind].split())]
     assert ids_of("hello", folder) == expected
     said = json.dumps([{"role": "user", "content": "hello", "name": None}])
+    assert chat._messages(said, 1) == [{"role": "user", "content": "hello"}]
     assert ids_of(said, folder, True) == expected
 
 
@@ -68,6 +70,8 @@ def test_what_a_user_says_stays_text(
     for line in found[1:]:
         for name in {*IDS} - {"<unk>"}:
             assert line.ids.count(IDS[name]) == innocent.count(IDS[name]), (line, name)
+        if kind == "Unigram":  # nor is a blank put before what stands behind such a name
+            assert line.ids.count(BLANK) == innocent.count(BLANK) + line.count(" ")
 
 
 def test_where_a_template_stands(tmp_path: Path) -> None:
