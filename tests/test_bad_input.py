@@ -333,6 +333,7 @@ def test_bad_input_of_inspect(
     flags: list[str | bytes], words: list[str], shared: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "pairs").write_text("satz 1\taaa\nsatz 2\t\n")
+    (tmp_path / "blank").write_text("\taaa\n")
     before = contents(tmp_path), contents(shared / "run")
     filled = [flag if isinstance(flag, bytes) else flag.format(folder=tmp_path) for flag in flags]
     done = launch("inspect", f"--workdir={shared / 'run'}", *filled)

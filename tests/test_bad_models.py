@@ -53,15 +53,6 @@ def another_piece(folder: Path) -> None:
 
 
 FOLDERS: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
-    "gone": (shutil.rmtree, ("model is no folder; name one that has config.json and",)),
-    "without config.json": (
-        lambda folder: (folder / "config.json").unlink(),
-        ("model has no config.json; expected a folder as save_pretrained of transformers",),
-    ),
-    "of a kind that is not known": (
-        set_to(model_type="mamba"),
-        ("config.json: model_type='mamba'; known are: gpt2, llama, mistral",),
-    ),
     "with tensors of other shapes": (
         set_to(n_embd=16),
         ("28 of another shape: transformer.wte.weight [290, 32] instead of [290, 16]", "25 more"),
@@ -88,14 +79,6 @@ SETTINGS = {
     "heads that cannot be shared": (
         ("--config.pretrained.take=matching", "--config.system.attention.key_heads=3"),
         ("heads=4 is not divisible by key_heads=3; key_heads could be 1 or 2 or 4",),
-    ),
-    "an expression that no path has": (
-        ("--config.training.freeze=('embde',)",),
-        ("config.training.freeze: no parameter has 'embde' in its path; they end in:", "embed"),
-    ),
-    "products on what is not there": (
-        ("--config.lora.rank=2", "--config.lora.on=('quary',)"),
-        ("config.lora.on: no parameter has 'quary' in its path", "w_query/kernel"),
     ),
 }
 

@@ -37,9 +37,10 @@ def test_nothing_measurable_is_said_of_each(tmp_path: Path) -> None:
     flags = ["--mechanisms=multihead", "--memory=0", "--lengths=4", f"--dir={tmp_path}"]
     found = run_command(["cost", "--width=8", *flags, "--set=multihead.heads=" + "1" * 400])
     assert found.code == 2 and "Traceback" not in found.out
-    found = run_command(["cost", "--width=8", "--set=multihead.heads=1", *flags])
-    assert found.code == 0 and "multihead: not run with 4 tokens: its program takes" in found.out
-    assert json.loads((tmp_path / "costs.json").read_text())["points"][0]["seconds"] is None
+    for heads, why in ((1, "its program takes"), (3, "multihead: width=8 is not divisible")):
+        found = run_command(["cost", "--width=8", f"--set=multihead.heads={heads}", *flags])
+        assert found.code == 0 and f"multihead: not run with 4 tokens: {why}" in found.out
+        assert json.loads((tmp_path / "costs.json").read_text())["points"][0]["seconds"] is None
 
 
 @pytest.mark.parametrize(

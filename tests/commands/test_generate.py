@@ -78,6 +78,11 @@ def test_answers_as_they_are_written(searched: Path, method: str) -> None:
         assert why in refused(*command, "--stream", flag, stdin=lines)
 
 
+def test_only_what_reads_prompts_takes_special_tokens(searched: Path) -> None:
+    words = "generate --special and --chat: for tasks language_modelling, text_to_text only"
+    assert words in refused("generate", f"--workdir={searched}", "--special", stdin="x\n")
+
+
 def test_nothing_in_nothing_out(searched: Path) -> None:
     assert run_command(["generate", f"--workdir={searched}"], "").out == ""
     assert run_command(["generate", f"--workdir={searched}"], "\n\n").out == "\n\n"

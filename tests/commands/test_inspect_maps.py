@@ -57,20 +57,6 @@ def test_a_file_of_pairs_and_translations_of_its_own(searched: Path, tmp_path: P
     assert piped.code == 0 and (tmp_path / "piped" / "0-attention.png").is_file()
 
 
-@pytest.mark.parametrize(
-    ("flags", "stdin", "words"),
-    [
-        ([], "", "give either --source=TEXT"),
-        (["--source=a", "--pairs=b"], "", "give either --source=TEXT"),
-        (["--pairs=-"], "", "- holds no pairs"),
-        (["--pairs=-"], "a\tb\n\tc\n", "-, line 2: expected 'source' or 'source TAB target'"),
-        (["--pairs=-"], "a\t\n", "-, line 1: expected"),
-    ],
-)
-def test_mistakes(flags: list[str], stdin: str, words: str, searched: Path) -> None:
-    assert words in refused("inspect", f"--workdir={searched}", *flags, stdin=stdin)
-
-
 @pytest.mark.full
 def test_a_run_without_attention_has_results_and_nothing_to_look_at(tmp_path: Path) -> None:
     ended = run_command(arguments("rnn_encoder_decoder", tmp_path / "run", "training.steps=2"))

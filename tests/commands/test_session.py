@@ -5,7 +5,6 @@ tested in `api`.
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax
 import pytest
@@ -24,25 +23,6 @@ def run(tmp_path: Path) -> Path:
     folder.mkdir()
     Manifest.build(config, devices={}, data={}, command=[]).write(folder)
     return folder
-
-
-def asked(workdir: Path | None, *overrides: str, config: str | None = None) -> SimpleNamespace:
-    """Arguments as a command has them."""
-    return SimpleNamespace(
-        workdir=None if workdir is None else str(workdir), overrides=list(overrides), config=config
-    )
-
-
-def test_no_workdir_no_run_no_config(tmp_path: Path) -> None:
-    for workdir, words in (
-        (None, "no --workdir given"),
-        (tmp_path, "holds no run; train one there"),
-        (tmp_path / "x", "holds no run"),
-    ):
-        with pytest.raises(UserError, match=words):
-            session.stored_run(asked(workdir))
-    with pytest.raises(UserError, match="no --config given; for example"):
-        session.read_config(None, [])
 
 
 def test_which_folder_is_new_which_a_run_and_which_neither(run: Path, tmp_path: Path) -> None:

@@ -64,7 +64,6 @@ def test_watching_ends_when_all_has_settled(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_sweep_is_one_line(tmp_path: Path) -> None:
-    line = refused("status", str(tmp_path))
-    assert f"{tmp_path} holds no sweep (no plan.json in it)" in line
-    (tmp_path / "plan.json").write_text("{")
-    assert "plan.json is damaged" in run_command(["status", str(tmp_path)]).err
+    for argv in (["status", str(tmp_path)], ["stop", str(tmp_path), "additive-1/seed0"]):
+        assert f"{tmp_path} holds no sweep (no plan.json in it)" in refused(*argv)
+    assert list(tmp_path.iterdir()) == []

@@ -23,8 +23,3 @@ def test_a_trial_is_stopped_and_taken_back(tmp_path: Path) -> None:
     words = f"{trial} may run again: the next launcher takes it\n"
     assert run_command(["stop", str(tmp_path), trial, "--undo"]).out == words
     assert "1 interrupted of 4" in run_command(["status", str(tmp_path)]).out
-
-
-def test_a_folder_without_a_sweep_is_one_line(tmp_path: Path) -> None:
-    assert "holds no sweep" in refused("stop", str(tmp_path), "additive-1/seed0")
-    assert list(tmp_path.iterdir()) == []

@@ -19,7 +19,6 @@ from attnlab.experiments.define.loading import Changes, load_experiment
 from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.run import outlook, slots
 from attnlab.experiments.run.selection import Choice, freeze, wanted
-from attnlab.records.stream import RunLock
 from tests.commands.tiny import refused, run_command
 from tests.experiments import plans, real, stub
 
@@ -61,13 +60,6 @@ def test_what_is_refused_before_anything_is_written(tmp_path: Path) -> None:
         before = sorted(tmp_path.rglob("*"))
         assert words in refused("sweep", *argv), argv
         assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_a_second_launcher_is_refused(tmp_path: Path) -> None:
-    stub.planned(tmp_path / "sweep")
-    with RunLock(tmp_path / "sweep"):
-        line = refused("sweep", "experiments/which.py", f"--dir={tmp_path / 'sweep'}")
-    assert "another launcher is at work there (pid " in line
 
 
 def test_a_sweep_without_a_file_keeps_one_and_goes_on_with_the_same_words(

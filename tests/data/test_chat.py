@@ -5,6 +5,7 @@ bounds on what a template may do.
 from __future__ import annotations
 
 import json
+import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ GOLDEN = {
     "WordPiece": "1 4 3 31 5 4 3",
 }
 """What transformers 5.24 gives for "hello" as a user's message."""
+BLANK = 25  # the id of a blank in the Unigram
 
 
 def ids_of(line: str, folder: Path, messages: bool = False) -> list[int]:
@@ -45,6 +47,7 @@ def test_ids_are_those_of_the_reference(kind: str, tmp_path: Path) -> None:
     expected = [*map(int, GOLDEN[kind].split())]
     assert ids_of("hello", folder) == expected
     said = json.dumps([{"role": "user", "content": "hello", "name": None}])
+    assert chat._messages(said, 1) == [{"role": "user", "content": "hello"}]
     assert ids_of(said, folder, True) == expected
 
 
@@ -67,6 +70,8 @@ def test_what_a_user_says_stays_text(
     for line in found[1:]:
         for name in {*IDS} - {"<unk>"}:
             assert line.ids.count(IDS[name]) == innocent.count(IDS[name]), (line, name)
+        if kind == "Unigram":  # nor is a blank put before what stands behind such a name
+            assert line.ids.count(BLANK) == innocent.count(BLANK) + line.count(" ")
 
 
 def test_where_a_template_stands(tmp_path: Path) -> None:
@@ -94,10 +99,8 @@ def test_where_a_template_stands(tmp_path: Path) -> None:
     ("template", "words"),
     [
         ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "more than 1 s"),
-        ("{% for a in range(99999) %}{{ 'x' * 99 }}{% endfor %}", "more than 1,048,576 characters"),
         ("{{ 'x' * 10**10 }}", "MemoryError|want of 1,073,741,824 bytes"),
         ("{{ ''.__class__.__mro__ }}", "SecurityError"),
-        ("{{ messages.append(1) }}", "SecurityError"),
         ("{{ raise_exception('no system') }}", "TemplateError: no system"),
         ("{% if %}", "TemplateSyntaxError"),
         ("{{ nothing + 'x' }}", "UndefinedError"),
@@ -105,8 +108,30 @@ def test_where_a_template_stands(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_template_has_bounds(template: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat, "SECONDS", 1.0)
+    began = time.monotonic()
     with pytest.raises(UserError, match=f"the chat template of this model fails: .*({words})"):
         chat.rendered(template, {}, [[{"role": "user", "content": "hello"}]])
+    assert time.monotonic() - began < 50
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("{{ ''.__class__.__mro__ }}", "attribute '__class__' of 'str' object is unsafe"),
+        ("{{ messages.append(1) }}", "attribute 'append' of 'list' object is unsafe"),
+        ("{% for a in range(50000) %}{{ 'x' * 99 }}{% endfor %}", "more than 1,048,576 characters"),
+    ],
+)
+def test_a_template_changes_nothing_and_sees_what_it_is_given(template: str, words: str) -> None:
+    """In this process, where it needs no bound on time or memory."""
+    with pytest.raises(Exception, match=words):
+        chat._text(template, {}, [{"role": "user", "content": "hello"}])
+
+
+def test_what_renders_templates_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"--chat needs jinja2: pip install 'attnlab\[chat\]'"):
+        chat.rendered(TEMPLATE, {}, [])
 
 
 def test_what_templates_count_on() -> None:

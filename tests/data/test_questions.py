@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,13 @@ from attnlab.errors import UserError
 PASSAGE = "It's a big, old dog\nfrom Köln."
 
 
-def squad(folder: Path, answers: list[dict[str, Any]], context: str = PASSAGE) -> Squad:
-    qas = [{"id": "1", "question": "Which dog?", "answers": answers}]
+def squad(
+    folder: Path,
+    answers: list[dict[str, Any]],
+    context: Any = PASSAGE,
+    question: Any = "Which dog?",
+) -> Squad:
+    qas = [{"id": "1", "question": question, "answers": answers}]
     qas.append({"id": "2", "question": "Which cat?", "answers": []})
     content = {"data": [{"paragraphs": [{"context": context, "qas": qas}]}]}
     (folder / "train.json").write_text(json.dumps(content, indent=1))
@@ -48,9 +54,9 @@ def test_the_form_of_squad(tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=message):
             squad(tmp_path, answers).questions("train")
-    for context in (None, 5, ["a"], {"a": "b"}):
-        with pytest.raises(UserError, match="form of SQuAD .TypeError: context is"):
-            squad(tmp_path, [], context).questions("train")  # type: ignore[arg-type]
+    for value, field in itertools.product((None, 5, ["a"], {"a": "b"}), ("context", "question")):
+        with pytest.raises(UserError, match=f"form of SQuAD .TypeError: {field} is"):
+            squad(tmp_path, [], **{field: value}).questions("train")
     (tmp_path / "train.json").write_text("{")
     with pytest.raises(UserError, match=r"train.json: no JSON"):
         source.questions("train")

@@ -170,10 +170,12 @@ def run_choice(fault: Fault | None, choice: str, limit: float) -> Run:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(LOADED_ONCE)
     with tempfile.TemporaryDirectory() as folder:
-        process = context.Process(target=_run_in_child, args=(fault, choice, folder), daemon=True)
+        # not a daemon, which may have no children: a chat template is rendered by one
+        process = context.Process(target=_run_in_child, args=(fault, choice, folder))
         process.start()
-        process.join(max(limit, 0.0))
-        if process.is_alive():
+        try:
+            process.join(max(limit, 0.0))
+        finally:
             process.kill()
             process.join()
         written = Path(folder, "output")

@@ -163,12 +163,6 @@ def slopes(spec: dict[str, Any], tokens: np.ndarray, until: int) -> Any:
     return _made(json.dumps(spec, sort_keys=True))[2](tokens, until)
 
 
-def forget() -> None:
-    """A program that was compiled from sound code would hide a fault that comes later."""
-    _made.cache_clear()
-    _begun.cache_clear()
-
-
 def begun(spec: dict[str, Any], rows: int = len(LENGTHS)) -> Any:
     """The state before anything was read."""
     return _begun(json.dumps(spec, sort_keys=True), rows)

@@ -224,6 +224,13 @@ def test_half_precision_that_overflows_is_not_written(tmp_path: Path) -> None:
         names.write(params, np.float32)
 
 
+@pytest.mark.parametrize("name", ["gpt2", "llama", "pairs/bart", "encoders/bert_masked"])
+def test_a_run_of_a_model_that_writes_has_no_data_until_some_is_named(
+    name: str, tmp_path: Path
+) -> None:
+    assert weights.run_config(models.folder(name, tmp_path))["data"] == "none"
+
+
 WRONG: tuple[Any, ...] = ([], ["gpt2"], {}, {"a": 1}, "x", 3, -1, 0, 0.5, True, 10**12, [[1], 2])
 """Values, one of which is of another kind than any key's."""
 EVERY = [str(one.relative_to(models.GOLDEN))[:-5] for one in sorted(models.GOLDEN.rglob("*.json"))]

@@ -80,6 +80,7 @@ def test_an_image_without_objects_is_an_image(monkeypatch: pytest.MonkeyPatch) -
             r"the box of 'a' in image 1 \(row 6, column 2, 3 high, 4 wide\) is not within 8 x 10",
         ),
         ({"boxes": [np.array([[1, -1, 3, 4]]), []]}, "is not within 8 x 10 pixels"),
+        ({"boxes": [np.array([[1, 2, np.nan, 4]]), []]}, "nan high, 4.0 wide. is not within"),
         ({"boxes": [np.array([[1, 2, 0, 4]]), []]}, "0 high, 4 wide"),
         ({"boxes": [np.zeros((2, 4)), []]}, "image 1 has 1 labels and 2 boxes"),
         ({"boxes": [[]]}, "2 images, 2 lists of labels, 1 of boxes and 0 of what is"),

@@ -13,6 +13,7 @@ from attnlab.data.files import find_file
 from attnlab.data.images.folder import ImageFolder, read_images
 from attnlab.data.readers.images import read_image
 from attnlab.errors import UserError
+from tests.data.images.test_files import check_refused
 
 
 def write(path: Path, colour: tuple[int, int, int], size: tuple[int, int] = (6, 4)) -> None:
@@ -49,22 +50,17 @@ def test_classes_are_folders_and_images_are_resized(folder: Path) -> None:
 def test_what_is_wrong_is_one_line(folder: Path) -> None:
     source = ImageFolder(directory=str(folder), side=0)
 
-    def refused(split: str, words: str) -> None:
-        with pytest.raises(UserError, match=words) as caught:
-            source.images(split)
-        assert "\n" not in str(caught.value)
-
     write(folder / "train/red/5.png", (250, 0, 0), (5, 5))
-    refused("train", r"5.png is 5 x 5 pixels, .*0.jpg 4 x 6; set config.data.side")
+    check_refused(source, "train", r"5.png is 5 x 5 pixels, .*0.jpg 4 x 6; set config.data.side")
     (folder / "train/red/5.png").write_bytes((folder / "train/red/0.png").read_bytes()[:40])
-    refused("train", "5.png is damaged or no image")
+    check_refused(source, "train", "5.png is damaged or no image")
     (folder / "train/green").mkdir()
-    refused("train", "green has no image .*fill it or remove it")
+    check_refused(source, "train", "green has no image .*fill it or remove it")
     (folder / "test/red/0.PNG").rename(folder / "test/0.png")
     (folder / "test/red").rmdir()
-    refused("test", "test has no folder for a class")
+    check_refused(source, "test", "test has no folder for a class")
     (folder / "train").rename(folder / "training")
-    refused("train", "cannot find the folder .*train; did you mean 'training'")
+    check_refused(source, "train", "cannot find the folder .*train; did you mean 'training'")
     with pytest.raises(UserError, match="config.data.side=-1"):
         ImageFolder(side=-1)
     with pytest.raises(UserError, match="cannot find .*nothing.png"):

@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.attention.position_oracles import sinusoid
 from tests.layers.oracles import feed_forward, norm_of
-from tests.systems.oracles.parts import Tree, placed, sigmoid, softmax
+from tests.systems.oracles.parts import Tree, affine, placed, sigmoid, softmax
 from tests.systems.oracles.vision import MAPS
 
 
@@ -21,7 +21,7 @@ def detr(
     for f in MAPS[backbone["name"]](params["backbone"], backbone, images):
         half = settings["width"] // 2
         places = [(i, j) for i in range(f.shape[0]) for j in range(f.shape[1])]
-        x = np.array([_affine(params["project"], f[place]) for place in places])
+        x = np.array([affine(params["project"], f[place]) for place in places])
         p = np.array([[*sinusoid(i, half), *sinusoid(j, half)] for i, j in places])
         for number in range(settings["layers"]):
             x = _read(params[f"encoder_{number}"], settings, x, p)
@@ -32,10 +32,10 @@ def detr(
         for number in range(settings["decoder_layers"] or settings["layers"]):
             y = _written(params[f"decoder_{number}"], settings, y, o, x, p)
             states = norm_of("layer_norm", params["top_decoder"], y, 1e-6)
-            box = np.maximum(_affine(params["of_box_0"], states), 0)
-            box = np.maximum(_affine(params["of_box_1"], box), 0)
-            box = sigmoid(_affine(params["of_box_2"], box))
-            layers.append((_affine(params["of_class"], states), box))
+            box = np.maximum(affine(params["of_box_0"], states), 0)
+            box = np.maximum(affine(params["of_box_1"], box), 0)
+            box = sigmoid(affine(params["of_box_2"], box))
+            layers.append((affine(params["of_class"], states), box))
         found.append(layers)
     logits, boxes = (
         np.array([[layer[of] for layer in one] for one in found]).swapaxes(0, 1) for of in (0, 1)
@@ -81,8 +81,3 @@ def _heads(
             joined[i, part] = softmax(k[:, part] @ q[i, part] / np.sqrt(width)) @ v[:, part]
     out: np.ndarray = joined @ params["out"]["kernel"] + params["out"].get("bias", 0.0)
     return out
-
-
-def _affine(layer: Tree, x: np.ndarray) -> np.ndarray:
-    found: np.ndarray = x @ layer["kernel"] + layer["bias"]
-    return found

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.systems.oracles.parts import Tree, inputs, lstm, lstm_start
+from tests.systems.oracles.parts import Tree, affine, inputs, lstm, lstm_start
 
 
 def glimpses(params: Tree, settings: dict[str, Any], images: np.ndarray) -> np.ndarray:
@@ -16,12 +16,12 @@ def glimpses(params: Tree, settings: dict[str, Any], images: np.ndarray) -> np.n
         state, at = lstm_start(params["core"]), np.zeros(2)
         for _ in range(settings["glimpses"]):
             seen = [sensed(image, at, settings["size"], 2**j) for j in range(settings["scales"])]
-            what = np.maximum(_affine(params["what"], np.ravel(seen)), 0)
-            where = np.maximum(_affine(params["where"], at), 0)
-            g = _affine(params["of_what"], what) + _affine(params["of_where"], where)
+            what = np.maximum(affine(params["what"], np.ravel(seen)), 0)
+            where = np.maximum(affine(params["where"], at), 0)
+            g = affine(params["of_what"], what) + affine(params["of_where"], where)
             state = lstm(params["core"], state, inputs(params["core"], np.maximum(g, 0)))
-            at = np.tanh(_affine(params["location"], state[1]))
-        logits.append(_affine(params["out"], state[1]))
+            at = np.tanh(affine(params["location"], state[1]))
+        logits.append(affine(params["out"], state[1]))
     return np.array(logits)
 
 
@@ -48,11 +48,6 @@ def perceptron(params: Tree, settings: dict[str, Any], images: np.ndarray) -> np
     for x in images:
         x = np.ravel(x)
         for number in range(len(settings["widths"])):
-            x = np.maximum(_affine(params[f"hidden_{number}"], x), 0)
-        logits.append(_affine(params["out"], x))
+            x = np.maximum(affine(params[f"hidden_{number}"], x), 0)
+        logits.append(affine(params["out"], x))
     return np.array(logits)
-
-
-def _affine(layer: Tree, x: np.ndarray) -> np.ndarray:
-    found: np.ndarray = x @ layer["kernel"] + layer["bias"]
-    return found

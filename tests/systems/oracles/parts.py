@@ -13,6 +13,12 @@ Tree = Any
 Vector = np.ndarray
 
 
+def affine(layer: Tree, x: np.ndarray) -> np.ndarray:
+    """x [...,n] W + c."""
+    found: np.ndarray = x @ layer["kernel"] + layer["bias"]
+    return found
+
+
 def sigmoid(x: Vector) -> Vector:
     """1 / (1 + e^-x)."""
     return 1.0 / (1.0 + np.exp(-x))

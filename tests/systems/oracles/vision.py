@@ -11,7 +11,7 @@ from tests.attention.oracles import part
 from tests.attention.position_oracles import sinusoid
 from tests.layers.gates.oracles import ORACLES as GATES
 from tests.layers.oracles import feed_forward
-from tests.systems.oracles.parts import Tree, normalised, placed
+from tests.systems.oracles.parts import Tree, affine, normalised, placed
 
 EPSILON = 1e-5  # of batch norm
 
@@ -83,18 +83,13 @@ def segmenter(params: Tree, settings: dict[str, Any], images: np.ndarray) -> np.
     maps = MAPS[backbone["name"]](params["backbone"], backbone, images)
     for x, image in zip(maps, images, strict=True):
         if settings["width"]:
-            y = _interpolated(_affine(params["coarse"], x), *image.shape[:2])
+            y = _interpolated(affine(params["coarse"], x), *image.shape[:2])
             y = _convolved(params["fine"], np.concatenate([y, image], axis=-1))
             y = np.maximum(_normed(params["normalisation"], y), 0)
-            logits.append(_affine(params["out"], y))
+            logits.append(affine(params["out"], y))
         else:
-            logits.append(_interpolated(_affine(params["out"], x), *image.shape[:2]))
+            logits.append(_interpolated(affine(params["out"], x), *image.shape[:2]))
     return np.array(logits)
-
-
-def _affine(layer: Tree, x: np.ndarray) -> np.ndarray:
-    found: np.ndarray = x @ layer["kernel"] + layer["bias"]
-    return found
 
 
 def _interpolated(x: np.ndarray, height: int, width: int) -> np.ndarray:
