@@ -32,7 +32,7 @@ from attnlab.errors import UserError
 from attnlab.layers.block import Block
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Embed
-from attnlab.layers.norms import told
+from attnlab.layers.norms import apply_norm
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, LanguageModel
 from attnlab.systems.transformers.stack import Ruled, begun, mixed, rule_of, within
@@ -149,7 +149,7 @@ class Decoder(Ruled, LanguageModel, kw_only=True):
             return mixed(block, x, View(CAUSAL.rule & rule, where, real, segments), state, there)
 
         x, after = self.through(self.layer, x, step, states, whole=states is None)
-        x = told(self.top, x, there) if self.topped else x
+        x = apply_norm(self.top, x, there) if self.topped else x
         return x, after
 
 

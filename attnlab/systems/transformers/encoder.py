@@ -35,7 +35,7 @@ from attnlab.layers.block import Block
 from attnlab.layers.dense import Dense, matmul
 from attnlab.layers.feedforward import ACTIVATIONS
 from attnlab.layers.initial import Embed
-from attnlab.layers.norms import Norm, told
+from attnlab.layers.norms import Norm, apply_norm
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, Classifier, Side, System, TokenClassifier
 from attnlab.systems.transformers.stack import Ruled, mixed, rule_of, within
@@ -116,7 +116,7 @@ class EncoderOnly(Ruled, kw_only=True):
         if self.types:
             x = x + self.embed_types(jnp.zeros_like(tokens) if types is None else types)
         there = self.there(tokens)
-        x = self.drop(told(self.embed_norm, x, there) if self.normalised_embedding else x)
+        x = self.drop(apply_norm(self.embed_norm, x, there) if self.normalised_embedding else x)
 
         def step(block: Block, number: int, x: jax.Array, given: Any) -> tuple[jax.Array, Any]:
             rule = rule_of(self.visibility, number)
@@ -124,7 +124,7 @@ class EncoderOnly(Ruled, kw_only=True):
             return mixed(block, x, view, valid=there)
 
         x, _ = self.through(self.layer, x, step)
-        return told(self.top, x, there) if self.topped else x
+        return apply_norm(self.top, x, there) if self.topped else x
 
 
 class Encoder(EncoderOnly, TokenClassifier, kw_only=True):

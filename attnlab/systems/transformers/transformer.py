@@ -39,7 +39,7 @@ from attnlab.errors import UserError
 from attnlab.layers.block import Block
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Embed
-from attnlab.layers.norms import told
+from attnlab.layers.norms import apply_norm
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, Seq2Seq, Side, Writer, looked
 from attnlab.systems.transformers.loops import Sharing
@@ -242,13 +242,15 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         """What is read, x_0 [B,S,d] before dropout, through the first stack, to one memory for each
         layer of the decoder; `valid` [B,S]: which of it is real.
         """
-        x = self.drop(told(self.embed_norm_encoder, x, valid) if self.normalised_embedding else x)
+        x = self.drop(
+            apply_norm(self.embed_norm_encoder, x, valid) if self.normalised_embedding else x
+        )
 
         def step(layer: EncoderLayer, number: int, x: jax.Array, given: Any) -> Any:
             return layer.read(x, View(rule_of(self.encoder_visibility, number), valid=valid)), None
 
         x, _ = self.through(self.encoder, x, step)
-        x = told(self.top_encoder, x, valid) if self.topped else x
+        x = apply_norm(self.top_encoder, x, valid) if self.topped else x
         return [layer.look_up(x, valid) for layer in self.decoder]
 
     def decode(self, memory: list[Any], target_in: jax.Array) -> jax.Array:
@@ -313,7 +315,7 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         """Target tokens [B,T] at positions [T] or [B,T] to y_0 [B,T,d]."""
         y = self.embedded(self.embed_target(tokens), at, self.decoder_scheme)
         if self.normalised_embedding:
-            y = told(self.embed_norm_decoder, y, self.there(tokens))
+            y = apply_norm(self.embed_norm_decoder, y, self.there(tokens))
         return self.drop(y)
 
     def _view(self, layer: int, valid: jax.Array | None = None) -> View:
@@ -323,7 +325,7 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
 
     def _logits(self, y: jax.Array, there: jax.Array | None) -> jax.Array:
         """y [B,T,d] of tokens that are `there` to [B,T,V]."""
-        y = told(self.top_decoder, y, there) if self.topped else y
+        y = apply_norm(self.top_decoder, y, there) if self.topped else y
         y = y * self.width**-0.5 if self.scaled_output else y
         if self.own_matrix:
             return self.out(y)

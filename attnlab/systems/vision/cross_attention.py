@@ -40,7 +40,7 @@ from attnlab.layers.block import Block
 from attnlab.layers.by_layer import of_layer
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Embed
-from attnlab.layers.norms import told
+from attnlab.layers.norms import apply_norm
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, Side, looked
 from attnlab.systems.transformers.stack import Stacked
@@ -153,7 +153,7 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
 
         seen = [of_each(one.remember(places), images, questions) for one in self.question]
         x, _ = self.through(self.question, x, step, seen)
-        x = told(self.top, x, there) if self.topped else x
+        x = apply_norm(self.top, x, there) if self.topped else x
         return self.out(self.drop(x[:, 0]))
 
     def looked_at(self, images: jax.Array, questions: jax.Array) -> jax.Array:

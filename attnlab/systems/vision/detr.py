@@ -39,7 +39,7 @@ from attnlab.layers.backbones import BACKBONES
 from attnlab.layers.backbones.protocol import Backbone
 from attnlab.layers.block import Block
 from attnlab.layers.dense import Dense
-from attnlab.layers.norms import told
+from attnlab.layers.norms import apply_norm
 from attnlab.systems.protocol import Card, Side, looked
 from attnlab.systems.transformers.stack import Stacked
 from attnlab.systems.vision.protocol import Detected, Detector
@@ -132,7 +132,7 @@ class Detr(Stacked, Detector, kw_only=True):
         found = []
         for block in self.decoder:
             y = self._written(block, y, o, x, p, valid)
-            found.append(told(self.top_decoder, y, self._there(y, valid)))
+            found.append(apply_norm(self.top_decoder, y, self._there(y, valid)))
         states = jnp.stack(found)
         boxes = states
         for number, layer in enumerate(self.of_box):
@@ -147,7 +147,7 @@ class Detr(Stacked, Detector, kw_only=True):
             x = block(
                 x, lambda x, block=block: _look(block.self_attention, x, p, x, p), valid=there
             )
-        return told(self.top_encoder, x, there) if self.topped else x
+        return apply_norm(self.top_encoder, x, there) if self.topped else x
 
     def _written(
         self,

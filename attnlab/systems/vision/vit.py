@@ -47,7 +47,7 @@ from attnlab.layers.by_layer import of_layer
 from attnlab.layers.dense import Dense
 from attnlab.layers.images import Patches
 from attnlab.layers.initializers import Initializer
-from attnlab.layers.norms import told
+from attnlab.layers.norms import apply_norm
 from attnlab.layers.precision import widened
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card
@@ -125,7 +125,7 @@ class VisionTransformer(Ruled, Backbone, kw_only=True):
             return mixed(block, x, self._view(number, places), valid=there)
 
         x, _ = self.through(self.layer, x, step)
-        return told(self.top, x, there) if self.topped else x, grid
+        return apply_norm(self.top, x, there) if self.topped else x, grid
 
     @nn.nowrap
     def _view(self, layer: int, places: np.ndarray) -> View:
