@@ -106,10 +106,10 @@ class Memory:
         source = jnp.where(latest >= first, self.ring + latest - first, slots)
         source = jnp.broadcast_to(source, (len(self.valid), self.ring))
         take = jax.vmap(lambda x, at: x[:, at])
-        kept = {name: take(getattr(self, name), source) for name in self._arrays()}
+        fields = {name: take(getattr(self, name), source) for name in self._arrays()}
         for name in ("valid", "positions"):
-            kept[name] = jnp.take_along_axis(getattr(self, name), source, axis=1)
-        return self.replace(**kept)  # type: ignore[attr-defined]
+            fields[name] = jnp.take_along_axis(getattr(self, name), source, axis=1)
+        return self.replace(**fields)  # type: ignore[attr-defined]
 
     def _grows(self) -> None:
         if not self.ring and self.positions is not None and np.ndim(self.positions) == 2:
@@ -189,10 +189,10 @@ def written(
     if slots < length:
         raise ValueError(f"capacity {slots} is smaller than the source's length {length}")
     spare = ((0, 0), (0, slots - length))
-    known: Any = (
+    filled: Any = (
         np.pad(np.ones((batch, length), bool), spare) if valid is None else jnp.pad(valid, spare)
     )
-    return known, np.asarray(length, np.int32)  # type: ignore[return-value]  # a NumPy array if possible: kernels use its value during tracing
+    return filled, np.asarray(length, np.int32)  # type: ignore[return-value]  # a NumPy array if possible: kernels use its value during tracing
 
 
 def first_memory(
@@ -206,25 +206,25 @@ def first_memory(
     """The memory of a source [B,Tk,ds] and its arrays [B,H,Tk,...] by field, with room for
     `capacity`.
     """
-    known, length = written(source, valid, capacity)
-    roomy: dict[str, Any] = {name: with_room(x, known.shape[1]) for name, x in arrays.items()}
-    return memory(known, length, **roomy, positions=beginning(positions, known))
+    filled, length = written(source, valid, capacity)
+    roomy: dict[str, Any] = {name: with_room(x, filled.shape[1]) for name, x in arrays.items()}
+    return memory(filled, length, **roomy, positions=beginning(positions, filled))
 
 
-def beginning(positions: Where, known: jax.Array) -> Any:
-    """`Memory.positions` of a memory with slots `known` [B,Tk] whose source has these `positions`.
+def beginning(positions: Where, filled: jax.Array) -> Any:
+    """`Memory.positions` of a memory with slots `filled` [B,Tk] whose source has these `positions`.
 
     Raises:
       ValueError: each token has a position of its own, but there are more slots than tokens.
     """
     if np.ndim(positions) < 2:
         return positions if at(positions) else None
-    if np.shape(positions)[1] != known.shape[1]:
+    if np.shape(positions)[1] != filled.shape[1]:
         raise ValueError(
-            f"positions of {np.shape(positions)[1]} tokens for {known.shape[1]} slots; a memory"
+            f"positions of {np.shape(positions)[1]} tokens for {filled.shape[1]} slots; a memory"
             " with spare capacity takes the first one's"
         )
-    return jnp.broadcast_to(jnp.asarray(positions, jnp.int32), known.shape)
+    return jnp.broadcast_to(jnp.asarray(positions, jnp.int32), filled.shape)
 
 
 def with_room(x: jax.Array, slots: int) -> jax.Array:

@@ -184,10 +184,10 @@ def hands_out_weights(mechanism: Any) -> bool:
     """Whether a mechanism supports `read(..., weights=True)`: its maps are exact, and its `read`
     has the argument.
     """
-    known = (
+    arguments = (
         inspect.signature(mechanism.read).parameters.values() if hasattr(mechanism, "read") else ()
     )
-    takes = any(one.name == "weights" or one.kind is one.VAR_KEYWORD for one in known)
+    takes = any(arg.name == "weights" or arg.kind is arg.VAR_KEYWORD for arg in arguments)
     return bool(mechanism.capabilities.maps == "exact" and takes)
 
 
@@ -202,11 +202,11 @@ def _lacking(mechanism: Any) -> str:
     )
 
 
-def _check_rows(found: Rows, wanted: Rows, mechanism: Any, where: str) -> None:
+def _check_rows(offered: Rows, wanted: Rows, mechanism: Any, where: str) -> None:
     """Refuse weights whose sum is larger than this slot can use."""
-    if list(_SUMS).index(found) > list(_SUMS).index(wanted):
+    if list(_SUMS).index(offered) > list(_SUMS).index(wanted):
         sums = (
-            f"the weights of {mechanism.__name__} sum to {_SUMS[found]}, here they must sum to"
+            f"the weights of {mechanism.__name__} sum to {_SUMS[offered]}, here they must sum to"
             f" {_SUMS[wanted]}"
         )
         raise UserError(
@@ -337,5 +337,5 @@ def _check_positions(mechanism: Any, of: Mapping[str, Any], need: Need, where: s
         )
 
 
-def _listed(words: frozenset[str]) -> str:
-    return ", ".join(repr(word) for word in sorted(words)) or "none"
+def _listed(names: frozenset[str]) -> str:
+    return ", ".join(repr(name) for name in sorted(names)) or "none"

@@ -90,11 +90,6 @@ class Joined(Score):
         """See `Score.pairs`."""
         return nn.relu(widened(q) + widened(k).swapaxes(-1, -2))
 
-    @nn.nowrap
-    def kept(self, key_width: int) -> int:
-        """See `Score.kept`."""
-        return 1
-
 
 class Block(Gate):
     """Base of the non-local blocks: x [B,H,W,C] to x + y W_z.

@@ -22,7 +22,7 @@ from attnlab.attention.memories import with_room as with_room
 from attnlab.attention.memories import written as written
 from attnlab.attention.mixer import Capabilities as Capabilities
 from attnlab.attention.mixer import Mixer
-from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, known, standing
+from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, concrete_value, standing
 from attnlab.config.registry import kind, made
 from attnlab.errors import UserError
 
@@ -293,7 +293,7 @@ class Attention(Mixer):
             return None
         shown = weights
         ring = getattr(memory, "ring", 0)
-        length = None if memory is None or ring else known(memory.length)
+        length = None if memory is None or ring else concrete_value(memory.length)
         if length is not None and length.max(initial=0) < weights.shape[-1]:
             shown = weights[..., : int(length.max(initial=0))]
         if collected:

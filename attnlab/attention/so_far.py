@@ -126,5 +126,5 @@ def one_by_one(
         out_axes=(1, 2, 1),
     )
     first = mechanism.no_looks(memory) if so_far is None else so_far
-    so_far, (context, found, losses) = scan(mechanism, first, (i, query))
-    return Reading(context, mechanism.capture(found, memory, weights), losses, so_far)
+    so_far, (context, head_weights, losses) = scan(mechanism, first, (i, query))
+    return Reading(context, mechanism.capture(head_weights, memory, weights), losses, so_far)

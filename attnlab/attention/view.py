@@ -229,7 +229,7 @@ class View:
     @property
     def all_valid(self) -> bool:
         """True only if certainly every token is real."""
-        valid = known(self.valid)
+        valid = concrete_value(self.valid)
         return self.valid is None or (valid is not None and bool(valid.all()))
 
     @property
@@ -261,13 +261,13 @@ def standing(where: Where, count: int) -> jax.Array:
     return jnp.asarray(first + jnp.arange(count, dtype=jnp.int32), jnp.int32)
 
 
-def known(x: Any) -> np.ndarray | None:
+def concrete_value(x: Any) -> np.ndarray | None:
     """x as a NumPy array; None if it is traced, so that its value is not known."""
     return None if x is None or isinstance(x, jax.core.Tracer) else np.asarray(x)
 
 
 def _is_zero(where: Where) -> bool:
-    at = known(where)
+    at = concrete_value(where)
     return at is not None and np.ndim(at) == 0 and int(at) == 0
 
 

@@ -32,7 +32,7 @@ import jax
 from attnlab.config.registry import kind
 from attnlab.layers.dense import Dropout
 from attnlab.layers.feedforward import FeedForward
-from attnlab.layers.norms import Norm, told
+from attnlab.layers.norms import Norm, apply_norm
 
 Placement = Literal["post", "pre", "sandwich", "res_post", "parallel", "rezero", "none"]
 TOPPED = frozenset({"pre", "sandwich", "res_post", "parallel", "none"})
@@ -67,18 +67,18 @@ class Residual(nn.Module):
         """x [B,T,d] to [B,T,d]; `valid` [B,T] for a norm that asks which tokens are real."""
         match self.placement:
             case "post":
-                return told(self.scale, x + self.drop(function(x)), valid)
+                return apply_norm(self.scale, x + self.drop(function(x)), valid)
             case "pre":
-                return x + self.drop(function(told(self.scale, x, valid)))
+                return x + self.drop(function(apply_norm(self.scale, x, valid)))
             case "sandwich":
-                inner = function(told(self.scale, x, valid))
-                return x + self.drop(told(self.scale_out, inner, valid))
+                inner = function(apply_norm(self.scale, x, valid))
+                return x + self.drop(apply_norm(self.scale_out, inner, valid))
             case "res_post":
-                return x + self.drop(told(self.scale, function(x), valid))
+                return x + self.drop(apply_norm(self.scale, function(x), valid))
             case "rezero":
                 return x + self.strength.astype(x.dtype) * self.drop(function(x))
             case "none":
-                return self.drop(function(told(self.scale, x, valid)))
+                return self.drop(function(apply_norm(self.scale, x, valid)))
         return x + self.drop(function(x))
 
 
@@ -109,9 +109,9 @@ class Block(nn.Module):
         for name, factory in self.mixers:
             setattr(self, name, factory(width=self.width))
         self.feed_forward = self.feed_forward_factory()
-        for name in self.there():
+        for name in self.present_residuals():
             setattr(self, name, Residual(self.placement, self.norm, self.dropout))
-        if self.placement == "parallel" and self.there():
+        if self.placement == "parallel" and self.present_residuals():
             self.shared_norm = self.norm(name="normalisation")
 
     @nn.nowrap
@@ -121,7 +121,7 @@ class Block(nn.Module):
         return [f"around_{name.removesuffix('_attention')}" for name in names]
 
     @nn.nowrap
-    def there(self) -> list[str]:
+    def present_residuals(self) -> list[str]:
         """The names of the residual connections around a function that is not "none"."""
         factories: list[Any] = [factory for _, factory in self.mixers]
         factories.append(self.feed_forward_factory)
@@ -138,14 +138,15 @@ class Block(nn.Module):
         every: Iterable[tuple[str, Function]] = zip(
             self.around(), (*asks, self.feed_forward), strict=True
         )
-        functions = [(name, function) for name, function in every if name in self.there()]
+        present = self.present_residuals()
+        functions = [(name, function) for name, function in every if name in present]
         if self.placement != "parallel":
             for name, function in functions:
                 x = getattr(self, name)(x, function, valid)
             return x
         if not functions:
             return x
-        normed, total = told(self.shared_norm, x, valid), x
+        normed, total = apply_norm(self.shared_norm, x, valid), x
         for name, function in functions:
             total = total + getattr(self, name).drop(function(normed))
         return total

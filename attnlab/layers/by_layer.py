@@ -61,12 +61,12 @@ def chosen(part: Any, layer: int) -> tuple[Any, str]:
                 f"by_layer: pattern={tuple(pattern)!r}: a pattern names the part, 'one' or 'other',"
                 " of at least one layer"
             )
-        which = pattern[layer % len(pattern)]
-        part, where = part.keywords[which], f"{where}.{which}"
+        name = pattern[layer % len(pattern)]
+        part, where = part.keywords[name], f"{where}.{name}"
     return part, where
 
 
 def of_layer(part: Callable[..., Any], layer: int) -> Callable[..., Any]:
     """The factory of a layer."""
-    found: Callable[..., Any] = chosen(part, layer)[0]
-    return found
+    factory: Callable[..., Any] = chosen(part, layer)[0]
+    return factory

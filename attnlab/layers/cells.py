@@ -130,8 +130,8 @@ class Recurrent(nn.Module):
             out_axes=1,
             reverse=reverse,
         )
-        known = jnp.ones(x.shape[:2], bool) if valid is None else valid
-        last, outputs = scan(self.cell, state, (contribution, known))
+        real = jnp.ones(x.shape[:2], bool) if valid is None else valid
+        last, outputs = scan(self.cell, state, (contribution, real))
         return outputs, last
 
     def step(self, state: Any, x: jax.Array) -> Any:

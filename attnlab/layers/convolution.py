@@ -93,8 +93,8 @@ class GatedConvolution(nn.Module):
         """x [B,T,n] to [B,T,d], y_t from x_{t-k+1} ... x_t, and `before` for the next call: the
         last k-1 inputs [B,k-1,n].
         """
-        known = jnp.concatenate([before.astype(x.dtype), x], axis=1)
-        return self._windows(known), known[:, x.shape[1] :]
+        inputs = jnp.concatenate([before.astype(x.dtype), x], axis=1)
+        return self._windows(inputs), inputs[:, x.shape[1] :]
 
     def _windows(self, x: jax.Array) -> jax.Array:
         """x [B,T+k-1,n] to [B,T,d]: windows are concatenated and multiplied in one product, which

@@ -96,5 +96,5 @@ class Dropout(nn.Module):
 
 def dropped(x: jax.Array, rate: float, key: jax.Array) -> jax.Array:
     """x of any shape with entries dropped at a rate, the others divided by 1 - rate."""
-    kept = jax.random.bits(key, x.shape, jnp.uint16) >= round(rate * 2**16)
-    return jnp.where(kept, x / (1.0 - rate), jnp.zeros_like(x))
+    keep_mask = jax.random.bits(key, x.shape, jnp.uint16) >= round(rate * 2**16)
+    return jnp.where(keep_mask, x / (1.0 - rate), jnp.zeros_like(x))

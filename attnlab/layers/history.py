@@ -10,23 +10,23 @@ import jax
 import jax.numpy as jnp
 
 
-def latest(slots: jax.Array, counts: jax.Array, kept: int) -> jax.Array:
-    """The last `kept` slots read so far: slots [B,n+T,...] to [B,kept,...], n = kept.
+def latest(slots: jax.Array, counts: jax.Array, size: int) -> jax.Array:
+    """The last n slots read so far: slots [B,n+T,...] to [B,n,...].
 
     Args:
       slots: the slots kept from earlier pieces, then the slots of this piece, with padding at the
         end only.
       counts: [B] int32, how many slots of the piece are real; with 0 the kept slots stay.
-      kept: n.
+      size: n.
     """
-    return jax.vmap(lambda row, count: jax.lax.dynamic_slice_in_dim(row, count, kept))(
+    return jax.vmap(lambda row, count: jax.lax.dynamic_slice_in_dim(row, count, size))(
         slots, counts
     )
 
 
-def after(kept: jax.Array, piece: jax.Array) -> jax.Array:
+def after(earlier: jax.Array, piece: jax.Array) -> jax.Array:
     """The kept slots [B,n,...] followed by the piece [B,T,...], in the dtype of the piece."""
-    return jnp.concatenate([kept.astype(piece.dtype), piece], axis=1)
+    return jnp.concatenate([earlier.astype(piece.dtype), piece], axis=1)
 
 
 def places(read: jax.Array, length: int, valid: jax.Array | None) -> tuple[jax.Array, jax.Array]:

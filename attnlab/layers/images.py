@@ -14,7 +14,7 @@ import numpy as np
 
 from attnlab.errors import UserError
 from attnlab.layers.dense import matmul
-from attnlab.layers.norms import Norm, told
+from attnlab.layers.norms import Norm, apply_norm
 
 HE = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 """N(0, 2 / (k k features)) (He et al. 2015, backward)."""
@@ -98,7 +98,8 @@ def normed(norm: Norm, x: jax.Array, valid: jax.Array | None) -> jax.Array:
     that are images, `valid` [B], all if None.
     """
     real = jnp.ones(len(x), bool) if valid is None else valid
-    return told(norm, x, jnp.broadcast_to(real.reshape(-1, *[1] * (x.ndim - 2)), x.shape[:-1]))
+    real = real.reshape(-1, *[1] * (x.ndim - 2))
+    return apply_norm(norm, x, jnp.broadcast_to(real, x.shape[:-1]))
 
 
 def pooled(x: jax.Array, window: int, stride: int) -> jax.Array:

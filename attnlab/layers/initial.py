@@ -103,7 +103,7 @@ def side_by_side(initializer: Initializer, blocks: int) -> Initializer:
             return initializer(key, shape, dtype)
         block = (*shape[:-1], shape[-1] // blocks)
         return jnp.concatenate(
-            [initializer(one, block, dtype) for one in jax.random.split(key, blocks)], axis=-1
+            [initializer(subkey, block, dtype) for subkey in jax.random.split(key, blocks)], axis=-1
         )
 
     return draw

@@ -74,8 +74,8 @@ class Initializer:
         for path, where in places.items():
             deviation, leaf = self.deviation(where), flat[path]
             if deviation is not None:
-                own = jax.random.fold_in(key, zlib.crc32("/".join(path).encode()))
-                flat[path] = deviation * self.draw(own, leaf.shape, leaf.dtype)
+                leaf_key = jax.random.fold_in(key, zlib.crc32("/".join(path).encode()))
+                flat[path] = deviation * self.draw(leaf_key, leaf.shape, leaf.dtype)
         return flax.traverse_util.unflatten_dict(flat)
 
 

@@ -68,9 +68,7 @@ def _unit(gates: jax.Array, c: jax.Array) -> LSTMState:
 def _where(real: jax.Array | None, new: Any, old: Any) -> Any:
     """Arrays [B,...] of one tree where `real` [B], of the other elsewhere; None: all are real."""
     return (
-        new
-        if real is None
-        else jax.tree.map(lambda one, other: jnp.where(real[:, None], one, other), new, old)
+        new if real is None else jax.tree.map(lambda x, y: jnp.where(real[:, None], x, y), new, old)
     )
 
 
@@ -124,12 +122,12 @@ def _recurrence_forward(
 
 
 def _recurrence_backward(
-    reverse: bool, kept: Any, slopes: tuple[jax.Array, LSTMState]
+    reverse: bool, residuals: Any, slopes: tuple[jax.Array, LSTMState]
 ) -> tuple[jax.Array, jax.Array, None, LSTMState]:
     """The gradients of U, of all contributions and of the first state, from those of the outputs
     and the last state.
     """
-    past, valid, start, states, gates = kept
+    past, valid, start, states, gates = residuals
     before = jax.tree.map(functools.partial(_shifted, reverse=reverse), start, states)
 
     def step(later: LSTMState, inputs: tuple[jax.Array, ...]) -> tuple[LSTMState, jax.Array]:

@@ -216,8 +216,8 @@ class BatchNorm(Norm):
         """m and v of x [..., d] at the tokens that are real; they are left aside for the step."""
 
         def total(numbers: jax.Array) -> jax.Array:
-            there = jnp.where(valid, numbers, 0.0)
-            return _over_devices(there.sum(axis=tuple(range(there.ndim - 1))))
+            masked = jnp.where(valid, numbers, 0.0)
+            return _over_devices(masked.sum(axis=tuple(range(masked.ndim - 1))))
 
         tokens = total(jnp.ones((), x.dtype))
         count = jnp.maximum(tokens, 1.0)
@@ -225,12 +225,12 @@ class BatchNorm(Norm):
         variance = total(jnp.square(x - mean)) / count
         unbiased = variance * count / jnp.maximum(count - 1.0, 1.0)
         seen = {"mean": mean, "variance": unbiased}
-        kept = jnp.where(tokens > 0, self.momentum, 1.0)[0]  # an empty batch tells nothing
-        self.sow(STATISTICS, "seen", jax.lax.stop_gradient((kept, seen)))
+        momentum = jnp.where(tokens > 0, self.momentum, 1.0)[0]  # an empty batch tells nothing
+        self.sow(STATISTICS, "seen", jax.lax.stop_gradient((momentum, seen)))
         return mean, variance
 
 
-def told(norm: Norm, x: jax.Array, valid: jax.Array | None) -> jax.Array:
+def apply_norm(norm: Norm, x: jax.Array, valid: jax.Array | None) -> jax.Array:
     """x [..., d] through a norm; `valid`: which tokens are real, [...], for norms that ask."""
     return norm(x, valid) if norm.over_batch else norm(x)  # type: ignore[call-arg]
 

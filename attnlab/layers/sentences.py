@@ -105,8 +105,8 @@ class Verdict(nn.Module):
         return Dense(self.classes, name="last")(drop(units))
 
 
-def compared(one: jax.Array, other: jax.Array) -> jax.Array:
+def compared(first: jax.Array, second: jax.Array) -> jax.Array:
     """Two sentence vectors [B,D] to [p ; h ; |p - h| ; p * h], [B,4D] (L. Mou et al., ACL 2016; A.
     Conneau et al., EMNLP 2017).
     """
-    return jnp.concatenate([one, other, jnp.abs(one - other), one * other], axis=-1)
+    return jnp.concatenate([first, second, jnp.abs(first - second), first * second], axis=-1)

@@ -57,17 +57,17 @@ class ShortConvolution(nn.Module):
             before = nothing_before(rows, width, self.kernel, x.dtype)
         order = None if valid is None else jnp.argsort(~valid, axis=1, stable=True)[..., None]
         real = x if order is None else jnp.take_along_axis(x, order, axis=1)
-        known = after(before, real)
+        inputs = after(before, real)
         last = self.kernel - 1
-        y = sum(known[:, last - j : last - j + length] * taps[j] for j in range(self.kernel))
+        y = sum(inputs[:, last - j : last - j + length] * taps[j] for j in range(self.kernel))
         if self.use_bias:
             y = y + self.param("bias", nn.initializers.zeros, (width,))
         y = jax.nn.silu(y) if self.activation == "silu" else jnp.asarray(y)
         if valid is None or order is None:
-            return y, known[:, length:]
+            return y, inputs[:, length:]
         y = jnp.take_along_axis(y, jnp.argsort(order, axis=1), axis=1)
-        kept = latest(known, valid.sum(axis=1, dtype=jnp.int32), last)
-        return jnp.where(valid[..., None], y, 0), kept
+        window = latest(inputs, valid.sum(axis=1, dtype=jnp.int32), last)
+        return jnp.where(valid[..., None], y, 0), window
 
 
 def _uniform(bound: float) -> nn.initializers.Initializer:

@@ -129,13 +129,13 @@ class LSTMStack(nn.Module):
         """One step inside a loop: the states and the sum of contributions to the lowest gates
         [B,4H] to the output [B,H] and the next states.
         """
-        found = [self.layer[0].cell(states[0], contribution)]
-        x = found[0].h
+        updated = [self.layer[0].cell(states[0], contribution)]
+        x = updated[0].h
         for number, layer in enumerate(self.layer[1:], start=1):
             state = layer.step(states[number], self.drop(x))
             x = self._summed(number, x, state.h)
-            found.append(state)
-        return x, tuple(found)
+            updated.append(state)
+        return x, tuple(updated)
 
     def _summed(self, number: int, x: jax.Array, y: jax.Array) -> jax.Array:
         return y + x if 0 < self.residual <= number + 1 else y
@@ -143,9 +143,7 @@ class LSTMStack(nn.Module):
 
 def side_by_side(forward: Any, backward: Any) -> Any:
     """Two states of arrays [B,H/2] as one of arrays [B,H]."""
-    return jax.tree.map(
-        lambda one, other: jnp.concatenate([one, other], axis=-1), forward, backward
-    )
+    return jax.tree.map(lambda *states: jnp.concatenate(states, axis=-1), forward, backward)
 
 
 def halves(width: int) -> None:

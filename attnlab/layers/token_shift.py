@@ -24,10 +24,10 @@ def token_before(
       last: the last real token before the piece, [B,1,n]; zeros if there is none.
       valid: [B,T] bool; None: all are real.
     """
-    known, length = after(last, x), x.shape[1]
+    slots, length = after(last, x), x.shape[1]
     if valid is None:
-        return known[:, :length], known[:, length:]
+        return slots[:, :length], slots[:, length:]
     seen = jnp.where(valid, jnp.arange(1, length + 1), 0)
-    seen = jnp.pad(jax.lax.cummax(seen, axis=1), ((0, 0), (1, 0)))  # slots in `known`
-    found = jnp.take_along_axis(known, seen[..., None], axis=1)
-    return found[:, :length], found[:, length:]
+    seen = jnp.pad(jax.lax.cummax(seen, axis=1), ((0, 0), (1, 0)))  # indices into `slots`
+    before = jnp.take_along_axis(slots, seen[..., None], axis=1)
+    return before[:, :length], before[:, length:]

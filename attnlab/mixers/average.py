@@ -68,9 +68,9 @@ class Average(Mixer):
         one_text(self, view)
         state = self.begin(len(x), 0, x.dtype) if state is None else state
         real = jnp.ones(x.shape[:2], bool) if view.valid is None else view.valid
-        kept = jnp.where(real[..., None], widened(x), 0.0)
-        totals = state.total[:, None] + jnp.cumsum(kept, axis=1)
-        counts = state.count[:, None] + jnp.cumsum(real, axis=1, dtype=kept.dtype)
+        inputs = jnp.where(real[..., None], widened(x), 0.0)
+        totals = state.total[:, None] + jnp.cumsum(inputs, axis=1)
+        counts = state.count[:, None] + jnp.cumsum(real, axis=1, dtype=inputs.dtype)
         mean = (totals / jnp.maximum(counts, 1.0)[..., None]).astype(x.dtype)
         if self.hidden:
             mean = self.w_mean(jax.nn.relu(self.w_hidden(mean)))
@@ -78,6 +78,6 @@ class Average(Mixer):
         of_token, of_mean = jnp.split(gates, 2, axis=-1)
         return of_token * x + of_mean * mean, dataclasses.replace(
             state,
-            total=state.total + kept.sum(axis=1),
-            count=state.count + real.sum(axis=1, dtype=kept.dtype),
+            total=state.total + inputs.sum(axis=1),
+            count=state.count + real.sum(axis=1, dtype=inputs.dtype),
         )

@@ -66,7 +66,7 @@ class ConvolutionMixer(Mixer):
         order = jnp.argsort(~view.valid, axis=1, stable=True)[..., None]
         real = jnp.take_along_axis(x, order, axis=1)
         y, _ = self.convolution.causal(real, before)
-        kept = after(before, real)
-        last = latest(kept, view.valid.sum(axis=1, dtype=jnp.int32), self.kernel - 1)
+        slots = after(before, real)
+        last = latest(slots, view.valid.sum(axis=1, dtype=jnp.int32), self.kernel - 1)
         y = jnp.take_along_axis(y, jnp.argsort(order, axis=1), axis=1)
         return jnp.where(view.valid[..., None], y, 0), last

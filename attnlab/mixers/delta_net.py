@@ -124,8 +124,8 @@ class DeltaNet(Stateful):
         )
         q, k, v = jnp.split(mixed, (keys, (1 + micro) * keys), axis=-1)
         k, v, beta = (
-            split(one.reshape(len(x), micro * x.shape[1], -1), self.heads)
-            for one in (k, v, self.w_rate(x))
+            split(projected.reshape(len(x), micro * x.shape[1], -1), self.heads)
+            for projected in (k, v, self.w_rate(x))
         )
         q, k = unit(split(q, self.heads)) * (keys // self.heads) ** -0.5, unit(k)
         beta, g = self.largest * jax.nn.sigmoid(widened(beta)), self.gates(x)

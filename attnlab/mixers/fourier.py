@@ -54,8 +54,8 @@ class Fourier(WholeText):
             raise UserError(f"fourier: {x.shape[1]} tokens; at most {LONGEST} can be transformed")
         order = jnp.argsort(~real, axis=1, stable=True)[..., None]
         texts = jnp.take_along_axis(x, order, axis=1)
-        found = of_length(jnp.fft.fft(widened(texts), axis=2), real.sum(axis=1)).real
-        return jnp.take_along_axis(found, jnp.argsort(order, axis=1), axis=1).astype(x.dtype)
+        transforms = of_length(jnp.fft.fft(widened(texts), axis=2), real.sum(axis=1)).real
+        return jnp.take_along_axis(transforms, jnp.argsort(order, axis=1), axis=1).astype(x.dtype)
 
 
 def of_length(x: jax.Array, lengths: jax.Array) -> jax.Array:
@@ -68,9 +68,9 @@ def of_length(x: jax.Array, lengths: jax.Array) -> jax.Array:
     angles = (at * at % (2 * n)).astype(x.real.dtype) * (jnp.pi / n.astype(x.real.dtype))
     turn = jax.lax.complex(jnp.cos(angles), -jnp.sin(angles))[..., None]
     size = 2 ** max(2 * tokens - 1, 1).bit_length()
-    kept = jnp.where(at[:, None] < n[..., None], x * turn, 0)
+    chirped = jnp.where(at[:, None] < n[..., None], x * turn, 0)
     back = jnp.conj(turn)
     gap = jnp.zeros((len(x), size - max(2 * tokens - 1, 0), 1), back.dtype)
     around = jnp.concatenate([back, gap, back[:, :0:-1]], axis=1)
-    product = jnp.fft.fft(kept, size, axis=1) * jnp.fft.fft(around, axis=1)
+    product = jnp.fft.fft(chirped, size, axis=1) * jnp.fft.fft(around, axis=1)
     return turn * jnp.fft.ifft(product, axis=1)[:, :tokens]

@@ -74,8 +74,8 @@ class GatedLinear(Stateful):
     ) -> Steps:
         """See `Stateful.steps`."""
         q, k, v, f = (
-            split(one, self.heads)
-            for one in (
+            split(projected, self.heads)
+            for projected in (
                 self.w_query(x),
                 self.w_key(x),
                 self.w_value(x),

@@ -109,8 +109,8 @@ class Kernelised(Attention):
         positions: Where = 0,
     ) -> FeatureMemory:
         """See `Attention.remember`."""
-        known, length = written(source, valid, capacity)
-        real = jnp.asarray(known[:, : source.shape[1]])[:, None, :, None]
+        filled, length = written(source, valid, capacity)
+        real = jnp.asarray(filled[:, : source.shape[1]])[:, None, :, None]
         source = jnp.where(real[:, 0], source, 0)
         features, factor = self.of_key(self.split(self.w_key(source)))
         if factor is not None:
@@ -120,7 +120,7 @@ class Kernelised(Attention):
         features = jnp.where(real, features, 0)
         sums = features.swapaxes(-1, -2) @ self.written(source)
         shown = features if self.is_mutable_collection(MAPS) else None
-        return FeatureMemory(known, length, sums, shown, positions=beginning(positions, known))
+        return FeatureMemory(filled, length, sums, shown, positions=beginning(positions, filled))
 
     def read(
         self,
@@ -137,12 +137,12 @@ class Kernelised(Attention):
         """
         self.check(view)
         asked = self.of_query(self.split(self.w_query(query)))
-        found = self.divided(asked @ memory.sums)
+        means = self.divided(asked @ memory.sums)
         shown = None
         if memory.features is not None:
             total = (asked @ memory.sums)[..., -1:]
             shown = asked @ memory.features.swapaxes(-1, -2) / self.above(total)
-        return Reading(self.joined(found, query), self.capture(shown, memory))
+        return Reading(self.joined(means, query), self.capture(shown, memory))
 
     def begin(self, rows: int, room: int, dtype: Any) -> Running:  # type: ignore[override]
         """See `Mixer.begin`."""
@@ -172,8 +172,8 @@ class Kernelised(Attention):
             gate, tops = running(jnp.where(real[:, None], factor, NEVER), state.top)
             features = features * jnp.exp(jnp.minimum(factor - tops, 0))[..., None]
             top = tops[..., -1] if x.shape[1] else top
-        found, sums = recur(asked, features, self.written(x), gate, state=state.sums, valid=real)
-        y = self.joined(jnp.where(real[:, None, :, None], self.divided(found), 0), x)
+        outputs, sums = recur(asked, features, self.written(x), gate, state=state.sums, valid=real)
+        y = self.joined(jnp.where(real[:, None, :, None], self.divided(outputs), 0), x)
         return y, Running(sums, top)
 
     def check(self, view: View) -> None:
@@ -190,13 +190,13 @@ class Kernelised(Attention):
         """Denominators: sums of weights; 1 where there is none."""
         return jnp.where(total > 0, total, 1)
 
-    def divided(self, found: jax.Array) -> jax.Array:
+    def divided(self, sums: jax.Array) -> jax.Array:
         """Sums with their weights' sum last, [B,H,Tq,D+1], to means [B,H,Tq,D]."""
-        return found[..., :-1] / self.above(found[..., -1:])
+        return sums[..., :-1] / self.above(sums[..., -1:])
 
-    def joined(self, found: jax.Array, query: jax.Array) -> jax.Array:
+    def joined(self, means: jax.Array, query: jax.Array) -> jax.Array:
         """[B,H,Tq,D] to the context [B,Tq,d]."""
-        return self.out(joined(found).astype(query.dtype))
+        return self.out(joined(means).astype(query.dtype))
 
 
 def running(factor: jax.Array, before: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -70,20 +70,20 @@ class Longformer(WholeText):
         """See `WholeText.whole`."""
         length = x.shape[1]
         scale = (self.width // self.heads) ** -0.5
-        tokens = np.array([one for one in self.tokens if one < length], np.int32)
+        tokens = np.array([position for position in self.tokens if position < length], np.int32)
         q, k, v = (
             split(getattr(self, f"w_{name}")(x), self.heads) for name in ("query", "key", "value")
         )
-        found = self.in_blocks(q * scale, k, v, real, tokens)
+        context = self.in_blocks(q * scale, k, v, real, tokens)
         if self.tokens and (len(tokens) or self.is_initializing()):
             asked = split(self.w_query_global(x[:, tokens]), self.heads) * scale
             keys, values = (
                 split(self.w_key_global(x), self.heads),
                 split(self.w_value_global(x), self.heads),
             )
-            seen = real[:, None, None]
-            found = found.at[:, :, tokens].set(looked(asked, keys, values, seen).astype(x.dtype))
-        return self.out(joined(found))
+            of_globals = looked(asked, keys, values, real[:, None, None]).astype(x.dtype)
+            context = context.at[:, :, tokens].set(of_globals)
+        return self.out(joined(context))
 
     def in_blocks(
         self, q: jax.Array, k: jax.Array, v: jax.Array, real: jax.Array, tokens: np.ndarray
@@ -120,12 +120,12 @@ class Longformer(WholeText):
                 jnp.concatenate([near, jnp.broadcast_to(far[:, :, None, tokens], shape)], axis=3)
                 for near, far in ((keys, k), (values, v))
             )
-            known = jnp.broadcast_to(
+            global_seen = jnp.broadcast_to(
                 real[:, None, None, None, tokens], (*seen.shape[:4], len(tokens))
             )
-            seen = jnp.concatenate([seen, known], axis=4)
-        found = looked(cut(q), keys, values, seen).astype(q.dtype)
-        return found.reshape(*q.shape[:2], length + spare, q.shape[-1])[:, :, :length]
+            seen = jnp.concatenate([seen, global_seen], axis=4)
+        context = looked(cut(q), keys, values, seen).astype(q.dtype)
+        return context.reshape(*q.shape[:2], length + spare, q.shape[-1])[:, :, :length]
 
 
 def block(length: int, window: int) -> int:

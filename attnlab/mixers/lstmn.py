@@ -78,7 +78,7 @@ class Slots:
     def then(self, later: Slots) -> Slots:
         """These slots followed by later ones."""
         return jax.tree.map(
-            lambda one, other: jnp.concatenate([one.astype(other.dtype), other], axis=1),
+            lambda old, new: jnp.concatenate([old.astype(new.dtype), new], axis=1),
             self,
             later,
         )
@@ -93,7 +93,7 @@ class Reader:
       memory: the mechanism's, of all slots.
       last: h and c of the last real step, [B,H] each.
       summary: h~ of it, [B,H].
-      found: gamma~ of it, [B,H]; None without a second sequence.
+      aligned: gamma~ of it, [B,H]; None without a second sequence.
       looks: what the looks at a second sequence so far leave to the next (`Attention.no_looks`).
     """
 
@@ -101,7 +101,7 @@ class Reader:
     memory: Any
     last: LSTMState
     summary: jax.Array
-    found: jax.Array | None = None
+    aligned: jax.Array | None = None
     looks: Any = None
 
 
@@ -202,13 +202,13 @@ class LSTMNLayer(nn.Module):
             for name in ("dropout", "sample")
             if self.has_rng(name)
         }
-        inputs = jax.tree.map(lambda one: jnp.swapaxes(one, 0, 1), inputs), keys
+        inputs = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), inputs), keys
         first = dataclasses.replace(reader, memory=None)
         states, last, memory = taped(
             step, self.variables["params"], first, reader.memory, inputs, other
         )
         return dataclasses.replace(last, memory=memory), jax.tree.map(
-            lambda one: jnp.swapaxes(one, 0, 1), states.last
+            lambda leaf: jnp.swapaxes(leaf, 0, 1), states.last
         )
 
     def begin(
@@ -255,7 +255,7 @@ class LSTMNLayer(nn.Module):
         h, c = jnp.split(
             self.looked(self.look.read(asks[:, None], reader.memory, visibility)), 2, axis=-1
         )
-        brought, found, looks = self.bring(reader, word, given, other)
+        brought, aligned, looks = self.bring(reader, word, given, other)
         state = _unit(given[0] + h @ self.cell.past, c, brought)
         memory = self.look.extend_pairs(
             reader.memory,
@@ -263,14 +263,14 @@ class LSTMNLayer(nn.Module):
             jnp.concatenate([state.h, state.c], axis=-1)[:, None],
             real[:, None],
         )
-        new = state, h, found, looks
-        old = reader.last, reader.summary, reader.found, reader.looks
+        new = state, h, aligned, looks
+        old = reader.last, reader.summary, reader.aligned, reader.looks
 
-        def where_real(one: jax.Array, other: jax.Array) -> jax.Array:
-            return jnp.where(real.reshape(-1, *[1] * (one.ndim - 1)), one, other)
+        def where_real(updated: jax.Array, previous: jax.Array) -> jax.Array:
+            return jnp.where(real.reshape(-1, *[1] * (updated.ndim - 1)), updated, previous)
 
-        kept = jax.tree.map(where_real, new, old)
-        return Reader(reader.fed + 1, memory, *kept)
+        carried = jax.tree.map(where_real, new, old)
+        return Reader(reader.fed + 1, memory, *carried)
 
     def bring(
         self, reader: Reader, word: jax.Array, given: tuple[jax.Array, ...], other: Any
@@ -325,7 +325,7 @@ class FusedLSTMNLayer(LSTMNLayer):
         """See `LSTMNLayer.begin`."""
         reader = super().begin(rows, room, dtype, before, first, other)
         return dataclasses.replace(
-            reader, found=jnp.zeros_like(reader.summary), looks=self.search.no_looks(other)
+            reader, aligned=jnp.zeros_like(reader.summary), looks=self.search.no_looks(other)
         )
 
     def contributions(self, x: jax.Array) -> tuple[jax.Array, ...]:
@@ -336,8 +336,8 @@ class FusedLSTMNLayer(LSTMNLayer):
         self, reader: Reader, word: jax.Array, given: tuple[jax.Array, ...], other: Any
     ) -> tuple[jax.Array | float, jax.Array | None, Any]:
         """See `LSTMNLayer.bring`; `other` is of `remember`."""
-        assert reader.found is not None
-        asks = jnp.concatenate([word, reader.found], axis=-1)[:, None]
+        assert reader.aligned is not None
+        asks = jnp.concatenate([word, reader.aligned], axis=-1)[:, None]
         reading = self.search.read(
             asks, other, View(positions=reader.fed), **asking(False, reader.looks)
         )

@@ -80,9 +80,9 @@ class Mlstm(Stateful):
     @nn.nowrap
     def begin(self, rows: int, room: int, dtype: Any) -> Kept:
         """See `Mixer.begin`: zeros; m [B,H] is kept as `Kept.recent`."""
-        found = super().begin(rows, room, dtype)
-        largest = jnp.zeros((rows, self.heads), found.matrix.dtype)
-        return found.replace(recent=largest)  # type: ignore[attr-defined, no-any-return]
+        state = super().begin(rows, room, dtype)
+        largest = jnp.zeros((rows, self.heads), state.matrix.dtype)
+        return state.replace(recent=largest)  # type: ignore[attr-defined, no-any-return]
 
     def steps(
         self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
@@ -116,8 +116,8 @@ def largest(f: jax.Array, i: jax.Array, first: jax.Array) -> tuple[jax.Array, ja
     """
     f, i, first = jax.lax.stop_gradient((f, i, first))
 
-    def then(one: Any, two: Any) -> Any:
-        return one[0] + two[0], jnp.maximum(two[0] + one[1], two[1])
+    def then(earlier: Any, later: Any) -> Any:
+        return earlier[0] + later[0], jnp.maximum(later[0] + earlier[1], later[1])
 
     total, highest = jax.lax.associative_scan(then, (f, i), axis=-1)
     m = jnp.maximum(total + first[..., None], highest)

@@ -87,10 +87,10 @@ class Nystrom(WholeText):
         among = jnp.where(rows & columns, weights(q_mean, k_mean, columns), jnp.eye(self.landmarks))
         from_landmarks = jnp.where(rows, weights(q_mean, k, real[:, None, None, :]), 0)
         sums = inverse(among, self.steps) @ (from_landmarks @ widened(v))
-        found = (to_landmarks @ sums).astype(x.dtype)
+        context = (to_landmarks @ sums).astype(x.dtype)
         if self.taps:
-            found = found + neighbours(v, self.near)
-        return self.out(joined(found))
+            context = context + neighbours(v, self.near)
+        return self.out(joined(context))
 
 
 def segments(real: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:

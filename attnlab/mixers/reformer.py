@@ -118,16 +118,16 @@ class Reformer(Mixer):
         buckets = self.hashed(q)
         if state is None:
             count = jnp.asarray(piece, jnp.int32)
-            kept = Hashed(real, count, q, v, buckets)
+            memory = Hashed(real, count, q, v, buckets)
             of_real = jnp.where(real[:, None, :, None], buckets, self.buckets)
-            found = self.in_chunks(q, v, of_real, causal)
+            context = self.in_chunks(q, v, of_real, causal)
         else:
             if not causal:
                 raise UserError("reformer: only a causal text can be read piece by piece")
-            kept = state.appended(view.valid, queries=q, values=v, buckets=buckets)
-            found = self.at_slots(q, buckets, kept, state.length)
-        found = jnp.where(real[:, None, :, None], found, 0).astype(x.dtype)
-        return self.out(joined(found)), kept
+            memory = state.appended(view.valid, queries=q, values=v, buckets=buckets)
+            context = self.at_slots(q, buckets, memory, state.length)
+        context = jnp.where(real[:, None, :, None], context, 0).astype(x.dtype)
+        return self.out(joined(context)), memory
 
     def turns(self) -> jax.Array:
         """R of every head and round, [H,D,r,n/2]."""
@@ -146,7 +146,7 @@ class Reformer(Mixer):
         """o [B,H,T,D] of a whole text; padding is in bucket n."""
         length, m = q.shape[2], self.chunk
         spare = -length % m
-        q, v = (jnp.pad(one, ((0, 0), (0, 0), (0, spare), (0, 0))) for one in (q, v))
+        q, v = (jnp.pad(x, ((0, 0), (0, 0), (0, spare), (0, 0))) for x in (q, v))
         buckets = jnp.pad(
             buckets, ((0, 0), (0, 0), (0, spare), (0, 0)), constant_values=self.buckets
         )
@@ -174,20 +174,20 @@ class Reformer(Mixer):
         def chunks(x: jax.Array) -> jax.Array:
             """x [B,H,T,...] in the order of this round, cut: [B,H,N,m,...]."""
             index = mine.reshape(*mine.shape, *[1] * (x.ndim - 3))
-            found = jnp.take_along_axis(x, index, axis=2)
-            return found.reshape(*x.shape[:2], x.shape[2] // m, m, *x.shape[3:])
+            ordered = jnp.take_along_axis(x, index, axis=2)
+            return ordered.reshape(*x.shape[:2], x.shape[2] // m, m, *x.shape[3:])
 
         asks, values, of_bucket, of_place = map(chunks, (q, v, buckets, place))
         seen = with_previous(jnp.ones(of_bucket.shape[:4], bool))[:, :, :, None]
         alike = jnp.zeros((*asks.shape[:4], 2 * m), jnp.int32)  # rounds that find the pair
         for other in range(self.rounds):
-            found = self.finds(
+            matches = self.finds(
                 (of_bucket[..., other], of_place[..., other]),
-                tuple(with_previous(one[..., other]) for one in (of_bucket, of_place)),
+                tuple(with_previous(numbers[..., other]) for numbers in (of_bucket, of_place)),
                 causal,
             )
-            alike = alike + found
-            seen = seen & found if other == number else seen
+            alike = alike + matches
+            seen = seen & matches if other == number else seen
         tokens = mine.reshape(asks.shape[:4])
         seen = seen & (tokens[..., None] != with_previous(tokens)[..., None, :])
         scores = likeness(asks, with_previous(asks))
@@ -204,8 +204,8 @@ class Reformer(Mixer):
         """Whether a round finds a pair, of the buckets and places [...,q] of queries and [...,k] of
         keys.
         """
-        bucket, place = (one[..., :, None] for one in asked)
-        of_key, at = (one[..., None, :] for one in keys)
+        bucket, place = (numbers[..., :, None] for numbers in asked)
+        of_key, at = (numbers[..., None, :] for numbers in keys)
         same = (bucket == of_key) & (bucket < self.buckets)
         if causal:
             return same & (at <= place) & (place - at <= self.chunk)
@@ -213,26 +213,26 @@ class Reformer(Mixer):
         return same & ((before == 0) | (before == 1))
 
     def at_slots(
-        self, q: jax.Array, buckets: jax.Array, kept: Hashed, first: jax.Array
+        self, q: jax.Array, buckets: jax.Array, memory: Hashed, first: jax.Array
     ) -> jax.Array:
         """o [B,H,t,D] of the last t tokens, which are written from slot `first` on: a look at every
         slot, under the causal rule.
         """
-        slots = jnp.arange(kept.valid.shape[1], dtype=jnp.int32)
+        slots = jnp.arange(memory.valid.shape[1], dtype=jnp.int32)
         mine = jnp.reshape(first, (-1, 1)) + jnp.arange(q.shape[2], dtype=jnp.int32)  # [B or 1,t]
-        own = jnp.where(kept.valid[:, None, :, None], kept.buckets, self.buckets)
-        one_hot = own[..., None] == jnp.arange(self.buckets, dtype=jnp.int32)
+        of_real = jnp.where(memory.valid[:, None, :, None], memory.buckets, self.buckets)
+        one_hot = of_real[..., None] == jnp.arange(self.buckets, dtype=jnp.int32)
         ranks = jnp.cumsum(one_hot, axis=2, dtype=jnp.int32)
-        rank = jnp.take_along_axis(ranks, kept.buckets[..., None], axis=4)[..., 0]
+        rank = jnp.take_along_axis(ranks, memory.buckets[..., None], axis=4)[..., 0]
         of_query = jnp.take_along_axis(rank, mine[:, None, :, None], axis=2, mode="clip")
         seen = jnp.zeros((*q.shape[:3], len(slots)), bool)
         for number in range(self.rounds):
             asked = buckets[..., number], of_query[..., number]
-            seen = seen | self.finds(asked, (own[..., number], rank[..., number]), True)
+            seen = seen | self.finds(asked, (of_real[..., number], rank[..., number]), True)
         seen = seen & (mine[:, None, :, None] != slots)
-        total, context = attended(likeness(q, kept.queries), seen, kept.values)
+        total, context = attended(likeness(q, memory.queries), seen, memory.values)
         at = jnp.broadcast_to(mine[:, None, :, None], (*q.shape[:3], 1))
-        itself = jnp.take_along_axis(kept.values, at, axis=2, mode="clip")
+        itself = jnp.take_along_axis(memory.values, at, axis=2, mode="clip")
         return united([(context, total)], widened(itself))
 
 
@@ -266,10 +266,10 @@ def united(rounds: list[tuple[jax.Array, jax.Array]], itself: jax.Array) -> jax.
     """The contexts [...,D] of the rounds, weighted by their sums, whose logarithms are [...]; the
     token's own value where no round finds another token.
     """
-    contexts, totals = (jnp.stack(one) for one in zip(*rounds, strict=True))
-    found = totals > NEVER / 2
+    contexts, totals = (jnp.stack(of_rounds) for of_rounds in zip(*rounds, strict=True))
+    matched = totals > NEVER / 2
     top = jax.lax.stop_gradient(totals.max(axis=0))
-    weights = jnp.where(found, jnp.exp(totals - top), 0)
+    weights = jnp.where(matched, jnp.exp(totals - top), 0)
     total = weights.sum(axis=0)
     mean = (weights[..., None] * contexts).sum(axis=0) / jnp.where(total > 0, total, 1)[..., None]
     return jnp.where((total > 0)[..., None], mean, itself)

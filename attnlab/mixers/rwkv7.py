@@ -91,12 +91,12 @@ class Rwkv7(Stateful):
         before, recent = token_before(x, recent, valid)
         r, w, k, v, a, gate = (x + (before - x) * mu for mu in self.shift)
         r, k, v = (
-            widened(split(one, self.heads))
-            for one in (self.w_read(r), self.w_key(k), self.w_value(v))
+            widened(split(projected, self.heads))
+            for projected in (self.w_read(r), self.w_key(k), self.w_value(v))
         )
         w, a = (
-            widened(split(one, self.heads)) + widened(start)[:, None]
-            for one, start in (
+            widened(split(projected, self.heads)) + widened(start)[:, None]
+            for projected, start in (
                 (self.w_decay(jnp.tanh(self.low_decay(w))), self.decay),
                 (self.w_rate(self.low_rate(a)), self.rate),
             )

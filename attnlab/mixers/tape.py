@@ -57,18 +57,18 @@ def _forward(
     return states, carry
 
 
-def _kept(
+def _forward_with_residuals(
     step: Step, params: Any, state: Any, tape: Memory, inputs: Any, constant: Any
 ) -> tuple[tuple[Any, Any, Memory], Any]:
     states, (last, written) = _forward(step, params, state, tape, inputs, constant)
     return (states, last, written), (params, state, tape.length, written, states, inputs, constant)
 
 
-def _backward(step: Step, kept: Any, slopes: tuple[Any, Any, Memory]) -> tuple[Any, ...]:
+def _backward(step: Step, residuals: Any, slopes: tuple[Any, Any, Memory]) -> tuple[Any, ...]:
     """The slopes of parameters, first state, first tape, inputs and constant; lists hold those of
     numbers that have one.
     """
-    params, start, begun, written, states, inputs, constant = kept
+    params, start, begun, written, states, inputs, constant = residuals
     lengths = begun + jnp.arange(len(jax.tree.leaves(inputs)[0]))
     before = jax.tree.map(
         lambda first, later: jnp.concatenate([first[None], later[:-1]]), start, states
@@ -102,14 +102,14 @@ def _backward(step: Step, kept: Any, slopes: tuple[Any, Any, Memory]) -> tuple[A
     (of_state, of_tape, of_params, of_constant), of_inputs = jax.lax.scan(
         body, carry, (_reals(slopes[0]), before, inputs, lengths), reverse=True
     )
-    found = (
+    pairs = (
         (params, of_params),
         (start, of_state),
         (written, of_tape),
         (inputs, of_inputs),
         (constant, of_constant),
     )
-    return tuple(_put(tree, reals, others=False) for tree, reals in found)
+    return tuple(_put(tree, reals, others=False) for tree, reals in pairs)
 
 
 def _as_of(tape: Memory, length: jax.Array) -> Memory:
@@ -140,8 +140,8 @@ def _put(tree: Any, reals: list[Any], others: bool = True) -> Any:
     )
 
 
-def _sum(one: list[Any], other: list[Any]) -> list[Any]:
-    return [a + b for a, b in zip(one, other, strict=True)]
+def _sum(first: list[Any], second: list[Any]) -> list[Any]:
+    return [a + b for a, b in zip(first, second, strict=True)]
 
 
-taped.defvjp(_kept, _backward)
+taped.defvjp(_forward_with_residuals, _backward)

@@ -150,7 +150,7 @@ class TttLinear(Stateful):
         both, place = self.w_query(x), at % self.mini_batch
         q, _ = self.convolution_query(both, recent, valid)
         k, recent = self.convolution_key(both, recent, valid)
-        q, k, v = (split(one, self.heads) for one in (q, k, self.w_value(x)))
+        q, k, v = (split(projected, self.heads) for projected in (q, k, self.w_value(x)))
         eta = self.largest / q.shape[-1] * jax.nn.sigmoid(widened(self.w_rate(x)))
         q, k = self.scheme.of_query(q, place), self.scheme.of_key(k, place)
         return Lessons(q, k, v, recent=recent, eta=eta.swapaxes(1, 2)[..., None])

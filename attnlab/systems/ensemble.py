@@ -37,32 +37,32 @@ class Ensemble(Seq2Seq):
 
     def encode(self, source: jax.Array) -> tuple[Any, ...]:
         """See `Seq2Seq.encode`; the memory of every member."""
-        return tuple(one.encode(source) for one in self.members)
+        return tuple(member.encode(source) for member in self.members)
 
     def decode(self, memory: tuple[Any, ...], target_in: jax.Array) -> jax.Array:
         """See `Seq2Seq.decode`; the logits are logarithms of probabilities."""
         return averaged(
             [
-                one.decode(of_one, target_in)
-                for one, of_one in zip(self.members, memory, strict=True)
+                member.decode(member_memory, target_in)
+                for member, member_memory in zip(self.members, memory, strict=True)
             ]
         )
 
     def start(self, memory: tuple[Any, ...], length: int) -> tuple[Any, ...]:
         """See `Seq2Seq.start`; the state of every member."""
         return tuple(
-            one.start(of_one, length) for one, of_one in zip(self.members, memory, strict=True)
+            member.start(part, length) for member, part in zip(self.members, memory, strict=True)
         )
 
     def step(
         self, state: tuple[Any, ...], memory: tuple[Any, ...], tokens: jax.Array
     ) -> tuple[jax.Array, tuple[Any, ...]]:
         """See `Seq2Seq.step`."""
-        found = [
-            one.step(own, of_one, tokens)
-            for one, own, of_one in zip(self.members, state, memory, strict=True)
+        steps = [
+            member.step(member_state, member_memory, tokens)
+            for member, member_state, member_memory in zip(self.members, state, memory, strict=True)
         ]
-        return averaged([logits for logits, _ in found]), tuple(following for _, following in found)
+        return averaged([logits for logits, _ in steps]), tuple(following for _, following in steps)
 
     @classmethod
     def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
@@ -70,7 +70,7 @@ class Ensemble(Seq2Seq):
         of_members = (
             (name, kind.maps(collected.get(name, {}))) for name, kind in cls.kinds.items()
         )
-        return {f"{name}/{at}": one for name, found in of_members for at, one in found.items()}
+        return {f"{name}/{at}": heads for name, maps in of_members for at, heads in maps.items()}
 
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:
@@ -81,12 +81,10 @@ class Ensemble(Seq2Seq):
     @classmethod
     def alignment(cls, maps: Mapping[str, AttentionMap]) -> jax.Array:
         """See `Seq2Seq.alignment`; the mean over the members."""
-        split = {
-            name: {
-                at.partition("/")[2]: one for at, one in maps.items() if at.startswith(f"{name}/")
-            }
-            for name in cls.kinds
-        }
+        split: dict[str, dict[str, AttentionMap]] = {name: {} for name in cls.kinds}
+        for at, heads in maps.items():
+            name, _, path = at.partition("/")
+            split.setdefault(name, {})[path] = heads
         return jnp.stack([kind.alignment(split[name]) for name, kind in cls.kinds.items()]).mean(
             axis=0
         )
@@ -96,22 +94,22 @@ def averaged(logits: Sequence[jax.Array]) -> jax.Array:
     """The logarithm of the mean of the probabilities [...,V] that K logits [...,V] stand for,
     float32.
     """
-    log_probs = [jax.nn.log_softmax(one.astype(jnp.float32), axis=-1) for one in logits]
+    log_probs = [jax.nn.log_softmax(scores.astype(jnp.float32), axis=-1) for scores in logits]
     return jax.nn.logsumexp(jnp.stack(log_probs), axis=0) - jnp.log(float(len(log_probs)))
 
 
 def ensemble(members: Sequence[Seq2Seq]) -> Ensemble:
     """The systems as one, of a class that knows theirs; it attends if all of them do."""
-    kinds = {f"members_{number}": type(one) for number, one in enumerate(members)}
+    kinds = {f"members_{number}": type(member) for number, member in enumerate(members)}
     all_attend = all(kind.needs for kind in kinds.values())
     needs = (
         {name: need for name, kind in kinds.items() for need in kind.needs.values()}
         if all_attend
         else {}
     )
-    one: type[Ensemble] = type(
+    ensemble_class: type[Ensemble] = type(
         "Ensemble", (Ensemble,), {"kinds": kinds, "needs": needs, "__module__": __name__}
     )
     first = members[0]
     sizes = first.source_vocabulary, first.target_vocabulary
-    return one(*sizes, tuple(members), pad_id=first.pad_id)
+    return ensemble_class(*sizes, tuple(members), pad_id=first.pad_id)

@@ -134,7 +134,7 @@ class System(nn.Module, kw_only=True):
         again. If a mechanism was used several times, the later maps are called "<path>_1" and so
         on. Looks without a token, "hops", are rows, of all heads.
         """
-        found = {}
+        maps = {}
         looks = {
             path[:-1]: weights
             for path, weights in flax.traverse_util.flatten_dict(dict(collected)).items()
@@ -146,10 +146,10 @@ class System(nn.Module, kw_only=True):
                 name = "/".join(path) + (f"_{number}" if number else "")
                 query, key = cls.between(name)
                 weights = weights[:, :, :, 0] if weights.ndim == 5 else weights
-                found[name] = AttentionMap(
+                maps[name] = AttentionMap(
                     weights.swapaxes(1, 2) if query == "hops" else weights, query, key
                 )
-        return found
+        return maps
 
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:
@@ -206,10 +206,11 @@ class Writer(System):
         """The weights [B,Tq,S] of the S places of the source in the last layer that attends to
         them, averaged over heads.
         """
-        in_order = sorted(
-            maps.items(), key=lambda item: (len(item[0]), item[0])
-        )  # layer 10 after layer 9
-        of_source = [one for _, one in in_order if (one.query, one.key) == ("target", cls.seen)]
+        # layer 10 after layer 9
+        in_order = [maps[name] for name in sorted(maps, key=lambda name: (len(name), name))]
+        of_source = [
+            heads for heads in in_order if (heads.query, heads.key) == ("target", cls.seen)
+        ]
         return of_source[-1].weights.mean(axis=1)
 
     def __call__(self, source: jax.Array, target_in: jax.Array) -> jax.Array:

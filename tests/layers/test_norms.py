@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from attnlab.errors import UserError
-from attnlab.layers import NORMS
-from attnlab.layers.norms import DEVICES, STATISTICS, BatchNorm, LayerNorm, Norm, ScaleNorm, told
+from attnlab.layers import NORMS, norms
+from attnlab.layers.norms import DEVICES, STATISTICS, BatchNorm, LayerNorm, Norm, ScaleNorm
 from attnlab.training.parallel import AXIS
 from tests.layers.oracles import norm_of, over_batch
 from tests.rounding import assert_close
@@ -186,7 +186,7 @@ def test_what_batch_norm_needs_is_named() -> None:
         BatchNorm(momentum=1.0).apply({"params": params}, *asked(module, x))
     with pytest.raises(UserError, match="the loss of this task does not keep the statistics"):
         module.apply({"params": params}, *asked(module, x), rngs={"dropout": jax.random.key(0)})
-    assert told(Norm(), x, None) is x
+    assert norms.apply_norm(Norm(), x, None) is x
 
 
 def test_the_axis_of_devices_is_that_of_training() -> None:

@@ -168,9 +168,9 @@ def bisected(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array
     low, high = jax.lax.fori_loop(
         0, HALVINGS if depth.dtype != jnp.float64 else 2 * HALVINGS, halve, (least, least + most)
     )
-    found = weights((low + high) / 2)
-    total = found.sum(axis=-1, keepdims=True)
-    return found / jnp.where(total == 0.0, 1.0, total)
+    unnormalised = weights((low + high) / 2)
+    total = unnormalised.sum(axis=-1, keepdims=True)
+    return unnormalised / jnp.where(total == 0.0, 1.0, total)
 
 
 def entmax(

@@ -29,7 +29,7 @@ from attnlab.attention.alignments.protocol import Alignment, whole
 from attnlab.attention.alignments.softmax import softmax
 from attnlab.attention.alignments.top_k import largest
 from attnlab.attention.cards import Card
-from attnlab.attention.view import View, known
+from attnlab.attention.view import View, concrete_value
 from attnlab.errors import UserError
 from attnlab.layers.precision import widened
 
@@ -66,8 +66,8 @@ class MoBA(Alignment):
         blocks = Blocks(self.block, self.reach(scores.shape[-1]), view)
         sums = blocks.sums(jnp.where(allowed, jax.lax.stop_gradient(scores), 0.0))
         counts = blocks.sums(allowed.astype(scores.dtype))
-        own = view.rows // self.block - blocks.first
-        chosen = routed(sums / jnp.maximum(counts, 1.0), counts > 0.0, own, self.blocks)
+        current = view.rows // self.block - blocks.first
+        chosen = routed(sums / jnp.maximum(counts, 1.0), counts > 0.0, current, self.blocks)
         return softmax(scores, allowed & blocks.of_keys(chosen, scores.shape[-1]))
 
     @nn.nowrap
@@ -130,25 +130,25 @@ class Blocks:
 
 def rolled(x: jax.Array, shift: jax.Array) -> jax.Array:
     """x [B,...,n] with its last axis moved by `shift`, [] or [B]; not moved where it is known to be 0."""
-    known_shift = known(shift)
+    known_shift = concrete_value(shift)
     if known_shift is not None and not known_shift.any():
         return x
     if shift.ndim:
         x = jnp.broadcast_to(x, (len(shift), *x.shape[1:]))
-        return jax.vmap(lambda one, by: jnp.roll(one, by, axis=-1))(x, shift)
+        return jax.vmap(lambda row, by: jnp.roll(row, by, axis=-1))(x, shift)
     return jnp.roll(x, shift, axis=-1)
 
 
-def routed(gates: jax.Array, known: jax.Array, own: jax.Array, blocks: int) -> jax.Array:
+def routed(gates: jax.Array, visible: jax.Array, current: jax.Array, blocks: int) -> jax.Array:
     """Which blocks a query attends to, bool [B,H,Tq,N].
 
     Args:
       gates: [B,H,Tq,N], how well each block fits.
-      known: bool broadcastable to the gates: the block has a key that may be seen.
-      own: broadcastable to [B,H,Tq,1], the number of the query's own block.
+      visible: bool broadcastable to the gates: the block has a key that may be seen.
+      current: broadcastable to [B,H,Tq,1], the number of the query's own block.
       blocks: how many, its own counted.
     """
     number = jnp.arange(gates.shape[-1])
-    gates = jnp.where(number == own, jnp.inf, gates)
-    eligible = known & (number <= own)
+    gates = jnp.where(number == current, jnp.inf, gates)
+    eligible = visible & (number <= current)
     return largest(jnp.where(eligible, gates, -jnp.inf), blocks) & eligible

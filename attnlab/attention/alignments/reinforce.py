@@ -44,12 +44,12 @@ class Episode:
 
 def total(episode: Episode) -> jax.Array:
     """The reward of every step is the log-likelihood of the whole sequence, [B,1]."""
-    return _kept(episode, episode.log_likelihood).sum(axis=1, keepdims=True)
+    return _mask_steps(episode, episode.log_likelihood).sum(axis=1, keepdims=True)
 
 
 def to_go(episode: Episode) -> jax.Array:
     """The reward of a step is the log-likelihood from there on, [B,T]."""
-    return jnp.cumsum(_kept(episode, episode.log_likelihood)[:, ::-1], axis=1)[:, ::-1]
+    return jnp.cumsum(_mask_steps(episode, episode.log_likelihood)[:, ::-1], axis=1)[:, ::-1]
 
 
 def surrogate(
@@ -73,7 +73,7 @@ def surrogate(
         + reward_weight * advantage * episode.log_prob
         + entropy_weight * episode.entropy
     )
-    return -_kept(episode, objective).sum(axis=1).mean()
+    return -_mask_steps(episode, objective).sum(axis=1).mean()
 
 
 def followed(
@@ -115,7 +115,7 @@ def with_baseline(
     off = jax.lax.stop_gradient(rewards) - baseline
     choices = -(jax.lax.stop_gradient(off) * log_prob).sum(axis=1)
     both = choices, jnp.square(off).sum(axis=1)
-    first, second = (jnp.where(valid, one, 0.0).sum() for one in both)
+    first, second = (jnp.where(valid, row_sums, 0.0).sum() for row_sums in both)
     return first, second
 
 
@@ -137,6 +137,6 @@ def gathered(samples: Any) -> tuple[jax.Array, jax.Array]:
     return summed("log_prob"), summed("entropy")
 
 
-def _kept(episode: Episode, x: jax.Array) -> jax.Array:
+def _mask_steps(episode: Episode, x: jax.Array) -> jax.Array:
     """Zero at steps that do not count."""
     return jnp.where(episode.valid, x, 0.0)

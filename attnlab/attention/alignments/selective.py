@@ -69,5 +69,5 @@ def present(view: View) -> jax.Array:
     """Whether the token of a query is real, bool broadcastable to [B,1,Tq,1]: its own key is."""
     if view.valid is None:
         return jnp.ones((1, 1, 1, 1), bool)
-    own = (view.columns == view.rows) & view.valid[:, None, None, :]
-    return own.any(axis=-1, keepdims=True)
+    diagonal = (view.columns == view.rows) & view.valid[:, None, None, :]
+    return diagonal.any(axis=-1, keepdims=True)

@@ -136,8 +136,8 @@ class Taylor(Squared):
     def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
         """See `FeatureMap.__call__`."""
         y = x * x.shape[-1] ** -0.25
-        one = jnp.ones_like(y[..., :1])
-        return jnp.concatenate([one, y, products(y) * math.sqrt(0.5)], axis=-1)
+        ones = jnp.ones_like(y[..., :1])
+        return jnp.concatenate([ones, y, products(y) * math.sqrt(0.5)], axis=-1)
 
     @nn.nowrap
     def size(self, width: int) -> int:
@@ -192,8 +192,8 @@ class Cosine(FeatureMap):
             raise UserError(f"cosine: length={self.length}, must be at least 1")
         angle = at.astype(x.dtype)[..., None] * (math.pi / (2 * self.length))
         angle = angle[:, None] if at.ndim == 2 else angle
-        kept = jax.nn.relu(x)
-        return jnp.concatenate([kept * jnp.cos(angle), kept * jnp.sin(angle)], axis=-1)
+        rectified = jax.nn.relu(x)
+        return jnp.concatenate([rectified * jnp.cos(angle), rectified * jnp.sin(angle)], axis=-1)
 
     @nn.nowrap
     def size(self, width: int) -> int:

@@ -152,7 +152,7 @@ class Block:
         """Gradients of keys in the layout of keys, [B,K,c,...]."""
         return gradient if "score" in self.functions else gradient.swapaxes(-1, -2)
 
-    def kept(self, arrays: Arrays, row: Any, column: Any) -> jax.Array | None:
+    def dropout_factors(self, arrays: Arrays, row: Any, column: Any) -> jax.Array | None:
         """The factors of dropout [B,H,b,c], the same in every call; None while it is off."""
         if arrays.key is None:
             return None

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.attention.kernels.plain import Look
-from attnlab.attention.view import Where, known
+from attnlab.attention.view import Where, concrete_value
 
 BUDGET = (
     2**19
@@ -94,7 +94,7 @@ class Grid:
 
 def number(where: Where | None) -> int | None:
     """The value of a position or length if it is one number for all rows and not traced; else None."""
-    at = known(where)
+    at = concrete_value(where)
     return None if at is None or np.ndim(at) else int(at)
 
 

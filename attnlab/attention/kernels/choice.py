@@ -37,9 +37,9 @@ class Auto(Plain):
     def chosen(self, look: Look) -> Any:
         """The kernel for this look."""
         if path := getattr(look.align, "own_kernel", ""):
-            own = import_object(path)()
-            if own.refuses(look) is None and own.pays(look):
-                return own
+            own_kernel = import_object(path)()
+            if own_kernel.refuses(look) is None and own_kernel.pays(look):
+                return own_kernel
         kernel: Any = Plain()
         if min(look.view.size) >= LEAST and number(look.view.positions) is not None:
             blockwise = KERNELS.resolve("blockwise")()

@@ -25,8 +25,8 @@ def run(block: Block, arrays: Arrays) -> jax.Array:
     def attention(floats: Arrays, others: Arrays) -> jax.Array:
         return forward(block, joined(floats, others))
 
-    def second(kept: Any, grad: jax.Array) -> tuple[Arrays, None]:
-        floats, others = kept
+    def second(residuals: Any, grad: jax.Array) -> tuple[Arrays, None]:
+        floats, others = residuals
         return like(backward(block, joined(floats, others), grad), floats), None
 
     attention.defvjp(lambda floats, others: (attention(floats, others), (floats, others)), second)
@@ -48,7 +48,7 @@ def gain(
         if masked
         else jnp.ones(size, bool)
     )
-    factors = block.kept(arrays, row, column)
+    factors = block.dropout_factors(arrays, row, column)
 
     def context(
         floats: Any, asked: jax.Array, queries: Any, keys: Any, values: jax.Array
@@ -59,8 +59,8 @@ def gain(
         weights = block.functions["align"](here.closed["align"], scores, allowed, view)
         weights = weights if factors is None else weights * factors
         more, _ = block.relative(here, weights, i, j)
-        found = block.summed_values(weights, values)
-        return found if more is None else found + more.astype(block.dtype)
+        summed = block.summed_values(weights, values)
+        return summed if more is None else summed + more.astype(block.dtype)
 
     of_row = (taken(arrays.asked, row, grid.height, 1), taken(arrays.queries, row, grid.height))
     return context, (floats, *of_row, *taken((arrays.keys, arrays.values), column, grid.width))
@@ -71,7 +71,7 @@ def forward(block: Block, arrays: Arrays) -> jax.Array:
     grid, width = block.grid, arrays.values.shape[-1]
     lead = (arrays.values.shape[0], block.heads)
 
-    def of_row(row: Any, found: jax.Array) -> jax.Array:
+    def of_row(row: Any, contexts: jax.Array) -> jax.Array:
         counted = seen(block, arrays, row)
 
         def of_block(column: Any, masked: bool, context: jax.Array) -> jax.Array:
@@ -79,7 +79,7 @@ def forward(block: Block, arrays: Arrays) -> jax.Array:
             return context + function(*given)
 
         return put(
-            found,
+            contexts,
             grid.each_block(row, of_block, jnp.zeros((*lead, grid.height, width), block.dtype)),
             row,
         )

@@ -64,8 +64,8 @@ class Xla:
         causal = maskless(look.view) and isinstance(look.view.rule, Causal)
         allowed = None if causal else look.view.allowed()
         shape = (query.shape[0], query.shape[2], query.shape[1], key.shape[1])
-        how = {"scale": 1.0, "implementation": self.implementation}
-        context_of = partial(jax.nn.dot_product_attention, query, key, value, bias, **how)
+        options = {"scale": 1.0, "implementation": self.implementation}
+        context_of = partial(jax.nn.dot_product_attention, query, key, value, bias, **options)
         if allowed is None:
             return context_of(mask=None, is_causal=causal).swapaxes(1, 2)
         seeing = allowed.any(axis=-1, keepdims=True)

@@ -93,7 +93,7 @@ class Gathered:
             rows // size,
             look.align.blocks,
         )
-        index, kept = picked(chosen, look.align.blocks)
+        index, is_chosen = picked(chosen, look.align.blocks)
         at = index[..., None] * size + jnp.arange(size)  # positions of the chosen keys
         real = at < keys
         real &= jnp.take_along_axis(
@@ -101,21 +101,21 @@ class Gathered:
             at.reshape(*at.shape[:3], -1),
             axis=-1,
         ).reshape(at.shape)
-        allowed = (kept[..., None] & real & (at <= rows[..., None])).reshape(*at.shape[:3], -1)
+        allowed = (is_chosen[..., None] & real & (at <= rows[..., None])).reshape(*at.shape[:3], -1)
         # one group for each head: heads of a group choose blocks of their own
         split = (batch, shared, heads // shared, queries, -1)
-        found, _ = attended(
+        context, _ = attended(
             asked, k, look.values, index.reshape(split), allowed.reshape(split), size
         )
-        return found.reshape(batch, heads, queries, -1).astype(look.values.dtype)
+        return context.reshape(batch, heads, queries, -1).astype(look.values.dtype)
 
 
 def picked(chosen: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
     """The numbers of at most `count` chosen ones of the last axis, first ones first, and which of
     them are chosen: chosen [...,N] bool to int32 and bool [...,n], n = min(count, N).
     """
-    kept, index = jax.lax.top_k(chosen.astype(jnp.int8), min(count, chosen.shape[-1]))
-    return index, kept > 0
+    flags, index = jax.lax.top_k(chosen.astype(jnp.int8), min(count, chosen.shape[-1]))
+    return index, flags > 0
 
 
 def attended(
@@ -161,10 +161,10 @@ def attended(
         )
         for x in (q, index, allowed)
     ]
-    found = jax.lax.map(lambda one: jax.checkpoint(some)(*one), tuple(given))
+    outputs = jax.lax.map(lambda part: jax.checkpoint(some)(*part), tuple(given))
     context, weights = (
         jnp.moveaxis(x, 0, 3).reshape(*x.shape[1:4], parts * step, x.shape[-1])[:, :, :, :queries]
-        for x in found
+        for x in outputs
     )
     return context, weights
 

@@ -29,8 +29,8 @@ def run(block: Block, arrays: Arrays) -> jax.Array:
         context, top, total = forward(block, joined(floats, others))
         return context, (floats, others, context, top, total)
 
-    def second(kept: Any, grad: jax.Array) -> tuple[Arrays, None]:
-        floats, others, context, top, total = kept
+    def second(residuals: Any, grad: jax.Array) -> tuple[Arrays, None]:
+        floats, others, context, top, total = residuals
         return (
             like(backward(block, joined(floats, others), context, top, total, grad), floats),
             None,
@@ -44,18 +44,18 @@ def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Arr
     """The context [B,H,Tq,Dv], the largest score and the sum [B,H,Tq,1] of every query, float32."""
     grid = block.grid
     lead = (arrays.values.shape[0], block.heads)
-    found = [
+    outputs = [
         jnp.zeros((*lead, grid.rows * grid.height, width), block.dtype)
         for width in (arrays.values.shape[-1], 1, 1)
     ]
-    low, one = (jnp.full((*lead, grid.height, 1), value, block.dtype) for value in (LOW, 0.0))
+    low, mass = (jnp.full((*lead, grid.height, 1), value, block.dtype) for value in (LOW, 0.0))
     if arrays.extra is not None:
-        low, one = (
+        low, mass = (
             jnp.broadcast_to(arrays.extra.astype(block.dtype)[:, None, None], low.shape),
-            one + 1.0,
+            mass + 1.0,
         )
 
-    def of_row(row: Any, found: list[jax.Array]) -> list[jax.Array]:
+    def of_row(row: Any, outputs: list[jax.Array]) -> list[jax.Array]:
         queries, factor = taken((arrays.queries, arrays.factor), row, grid.height)
 
         def of_block(column: Any, masked: bool, carry: Any) -> Any:
@@ -71,7 +71,7 @@ def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Arr
                 ),
             )
             raised = together(exponential(scores, higher, allowed))
-            factors = block.kept(arrays, row, column)
+            factors = block.dropout_factors(arrays, row, column)
             weights = raised if factors is None else raised * factors
             shrink = jnp.exp(top - higher)
             more, _ = block.relative(arrays, weights, i, j)
@@ -83,11 +83,11 @@ def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Arr
             )
 
         nothing = jnp.zeros((*lead, grid.height, arrays.values.shape[-1]), block.dtype)
-        context, top, total = grid.each_block(row, of_block, (nothing, low, one))
+        context, top, total = grid.each_block(row, of_block, (nothing, low, mass))
         context = context / jnp.where(total == 0.0, 1.0, total)
-        return [put(x, y, row) for x, y in zip(found, (context, top, total), strict=True)]
+        return [put(x, y, row) for x, y in zip(outputs, (context, top, total), strict=True)]
 
-    context, top, total = grid.each_row(of_row, found)
+    context, top, total = grid.each_row(of_row, outputs)
     return context, top, total
 
 
@@ -174,35 +174,35 @@ def by_column(block: Block, arrays: Arrays) -> tuple[Any, jax.Array]:
 
 
 def of_one_block(
-    block: Block, arrays: Arrays, row: Any, column: Any, masked: bool, known: Row
+    block: Block, arrays: Arrays, row: Any, column: Any, masked: bool, saved: Row
 ) -> tuple[dict[str, Any], Any, Any, jax.Array]:
     """The gradients that one block adds: of what its functions close over, by name, of queries and
     their factors, of keys and of values [B,K,Dv,c].
     """
     keys, values = taken((arrays.keys, arrays.values), column, block.grid.width)
     i, j = block.places(arrays, row, column)
-    unscaled, back = block.scored(arrays, known.queries, keys, i, j)
-    scores = times(unscaled, known.factor)
-    raised = exponential(scores, known.top, block.allowed(arrays, row, column) if masked else None)
-    factors = block.kept(arrays, row, column)
+    unscaled, back = block.scored(arrays, saved.queries, keys, i, j)
+    scores = times(unscaled, saved.factor)
+    raised = exponential(scores, saved.top, block.allowed(arrays, row, column) if masked else None)
+    factors = block.dropout_factors(arrays, row, column)
     weights = raised if factors is None else raised * factors
     slope = unfold(
-        jnp.einsum("bkqd,bktd->bkqt", known.flat, values, preferred_element_type=block.dtype),
+        jnp.einsum("bkqd,bktd->bkqt", saved.flat, values, preferred_element_type=block.dtype),
         block.heads,
     )
     of_closed = {}
     more, of_relative = block.relative(arrays, weights, i, j)
     if more is not None and of_relative is not None:
-        of_closed["relative"], through = of_relative(known.scaled.astype(more.dtype))
+        of_closed["relative"], through = of_relative(saved.scaled.astype(more.dtype))
         slope = slope + through.astype(block.dtype)
-    slope = raised * ((slope if factors is None else slope * factors) - known.inner)
+    slope = raised * ((slope if factors is None else slope * factors) - saved.inner)
     for_factor = None
-    if known.factor is not None:  # what is masked may be huge, and times 0 not a number
+    if saved.factor is not None:  # what is masked may be huge, and times 0 not a number
         for_factor = jnp.where(slope == 0.0, 0.0, slope * unscaled).sum(axis=-1, keepdims=True)
-    weights, slope = together((weights, times(slope, known.factor)))
+    weights, slope = together((weights, times(slope, saved.factor)))
     low = fold(weights.astype(values.dtype), block.key_heads)
     for_values = jnp.einsum(
-        "bkdq,bkqt->bkdt", known.flat.swapaxes(2, 3), low, preferred_element_type=block.dtype
+        "bkdq,bkqt->bkdt", saved.flat.swapaxes(2, 3), low, preferred_element_type=block.dtype
     )
     of_scoring, for_queries, for_keys = back(slope)
     if block.scoring in arrays.closed:

@@ -72,11 +72,11 @@ class Windows:
         i = look.view.i
         i = jnp.broadcast_to(i, at.shape[:2])
 
-        def one(x: jax.Array) -> jax.Array:
+        def first_query(x: jax.Array) -> jax.Array:
             """The first query's part of [B,n,Tq,...], its axis kept."""
             return x[:, :, :1]
 
-        queries = jax.tree.map(one, look.queries)
+        queries = jax.tree.map(first_query, look.queries)
         keys = jax.tree.map(lambda x: x[:, :, 0], near)
         pure, closed = hoisted(look.score, queries, keys, i[:, :1], at[:, 0])
         score = jax.vmap(

@@ -60,8 +60,8 @@ class Forgetting(MultiHead):
 
     def logs(self, source: jax.Array, valid: jax.Array | None) -> jax.Array:
         """log f [B,H,t] float32 of a source [B,t,ds], 0 at padding."""
-        kept = jax.nn.log_sigmoid(widened(self.w_forget(source))).transpose(0, 2, 1)
-        return kept if valid is None else jnp.where(valid[:, None], kept, 0.0)
+        log_f = jax.nn.log_sigmoid(widened(self.w_forget(source))).transpose(0, 2, 1)
+        return log_f if valid is None else jnp.where(valid[:, None], log_f, 0.0)
 
     def grouped(self, x: jax.Array) -> jax.Array:
         """x [B,H,t] as [B,K,t,H/K]."""
@@ -92,7 +92,7 @@ class Forgetting(MultiHead):
         assert isinstance(memory, ForgettingMemory)
         look = super().look(query, memory, view, so_far)
         flat = memory.decay.swapaxes(2, 3).reshape(len(query), self.heads, memory.decay.shape[2])
-        own = self.reached(flat, look.view)
+        at_queries = self.reached(flat, look.view)
 
         def score(queries: Any, keys: Any, i: jax.Array, j: jax.Array) -> jax.Array:
             (asked, mine), (looked_at, theirs) = queries, keys
@@ -101,7 +101,7 @@ class Forgetting(MultiHead):
             return look.score(asked, looked_at, i, j) + (mine - decay)
 
         return look.replace(
-            queries=(look.queries, own[..., None]),
+            queries=(look.queries, at_queries[..., None]),
             keys=(memory.keys, memory.decay),
             score=score,
             product=False,

@@ -116,16 +116,16 @@ class Hops(Attention):
             so_far=self.no_looks(memory) if so_far is None else so_far,
         )
         context, hops, so_far = plain_on(look)
-        found = joined(context)
+        context = joined(context)
         if self.output == "projected":
-            found = self.out(found)
-        elif found.shape[-1] != self.width:
+            context = self.out(context)
+        elif context.shape[-1] != self.width:
             raise UserError(
-                f"hops: hops={self.hops} side by side are {found.shape[-1]} wide, the context is"
+                f"hops: hops={self.hops} side by side are {context.shape[-1]} wide, the context is"
                 f" asked to be {self.width}"
             )
         losses = {"hops": overlap(hops)}
-        return Reading(found, self.capture(hops, memory, weights), losses, so_far)
+        return Reading(context, self.capture(hops, memory, weights), losses, so_far)
 
     def no_looks(self, memory: HopsMemory) -> Any:
         """See `Attention.no_looks`."""

@@ -143,10 +143,10 @@ class LightningIndexer(MultiHead):
         if self.selects and rated.shape[-1]:
             allowed &= largest(jax.lax.stop_gradient(jnp.where(allowed, rated, LOW)), self.keep)
             look = look.replace(between=narrowed(look, allowed))
-        context, found, so_far = plain_on(look)
-        losses = {"indexer": divergence(found.sum(axis=1), rated, allowed)}
+        context, head_weights, so_far = plain_on(look)
+        losses = {"indexer": divergence(head_weights.sum(axis=1), rated, allowed)}
         context = self.out(self.join(context, query))
-        return Reading(context, self.capture(found, memory, weights), losses, so_far)
+        return Reading(context, self.capture(head_weights, memory, weights), losses, so_far)
 
     def gathers(self, look: Look) -> bool:
         """Whether the chosen keys are gathered: this is less work, and the look allows it."""
@@ -166,11 +166,11 @@ class LightningIndexer(MultiHead):
         q, k = jax.tree.leaves(look.queries)[0], look.keys
         batch, heads, queries, width = q.shape
         grouped = q.reshape(batch, k.shape[1], heads // k.shape[1], queries, width)
-        context, found = attended(
+        context, head_weights = attended(
             grouped, k, look.values, index[:, None, None], real[:, None, None]
         )
         chosen = jnp.take_along_axis(rated, index, axis=-1)
-        loss = divergence(found.sum(axis=(1, 2)), chosen, real)
+        loss = divergence(head_weights.sum(axis=(1, 2)), chosen, real)
         return context.reshape(batch, heads, queries, context.shape[-1]).astype(
             look.values.dtype
         ), loss

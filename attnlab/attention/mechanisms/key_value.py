@@ -89,9 +89,9 @@ class KeyValue(Single):
         """See `Attention.read`."""
         if self.fit.looks_back and query.shape[1] != 1:
             return one_by_one(self, query, memory, view, weights, so_far)
-        asks, *_, own = self.cut(query, "query")
-        found, given, so_far = self.found(asks, query, memory, view, weights, so_far)
-        merged = jnp.tanh(self.of_found(found) + self.of_own(own))
+        asks, *_, query_part = self.cut(query, "query")
+        context, given, so_far = self.sum_values(asks, query, memory, view, weights, so_far)
+        merged = jnp.tanh(self.of_found(context) + self.of_own(query_part))
         seen = whole(view.onto(memory, query).allowed(), memory.valid.shape[1])
         sees = jnp.broadcast_to(seen.any(axis=-1), (len(query), 1, query.shape[1]))
         return Reading(

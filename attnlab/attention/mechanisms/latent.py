@@ -153,10 +153,10 @@ class Latent(Attention):
             jnp.concatenate(parts, axis=-1) for parts in ((content, turned), (keys, shared))
         )
         look = self.look(joined_queries, joined_keys, values, view).replace(so_far=so_far)
-        context, found, so_far = attend(self, look, self.kernel, weights)
+        context, head_weights, so_far = attend(self, look, self.kernel, weights)
         if absorb:
             context = jnp.einsum("bhqc,chd->bhqd", context, self.up_value)
-        maps = self.capture(found, memory, weights)
+        maps = self.capture(head_weights, memory, weights)
         return Reading(self.out(joined(context)), maps, so_far=so_far)
 
     def no_looks(self, memory: LatentMemory) -> Any:

@@ -34,7 +34,7 @@ from attnlab.attention.cards import MixerCard
 from attnlab.attention.features import FEATURES
 from attnlab.attention.memories import Memory, beginning, with_room, written
 from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows, head_width
-from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, known, standing
+from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, concrete_value, standing
 from attnlab.attention.visibility import Causal, Everything
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
@@ -123,7 +123,7 @@ class Linear(Attention):
     ) -> LinearMemory:
         """See `Attention.remember`."""
         real, length = written(source, valid, capacity)
-        features, values = self._kept(source, valid, standing(positions, source.shape[1]))
+        features, values = self._key_values(source, valid, standing(positions, source.shape[1]))
         return LinearMemory(
             real,
             length,
@@ -137,7 +137,7 @@ class Linear(Attention):
         self, memory: LinearMemory, source: jax.Array, valid: jax.Array | None = None
     ) -> LinearMemory:
         """See `Attention.extend`."""
-        features, values = self._kept(source, valid, memory.following(source.shape[1]))
+        features, values = self._key_values(source, valid, memory.following(source.shape[1]))
         grown: LinearMemory = memory.appended(valid, features=features, values=values)
         return grown.replace(sums=memory.sums + _summed(features, values))  # type: ignore[attr-defined, no-any-return]
 
@@ -156,15 +156,15 @@ class Linear(Attention):
         direct = _is_whole(view, memory, query)
         pairs = None if direct and not shown else self._weights(asked, memory, look)
         if view.segments is None and isinstance(view.rule, Everything):
-            found = asked @ memory.sums
+            outputs = asked @ memory.sums
         elif direct:
-            found, _ = recur(asked, memory.features, _counted(memory.values), chunk=self.chunk)
+            outputs, _ = recur(asked, memory.features, _counted(memory.values), chunk=self.chunk)
         else:
             assert pairs is not None
-            found = pairs @ _counted(memory.values)
+            outputs = pairs @ _counted(memory.values)
         if pairs is not None and self.normalise == "sum":
-            pairs = _quotient(pairs, found[..., -1:])
-        return Reading(self._context(found, query), self.capture(pairs, memory, weights))
+            pairs = _quotient(pairs, outputs[..., -1:])
+        return Reading(self._context(outputs, query), self.capture(pairs, memory, weights))
 
     def begin(self, rows: int, room: int, dtype: Any) -> Sums:  # type: ignore[override]
         """See `Mixer.begin`: zeros."""
@@ -192,21 +192,21 @@ class Linear(Attention):
             )
         at, read = places(before.read, x.shape[1], view.valid)
         at = at[0] if state is None and view.valid is None else at  # the same in all rows
-        features, values = self._kept(x, view.valid, at)
-        found, sums = recur(
+        features, values = self._key_values(x, view.valid, at)
+        outputs, sums = recur(
             self._asked(x, at),
             features,
             _counted(values),
             state=None if state is None else before.sums,
             chunk=self.chunk,
         )
-        return self._context(found, x), Sums(sums, read)
+        return self._context(outputs, x), Sums(sums, read)
 
     def _asked(self, query: jax.Array, at: jax.Array) -> jax.Array:
         """Features [B,H,Tq,M] of queries."""
         return self.query_features(widened(split(self.w_query(query), self.heads)), at)
 
-    def _kept(
+    def _key_values(
         self, source: jax.Array, valid: jax.Array | None, at: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """Features [B,H,Tk,M] of keys, and values, zero where not real."""
@@ -223,9 +223,9 @@ class Linear(Attention):
         allowed = look.allowed()
         return pairs if allowed is None else jnp.where(allowed, pairs, 0.0)
 
-    def _context(self, found: jax.Array, query: jax.Array) -> jax.Array:
+    def _context(self, outputs: jax.Array, query: jax.Array) -> jax.Array:
         """[B,H,Tq,D+1], the last column of which is z, to the context [B,Tq,d]."""
-        values, total = found[..., :-1], found[..., -1:]
+        values, total = outputs[..., :-1], outputs[..., -1:]
         values = _quotient(values, total) if self.normalise == "sum" else self.norm(values)
         return self.out(joined(values).astype(query.dtype))
 
@@ -236,7 +236,7 @@ def _is_whole(view: View, memory: LinearMemory, query: jax.Array) -> bool:
     """
     if view.segments is not None:
         return False
-    length = known(memory.length)
+    length = concrete_value(memory.length)
     same = length is not None and length.ndim == 0 and query.shape[1] == memory.valid.shape[1]
     causal = isinstance(view.rule, Causal) and view.positions is None and same
     return isinstance(view.rule, Everything) or (causal and int(length) == query.shape[1])  # type: ignore[arg-type]

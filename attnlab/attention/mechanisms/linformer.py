@@ -94,14 +94,14 @@ class Linformer(Attention):
             self.along_values = self.param("along_values", normal, shape)
         self.drop = Dropout(self.dropout)
 
-    def columns(self, values: bool, positions: jax.Array, known: jax.Array) -> jax.Array:
-        """E, or F for `values`, at positions [T] or [B,T], with zeros where `known` [B,T] is false:
+    def columns(self, values: bool, positions: jax.Array, valid: jax.Array) -> jax.Array:
+        """E, or F for `values`, at positions [T] or [B,T], with zeros where `valid` [B,T] is false:
         [B,1 or H,k,T].
         """
         along = self.along_values if values and self.share != "key_value" else self.along_keys
-        found = jnp.take(along, positions, axis=2, mode="fill", fill_value=0)
-        found = found[None] if positions.ndim == 1 else jnp.moveaxis(found, 2, 0)
-        return jnp.where(known[:, None, None], found, 0)
+        columns = jnp.take(along, positions, axis=2, mode="fill", fill_value=0)
+        columns = columns[None] if positions.ndim == 1 else jnp.moveaxis(columns, 2, 0)
+        return jnp.where(valid[:, None, None], columns, 0)
 
     def remember(
         self,
@@ -121,15 +121,15 @@ class Linformer(Attention):
                 f"linformer: length={self.length}, but there is a source of {tokens} tokens; take"
                 f" length={tokens} or more"
             )
-        known, written_slots = written(source, valid, capacity)
-        where, real = standing(positions, tokens), jnp.asarray(known[:, :tokens])
+        filled, written_slots = written(source, valid, capacity)
+        where, real = standing(positions, tokens), jnp.asarray(filled[:, :tokens])
         x = jnp.where(real[..., None], source, 0)
         keys, values = (
             self.columns(is_value, where, real) @ split(project(x), self.heads)
             for is_value, project in ((False, self.w_key), (True, self.w_value))
         )
         return LinformerMemory(
-            known, written_slots, keys, values, positions=beginning(positions, known)
+            filled, written_slots, keys, values, positions=beginning(positions, filled)
         )
 
     def read(

@@ -186,9 +186,9 @@ class MultiHead(Attention):
         if self.fit.looks_back and query.shape[1] != 1:
             return one_by_one(self, query, memory, view, weights, so_far)
         look = self.look(query, memory, view, so_far)
-        context, found, so_far = attend(self, look, self.kernel, weights)
+        context, head_weights, so_far = attend(self, look, self.kernel, weights)
         context = self.out(self.join(context, query))
-        return Reading(context, self.capture(found, memory, weights), so_far=so_far)
+        return Reading(context, self.capture(head_weights, memory, weights), so_far=so_far)
 
     def no_looks(self, memory: MultiHeadMemory) -> Any:
         """See `Attention.no_looks`."""

@@ -155,16 +155,16 @@ class NativeSparse(Attention):
         self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
     ) -> SparseMemory:
         """See `Attention.remember`; the sequence begins at 0."""
-        known, length = written(source, valid, capacity)
-        slots = known.shape[1]
+        filled, length = written(source, valid, capacity)
+        slots = filled.shape[1]
         keys, values = self.projected(source, standing(0, source.shape[1]))
-        real = jnp.asarray(known)
+        real = jnp.asarray(filled)
         chunks = -(-slots // self.stride)
         room = chunks * self.stride
         tokens = with_room(self.pooled(keys, values, real[:, : source.shape[1]]), room)
         counts = jnp.pad(real, ((0, 0), (0, room - slots))).astype(tokens.dtype)
         return SparseMemory(
-            known,
+            filled,
             length,
             keys=with_room(keys[:, self.shared() :], slots),
             values=with_room(values[:, self.shared() :], slots),
@@ -257,12 +257,12 @@ class NativeSparse(Attention):
         valid = jnp.asarray(memory.valid)
         count = -(-valid.shape[1] // self.block)
         valid = jnp.pad(valid, ((0, 0), (0, count * self.block - valid.shape[1])))
-        known = valid.reshape(len(valid), 1, 1, count, self.block).any(axis=-1)
+        visible = valid.reshape(len(valid), 1, 1, count, self.block).any(axis=-1)
         parts, unit = self.compress // self.stride, self.block // self.stride
         rated = importance(jax.lax.stop_gradient(p).sum(axis=2), count, parts, unit)
-        own, number = view.rows // self.block, jnp.arange(count)
-        rated = jnp.where((number == 0) | (number == own - 1), jnp.inf, rated)
-        return routed(rated, known, own, self.blocks)
+        current, number = view.rows // self.block, jnp.arange(count)
+        rated = jnp.where((number == 0) | (number == current - 1), jnp.inf, rated)
+        return routed(rated, visible, current, self.blocks)
 
     def selected(
         self,
@@ -277,15 +277,15 @@ class NativeSparse(Attention):
         keys, values = (x[:, : self.shared()] for x in (memory.keys, memory.values))
         slots = keys.shape[2]
         if mapped or slots < SPARSE * self.blocks * self.block:
-            kept = jnp.repeat(chosen, self.block, axis=-1)[..., :slots] & mask
-            return attention(q, keys, values, kept[:, :, None])
+            visible = jnp.repeat(chosen, self.block, axis=-1)[..., :slots] & mask
+            return attention(q, keys, values, visible[:, :, None])
         index, real = picked(chosen, self.blocks)
         at = index[..., None] * self.block + jnp.arange(self.block)
         at = at.reshape(*index.shape[:3], index.shape[3] * self.block)
-        there = jnp.minimum(at, slots - 1)
+        existing = jnp.minimum(at, slots - 1)
         valid = jnp.asarray(memory.valid)[:, None, None]
         valid = jnp.take_along_axis(
-            jnp.broadcast_to(valid, (*there.shape[:3], slots)), there, axis=-1
+            jnp.broadcast_to(valid, (*existing.shape[:3], slots)), existing, axis=-1
         )
         allowed = jnp.repeat(real, self.block, axis=-1) & valid & (at < slots) & (at <= view.rows)
         context, _ = attended(q, keys, values, index[:, :, None], allowed[:, :, None], self.block)

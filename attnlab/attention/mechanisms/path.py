@@ -101,8 +101,8 @@ class Path(MultiHead):
 
     def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
         """See `Attention.arrays`; w and beta are of the array for keys."""
-        found = super().arrays(tokens)
-        return {**found, "keys": widened(found["keys"]), **self.passing(tokens.keys, tokens.valid)}
+        arrays = super().arrays(tokens) | self.passing(tokens.keys, tokens.valid)
+        return {**arrays, "keys": widened(arrays["keys"])}
 
     def extend_pairs(
         self, memory: Any, keys: jax.Array, values: jax.Array, valid: jax.Array | None = None
@@ -169,8 +169,8 @@ def the_one(w: jax.Array, beta: jax.Array) -> tuple[jax.Array, jax.Array, jax.Ar
     """The slot [B,1,1,1] of the one token, and its w and beta [B,K,1,D] and [B,K,1,1]."""
     slot = jnp.argmax((beta != 0.0).any(axis=1), axis=1)[:, None, :, None]
     at = jnp.broadcast_to(slot, (*w.shape[:2], 1, 1))
-    one, its_beta = (jnp.take_along_axis(x, at, axis=2) for x in (w, beta))
-    return slot, one, its_beta
+    its_w, its_beta = (jnp.take_along_axis(x, at, axis=2) for x in (w, beta))
+    return slot, its_w, its_beta
 
 
 def passed_by_one(keys: jax.Array, w: jax.Array, beta: jax.Array) -> jax.Array:
@@ -205,11 +205,11 @@ def inverses(w: jax.Array, beta: jax.Array) -> jax.Array:
     """
     size = w.shape[-2]
     power = -jnp.tril(beta * (w @ w.swapaxes(-1, -2)), -1)
-    found = jnp.eye(size, dtype=w.dtype) + power
+    inverse = jnp.eye(size, dtype=w.dtype) + power
     for _ in range((size - 1).bit_length() - 1):
         power = power @ power
-        found = found + found @ power
-    return found
+        inverse = inverse + inverse @ power
+    return inverse
 
 
 def scores_past_blocks(

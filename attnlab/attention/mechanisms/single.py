@@ -123,14 +123,14 @@ class Single(Attention):
         """See `Attention.read`."""
         if self.fit.looks_back and query.shape[1] != 1:
             return one_by_one(self, query, memory, view, weights, so_far)
-        found, given, so_far = self.found(query, query, memory, view, weights, so_far)
-        return Reading(found, self.capture(given, memory, weights), so_far=so_far)
+        context, given, so_far = self.sum_values(query, query, memory, view, weights, so_far)
+        return Reading(context, self.capture(given, memory, weights), so_far=so_far)
 
     def no_looks(self, memory: SingleMemory) -> Any:
         """See `Attention.no_looks`."""
         return nothing_yet(self, self.fit, self.align, memory, memory.keys, 1)
 
-    def found(
+    def sum_values(
         self,
         asks: jax.Array,
         query: jax.Array,

@@ -159,8 +159,8 @@ class Synthesizer(Attention):
             drop=self.drop,
             so_far=self.no_looks(memory) if so_far is None else so_far,
         )
-        context, found, so_far = attend(self, look, self.kernel, weights)
-        maps = self.capture(found, memory, weights)
+        context, head_weights, so_far = attend(self, look, self.kernel, weights)
+        maps = self.capture(head_weights, memory, weights)
         return Reading(self.out(joined(context)), maps, so_far=so_far)
 
     def no_looks(self, memory: SynthesizerMemory) -> Any:
@@ -193,5 +193,5 @@ class Synthesizer(Attention):
 
 def at(x: jax.Array, where: jax.Array, axis: int) -> jax.Array:
     """The entries of x at positions [t] along an axis; at [B,t], where rows differ, with B first."""
-    found = jnp.take(x, where, axis=axis, mode="clip")
-    return found if where.ndim == 1 else jnp.moveaxis(found, axis, 0)
+    entries = jnp.take(x, where, axis=axis, mode="clip")
+    return entries if where.ndim == 1 else jnp.moveaxis(entries, axis, 0)

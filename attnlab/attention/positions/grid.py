@@ -84,7 +84,7 @@ class Sinusoidal2D(OnGrid):
                 f" {x.shape[-1] + 1}"
             )
         of_both = [
-            sinusoid(one, half, self.base, inner_dtype(x)) for one in row_and_column(positions)
+            sinusoid(index, half, self.base, inner_dtype(x)) for index in row_and_column(positions)
         ]
         return x + jnp.concatenate(of_both, axis=-1).astype(x.dtype)
 

@@ -38,9 +38,9 @@ class Learned(PositionScheme):
 
     def setup(self) -> None:
         for name, least in (("length", 1), ("unused", 0)):
-            if (found := getattr(self, name)) < least:
+            if (value := getattr(self, name)) < least:
                 raise UserError(
-                    f"position scheme learned: {name}={found}, must be at least {least}"
+                    f"position scheme learned: {name}={value}, must be at least {least}"
                 )
 
     @property

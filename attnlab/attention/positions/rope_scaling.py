@@ -106,8 +106,8 @@ class Yarn(Linear):
         """See `Unscaled.frequencies`."""
         low, high = self.bounds(base, width)
         ramp = np.clip((np.arange(width // 2) - low) / max(high - low, 1), 0.0, 1.0)
-        own = Unscaled.frequencies(self, base, width)
-        return own * (1.0 - ramp) + own / self.factor * ramp
+        unscaled = Unscaled.frequencies(self, base, width)
+        return unscaled * (1.0 - ramp) + unscaled / self.factor * ramp
 
     def bounds(self, base: float, width: int) -> tuple[int, int]:
         """low and high, in pairs of channels."""
@@ -143,10 +143,10 @@ class Llama3(Linear):
 
     def frequencies(self, base: float, width: int) -> np.ndarray:
         """See `Unscaled.frequencies`."""
-        own = Unscaled.frequencies(self, base, width)
-        turns = self.length * own / (2 * math.pi)  # L0 / w
-        kept = np.clip((turns - self.low) / (self.high - self.low), 0.0, 1.0)
-        return kept * own + (1.0 - kept) * own / self.factor
+        unscaled = Unscaled.frequencies(self, base, width)
+        turns = self.length * unscaled / (2 * math.pi)  # L0 / w
+        ramp = np.clip((turns - self.low) / (self.high - self.low), 0.0, 1.0)
+        return ramp * unscaled + (1.0 - ramp) * unscaled / self.factor
 
 
 def _ordered(name: str, length: int, **turns: float) -> None:

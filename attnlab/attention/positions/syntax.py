@@ -120,8 +120,8 @@ class SyntaxRelative(Shaw):
         shape = (batch, *view.size)
         if view.trees is None:
             return jnp.full(shape, self.clip)
-        known = jnp.pad(view.trees, ((0, 0), (0, 1), (0, 1)))  # beyond its end the last entry, 0
-        picked, _ = looked_up(looked_up(known, view.i, axis=1)[0], view.j, axis=2)
+        padded = jnp.pad(view.trees, ((0, 0), (0, 1), (0, 1)))  # beyond its end the last entry, 0
+        picked, _ = looked_up(looked_up(padded, view.i, axis=1)[0], view.j, axis=2)
         return jnp.broadcast_to(clipped(picked, self.clip), shape)
 
 

@@ -70,8 +70,8 @@ class Coverage(Additive):
         """See `Score.pairs`; `past` [B,H,Tq,Tk] is the coverage before each query, None for zero."""
         if past is None:
             return perceptron(q, k[..., : self.hidden], self.v)
-        found = past[..., None] * widened(self.of_covered)
-        return perceptron(q, k[..., : self.hidden], self.v, found.astype(q.dtype))
+        coverage = past[..., None] * widened(self.of_covered)
+        return perceptron(q, k[..., : self.hidden], self.v, coverage.astype(q.dtype))
 
     def no_looks(self, keys: jax.Array, heads: int) -> jax.Array:
         """See `Score.no_looks`: nothing is covered."""

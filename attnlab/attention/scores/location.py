@@ -58,5 +58,5 @@ class Location(Score):
 
     def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
         """See `Score.pairs`."""
-        scores, known = looked_up(q, j, axis=3)
-        return jnp.where(known, widened(scores), NEVER)
+        scores, exists = looked_up(q, j, axis=3)
+        return jnp.where(exists, widened(scores), NEVER)

@@ -68,8 +68,8 @@ class LocationAware(Additive):
         beside = [(0, 0)] * (past.ndim - 1) + [(self.reach, self.reach)]
         window = jnp.arange(past.shape[-1])[:, None] + jnp.arange(2 * self.reach + 1)
         seen = jnp.pad(past, beside)[..., window]  # [B,H,Tq,Tk,w]
-        found = (seen @ widened(self.filter)) @ widened(self.of_filter)
-        return perceptron(q + self.bias, k, self.v, found.astype(q.dtype))
+        convolved = (seen @ widened(self.filter)) @ widened(self.of_filter)
+        return perceptron(q + self.bias, k, self.v, convolved.astype(q.dtype))
 
     def no_looks(self, keys: jax.Array, heads: int) -> jax.Array:
         """See `Score.no_looks`: no weight anywhere."""

@@ -95,8 +95,8 @@ class Dense(Rule):
         rows, columns = allowed.shape[2:]
         for axis, at, first in ((2, i, 0 if columns == 1 else columns - rows), (3, j, 0)):
             if allowed.shape[axis] > 1:
-                values, known = looked_up(allowed, at, axis, first)
-                allowed = values & known
+                values, exists = looked_up(allowed, at, axis, first)
+                allowed = values & exists
         return allowed
 
 
@@ -115,10 +115,10 @@ def looked_up(
     """
     x = jnp.asarray(x)
     index = at - first
-    known = (index >= 0) & (index < x.shape[axis])
+    exists = (index >= 0) & (index < x.shape[axis])
     shape = [-1 if a == axis else 1 for a in range(x.ndim)]
     if index.ndim == 1:
-        return jnp.take(x, index, axis=axis, mode="clip"), known.reshape(shape)
+        return jnp.take(x, index, axis=axis, mode="clip"), exists.reshape(shape)
     shape[0] = len(index)
-    found = jnp.take_along_axis(x, index.reshape(shape), axis=axis, mode="clip")
-    return found, known.reshape(shape)
+    entries = jnp.take_along_axis(x, index.reshape(shape), axis=axis, mode="clip")
+    return entries, exists.reshape(shape)

@@ -53,8 +53,8 @@ class Global(Rule):
 
     def everywhere(self, i0: int, i1: int, j0: int, j1: int) -> bool:
         """See `Rule.everywhere`."""
-        known = set(self.positions)
-        return known.issuperset(range(i0, i1)) or known.issuperset(range(j0, j1))
+        positions = set(self.positions)
+        return positions.issuperset(range(i0, i1)) or positions.issuperset(range(j0, j1))
 
     def _globals(self, at: jax.Array) -> jax.Array:
         """[B or 1,t], whether the tokens at positions [t] or [B,t] are global."""
@@ -62,8 +62,8 @@ class Global(Rule):
         listed = listed if at.ndim == 2 else listed[None]
         if self.marked is None:
             return listed
-        marks, known = looked_up(self.marked, at, axis=1)
-        return listed | (marks & known)
+        marks, exists = looked_up(self.marked, at, axis=1)
+        return listed | (marks & exists)
 
 
 def longformer(window: int, tokens: tuple[int, ...] | jax.Array = (), dilation: int = 1) -> Rule:

@@ -95,10 +95,10 @@ class Convolutional(Backbone, kw_only=True):
         Raises:
           UserError: `gated` names a stage that is not there.
         """
-        for one in self.gated:
-            if not 0 <= one < stages:
+        for number in self.gated:
+            if not 0 <= number < stages:
                 raise UserError(
-                    f"gated={self.gated}: there is no stage {one}; expected 0 to {stages - 1}"
+                    f"gated={self.gated}: there is no stage {number}; expected 0 to {stages - 1}"
                 )
         chosen = self.gate != "none" and (not self.gated or stage in self.gated)
         return made(GATES, self.gate) if chosen else None

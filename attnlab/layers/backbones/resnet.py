@@ -104,13 +104,13 @@ class Block(nn.Module):
     @nn.nowrap
     def _short(self, x: jax.Array, start: jax.Array, valid: jax.Array | None) -> jax.Array:
         """What is added to the branch; `start` is what its first convolution reads."""
-        features, stride = self.layers[-1][0], math.prod(one[2] for one in self.layers)
+        features, stride = self.layers[-1][0], math.prod(layer[2] for layer in self.layers)
         same = features == x.shape[-1] and stride == 1
         if same and self.shortcut != "project_all":
             return x
         if self.shortcut == "pad":
-            there = x[:, ::stride, ::stride]
-            return jnp.pad(there, ((0, 0), (0, 0), (0, 0), (0, features - x.shape[-1])))
+            strided = x[:, ::stride, ::stride]
+            return jnp.pad(strided, ((0, 0), (0, 0), (0, 0), (0, features - x.shape[-1])))
         y: jax.Array = Convolution(features, 1, stride, name="projection")(start)
         return y if self.pre else self._normed("projection_normalisation", y, valid)
 
@@ -149,7 +149,7 @@ class ResNet(Convolutional):
         if self.stem == "imagenet":
             kind, stages = LARGE.get(self.depth, ("", ()))
             if kind != self.block:
-                deep = ", ".join(str(depth) for depth, one in LARGE.items() if one[0] == self.block)
+                deep = ", ".join(str(depth) for depth, row in LARGE.items() if row[0] == self.block)
                 raise UserError(
                     f"resnet: depth={self.depth}: with stem=imagenet and"
                     f" block={self.block} expected one of: {deep}"

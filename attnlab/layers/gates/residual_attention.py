@@ -116,19 +116,19 @@ class ResidualAttention(Factor):
     @nn.nowrap
     def sizes(self, height: int, width: int) -> list[tuple[int, int]]:
         """Height and width of h_0 to h_D."""
-        found = [(height, width)]
-        while len(found) <= self.depth or (not self.depth and self._goes_on(found)):
-            if max(found[-1]) == 1:
+        sizes = [(height, width)]
+        while len(sizes) <= self.depth or (not self.depth and self._goes_on(sizes)):
+            if max(sizes[-1]) == 1:
                 raise UserError(
                     f"gate ResidualAttention: depth={self.depth or 1} is too much for maps of"
-                    f" {height} x {width}, which can be halved {len(found) - 1} times"
+                    f" {height} x {width}, which can be halved {len(sizes) - 1} times"
                 )
-            found.append((-(-found[-1][0] // 2), -(-found[-1][1] // 2)))
-        return found
+            sizes.append((-(-sizes[-1][0] // 2), -(-sizes[-1][1] // 2)))
+        return sizes
 
     @nn.nowrap
-    def _goes_on(self, found: list[tuple[int, int]]) -> bool:
-        return len(found) == 1 or max(found[-1]) > LEFT
+    def _goes_on(self, sizes: list[tuple[int, int]]) -> bool:
+        return len(sizes) == 1 or max(sizes[-1]) > LEFT
 
     @nn.nowrap
     def hidden(self, channels: int) -> int:
@@ -143,7 +143,7 @@ class ResidualAttention(Factor):
     @nn.compact
     def factor(self, x: jax.Array, valid: jax.Array | None) -> jax.Array:
         """See `Factor.factor`."""
-        sizes, channels, kept = self.sizes(*x.shape[1:3]), x.shape[-1], [x]
+        sizes, channels, maps = self.sizes(*x.shape[1:3]), x.shape[-1], [x]
         last, hidden = len(sizes) - 1, self.hidden(channels)
 
         def unit(h: jax.Array, name: str) -> jax.Array:
@@ -155,10 +155,10 @@ class ResidualAttention(Factor):
             return h
 
         for level in range(1, last + 1):
-            kept.append(through(pooled(kept[-1], 3, 2), f"down_{level}"))
-        u = through(kept[-1], f"up_{last}")
+            maps.append(through(pooled(maps[-1], 3, 2), f"down_{level}"))
+        u = through(maps[-1], f"up_{last}")
         for level in range(last - 1, 0, -1):
-            skip = unit(kept[level], f"skip_{level}")
+            skip = unit(maps[level], f"skip_{level}")
             u = through(enlarged(u, *sizes[level]) + skip, f"up_{level}")
         u = enlarged(u, *sizes[0])
         for name in ("first", "second"):

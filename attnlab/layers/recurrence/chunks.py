@@ -36,14 +36,14 @@ class Correction:
 
     Attributes:
       solve: M, [B,H,n,C,C].
-      own: A, [B,H,n,C,E].
+      local: A, [B,H,n,C,E].
       erased: R, [B,H,n,C,D].
       seen: what of N is in O, [B,H,n,C,C].
       to_end: what of N is in the state after the chunk, [B,H,n,D,C].
     """
 
     solve: jax.Array
-    own: jax.Array
+    local: jax.Array
     erased: jax.Array
     seen: jax.Array
     to_end: jax.Array
@@ -57,14 +57,14 @@ class Chunks:
 
     Attributes:
       asked: Q', [B,H,n,C,D].
-      found: O', [B,H,n,C,E]; None for 0.
+      local: O', [B,H,n,C,E]; None for 0.
       decay: e^{b_C}, [B or 1,H,n,1 or D,1]; None for 1.
       added: Y, [B,H,n,D,E]; None for 0.
       correction: of N, P and W; None if there is no N.
     """
 
     asked: jax.Array
-    found: Part
+    local: Part
     decay: Part
     added: Part
     correction: Correction | None = None
@@ -75,14 +75,14 @@ class Chunks:
         """
         count = self.asked.shape[2]
         if count == 1:
-            last, kept = _step(state, _of_chunk(self, 0))
-            before, written = jax.tree.map(lambda x: x[:, :, None], kept)
+            last, stored = _step(state, _of_chunk(self, 0))
+            before, written = jax.tree.map(lambda x: x[:, :, None], stored)
         else:
             over = jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), _solved(self))
-            last, kept = jax.lax.scan(_step, state, over)
-            before, written = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), kept)
+            last, stored = jax.lax.scan(_step, state, over)
+            before, written = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), stored)
         o = self.asked @ before
-        o = o if self.found is None else o + self.found
+        o = o if self.local is None else o + self.local
         if self.correction is not None:
             o = o + self.correction.seen @ written
         return o.reshape(*o.shape[:2], count * o.shape[3], o.shape[4]), last
@@ -95,7 +95,7 @@ def _step(state: jax.Array, chunk: Chunks) -> tuple[jax.Array, tuple[jax.Array, 
     if chunk.correction is None:
         return after, (state, None)
     of = chunk.correction
-    written = of.own + of.erased @ state
+    written = of.local + of.erased @ state
     written = written if of.solve is None else of.solve @ written
     return after + of.to_end @ written, (state, written)
 
@@ -108,8 +108,8 @@ def _solved(chunks: Chunks) -> Chunks:
     """What the scan needs: M is multiplied with A and R for all chunks at once."""
     of = chunks.correction
     if of is not None:
-        own, erased = of.solve @ of.own, of.solve @ of.erased
-        of = Correction(None, own, erased, None, of.to_end)  # type: ignore[arg-type]
+        local, erased = of.solve @ of.local, of.solve @ of.erased
+        of = Correction(None, local, erased, None, of.to_end)  # type: ignore[arg-type]
     return Chunks(None, None, chunks.decay, chunks.added, of)  # type: ignore[arg-type]
 
 
@@ -133,8 +133,8 @@ def dplr_chunks(
     c = None if g is None else jnp.cumsum(g, axis=-2)
     before = None if c is None or g is None else c - g
     solve = inverse(-pairs(a, b, c, before, strict=True, precision=EXACT))
-    own = pairs(a, k, c, before, strict=True, precision=EXACT) @ v
-    correction = Correction(solve, own, _grown(a, before), pairs(q, b, c), _to_end(b, c))
+    local = pairs(a, k, c, before, strict=True, precision=EXACT) @ v
+    correction = Correction(solve, local, _grown(a, before), pairs(q, b, c), _to_end(b, c))
     return Chunks(_grown(q, c), pairs(q, k, c) @ v, _last(c), _to_end(k, c) @ v, correction)
 
 

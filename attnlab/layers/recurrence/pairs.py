@@ -50,21 +50,21 @@ def pairs(
     c = b if c is None else c
     if b is None or c is None or b.shape[-1] == 1:
         products = jnp.matmul(x, y.swapaxes(-1, -2), precision=precision)
-        kept = _kept(x.shape[-2], strict)
+        mask = _lower_mask(x.shape[-2], strict)
         if b is None or c is None:
-            return jnp.where(kept, products, 0.0)
-        return products * _decays(c[..., 0], b[..., 0], kept)
+            return jnp.where(mask, products, 0.0)
+        return products * _decays(c[..., 0], b[..., 0], mask)
     return _by_halves(x, y, b, c, strict, precision)
 
 
-def _kept(size: int, strict: bool) -> np.ndarray:
+def _lower_mask(size: int, strict: bool) -> np.ndarray:
     return np.tri(size, k=-1 if strict else 0, dtype=bool)
 
 
-def _decays(c: jax.Array, b: jax.Array, kept: np.ndarray) -> jax.Array:
+def _decays(c: jax.Array, b: jax.Array, mask: np.ndarray) -> jax.Array:
     """e^{c_i - b_j} where kept, else 0: [..., C] to [..., C,C]."""
     difference = c[..., :, None] - b[..., None, :]
-    return jnp.where(kept, jnp.exp(jnp.where(kept, difference, 0.0)), 0.0)
+    return jnp.where(mask, jnp.exp(jnp.where(mask, difference, 0.0)), 0.0)
 
 
 def _by_halves(
@@ -73,13 +73,13 @@ def _by_halves(
     """`pairs` with a gate for each channel; chunks are filled up to a power of two."""
     length = x.shape[-2]
     size = 1 << (length - 1).bit_length()
-    x, y = (_filled(one, size, "constant") for one in (x, y))
-    b, c = (_filled(one, size, "edge") for one in (b, c))
+    x, y = (_filled(array, size, "constant") for array in (x, y))
+    b, c = (_filled(array, size, "edge") for array in (b, c))
     half = min(DIRECT, size)
-    blocks = _direct(*(_blocks(one, half) for one in (x, y, b, c)), strict=strict)
+    blocks = _direct(*(_blocks(array, half) for array in (x, y, b, c)), strict=strict)
     while half < size:
         (_, lower_x), (upper_y, _), (upper_b, _), (_, lower_c) = (
-            _halves(_blocks(one, 2 * half)) for one in (x, y, b, c)
+            _halves(_blocks(array, 2 * half)) for array in (x, y, b, c)
         )
         between = upper_b[..., -1:, :]
         lower_x = lower_x * jnp.exp(lower_c - between)
@@ -101,7 +101,7 @@ def _direct(x: jax.Array, y: jax.Array, b: jax.Array, c: jax.Array, *, strict: b
         sums = (products * jnp.exp(c[..., later, :] - b[..., first, :])).sum(axis=-1)
         sums = jnp.pad(sums, [(0, 0)] * (sums.ndim - 1) + [(back, 0)])
         total = total + sums[..., None] * np.eye(size, k=-back, dtype=sums.dtype)
-    rows = jnp.broadcast_shapes(*(one.shape[:-1] for one in (x, y, b, c)))
+    rows = jnp.broadcast_shapes(*(array.shape[:-1] for array in (x, y, b, c)))
     return jnp.broadcast_to(total, (*rows, size))
 
 

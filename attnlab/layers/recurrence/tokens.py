@@ -28,8 +28,8 @@ def delta_step(state: jax.Array, now: Any) -> tuple[jax.Array, jax.Array]:
 def dplr_step(state: jax.Array, now: Any) -> tuple[jax.Array, jax.Array]:
     """One token of `recur_dplr`, likewise, from q, k, v, g, a, b."""
     q, k, v, g, a, b = now
-    found = _of_state(a, state)
-    state = _decayed(state, g) + b[..., None] * found[..., None, :]
+    reading = _of_state(a, state)
+    state = _decayed(state, g) + b[..., None] * reading[..., None, :]
     state = state + k[..., None] * v[..., None, :]
     return state, _of_state(q, state)
 

@@ -40,8 +40,8 @@ def inverse(lower: jax.Array) -> jax.Array:
 @inverse.defjvp
 def _slope(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
     """d M = -M dL M; substitution need not be differentiated."""
-    found = inverse(*primals)
-    return found, -_product(found, _product(tangents[0], found))
+    inverted = inverse(*primals)
+    return inverted, -_product(inverted, _product(tangents[0], inverted))
 
 
 def _product(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -61,7 +61,7 @@ def _substituted(lower: jax.Array) -> jax.Array:
     blocks = jnp.moveaxis(lower.reshape(-1, size, size), 0, -1)
     rows = [jnp.zeros_like(blocks[0]).at[0].set(1.0)]
     for i in range(1, size):
-        known = jnp.stack(rows)
-        row = -(blocks[i, :i, None] * known).sum(axis=0)
+        solved = jnp.stack(rows)
+        row = -(blocks[i, :i, None] * solved).sum(axis=0)
         rows.append(row.at[i].add(1.0))
     return jnp.moveaxis(jnp.stack(rows), -1, 0).reshape(lower.shape)

@@ -142,8 +142,8 @@ class DecoderLayer(nn.Module):
         reading = self.attention.read(
             query, attended, View(positions=first), **asking(False, looks)
         )
-        found = looked(self, reading)
-        u = HALF * (self.takes(found * scale[:, None, None]) + u)
+        context = looked(self, reading)
+        u = HALF * (self.takes(context * scale[:, None, None]) + u)
         return HALF * (u + h), window, reading.so_far
 
 
@@ -260,9 +260,9 @@ class ConvS2S(Seq2Seq):
     def alignment(cls, maps: Mapping[str, AttentionMap]) -> jax.Array:
         """See `Seq2Seq.alignment`: the average over all layers and heads."""
         of_source = [
-            one.weights.mean(axis=1)
-            for one in maps.values()
-            if (one.query, one.key) == ("target", "source")
+            heads.weights.mean(axis=1)
+            for heads in maps.values()
+            if (heads.query, heads.key) == ("target", "source")
         ]
         if not of_source:
             raise UserError("convs2s: attend='none' has no maps of the source")

@@ -169,17 +169,17 @@ class AttentionLanguageModel(LanguageModel):
         """See `System.maps`: the words that were read [B,H,T,T]; what lies before them, the slot of
         zeros too, is left out.
         """
-        found = super().maps(collected)
+        maps = super().maps(collected)
         return {
-            name: AttentionMap(_of_words(one.weights), one.query, one.key)
-            for name, one in found.items()
+            name: AttentionMap(_of_words(heads.weights), heads.query, heads.key)
+            for name, heads in maps.items()
         }
 
     def _nothing(self, rows: int) -> tuple[jax.Array, jax.Array]:
         """A window without outputs."""
         return jnp.zeros((rows, self.window, self.state)), jnp.zeros((rows, self.window), bool)
 
-    def _found(self, outputs: jax.Array, slots: jax.Array, filled: jax.Array) -> jax.Array:
+    def _contexts(self, outputs: jax.Array, slots: jax.Array, filled: jax.Array) -> jax.Array:
         """The contexts of outputs [B,T,H] from slots [B,L+T,H], of which the last T are the outputs
         themselves. While maps are collected, this is one block.
 
@@ -189,7 +189,7 @@ class AttentionLanguageModel(LanguageModel):
         more = -length % max(size, 1)  # `Window` refuses 0
         at_once, in_blocks = length * (size + length), (length + more) * 2 * size  # scores of a row
         if at_once <= in_blocks or any(
-            self.is_mutable_collection(one) for one in (MAPS, LOSSES, SAMPLES)
+            self.is_mutable_collection(collection) for collection in (MAPS, LOSSES, SAMPLES)
         ):
             return looked(
                 self,
@@ -207,19 +207,18 @@ class AttentionLanguageModel(LanguageModel):
             self.look.remember(_neighbours(slots, size)),
             View(_sight(size, _neighbours(filled, size)), positions=size - 1),
         )
-        found = self.look.read(asks.reshape(-1, size, self.state), memory, seen).context
-        return found.reshape(len(outputs), length + more, -1)[:, :length]
+        contexts = self.look.read(asks.reshape(-1, size, self.state), memory, seen).context
+        return contexts.reshape(len(outputs), length + more, -1)[:, :length]
 
     def _read(self, state: Past, tokens: jax.Array) -> tuple[jax.Array, Past]:
         valid = self.real(tokens)
         counts = valid.sum(axis=1, dtype=jnp.int32)
         outputs, layers = self.reader(self.embed(tokens), valid, state.layers)
         slots, filled = after(state.window, outputs), jnp.concatenate([state.filled, valid], axis=1)
-        found = self._found(outputs, slots, filled)
-        star = (
-            jnp.tanh(self.of_found(found) + self.of_own(outputs)) if self.merge == "tanh" else found
-        )
-        following = Past(layers, *(latest(one, counts, self.window) for one in (slots, filled)))
+        star = self._contexts(outputs, slots, filled)
+        if self.merge == "tanh":
+            star = jnp.tanh(self.of_found(star) + self.of_own(outputs))
+        following = Past(layers, *(latest(x, counts, self.window) for x in (slots, filled)))
         return self.out(self.drop(star)), following
 
 

@@ -55,7 +55,7 @@ CARD = Card(
 )
 
 
-def of_steps(found: Mapping[str, AttentionMap]) -> dict[str, AttentionMap]:
+def of_steps(maps: Mapping[str, AttentionMap]) -> dict[str, AttentionMap]:
     """Maps with those of intra-attention cut to the steps that were read [B,H,T,T]; slot 0 and what
     was read before are left out.
 
@@ -63,7 +63,7 @@ def of_steps(found: Mapping[str, AttentionMap]) -> dict[str, AttentionMap]:
     spare slots are left out.
     """
 
-    def own(weights: jax.Array) -> jax.Array:
+    def cut(weights: jax.Array) -> jax.Array:
         steps = weights.shape[2]
         return (
             weights[..., -steps:]
@@ -71,10 +71,10 @@ def of_steps(found: Mapping[str, AttentionMap]) -> dict[str, AttentionMap]:
             else jnp.zeros_like(weights, shape=(*weights.shape[:3], 1))
         )
 
-    within = {name: own(one.weights) for name, one in found.items() if one.query == one.key}
+    within = {name: cut(heads.weights) for name, heads in maps.items() if heads.query == heads.key}
     return {
-        name: AttentionMap(within.get(name, one.weights), one.query, one.key)
-        for name, one in found.items()
+        name: AttentionMap(within.get(name, heads.weights), heads.query, heads.key)
+        for name, heads in maps.items()
     }
 
 
@@ -178,7 +178,7 @@ class LSTMNLanguageModel(LanguageModel):
             )
             dtype = self.embed.embedding.dtype
             state = jax.tree.map(
-                lambda one: one.astype(dtype) if jnp.issubdtype(one.dtype, jnp.floating) else one,
+                lambda x: x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x,
                 state,
             )
             scan = nn.scan(
@@ -204,8 +204,8 @@ class LSTMNLanguageModel(LanguageModel):
         x, following = self.embed(tokens), []
         for layer, past in zip(self.reader, state, strict=True):
             slots, reader = layer(self.drop(x), valid, past.slots, past.summary)
-            kept = jax.tree.map(lambda one: latest(one, counts, self.span), past.slots.then(slots))
-            following.append(Past(kept, reader.summary))
+            window = jax.tree.map(lambda x: latest(x, counts, self.span), past.slots.then(slots))
+            following.append(Past(window, reader.summary))
             x = slots.hidden
         return x, tuple(following)
 

@@ -93,8 +93,8 @@ class NgramRNN(LanguageModel):
         counts = valid.sum(axis=1, dtype=jnp.int32)
         outputs, layers = self.reader(self.embed(tokens), valid, state.layers)
         first, *others = jnp.split(outputs, self.order - 1, axis=-1)
-        slots = [after(kept, part) for kept, part in zip(state.parts, others, strict=True)]
-        late = [one[:, : tokens.shape[1]] for one in slots]  # part i is i - 1 steps late
+        slots = [after(past, part) for past, part in zip(state.parts, others, strict=True)]
+        late = [part[:, : tokens.shape[1]] for part in slots]  # part i is i - 1 steps late
         star = jnp.tanh(self.merge(jnp.concatenate([first, *late], axis=-1)))
-        kept = tuple(latest(one, counts, number) for number, one in enumerate(slots, start=1))
-        return self.out(self.drop(star)), Past(layers, kept)
+        windows = tuple(latest(part, counts, number) for number, part in enumerate(slots, start=1))
+        return self.out(self.drop(star)), Past(layers, windows)

@@ -225,9 +225,9 @@ class PointerGenerator(Seq2Seq):
         self, state: Decoding, memory: Encoded, tokens: jax.Array
     ) -> tuple[jax.Array, Decoding]:
         """See `Seq2Seq.step`."""
-        state, found = self._transition(state, self.of_word(self.embed_target(tokens)), memory)
+        state, output = self._transition(state, self.of_word(self.embed_target(tokens)), memory)
         return (
-            self._mixed(jax.tree.map(lambda one: one[:, None], found), memory.source)[:, 0],
+            self._mixed(jax.tree.map(lambda x: x[:, None], output), memory.source)[:, 0],
             state,
         )
 
@@ -266,14 +266,14 @@ class PointerGenerator(Seq2Seq):
 
     def _mixed(self, steps: Step, source: jax.Array) -> jax.Array:
         """log P [B,T,V] float32 of steps [B,T,...], of a source [B,S]."""
-        said = self.out(
+        scores = self.out(
             self.drop(self.read_out(jnp.concatenate([steps.s, steps.context], axis=-1)))
         )
         gate = widened(
             self.gate(jnp.concatenate([steps.context, steps.s, steps.x], axis=-1))
         )  # [B,T,1]
         return mixture(
-            widened(said), gate, scattered(steps.weights, source, self.target_vocabulary)
+            widened(scores), gate, scattered(steps.weights, source, self.target_vocabulary)
         )
 
 
@@ -284,12 +284,12 @@ def mixture(scores: jax.Array, gate: jax.Array, copied: jax.Array) -> jax.Array:
     Where `copied` is 0 the slope in it is also (1 - g) / P, which weights that choose one word
     need; it is held below e^80.
     """
-    said = jax.nn.log_softmax(scores) + jax.nn.log_sigmoid(gate)
+    generated = jax.nn.log_softmax(scores) + jax.nn.log_sigmoid(gate)
     of_copying = jax.nn.log_sigmoid(-gate)
-    found = copied > 0.0  # elsewhere the logarithm would be of 0, and its slope not finite
-    both = jnp.logaddexp(said, jnp.log(jnp.where(found, copied, 1.0)) + of_copying)
-    slope = jnp.exp(jnp.minimum(of_copying - said, 80.0))
-    return jnp.where(found, both, said + copied * slope)
+    is_copied = copied > 0.0  # elsewhere the logarithm would be of 0, and its slope not finite
+    both = jnp.logaddexp(generated, jnp.log(jnp.where(is_copied, copied, 1.0)) + of_copying)
+    slope = jnp.exp(jnp.minimum(of_copying - generated, 80.0))
+    return jnp.where(is_copied, both, generated + copied * slope)
 
 
 def scattered(weights: jax.Array, source: jax.Array, vocabulary: int) -> jax.Array:

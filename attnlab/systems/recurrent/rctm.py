@@ -89,9 +89,9 @@ class SentenceModel(nn.Module):
 
 
 def narrowed(
-    columns: jax.Array, left: jax.Array, window: jax.Array, which: jax.Array
+    columns: jax.Array, left: jax.Array, window: jax.Array, active: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """One convolution of the rows `which` [B]: columns [B,S,q], of which the first `left` [B]
+    """One convolution of the rows `active` [B]: columns [B,S,q], of which the first `left` [B]
     count, and how many there are then.
     """
     size, length = len(window), columns.shape[1]
@@ -99,8 +99,8 @@ def narrowed(
         return columns, left
     summed = sum(window[j] * columns[:, j : length - size + 1 + j] for j in range(size))
     convolved = jnp.pad(jax.nn.sigmoid(summed), ((0, 0), (0, size - 1), (0, 0)))
-    return jnp.where(which[:, None, None], convolved, columns), jnp.where(
-        which, left - size + 1, left
+    return jnp.where(active[:, None, None], convolved, columns), jnp.where(
+        active, left - size + 1, left
     )
 
 

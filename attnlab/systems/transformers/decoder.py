@@ -32,7 +32,7 @@ from attnlab.errors import UserError
 from attnlab.layers.block import Block
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Embed
-from attnlab.layers.norms import told
+from attnlab.layers.norms import apply_norm
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, LanguageModel
 from attnlab.systems.transformers.stack import Ruled, begun, mixed, rule_of, within
@@ -141,15 +141,15 @@ class Decoder(Ruled, LanguageModel, kw_only=True):
     ) -> tuple[jax.Array, list[Any]]:
         """tokens [B,T] from position `first` on to x [B,T,d], and the layers' states."""
         at = standing(first, tokens.shape[1]) if segments is None else within(segments)
-        x, there = self.drop(self.embedded(self.embed(tokens), at)), self.there(tokens)
+        x, norm_mask = self.drop(self.embedded(self.embed(tokens), at)), self.norm_mask(tokens)
 
         def step(block: Block, number: int, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
             rule = rule_of(self.visibility, number)
-            where = first if state is not None else None
-            return mixed(block, x, View(CAUSAL.rule & rule, where, real, segments), state, there)
+            view = View(CAUSAL.rule & rule, None if state is None else first, real, segments)
+            return mixed(block, x, view, state, norm_mask)
 
         x, after = self.through(self.layer, x, step, states, whole=states is None)
-        x = told(self.top, x, there) if self.topped else x
+        x = apply_norm(self.top, x, norm_mask) if self.topped else x
         return x, after
 
 

@@ -35,7 +35,7 @@ from attnlab.layers.block import Block
 from attnlab.layers.dense import Dense, matmul
 from attnlab.layers.feedforward import ACTIVATIONS
 from attnlab.layers.initial import Embed
-from attnlab.layers.norms import Norm, told
+from attnlab.layers.norms import Norm, apply_norm
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, Classifier, Side, System, TokenClassifier
 from attnlab.systems.transformers.stack import Ruled, mixed, rule_of, within
@@ -115,16 +115,16 @@ class EncoderOnly(Ruled, kw_only=True):
         x = self.embedded(self.embed(tokens), at)
         if self.types:
             x = x + self.embed_types(jnp.zeros_like(tokens) if types is None else types)
-        there = self.there(tokens)
-        x = self.drop(told(self.embed_norm, x, there) if self.normalised_embedding else x)
+        norm_mask = self.norm_mask(tokens)
+        x = self.drop(apply_norm(self.embed_norm, x, norm_mask) if self.normalised_embedding else x)
 
         def step(block: Block, number: int, x: jax.Array, given: Any) -> tuple[jax.Array, Any]:
             rule = rule_of(self.visibility, number)
             view = View(rule, None, self.real(tokens), segments, trees)
-            return mixed(block, x, view, valid=there)
+            return mixed(block, x, view, valid=norm_mask)
 
         x, _ = self.through(self.layer, x, step)
-        return told(self.top, x, there) if self.topped else x
+        return apply_norm(self.top, x, norm_mask) if self.topped else x
 
 
 class Encoder(EncoderOnly, TokenClassifier, kw_only=True):
@@ -206,9 +206,9 @@ class EncoderClassifier(EncoderOnly, Classifier, kw_only=True):
         states, real = self.states(tokens, types), self.real(tokens)[..., None]
         return self.out(self.drop(self._pooled(states, real)))
 
-    def there(self, ids: jax.Array) -> jax.Array | None:
-        """See `Stacked.there`; a row that only begins is one of padding."""
-        real = super().there(ids)
+    def norm_mask(self, ids: jax.Array) -> jax.Array | None:
+        """See `Stacked.norm_mask`; a row that only begins is one of padding."""
+        real = super().norm_mask(ids)
         return None if real is None else real & real[:, 1:].any(axis=1, keepdims=True)
 
     def _pooled(self, states: jax.Array, real: jax.Array) -> jax.Array:
@@ -230,7 +230,7 @@ def joined(texts: list[jax.Array], system: System) -> tuple[jax.Array, jax.Array
     begin = jnp.full((len(texts[0]), 1), system.bos_id, texts[0].dtype)
     tokens = jnp.concatenate([begin, *texts], axis=1)
     types = jnp.concatenate(
-        [jnp.zeros_like(begin)] + [jnp.full_like(one, number) for number, one in enumerate(texts)],
+        [jnp.zeros_like(begin)] + [jnp.full_like(text, index) for index, text in enumerate(texts)],
         axis=1,
     )
     if len(texts) == 1:

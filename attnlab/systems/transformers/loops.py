@@ -41,19 +41,19 @@ class Sharing(functools.partial[Any]):
     """A factory of mixers that share one position scheme, which is no part of any of them.
 
     Attributes:
-      own: the factory of mixers that have a scheme each.
+      factory: the factory of mixers that have a scheme each.
       scheme: the shared one, bound.
     """
 
-    own: Callable[..., Any]
+    factory: Callable[..., Any]
     scheme: nn.Module
 
     @classmethod
-    def of(cls, own: Callable[..., Any], scheme: nn.Module) -> Sharing:
+    def of(cls, factory: Callable[..., Any], scheme: nn.Module) -> Sharing:
         """That factory."""
-        found = cls(own, positions=lambda **_: scheme)
-        found.own, found.scheme = own, scheme
-        return found
+        sharing = cls(factory, positions=lambda **_: scheme)
+        sharing.factory, sharing.scheme = factory, scheme
+        return sharing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,8 +75,8 @@ class Layers:
     def inputs(self, number: int) -> tuple[Any, list[Any]]:
         """Parameters of a layer, and the arrays among what it is given that may differ."""
         leaves = jax.tree.leaves(self.given[number]) if self.given else []
-        own = [leaf for leaf in leaves if not isinstance(leaf, np.ndarray)]
-        return in_parts(self.stack[number].variables.get("params", {})), own
+        traced = [leaf for leaf in leaves if not isinstance(leaf, np.ndarray)]
+        return in_parts(self.stack[number].variables.get("params", {})), traced
 
     def apply(
         self, number: int, x: jax.Array, inputs: tuple[Any, list[Any]], keys: Mapping[str, Any]
@@ -88,12 +88,12 @@ class Layers:
         whole = self.stack[number].variables.get("params", {})
 
         def run(inputs: tuple[Any, list[Any]], x: jax.Array, keys: Mapping[str, Any]) -> jax.Array:
-            params, own = inputs
+            params, traced = inputs
             params, given = gathered_as(whole, params), None
             if self.given:
                 leaves, tree = jax.tree.flatten(self.given[number])
-                rest = iter(own)
-                leaves = [one if isinstance(one, np.ndarray) else next(rest) for one in leaves]
+                rest = iter(traced)
+                leaves = [leaf if isinstance(leaf, np.ndarray) else next(rest) for leaf in leaves]
                 given = jax.tree.unflatten(tree, leaves)
             block, params = _alone(self.stack[number], params)
             called = nn.apply(lambda block: self.step(block, number, x, given)[0], block)
@@ -102,23 +102,23 @@ class Layers:
 
         return (jax.checkpoint(run) if self.remat else run)(inputs, x, keys)
 
-    def known(self, number: int) -> list[Any]:
+    def static(self, number: int) -> list[Any]:
         """What `inputs` leaves out, as values that can be compared."""
         leaves = jax.tree.leaves(self.given[number]) if self.given else []
-        return [one.tolist() for one in leaves if isinstance(one, np.ndarray)]
+        return [leaf.tolist() for leaf in leaves if isinstance(leaf, np.ndarray)]
 
 
 def _alone(block: Block, params: Any) -> tuple[Block, Any]:
     """A block bound to nothing, and its parameters: with them those that it shares, where its own
     would be.
     """
-    shared = {name: one for name, one in block.mixers if isinstance(one, Sharing)}
+    shared = {name: mixer for name, mixer in block.mixers if isinstance(mixer, Sharing)}
     mixers = tuple(
-        (name, shared[name].own if name in shared else one) for name, one in block.mixers
+        (name, shared[name].factory if name in shared else mixer) for name, mixer in block.mixers
     )
     whole = dict(params)
-    for name, one in shared.items():
-        table = one.scheme.variables.get("params", {})
+    for name, sharing in shared.items():
+        table = sharing.scheme.variables.get("params", {})
         whole[name] = {**whole.get(name, {}), **({"positions": table} if table else {})}
     return block.clone(parent=None, name=None, mixers=mixers), whole
 
@@ -145,7 +145,7 @@ def looped(layers: Layers, x: jax.Array, keys: Mapping[str, jax.Array], period: 
     count = len(layers.stack)
     rounds = count // period if period else 0
     alike = all(
-        layers.known(number) == layers.known(number % period) for number in range(rounds * period)
+        layers.static(number) == layers.static(number % period) for number in range(rounds * period)
     )
     rounds = rounds if rounds > 1 and alike else 0
     if rounds:
@@ -153,21 +153,21 @@ def looped(layers: Layers, x: jax.Array, keys: Mapping[str, jax.Array], period: 
             [layers.inputs(number) for number in range(place, rounds * period, period)]
             for place in range(period)
         ]
-        stacked = [jax.tree.map(lambda *leaves: jnp.stack(leaves), *one) for one in every]
+        stacked = [jax.tree.map(lambda *leaves: jnp.stack(leaves), *of_place) for of_place in every]
         by_round = {
             name: key[: rounds * period].reshape(rounds, period) for name, key in keys.items()
         }
 
         def body(x: jax.Array, now: Any) -> tuple[jax.Array, None]:
-            inputs, own = now
+            inputs, round_keys = now
             for place in range(period):
                 x = layers.apply(
-                    place, x, inputs[place], {name: key[place] for name, key in own.items()}
+                    place, x, inputs[place], {name: key[place] for name, key in round_keys.items()}
                 )
             return x, None
 
         x, _ = jax.lax.scan(body, x, (stacked, by_round))
     for number in range(rounds * period, count):
-        own = {name: key[number] for name, key in keys.items()}
-        x = layers.apply(number, x, layers.inputs(number), own)
+        layer_keys = {name: key[number] for name, key in keys.items()}
+        x = layers.apply(number, x, layers.inputs(number), layer_keys)
     return x

@@ -125,7 +125,7 @@ class Stacked(System, kw_only=True):
         return [
             kind(
                 self.width,
-                tuple((name, of_layer(one, number)) for name, one in mixers),
+                tuple((name, of_layer(mixer, number)) for name, mixer in mixers),
                 feed_forward_factory=functools.partial(make, self.hidden, inside),
                 norm=self.normaliser,
                 placement=self.norm,
@@ -149,7 +149,7 @@ class Stacked(System, kw_only=True):
         """See `System.over_batch`."""
         return self.normed_over_batch
 
-    def there(self, ids: jax.Array) -> jax.Array | None:
+    def norm_mask(self, ids: jax.Array) -> jax.Array | None:
         """Which of ids [B,T] are real, for norms that ask; else None."""
         return self.real(ids) if self.normed_over_batch else None
 
@@ -214,8 +214,8 @@ class Stacked(System, kw_only=True):
             return looped(layers, x, keys_of(self, len(stack)), period), []
         left = []
         for number, block in enumerate(stack):
-            x, one = step(block, number, x, None if given is None else given[number])
-            left.append(one)
+            x, state = step(block, number, x, None if given is None else given[number])
+            left.append(state)
         return x, left
 
     @nn.nowrap
@@ -246,8 +246,8 @@ class Stacked(System, kw_only=True):
         stack, _, number = path[0].rpartition("_")
         if not number.isdecimal():
             return Where(path, shape, self.width)
-        own = path[1].removeprefix("self_")
-        slot = f"{stack}_{own}" if own != path[1] else own
+        name = path[1].removeprefix("self_")
+        slot = f"{stack}_{name}" if name != path[1] else name
         attention = getattr(self, slot, None)
         heads = 1
         if attention is not None:

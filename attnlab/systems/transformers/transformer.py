@@ -39,7 +39,7 @@ from attnlab.errors import UserError
 from attnlab.layers.block import Block
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Embed
-from attnlab.layers.norms import told
+from attnlab.layers.norms import apply_norm
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, Seq2Seq, Side, Writer, looked
 from attnlab.systems.transformers.loops import Sharing
@@ -199,11 +199,11 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
     @nn.nowrap
     def notes(self) -> list[str]:
         """See `System.notes`."""
-        told = (
+        note = (
             "system.leaking=true: the decoder sees its targets in training, so losses and accuracies"
             " of given targets say nothing of what it writes"
         )
-        return [told] if self.leaking else []
+        return [note] if self.leaking else []
 
     def setup(self) -> None:
         self.embed_target = self.table(self.target_vocabulary)
@@ -242,13 +242,15 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         """What is read, x_0 [B,S,d] before dropout, through the first stack, to one memory for each
         layer of the decoder; `valid` [B,S]: which of it is real.
         """
-        x = self.drop(told(self.embed_norm_encoder, x, valid) if self.normalised_embedding else x)
+        x = self.drop(
+            apply_norm(self.embed_norm_encoder, x, valid) if self.normalised_embedding else x
+        )
 
         def step(layer: EncoderLayer, number: int, x: jax.Array, given: Any) -> Any:
             return layer.read(x, View(rule_of(self.encoder_visibility, number), valid=valid)), None
 
         x, _ = self.through(self.encoder, x, step)
-        x = told(self.top_encoder, x, valid) if self.topped else x
+        x = apply_norm(self.top_encoder, x, valid) if self.topped else x
         return [layer.look_up(x, valid) for layer in self.decoder]
 
     def decode(self, memory: list[Any], target_in: jax.Array) -> jax.Array:
@@ -257,10 +259,10 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         valid = self.real(target_in) if self.leaking else None  # else padding is never seen
 
         def step(layer: DecoderLayer, number: int, y: jax.Array, source: Any) -> Any:
-            return layer.write(y, source, self._view(number, valid), valid=there)[0], None
+            return layer.write(y, source, self._view(number, valid), valid=norm_mask)[0], None
 
-        there = self.there(target_in)
-        return self._logits(self.through(self.decoder, y, step, memory)[0], there)
+        norm_mask = self.norm_mask(target_in)
+        return self._logits(self.through(self.decoder, y, step, memory)[0], norm_mask)
 
     def start(self, memory: list[Any], length: int) -> Decoding:
         """See `Writer.start`; `UserError` if the positions end before `length`."""
@@ -290,15 +292,15 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         def step(layer: DecoderLayer, number: int, y: jax.Array, given: Any) -> Any:
             source, cache, looks = given
             view, where = self._view(number), state.fed
-            y, cache, looks = layer.write(y, source, view, where, cache, looks, there)
+            y, cache, looks = layer.write(y, source, view, where, cache, looks, norm_mask)
             return y, (cache, looks)
 
-        there = self.there(tokens[:, None])
+        norm_mask = self.norm_mask(tokens[:, None])
 
         given = list(zip(memory, state.caches, state.looks, strict=True))
         y, left = self.through(self.decoder, y, step, given, whole=False)
-        caches, looks = ([one[part] for one in left] for part in (0, 1))
-        return self._logits(y, there)[:, 0], Decoding(state.fed + 1, caches, looks)
+        caches, looks = ([layer[part] for layer in left] for part in (0, 1))
+        return self._logits(y, norm_mask)[:, 0], Decoding(state.fed + 1, caches, looks)
 
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:
@@ -313,7 +315,7 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         """Target tokens [B,T] at positions [T] or [B,T] to y_0 [B,T,d]."""
         y = self.embedded(self.embed_target(tokens), at, self.decoder_scheme)
         if self.normalised_embedding:
-            y = told(self.embed_norm_decoder, y, self.there(tokens))
+            y = apply_norm(self.embed_norm_decoder, y, self.norm_mask(tokens))
         return self.drop(y)
 
     def _view(self, layer: int, valid: jax.Array | None = None) -> View:
@@ -321,9 +323,9 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         rule = rule_of(self.decoder_visibility, layer)
         return View(rule, valid=valid) if self.leaking else CAUSAL & rule
 
-    def _logits(self, y: jax.Array, there: jax.Array | None) -> jax.Array:
-        """y [B,T,d] of tokens that are `there` to [B,T,V]."""
-        y = told(self.top_decoder, y, there) if self.topped else y
+    def _logits(self, y: jax.Array, norm_mask: jax.Array | None) -> jax.Array:
+        """y [B,T,d] to [B,T,V]; `norm_mask` [B,T]: which tokens are real, for a norm that asks."""
+        y = apply_norm(self.top_decoder, y, norm_mask) if self.topped else y
         y = y * self.width**-0.5 if self.scaled_output else y
         if self.own_matrix:
             return self.out(y)

@@ -81,8 +81,8 @@ class Viewer(VisualAnswerer, kw_only=True):
         """See `VisualAnswerer.grid`."""
         seen: Backbone = made(BACKBONES, self.backbone)(parent=None)
         images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
-        found, _ = jax.eval_shape(seen.init_with_output, jax.random.key(0), images)
-        return int(found.shape[1]), int(found.shape[2])
+        features, _ = jax.eval_shape(seen.init_with_output, jax.random.key(0), images)
+        return int(features.shape[1]), int(features.shape[2])
 
     def places(self, images: jax.Array, questions: jax.Array) -> jax.Array:
         """Images [I,H,W,C'] to their places [I,L,D], row by row."""
@@ -92,8 +92,8 @@ class Viewer(VisualAnswerer, kw_only=True):
         flat = features.reshape(rows, height * width, channels)
         if not self.coordinates:
             return flat
-        there = jnp.asarray(over(height, width), flat.dtype)
-        where = jnp.broadcast_to(there, (rows, *there.shape))
+        coordinates = jnp.asarray(over(height, width), flat.dtype)
+        where = jnp.broadcast_to(coordinates, (rows, *coordinates.shape))
         return jnp.concatenate([flat, where], axis=-1)
 
 
@@ -104,7 +104,7 @@ def of_each(seen: Tree, images: jax.Array, questions: jax.Array) -> Tree:
     times = len(questions) // len(images)
     if times == 1:
         return seen
-    return jax.tree.map(lambda one: jnp.repeat(one, times, axis=0) if one.ndim else one, seen)
+    return jax.tree.map(lambda leaf: jnp.repeat(leaf, times, axis=0) if leaf.ndim else leaf, seen)
 
 
 class Answerer(Viewer, kw_only=True):

@@ -69,10 +69,10 @@ class Together(nn.Module):
         of_places = Dense(self.hidden, use_bias=False, name="of_places")(places)
         of_words = Dense(self.hidden, use_bias=False, name="of_words")(words)
         seen = jnp.tanh(of_places + jnp.einsum("bsl,bsk->blk", affinity, of_words))
-        said = jnp.tanh(of_words + jnp.einsum("bsl,blk->bsk", affinity, of_places))
+        asked = jnp.tanh(of_words + jnp.einsum("bsl,blk->bsk", affinity, of_places))
         return (
             self._looked("image", self.image_attention, seen, places, None),
-            self._looked("question", self.question_attention, said, words, valid),
+            self._looked("question", self.question_attention, asked, words, valid),
         )
 
     @nn.nowrap
@@ -104,13 +104,13 @@ class Phrases(nn.Module):
     @nn.compact
     def __call__(self, words: jax.Array) -> jax.Array:
         """Words [B,S,d] to phrases [B,S,d]."""
-        found = []
+        phrases = []
         for size in WINDOWS:
             padded = jnp.pad(words, ((0, 0), (0, size - 1), (0, 0)))
             window = [padded[:, start : start + words.shape[1]] for start in range(size)]
             of_window = Dense(self.width, name=f"of_{size}")
-            found.append(jnp.tanh(of_window(jnp.concatenate(window, axis=-1))))
-        return jnp.stack(found).max(axis=0)
+            phrases.append(jnp.tanh(of_window(jnp.concatenate(window, axis=-1))))
+        return jnp.stack(phrases).max(axis=0)
 
 
 class CoAttention(Answerer, kw_only=True):
@@ -147,10 +147,10 @@ class CoAttention(Answerer, kw_only=True):
         return ("hops", "question") if of_words else super().between(name)
 
     def setup(self) -> None:
-        strange = [one for one in self.levels if one not in LEVELS]
+        strange = [name for name in self.levels if name not in LEVELS]
         if strange:
             raise UserError(f"system.levels: unknown {strange[0]!r}; {nearest(strange[0], LEVELS)}")
-        if not self.levels or [one for one in LEVELS if one in self.levels] != list(self.levels):
+        if not self.levels or [name for name in LEVELS if name in self.levels] != list(self.levels):
             raise UserError(
                 f"system.levels={self.levels}: expected one or more of {', '.join(LEVELS)}, in this"
                 " order"
@@ -176,16 +176,16 @@ class CoAttention(Answerer, kw_only=True):
         hidden: list[jax.Array] = []
         levels = self._levels(questions, valid)
         for level, together, join in zip(self.levels, self.together, self.joined, strict=True):
-            seen, said = together(places, levels[level], valid)
-            hidden = [jnp.tanh(join(jnp.concatenate([self.drop(said + seen), *hidden], axis=-1)))]
+            seen, asked = together(places, levels[level], valid)
+            hidden = [jnp.tanh(join(jnp.concatenate([self.drop(asked + seen), *hidden], axis=-1)))]
         return self.out(self.drop(hidden[0]))
 
     def _levels(self, questions: jax.Array, valid: jax.Array) -> dict[str, jax.Array]:
         """Q [B,S,d] of each level that is read or that another one is made of."""
         words = self.drop(self.embed(questions))
-        found = {"word": words}
+        levels = {"word": words}
         if self.levels != ("word",):
-            found["phrase"] = self.phrases(jnp.where(valid[..., None], words, 0.0))
+            levels["phrase"] = self.phrases(jnp.where(valid[..., None], words, 0.0))
         if "sentence" in self.levels:
-            found["sentence"] = self.states(found["phrase"], valid).states
-        return found
+            levels["sentence"] = self.states(levels["phrase"], valid).states
+        return levels

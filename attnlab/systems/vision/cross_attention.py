@@ -40,7 +40,7 @@ from attnlab.layers.block import Block
 from attnlab.layers.by_layer import of_layer
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Embed
-from attnlab.layers.norms import told
+from attnlab.layers.norms import apply_norm
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, Side, looked
 from attnlab.systems.transformers.stack import Stacked
@@ -128,9 +128,9 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
                 f"system.image_positions={type(self.where).__name__} acts inside attention; set it"
                 " as the positions of system.image_attention"
             )
-        own = (("self_attention", self.image_attention),)
-        self.image = self.blocks(own, count=self.image_layers) if self.image_layers else []
-        slots = own[0][0], self.question_attention
+        mixers = (("self_attention", self.image_attention),)
+        self.image = self.blocks(mixers, count=self.image_layers) if self.image_layers else []
+        slots = mixers[0][0], self.question_attention
         self.question = self.blocks((slots, ("cross_attention", self.cross_attention)), Reading)
         if self.topped:
             self.top = self.normaliser()
@@ -146,14 +146,14 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
         begin = jnp.full((len(questions), 1), self.bos_id, questions.dtype)
         tokens = jnp.concatenate([begin, questions], axis=1)
         x = self.drop(self.embedded(self.embed(tokens), jnp.arange(tokens.shape[1])))
-        view, there = View(valid=self.real(tokens)), self.there(tokens)
+        view, norm_mask = View(valid=self.real(tokens)), self.norm_mask(tokens)
 
         def step(block: Reading, number: int, x: jax.Array, memory: Any) -> tuple[jax.Array, Any]:
-            return block.read(x, memory, view, there), None
+            return block.read(x, memory, view, norm_mask), None
 
-        seen = [of_each(one.remember(places), images, questions) for one in self.question]
+        seen = [of_each(layer.remember(places), images, questions) for layer in self.question]
         x, _ = self.through(self.question, x, step, seen)
-        x = told(self.top, x, there) if self.topped else x
+        x = apply_norm(self.top, x, norm_mask) if self.topped else x
         return self.out(self.drop(x[:, 0]))
 
     def looked_at(self, images: jax.Array, questions: jax.Array) -> jax.Array:
@@ -170,11 +170,11 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
         at = places if isinstance(self.where, OnGrid) else np.arange(m.shape[1])
         m = self.drop(self.where.embed(m, jnp.asarray(at)))
         real = self.real(questions).reshape(len(images), -1).any(axis=1, keepdims=True)
-        there = jnp.broadcast_to(real, m.shape[:2]) if self.normed_over_batch else None
+        norm_mask = jnp.broadcast_to(real, m.shape[:2]) if self.normed_over_batch else None
 
         def step(block: Block, number: int, m: jax.Array, given: Any) -> tuple[jax.Array, Any]:
             turned = holds(of_layer(self.image_attention, number), OnGrid)
             view = View(positions=places[None]) if turned else View()
-            return block(m, lambda m: block.self_attention.mix(m, view)[0], valid=there), None
+            return block(m, lambda m: block.self_attention.mix(m, view)[0], valid=norm_mask), None
 
         return self.through(self.image, m, step)[0] if self.image else m

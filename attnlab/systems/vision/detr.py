@@ -39,7 +39,7 @@ from attnlab.layers.backbones import BACKBONES
 from attnlab.layers.backbones.protocol import Backbone
 from attnlab.layers.block import Block
 from attnlab.layers.dense import Dense
-from attnlab.layers.norms import told
+from attnlab.layers.norms import apply_norm
 from attnlab.systems.protocol import Card, Side, looked
 from attnlab.systems.transformers.stack import Stacked
 from attnlab.systems.vision.protocol import Detected, Detector
@@ -95,12 +95,12 @@ class Detr(Stacked, Detector, kw_only=True):
         self.project = Dense(self.width)
         wanted = (self.queries, self.width)
         self.objects = self.param("queries", nn.initializers.normal(1.0), wanted, float)
-        own = (
+        mixers = (
             ("self_attention", self.decoder_attention),
             ("cross_attention", self.cross_attention),
         )
         self.encoder = self.blocks((("self_attention", self.encoder_attention),))
-        self.decoder = self.blocks(own, count=self.decoder_layers or max(self.layers, 1))
+        self.decoder = self.blocks(mixers, count=self.decoder_layers or max(self.layers, 1))
         if self.topped:
             self.top_encoder = self.normaliser()
         self.top_decoder = self.normaliser()
@@ -129,11 +129,11 @@ class Detr(Stacked, Detector, kw_only=True):
         x = self._encoded(x, p, valid)
         o = jnp.asarray(self.objects).astype(x.dtype)[None]
         y = jnp.broadcast_to(jnp.zeros_like(o), (len(x), *o.shape[1:]))
-        found = []
+        outputs = []
         for block in self.decoder:
             y = self._written(block, y, o, x, p, valid)
-            found.append(told(self.top_decoder, y, self._there(y, valid)))
-        states = jnp.stack(found)
+            outputs.append(apply_norm(self.top_decoder, y, self._norm_mask(y, valid)))
+        states = jnp.stack(outputs)
         boxes = states
         for number, layer in enumerate(self.of_box):
             boxes = layer(boxes)
@@ -142,12 +142,12 @@ class Detr(Stacked, Detector, kw_only=True):
 
     def _encoded(self, x: jax.Array, p: jax.Array, valid: jax.Array | None) -> jax.Array:
         """Places [B,S,d] with positions [1,S,d] through the encoder."""
-        x, there = self.drop(x), self._there(x, valid)
+        x, norm_mask = self.drop(x), self._norm_mask(x, valid)
         for block in self.encoder:
             x = block(
-                x, lambda x, block=block: _look(block.self_attention, x, p, x, p), valid=there
+                x, lambda x, block=block: _look(block.self_attention, x, p, x, p), valid=norm_mask
             )
-        return told(self.top_encoder, x, there) if self.topped else x
+        return apply_norm(self.top_encoder, x, norm_mask) if self.topped else x
 
     def _written(
         self,
@@ -163,11 +163,11 @@ class Detr(Stacked, Detector, kw_only=True):
             y,
             lambda y: _look(block.self_attention, y, o, y, o),
             lambda y: _look(block.cross_attention, y, o, x, p),
-            valid=self._there(y, valid),
+            valid=self._norm_mask(y, valid),
         )
 
     @nn.nowrap
-    def _there(self, x: jax.Array, valid: jax.Array | None) -> jax.Array | None:
+    def _norm_mask(self, x: jax.Array, valid: jax.Array | None) -> jax.Array | None:
         """Which tokens of x [B,T,d] are of images, for norms that ask; else None."""
         if not Stacked.over_batch.fget(self):  # type: ignore[attr-defined]
             return None

@@ -47,7 +47,7 @@ from attnlab.layers.by_layer import of_layer
 from attnlab.layers.dense import Dense
 from attnlab.layers.images import Patches
 from attnlab.layers.initializers import Initializer
-from attnlab.layers.norms import told
+from attnlab.layers.norms import apply_norm
 from attnlab.layers.precision import widened
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card
@@ -118,14 +118,14 @@ class VisionTransformer(Ruled, Backbone, kw_only=True):
         self._check_length(x.shape[1])
         in_order = np.arange(x.shape[1], dtype=np.int32)
         at = places if isinstance(self.scheme, OnGrid) else in_order
-        there = self._there(x, valid)
+        norm_mask = self._norm_mask(x, valid)
         x = self.drop(self.embedded(x, jnp.asarray(at)))
 
         def step(block: Block, number: int, x: jax.Array, given: Any) -> tuple[jax.Array, Any]:
-            return mixed(block, x, self._view(number, places), valid=there)
+            return mixed(block, x, self._view(number, places), valid=norm_mask)
 
         x, _ = self.through(self.layer, x, step)
-        return told(self.top, x, there) if self.topped else x, grid
+        return apply_norm(self.top, x, norm_mask) if self.topped else x, grid
 
     @nn.nowrap
     def _view(self, layer: int, places: np.ndarray) -> View:
@@ -143,7 +143,7 @@ class VisionTransformer(Ruled, Backbone, kw_only=True):
         return View(rule, positions=places[None])
 
     @nn.nowrap
-    def _there(self, x: jax.Array, valid: jax.Array | None) -> jax.Array | None:
+    def _norm_mask(self, x: jax.Array, valid: jax.Array | None) -> jax.Array | None:
         """Which tokens of x [B,T,d] are of images, for norms that ask; else None."""
         if not self.over_batch:
             return None
