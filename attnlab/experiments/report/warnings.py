@@ -183,8 +183,8 @@ def _edge(records: Records, *_: Any) -> Iterator[str]:
     for variant in records.plan.variants:
         standing, candidates = records.standing(variant), records.plan.of(variant)
         for key, value in standing.tuned.items() if standing else ():
-            numbers = (candidate.tuned.get(key) for candidate in candidates)
-            tried = sorted({number for number in numbers if is_finite(number)})
+            tunings = [candidate.tuned for candidate in candidates]
+            tried = sorted({tuned[key] for tuned in tunings if is_finite(tuned.get(key))})
             if is_finite(value) and len(tried) > 1 and value in (tried[0], tried[-1]):
                 at.setdefault(
                     f"{key}={text(value)}|{text(tried[0])} to {text(tried[-1])}", []
