@@ -88,7 +88,7 @@ def reading() -> Experiment:
 
 
 def copying_base(shortest: int, longest: int) -> dict[str, Any]:
-    """What both share; one width of batches, with the end of the sentence."""
+    """The settings that both share: one width of batches, with the end of the sentence."""
     return {
         "data": "copying",
         "data.shortest": shortest,
