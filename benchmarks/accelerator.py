@@ -90,8 +90,8 @@ def main() -> None:
     began = time.monotonic()
     device = found_device(chosen.tiny)
     start_jax()
-    known = (value for name, value in PEAKS.items() if name in device.device_kind)
-    peak = 1e12 * (chosen.peak or next(known, float("nan")))
+    peaks = (value for name, value in PEAKS.items() if name in device.device_kind)
+    peak = 1e12 * (chosen.peak or next(peaks, float("nan")))
     sizes = Sizes(chosen.tiny, chosen.rows)
     report = Report(chosen.out, about(device, chosen.tiny, peak))
     for name in chosen.parts:
@@ -172,10 +172,10 @@ class Report:
 
     def text(self, name: str) -> str:
         """One table in Markdown."""
-        found = self.tables[name]
-        lines = [found["columns"], ["---"] * len(found["columns"]), *found["rows"]]
+        table = self.tables[name]
+        lines = [table["columns"], ["---"] * len(table["columns"]), *table["rows"]]
         cells = ("| " + " | ".join(map(shown, line)) + " |" for line in lines)
-        return "\n".join(["", f"### {name} ({found['seconds']:.0f} s)", "", *cells, ""])
+        return "\n".join(["", f"### {name} ({table['seconds']:.0f} s)", "", *cells, ""])
 
 
 def one_line(error: Exception) -> str:
@@ -202,8 +202,8 @@ def precision(sizes: Sizes, peak: float) -> Rows:
         given = jax.device_put((left, right))
         error = np.abs(np.asarray(program(*given))[:64] - exact).max() / np.abs(exact).max()
         seconds = turns({"product": (program, given)}, 5, sizes.enough)["product"]
-        said = "full float32" if error < 2e-5 else "TF32 or bfloat16"
-        yield name, said, float(error), 2e-12 * sizes.product**3 / seconds
+        kind = "full float32" if error < 2e-5 else "TF32 or bfloat16"
+        yield name, kind, float(error), 2e-12 * sizes.product**3 / seconds
 
 
 def looks(sizes: Sizes, peak: float) -> Rows:
@@ -225,14 +225,14 @@ def looks(sizes: Sizes, peak: float) -> Rows:
                 try:
                     with jax.default_matmul_precision("bfloat16" if asked == "-" else asked):
                         program = jax.jit(differentiated(kernel)).lower(*arrays).compile()
-                    found = [np.asarray(x, np.float32) for x in program(*arrays)]
+                    outputs = [np.asarray(x, np.float32) for x in program(*arrays)]
                 except (UserError, RuntimeError, NotImplementedError) as error:
                     yield *case, "", "", one_line(error)
                     continue
-                expected = expected or found
+                expected = expected or outputs
                 errors = [
                     float(np.abs(x - y).max() / np.abs(y).max())
-                    for x, y in zip(found, expected, strict=True)
+                    for x, y in zip(outputs, expected, strict=True)
                 ]
                 taken = turns({kernel: (program, arrays)}, 5, sizes.enough)[kernel]
                 yield *case, errors[0], max(errors[1:]), 1e3 * taken
@@ -317,7 +317,7 @@ def gpt2(sizes: Sizes, peak: float) -> Rows:
             quiet = Progress(sizes.steps, every=sizes.steps, stream=io.StringIO())
             run.fit(Session(quiet, interrupt, time.perf_counter()))
         records = list(read_records(Path(folder) / "run" / "timing.jsonl"))
-        taken = [one["step_seconds"] for one in records if "step_seconds" in one]
+        taken = [record["step_seconds"] for record in records if "step_seconds" in record]
         loop = statistics.fmean(taken[len(taken) // 2 :])
         yield from rates("the loop", loop, tokens, flops / peak)
         yield "host wait", 1 - alone / loop
@@ -357,7 +357,7 @@ def decoding(sizes: Sizes, peak: float) -> Rows:
                 began = time.perf_counter()
                 answers = run.task.respond(params, prompts)
                 seconds = time.perf_counter() - began
-            written = sum(len(one[0].text.split()) - sizes.new for one in answers)
+            written = sum(len(answer[0].text.split()) - sizes.new for answer in answers)
             yield count, written, written / seconds, 1e3 * seconds * count / max(written, 1)
 
 
@@ -379,9 +379,9 @@ def stacked(sizes: Sizes, peak: float) -> Rows:
         ("stacked", stacking.stacked, sizes.seeds),
     ):
         stacking.timed(way, seeded[: 1 if way is stacking.one_after_another else count], task)
-        found = stacking.timed(way, seeded[:count], task)
-        figures[name] = found["step_seconds"] / count
-        yield name, count, found["step_seconds"], found["seconds"], figures[name]
+        times = stacking.timed(way, seeded[:count], task)
+        figures[name] = times["step_seconds"] / count
+        yield name, count, times["step_seconds"], times["seconds"], figures[name]
     yield "times sooner", "", "", "", figures["one after another"] / figures["stacked"]
 
 

@@ -108,9 +108,9 @@ def main() -> None:
     languages = (chosen.source, chosen.target) if chosen.spacing == "ordinary" else ("", "")
     rows: list[tuple[Any, ...]] = []
     for prefix, pairs in corpora.items():
-        found = readings(task, params, pairs, languages, chosen.map)
+        links = readings(task, params, pairs, languages, chosen.map)
         for longest in chosen.longest or [0]:
-            rows += score(f"{Path(prefix).parent.name}/{Path(prefix).name}", pairs, found, longest)
+            rows += score(f"{Path(prefix).parent.name}/{Path(prefix).name}", pairs, links, longest)
     columns = (
         "corpus",
         "longest",
@@ -172,7 +172,7 @@ def readings(
     texts = [
         (spaced(pair.source, languages[0]), spaced(pair.target, languages[1])) for pair in pairs
     ]
-    found: dict[str, list[set[Link]]] = {
+    links: dict[str, list[set[Link]]] = {
         "attention, predicted": [],
         "attention, read": [],
         "diagonal": [],
@@ -184,16 +184,16 @@ def readings(
             )
             for side, vocabulary, words in zip(pieces, task.vocabularies, pair[:2], strict=True)
         )
-        found["attention, predicted"].append(
+        links["attention, predicted"].append(
             alignment.links(alignment.words(weights, source, target))
         )
         # The step that predicts y_t has read y_{t-1}; the one that predicts EOS has read the last
         # word.
-        found["attention, read"].append(
+        links["attention, read"].append(
             alignment.links(alignment.words(weights[1:], source, target[:-1]))
         )
-        found["diagonal"].append(alignment.diagonal(len(pair.target), len(pair.source)))
-    return found
+        links["diagonal"].append(alignment.diagonal(len(pair.target), len(pair.source)))
+    return links
 
 
 def attention(
@@ -217,9 +217,9 @@ def attention(
         read = source, task.shifted(target)
         _, collected = task.system.apply({"params": params}, *read, mutable=[MAPS])
         maps = {
-            key: one
-            for key, one in task.system.maps(collected[MAPS]).items()
-            if (one.query, one.key) == ("target", "source")
+            key: map_
+            for key, map_ in task.system.maps(collected[MAPS]).items()
+            if (map_.query, map_.key) == ("target", "source")
         }
         if name is None:
             weights: jax.Array = task.system.alignment(maps)
@@ -229,7 +229,7 @@ def attention(
         return maps[name].weights.mean(axis=1)
 
     examples = corpus.encode(task.vocabularies, texts)
-    found: dict[int, tuple[np.ndarray, list[list[str]]]] = {}
+    by_index: dict[int, tuple[np.ndarray, list[list[str]]]] = {}
     for indices, batch in evaluation_batches(
         examples, size=BATCH, buckets=task.config.batch.buckets
     ):
@@ -241,36 +241,36 @@ def attention(
                     vocabulary.tokens(side)
                     for vocabulary, side in zip(task.vocabularies, ids, strict=True)
                 ]
-                found[index] = weights[row, : len(ids[1]), : len(ids[0])], pieces
-    return [found[index] for index in range(len(texts))]
+                by_index[index] = weights[row, : len(ids[1]), : len(ids[0])], pieces
+    return [by_index[index] for index in range(len(texts))]
 
 
 def score(
-    corpus: str, pairs: Sequence[Pair], found: Mapping[str, list[set[Link]]], longest: int
+    corpus: str, pairs: Sequence[Pair], readings: Mapping[str, list[set[Link]]], longest: int
 ) -> list[tuple[Any, ...]]:
     """The rows of the table for the pairs of at most `longest` words (0: all)."""
-    kept = [
+    indices = [
         n
         for n, pair in enumerate(pairs)
         if not longest or max(len(pair.source), len(pair.target)) <= longest
     ]
-    golds = [pairs[n].gold for n in kept]
+    golds = [pairs[n].gold for n in indices]
     sure, possible = (
         alignment.pooled(gold.sure for gold in golds),
         alignment.pooled(gold.possible for gold in golds),
     )
-    lengths = [(len(pairs[n].source), len(pairs[n].target)) for n in kept]
+    lengths = [(len(pairs[n].source), len(pairs[n].target)) for n in indices]
     about = (
         corpus,
         longest or "all",
-        len(kept),
+        len(indices),
         sum(target for _, target in lengths),
         len(sure),
         len(possible),
     )
     rows: list[tuple[Any, ...]] = []
-    for name, links in found.items():
-        chosen = alignment.pooled(links[n] for n in kept)
+    for name, links in readings.items():
+        chosen = alignment.pooled(links[n] for n in indices)
         figures = (
             alignment.error_rate(chosen, sure, possible),
             alignment.precision(chosen, possible),

@@ -41,7 +41,7 @@ def main() -> None:
     chosen = parser.parse_args()
     plan = Plan.read(chosen.directory)
     trials = (
-        [one for one in plan.trials() if (one.workdir(chosen.directory) / OUTPUT).exists()]
+        [trial for trial in plan.trials() if (trial.workdir(chosen.directory) / OUTPUT).exists()]
         if plan
         else []
     )
@@ -51,18 +51,18 @@ def main() -> None:
             " translations"
         )
     sources, references, lowercase = texts(trials[0], chosen.directory)
-    parts = by_length([len(one.split()) for one in sources], chosen.parts)
+    parts = by_length([len(text.split()) for text in sources], chosen.parts)
     rows = []
-    for variant in dict.fromkeys(one.candidate.variant for one in trials):
-        found = [
-            read_lines(one.workdir(chosen.directory) / OUTPUT)
-            for one in trials
-            if one.candidate.variant == variant
+    for variant in dict.fromkeys(trial.candidate.variant for trial in trials):
+        files = [
+            read_lines(trial.workdir(chosen.directory) / OUTPUT)
+            for trial in trials
+            if trial.candidate.variant == variant
         ]
         scores = np.array(
-            [[bleu(lines, references, part, lowercase) for part in parts] for lines in found]
+            [[bleu(lines, references, part, lowercase) for part in parts] for lines in files]
         )
-        rows.append((variant, len(found), *(round(float(one), 1) for one in scores.mean(axis=0))))
+        rows.append((variant, len(files), *(round(float(mean), 1) for mean in scores.mean(axis=0))))
     names = [
         f"{len(sources[part[0]].split())} to {len(sources[part[-1]].split())} words"
         for part in parts

@@ -49,7 +49,7 @@ def main() -> None:
         for name, value in measure(run, chosen.split, chosen.sentences).items():
             print(name, f"{value:.6g}")
         return
-    own = [
+    command = [
         sys.executable,
         "-m",
         "benchmarks.decoding",
@@ -58,7 +58,7 @@ def main() -> None:
         f"--sentences={chosen.sentences}",
     ]
     commands = {
-        "attnlab": shlex.join([*own, *(f"--config.{one}" for one in overrides)]),
+        "attnlab": shlex.join([*command, *(f"--config.{override}" for override in overrides)]),
         "versus": chosen.versus,
     }
     wanted = ["seconds", "seconds_with_compile"]

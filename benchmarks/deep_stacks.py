@@ -63,7 +63,7 @@ def measured(
     layers: int, width: int, length: int, rows: int, vocabulary: int, repeats: int
 ) -> list[tuple[Any, ...]]:
     """A row of the table for each way."""
-    found, steps = [], []
+    lines, steps = [], []
     for name, run in WAYS.items():
         step, forward, gradient, update, arguments = programs(
             layers, width, length, rows, vocabulary, run
@@ -74,13 +74,13 @@ def measured(
         of_gradient = _compiled(gradient, params, tokens, key)[2]
         of_update = _compiled(update, params, state, params)[2]
         memory = whole.memory_analysis().temp_size_in_bytes / 1e6
-        found.append((name, traced, compiled, of_forward, of_gradient, of_update, memory))
+        lines.append((name, traced, compiled, of_forward, of_gradient, of_update, memory))
         steps.append((whole, arguments))
     least = [math.inf] * len(steps)
     for _ in range(repeats + 1):
         for number, (whole, arguments) in enumerate(steps):
             least[number] = min(least[number], _seconds(whole, arguments))
-    return [(*one[:-1], 1e3 * seconds, one[-1]) for one, seconds in zip(found, least, strict=True)]
+    return [(*row[:-1], 1e3 * seconds, row[-1]) for row, seconds in zip(lines, least, strict=True)]
 
 
 def programs(

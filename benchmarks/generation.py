@@ -48,19 +48,19 @@ def main() -> None:
     ours = f"{sys.executable} -m benchmarks.generation {chosen.folder} --figures"
     commands = {"transformers": chosen.versus} if chosen.versus else {}
     commands["attnlab"] = ours
-    found = rounds.alternate(commands, f"batch_{BATCHES[0]}", chosen.rounds)
+    collected = rounds.alternate(commands, f"batch_{BATCHES[0]}", chosen.rounds)
     columns = ("", "tokens/s", "ms a token", "transformers", "times")
     title = f"greedy search, GPT-2 small; {chosen.rounds} rounds, {about['cores']} cores"
-    table(f"{title}, load before {about['load_before']}", columns, rows(found))
+    table(f"{title}, load before {about['load_before']}", columns, rows(collected))
     for count in BATCHES if chosen.versus else ():
         same = agreeing(chosen.folder, count)
         print(f"tokens of {count} rows that agree before the first difference: {same} of {NEW}")
-    rounds.save(chosen.json, {"figures": found, **about})
+    rounds.save(chosen.json, {"figures": collected, **about})
 
 
-def rows(found: dict[str, rounds.Figures]) -> list[tuple[Any, ...]]:
+def rows(collected: dict[str, rounds.Figures]) -> list[tuple[Any, ...]]:
     """The rows of the table, from all figures of both sides."""
-    mine, other = found["attnlab"], found.get("transformers", {})
+    mine, other = collected["attnlab"], collected.get("transformers", {})
     made = []
     for name in (*(f"batch_{count}" for count in BATCHES), *(f"token_{at}" for at in PLACES)):
         kind, number = name.split("_")
@@ -70,7 +70,7 @@ def rows(found: dict[str, rounds.Figures]) -> list[tuple[Any, ...]]:
         at_once = int(number) if kind == "batch" else 1
         label = f"{number} rows" if kind == "batch" else f"token {number}"
         numbers = (at_once / ours, 1e3 * ours, 1e3 * theirs, theirs / ours)
-        made.append((label, *(round(one, 2) for one in numbers)))
+        made.append((label, *(round(number, 2) for number in numbers)))
     return made
 
 

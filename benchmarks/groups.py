@@ -23,7 +23,7 @@ from benchmarks import rounds
 RESULTS = "results.json"
 CLOSE = 0.005
 
-Found = dict[str, dict[int, list[float]]]
+Accuracies = dict[str, dict[int, list[float]]]
 """Variant to group to the accuracies of its seeds."""
 
 
@@ -36,22 +36,22 @@ def main() -> None:
     parser.add_argument("--png", metavar="FILE")
     parser.add_argument("--json", metavar="FILE")
     chosen = parser.parse_args()
-    name, found = groups(chosen.directory)
-    columns = sorted({group for each in found.values() for group in each})
+    name, scores = groups(chosen.directory)
+    columns = sorted({group for each in scores.values() for group in each})
     rows = [
-        (variant, *(said(each.get(group, ())) for group in columns))
-        for variant, each in found.items()
+        (variant, *(spread_text(each.get(group, ())) for group in columns))
+        for variant, each in scores.items()
     ]
     table(f"accuracy by {name}, {chosen.directory}", ("variant", *map(str, columns)), rows)
-    rounds.save(chosen.json, {"by": name, "accuracy": found})
+    rounds.save(chosen.json, {"by": name, "accuracy": scores})
     if chosen.png:
         lines = {
             variant: [(group, sum(seeds) / len(seeds)) for group, seeds in sorted(each.items())]
-            for variant, each in found.items()
+            for variant, each in scores.items()
         }
         bars = {
             variant: [(min(seeds), max(seeds)) for _, seeds in sorted(each.items())]
-            for variant, each in found.items()
+            for variant, each in scores.items()
         }
         save_curve(
             chosen.png,
@@ -63,26 +63,26 @@ def main() -> None:
         )
 
 
-def groups(directory: Path) -> tuple[str, Found]:
+def groups(directory: Path) -> tuple[str, Accuracies]:
     """What the groups are called, and the accuracies.
 
     Raises:
       UserError: no plan, no trial that was evaluated, or scores without groups.
     """
     plan = Plan.read(directory)
-    name, found = "", Found()
+    name, scores = "", Accuracies()
     for trial in plan.trials() if plan else ():
         path = trial.workdir(directory) / RESULTS
         if not path.exists():
             continue
         name, each = of_scores(json.loads(path.read_text()), str(path))
         for group, accuracy in each.items():
-            found.setdefault(trial.candidate.variant, {}).setdefault(group, []).append(accuracy)
-    if not found:
+            scores.setdefault(trial.candidate.variant, {}).setdefault(group, []).append(accuracy)
+    if not scores:
         raise UserError(
             f"{directory}: no trial with {RESULTS}; give the folder of a finished sweep of diagnostics"
         )
-    return name, found
+    return name, scores
 
 
 def of_scores(results: Mapping[str, object], where: str) -> tuple[str, dict[int, float]]:
@@ -99,7 +99,7 @@ def of_scores(results: Mapping[str, object], where: str) -> tuple[str, dict[int,
     raise UserError(f"{where}: its scores are not split up by anything (no key 'by_...')")
 
 
-def said(seeds: Sequence[float]) -> str:
+def spread_text(seeds: Sequence[float]) -> str:
     """ "0.52", "0.52 (0.41 to 0.60)" where seeds differ, "" without any."""
     if not seeds:
         return ""

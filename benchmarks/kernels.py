@@ -73,8 +73,8 @@ def main() -> None:
 def long() -> list[Row]:
     """Memory at T = 16,384, time at 4,096 and 16,384."""
     program, given = differentiated(attention("blockwise", causal=True), (1, 8, 16384, 64))
-    found = program.memory_analysis()
-    total = found.temp_size_in_bytes + found.argument_size_in_bytes + found.output_size_in_bytes
+    usage = program.memory_analysis()
+    total = usage.temp_size_in_bytes + usage.argument_size_in_bytes + usage.output_size_in_bytes
     scores = 8 * 16384**2 * 4
     memory = (
         "blockwise, T = 16,384, causal: bytes",
@@ -115,13 +115,13 @@ def window() -> list[Row]:
         )
         for length in lengths
     }
-    found = turns(programs, least=3)
+    seconds = turns(programs, least=3)
     xs, ys = (
         [math.log(length) for length in lengths],
-        [math.log(found[str(length)]) for length in lengths],
+        [math.log(seconds[str(length)]) for length in lengths],
     )
     slope = statistics.linear_regression(xs, ys).slope
-    listed = ", ".join(f"{length // 1024}k {1e3 * found[str(length)]:.0f}" for length in lengths)
+    listed = ", ".join(f"{length // 1024}k {1e3 * seconds[str(length)]:.0f}" for length in lengths)
     return [
         (
             "blockwise, window 256, 8 heads of 64: ms",
@@ -137,19 +137,19 @@ def overhead() -> list[Row]:
     rows = []
     for shape in SHAPES:
         ours, params, x = layer(shape, "plain")
-        found = turns(
+        seconds = turns(
             {
                 "ours": (compiled(ours, params, x), (params, x)),
                 "hand": (compiled(by_hand(shape), params, x), (params, x)),
             },
             least=15,
         )
-        more = 100 * (found["ours"] / found["hand"] - 1)
+        more = 100 * (seconds["ours"] / seconds["hand"] - 1)
         rows.append(
             (
                 f"multihead, plain, {shape}: ms",
-                f"{1e3 * found['ours']:.3g}",
-                f"by hand in jnp: {1e3 * found['hand']:.3g}",
+                f"{1e3 * seconds['ours']:.3g}",
+                f"by hand in jnp: {1e3 * seconds['hand']:.3g}",
                 f"{more:+.1f} %",
             )
         )
@@ -167,14 +167,14 @@ def kernels() -> list[Row]:
         (2, 1024, 4, 32),
         (1, 2048, 4, 32),
     ):
-        found = each(shape, ("plain", "blockwise", "xla"))
-        others = ", ".join(f"{name} {1e3 * found[name]:.3g}" for name in ("plain", "xla"))
+        seconds = each(shape, ("plain", "blockwise", "xla"))
+        others = ", ".join(f"{name} {1e3 * seconds[name]:.3g}" for name in ("plain", "xla"))
         rows.append(
             (
                 f"multihead, {shape}: ms",
-                f"blockwise {1e3 * found['blockwise']:.3g}",
+                f"blockwise {1e3 * seconds['blockwise']:.3g}",
                 others,
-                f"{found['plain'] / found['blockwise']:.2f} times plain's speed",
+                f"{seconds['plain'] / seconds['blockwise']:.2f} times plain's speed",
             )
         )
     return rows
@@ -188,15 +188,15 @@ def half() -> list[Row]:
     rows = []
     for length in (256, 1024, 4096):
         shape = (2**15 // length, length, 8, 64)
-        found = each(shape, names, halved=True)
-        others = ", ".join(f"{name} {1e3 * found[name]:.3g}" for name in names[1:])
-        best = min(found, key=lambda name: found[name])
+        seconds = each(shape, names, halved=True)
+        others = ", ".join(f"{name} {1e3 * seconds[name]:.3g}" for name in names[1:])
+        best = min(seconds, key=lambda name: seconds[name])
         rows.append(
             (
                 f"multihead, causal, bfloat16, {shape}: ms",
-                f"plain {1e3 * found['plain']:.3g}",
+                f"plain {1e3 * seconds['plain']:.3g}",
                 others,
-                f"{best}: {found['plain'] / found[best]:.2f} times plain's speed",
+                f"{best}: {seconds['plain'] / seconds[best]:.2f} times plain's speed",
             )
         )
     return rows
@@ -213,7 +213,7 @@ def each(
     for kernel in names:
         function, params, x = layer(shape, kernel, causal=halved)
         if halved:
-            params, x = jax.tree.map(lambda one: one.astype(jnp.bfloat16), (params, x))
+            params, x = jax.tree.map(lambda array: array.astype(jnp.bfloat16), (params, x))
         programs[kernel] = (compiled(function, params, x), (params, x))
     return turns(programs, least=7)
 
@@ -223,17 +223,17 @@ ALONE = {"long": long, "window": window, "overhead": overhead, "kernels": kernel
 
 def shapes() -> dict[str, float]:
     """Seconds of layer and core at each shape."""
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for shape in SHAPES:
         batch, length, heads, size = shape
         name = f"{batch}_{length}_{heads}_{size}"
         function, params, x = layer(shape, "auto")
-        found |= turns({f"layer_{name}": (compiled(function, params, x), (params, x))}, least=5)
-        found |= turns(
+        seconds |= turns({f"layer_{name}": (compiled(function, params, x), (params, x))}, least=5)
+        seconds |= turns(
             {f"core_{name}": differentiated(attention("auto"), (batch, heads, length, size))},
             least=5,
         )
-    return found
+    return seconds
 
 
 def versus(command: str | None, count: int) -> list[Row]:
@@ -241,9 +241,10 @@ def versus(command: str | None, count: int) -> list[Row]:
     if command is None:
         return [(f"{name}: ms", f"{1e3 * value:.3g}", "", "") for name, value in shapes().items()]
     commands = {"attnlab": f"{sys.executable} -m benchmarks.kernels --figures", "versus": command}
-    found = rounds.alternate(commands, "layer_1_2048_8_64", count)
+    series = rounds.alternate(commands, "layer_1_2048_8_64", count)
     mine, theirs = (
-        {name: statistics.median(values) for name, values in found[who].items()} for who in commands
+        {name: statistics.median(values) for name, values in series[who].items()}
+        for who in commands
     )
     ratios = {name: theirs[name] / mine[name] for name in mine}
     rows = [

@@ -101,15 +101,15 @@ def looked_at(workdir: str, chosen: argparse.Namespace) -> list[tuple[Any, ...]]
     task, params = run.task, run.params
     if not task.system.needs:
         raise UserError(f"{workdir}: {type(task.system).__name__} has no attention")
-    found: dict[str, list[dict[str, float]]] = defaultdict(list)
+    figures: dict[str, list[dict[str, float]]] = defaultdict(list)
     for maps, evidence in seen(task, params, chosen.examples, chosen.length):
-        for name, one in maps.items():
-            for head, weights in enumerate(np.asarray(one.weights)):
-                title = f"{name}, head {head + 1}" if len(one.weights) > 1 else name
-                found[title] += described(
-                    weights, one.query, one.query == one.key, chosen.skip, evidence
+        for name, map_ in maps.items():
+            for head, weights in enumerate(np.asarray(map_.weights)):
+                title = f"{name}, head {head + 1}" if len(map_.weights) > 1 else name
+                figures[title] += described(
+                    weights, map_.query, map_.query == map_.key, chosen.skip, evidence
                 )
-    return [(workdir, title, *means(each)) for title, each in found.items() if each]
+    return [(workdir, title, *means(each)) for title, each in figures.items() if each]
 
 
 def seen(
@@ -120,7 +120,7 @@ def seen(
         for example in task.examples_from_text(params, task.map_examples("test", examples)):
             yield task.maps(params, example).weights, evidence(task.config, example.source)
         return
-    ids = np.concatenate([np.asarray(one) for one in task.data.ids["test"]])
+    ids = np.concatenate([np.asarray(text) for text in task.data.ids["test"]])
     count = min(examples, len(ids) // length)
 
     @jax.jit
@@ -131,8 +131,8 @@ def seen(
     for piece in ids[: count * length].reshape(count, 1, length):
         yield (
             {
-                name: one.replace(weights=one.weights[0])
-                for name, one in jax.device_get(looked(jnp.asarray(piece))).items()
+                name: map_.replace(weights=map_.weights[0])
+                for name, map_ in jax.device_get(looked(jnp.asarray(piece))).items()
             },
             None,
         )
@@ -157,22 +157,22 @@ def described(
     for i, row in enumerate(weights):
         if (itself and i < skip) or row.sum() <= 0:
             continue
-        said = {"words": spread(row), "of": float((row > 0).sum())}
+        figures = {"words": spread(row), "of": float((row > 0).sum())}
         if itself:
             back = i - np.arange(len(row))
-            said |= {"back": float((row * back).sum() / row.sum())}
-            said |= {
+            figures |= {"back": float((row * back).sum() / row.sum())}
+            figures |= {
                 f"last {n}": float(row[(back >= 0) & (back <= n)].sum() / row.sum()) for n in NEAR
             }
         if evidence is not None and (not itself or i == evidence[0] - 1):
-            said["evidence"] = float(row[evidence[1]].sum() / row.sum())
-        rows.append(said)
+            figures["evidence"] = float(row[evidence[1]].sum() / row.sum())
+        rows.append(figures)
     if query != "hops" or len(weights) < 2:
         return rows
     unit = weights / np.linalg.norm(weights, axis=1, keepdims=True)
     pairs = [float(unit[a] @ unit[b]) for a, b in itertools.combinations(range(len(unit)), 2)]
     both = {"together": spread(weights.mean(axis=0)), "overlap": float(np.mean(pairs))}
-    return [{**{name: float(np.mean([one[name] for one in rows])) for name in rows[0]}, **both}]
+    return [{**{name: float(np.mean([row[name] for row in rows])) for name in rows[0]}, **both}]
 
 
 def spread(row: np.ndarray) -> float:
@@ -181,10 +181,10 @@ def spread(row: np.ndarray) -> float:
     return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
-def means(said: list[dict[str, float]]) -> list[Any]:
+def means(rows: list[dict[str, float]]) -> list[Any]:
     """How many statements there are, and the mean of each figure; None for one that nobody made."""
-    found = ([one[name] for one in said if name in one] for name in COLUMNS[3:])
-    return [len(said), *(round(float(np.mean(values)), 3) if values else None for values in found)]
+    series = ([row[name] for row in rows if name in row] for name in COLUMNS[3:])
+    return [len(rows), *(round(float(np.mean(values)), 3) if values else None for values in series)]
 
 
 if __name__ == "__main__":

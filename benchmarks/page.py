@@ -114,12 +114,12 @@ def _fill(workdir: Path, score: float, pace: float, chance: random.Random, place
             }
         )
         if step % (STEPS // 40) == 0:
-            found = {
+            scores = {
                 "loss": 2 - score + 4 * rest,
                 "exact": score * (1 - rest) + chance.uniform(-0.01, 0.01),
                 "perplexity": 9.0 * rest + 1,
             }
-            records.append({"step": step, "split": "valid", **found})
+            records.append({"step": step, "split": "valid", **scores})
     synthetic.lines(workdir / "metrics.jsonl", records)
     steps = range(STEPS // 10, STEPS + 1, STEPS // 10)
     synthetic.lines(
@@ -135,14 +135,14 @@ def _fill(workdir: Path, score: float, pace: float, chance: random.Random, place
     )
     words = TEXT.split()
     texts = [" ".join(words[number : number + 12]) for number in range(EXAMPLES)]
-    examples = [{"source": one, "target": one} for one in texts]
+    examples = [{"source": text, "target": text} for text in texts]
     synthetic.write(
         workdir / "examples.json", {"outputs": "translations.txt", "examples": examples}
     )
     answers = [
         text.replace(chance.choice(words), f"{chance.choice(words)} {place}") for text in texts
     ]
-    (workdir / "translations.txt").write_text("".join(f"{one}\n" for one in answers))
+    (workdir / "translations.txt").write_text("".join(f"{answer}\n" for answer in answers))
     if workdir.name == "seed0":
         for path in (workdir / "maps").glob("*.png"):
             path.write_bytes(_picture(place % 4))

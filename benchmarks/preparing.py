@@ -78,14 +78,14 @@ def write(path: Path, size: int) -> None:
 
 def family(pid: int) -> list[int]:
     """A process and all that it has started, as far as they still run."""
-    found = [pid]
-    for one in found:
+    pids = [pid]
+    for member in pids:
         try:
-            children = Path(f"/proc/{one}/task/{one}/children").read_text().split()
+            children = Path(f"/proc/{member}/task/{member}/children").read_text().split()
         except OSError:
             continue
-        found += map(int, children)
-    return found
+        pids += map(int, children)
+    return pids
 
 
 def memory(pid: int) -> int:

@@ -34,15 +34,15 @@ def texts(seed: int = 0) -> dict[str, list[str]]:
     draw = random.Random(seed)
     names = [f"w{number}" for number in range(WORDS)]
     odds = [1.0 / (number + 1) for number in range(WORDS)]
-    found: dict[str, list[str]] = {}
+    splits: dict[str, list[str]] = {}
     for split, size in SIZES.items():
-        known = {word for text in found["train"] for word in text.split()} if found else set(names)
-        found[split] = []
-        while len(found[split]) < size:
+        seen = {word for text in splits["train"] for word in text.split()} if splits else set(names)
+        splits[split] = []
+        while len(splits[split]) < size:
             words = draw.choices(names, odds, k=draw.randint(4, 8))
-            if known.issuperset(words):
-                found[split].append(" ".join(words))
-    return found
+            if seen.issuperset(words):
+                splits[split].append(" ".join(words))
+    return splits
 
 
 def write(folder: Path) -> None:
@@ -59,18 +59,18 @@ def right(
     """Words of the references in each band, and how many of them the answers have in their
     place.
     """
-    found = [[0, 0] for _ in BANDS]
+    tallies = [[0, 0] for _ in BANDS]
     for reference, answer in zip(references, answers, strict=True):
-        said = answer.split()
+        answered = answer.split()
         for place, word in enumerate(reference.split()):
             band = next(
                 number
                 for number, (least, most) in enumerate(BANDS)
                 if least <= counts[word] <= most
             )
-            found[band][0] += 1
-            found[band][1] += said[place : place + 1] == [word]
-    return [(total, hits) for total, hits in found]
+            tallies[band][0] += 1
+            tallies[band][1] += answered[place : place + 1] == [word]
+    return [(total, hits) for total, hits in tallies]
 
 
 def scored(folder: Path, workdirs: Sequence[str]) -> None:

@@ -62,11 +62,11 @@ def main() -> None:
         for name, figure in measure(sizes).items():
             print(name, f"{figure:.6g}", flush=True)
         return
-    about, found = rounds.machine(), compared(chosen.versus or installed(), sizes, chosen.rounds)
+    about, figures = rounds.machine(), compared(chosen.versus or installed(), sizes, chosen.rounds)
     print(f"{about['cores']} cores ({about['processor']}), load before {about['load_before']}\n")
-    for row in (("what", "measured", "against", "result"), ("---",) * 4, *table(sizes, found)):
+    for row in (("what", "measured", "against", "result"), ("---",) * 4, *table(sizes, figures)):
         print("| " + " | ".join(row) + " |")
-    rounds.save(chosen.json, {"sizes": sizes, "figures": found, **about})
+    rounds.save(chosen.json, {"sizes": sizes, "figures": figures, **about})
 
 
 def installed() -> str | None:
@@ -92,17 +92,17 @@ def compared(versus: str | None, sizes: dict[str, int], count: int) -> dict[str,
     return rounds.alternate(commands, "seconds_per_step", count)
 
 
-def table(sizes: dict[str, int], found: dict[str, rounds.Figures]) -> list[Row]:
+def table(sizes: dict[str, int], figures: dict[str, rounds.Figures]) -> list[Row]:
     """The rows of the table."""
-    mine = {name: statistics.median(values) for name, values in found["attnlab"].items()}
+    mine = {name: statistics.median(values) for name, values in figures["attnlab"].items()}
     step, rate = mine["seconds_per_step"], products(sizes) / mine["seconds_per_step"]
     size = (
         f"{sizes['layers']} x {sizes['width']}, {sizes['rows']} x {sizes['steps']},"
         f" {sizes['vocabulary']:,} words"
     )
     rows = [(f"LSTM language model, {size}: ms a step", f"{1e3 * step:.0f}", "", "")]
-    if "versus" in found:
-        other = statistics.median(found["versus"]["seconds_per_step"])
+    if "versus" in figures:
+        other = statistics.median(figures["versus"]["seconds_per_step"])
         rows = [
             (
                 *rows[0][:2],
@@ -136,19 +136,21 @@ def measure(sizes: dict[str, int]) -> dict[str, float]:
     import jax
 
     step, state, batch = training(sizes)
-    kept = {"state": state}
+    carried = {"state": state}
 
-    def one() -> Any:
-        kept["state"], sums = step(kept["state"], batch)  # the step takes its state's memory
+    def train() -> Any:
+        carried["state"], sums = step(carried["state"], batch)  # the step takes its state's memory
         return sums
 
     square = jax.random.normal(jax.random.key(0), (SQUARE, SQUARE))
-    found = turns(
-        {"step": (one, ()), "product": (jax.jit(lambda x: x @ x), (square,))}, least=7, enough=5.0
+    seconds = turns(
+        {"step": (train, ()), "product": (jax.jit(lambda x: x @ x), (square,))},
+        least=7,
+        enough=5.0,
     )
     return {
-        "seconds_per_step": found["step"],
-        "flops_per_second": 2.0 * SQUARE**3 / found["product"],
+        "seconds_per_step": seconds["step"],
+        "flops_per_second": 2.0 * SQUARE**3 / seconds["product"],
     }
 
 
@@ -162,12 +164,12 @@ def training(sizes: dict[str, int]) -> tuple[Any, Any, Any]:
     from attnlab.tasks.tokens import cross_entropy
     from attnlab.training.step import first_state, make_step
 
-    rows, steps, words = sizes["rows"], sizes["steps"], sizes["vocabulary"]
+    rows, steps, vocabulary = sizes["rows"], sizes["steps"], sizes["vocabulary"]
     width = sizes["width"]
     system = LSTMLanguageModel(
-        vocabulary=words, embedding=width, width=width, layers=sizes["layers"], uniform=0.05
+        vocabulary=vocabulary, embedding=width, width=width, layers=sizes["layers"], uniform=0.05
     )
-    text = jax.random.randint(jax.random.key(1), (rows, steps + 1), 4, words)
+    text = jax.random.randint(jax.random.key(1), (rows, steps + 1), 4, vocabulary)
     batch = {"source": text[:, :-1], "target": text[:, 1:]}
 
     def loss(params: Any, batch: Any, key: Any, remembered: Any = None) -> Any:

@@ -43,10 +43,10 @@ def run(command: str, wanted: str) -> dict[str, float]:
     done = subprocess.run(command, shell=True, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         raise UserError(f"exit code {done.returncode} of: {command}")
-    found = figures(done.stdout)
-    if wanted not in found:
+    printed = figures(done.stdout)
+    if wanted not in printed:
         raise UserError(f"no line '{wanted} NUMBER' in what this printed: {command}")
-    return found
+    return printed
 
 
 def alternate(commands: Mapping[str, str], wanted: str, rounds: int) -> dict[str, Figures]:
@@ -55,13 +55,13 @@ def alternate(commands: Mapping[str, str], wanted: str, rounds: int) -> dict[str
     for number in range(rounds):
         order = list(commands) if number % 2 == 0 else list(commands)[::-1]
         for name in order:
-            found = run(commands[name], wanted)
+            printed = run(commands[name], wanted)
             print(
-                f"round {number + 1}: {name} {wanted} {found[wanted]:.4g}",
+                f"round {number + 1}: {name} {wanted} {printed[wanted]:.4g}",
                 file=sys.stderr,
                 flush=True,
             )
-            for key, value in found.items():
+            for key, value in printed.items():
                 collected[name].setdefault(key, []).append(value)
     return collected
 
@@ -164,9 +164,9 @@ def _machine_line(about: Mapping[str, Any]) -> str:
 def _processor() -> str:
     """The processor's name, as well as the system tells it."""
     try:
-        found = re.search(
+        match = re.search(
             r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE
         )
     except OSError:
-        found = None
-    return found[1] if found else platform.processor() or platform.machine()
+        match = None
+    return match[1] if match else platform.processor() or platform.machine()

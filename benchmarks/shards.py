@@ -55,15 +55,15 @@ def main() -> None:
         where = Path(name)
         if chosen.prepare:
             columns = ("GB of text", "processes", "seconds", "CPU s", "MB/s a CPU s", "most MiB")
-            found = [making(where, chosen.prepare, chosen.processes)]
+            rows = [making(where, chosen.prepare, chosen.processes)]
             title = "shards made"
         else:
             columns = ("batches", "rows", "tokens", "M tokens/s", "own MiB before", "after")
-            found = reading(where, chosen.tokens, chosen.seconds)
+            rows = reading(where, chosen.tokens, chosen.seconds)
             title = f"shards of {chosen.tokens:,} tokens read by one core"
-    table(f"{title}; {about['cores']} cores, load before {about['load_before']}", columns, found)
+    table(f"{title}; {about['cores']} cores, load before {about['load_before']}", columns, rows)
     rounds.save(
-        chosen.json, {"rows": [dict(zip(columns, row, strict=True)) for row in found], **about}
+        chosen.json, {"rows": [dict(zip(columns, row, strict=True)) for row in rows], **about}
     )
 
 
@@ -76,10 +76,10 @@ def reading(where: Path, tokens: int, seconds: float) -> list[tuple[Any, ...]]:
             "packed, shuffled": Blocks(ids.ids, size=size, length=length, seed=0),
             "joined": Lanes(ids.ids, size=size, length=length),
         }
-        for name, one in batches.items():
-            before = _own()
-            rate = _rate(one, seconds) * size * length / 1e6
-            rows.append((name, size, length, round(rate, 1), before, _own()))
+        for name, source in batches.items():
+            before = _own_memory()
+            rate = _rate(source, seconds) * size * length / 1e6
+            rows.append((name, size, length, round(rate, 1), before, _own_memory()))
     return rows
 
 
@@ -116,7 +116,7 @@ def _shards(where: Path, tokens: int) -> Stored:
     return Stored(folder, index, 0, index.total("documents"))
 
 
-def _silent(told: object) -> None:
+def _silent(message: object) -> None:
     pass
 
 
@@ -164,21 +164,21 @@ def _written(path: Path, size: int) -> None:
 def _of_tree(process: int) -> tuple[int, float]:
     """Resident bytes and processor seconds of a process and of those it has started."""
     memory, seconds = 0, 0.0
-    for one in Path("/proc").glob("[0-9]*"):
+    for folder in Path("/proc").glob("[0-9]*"):
         try:
-            fields = (one / "stat").read_text().rpartition(")")[2].split()
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue  # it has ended
-        if process in (int(one.name), int(fields[1])):  # itself, or its child
+        if process in (int(folder.name), int(fields[1])):  # itself, or its child
             memory += int(fields[21]) * os.sysconf("SC_PAGESIZE")
             seconds += (int(fields[11]) + int(fields[12])) / 100
     return memory, seconds
 
 
-def _own() -> int:
+def _own_memory() -> int:
     """MiB of memory that are no pages of files."""
     status = Path("/proc/self/status").read_text()
-    (line,) = (one for one in status.splitlines() if one.startswith("RssAnon"))
+    (line,) = (line for line in status.splitlines() if line.startswith("RssAnon"))
     return int(line.split()[1]) >> 10
 
 

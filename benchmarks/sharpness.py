@@ -42,18 +42,18 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=50)
     parser.add_argument("--json", metavar="FILE")
     chosen = parser.parse_args()
-    found: dict[str, list[dict[str, float]]] = defaultdict(list)
+    trials: dict[str, list[dict[str, float]]] = defaultdict(list)
     for workdir in sorted(chosen.sweep.glob("trials/*/seed*")):
         try:
-            found[workdir.parent.name].append(figures(workdir, chosen.examples))
+            trials[workdir.parent.name].append(figures(workdir, chosen.examples))
         except UserError as error:
             print(f"passed over: {error}", file=sys.stderr)
-    if not any(found.values()):
+    if not any(trials.values()):
         raise UserError(f"{chosen.sweep} has no trial below trials/ that can be looked at")
-    columns = list(dict.fromkeys(name for each in found.values() for one in each for name in one))
+    columns = list(dict.fromkeys(name for each in trials.values() for row in each for name in row))
     rows = [
-        (variant, len(each), *(_mean(one[name] for one in each if name in one) for name in columns))
-        for variant, each in found.items()
+        (variant, len(each), *(_mean(row[name] for row in each if name in row) for name in columns))
+        for variant, each in trials.items()
         if each
     ]
     table("entropy of the weights, norm of the gradient", ("variant", "seeds", *columns), rows)
@@ -73,8 +73,8 @@ def figures(workdir: Path, examples: int) -> dict[str, float]:
         raise UserError(f"{workdir}: {type(run.task.system).__name__} has no attention")
     shares: dict[str, list[float]] = defaultdict(list)
     for maps, _ in seen(run.task, run.params, examples, 100):
-        for name, one in maps.items():
-            shares[place(name)] += sharpness(one)
+        for name, map_ in maps.items():
+            shares[place(name)] += sharpness(map_)
     return {
         **gradients((workdir / "metrics.jsonl").read_text().splitlines()),
         **{name: float(np.mean(each)) for name, each in shares.items() if each},
@@ -88,19 +88,19 @@ def place(name: str) -> str:
     return "/".join(part.rstrip("0123456789").rstrip("_") for part in name.split("/"))
 
 
-def sharpness(one: AttentionMap) -> list[float]:
+def sharpness(map_: AttentionMap) -> list[float]:
     """Entropies of the rows of weights [H,Tq,Tk] over log n, for rows that see n > 1 keys; in a
     decoder's look at its own words, query i sees i + 1.
     """
-    weights = np.asarray(one.weights, np.float64)
-    found = []
+    weights = np.asarray(map_.weights, np.float64)
+    entropies = []
     for i in range(weights.shape[1]):
-        count = i + 1 if one.query == one.key == "target_in" else weights.shape[2]
+        count = i + 1 if map_.query == map_.key == "target_in" else weights.shape[2]
         if count > 1:
             rows = weights[:, i]
             logs = np.log(np.where(rows > 0, rows, 1.0))
-            found += (-(rows * logs).sum(axis=1) / np.log(count)).tolist()
-    return found
+            entropies += (-(rows * logs).sum(axis=1) / np.log(count)).tolist()
+    return entropies
 
 
 def gradients(lines: Iterable[str]) -> dict[str, float]:
@@ -110,7 +110,7 @@ def gradients(lines: Iterable[str]) -> dict[str, float]:
       UserError: no norm is among them.
     """
     records: list[Mapping[str, Any]] = [json.loads(line) for line in lines]
-    norms = [(one["step"], one["grad_norm"]) for one in records if one.get("grad_norm") is not None]
+    norms = [(row["step"], row["grad_norm"]) for row in records if row.get("grad_norm") is not None]
     if not norms:
         raise UserError("metrics.jsonl has no norm of a gradient")
     end = max(step for step, _ in norms)
@@ -123,8 +123,8 @@ def gradients(lines: Iterable[str]) -> dict[str, float]:
 
 
 def _mean(values: Iterable[float]) -> float | None:
-    found = list(values)
-    return round(float(np.mean(found)), 3) if found else None
+    numbers = list(values)
+    return round(float(np.mean(numbers)), 3) if numbers else None
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def main() -> None:
     rows, ratios = [], {}
     for name in ("step_seconds", "seconds"):
         apart, at_once = (
-            statistics.median(one[name] for one in figures[how]) for how in ("alone", "stacked")
+            statistics.median(run[name] for run in figures[way]) for way in ("alone", "stacked")
         )
         ratios[name] = apart / at_once
         rows.append((name, apart, at_once, apart / at_once))
@@ -82,13 +82,13 @@ def measure(config: Any, trials: int, count: int) -> dict[str, list[Figures]]:
     seeded = [configs.prepare(config, [f"seed={seed}"]) for seed in range(trials)]
     timed(one_after_another, seeded[:1], task)
     timed(stacked, seeded, task)
-    found: dict[str, list[Figures]] = {"alone": [], "stacked": []}
+    figures: dict[str, list[Figures]] = {"alone": [], "stacked": []}
     ways = {"alone": one_after_another, "stacked": stacked}
     for number in range(count):
         for name in list(ways)[:: 1 if number % 2 else -1]:
-            found[name].append(timed(ways[name], seeded, task))
-            print(f"round {number + 1}: {name} {found[name][-1]}", file=sys.stderr, flush=True)
-    return found
+            figures[name].append(timed(ways[name], seeded, task))
+            print(f"round {number + 1}: {name} {figures[name][-1]}", file=sys.stderr, flush=True)
+    return figures
 
 
 def timed(way: Way, seeded: list[Any], task: Any) -> Figures:
@@ -150,8 +150,8 @@ def runs(seeded: list[Any], task: Any, folder: Path, devices: Any) -> list[Any]:
 def workdirs(folder: Path, seeded: list[Any]) -> list[Path]:
     """A folder for each trial."""
     made = [folder / str(config.seed) for config in seeded]
-    for one in made:
-        one.mkdir()
+    for workdir in made:
+        workdir.mkdir()
     return made
 
 

@@ -87,7 +87,7 @@ def main() -> None:
 
 def measure(config: str, overrides: list[str], runs: int, steps: int) -> dict[str, list[float]]:
     """Cold and warm times in turns, then peak memory once (it hardly varies)."""
-    flags = [f"--config={config}", *(f"--config.{one}" for one in overrides)]
+    flags = [f"--config={config}", *(f"--config.{override}" for override in overrides)]
     figures: dict[str, list[float]] = {name: [] for name in TARGETS}
     with tempfile.TemporaryDirectory() as folder:
         for number in range(runs):

@@ -60,15 +60,15 @@ def speed() -> list[Row]:
     programs = {kind: differentiated(recurrence(kind), shape) for kind in KINDS}
     programs["products"] = differentiated(products, shape)
     programs["blockwise"] = differentiated(attention("blockwise", causal=True), shape)
-    found = turns(programs, least=5, enough=0.0)
+    seconds = turns(programs, least=5, enough=0.0)
     return [
         (
             f"{kind}, T = 8,192: ms",
-            f"{1e3 * found[kind]:.0f}",
-            f"products {1e3 * found['products']:.0f}, blockwise {1e3 * found['blockwise']:.0f}",
-            f"{found[kind] / found['products']:.2f} of products,"
-            f" {found['blockwise'] / found[kind]:.1f} times blockwise's speed,"
-            f" {found[kind] / found['linear']:.2f} of linear",
+            f"{1e3 * seconds[kind]:.0f}",
+            f"products {1e3 * seconds['products']:.0f}, blockwise {1e3 * seconds['blockwise']:.0f}",
+            f"{seconds[kind] / seconds['products']:.2f} of products,"
+            f" {seconds['blockwise'] / seconds[kind]:.1f} times blockwise's speed,"
+            f" {seconds[kind] / seconds['linear']:.2f} of linear",
         )
         for kind in KINDS
     ]
@@ -81,12 +81,12 @@ def growth() -> list[Row]:
         lengths = [2**n for n in range(11, 15)]
         programs = {str(n): differentiated(recurrence(kind), (1, HEADS, n, SIZE)) for n in lengths}
         taken = turns(programs, least=3, enough=0.0)
-        found = [taken[str(n)] for n in lengths]
+        seconds = [taken[str(n)] for n in lengths]
         slope = statistics.linear_regression(
-            [math.log(n) for n in lengths], [math.log(one) for one in found]
+            [math.log(n) for n in lengths], [math.log(value) for value in seconds]
         ).slope
         listed = ", ".join(
-            f"{n // 1024}k {1e3 * one:.0f}" for n, one in zip(lengths, found, strict=True)
+            f"{n // 1024}k {1e3 * value:.0f}" for n, value in zip(lengths, seconds, strict=True)
         )
         rows.append((f"{kind}: ms", listed, "linear: exponent 1", f"exponent {slope:.2f}"))
     return rows

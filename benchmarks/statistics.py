@@ -126,33 +126,33 @@ def main() -> None:
     ):
         if unequal and errors in ("half", "bounds", "turned"):
             continue
-        found = [
+        cases = [
             measure(Case(errors, unequal, shared, seeds, variants), chosen.runs)
             for variants in VARIANTS
         ]
         kind = errors, "unequal" if unequal else "equal", "yes" if shared else "no", str(seeds)
-        print("| " + " | ".join((*kind, *cells(found))) + " |", flush=True)
+        print("| " + " | ".join((*kind, *cells(cases))) + " |", flush=True)
 
 
-def cells(found: Sequence[dict[Any, Any]]) -> list[str]:
+def cells(cases: Sequence[dict[Any, Any]]) -> list[str]:
     """A row: ranges over the numbers of variants, power for each of them."""
     out = [
-        f"{spanned(found, 'new', key)} ({spanned(found, 'old', key)})"
+        f"{spanned(cases, 'new', key)} ({spanned(cases, 'old', key)})"
         for key in ("mean", "difference", "error")
     ]
-    out.append(f"{100 * max(one['new', 'most'] for one in found):.1f}")
+    out.append(f"{100 * max(case['new', 'most'] for case in cases):.1f}")
     for effect in EFFECTS:
         new, old = (
-            ", ".join(f"{100 * one[method, effect]:.0f}" for one in found)
+            ", ".join(f"{100 * case[method, effect]:.0f}" for case in cases)
             for method in ("new", "old")
         )
         out.append(f"{new} ({old})")
-    return [*out, *(spanned(found, "flag", key) for key in (True, False))]
+    return [*out, *(spanned(cases, "flag", key) for key in (True, False))]
 
 
-def spanned(found: Sequence[dict[Any, Any]], method: str, key: Any) -> str:
+def spanned(cases: Sequence[dict[Any, Any]], method: str, key: Any) -> str:
     """The least and the most in percent; "-" where there was nothing to count."""
-    values = [100 * one[method, key] for one in found if not math.isnan(one[method, key])]
+    values = [100 * case[method, key] for case in cases if not math.isnan(case[method, key])]
     if not values:
         return "-"
     low, high = f"{min(values):.1f}", f"{max(values):.1f}"
@@ -169,13 +169,13 @@ def measure(case: Case, runs: int) -> dict[Any, Any]:
     check(case, values)
     null = case.levels[1:] - case.levels[0]
     for name, method in (("new", modelled), ("old", paired)):
-        found = method(values, case.scale, null)
-        out[name, "mean"] = inside(found.mean, truth)
-        out[name, "difference"] = inside(found.difference, truth[1:] - truth[:1])
-        errors = int(found.declared.any(-1).sum())
+        tested = method(values, case.scale, null)
+        out[name, "mean"] = inside(tested.mean, truth)
+        out[name, "difference"] = inside(tested.difference, truth[1:] - truth[:1])
+        errors = int(tested.declared.any(-1).sum())
         out[name, "error"] = errors / len(values)
         out[name, "most"] = special.betaincinv(errors + 1, len(values) - errors, 0.95)
-    flags = np.array([flagged(one) for one in values[:1000]])
+    flags = np.array([flagged(experiment) for experiment in values[:1000]])
     bad = failed[: len(flags)]
     out["flag", True] = float(flags[bad].mean()) if bad.any() else math.nan
     out["flag", False] = float(flags[~bad].mean()) if (~bad).any() else math.nan
@@ -196,11 +196,11 @@ def inside(interval: Any, truth: Any) -> float:
 
 def flagged(values: Any) -> bool:
     """Whether any variant of one experiment is flagged."""
-    spreads = [spread(one) for one in values.tolist()]
+    spreads = [spread(scores) for scores in values.tolist()]
     others = (spreads[:place] + spreads[place + 1 :] for place in range(len(spreads)))
     return any(
-        apart(dict(enumerate(one)), typical(rest), 0.0)
-        for one, rest in zip(values.tolist(), others, strict=True)
+        apart(dict(enumerate(scores)), typical(rest), 0.0)
+        for scores, rest in zip(values.tolist(), others, strict=True)
     )
 
 
@@ -326,18 +326,18 @@ def modelled(values: Any, scale: Scale, null: Any = 0.0) -> Tested:
         bounds = np.stack([centre - side, centre + side]) / (1 + factor)
     differences = values[:, 1:] - values[:, :1]
     difference, variance = differences.mean(-1), error[:, 1:] + error[:, :1]
-    own = differences.var(-1, ddof=1) / n
+    separate = differences.var(-1, ddof=1) / n
     rest = quiet(values, unit) if variants > 3 else None
     if rest is not None:
         rest = rest[0] * (unit[:, 1:] + unit[:, :1]) / n, rest[1]
-    single = reach(variance, freedom, own, n, rest)
+    single = reach(variance, freedom, separate, n, rest)
     loading = np.sqrt(error[:, :1] / variance)
     declared = simultaneous(np.abs(difference - null) / np.sqrt(variance), freedom[:, 0], loading)
-    also = np.argwhere(declared & wider(variance, freedom, own, n, rest))
+    also = np.argwhere(declared & wider(variance, freedom, separate, n, rest))
     for run, place in also:
         joint = Joint(tuple(loading[run]), 0, None)
         away = (difference - null)[run, place]
-        p = joint.p(away / math.sqrt(own[run, place]), n - 1)
+        p = joint.p(away / math.sqrt(separate[run, place]), n - 1)
         declared[run, place] = p < 0.05
     most = 1.0 if counted else np.inf
     apart = np.clip(np.stack([difference - single, difference + single]), -most, most)
@@ -363,8 +363,8 @@ def together(left: Any, unit: Any, freedom: Any) -> Any:
     spread = unit.sum(1) - unit.shape[1] / total
     square = (unit**2).sum(1) - 2 * unit.sum(1) / total + (unit.shape[1] / total) ** 2
     image = unit * along - (along.sum(1) / total)[:, None]
-    own = (along * image).sum(1)
-    left_over = rows * (spread - own) ** 2 / (square - 2 * (image**2).sum(1) + own**2)
+    quadratic = (along * image).sum(1)
+    left_over = rows * (spread - quadratic) ** 2 / (square - 2 * (image**2).sum(1) + quadratic**2)
     whole, common = (left**2).sum((1, 2)), ((left * along[..., None]).sum(1) ** 2).sum(1)
     spent = common**2 / rows + (whole - common) ** 2 / left_over
     fewer = np.minimum(freedom, whole**2 / spent)
@@ -383,26 +383,26 @@ def quiet(values: Any, unit: Any) -> tuple[Any, Any]:
         of = np.delete(unit, [0, place], 1)
         part = (left / of[..., None]).sum(1, keepdims=True) / (1 / of).sum(1)[:, None, None]
         out.append(pooled(left - part, of))
-    return np.stack([one[0] for one in out], 1), np.stack([one[1] for one in out], 1)
+    return np.stack([pair[0] for pair in out], 1), np.stack([pair[1] for pair in out], 1)
 
 
-def wider(variance: Any, freedom: Any, own: Any, n: int, rest: Any = None) -> Any:
+def wider(variance: Any, freedom: Any, separate: Any, n: int, rest: Any = None) -> Any:
     """Where a sum's own variance of n seeds is larger, by more than chance, than `rest`, that of
     the other variants and its degrees of freedom; without it, than what is left of the model's.
     """
     rest, left = rest or (None, freedom - (n - 1.0))
     if rest is None:
-        rest = (freedom * variance - (n - 1) * own) / left
-    ratio = np.where(rest > 0, own / rest, np.inf)
+        rest = (freedom * variance - (n - 1) * separate) / left
+    ratio = np.where(rest > 0, separate / rest, np.inf)
     chance = special.fdtrc(n - 1, np.where(left > 0.5, left, 1.0), ratio)
     return (left > 0.5) & (chance < WIDER)
 
 
-def reach(variance: Any, freedom: Any, own: Any, n: int, rest: Any = None) -> Any:
+def reach(variance: Any, freedom: Any, separate: Any, n: int, rest: Any = None) -> Any:
     """Half of the 95 % interval of a sum: the wider of two where its own spread counts too."""
     shared = special.stdtrit(freedom, 0.975) * np.sqrt(variance)
-    alone = special.stdtrit(n - 1, 0.975) * np.sqrt(own)
-    return np.where(wider(variance, freedom, own, n, rest), np.maximum(shared, alone), shared)
+    alone = special.stdtrit(n - 1, 0.975) * np.sqrt(separate)
+    return np.where(wider(variance, freedom, separate, n, rest), np.maximum(shared, alone), shared)
 
 
 def simultaneous(t: Any, freedom: Any, loading: Any) -> Any:
@@ -443,9 +443,9 @@ def below(t: Any, freedom: Any, loading: Any) -> Any:
     z = np.concatenate([cut * (x + 1), 2 * cut + (7 - cut) * (x + 1)], -1) / 2
     inside = np.concatenate([cut * w, (7 - cut) * w], -1) * np.exp(-(z**2) / 2)
     inside /= math.sqrt(2 * math.pi)
-    for one in loading.T[..., None, None]:
-        rest = np.sqrt(np.maximum(1 - one**2, 1e-6))
-        inside *= special.ndtr((size - one * z) / rest) - special.ndtr((-size - one * z) / rest)
+    for load in loading.T[..., None, None]:
+        rest = np.sqrt(np.maximum(1 - load**2, 1e-6))
+        inside *= special.ndtr((size - load * z) / rest) - special.ndtr((-size - load * z) / rest)
     return (weights * inside.sum(-1)).sum(-1) / weights.sum(-1)
 
 
@@ -456,8 +456,8 @@ def check(case: Case, values: Any) -> None:
         names = [f"v{place}" for place in range(case.variants)]
         family = Family(
             {
-                name: dict(enumerate(one.tolist()))
-                for name, one in zip(names, values[run], strict=True)
+                name: dict(enumerate(scores.tolist()))
+                for name, scores in zip(names, values[run], strict=True)
             },
             scale=case.scale,
         )
@@ -468,8 +468,8 @@ def check(case: Case, values: Any) -> None:
         )
         np.testing.assert_allclose(means, fast.mean[:, run].T, rtol=1e-8, atol=1e-10)
         np.testing.assert_allclose(differences, fast.difference[:, run].T, rtol=1e-8, atol=1e-10)
-        clear = [(one.p or 0.0) < 0.05 for one in against.values()]
-        close = [abs((one.p or 0.0) - 0.05) < 2e-3 for one in against.values()]
+        clear = [(difference.p or 0.0) < 0.05 for difference in against.values()]
+        close = [abs((difference.p or 0.0) - 0.05) < 2e-3 for difference in against.values()]
         assert all(
             same or near
             for same, near in zip(np.equal(clear, fast.declared[run]), close, strict=True)

@@ -79,8 +79,8 @@ def profile(config: Any, shapes: int, repeats: int, peak: float) -> list[tuple[A
     optimizer, _ = build_optimizer(
         config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip
     )
-    how = {name: config.training[name] for name in ("accumulate", "ema", "compute")}
-    step = make_step(task.loss, task.weight, optimizer, **how)
+    options = {name: config.training[name] for name in ("accumulate", "ema", "compute")}
+    step = make_step(task.loss, task.weight, optimizer, **options)
     state = jax.jit(
         lambda key: first_state(task.init(key), optimizer, config.training.ema, seed=config.seed)
     )(jax.random.key(config.seed))
@@ -155,13 +155,13 @@ def matmul_peak(repeats: int, size: int = 2048) -> float:
 
 def _programs_in(parameters: dict[str, Any]) -> list[Any]:
     """The programs an operation runs: bodies of loops, branches and called functions."""
-    found = []
+    programs = []
     for value in parameters.values():
-        for one in value if isinstance(value, tuple | list) else (value,):
-            program = getattr(one, "jaxpr", one)
+        for member in value if isinstance(value, tuple | list) else (value,):
+            program = getattr(member, "jaxpr", member)
             if hasattr(program, "eqns"):
-                found.append(program)
-    return found
+                programs.append(program)
+    return programs
 
 
 def _median_seconds(function: Callable[..., Any], repeats: int, *arguments: Any) -> float:
@@ -183,7 +183,7 @@ def _most_frequent(batches: Any, count: int) -> list[tuple[Any, float]]:
         batch = batches(number)
         by_shape.setdefault(batch["target"].shape, []).append(batch)
     in_order = sorted(by_shape.values(), key=len, reverse=True)[:count]
-    return [(found[0], len(found) / batches.batches_per_epoch) for found in in_order]
+    return [(group[0], len(group) / batches.batches_per_epoch) for group in in_order]
 
 
 if __name__ == "__main__":

@@ -38,9 +38,9 @@ def main() -> None:
     every = sorted(comparison.rows[0].values)
     subsets = list(itertools.combinations(every, chosen.seeds))
     truth = declared(comparison, every)
-    found = [(declared(comparison, one), formerly(comparison, one)) for one in subsets]
+    verdicts = [(declared(comparison, subset), formerly(comparison, subset)) for subset in subsets]
     rows = [
-        (" - ".join(pair), f"{way:+d}" if way else "open", *_cells(pair, truth, found))
+        (" - ".join(pair), f"{way:+d}" if way else "open", *_cells(pair, truth, verdicts))
         for pair, way in truth.items()
     ]
     table(
@@ -53,15 +53,15 @@ def main() -> None:
 def _cells(
     pair: Pair,
     truth: Mapping[Pair, int],
-    found: Sequence[tuple[Mapping[Pair, int], Mapping[Pair, int]]],
+    verdicts: Sequence[tuple[Mapping[Pair, int], Mapping[Pair, int]]],
 ) -> tuple[str, str]:
     """Percent of subsets that agree with all seeds, and that say the opposite; of a pair left open:
     that declare it, either way.
     """
     way = truth[pair]
 
-    def share(which: int, wanted: set[int]) -> float:
-        return 100 * sum(one[which][pair] in wanted for one in found) / len(found)
+    def share(method: int, wanted: set[int]) -> float:
+        return 100 * sum(verdict[method][pair] in wanted for verdict in verdicts) / len(verdicts)
 
     if not way:
         return "", f"{share(0, {1, -1}):.0f} ({share(1, {1, -1}):.0f})"
@@ -73,8 +73,8 @@ def declared(comparison: Comparison, seeds: Sequence[int]) -> dict[Pair, int]:
     values = {row.name: {seed: row.values[seed] for seed in seeds} for row in comparison.rows}
     pairs = Family(values, comparison.basis.mode, comparison.basis.scale).pairs()
     return {
-        pair: _sign(one.mean) if one.p is not None and one.p < 0.05 else 0
-        for pair, one in pairs.items()
+        pair: _sign(difference.mean) if difference.p is not None and difference.p < 0.05 else 0
+        for pair, difference in pairs.items()
     }
 
 
@@ -82,18 +82,18 @@ def formerly(comparison: Comparison, seeds: Sequence[int]) -> dict[Pair, int]:
     """The same by paired t tests and Holm."""
     pairs = list(itertools.combinations(comparison.rows, 2))
     differences = [
-        [one.values[seed] - other.values[seed] for seed in seeds] for one, other in pairs
+        [first.values[seed] - second.values[seed] for seed in seeds] for first, second in pairs
     ]
     p = [
         float(stats.ttest_1samp(each, 0.0).pvalue) if max(each) > min(each) else 1.0
         for each in differences
     ]
-    order, highest, found = sorted(range(len(p)), key=lambda place: p[place]), 0.0, {}
+    order, highest, signs = sorted(range(len(p)), key=lambda place: p[place]), 0.0, {}
     for rank, place in enumerate(order):
         highest = max(highest, (len(p) - rank) * p[place])
-        one, other = pairs[place]
-        found[one.name, other.name] = _sign(sum(differences[place])) if highest < 0.05 else 0
-    return found
+        first, second = pairs[place]
+        signs[first.name, second.name] = _sign(sum(differences[place])) if highest < 0.05 else 0
+    return signs
 
 
 def _sign(value: float) -> int:

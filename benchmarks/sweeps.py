@@ -60,14 +60,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "timed.py").write_text(FILE.format(steps=chosen.steps))
         os.environ["ATTNLAB_CACHE"] = str(Path(folder) / "cache")
-        cold, two, one = (
+        cold, two, single = (
             sweep(Path(folder), name, slots)
             for name, slots in (("cold", 2), ("two", 2), ("one", 1))
         )
-    ratio, overhead = two["seconds"] / one["seconds"], statistics.median(two["overheads"])
+    ratio, overhead = two["seconds"] / single["seconds"], statistics.median(two["overheads"])
     rows = [
         ("12 trials, two slots of one core (s)", two["seconds"], "", ""),
-        ("12 trials, one slot of two cores (s)", one["seconds"], "", ""),
+        ("12 trials, one slot of two cores (s)", single["seconds"], "", ""),
         ("ratio", ratio, f"<= {RATIO}", "reached" if ratio <= RATIO else "missed"),
         (
             "overhead of a trial, median (s)",
@@ -94,7 +94,7 @@ def main() -> None:
         ("figure", "value", "target", ""),
         rows,
     )
-    rounds.save(chosen.json, {"cold": cold, "two": two, "one": one, "ratio": ratio, **about})
+    rounds.save(chosen.json, {"cold": cold, "two": two, "one": single, "ratio": ratio, **about})
 
 
 def sweep(folder: Path, name: str, slots: int) -> Mapping[str, Any]:
@@ -131,13 +131,13 @@ def measured(directory: Path) -> dict[str, Any]:
     """
     plan = Plan.read(directory)
     assert plan is not None
-    found: list[tuple[Any, ...]] = [
+    trials: list[tuple[Any, ...]] = [
         (trial, *attempts.read(trial.workdir(directory))) for trial in plan.trials()
     ]
-    found.sort(key=lambda one: one[1]["time"])
+    trials.sort(key=lambda row: row[1]["time"])
     overheads: list[float] = []
-    before = {one[1]["slot"]: one[1]["time"] for one in reversed(found)}
-    for trial, start, end in found:
+    before = {row[1]["slot"]: row[1]["time"] for row in reversed(trials)}
+    for trial, start, end in trials:
         timing = read_records(trial.workdir(directory) / "timing.jsonl")
         worked = sum(
             record.get("compile_seconds", 0.0) + record.get("step_seconds", 0.0)
@@ -145,9 +145,9 @@ def measured(directory: Path) -> dict[str, Any]:
         )
         overheads.append(end["time"] - before[start["slot"]] - worked)
         before[start["slot"]] = end["time"]
-    first = [end["first_step_seconds"] for trial, _, end in found if trial.seed == plan.seeds[0]]
-    later = [end["first_step_seconds"] for trial, _, end in found if trial.seed != plan.seeds[0]]
-    seconds = max(end["time"] for _, _, end in found) - found[0][1]["time"]
+    first = [end["first_step_seconds"] for trial, _, end in trials if trial.seed == plan.seeds[0]]
+    later = [end["first_step_seconds"] for trial, _, end in trials if trial.seed != plan.seeds[0]]
+    seconds = max(end["time"] for _, _, end in trials) - trials[0][1]["time"]
     return {"seconds": seconds, "overheads": overheads, "first": first, "later": later}
 
 

@@ -38,9 +38,7 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE")
     chosen = parser.parse_args()
     about = rounds.machine()
-    found = [
-        measure(chosen.rows, int(length), chosen.width) for length in chosen.lengths.split(",")
-    ]
+    rows = [measure(chosen.rows, int(length), chosen.width) for length in chosen.lengths.split(",")]
     columns = (
         "steps",
         "every tape: ms",
@@ -55,10 +53,10 @@ def main() -> None:
         f"gradients of {chosen.rows} rows, width {chosen.width}; {about['cores']} cores, load"
         f" before {about['load_before']}",
         columns,
-        found,
+        rows,
     )
     rounds.save(
-        chosen.json, {"rows": [dict(zip(columns, row, strict=True)) for row in found], **about}
+        chosen.json, {"rows": [dict(zip(columns, row, strict=True)) for row in rows], **about}
     )
 
 

@@ -58,20 +58,18 @@ def main() -> None:
         for name, value in measure(config, chosen.updates).items():
             print(name, f"{value:.6g}")
         return
-    own = [
+    command = [
         sys.executable,
         "-m",
         "benchmarks.throughput",
         f"--system={chosen.system}",
         f"--directory={chosen.directory}",
-    ]
-    own += [
         f"--config={chosen.config}",
         f"--updates={chosen.updates}",
-        *(f"--config.{one}" for one in overrides),
+        *(f"--config.{override}" for override in overrides),
     ]
     title = f"training, {chosen.system}, target tokens a second over {chosen.updates} updates"
-    commands = {"attnlab": shlex.join(own), "versus": chosen.versus}
+    commands = {"attnlab": shlex.join(command), "versus": chosen.versus}
     rounds.compare(
         title, commands, ["tokens_per_second"], chosen.rounds, chosen.json, less_is_better=False
     )
@@ -95,8 +93,8 @@ def measure(config: Any, updates: int) -> dict[str, float]:
     optimizer, _ = build_optimizer(
         config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip
     )
-    how = {name: config.training[name] for name in ("accumulate", "ema", "compute")}
-    step = make_step(task.loss, task.weight, optimizer, **how)
+    options = {name: config.training[name] for name in ("accumulate", "ema", "compute")}
+    step = make_step(task.loss, task.weight, optimizer, **options)
     begin = jax.jit(
         lambda key: first_state(task.init(key), optimizer, config.training.ema, seed=config.seed)
     )

@@ -38,13 +38,13 @@ def main() -> None:
     for rows in BATCHES:
         prompts = drawn(rows, PROMPT, model.config.vocab_size)
         taken: list[float] = []
-        found: Any = None
+        tokens: Any = None
         while len(taken) < 3 or sum(taken[1:]) < 6.0:
             start = time.perf_counter()
-            found = model.generate(prompts, max_new_tokens=NEW, do_sample=False)
+            tokens = model.generate(prompts, max_new_tokens=NEW, do_sample=False)
             taken.append(time.perf_counter() - start)
-        assert found.shape == (rows, PROMPT + NEW)
-        np.save(folder / f"torch_{rows}.npy", found[:, PROMPT:].numpy())
+        assert tokens.shape == (rows, PROMPT + NEW)
+        np.save(folder / f"torch_{rows}.npy", tokens[:, PROMPT:].numpy())
         print(f"batch_{rows} {min(taken[1:]):.6g}", flush=True)
     clock = Clock()
     prompts = drawn(1, SHORT, model.config.vocab_size)

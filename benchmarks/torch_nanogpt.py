@@ -56,7 +56,7 @@ class Block(torch.nn.Module):
         """[B,T,d] to [B,T,d]."""
         rows, length, _ = x.shape
         parts = self.qkv(self.first(x)).split(WIDTH, dim=2)
-        q, k, v = (one.view(rows, length, HEADS, -1).transpose(1, 2) for one in parts)
+        q, k, v = (part.view(rows, length, HEADS, -1).transpose(1, 2) for part in parts)
         y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.output(y.transpose(1, 2).reshape(x.shape))
         return x + self.down(torch.nn.functional.gelu(self.up(self.second(x))))
@@ -71,10 +71,10 @@ class Model(torch.nn.Module):
         self.positions = torch.nn.Embedding(CONTEXT, WIDTH)
         self.blocks = torch.nn.Sequential(*(Block() for _ in range(LAYERS)))
         self.top = Norm()
-        for name, one in self.named_parameters():
-            if one.ndim == 2:
+        for name, parameter in self.named_parameters():
+            if parameter.ndim == 2:
                 last = name.endswith(("output.weight", "down.weight"))
-                torch.nn.init.normal_(one, std=0.02 / math.sqrt(2 * LAYERS) if last else 0.02)
+                torch.nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * LAYERS) if last else 0.02)
 
     def forward(self, tokens: Any, target: Any) -> Any:
         """Tokens and the next ones, [B,T] each, to the mean loss in nats."""

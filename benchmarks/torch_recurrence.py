@@ -56,7 +56,7 @@ def main() -> None:
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), text[1:].flatten()).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
         optimizer.step()
-        state = tuple(one.detach() for one in state)
+        state = tuple(part.detach() for part in state)
         taken.append(time.perf_counter() - start)
     print(f"seconds_per_step {statistics.median(taken[2:]):.6g}", flush=True)
 

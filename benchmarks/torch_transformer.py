@@ -35,7 +35,7 @@ class Block(torch.nn.Module):
         """[B,T,d] to [B,T,d]."""
         rows, length, width = x.shape
         parts = self.qkv(self.norms[0](x)).split(width, dim=2)
-        q, k, v = (one.view(rows, length, HEADS, -1).transpose(1, 2) for one in parts)
+        q, k, v = (part.view(rows, length, HEADS, -1).transpose(1, 2) for part in parts)
         y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.output(y.transpose(1, 2).reshape(x.shape))
         inner = torch.nn.functional.gelu(self.up(self.norms[1](x)), approximate="tanh")

@@ -43,21 +43,21 @@ def main() -> None:
     commands = {"attnlab": f"{sys.executable} -m benchmarks.transformer_step --figures"}
     if chosen.versus:
         commands["torch"] = chosen.versus
-    found: dict[str, rounds.Figures] = {name: {} for name in commands}
+    figures: dict[str, rounds.Figures] = {name: {} for name in commands}
     for number in range(chosen.rounds):
         for name in list(commands) if number % 2 == 0 else list(commands)[::-1]:
             wanted = _name("step" if name == "attnlab" else "eager", SHAPES[-1])
             for key, value in rounds.run(commands[name], wanted).items():
-                found[name].setdefault(key, []).append(value)
+                figures[name].setdefault(key, []).append(value)
     columns = ("L, d, T, B", "ms", "torch, eager", "times", "torch, compiled", "times")
     title = f"a training step; {chosen.rounds} rounds, {about['cores']} cores"
-    table(f"{title}, load before {about['load_before']}", columns, rows(found))
-    rounds.save(chosen.json, {"figures": found, **about})
+    table(f"{title}, load before {about['load_before']}", columns, rows(figures))
+    rounds.save(chosen.json, {"figures": figures, **about})
 
 
-def rows(found: dict[str, rounds.Figures]) -> list[tuple[Any, ...]]:
+def rows(figures: dict[str, rounds.Figures]) -> list[tuple[Any, ...]]:
     """The rows of the table, from all figures of both sides."""
-    mine, other = found["attnlab"], found.get("torch", {})
+    mine, other = figures["attnlab"], figures.get("torch", {})
     made = []
     for shape in SHAPES:
         ours = min(mine[_name("step", shape)])

@@ -73,17 +73,17 @@ def decoding(config: str, *settings: str) -> Run:
     sources = [source for source, _ in task.data.pairs["test"]]
 
     def run() -> list[float]:
-        best = [found[0] for found in task.translate(params, sources)]
-        return [float(sum(one.tokens)) for one in best] + [one.log_prob for one in best]
+        best = [beams[0] for beams in task.translate(params, sources)]
+        return [float(sum(beam.tokens)) for beam in best] + [beam.log_prob for beam in best]
 
     return run
 
 
-def kernel(name: str, **how: Any) -> Run:
+def kernel(name: str, **options: Any) -> Run:
     """A kernel alone, forward and backward, [2,4,512,64]."""
     from benchmarks.kernels import attention, differentiated
 
-    program, given = differentiated(attention(name, **how), (2, 4, 512, 64))
+    program, given = differentiated(attention(name, **options), (2, 4, 512, 64))
     return lambda: program(*given)
 
 
@@ -134,10 +134,10 @@ def serve() -> None:
             jax.block_until_ready(run())
         assert run is not None
         clock = time.process_time()
-        found = jax.block_until_ready(run())
+        output = jax.block_until_ready(run())
         seconds = time.process_time() - clock
-        known = sum(float(abs(one).sum()) for one in map(jax.numpy.asarray, jax.tree.leaves(found)))
-        print(seconds, known, file=answers, flush=True)
+        checksum = sum(float(abs(x).sum()) for x in map(jax.numpy.asarray, jax.tree.leaves(output)))
+        print(seconds, checksum, file=answers, flush=True)
 
 
 class Checkout:
@@ -178,9 +178,9 @@ def measured(folders: list[str], name: str, count: int, seconds: float) -> list[
     """
     checkouts = [Checkout(folder) for folder in folders]
     try:
-        found = [checkout.ask(name)[1] for checkout in checkouts]
-        if not all(math.isclose(found[0], other, rel_tol=AGREE) for other in found):
-            raise UserError(f"{name}: {found[0]} was computed before, {found[1]} after")
+        checksums = [checkout.ask(name)[1] for checkout in checkouts]
+        if not all(math.isclose(checksums[0], other, rel_tol=AGREE) for other in checksums):
+            raise UserError(f"{name}: {checksums[0]} was computed before, {checksums[1]} after")
         taken: list[list[float]] = [[] for _ in folders]
         stop = time.monotonic() + seconds
         while len(taken[0]) < count and (len(taken[0]) < 5 or time.monotonic() < stop):
@@ -221,7 +221,7 @@ def main() -> None:
         return serve()
     if len(chosen.checkouts) != 2:
         parser.error("name two folders: the earlier and the later checkout")
-    about, found, rows = rounds.machine(), {}, []
+    about, seconds, rows = rounds.machine(), {}, []
     for name in (name for name in CASES if re.search(chosen.only, name)):
         taken: list[list[float]] = [[], [], []]
         for _ in range(chosen.starts):
@@ -230,7 +230,7 @@ def main() -> None:
                 taken, measured(folders, name, chosen.rounds, chosen.seconds), strict=True
             ):
                 all_of += more
-        found[name] = dict(zip(WHO, taken, strict=True))
+        seconds[name] = dict(zip(WHO, taken, strict=True))
         rows.append(row(name, taken))
         print(*rows[-1], sep=" | ", file=sys.stderr, flush=True)
     columns = (
@@ -244,7 +244,7 @@ def main() -> None:
         "rounds",
     )
     table(f"two checkouts, {about['processor']}, load before {about['load_before']}", columns, rows)
-    rounds.save(chosen.json, {"seconds": found, **about})
+    rounds.save(chosen.json, {"seconds": seconds, **about})
     return None
 
 

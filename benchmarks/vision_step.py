@@ -50,16 +50,16 @@ def main() -> None:
     commands = {"attnlab": f"{sys.executable} -m benchmarks.vision_step --figures"}
     if chosen.versus:
         commands["torch"] = chosen.versus
-    found = rounds.alternate(commands, "vit", chosen.rounds)
+    figures = rounds.alternate(commands, "vit", chosen.rounds)
     rows = []
     for name in SYSTEMS:
-        ours = min(found["attnlab"][name])
-        theirs = min(found.get("torch", {}).get(name, [float("nan")]))
+        ours = min(figures["attnlab"][name])
+        theirs = min(figures.get("torch", {}).get(name, [float("nan")]))
         rows.append((name, round(1e3 * ours, 1), round(1e3 * theirs, 1), round(theirs / ours, 2)))
     title = f"a training step; {chosen.rounds} rounds, {about['cores']} cores"
     columns = ("system", "ms", "torch, ms", "times the speed")
     table(f"{title}, load before {about['load_before']}", columns, rows)
-    rounds.save(chosen.json, {"figures": found, **about})
+    rounds.save(chosen.json, {"figures": figures, **about})
 
 
 def training(name: str) -> tuple[Any, Any, Any]:

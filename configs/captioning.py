@@ -192,4 +192,4 @@ _ALL = (
     _show_attend_tell_paper,
     _top_down_paper,
 )
-_SYSTEMS = {one.__name__[1:]: one for one in _ALL}
+_SYSTEMS = {system.__name__[1:]: system for system in _ALL}

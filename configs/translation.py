@@ -164,7 +164,7 @@ UP_TO_50 = {"buckets": (20, 30, 40, 51), "max_length": 51}
 """Sentences of up to 50 words or pieces."""
 
 
-def _words(size: int) -> dict[str, Any]:
+def _word_vocabulary(size: int) -> dict[str, Any]:
     """So many words on each side."""
     return {"kind": "word", "size": size, "shared": False}
 
@@ -179,7 +179,7 @@ def _rnnsearch_paper() -> dict[str, Any]:
     return {
         **merge(PAPER, ADADELTA, {"training": {"steps": 300_000, "clip": 1.0}}),
         "system": {"name": "rnnsearch", **sizes, "attention": _additive(1000)},
-        "vocabulary": _words(30_000),
+        "vocabulary": _word_vocabulary(30_000),
         "batch": {"size": 80, **UP_TO_50},
     }
 
@@ -195,7 +195,7 @@ def _rnn_encoder_decoder_paper() -> dict[str, Any]:
     return {
         **merge(PAPER, ADADELTA, {"training": {"steps": 300_000, "clip": 0.0}}),
         "system": {"name": "rnn_encoder_decoder", **sizes},
-        "vocabulary": _words(15_000),
+        "vocabulary": _word_vocabulary(15_000),
         "batch": {"buckets": (6, 11, 21), "max_length": 21},
     }
 
@@ -212,7 +212,7 @@ def _seq2seq_paper() -> dict[str, Any]:
     return {
         **merge(PAPER, {"training": {"steps": 703_125}}),
         "system": {"name": "seq2seq", **sizes},
-        "vocabulary": _words(80_000),
+        "vocabulary": _word_vocabulary(80_000),
         "batch": {"size": 128, **UP_TO_50},
         "optimizer": "sgd",
         "schedule": {"name": "stepped", **falls},
@@ -238,7 +238,7 @@ def _luong_paper() -> dict[str, Any]:
             **{"uniform": 0.1, "forget": 0.0},
             "attention": {"name": "single", "score": "general", "alignment": alignment},
         },
-        "vocabulary": _words(50_000),
+        "vocabulary": _word_vocabulary(50_000),
         "batch": {"size": 128, **UP_TO_50},
         "optimizer": "sgd",
         "schedule": {"name": "stepped", **falls},
@@ -293,7 +293,7 @@ def _rctm_paper() -> dict[str, Any]:
     return {
         **merge(PAPER, {"training": {"steps": 100_000}}),
         "system": {"name": "rctm", "width": 256, "longest": 51},
-        "vocabulary": _words(30_000),
+        "vocabulary": _word_vocabulary(30_000),
         "batch": {"size": 128, **UP_TO_50},
         "schedule": {"name": "constant", "peak": 1e-3},
     }
@@ -384,4 +384,4 @@ _PAPER = (
     _rctm_paper,
     _convs2s_paper,
 )
-_SYSTEMS = {one.__name__[1:]: one for one in (*_SMALL, *_PAPER, _transformer_base)}
+_SYSTEMS = {system.__name__[1:]: system for system in (*_SMALL, *_PAPER, _transformer_base)}

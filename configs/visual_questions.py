@@ -98,8 +98,8 @@ def _relations() -> dict[str, Any]:
     """
     seeing = _cross_attention()["system"]
     turned = {**HEADS, "positions": "rope_2d"}
-    own = {"image_positions": "sinusoidal_2d", "image_attention": turned, "image_layers": 3}
-    return {**_ASKED, "system": {**seeing, **own, "layers": 1, "width": 48, "hidden": 96}}
+    images = {"image_positions": "sinusoidal_2d", "image_attention": turned, "image_layers": 3}
+    return {**_ASKED, "system": {**seeing, **images, "layers": 1, "width": 48, "hidden": 96}}
 
 
 def _relations_control() -> dict[str, Any]:

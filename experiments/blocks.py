@@ -36,13 +36,13 @@ def get_experiment(argument: str = "") -> Experiment:
     Raises:
       UserError: the argument is not "parts", "norms", "ways", "mask" or "rotary".
     """
-    known = {"parts": parts, "norms": norms, "ways": ways, "mask": mask, "rotary": rotary}
+    experiments = {"parts": parts, "norms": norms, "ways": ways, "mask": mask, "rotary": rotary}
     argument = argument or "parts"
-    if argument not in known:
+    if argument not in experiments:
         raise UserError(
-            f"experiments/blocks.py:{argument}: {argument!r}; {nearest(argument, known)}"
+            f"experiments/blocks.py:{argument}: {argument!r}; {nearest(argument, experiments)}"
         )
-    return known[argument]()
+    return experiments[argument]()
 
 
 def base(steps: int, warmup: int = 100) -> dict[str, Any]:

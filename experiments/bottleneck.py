@@ -45,7 +45,7 @@ def of_words(*counts: int) -> Experiment:
     equal programs are compiled once.
     """
     base = {**copying(counts[-1]), **sizes(32)}
-    lengths = rows(dict(map(words, counts)))
+    lengths = rows(dict(map(length_row, counts)))
     return experiment(base, 32, lengths, "exact", at_least=0.2, seeds=(0, 1, 2, 3, 4))
 
 
@@ -57,7 +57,7 @@ def of_widths(*widths: int) -> Experiment:
         question="How much fits into a vector of fixed size, as it grows wider?",
         config="configs/translation.py:rnn_encoder_decoder",
         base={**copying(8), **sizes(32)},
-        compare=cross(states, rows(dict(map(words, (4, 8))))),
+        compare=cross(states, rows(dict(map(length_row, (4, 8))))),
         seeds=(0, 1, 2, 3, 4),
         baseline=narrow,
         measure=("exact", "max"),
@@ -80,7 +80,7 @@ def copying(longest: int) -> dict[str, Any]:
     }
 
 
-def words(count: int) -> tuple[str, dict[str, Any]]:
+def length_row(count: int) -> tuple[str, dict[str, Any]]:
     """The name and the settings of texts of so many words."""
     return f"{count} words", {"data.shortest": count, "data.longest": count}
 
@@ -98,13 +98,13 @@ def of_text(folder: str, languages: str) -> Experiment:
             f"experiments/bottleneck.py:{folder}:{languages}: expected the endings of both"
             " languages, such as 'de-en'"
         )
-    words = sorted(
+    counts = sorted(
         len(text.split())
         for text, _ in ParallelFiles(folder, source=source, target=target).pairs("train")
     )
-    short = words[(len(words) - 1) // 3]
-    long = max(short + 1, words[2 * len(words) // 3])
-    if long > min(words[-1], LONGEST):
+    short = counts[(len(counts) - 1) // 3]
+    long = max(short + 1, counts[2 * len(counts) // 3])
+    if long > min(counts[-1], LONGEST):
         raise UserError(
             f"{folder}: no third of the training sentences is longer than another, by words up to"
             f" {LONGEST}"

@@ -30,13 +30,13 @@ def get_experiment(argument: str = "") -> Experiment:
     Raises:
       UserError: the argument is none of "residual", "steps" and "images".
     """
-    known = {"residual": residual, "steps": steps, "images": images}
+    experiments = {"residual": residual, "steps": steps, "images": images}
     argument = argument or "residual"
-    if argument not in known:
+    if argument not in experiments:
         raise UserError(
-            f"experiments/depth.py:{argument}: {argument!r}; {nearest(argument, known)}"
+            f"experiments/depth.py:{argument}: {argument!r}; {nearest(argument, experiments)}"
         )
-    return known[argument]()
+    return experiments[argument]()
 
 
 def grammar(training: int) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def get_experiment(argument: str = "") -> Experiment:
     width = 64 if argument else 32
     heads = 4 if argument else 2
     size = width // heads
-    own: dict[str, dict[str, Any]] = {
+    extra: dict[str, dict[str, Any]] = {
         "softmax": {"heads": heads, "positions": "rope"},
         "mamba": {"head_width": size, "state": size},
         "gated_delta_net": {"heads": heads, "expansion": 1, "key_share": 1.0},
@@ -43,7 +43,7 @@ def get_experiment(argument: str = "") -> Experiment:
     compared = {
         name: {
             SLOT: mixers.get(name, name),
-            **{f"{SLOT}.{key}": value for key, value in own.get(name, {"heads": heads}).items()},
+            **{f"{SLOT}.{key}": value for key, value in extra.get(name, {"heads": heads}).items()},
         }
         for name in ("softmax", *ADDING, *DELTA, "ttt_linear", "LSTM")
     }

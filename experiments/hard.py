@@ -34,11 +34,11 @@ def get_experiment(argument: str = "") -> Experiment:
     Raises:
       UserError: the argument is neither "dates" nor "captions".
     """
-    known = {"dates": dates, "captions": captions}
+    tasks = {"dates": dates, "captions": captions}
     argument = argument or "dates"
-    if argument not in known:
-        raise UserError(f"experiments/hard.py:{argument}: {argument!r}; {nearest(argument, known)}")
-    return known[argument]()
+    if argument not in tasks:
+        raise UserError(f"experiments/hard.py:{argument}: {argument!r}; {nearest(argument, tasks)}")
+    return tasks[argument]()
 
 
 def dates() -> Experiment:

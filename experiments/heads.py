@@ -31,13 +31,13 @@ def get_experiment(argument: str = "") -> Experiment:
     Raises:
       UserError: the argument is neither "number" nor "scale".
     """
-    known = {"number": number, "scale": scale}
+    experiments = {"number": number, "scale": scale}
     argument = argument or "number"
-    if argument not in known:
+    if argument not in experiments:
         raise UserError(
-            f"experiments/heads.py:{argument}: {argument!r}; {nearest(argument, known)}"
+            f"experiments/heads.py:{argument}: {argument!r}; {nearest(argument, experiments)}"
         )
-    return known[argument]()
+    return experiments[argument]()
 
 
 def in_all(**settings: Any) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def get_experiment(argument: str = "") -> Experiment:
       UserError: no such folder of texts.
     """
     length, size = (256, 32) if argument else (64, 8)
-    own: dict[str, tuple[str, dict[str, Any]]] = {
+    mechanisms: dict[str, tuple[str, dict[str, Any]]] = {
         "exact": ("multihead", {}),
         "Linformer": ("linformer", {"rank": size, "length": length + 1, "share": "key_value"}),
         "Performer": ("performer", {"features": 2 * size}),
@@ -38,7 +38,7 @@ def get_experiment(argument: str = "") -> Experiment:
     }
     compared = {
         label: {SLOT: name, **{f"{SLOT}.{key}": value for key, value in settings.items()}}
-        for label, (name, settings) in own.items()
+        for label, (name, settings) in mechanisms.items()
     }
     return Experiment(
         question="What do cheaper forms of attention cost in accuracy?",

@@ -44,7 +44,7 @@ def get_experiment(argument: str = "") -> Experiment:
             (better("attention", "LSTM"),),
         )
     else:
-        finds = tuple(better(one, "LSTM", by=0.3) for one in ("attention", "key-value-predict"))
+        finds = tuple(better(name, "LSTM", by=0.3) for name in ("attention", "key-value-predict"))
         claim = Claim("Attention finds values that an LSTM of its size cannot hold", finds)
     return Experiment(
         question="What does a language model gain by looking back?",

@@ -30,13 +30,13 @@ def get_experiment(argument: str = "") -> Experiment:
     Raises:
       UserError: the argument is neither "pairs" nor "age".
     """
-    known = {"pairs": pairs, "age": age}
+    experiments = {"pairs": pairs, "age": age}
     argument = argument or "pairs"
-    if argument not in known:
+    if argument not in experiments:
         raise UserError(
-            f"experiments/memory.py:{argument}: {argument!r}; {nearest(argument, known)}"
+            f"experiments/memory.py:{argument}: {argument!r}; {nearest(argument, experiments)}"
         )
-    return known[argument]()
+    return experiments[argument]()
 
 
 def pairs() -> Experiment:

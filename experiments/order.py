@@ -27,13 +27,13 @@ def get_experiment(argument: str = "") -> Experiment:
     Raises:
       UserError: the argument is neither "windows" nor "reading".
     """
-    known = {"windows": windows, "reading": reading}
+    experiments = {"windows": windows, "reading": reading}
     argument = argument or "windows"
-    if argument not in known:
+    if argument not in experiments:
         raise UserError(
-            f"experiments/order.py:{argument}: {argument!r}; {nearest(argument, known)}"
+            f"experiments/order.py:{argument}: {argument!r}; {nearest(argument, experiments)}"
         )
-    return known[argument]()
+    return experiments[argument]()
 
 
 def windows() -> Experiment:
@@ -48,26 +48,26 @@ def windows() -> Experiment:
     }
     small = {"system.width": 64, "system.order": "plain"}
     base = {
-        **words(15, 15),
+        **copying_base(15, 15),
         **small,
         "system.attention": "single",
         "system.attention.score": "general",
     }
-    found = (
+    contrasts = (
         better("local-m, copy", "local-m, reverse", by=0.3),
         better("local-p, reverse", "local-m, reverse", by=0.3),
     )
     claim = Claim(
         "A window that goes on with the target copies and cannot reverse; one whose place is"
         " predicted can",
-        found,
+        contrasts,
     )
     return experiment("luong", base, rows(systems), claim, "global, copy", ("exact", "max"))
 
 
 def reading() -> Experiment:
     """Two orders of reading, 1 to 12 words."""
-    base = {**words(1, 12), "system.layers": 2}
+    base = {**copying_base(1, 12), "system.layers": 2}
     orders = rows({"plain": {"system.order": "plain"}, "reversed": {"system.order": "reversed"}})
     turn = {
         "plain, copy": 1.0,
@@ -87,8 +87,8 @@ def reading() -> Experiment:
     return experiment("seq2seq", base, orders, claim, "plain, copy", ("loss", "min"))
 
 
-def words(shortest: int, longest: int) -> dict[str, Any]:
-    """What both share; one width of batches, with the end of the sentence."""
+def copying_base(shortest: int, longest: int) -> dict[str, Any]:
+    """The settings that both share: one width of batches, with the end of the sentence."""
     return {
         "data": "copying",
         "data.shortest": shortest,

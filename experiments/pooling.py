@@ -98,7 +98,7 @@ def those(width: int, units: int, dropout: float, pairs: bool) -> dict[str, dict
     if pairs:
         both = {
             "system": "lstmn_pair",
-            **{name.replace("attention", "inter_attention"): one for name, one in look.items()},
+            **{name.replace("attention", "inter_attention"): value for name, value in look.items()},
             **intra,
         }
         systems |= {
@@ -115,7 +115,7 @@ def _columns(argument: str) -> tuple[str, list[int], int]:
         return "", [1], 2
     try:
         folder, texts, label = argument.rsplit(":", 2)
-        columns = [int(one) for one in texts.split(",")]
+        columns = [int(column) for column in texts.split(",")]
         number = int(label)
     except ValueError:
         columns = []

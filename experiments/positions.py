@@ -38,13 +38,13 @@ def get_experiment(argument: str = "") -> Experiment:
     Raises:
       UserError: the argument is not "sides", "decoder", "longer" or "beside".
     """
-    known = {"sides": sides, "decoder": decoder, "longer": longer, "beside": beside}
+    experiments = {"sides": sides, "decoder": decoder, "longer": longer, "beside": beside}
     argument = argument or "sides"
-    if argument not in known:
+    if argument not in experiments:
         raise UserError(
-            f"experiments/positions.py:{argument}: {argument!r}; {nearest(argument, known)}"
+            f"experiments/positions.py:{argument}: {argument!r}; {nearest(argument, experiments)}"
         )
-    return known[argument]()
+    return experiments[argument]()
 
 
 def translation(steps: int) -> dict[str, Any]:

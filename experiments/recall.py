@@ -43,7 +43,7 @@ def get_experiment(argument: str = "") -> Experiment:
     Raises:
       UserError: the argument is not "pairs", "tuned", "capacity", "hybrids" or "distance".
     """
-    known = {
+    experiments = {
         "pairs": pairs,
         "tuned": tuned,
         "capacity": capacity,
@@ -51,11 +51,11 @@ def get_experiment(argument: str = "") -> Experiment:
         "distance": distance,
     }
     argument = argument or "pairs"
-    if argument not in known:
+    if argument not in experiments:
         raise UserError(
-            f"experiments/recall.py:{argument}: {argument!r}; {nearest(argument, known)}"
+            f"experiments/recall.py:{argument}: {argument!r}; {nearest(argument, experiments)}"
         )
-    return known[argument]()
+    return experiments[argument]()
 
 
 def pairs() -> Experiment:

@@ -31,15 +31,15 @@ def get_experiment(argument: str = "") -> Experiment:
       UserError: the argument is neither "parity" nor "permutations".
     """
     argument = argument or "parity"
-    known = {
+    groups = {
         "parity": ("parity", ("delta rule, beta to 2", "two reflections", "LSTM")),
         "permutations": ("symmetric", ("two reflections", "LSTM")),
     }
-    if argument not in known:
+    if argument not in groups:
         raise UserError(
-            f"experiments/states.py:{argument}: {argument!r}; {nearest(argument, known)}"
+            f"experiments/states.py:{argument}: {argument!r}; {nearest(argument, groups)}"
         )
-    group, able = known[argument]
+    group, able = groups[argument]
     compared = {
         "softmax": layer("multihead", heads=4),
         "gated linear": layer("gated_linear", heads=4, key_share=1.0),

@@ -68,7 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.directory, arguments.to, arguments.out or arguments.directory / "exports"
     )
     changed = f"{exported.replaced} replaced because their records have changed"
-    print(f"export: {exported.written} runs written, {changed}, {exported.kept} left as they were")
+    print(
+        f"export: {exported.written} runs written, {changed}, {exported.unchanged} left as they were"
+    )
     print(f"look:   {exported.hint}")
     return 0
 

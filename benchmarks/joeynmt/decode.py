@@ -36,10 +36,10 @@ checkpoint = (Path(config["model_dir"]) / "best.ckpt").resolve()
 model.load_state_dict(load_checkpoint(checkpoint, map_location=torch.device("cpu"))["model_state"])
 model.loss_function = ("crossentropy", config["training"]["label_smoothing"])
 
-how = {"device": arguments.device, "n_gpu": 0, "compute_loss": False, "normalization": "tokens"}
+flags = {"device": arguments.device, "n_gpu": 0, "compute_loss": False, "normalization": "tokens"}
 clock = time.perf_counter()
 hypotheses = joeynmt.prediction.predict(
-    model=model, data=test, args=arguments.test, autocast=arguments.autocast, **how
+    model=model, data=test, args=arguments.test, autocast=arguments.autocast, **flags
 )[2]
 seconds = time.perf_counter() - clock
 references = Path("reference.en").read_text(encoding="utf-8").split("\n")[:-1]

@@ -21,11 +21,11 @@ from attnlab.data.vocabulary import SPECIAL
 def main(multi30k: str, folder: str) -> None:
     """Write all files."""
     config = configs.load("configs/multi30k.py:rnnsearch", [f"data.directory={multi30k}"])
-    found = corpus.load(config.data, config.vocabulary, None, ("train", "valid", "test"))
-    vocabulary = found.source_vocabulary
+    texts = corpus.load(config.data, config.vocabulary, None, ("train", "valid", "test"))
+    vocabulary = texts.source_vocabulary
     data = Path(folder) / "data"
     data.mkdir(parents=True, exist_ok=True)
-    for split, pairs in found.pairs.items():
+    for split, pairs in texts.pairs.items():
         for side, language in enumerate((config.data.source, config.data.target)):
             lines = [
                 " ".join(vocabulary.tokens(ids))
@@ -36,7 +36,7 @@ def main(multi30k: str, folder: str) -> None:
     write(data / "vocab.txt", ["<unk>", "<pad>", "<s>", "</s>", *pieces])  # in JoeyNMT's order
     write(
         Path(folder) / "reference.en",
-        [vocabulary.normalize(target) for _, target in found.pairs["test"]],
+        [vocabulary.normalize(target) for _, target in texts.pairs["test"]],
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from attnlab.errors import UserError
-from benchmarks.groups import of_scores, said
+from benchmarks.groups import of_scores, spread_text
 
 pytestmark = pytest.mark.quick
 
@@ -18,4 +18,8 @@ def test_groups_are_found_in_the_scores_of_a_trial() -> None:
 
 
 def test_the_least_and_the_largest_are_named_where_seeds_differ() -> None:
-    assert [said([]), said([0.5, 0.502]), said([0.25, 0.75])] == ["", "0.50", "0.50 (0.25 to 0.75)"]
+    assert [spread_text([]), spread_text([0.5, 0.502]), spread_text([0.25, 0.75])] == [
+        "",
+        "0.50",
+        "0.50 (0.25 to 0.75)",
+    ]

@@ -27,4 +27,4 @@ def test_text_and_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     text = (tmp_path / "a.txt").read_text()
     assert 100_000 <= len(text) < 3_000_000 and len(text.split("\n")[0].split()) == 20
     memory, seconds = shards._of_tree(os.getpid())
-    assert memory > 10 * 2**20 and seconds > 0 and shards._own() > 0
+    assert memory > 10 * 2**20 and seconds > 0 and shards._own_memory() > 0

@@ -56,7 +56,7 @@ def zipped(settings: Mapping[str, Sequence[Any]]) -> Axis:
       UserError: as `grid`, and settings of different lengths.
     """
     values = _checked(settings, "zipped")
-    lengths = {key: len(one) for key, one in zip(settings, values, strict=True)}
+    lengths = {key: len(column) for key, column in zip(settings, values, strict=True)}
     if len(set(lengths.values())) > 1:
         raise UserError(
             "zipped: settings of different lengths:"
@@ -130,7 +130,7 @@ def flattened(overrides: Mapping[str, Any], where: str) -> dict[str, Any]:
         _check_key(key, where)
         inside = flattened(value, where) if isinstance(value, Mapping) else {}
         flat |= (
-            {f"{key}.{name}": one for name, one in inside.items()}
+            {f"{key}.{name}": leaf for name, leaf in inside.items()}
             if isinstance(value, Mapping)
             else {key: _plain(key, value, where)}
         )
@@ -148,13 +148,13 @@ def _checked(settings: Mapping[str, Sequence[Any]], where: str) -> list[list[Any
         _check_key(key, where)
         if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
             raise UserError(f"{where}: the values of {key!r} must be a tuple, got {values!r}")
-    found = [[_plain(key, value, where) for value in values] for key, values in settings.items()]
-    for key, values in zip(settings, found, strict=True):
+    checked = [[_plain(key, value, where) for value in values] for key, values in settings.items()]
+    for key, values in zip(settings, checked, strict=True):
         if not values:
             raise UserError(f"{where}: {key!r} has no values")
         if len({repr(value) for value in values}) < len(values):
             raise UserError(f"{where}: {key!r} has a value twice: {', '.join(map(repr, values))}")
-    return found
+    return checked
 
 
 def _check_key(key: Any, where: str) -> None:
@@ -207,7 +207,7 @@ def _short(keys: list[str]) -> list[str]:
     """
     parts = [key.removesuffix(".name").split(".") for key in keys]
     for count in range(1, max(map(len, parts)) + 1):
-        names = [".".join(one[-count:]) for one in parts]
+        names = [".".join(path[-count:]) for path in parts]
         if len(set(names)) == len(names):
             return names
     return keys

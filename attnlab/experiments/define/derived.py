@@ -46,9 +46,9 @@ class Reached:
 
 def reached(name: str) -> Reached | None:
     """The parts of a name such as "steps_to(loss<=1.5)"; None for any other name."""
-    found = _FORM.fullmatch(name)
+    match = _FORM.fullmatch(name)
     try:
-        return None if found is None else Reached(found[1], found[2], found[3], float(found[4]))
+        return None if match is None else Reached(match[1], match[2], match[3], float(match[4]))
     except ValueError:
         return None
 
@@ -83,17 +83,17 @@ def check_derived(
       UserError: it needs a score that is not computed during training, or waits for one to get
         worse.
     """
-    one = reached(name)
-    if one is None:
+    parts = reached(name)
+    if parts is None:
         return
-    known = sorted({*evaluated} & {*measures}) or sorted(evaluated)
-    if one.metric not in known:
-        near = nearest(one.metric, known)
+    scores = sorted({*evaluated} & {*measures}) or sorted(evaluated)
+    if parts.metric not in scores:
+        near = nearest(parts.metric, scores)
         raise UserError(
-            f"{where}: {name!r} needs a score that is known while a run trains, not {one.metric!r};"
+            f"{where}: {name!r} needs a score that is known while a run trains, not {parts.metric!r};"
             f" {near}"
         )
-    sign = _SIGN.get(measures.get(one.metric, ""), one.sign)
-    if one.sign != sign:
-        right = f"{one.what}({one.metric}{sign}{one.bound:g})"
-        raise UserError(f"{where}: {name!r} waits for {one.metric} to get worse; write {right!r}")
+    sign = _SIGN.get(measures.get(parts.metric, ""), parts.sign)
+    if parts.sign != sign:
+        right = f"{parts.what}({parts.metric}{sign}{parts.bound:g})"
+        raise UserError(f"{where}: {name!r} waits for {parts.metric} to get worse; write {right!r}")

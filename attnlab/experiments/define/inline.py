@@ -84,8 +84,8 @@ class InlineExperiment:
                 "--trials and --pruner are of a search; add --search KEY=log_uniform(1e-4,1e-2)"
             )
         compare, tune = (
-            self._values(flag, words)
-            for flag, words in (("--grid", self.compare), ("--tune", self.tune))
+            self._values(flag, arguments)
+            for flag, arguments in (("--grid", self.compare), ("--tune", self.tune))
         )
         measure, select = self._scores()
         lines = [f"question={self._question(compare)!r},", f"config={self.config!r},"]
@@ -103,22 +103,22 @@ class InlineExperiment:
             f" Experiment(\n{body}\n    )\n"
         )
 
-    def _values(self, flag: str, words: Iterable[str]) -> dict[str, tuple[Any, ...]]:
+    def _values(self, flag: str, arguments: Iterable[str]) -> dict[str, tuple[Any, ...]]:
         """Keys to their values, with the types of the settings."""
-        found: dict[str, tuple[Any, ...]] = {}
-        for key, text in _keys(flag, words):
-            found[key] = tuple(typed({key: one}, {}, self.config)[key] for one in _parts(text))
-        if found:
-            _said(flag, lambda: grid(found))
-        return found
+        settings: dict[str, tuple[Any, ...]] = {}
+        for key, text in _keys(flag, arguments):
+            settings[key] = tuple(typed({key: part}, {}, self.config)[key] for part in _parts(text))
+        if settings:
+            _with_prefix(flag, lambda: grid(settings))
+        return settings
 
     def _search(self) -> str:
         """The arguments of `Search`."""
         space = {key: _range(key, text) for key, text in _keys("--search", self.search)}
         further: dict[str, Any] = {"trials": self.trials, "pruner": self.pruner}
         further = {name: value for name, value in further.items() if value is not None}
-        _said("--search", lambda: Search(space, **further))
-        ranges = ", ".join(f"{key!r}: {one}" for key, one in space.items())
+        _with_prefix("--search", lambda: Search(space, **further))
+        ranges = ", ".join(f"{key!r}: {interval}" for key, interval in space.items())
         return ", ".join(
             [f"{{{ranges}}}", *(f"{name}={value!r}" for name, value in further.items())]
         )
@@ -146,16 +146,16 @@ class InlineExperiment:
     def _command(self) -> str:
         """The command that says the same."""
         flags = {"grid": self.compare, "tune": self.tune, "search": self.search}
-        words = [
+        arguments = [
             f"--config={self.config}",
             *(f"--{flag}={word}" for flag, given in flags.items() for word in given),
         ]
-        words += [
+        arguments += [
             f"--{name}={value}"
             for name in ("trials", "pruner", "measure")
             if (value := getattr(self, name))
         ]
-        return shlex.join(["sweep", *words]).replace("\\", "").replace('"""', "")
+        return shlex.join(["sweep", *arguments]).replace("\\", "").replace('"""', "")
 
 
 _HEAD = """from attnlab.experiments import Experiment, Search, choice, grid, integers, log_uniform, rows, uniform  # noqa: F401
@@ -165,22 +165,22 @@ def get_experiment(argument: str = "") -> Experiment:
 """
 
 
-def _keys(flag: str, words: Iterable[str]) -> list[tuple[str, str]]:
+def _keys(flag: str, arguments: Iterable[str]) -> list[tuple[str, str]]:
     """The words "key=text" as pairs."""
-    found: dict[str, str] = {}
-    for word in words:
+    texts: dict[str, str] = {}
+    for word in arguments:
         key, equals, text = word.partition("=")
         key = key.removeprefix("config.")
         if not equals or not text or not all(part.isidentifier() for part in key.split(".")):
             raise UserError(
                 f"{flag} {word}: expected a setting and its values, such as {_LIKE[flag]}"
             )
-        if key in found:
+        if key in texts:
             raise UserError(
                 f"{flag} {word}: {key!r} is given twice; put all of its values into one"
             )
-        found[key] = text
-    return list(found.items())
+        texts[key] = text
+    return list(texts.items())
 
 
 _LIKE = {
@@ -208,14 +208,14 @@ def _parts(text: str) -> list[str]:
 
 def _range(key: str, text: str) -> Range:
     """The range "log_uniform(1e-4, 1e-2)"."""
-    found = re.fullmatch(r"\s*(\w+)\((.*)\)\s*", text)
-    if found is None:
+    match = re.fullmatch(r"\s*(\w+)\((.*)\)\s*", text)
+    if match is None:
         raise UserError(f"--search {key}={text}: expected a range, such as {_LIKE['--search']}")
-    if found[1] not in _RANGES:
-        raise UserError(f"--search {key}={text}: {found[1]!r}; {nearest(found[1], _RANGES)}")
-    bounds = [_literal(part) for part in _parts(found[2]) if part]
+    if match[1] not in _RANGES:
+        raise UserError(f"--search {key}={text}: {match[1]!r}; {nearest(match[1], _RANGES)}")
+    bounds = [_literal(part) for part in _parts(match[2]) if part]
     try:
-        made: Range = _said(f"--search {key}={text}", lambda: _RANGES[found[1]](*bounds))
+        made: Range = _with_prefix(f"--search {key}={text}", lambda: _RANGES[match[1]](*bounds))
     except TypeError:
         raise UserError(
             f"--search {key}={text}: expected two numbers, such as {_LIKE['--search']}"
@@ -231,7 +231,7 @@ def _literal(text: str) -> Any:
         return {"true": True, "false": False}.get(text, text)
 
 
-def _said(where: str, make: Any) -> Any:
+def _with_prefix(where: str, make: Any) -> Any:
     """The result of `make`; its error message gets the prefix `where`."""
     try:
         return make()

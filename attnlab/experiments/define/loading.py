@@ -52,7 +52,7 @@ class Changes:
         Raises:
           UserError: a setting that the experiment varies, so that the change would have no effect.
         """
-        base = dict(one.split("=", 1) for one in self.base)
+        base = dict(change.split("=", 1) for change in self.base)
         for key in base:
             for what, keys in _varied(experiment).items():
                 if key.removesuffix(".name") in keys:
@@ -60,10 +60,10 @@ class Changes:
                         f"--config.{key}: this setting is {what} in the experiment; change it in"
                         " the file"
                     )
-        own = flattened(experiment.base, "base")
+        settings = flattened(experiment.base, "base")
         return dataclasses.replace(
             experiment,
-            base={**own, **typed(base, own, experiment.config)},
+            base={**settings, **typed(base, settings, experiment.config)},
             seeds=self.seeds or experiment.seeds,
         )
 
@@ -74,17 +74,17 @@ AS_IT_IS = Changes()
 def _varied(experiment: Experiment) -> dict[str, set[str]]:
     """The settings that differ between candidates, each with its reason."""
     points = {"compared": experiment.compare, "tuned": experiment.tune}
-    found = {
+    varied = {
         what: {key.removesuffix(".name") for point in axis for key in point.overrides}
         for what, axis in points.items()
     }
-    found["searched"] = (
+    varied["searched"] = (
         set(experiment.search.to_dict()["space"]) if experiment.search is not None else set()
     )
-    found["solved for by the budget"] = (
+    varied["solved for by the budget"] = (
         _knobs(experiment.budget) if experiment.budget is not None else set()
     )
-    return found
+    return varied
 
 
 def _knobs(budget: Budget) -> set[str]:
@@ -159,11 +159,11 @@ def _check_axis(name: str, axis: Any) -> list[str]:
     """The names of the points of an axis, all different."""
     if not isinstance(axis, tuple) or not all(isinstance(point, Point) for point in axis):
         raise UserError(f"{name} is {axis!r}; make it with grid, zipped, rows or cross")
-    for one, other in itertools.combinations(axis, 2):
-        if one.name == other.name:
-            raise UserError(f"{name} has two points called {one.name!r}; name them with rows")
-        if one.overrides == other.overrides:
-            raise UserError(f"{name}: {one.name!r} and {other.name!r} are the same settings")
+    for point, other in itertools.combinations(axis, 2):
+        if point.name == other.name:
+            raise UserError(f"{name} has two points called {point.name!r}; name them with rows")
+        if point.overrides == other.overrides:
+            raise UserError(f"{name}: {point.name!r} and {other.name!r} are the same settings")
     return [point.name for point in axis]
 
 
@@ -317,11 +317,11 @@ def _claimed(claim: Claim, mode: Mode) -> dict[str, Any]:
     literal = (contrast.literal(mode) for contrast in claim.contrasts)
     contrasts = [
         {
-            "weights": dict(one.weights),
-            "at_least": one.at_least,
-            **({"on": one.on} if one.on else {}),
+            "weights": dict(contrast.weights),
+            "at_least": contrast.at_least,
+            **({"on": contrast.on} if contrast.on else {}),
         }
-        for one in literal
+        for contrast in literal
     ]
     return {"statement": claim.statement, "contrasts": contrasts}
 
@@ -331,8 +331,8 @@ def definition_hash(defined: Mapping[str, Any]) -> str:
     file may change settings.
     """
     text = find_file(defined["config"].partition(":")[0], "config file").read_bytes()
-    said = {
+    hashed = {
         name: value for name, value in defined.items() if (name, value) != ("looks", 1)
     }  # older experiments keep their hash
-    canonical = json.dumps(said, separators=(",", ":"))  # the order of the variants counts too
+    canonical = json.dumps(hashed, separators=(",", ":"))  # the order of the variants counts too
     return hashlib.sha256(canonical.encode() + text).hexdigest()[:12]

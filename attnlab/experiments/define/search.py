@@ -212,19 +212,19 @@ class Search:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Search:
         """The search that `to_dict` described; other keys are ignored."""
-        known = {
+        options = {
             field.name: fields[field.name]
             for field in dataclasses.fields(cls)
             if field.name != "space" and field.name in fields
         }
         return cls(
-            {key: Range.from_dict(values) for key, values in fields["space"].items()}, **known
+            {key: Range.from_dict(values) for key, values in fields["space"].items()}, **options
         )
 
 
-def _check_name(what: str, value: Any, known: Sequence[str]) -> None:
-    if value not in known:
-        raise UserError(f"search.{what} is {value!r}; {nearest(str(value), known)}")
+def _check_name(what: str, value: Any, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise UserError(f"search.{what} is {value!r}; {nearest(str(value), choices)}")
 
 
 def _check_space(space: Any) -> None:

@@ -40,16 +40,16 @@ def typed(settings: Mapping[str, str], base: Mapping[str, Any], config: str) -> 
     }
 
 
-def same(one: Any, other: Any) -> bool:
+def same(first: Any, second: Any) -> bool:
     """Whether two values mean the same setting; one may be a text, as earlier versions stored it."""
-    if one is None or other is None:
-        return one is other or "None" in (one, other)
-    if isinstance(one, str) != isinstance(other, str):
-        given, value = (one, other) if isinstance(one, str) else (other, one)
+    if first is None or second is None:
+        return first is second or "None" in (first, second)
+    if isinstance(first, str) != isinstance(second, str):
+        given, value = (first, second) if isinstance(first, str) else (second, first)
         return _read(given, value) == (
             value if not isinstance(value, list) else _read(text(value), value)
         )
-    return bool(one == other)
+    return bool(first == second)
 
 
 def spelt(settings: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,8 +64,8 @@ def spelt(settings: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, A
 
 def _value(name: str, given: str, old: list[Any]) -> Any:
     """A text as the type of the first old value that can read it."""
-    for one in old:
-        value = _read(given, one)
+    for previous in old:
+        value = _read(given, previous)
         if value is not None:
             return value
     try:

@@ -66,7 +66,7 @@ def solve(count: Count, start: int, wanted: float) -> Solution:
         except UserError as error:
             note = str(error)
             break
-    value = min(seen, key=lambda one: (abs(seen[one] - wanted), one))
+    value = min(seen, key=lambda tried: (abs(seen[tried] - wanted), tried))
     if len(set(seen.values())) == 1:
         note = "it makes no difference"
     return Solution(value, seen[value], note)
@@ -120,8 +120,8 @@ Points = Sequence[tuple[int, float]]
 def _at(points: Points, value: int) -> Fraction:
     """What the polynomial through the points has at a value."""
     total = Fraction(0)
-    for one, reached in points:
-        shares = (Fraction(value - x, one - x) for x, _ in points if x != one)
+    for node, reached in points:
+        shares = (Fraction(value - x, node - x) for x, _ in points if x != node)
         total += math.prod(shares, start=Fraction(reached))
     return total
 
@@ -144,16 +144,12 @@ def matched(plan: Plan, wanted: Wanted, builder: Builder) -> Met:
     the same tuned settings.
     """
     assert plan.budget is not None
-    knob, to, what = (
-        plan.budget["knobs"].get(wanted.variant, plan.budget["knob"]),
-        plan.budget["to"],
-        plan.budget["match"],
-    )
-    own = (
-        wanted.variant in plan.budget["knobs"]
-    )  # a variant may set the start value of its own knob
+    knob = plan.budget["knobs"].get(wanted.variant, plan.budget["knob"])
+    to, what = plan.budget["to"], plan.budget["match"]
+    # A variant may set the start value of its own knob.
+    own_knob = wanted.variant in plan.budget["knobs"]
     if knob in wanted.tuned or (
-        wanted.variant != to and not own and knob in plan.variants[wanted.variant]
+        wanted.variant != to and not own_knob and knob in plan.variants[wanted.variant]
     ):
         raise UserError(
             f"{knob!r} is set, but the budget solves for it; leave it to the budget or take another"

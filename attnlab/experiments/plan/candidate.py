@@ -145,13 +145,13 @@ def candidate_id(config: str, overrides: Mapping[str, Any], names: Iterable[str]
       overrides: base, variant and tuned settings together, without what a budget solver finds.
       names: of the variant and of the tuned settings; "" is left out.
     """
-    said = {name: value for name, value in overrides.items() if not adds_nothing(name, value)}
+    settings = {name: value for name, value in overrides.items() if not adds_nothing(name, value)}
     canonical = json.dumps(
-        {"config": config, "overrides": said}, sort_keys=True, separators=(",", ":")
+        {"config": config, "overrides": settings}, sort_keys=True, separators=(",", ":")
     )
-    words = [word for name in names for word in sorted(name.split(", ")) if word]
+    parts = [word for name in names for word in sorted(name.split(", ")) if word]
     slug = (
-        re.sub(r"[^A-Za-z0-9._]+", "-", "-".join(words)).strip("-.")[:60].rstrip("-.")
+        re.sub(r"[^A-Za-z0-9._]+", "-", "-".join(parts)).strip("-.")[:60].rstrip("-.")
         or "candidate"
     )
     return f"{slug}-{hashlib.sha256(canonical.encode()).hexdigest()[:8]}"

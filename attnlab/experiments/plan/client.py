@@ -44,9 +44,9 @@ def ensure(file: str, directory: str | Path, changes: Changes = AS_IT_IS) -> Pla
       UserError: a mistake in the file, or the folder holds trials that no longer fit (see
         `growth`).
     """
-    there = _unchanged(file, directory, changes)
-    if there is not None:
-        return there
+    existing = _unchanged(file, directory, changes)
+    if existing is not None:
+        return existing
     _run([file, str(directory), *_flags(changes)])
     return Plan.of_sweep(directory)
 
@@ -75,10 +75,10 @@ def grow(directory: str | Path, points: Iterable[tuple[str, Mapping[str, Any]]])
     points = list(points)
     plan = Plan.of_sweep(directory)
     wanted = [plan.want(variant, tuned).id for variant, tuned in points]
-    if None in [plan.made_of(one) for one in wanted]:
+    if None in [plan.made_of(identity) for identity in wanted]:
         _run([str(directory), "--grow"], json.dumps(points))
         plan = Plan.of_sweep(directory)
-    return [one for one in map(plan.made_of, wanted) if one is not None]
+    return [candidate for candidate in map(plan.made_of, wanted) if candidate is not None]
 
 
 def _flags(changes: Changes) -> list[str]:
@@ -86,7 +86,7 @@ def _flags(changes: Changes) -> list[str]:
     accept = [provenance.FLAG] if changes.accept else []
     replace = [FLAG] if changes.replace else []
     return [
-        *(f"--set={one}" for one in changes.base),
+        *(f"--set={change}" for change in changes.base),
         *(f"--seed={seed}" for seed in changes.seeds),
         *accept,
         *replace,
@@ -105,9 +105,9 @@ def _unchanged(file: str, directory: str | Path, changes: Changes) -> Plan | Non
     unknown = sorted(
         {
             name
-            for one in old.candidates
-            if one.code is None
-            for name in provenance.of(one.config).modules
+            for candidate in old.candidates
+            if candidate.code is None
+            for name in provenance.of(candidate.config).modules
         }
     )
     if unknown:
@@ -132,12 +132,12 @@ def _run(arguments: Sequence[str], given: str = "") -> str:
         "PYTHONPATH": path,
         "JAX_PLATFORMS": "cpu",
     }  # shapes and counts only: accelerators are for the trials
-    how: dict[str, Any] = {
+    options: dict[str, Any] = {
         "capture_output": True,
         "text": True,
         "process_group": 0,
     }  # the launcher passes Ctrl-C on
-    done = subprocess.run(command, input=given, env=environment, check=False, **how)
+    done = subprocess.run(command, input=given, env=environment, check=False, **options)
     if done.returncode:
         *before, line = done.stderr.strip().splitlines() or ["it said nothing"]
         if done.returncode != 2 or os.environ.get(TRACEBACK):

@@ -29,7 +29,7 @@ def step_work(config: Settings, task: Any) -> Work:
       task: with its data.
     """
     step, state, batch = _step(config, task)
-    kept = {
+    carried = {
         name: getattr(state, name)
         for name in ("carried", "remembered")
         if getattr(state, name) is not None
@@ -37,12 +37,12 @@ def step_work(config: Settings, task: Any) -> Work:
     key, seen = jax.eval_shape(lambda: jax.random.key(0)), Trained.of(config).seen
     moved: set[str] = set()
 
-    def loss(params: Any, batch: Any, key: Any, kept: Any) -> Any:
-        value, sums = task.loss(seen(params), batch, key, **kept)
+    def loss(params: Any, batch: Any, key: Any, carried: Any) -> Any:
+        value, sums = task.loss(seen(params), batch, key, **carried)
         moved.update("/".join(path) for path in averages(sums.get("statistics", {})))
         return value
 
-    unused = idle(loss, state.params, batch, key, kept)
+    unused = idle(loss, state.params, batch, key, carried)
     still = tuple(path for path in unused if path not in moved)
     return dataclasses.replace(work(step, state, batch), idle=still)
 
@@ -89,12 +89,12 @@ def _wide(batches: Any) -> set[tuple[str, int]]:
     first, widths = batches(0), {*used}
     for step in range(1, sum(batches.counts) if len(widths) > 1 else 1):
         other = batches(step)
-        found = {
+        axes = {
             (name, axis)
             for name, array in first.items()
             for axis, sizes in enumerate(zip(array.shape, other[name].shape, strict=True))
             if axis and sizes[0] != sizes[1] and {*sizes} <= widths
         }
-        if found:
-            return found
+        if axes:
+            return axes
     return set()

@@ -34,7 +34,8 @@ def planned_before(defined: Mapping[str, Any], old: Plan | None) -> dict[str, An
     if old is None:
         return dict(defined)
     variants = {
-        name: spelt(own, old.variants.get(name, {})) for name, own in defined["variants"].items()
+        name: spelt(point, old.variants.get(name, {}))
+        for name, point in defined["variants"].items()
     }
     return {**defined, "base": spelt(defined["base"], old.base), "variants": variants}
 
@@ -65,12 +66,12 @@ def _news(old: Plan, new: Plan) -> Iterator[str]:
     """What changed candidates or seeds between the old and the new plan."""
     for name in [*old.base, *(name for name in new.base if name not in old.base)]:
         if (before := old.base.get(name)) != (now := new.base.get(name)):
-            yield f"{name}: {_told(before)}, now {_told(now)}"
-    for name, own in old.variants.items():
+            yield f"{name}: {_setting_text(before)}, now {_setting_text(now)}"
+    for name, overrides in old.variants.items():
         if name not in new.variants:
             yield f"variant {name!r} is gone"
-        elif _plain(own) != _plain(new.variants[name]):
-            yield f"variant {name!r}: {_plain(own)}, now {_plain(new.variants[name])}"
+        elif _plain(overrides) != _plain(new.variants[name]):
+            yield f"variant {name!r}: {_plain(overrides)}, now {_plain(new.variants[name])}"
     for key in ("tune", "search", "budget", "select"):
         if _plain(getattr(old, key)) != _plain(getattr(new, key)):
             yield f"{key} has changed"
@@ -84,7 +85,7 @@ def _news(old: Plan, new: Plan) -> Iterator[str]:
         yield f"the first seed, which searches, was {old.seeds[0]} and is {new.seeds[0]}"
 
 
-def _told(value: Any) -> str:
+def _setting_text(value: Any) -> str:
     """A setting of a plan in words."""
     return "the config's own" if value is None else text(value)
 
@@ -172,9 +173,9 @@ def begun(candidate: Candidate, directory: Path) -> list[Path]:
         for path in sorted((directory / "trials" / candidate.id).glob("seed*/manifest.json"))
     )
     return [
-        one
-        for one in folders
-        if provenance.saved_step(one) is not None or any(map(_filled, one.glob("metrics.jsonl")))
+        path
+        for path in folders
+        if provenance.saved_step(path) is not None or any(map(_filled, path.glob("metrics.jsonl")))
     ]
 
 

@@ -20,14 +20,14 @@ def budget_lines(plan: Plan) -> Iterator[str]:
     far off it is. Without one, a single line with the parameters of each variant.
     """
     if plan.budget is None:
-        sizes = {one.variant: one.parameters for one in reversed(plan.candidates)}
+        sizes = {candidate.variant: candidate.parameters for candidate in reversed(plan.candidates)}
         each = [f"{name} {sizes[name]:,}" for name in plan.variants if name in sizes]
         if len(each) > 1:
             yield f"parameters: {', '.join(each)}: not matched, for the experiment has no budget"
         return
-    for one in plan.candidates:
-        if one.budget is not None:
-            yield f"budget: {_match_line(one, WORDS[plan.budget['match']], plan.budget['within'])}"
+    for candidate in plan.candidates:
+        if candidate.budget is not None:
+            yield f"budget: {_match_line(candidate, WORDS[plan.budget['match']], plan.budget['within'])}"
 
 
 def check_budget(plan: Plan, old: Plan | None) -> Plan:
@@ -40,15 +40,15 @@ def check_budget(plan: Plan, old: Plan | None) -> Plan:
     Raises:
       UserError: one misses it, and nobody has accepted that.
     """
-    before = {} if old is None else {one.id: one for one in old.candidates}
+    before = {} if old is None else {candidate.id: candidate for candidate in old.candidates}
     candidates = []
     for candidate in plan.candidates:
-        met, known, judged = candidate.budget, before.get(candidate.id), candidate
+        met, planned, judged = candidate.budget, before.get(candidate.id), candidate
         if met is not None and not met["matched"] and plan.budget is not None:
-            if known is None and not plan.unmatched:
-                said = _match_line(candidate, WORDS[plan.budget["match"]], plan.budget["within"])
-                raise UserError(f"budget: {said}; change it, or accept it with {FLAG}")
-            earlier = known.budget if known is not None else None
+            if planned is None and not plan.unmatched:
+                line = _match_line(candidate, WORDS[plan.budget["match"]], plan.budget["within"])
+                raise UserError(f"budget: {line}; change it, or accept it with {FLAG}")
+            earlier = planned.budget if planned is not None else None
             taken = plan.unmatched if earlier is None else earlier.get("accepted", False)
             judged = dataclasses.replace(candidate, budget={**met, "accepted": taken})
         candidates.append(judged)

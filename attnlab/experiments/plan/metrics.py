@@ -22,7 +22,7 @@ def check_metrics(plan: Plan, task: Any) -> None:
     """Check that the task has the selection and measure scores, with the right mode; with a pruner,
     that the selection score is known during training.
     """
-    measures = {name: one.better for name, one in declared(task).items()}
+    measures = {name: measure.better for name, measure in declared(task).items()}
     for contrast in plan.claim["contrasts"] if plan.claim else ():
         check_derived("claim", contrast.get("on", ""), measures, task.evaluated)
     for name, asked in (("select", plan.select), ("measure", plan.measure)):
@@ -36,8 +36,8 @@ def check_metrics(plan: Plan, task: Any) -> None:
                 )
             continue
         if measures and metric not in measures:
-            known = measures if name == "select" else {*measures, *forms()}
-            raise UserError(f"{name}: unknown metric {metric!r}; {nearest(metric, known)}")
+            choices = measures if name == "select" else {*measures, *forms()}
+            raise UserError(f"{name}: unknown metric {metric!r}; {nearest(metric, choices)}")
         if measures and mode != measures[metric]:
             raise UserError(
                 f"{name}=({metric!r}, {mode!r}): of {metric!r}, {measures[metric]} is better; write"
@@ -52,10 +52,10 @@ def comparison_lines(plan: Plan, candidates: Sequence[Candidate], task: Any) -> 
     """For variants that may not be compared with the baseline a line: what differs, and which
     measure compares them all the same. By the settings alone; the report goes by what was read.
     """
-    settings = {one.variant: flat(one.config) for one in reversed(candidates)}
+    settings = {candidate.variant: flat(candidate.config) for candidate in reversed(candidates)}
     base, differing = settings[plan.baseline], dict[tuple[str, ...], list[str]]()
-    for variant, own in settings.items():
-        names = {key for key in {**base, **own} if own.get(key) != base.get(key)}
+    for variant, values in settings.items():
+        names = {key for key in {**base, **values} if values.get(key) != base.get(key)}
         nodes = {name.removesuffix(".name") for name in names if name.endswith(".name")}
         names = nodes | {name for name in names if name.rpartition(".")[0] not in nodes}
         deciding = sorted(name for name in names if is_below(name, (*_READ, VOCABULARY)))
@@ -67,7 +67,7 @@ def comparison_lines(plan: Plan, candidates: Sequence[Candidate], task: Any) -> 
     for deciders, variants in differing.items():
         read = any(is_below(name, _READ) for name in deciders)
         parts = [part for part in DEPENDS if _deciding(part, deciders) or (read and part != TEXT)]
-        others = [score for score, own in depending.items() if not {*own} & {*parts}]
+        others = [score for score, needs in depending.items() if not {*needs} & {*parts}]
         same = [DEPENDS[part] for part in parts if part in depending[name]]
         same = ["test examples"] * (read and not is_derived(metric)) + same
         what = f"{several(variants)} and {plan.baseline} differ in {several(deciders)}"
@@ -81,9 +81,9 @@ def comparison_lines(plan: Plan, candidates: Sequence[Candidate], task: Any) -> 
 
 def _dependence(metric: str, task: Any) -> dict[str, tuple[str, ...]]:
     """A score and all those of the task, with what each depends on."""
-    known = declared(task)
+    scores = declared(task)
     classes = bool(getattr(getattr(task, "data", None), "classes", ()))
-    return {name: depends_on(name, known.get(name), classes) for name in (*known, metric)}
+    return {name: depends_on(name, scores.get(name), classes) for name in (*scores, metric)}
 
 
 def _deciding(part: str, keys: Iterable[str]) -> list[str]:
@@ -113,11 +113,11 @@ def _check_pruned(plan: Plan, task: Any) -> None:
     """Check that a trial is scored often enough during training, by the score that chooses
     candidates.
     """
-    known = sorted({*task.evaluated} & {*getattr(task, "measures", {})})
+    scores = sorted({*task.evaluated} & {*getattr(task, "measures", {})})
     if plan.select["metric"] not in task.evaluated:
         raise UserError(
             "search.pruner needs a score that is known while a trial trains, not"
-            f" {plan.select['metric']!r}; choose from: {', '.join(known)}"
+            f" {plan.select['metric']!r}; choose from: {', '.join(scores)}"
         )
     steps, every = task.config.training.steps, task.config.training.evaluate_every
     if not every or 3 * every > steps:

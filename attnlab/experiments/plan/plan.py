@@ -107,9 +107,9 @@ class Plan(Asked):
         """
         trials = [Trial(candidate, seed) for seed in self.seeds for candidate in self.candidates]
         return [
-            one
-            for one in trials
-            if self.search is None or one.candidate.promoted or one.seed == self.seeds[0]
+            trial
+            for trial in trials
+            if self.search is None or trial.candidate.promoted or trial.seed == self.seeds[0]
         ]
 
     def of(self, variant: str) -> list[Candidate]:
@@ -118,7 +118,7 @@ class Plan(Asked):
 
     def made_of(self, wanted: str) -> Candidate | None:
         """The candidate made from the `Wanted` with this id; None if there is none yet."""
-        return next((one for one in self.candidates if (one.wanted or one.id) == wanted), None)
+        return next((made for made in self.candidates if (made.wanted or made.id) == wanted), None)
 
     def trial(self, identity: str, seed: int) -> Trial:
         """The trial of a candidate's id and a seed.
@@ -126,14 +126,14 @@ class Plan(Asked):
         Raises:
           UserError: the plan has no such candidate or seed.
         """
-        found = {candidate.id: candidate for candidate in self.candidates}
-        if identity not in found:
-            raise UserError(f"the plan has no candidate {identity!r}; {nearest(identity, found)}")
+        by_id = {candidate.id: candidate for candidate in self.candidates}
+        if identity not in by_id:
+            raise UserError(f"the plan has no candidate {identity!r}; {nearest(identity, by_id)}")
         if seed not in self.seeds:
             raise UserError(
                 f"the plan has no seed {seed}; its seeds: {', '.join(map(str, self.seeds))}"
             )
-        return Trial(found[identity], seed)
+        return Trial(by_id[identity], seed)
 
     def want(self, variant: str, tuned: Mapping[str, Any], name: str = "") -> Wanted:
         """The candidate of a variant with tuned settings, before it is resolved; `name` calls the
@@ -168,27 +168,28 @@ class Plan(Asked):
 
     def grown(self, candidates: Iterable[Candidate]) -> Plan:
         """This plan with further candidates at the end; those it has already stay as they are."""
-        known = {candidate.id for candidate in self.candidates}
+        ids = {candidate.id for candidate in self.candidates}
         return dataclasses.replace(
-            self, candidates=(*self.candidates, *(one for one in candidates if one.id not in known))
+            self,
+            candidates=(*self.candidates, *(new for new in candidates if new.id not in ids)),
         )
 
     def promote(self, identities: Iterable[str]) -> Plan:
         """This plan with these candidates, and no others, promoted."""
         chosen = set(identities)
         candidates = (
-            dataclasses.replace(one, promoted=one.id in chosen) for one in self.candidates
+            dataclasses.replace(candidate, promoted=candidate.id in chosen)
+            for candidate in self.candidates
         )
         return dataclasses.replace(self, candidates=tuple(candidates))
 
     def paced(self, until: Mapping[str, int | None]) -> Plan:
         """This plan with candidates that wait at these steps, by id; the others train to their end."""
-        return dataclasses.replace(
-            self,
-            candidates=tuple(
-                dataclasses.replace(one, until=until.get(one.id)) for one in self.candidates
-            ),
+        candidates = (
+            dataclasses.replace(candidate, until=until.get(candidate.id))
+            for candidate in self.candidates
         )
+        return dataclasses.replace(self, candidates=tuple(candidates))
 
     def write(self, directory: str | Path) -> None:
         """Write `<directory>/plan.json` whole; the folder is made if absent. Processes that may run
@@ -288,16 +289,17 @@ def _check_names(plan: Plan) -> None:
     if not plan.seeds or len(set(plan.seeds)) < len(plan.seeds):
         raise Damaged("its seeds are none, or one is there twice")
     if plan.claim is not None and not (
-        plan.claim["contrasts"] and all(one["weights"] for one in plan.claim["contrasts"])
+        plan.claim["contrasts"] and all(contrast["weights"] for contrast in plan.claim["contrasts"])
     ):
         raise Damaged("its claim has no contrasts, or one of nothing")
     if not 1 <= plan.looks <= MOST_LOOKS:
         raise Damaged(f"its looks are {plan.looks}")
-    if any(one.budget is not None and not one.budget["wanted"] for one in plan.candidates):
+    budgets = [candidate.budget for candidate in plan.candidates]
+    if any(met is not None and not met["wanted"] for met in budgets):
         raise Damaged("a budget of 0 is wanted")
     if plan.cores == 0:
         raise Damaged("its trials have no core")
-    if len({one.id for one in plan.candidates}) < len(plan.candidates):
+    if len({candidate.id for candidate in plan.candidates}) < len(plan.candidates):
         raise Damaged("two candidates have the same id")
 
 

@@ -148,20 +148,20 @@ def made(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
         unmatched=accepted,
     )
     plan = dataclasses.replace(plan, seeds=tuple(plan.seeds), tune=tuple(plan.tune))
-    wanted = listed(plan) if plan.search is None else found(plan, old)
+    wanted = listed(plan) if plan.search is None else searched_points(plan, old)
     builder = Builder(plan.config, plan.seeds[0])
     lowest = [] if plan.search is None else check_space(plan, builder)
     if old is None:
         matching.check_budget(plan.grown(lowest), None)
-    found_now = [
-        _as_planned(one, old, directory, changes.accept)
-        for one in candidates(plan, wanted, builder)
+    planned = [
+        _as_planned(candidate, old, directory, changes.accept)
+        for candidate in candidates(plan, wanted, builder)
     ]
-    shown = lowest or found_now
+    shown = lowest or planned
     for line in comparison_lines(plan, shown, builder.built(builder.config(shown[0].overrides))):
         print(f"note: {line}", file=sys.stderr)
-    plan = plan.grown(found_now).promote(
-        one.id for one in (old.candidates if old else ()) if one.promoted
+    plan = plan.grown(planned).promote(
+        candidate.id for candidate in (old.candidates if old else ()) if candidate.promoted
     )
     for candidate in plan.candidates:
         check_begun(candidate, directory)
@@ -180,9 +180,9 @@ def add(directory: str, points: Iterable[tuple[str, dict[str, Any]]]) -> None:
     plan = Plan.of_sweep(directory)
     check_code(plan, Path(directory))
     wanted = {
-        one.id: one
-        for one in (plan.want(variant, tuned) for variant, tuned in points)
-        if plan.made_of(one.id) is None
+        want.id: want
+        for want in (plan.want(variant, tuned) for variant, tuned in points)
+        if plan.made_of(want.id) is None
     }
     made = candidates(plan, list(wanted.values()), Builder(plan.config, plan.seeds[0]))
     for candidate in made:
@@ -200,7 +200,7 @@ def listed(plan: Plan) -> list[Wanted]:
     ]
 
 
-def found(plan: Plan, old: Plan | None) -> list[Wanted]:
+def searched_points(plan: Plan, old: Plan | None) -> list[Wanted]:
     """The candidates that a search has found so far, for variants whose search has not changed."""
     if old is None:
         return []
@@ -209,7 +209,7 @@ def found(plan: Plan, old: Plan | None) -> list[Wanted]:
         for variant in plan.variants
         if variant in old.variants and plan.study(variant) == old.study(variant)
     ]
-    return [plan.want(one.variant, one.tuned) for one in old.candidates if one.variant in same]
+    return [plan.want(made.variant, made.tuned) for made in old.candidates if made.variant in same]
 
 
 def candidates(plan: Plan, wanted: Sequence[Wanted], builder: Builder) -> list[Candidate]:
@@ -219,15 +219,15 @@ def candidates(plan: Plan, wanted: Sequence[Wanted], builder: Builder) -> list[C
       UserError: one cannot be built, two are the same, or a metric is unknown.
     """
     resolved = {}
-    for one in wanted:
-        with naming(one.variant, one.tuned):
-            resolved[one.id] = builder.config(one.overrides)
+    for want in wanted:
+        with naming(want.variant, want.tuned):
+            resolved[want.id] = builder.config(want.overrides)
     _check_different(wanted, resolved)
-    for one in wanted[:1]:
-        with naming(one.variant, one.tuned):
-            task = builder.task(resolved[one.id])
+    for want in wanted[:1]:
+        with naming(want.variant, want.tuned):
+            task = builder.task(resolved[want.id])
         check_metrics(plan, task)
-    return [_candidate(plan, one, builder) for one in wanted]
+    return [_candidate(plan, want, builder) for want in wanted]
 
 
 def check_space(plan: Plan, builder: Builder) -> list[Candidate]:
@@ -249,7 +249,7 @@ def check_space(plan: Plan, builder: Builder) -> list[Candidate]:
         for key, value in ((key, value) for key, values in options.items() for value in values[1:]):
             with naming(variant, {key: value}):
                 builder.config(plan.want(variant, {**first, key: value}).overrides)
-    points = [dict(zip(options, one, strict=True)) for one in itertools.product(*options.values())]
+    points = [dict(zip(options, row, strict=True)) for row in itertools.product(*options.values())]
     others = points[1:MOST_POINTS] if plan.budget is not None else []
     return lowest + [_budgeted(plan, like, point, builder) for point in others for like in lowest]
 
@@ -319,9 +319,9 @@ def _alike(candidate: Candidate, old: Plan) -> Candidate | None:
     tuned = json.loads(json.dumps(candidate.tuned))
     return next(
         (
-            one
-            for one in old.of(candidate.variant)
-            if one.tuned == tuned and one.config == candidate.config
+            earlier
+            for earlier in old.of(candidate.variant)
+            if earlier.tuned == tuned and earlier.config == candidate.config
         ),
         None,
     )
@@ -330,11 +330,11 @@ def _alike(candidate: Candidate, old: Plan) -> Candidate | None:
 def _own_code(plan: Plan, old: Plan | None) -> dict[str, Any]:
     """`Plan.own_code`: the files now, and what has been accepted so far."""
     accepted = list((old.own_code or {}).get("accepted", ())) if old else []
-    now = {one.id: one.code for one in plan.candidates}
-    for one in old.candidates if old else ():
-        code = now.get(one.id)
-        if code and one.code != code:
-            accepted.append(provenance.word(one.code or {}, code) | {"candidate": one.id})
+    now = {candidate.id: candidate.code for candidate in plan.candidates}
+    for earlier in old.candidates if old else ():
+        code = now.get(earlier.id)
+        if code and earlier.code != code:
+            accepted.append(provenance.word(earlier.code or {}, code) | {"candidate": earlier.id})
     return {**_files(plan).record(), "accepted": accepted}
 
 
@@ -350,10 +350,10 @@ def _files(plan: Plan) -> provenance.Code:
 def _check_different(wanted: Iterable[Wanted], resolved: dict[str, Settings]) -> None:
     """Refuse two candidates with the same resolved config: a setting may name the default."""
     seen: dict[str, Wanted] = {}
-    for one in wanted:
-        other = seen.setdefault(configs.config_hash(resolved[one.id]), one)
-        if other is not one:
-            names = [json.dumps({"variant": each.variant, **each.tuned}) for each in (other, one)]
+    for want in wanted:
+        other = seen.setdefault(configs.config_hash(resolved[want.id]), want)
+        if other is not want:
+            names = [json.dumps({"variant": each.variant, **each.tuned}) for each in (other, want)]
             raise UserError(
                 f"two candidates have the same settings, {' and '.join(names)}; leave one out"
             )

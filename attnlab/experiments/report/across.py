@@ -44,7 +44,7 @@ class Gap:
 
     mean: float
     interval: Interval | None
-    how: str
+    method: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,24 +92,24 @@ def across(first: Path, second: Path) -> Across:
       UserError: a folder without a sweep, a damaged record, different measures, or a sweep without
         test scores.
     """
-    one, other = (
+    a, b = (
         Side(directory, records := collect(directory), compare(records))
         for directory in (first, second)
     )
-    _check(one, other)
-    matched = _matched(one.comparison.rows, other.comparison.rows)
-    scale = _common(*(side.comparison.basis.scale for side in (one, other)))
-    return Across(one, other, tuple(_pair(*rows, one.comparison.basis, scale) for rows in matched))
+    _check(a, b)
+    matched = _matched(a.comparison.rows, b.comparison.rows)
+    scale = _common(*(side.comparison.basis.scale for side in (a, b)))
+    return Across(a, b, tuple(_pair(*rows, a.comparison.basis, scale) for rows in matched))
 
 
-def _common(one: Scale, other: Scale) -> Scale:
+def _common(first: Scale, second: Scale) -> Scale:
     """What is known of the measure in both: bounds if they are the same, and the smaller count if
     both have one.
     """
-    if (one.low, one.high) != (other.low, other.high):
+    if (first.low, first.high) != (second.low, second.high):
         return UNBOUNDED
-    counts = [scale.count for scale in (one, other) if scale.count is not None]
-    return dataclasses.replace(one, count=min(counts) if len(counts) == 2 else None)
+    counts = [scale.count for scale in (first, second) if scale.count is not None]
+    return dataclasses.replace(first, count=min(counts) if len(counts) == 2 else None)
 
 
 def gap(
@@ -120,11 +120,11 @@ def gap(
     """
     apart = second if paired else {-1 - seed: value for seed, value in second.items()}
     family = Family({"first": first, "second": apart}, scale=scale)
-    (found,) = family.against("first").values()
-    return Gap(found.mean, found.alone, BY_SEED if family.model.kind == "blocked" else APART)
+    (delta,) = family.against("first").values()
+    return Gap(delta.mean, delta.alone, BY_SEED if family.model.kind == "blocked" else APART)
 
 
-def table(found: Across) -> Table:
+def table(sweeps: Across) -> Table:
     """Means and differences as text."""
     columns = ("variant", *_NAMES, "B - A", "its 95 % interval", "compared", "remark")
     rows = tuple(
@@ -133,12 +133,12 @@ def table(found: Across) -> Table:
             _mean(pair.first),
             _mean(pair.second),
             *_gap(pair.gap),
-            pair.gap.how if pair.gap else NONE,
+            pair.gap.method if pair.gap else NONE,
             pair.remark,
         )
-        for pair in found.pairs
+        for pair in sweeps.pairs
     )
-    sides = zip(_NAMES, (found.first, found.second), strict=True)
+    sides = zip(_NAMES, (sweeps.first, sweeps.second), strict=True)
     notes = (
         *(f"{name}: {side.directory} ({side.records.plan.name})." for name, side in sides),
         (
@@ -148,28 +148,26 @@ def table(found: Across) -> Table:
         ),
     )
     return Table(
-        heading(found.first.comparison.basis), columns, rows, frozenset((1, 2, 3, 4)), notes=notes
+        heading(sweeps.first.comparison.basis), columns, rows, frozenset((1, 2, 3, 4)), notes=notes
     )
 
 
-def differing(found: Across) -> Table:
+def differing(sweeps: Across) -> Table:
     """What differs: experiment, environment, settings of variants that both have."""
-    one, other = (
+    a, b = (
         {**_stated(side.records.plan), **_facts(side.records)}
-        for side in (found.first, found.second)
+        for side in (sweeps.first, sweeps.second)
     )
     names = [
-        name
-        for name in dict.fromkeys((*one, *other))
-        if one.get(name, "absent") != other.get(name, "absent")
+        name for name in dict.fromkeys((*a, *b)) if a.get(name, "absent") != b.get(name, "absent")
     ]
-    rows = [(name, one.get(name, "absent"), other.get(name, "absent"), "") for name in names]
-    rows += _settings(found)
+    rows = [(name, a.get(name, "absent"), b.get(name, "absent"), "") for name in names]
+    rows += _settings(sweeps)
     notes = () if rows else ("Nothing on record differs but the numbers.",)
     return Table("What differs between the two", ("", *_NAMES, "of"), tuple(rows), notes=notes)
 
 
-def as_csv(found: Across) -> str:
+def as_csv(sweeps: Across) -> str:
     """The first table for programs: no number is rounded, a cell is empty where there is
     nothing.
     """
@@ -177,7 +175,7 @@ def as_csv(found: Across) -> str:
     sides = [f"{side} {figure}" for side in ("first", "second") for figure in figures]
     gap = ("difference", "difference low", "difference high")
     rows = [["variant", *sides, *gap, "compared", "remark"]]
-    for pair in found.pairs:
+    for pair in sweeps.pairs:
         numbers: list[Any] = [*_figures(pair.first), *_figures(pair.second)]
         numbers += (
             [None] * 3
@@ -185,7 +183,7 @@ def as_csv(found: Across) -> str:
             else [pair.gap.mean, *(pair.gap.interval or (None, None))]
         )
         shown = ["" if value is None else repr(value) for value in numbers]
-        rows.append([pair.name, *shown, pair.gap.how if pair.gap else "", pair.remark])
+        rows.append([pair.name, *shown, pair.gap.method if pair.gap else "", pair.remark])
     return csv_text.as_csv(rows)
 
 
@@ -197,10 +195,10 @@ def _check(first: Side, second: Side) -> None:
             f"{first.directory} has the measure {this}, {second.directory} {that}; take two sweeps"
             " with the same measure"
         )
-    one, other = (
+    basis, other = (
         dataclasses.replace(side.comparison.basis, scale=UNBOUNDED) for side in (first, second)
     )
-    if one != other:
+    if basis != other:
         late = first if first.comparison.basis.split != "test" else second
         if {side.comparison.basis.split for side in (first, second)} == {"valid"}:
             raise UserError(
@@ -218,13 +216,13 @@ def _matched(
 ) -> Iterator[tuple[Row | None, Row | None]]:
     """Pairs of rows by name, then by equal settings; then rows without a partner."""
     named = {row.name: row for row in second}
-    known = {row.name for row in first}
-    left = [row for row in second if row.name not in known]
+    names = {row.name for row in first}
+    left = [row for row in second if row.name not in names]
     for row in first:
         like = named.get(row.name) or next(
-            (one for one in left if settings(one.candidate) == settings(row.candidate)), None
+            (other for other in left if settings(other.candidate) == settings(row.candidate)), None
         )
-        left = [one for one in left if one is not like]
+        left = [other for other in left if other is not like]
         yield row, like
     yield from ((None, row) for row in left)
 
@@ -241,9 +239,9 @@ def _pair(first: Row | None, second: Row | None, basis: Basis, scale: Scale) -> 
     why = _unpaired(first, second, basis.split)
     remarks = [f"not paired: {why}"] if why else []
     remarks += [
-        f"{side}: {one}"
+        f"{side}: {reason}"
         for side, row in zip(_NAMES, (first, second), strict=True)
-        for one in row.missing
+        for reason in row.missing
     ]
     if apart := other_scale(first.records, second.records, basis.metric):
         remarks = [f"not compared: {apart}"]
@@ -261,12 +259,12 @@ def _unpaired(first: Row, second: Row, split: str) -> str:
     data = [
         {record.seed: record.data.get(split) for record in row.records} for row in (first, second)
     ]
-    known = [(data[0][seed], data[1][seed]) for seed in first.values]
-    if any(one is not None and other is not None and one != other for one, other in known):
+    read = [(data[0][seed], data[1][seed]) for seed in first.values]
+    if any(a is not None and b is not None and a != b for a, b in read):
         return f"another {split} split"
     return (
         f"what was read of the {split} split is not on record"
-        if any(None in pair for pair in known)
+        if any(None in pair for pair in read)
         else ""
     )
 
@@ -275,15 +273,15 @@ def _mean(row: Row | None) -> str:
     """ "0.925 [0.904, 0.946] (4)"."""
     if row is None or row.summary.mean is None:
         return NONE
-    found = row.summary
+    summary = row.summary
     return (
-        f"{number(found.mean)}{f' {interval(found.interval)}' if found.interval else ''}"
-        f" ({found.n})"
+        f"{number(summary.mean)}{f' {interval(summary.interval)}' if summary.interval else ''}"
+        f" ({summary.n})"
     )
 
 
-def _gap(found: Gap | None) -> tuple[str, str]:
-    return (NONE, NONE) if found is None else (signed(found.mean), interval(found.interval))
+def _gap(gap: Gap | None) -> tuple[str, str]:
+    return (NONE, NONE) if gap is None else (signed(gap.mean), interval(gap.interval))
 
 
 def _figures(row: Row | None) -> list[Any]:
@@ -311,31 +309,32 @@ def _stated(plan: Plan) -> dict[str, str]:
 
 def _facts(records: Records) -> dict[str, str]:
     """The machines of the trials and their data; several values if they differ within a sweep."""
-    found = environment(records.trials)
+    machines = environment(records.trials)
     facts = {
-        **found.shared,
-        **{name: "; ".join(values) for name, values in found.differing.items()},
+        **machines.shared,
+        **{name: "; ".join(values) for name, values in machines.differing.items()},
     }
-    splits = dict.fromkeys(split for record in records.trials for split in record.data)
+    data = [record.data for record in records.trials]
+    splits = dict.fromkeys(split for digests in data for split in digests)
     read = {
-        split: dict.fromkeys(one.data[split][:12] for one in records.trials if split in one.data)
+        split: dict.fromkeys(digests[split][:12] for digests in data if split in digests)
         for split in splits
     }
     return facts | {f"{split} data": "; ".join(digests) for split, digests in read.items()}
 
 
-def _settings(found: Across) -> list[tuple[str, str, str, str]]:
+def _settings(sweeps: Across) -> list[tuple[str, str, str, str]]:
     """The differing settings of variants that both have; a difference that all share is listed
     once.
     """
     both = [
         (pair.name, pair.first.candidate, pair.second.candidate)
-        for pair in found.pairs
+        for pair in sweeps.pairs
         if pair.first and pair.second
     ]
     changes: dict[tuple[str, str, str], list[str]] = {}
-    for name, one, other in both:
-        before, after = settings(one), settings(other)
+    for name, left, right in both:
+        before, after = settings(left), settings(right)
         for key in dict.fromkeys((*before, *after)):
             if (change := (key, _shown(before, key), _shown(after, key)))[1] != change[2]:
                 changes.setdefault(change, []).append(name)
@@ -357,13 +356,13 @@ def write_across(
     Raises:
       UserError: see `across`; a full disk.
     """
-    found = across(first, second)
-    tables = [table(found), differing(found)]
+    sweeps = across(first, second)
+    tables = [table(sweeps), differing(sweeps)]
     if file is not None:
         write_atomic(
-            file, as_csv(found) if file.suffix == ".csv" else "\n".join(map(markdown, tables))
+            file, as_csv(sweeps) if file.suffix == ".csv" else "\n".join(map(markdown, tables))
         )
-    for one in tables:
-        progress.table(one.title, one.columns, one.rows, stream)
-        print(*one.notes, "", sep="\n", file=stream)
-    return found
+    for part in tables:
+        progress.table(part.title, part.columns, part.rows, stream)
+        print(*part.notes, "", sep="\n", file=stream)
+    return sweeps

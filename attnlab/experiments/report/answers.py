@@ -54,15 +54,15 @@ def answers(workdir: Path) -> tuple[Answer, ...]:
     Raises:
       UserError: `examples.json` is damaged.
     """
-    kept = _kept(workdir / FILE)
-    names = (kept["outputs"],) if kept is not None else OUTPUTS
+    stored = _stored_examples(workdir / FILE)
+    names = (stored["outputs"],) if stored is not None else OUTPUTS
     file = next((workdir / name for name in names if (workdir / name).is_file()), None)
     if file is None:
         return ()
     with file.open(encoding="utf-8", errors="replace", newline="\n") as stream:
         lines = [line.removesuffix("\n") for line, _ in zip(stream, range(MOST), strict=False)]
     examples: list[_Example | None] = (
-        list(kept["examples"][: len(lines)]) if kept is not None else []
+        list(stored["examples"][: len(lines)]) if stored is not None else []
     )
     examples += [None] * (len(lines) - len(examples))
     return tuple(
@@ -79,7 +79,7 @@ def _answer(line: str, example: _Example | None, *, table: bool) -> Answer:
     return Answer("\n".join(text for text in (source, target) if text), reference, answer)
 
 
-def _kept(path: Path) -> _Kept | None:
+def _stored_examples(path: Path) -> _Kept | None:
     """`examples.json`; None if there is none."""
     try:
         return read(path.read_bytes(), _Kept)

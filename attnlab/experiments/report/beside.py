@@ -35,8 +35,8 @@ def measures(comparison: Comparison) -> Table | None:
     names = [
         name
         for row in comparison.rows
-        for one in row.records
-        for name in one.scores["test"]
+        for record in row.records
+        for name in record.scores["test"]
         if name not in BOOKKEEPING
     ]
     names = [
@@ -46,9 +46,9 @@ def measures(comparison: Comparison) -> Table | None:
     if len(names) < 2:
         return None
     columns = [_means(comparison, name) for name in names]
-    rows = [(row.name, *(_cell(one[row.name]) for one in columns)) for row in comparison.rows]
+    rows = [(row.name, *(_cell(column[row.name]) for column in columns)) for row in comparison.rows]
     best = frozenset(place for place, row in enumerate(comparison.rows) if row.best)
-    said = (
+    notes = (
         (
             f"Mean over seeds and its 95 % interval, each by itself. Only {basis.metric} is tested:"
             f" nothing was corrected for looking at {len(names)} measures."
@@ -61,7 +61,7 @@ def measures(comparison: Comparison) -> Table | None:
         tuple(rows),
         numbers,
         strong=best,
-        notes=said,
+        notes=notes,
     )
 
 
@@ -86,7 +86,7 @@ def validation(records: Records, comparison: Comparison) -> Table | None:
         for head in (f"{name}, validation", f"{name}, test", "test - validation")
     ]
     better = "highest" if records.plan.select["mode"] == "max" else "lowest"
-    said = (
+    notes = (
         f"Means over seeds. Settings were chosen by the {better} {select} on the validation split.",
         (
             "A test score much worse than that of validation speaks for settings, or a stopping"
@@ -99,7 +99,7 @@ def validation(records: Records, comparison: Comparison) -> Table | None:
         columns,
         tuple(rows),
         frozenset(range(2, len(columns))),
-        notes=said,
+        notes=notes,
     )
     empty = {place for place in range(1, len(columns)) if all(row[place] == NONE for row in rows)}
     return made if not empty else _without(made, empty)
@@ -108,46 +108,47 @@ def validation(records: Records, comparison: Comparison) -> Table | None:
 def _means(comparison: Comparison, name: str) -> dict[str, Summary]:
     """Of every row, by the model of all."""
     scores = {
-        row.name: {one.seed: one.scores["test"].get(name) for one in row.records}
+        row.name: {record.seed: record.scores["test"].get(name) for record in row.records}
         for row in comparison.rows
     }
     values = {
-        row: {seed: one for seed, one in seeds.items() if one is not None}
+        row: {seed: score for seed, score in seeds.items() if score is not None}
         for row, seeds in scores.items()
     }
-    known = [
-        one.measures["test"][name]
+    measured = [
+        record.measures["test"][name]
         for row in comparison.rows
-        for one in row.records
-        if name in one.measures["test"]
+        for record in row.records
+        if name in record.measures["test"]
     ]
-    family = Family(values, scale=scale(known))
+    family = Family(values, scale=scale(measured))
     return {row.name: family.mean(row.name, comparison.method) for row in comparison.rows}
 
 
-def _cell(found: Summary) -> str:
-    return number(found.mean) + (f" {interval(found.interval)}" if found.interval else "")
+def _cell(summary: Summary) -> str:
+    return number(summary.mean) + (f" {interval(summary.interval)}" if summary.interval else "")
 
 
 def _beside(row: Row, name: str) -> tuple[str, str, str]:
     """A measure on both splits, and the difference over the seeds that have both."""
-    found = [(one.scores["valid"].get(name), one.scores["test"].get(name)) for one in row.records]
-    valid, test = (_mean([one[split] for one in found]) for split in (0, 1))
-    gap = _mean([test - valid for valid, test in found if valid is not None and test is not None])
+    scores = [record.scores for record in row.records]
+    pairs = [(splits["valid"].get(name), splits["test"].get(name)) for splits in scores]
+    valid, test = (_mean([pair[split] for pair in pairs]) for split in (0, 1))
+    gap = _mean([test - valid for valid, test in pairs if valid is not None and test is not None])
     return number(valid), number(test), NONE if gap is None else signed(gap)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
     """The mean of the values that exist; None if there are none."""
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return statistics.fmean(numbers) if numbers else None
 
 
 def _without(table: Table, places: set[int]) -> Table:
     """The same without the columns at these places; their heads need not differ."""
-    kept = [place for place in range(len(table.columns)) if place not in places]
-    rows = tuple(tuple(row[place] for place in kept) for row in table.rows)
-    numbers = frozenset(new for new, old in enumerate(kept) if old in table.numbers)
+    left = [place for place in range(len(table.columns)) if place not in places]
+    rows = tuple(tuple(row[place] for place in left) for row in table.rows)
+    numbers = frozenset(new for new, old in enumerate(left) if old in table.numbers)
     return Table(
-        table.title, tuple(table.columns[place] for place in kept), rows, numbers, notes=table.notes
+        table.title, tuple(table.columns[place] for place in left), rows, numbers, notes=table.notes
     )

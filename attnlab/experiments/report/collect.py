@@ -184,7 +184,8 @@ class Records:
             return None
         candidates = self.plan.of(variant)
         first = candidates[0] if candidates else None
-        return next((one for one in candidates if one.id == self.choice.candidate(variant)), first)
+        chosen = self.choice.candidate(variant)
+        return next((candidate for candidate in candidates if candidate.id == chosen), first)
 
     def chosen(self, candidate: Candidate) -> bool:
         """Whether it was chosen for its variant; False before the choice."""
@@ -220,12 +221,12 @@ def collect(directory: Path) -> Records:
     trials = [
         trial
         for variant in plan.variants
-        for one in plan.of(variant)
+        for candidate in plan.of(variant)
         for trial in planned
-        if trial.candidate.id == one.id
+        if trial.candidate.id == candidate.id
     ]
-    found = tuple(_record(trial, directory, plan) for trial in trials)
-    return Records(plan, Choice.read(directory), found, looked(directory))
+    recorded = tuple(_record(trial, directory, plan) for trial in trials)
+    return Records(plan, Choice.read(directory), recorded, looked(directory))
 
 
 def _record(trial: Trial, directory: Path, plan: Plan) -> Record:
@@ -237,12 +238,12 @@ def _record(trial: Trial, directory: Path, plan: Plan) -> Record:
     scores = {split: numbers for split, (numbers, _, _) in scored.items()}
     curve = tuple(read_records(workdir / "metrics.jsonl", Measured))
     items, metric = Items.read(workdir), plan.measure["metric"]
-    splits = {split: said for split, (_, _, said) in scored.items() if said}
+    splits = {split: label for split, (_, _, label) in scored.items() if label}
     return Record(
         seen=look(trial, directory),
         cost=_cost(timing, events),
         scores=scores,
-        measures={split: known for split, (_, known, _) in scored.items()},
+        measures={split: measures for split, (_, measures, _) in scored.items()},
         curve=curve,
         pace={
             record["step"]: record["step_seconds"] for record in timing if "step_seconds" in record
@@ -264,7 +265,7 @@ def _learned(workdir: Path, manifest: Manifest | None) -> dict[str, str]:
     names of the classes.
     """
     prints = (manifest and manifest.vocabulary) or {}
-    found = {VOCABULARY: prints.get("target.json") or prints.get("shared.json")}
+    digests = {VOCABULARY: prints.get("target.json") or prints.get("shared.json")}
     for name in ("shared.json", "target.json", "labels.json", "images.json"):
         path = workdir / "vocabulary" / name
         digest = prints.get(name, str(path))
@@ -273,22 +274,22 @@ def _learned(workdir: Path, manifest: Manifest | None) -> dict[str, str]:
         except (OSError, Damaged):  # nothing of that kind; what is damaged is for the task to say
             continue
         match content:
-            case {"tokenizer": {"content": {"normalizer": own}} | {"normalizer": own}}:
-                _NORMALISED[digest] = json.dumps(own)
+            case {"tokenizer": {"content": {"normalizer": rules}} | {"normalizer": rules}}:
+                _NORMALISED[digest] = json.dumps(rules)
             case {"labels": names} | {"classes": names} if names:
-                found[CLASSES] = json.dumps(names)
-        found[TEXT] = _NORMALISED.get(digest, found.get(TEXT))
-    return {part: digest for part, digest in found.items() if digest}
+                digests[CLASSES] = json.dumps(names)
+        digests[TEXT] = _NORMALISED.get(digest, digests.get(TEXT))
+    return {part: digest for part, digest in digests.items() if digest}
 
 
 def _pictures(folder: Path) -> dict[int, dict[str, Path]]:
     """The pictures of a trial by example and map, from names such as "test0-decoder_0-self.png"."""
-    found: dict[int, dict[str, Path]] = {}
+    pictures: dict[int, dict[str, Path]] = {}
     for path in sorted(folder.glob("test*-*.png")):
         example, _, name = path.stem.removeprefix("test").partition("-")
         if example.isdecimal():
-            found.setdefault(int(example), {})[name] = path
-    return found
+            pictures.setdefault(int(example), {})[name] = path
+    return pictures
 
 
 def _spans(events: list[dict[str, Any]]) -> tuple[tuple[str, float, float], ...]:
@@ -333,10 +334,10 @@ def _effort(events: list[dict[str, Any]]) -> Effort:
             continue
         if event["event"] not in ("step", "end"):
             continue
-        told = event.get("seconds") if event["event"] == "end" else None
+        reported = event.get("seconds") if event["event"] == "end" else None
         lasted = (
-            told
-            if told is not None
+            reported
+            if reported is not None
             else event["time"] - first
             if event["event"] == "step"
             else heard - first

@@ -133,17 +133,17 @@ class Comparison:
 def compare(records: Records, method: str = "model") -> Comparison:
     """Every row of a sweep."""
     plan, frozen = records.plan, records.choice is not None
-    standing = [one for variant in plan.variants if (one := records.standing(variant)) is not None]
-    candidates = (
-        standing if frozen else [one for variant in plan.variants for one in plan.of(variant)]
-    )
+    standing = list(filter(None, map(records.standing, plan.variants)))
+    every = (candidate for variant in plan.variants for candidate in plan.of(variant))
+    candidates = standing if frozen else list(every)
     tested = frozen and any(
-        record.scores["test"] for one in candidates for record in records.of(one)
+        record.scores["test"] for candidate in candidates for record in records.of(candidate)
     )
     asked, split = (plan.measure, "test") if tested else (plan.select, "valid")
     basis = Basis(split, asked["metric"], asked["mode"])
     rows = [
-        _row(records, one, basis, name=one.variant if frozen else label(one)) for one in candidates
+        _row(records, candidate, basis, name=candidate.variant if frozen else label(candidate))
+        for candidate in candidates
     ]
     base = next(
         (row for row in rows if tested and row.candidate.variant == plan.baseline and row.values),
@@ -154,10 +154,8 @@ def compare(records: Records, method: str = "model") -> Comparison:
     ]
     basis = dataclasses.replace(basis, scale=_scale(like, basis))
     alpha, others = level(records), apart(records, basis.metric)
-    family, whole = (
-        _family(like, basis, alpha),
-        _family(rows, dataclasses.replace(basis, scale=_scale(rows, basis)), alpha),
-    )
+    family = _family(like, basis, alpha)
+    whole = _family(rows, dataclasses.replace(basis, scale=_scale(rows, basis)), alpha)
     rows = [_summed(row, family if row in like else whole, method) for row in rows]
     rows = rows if base is None else _against(rows, base, family)
     marked = (
@@ -209,18 +207,19 @@ def settings(values: Mapping[str, Any]) -> str:
 
 def _scale(rows: Sequence[Row], basis: Basis) -> Scale:
     """What the records of these rows say of the measure."""
-    known = [one.measures[basis.split].get(basis.metric) for row in rows for one in row.records]
-    return scale([one for one in known if one is not None])
+    records = (record for row in rows for record in row.records)
+    measures = (record.measures[basis.split].get(basis.metric) for record in records)
+    return scale([measure for measure in measures if measure is not None])
 
 
-def scale(known: Sequence[Measure]) -> Scale:
+def scale(measures: Sequence[Measure]) -> Scale:
     """What the records of all trials say of a measure: bounds if all have the same, and the least
     of their counts.
     """
-    bounds = {(one.low, one.high) for one in known}
+    bounds = {(measure.low, measure.high) for measure in measures}
     if len(bounds) != 1:
         return UNBOUNDED
-    (low, high), counts = bounds.pop(), [one.count for one in known if one.count]
+    (low, high), counts = bounds.pop(), [measure.count for measure in measures if measure.count]
     return Scale(low, high, min(counts) if counts and None not in (low, high) else None)
 
 
@@ -232,11 +231,10 @@ def _row(records: Records, candidate: Candidate, basis: Basis, name: str) -> Row
 
 def _valued(row: Row, basis: Basis) -> Row:
     """The same trials with the values of a measure."""
-    found = {one.seed: value(one, basis.split, basis.metric) for one in row.records}
-    values = {seed: one for seed, one in found.items() if one is not None}
-    missing = tuple(
-        f"seed {one.seed} {_why(one, basis)}" for one in row.records if one.seed not in values
-    )
+    numbers = {record.seed: value(record, basis.split, basis.metric) for record in row.records}
+    values = {seed: number for seed, number in numbers.items() if number is not None}
+    lacking = (record for record in row.records if record.seed not in values)
+    missing = tuple(f"seed {record.seed} {_why(record, basis)}" for record in lacking)
     return dataclasses.replace(
         row, values=values, summary=Summary(len(values), None, None, None), missing=missing
     )
@@ -244,10 +242,10 @@ def _valued(row: Row, basis: Basis) -> Row:
 
 def _against(rows: Sequence[Row], base: Row, family: Family) -> list[Row]:
     """The rows with their differences to the baseline; none for rows that are not of its family."""
-    found = family.against(base.name)
+    differences = family.against(base.name)
     shared = {row.name: len(row.values.keys() & base.values.keys()) for row in rows}
     return [
-        dataclasses.replace(row, difference=found.get(row.name), shared=shared[row.name])
+        dataclasses.replace(row, difference=differences.get(row.name), shared=shared[row.name])
         for row in rows
     ]
 

@@ -15,7 +15,7 @@ from attnlab.experiments.report.environment import Environment, environment
 from attnlab.experiments.report.environment import tables as environment_tables
 from attnlab.experiments.report.tuning import tried
 from attnlab.experiments.report.verdict import Verdict, judge
-from attnlab.experiments.report.warnings import Warned, found
+from attnlab.experiments.report.warnings import Warned, warnings
 from attnlab.experiments.run import counts
 from attnlab.pages.tables import Table
 
@@ -95,20 +95,20 @@ class Contents:
     def beside(self) -> list[Table]:
         """All measures of the test split, and validation beside test."""
         made = (beside.measures(self.comparison), beside.validation(self.records, self.comparison))
-        return [one for one in made if one is not None]
+        return [table for table in made if table is not None]
 
     @functools.cached_property
     def further(self) -> list[Table]:
         """What is compared, tuning, what it took, trials, environment."""
         tuning = tried(self.records, self.comparison.method)
         drawn = sampling.table(self.comparison, self.records.plan.baseline)
-        known = [
+        shown = [
             *([] if drawn is None else [drawn]),
             tables.variants(self.records),
             *([] if tuning is None else [tuning]),
         ]
         return [
-            *known,
+            *shown,
             totals.table(self.records),
             tables.trials(self.records),
             *environment_tables(self.environment),
@@ -129,5 +129,5 @@ def gather(directory: Path, method: str = "model") -> Contents:
         comparison,
         judge(comparison, records.plan.claim),
         where,
-        found(records, comparison, where),
+        warnings(records, comparison, where),
     )

@@ -44,7 +44,7 @@ def value(record: Record, split: str, metric: str) -> float | None:
     if wanted is None:
         return COSTS[metric](record)
     valid: list[tuple[int, Any]] = [
-        (one["step"], one.get(wanted.metric)) for one in record.curve if one["split"] == "valid"
+        (row["step"], row.get(wanted.metric)) for row in record.curve if row["split"] == "valid"
     ]
     step = next((step for step, score in valid if is_finite(score) and wanted.holds(score)), None)
     each = _OF_A_STEP[wanted.what](record)
@@ -63,8 +63,8 @@ def side_by_side(records: Iterable[Record]) -> int:
     """The largest number of trials that ran at the same time on one machine; 0 if none has begun."""
     events = [
         (host, time, change)
-        for one in records
-        for host, begin, end in one.spans
+        for record in records
+        for host, begin, end in record.spans
         for time, change in ((begin, 1), (end, -1))
     ]
     most, at_work = 0, dict.fromkeys((host for host, _, _ in events), 0)

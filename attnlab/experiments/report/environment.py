@@ -36,13 +36,13 @@ def environment(records: Sequence[Record]) -> Environment:
         for record in records
         if record.manifest is not None
     }
-    names = list(dict.fromkeys(name for one in facts.values() for name in one))
+    names = list(dict.fromkeys(name for recorded in facts.values() for name in recorded))
     by_value: dict[str, dict[str, list[str]]] = {name: {} for name in names}
-    for trial, one in facts.items():
+    for trial, recorded in facts.items():
         for name in (
-            name for name in names if name in one or not name.startswith(_OWN)
+            name for name in names if name in recorded or not name.startswith(_OWN)
         ):  # which only some variants need
-            by_value[name].setdefault(one.get(name, "absent"), []).append(trial)
+            by_value[name].setdefault(recorded.get(name, "absent"), []).append(trial)
     shared = {name: next(iter(values)) for name, values in by_value.items() if len(values) == 1}
     differing = {
         name: {value: tuple(trials) for value, trials in values.items()}
@@ -52,18 +52,18 @@ def environment(records: Sequence[Record]) -> Environment:
     return Environment(shared, differing)
 
 
-def tables(found: Environment) -> list[Table]:
+def tables(environment: Environment) -> list[Table]:
     """What is shared, and what differs where anything does."""
-    shared = Table("Environment", ("of all trials", ""), tuple(found.shared.items()))
-    if not found.differing:
+    shared = Table("Environment", ("of all trials", ""), tuple(environment.shared.items()))
+    if not environment.differing:
         return [
             dataclasses.replace(
                 shared, notes=("Nothing recorded of the environment differs between trials.",)
             )
         ]
     rows = [
-        (name, value, _which(trials))
-        for name, values in found.differing.items()
+        (name, value, _first_trials(trials))
+        for name, values in environment.differing.items()
         for value, trials in values.items()
     ]
     return [shared, Table("What differs between trials", ("", "value", "trials"), tuple(rows))]
@@ -79,14 +79,14 @@ def _facts(manifest: Manifest) -> dict[str, str]:
     if manifest.code is not None and "tree" in manifest.code:
         facts["commit"] = f"{manifest.code.get('revision')!s:.12}"
     data = manifest.data if isinstance(manifest.data, dict) else {}
-    own = {
+    own_code = {
         f"{_OWN}{name}": digest[:12]
         for name, digest in provenance.digests(manifest.own_code).items()
     }
     mixed = {
         f"{_OWN}{name}": (
             f"{change['was'] or 'none'!s:.12} until step {word['step']}, then"
-            f" {own.get(f'{_OWN}{name}', 'none')}"
+            f" {own_code.get(f'{_OWN}{name}', 'none')}"
         )
         for word in (manifest.own_code or {}).get("accepted", ())
         for name, change in word["changed"].items()
@@ -95,7 +95,7 @@ def _facts(manifest: Manifest) -> dict[str, str]:
         facts
         | manifest.packages
         | {f"{split} data": str(digest)[:12] for split, digest in data.items()}
-        | own
+        | own_code
         | mixed
     )
 
@@ -118,6 +118,6 @@ def _flat(devices: Any) -> str:
     )
 
 
-def _which(trials: Sequence[str]) -> str:
+def _first_trials(trials: Sequence[str]) -> str:
     shown = ", ".join(trials[:4])
     return shown if len(trials) <= 4 else f"{shown} and {len(trials) - 4} more"

@@ -73,9 +73,9 @@ def differing(records: Records) -> tuple[Differing, ...]:
     """
     plan = records.plan
     standing = {
-        variant: one
+        variant: chosen
         for variant in plan.variants
-        if (one := records.standing(variant) or next(iter(plan.of(variant)), None))
+        if (chosen := records.standing(variant) or next(iter(plan.of(variant)), None))
     }
     configs = _comparable(standing)
     names = sorted(
@@ -88,20 +88,20 @@ def differing(records: Records) -> tuple[Differing, ...]:
         }
         for name in names
     }
-    found = {name: each for name, each in values.items() if len({*each.values()}) > 1}
-    own = {"tuned": {key for one in standing.values() for key in one.tuned}}
-    own["budget"] = {one.budget["knob"] for one in standing.values() if one.budget}
-    kinds = {name: _kind(name, found, configs, own, plan.baseline) for name in found}
+    varied = {name: each for name, each in values.items() if len({*each.values()}) > 1}
+    set_by = {"tuned": {key for chosen in standing.values() for key in chosen.tuned}}
+    set_by["budget"] = {chosen.budget["knob"] for chosen in standing.values() if chosen.budget}
+    kinds = {name: _kind(name, varied, configs, set_by, plan.baseline) for name in varied}
     if records.choice is None:
-        found = {name: each for name, each in found.items() if kinds[name] != "tuned"}
-    return tuple(Differing(name, kinds[name], each) for name, each in found.items())
+        varied = {name: each for name, each in varied.items() if kinds[name] != "tuned"}
+    return tuple(Differing(name, kinds[name], each) for name, each in varied.items())
 
 
 def _comparable(standing: Mapping[str, Candidate]) -> dict[str, dict[str, Any]]:
     """Variant to dotted names and values, without what changes no number; a node with another
     component is one value, its name.
     """
-    settings = {variant: flat(one.config) for variant, one in standing.items()}
+    settings = {variant: flat(candidate.config) for variant, candidate in standing.items()}
     named = {
         name
         for config in settings.values()
@@ -126,21 +126,21 @@ def _comparable(standing: Mapping[str, Candidate]) -> dict[str, dict[str, Any]]:
 
 def _kind(
     name: str,
-    found: Mapping[str, Mapping[str, str]],
+    varied: Mapping[str, Mapping[str, str]],
     configs: Mapping[str, Settings],
-    own: Mapping[str, set[str]],
+    set_by: Mapping[str, set[str]],
     baseline: str,
 ) -> Kind:
     """See `Differing.kind`. Settings that change with this one from variant to variant count as one
     with it.
     """
-    if _near(name, own["tuned"]):
+    if _near(name, set_by["tuned"]):
         return "tuned"
-    if _near(name, own["budget"]):
+    if _near(name, set_by["budget"]):
         return "budget"
-    values = found[name]
-    together = {other for other, each in found.items() if _partition(each) == _partition(values)}
-    free = {*own["tuned"], *own["budget"]}
+    values = varied[name]
+    together = {other for other, each in varied.items() if _partition(each) == _partition(values)}
+    free = {*set_by["tuned"], *set_by["budget"]}
     rests = {
         variant: {key: each[key] for key in each if key not in together and not _near(key, free)}
         for variant, each in configs.items()
@@ -167,8 +167,8 @@ def _near(name: str, settings: set[str]) -> bool:
     """Whether one of the settings determines it: the same setting, a node that contains it, or a
     part of it.
     """
-    plain = [one.removesuffix(".name") for one in settings]
-    return is_below(name, plain) or any(is_below(one, (name,)) for one in plain)
+    plain = [setting.removesuffix(".name") for setting in settings]
+    return is_below(name, plain) or any(is_below(setting, (name,)) for setting in plain)
 
 
 Read = tuple[str, str]
@@ -202,38 +202,36 @@ class Apart:
             mine = (
                 group
                 for group in groups
-                if not any(frozenset((variant, one)) in self.other for one in group)
+                if not any(frozenset((variant, other)) in self.other for other in group)
             )
-            found = next(mine, None)
-            groups.append([variant]) if found is None else found.append(variant)
-        if all(abs(sum(weights[one] for one in group)) < 1e-9 for group in groups):
+            group = next(mine, None)
+            groups.append([variant]) if group is None else group.append(variant)
+        if all(abs(sum(weights[variant] for variant in group)) < 1e-9 for group in groups):
             return False
         return any(frozenset(pair) in self.unsaid for pair in itertools.combinations(weights, 2))
 
 
 def apart(records: Records, metric: str) -> Apart:
     """For the standing candidates and a measure; none before the choice."""
-    standing = {
-        variant: one for variant in records.plan.variants if (one := records.standing(variant))
-    }
-    trials = {variant: records.of(one) for variant, one in standing.items()}
+    standing = {variant: records.standing(variant) for variant in records.plan.variants}
+    trials = {name: records.of(candidate) for name, candidate in standing.items() if candidate}
     pairs = {
         frozenset(pair): (*map(trials.__getitem__, pair),)
         for pair in itertools.combinations(trials, 2)
     }
-    other = {pair for pair, (one, two) in pairs.items() if unlike(one, two, metric)}
+    other = {pair for pair, (first, second) in pairs.items() if unlike(first, second, metric)}
     if not other:
         return Apart()
-    decisive = [one for one in differing(records) if is_below(one.name, _TEST_DATA)]
+    decisive = [setting for setting in differing(records) if is_below(setting.name, _TEST_DATA)]
     return Apart(
         frozenset(other),
         frozenset(pair for pair in other if not _compared(decisive, *sorted(pair))),
     )
 
 
-def _compared(decisive: Sequence[Differing], one: str, other: str) -> bool:
+def _compared(decisive: Sequence[Differing], first: str, second: str) -> bool:
     """Whether the data is what is compared between two variants."""
-    kinds = {each.kind for each in decisive if each.values.get(one) != each.values.get(other)}
+    kinds = {each.kind for each in decisive if each.values.get(first) != each.values.get(second)}
     return kinds == {"compared"}
 
 
@@ -252,21 +250,21 @@ def other_scale(records: Sequence[Record], usual: Sequence[Record], metric: str)
     name = wanted.metric if wanted else metric
     if is_derived(name):
         return ""
-    trials = [one for one in (*records, *usual) if one.scores["test"] or one.scores["valid"]]
-    parts = {part for one in trials for part in _depends(one, name)}
+    trials = [run for run in (*records, *usual) if run.scores["test"] or run.scores["valid"]]
+    parts = {part for run in trials for part in _depends(run, name)}
     for part in DEPENDS:
-        learned = {one.learned[part] for one in trials if part in one.learned}
-        unsure = part != CLASSES and any(part not in one.learned for one in trials)
-        nodes: list[Any] = [one.candidate.config.get(VOCABULARY, {}) for one in trials if unsure]
-        settings = {str(bool(one.get("lowercase")) if part == TEXT else one) for one in nodes}
+        learned = {run.learned[part] for run in trials if part in run.learned}
+        unsure = part != CLASSES and any(part not in run.learned for run in trials)
+        nodes: list[Any] = [run.candidate.config.get(VOCABULARY, {}) for run in trials if unsure]
+        settings = {str(bool(node.get("lowercase")) if part == TEXT else node) for node in nodes}
         if part in parts and (len(learned) > 1 or len(settings) > 1):
             return f"another {DEPENDS[part]}, on which {name} depends"
     return ""
 
 
 def _depends(record: Record, name: str) -> tuple[str, ...]:
-    known = [record.measures[split].get(name) for split in ("test", "valid")]
-    return depends_on(name, known[0] or known[1], CLASSES in record.learned)
+    measures = [record.measures[split].get(name) for split in ("test", "valid")]
+    return depends_on(name, measures[0] or measures[1], CLASSES in record.learned)
 
 
 def other_test_data(records: Sequence[Record], usual: Sequence[Record]) -> str:
@@ -276,40 +274,40 @@ def other_test_data(records: Sequence[Record], usual: Sequence[Record]) -> str:
     """
     mine, theirs = _read(records), _read(usual)
     pairs = (
-        (one, other)
-        for one in sorted(mine)
-        for other in sorted({*theirs, *mine})
-        if _differ({one}, {other})
+        (left, right)
+        for left in sorted(mine)
+        for right in sorted({*theirs, *mine})
+        if _differ({left}, {right})
     )
-    for one, other in pairs:
-        first, second = (json.loads(each[1]) for each in (one, other))
+    for left, right in pairs:
+        first, second = (json.loads(each[1]) for each in (left, right))
         names = [
             name for name in {**first, **second} if first.get(name, NONE) != second.get(name, NONE)
         ]
         return (
             f"another {several(names)}"
             if names
-            else f"{one[0][:_DIGITS]}, not {other[0][:_DIGITS]}"
+            else f"{left[0][:_DIGITS]}, not {right[0][:_DIGITS]}"
         )
     return ""
 
 
 def _read(records: Sequence[Record]) -> set[Read]:
     """The digests of the trials that have test scores."""
-    scored = [one for one in records if one.scores["test"]]
-    configs = {one.candidate.id: one.candidate.config for one in scored}
+    scored = [record for record in records if record.scores["test"]]
+    configs = {record.candidate.id: record.candidate.config for record in scored}
     settings = {
         name: json.dumps(
             {key: value for key, value in flat(config).items() if is_below(key, _TEST_DATA)}
         )
         for name, config in configs.items()
     }
-    return {(one.data.get("test", ""), settings[one.candidate.id]) for one in scored}
+    return {(record.data.get("test", ""), settings[record.candidate.id]) for record in scored}
 
 
 def _differ(some: set[Read], others: set[Read]) -> bool:
     return any(
-        one[0] != other[0] if one[0] and other[0] else one[1] != other[1]
-        for one in some
-        for other in others
+        left[0] != right[0] if left[0] and right[0] else left[1] != right[1]
+        for left in some
+        for right in others
     )

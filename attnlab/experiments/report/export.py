@@ -42,7 +42,7 @@ def as_json(contents: Contents) -> str:
     records, comparison = contents.records, contents.comparison
     plan = records.plan
     whole = {
-        "warnings": [one._asdict() for one in contents.warnings],
+        "warnings": [warning._asdict() for warning in contents.warnings],
         **{field: getattr(plan, field) for field in STATED},
         "complete": records.complete,
         "basis": dataclasses.asdict(comparison.basis),
@@ -53,7 +53,7 @@ def as_json(contents: Contents) -> str:
         },
         "alpha": comparison.alpha,
         "looks": {"planned": plan.looks, "judged": stages(records), "records": records.looks},
-        "differing": [dataclasses.asdict(one) for one in differing(records)],
+        "differing": [dataclasses.asdict(setting) for setting in differing(records)],
         "rows": [_row(row) for row in comparison.rows],
         "verdict": (
             contents.verdict
@@ -94,9 +94,9 @@ def as_csv(contents: Contents) -> str:
 def _strict(value: Any) -> Any:
     """The same with texts for numbers that JSON lacks: a setting may be infinite."""
     if isinstance(value, Mapping):
-        return {key: _strict(one) for key, one in value.items()}
+        return {key: _strict(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_strict(one) for one in value]
+        return [_strict(inner) for inner in value]
     return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -144,7 +144,7 @@ def _figures(contents: Contents) -> Iterator[tuple[Any, ...]]:
 def _named(row: Row, metric: str) -> Iterator[tuple[str, float | None]]:
     """The figures of a row by name."""
     low, high = row.summary.interval or (None, None)
-    found: dict[str, float | None] = {
+    figures: dict[str, float | None] = {
         " n": row.summary.n,
         " mean": row.summary.mean,
         " std": row.summary.std,
@@ -153,14 +153,14 @@ def _named(row: Row, metric: str) -> Iterator[tuple[str, float | None]]:
     }
     if row.difference is not None:
         low, high = row.difference.interval or (None, None)
-        found |= {
+        figures |= {
             " difference n": row.shared,
             " difference": row.difference.mean,
             " difference low": low,
             " difference high": high,
         }
-        found |= {" adjusted p": row.difference.p, " effect size": row.difference.effect}
-    yield from ((f"{metric}{name}", value) for name, value in found.items())
+        figures |= {" adjusted p": row.difference.p, " effect size": row.difference.effect}
+    yield from ((f"{metric}{name}", value) for name, value in figures.items())
     yield from _costs(row).items()
 
 

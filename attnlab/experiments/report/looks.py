@@ -42,7 +42,7 @@ def sentences(records: Records) -> Iterator[str]:
     for what, names in added.items():
         yield f"{what} {', '.join(names)} {since}"
     if len(judged) > planned:
-        seeds = "; then ".join(", ".join(map(str, one)) for one in judged)
+        seeds = "; then ".join(", ".join(map(str, stage)) for stage in judged)
         wanted = f"{planned} was planned" if planned == 1 else f"{planned} were planned"
         yield (
             f"The test split was judged {len(judged)} times, with seeds {seeds}, and {wanted}: a"
@@ -60,9 +60,9 @@ def first_look(records: Records) -> str | None:
     """When the test split was first read; where an earlier version, which kept no record, has made
     the choice, when that was made.
     """
-    told = [look["time"] for look in records.looks if look["event"] == "test"]
+    times = [look["time"] for look in records.looks if look["event"] == "test"]
     if records.looks and records.looks[0]["event"] == "choice":
-        return str(told[0]) if told else None
+        return str(times[0]) if times else None
     scored = any(record.scores["test"] for record in records.trials)
     return records.choice.made if scored and records.choice is not None else None
 
@@ -70,23 +70,22 @@ def first_look(records: Records) -> str | None:
 def _added(records: Records) -> dict[str, list[str]]:
     """The variants and the seeds all of whose reported trials began after the first look."""
     first = _seconds(first_look(records))
-    reported = [one for one in records.wanted if one.effort.began is not None]
+    reported = [record for record in records.wanted if record.effort.began is not None]
     late = {
-        one.seen.trial.name
-        for one in reported
-        if first is not None and (one.effort.began or 0.0) > first
+        record.seen.trial.name
+        for record in reported
+        if first is not None and (record.effort.began or 0.0) > first
     }
-    variants = _all_late([(one.candidate.variant, one) for one in reported], late)
-    seeds = _all_late(
-        [(str(one.seed), one) for one in reported if one.candidate.variant not in variants], late
-    )
+    variants = _all_late([(record.candidate.variant, record) for record in reported], late)
+    others = [record for record in reported if record.candidate.variant not in variants]
+    seeds = _all_late([(str(record.seed), record) for record in others], late)
     return {what: names for what, names in (("Variants", variants), ("Seeds", seeds)) if names}
 
 
 def _all_late(keyed: Sequence[tuple[str, Record]], late: set[str]) -> list[str]:
     by_key: dict[str, list[bool]] = {}
-    for key, one in keyed:
-        by_key.setdefault(key, []).append(one.seen.trial.name in late)
+    for key, record in keyed:
+        by_key.setdefault(key, []).append(record.seen.trial.name in late)
     return [key for key, each in by_key.items() if all(each)]
 
 

@@ -33,9 +33,9 @@ def of_trial(
       curve: of `metrics.jsonl`.
       chosen_by: the measure by which candidates are chosen.
     """
-    for split, said in splits.items():
-        if said != split:
-            yield f"the scores of the {split} split are of {said!r}"
+    for split, label in splits.items():
+        if label != split:
+            yield f"the scores of the {split} split are of {label!r}"
     test, valid = scores["test"], scores["valid"]
     if "step" in test and "step" in valid and test["step"] != valid["step"]:
         yield (
@@ -47,37 +47,38 @@ def of_trial(
         score, recorded = items.score(name), test.get(name, math.nan)
         if not math.isclose(score, recorded, rel_tol=ROUNDING, abs_tol=ROUNDING):
             yield f"{name} is {recorded:.6g} in results.json and {score:.6g} by items.npz"
-    known = {one["step"]: one for one in curve if one["split"] == "valid"}
-    logged = known.get(valid.get("step"), {}).get(chosen_by)
+    by_step = {point["step"]: point for point in curve if point["split"] == "valid"}
+    logged = by_step.get(valid.get("step"), {}).get(chosen_by)
     if isinstance(logged, float) and chosen_by in valid and logged != valid[chosen_by]:
         yield f"{chosen_by} is {valid[chosen_by]:.6g} in valid.json and {logged:.6g} in metrics.jsonl"
 
 
 def of_sweep(records: Records, reported: Sequence[Record]) -> Iterator[tuple[str, str]]:
     """What does not fit, of the reported trials, as "candidate/seed1" and words."""
-    sealed = any(one.altered is not None for one in reported)
-    kept = bool(records.looks) and records.looks[0]["event"] == "choice"
+    sealed = any(trial.altered is not None for trial in reported)
+    noted = bool(records.looks) and records.looks[0]["event"] == "choice"
     looked = {
         (look["candidate"], seed)
         for look in records.looks
         if look["event"] == "test"
         for seed in look["scored"]
     }
-    for one in reported:
-        name = one.seen.trial.name
-        yield from ((name, text) for text in one.misfits)
-        yield from ((name, f"{file} is not what the run left") for file in one.altered or ())
-        if one.manifest is not None and one.manifest.config.get("seed", one.seed) != one.seed:
-            yield name, f"manifest.json is of seed {one.manifest.config['seed']}"
-        if not one.scores["test"]:
+    for trial in reported:
+        name = trial.seen.trial.name
+        yield from ((name, text) for text in trial.misfits)
+        yield from ((name, f"{file} is not what the run left") for file in trial.altered or ())
+        manifest = trial.manifest
+        if manifest is not None and manifest.config.get("seed", trial.seed) != trial.seed:
+            yield name, f"manifest.json is of seed {manifest.config['seed']}"
+        if not trial.scores["test"]:
             continue
-        if sealed and one.altered is None:
+        if sealed and trial.altered is None:
             yield name, "digests.json is missing, which the other trials have"
-        if (kept or one.altered is not None) and (one.candidate.id, one.seed) not in looked:
+        if (noted or trial.altered is not None) and (trial.candidate.id, trial.seed) not in looked:
             yield name, "looks.jsonl does not know that it was scored on the test split"
-    for one, other in itertools.combinations(reported, 2):
-        if one.curve and (one.curve, one.pace) == (other.curve, other.pace):
+    for first, second in itertools.combinations(reported, 2):
+        if first.curve and (first.curve, first.pace) == (second.curve, second.pace):
             yield (
-                other.seen.trial.name,
-                f"it is a copy of {one.seen.trial.name}: same losses and times",
+                second.seen.trial.name,
+                f"it is a copy of {first.seen.trial.name}: same losses and times",
             )

@@ -17,7 +17,7 @@ from attnlab.experiments.report.wide import asked
 def score_notes(records: Records, comparison: Comparison) -> tuple[str, ...]:
     """Notes on means and differences."""
     plan = records.plan
-    notes = [f"Intervals: 95 %, over seeds, {_how(comparison)}"]
+    notes = [f"Intervals: 95 %, over seeds, {_interval_method(comparison)}"]
     if comparison.basis.split == "test":
         notes.append(
             f"Differences: to {plan.baseline}, by Dunnett's test: its intervals hold together, at"
@@ -57,18 +57,18 @@ def _time_notes(records: Records, comparison: Comparison) -> list[str]:
     ]
 
 
-def _how(comparison: Comparison) -> str:
+def _interval_method(comparison: Comparison) -> str:
     """How the intervals of means were made."""
     if comparison.method == "bootstrap":
         return "each by bootstrap (BCa, 9999 resamples; too narrow for fewer than about ten seeds)."
-    one = (
+    spread = (
         "one spread, in units of that of drawing the test examples,"
         if comparison.basis.scale.count
         else "one variance"
     )
     kind = {
-        "pooled": f"with {one} for all variants, and no block, for too few seeds are shared",
-        "blocked": f"with {one} for all variants, and the seed as a block, for they share seeds",
+        "pooled": f"with {spread} for all variants, and no block, for too few seeds are shared",
+        "blocked": f"with {spread} for all variants, and the seed as a block, for they share seeds",
     }[comparison.family.model.kind]
     if noisy := [row.name for row in comparison.rows if row.difference and row.difference.own]:
         kind += (
@@ -112,12 +112,12 @@ def _could_find(comparison: Comparison, baseline: str) -> list[str]:
         row.difference is not None and (row.difference.p or 0.0) < comparison.alpha for row in rows
     ):
         return []
-    found = [
-        one for row in rows if (one := comparison.family.detectable(row.name, baseline)) is not None
+    gaps = [
+        gap for row in rows if (gap := comparison.family.detectable(row.name, baseline)) is not None
     ]
     return (
-        [f"With these seeds a difference of {max(found):.2g} is found with probability {CHANCE:g}."]
-        if found
+        [f"With these seeds a difference of {max(gaps):.2g} is found with probability {CHANCE:g}."]
+        if gaps
         else []
     )
 
@@ -148,7 +148,7 @@ def cost_notes(records: Records) -> list[str]:
     knobs = ", ".join(
         dict.fromkeys(candidate.budget["knob"] for candidate in plan.candidates if candidate.budget)
     )
-    unequal = [one.name for one in differing(records) if one.kind == "unequal"]
+    unequal = [setting.name for setting in differing(records) if setting.kind == "unequal"]
     besides = f" Not held equal: {several(unequal)}." if unequal else ""
     notes.append(
         f"Budget: {held} held to those of {plan.budget['to'] or plan.baseline} by {knobs}.{besides}"

@@ -33,12 +33,12 @@ def page(contents: Contents) -> str:
         seeds(comparison, drawn),
         table(contents.results, linked=linked),
         costs(comparison, drawn),
-        *(table(one, linked=linked, folded=len(one.rows) > MANY) for one in contents.beside),
+        *(table(part, linked=linked, folded=len(part.rows) > MANY) for part in contents.beside),
         curves(records, comparison, drawn),
         search(records, drawn),
         outputs(comparison, drawn, plan.seeds[0]),
         maps(comparison, drawn, plan.seeds[0]),
-        *(table(_bounded(one), folded=len(one.rows) > MANY) for one in contents.further),
+        *(table(_bounded(part), folded=len(part.rows) > MANY) for part in contents.further),
         (
             f"<footer>{literal(f'{plan.file}, plan {plan.hash}. Base config: {plan.config}.')}</footer>"
         ),
@@ -72,7 +72,7 @@ def _head(contents: Contents) -> str:
 def _warnings(contents: Contents) -> str:
     """The warnings of the report, before anything else; "" for none."""
     lines = "".join(
-        f"<li><b>{literal(one.kind)}</b>: {literal(one.text)}</li>" for one in contents.warnings
+        f"<li><b>{literal(note.kind)}</b>: {literal(note.text)}</li>" for note in contents.warnings
     )
     return f'<ul class="warnings">{lines}</ul>' if lines else ""
 
@@ -81,19 +81,19 @@ def _bounded(of: Table) -> Table:
     """At most `MOST` rows of a table; weak rows (failed trials, for example) come first."""
     if len(of.rows) <= MOST:
         return of
-    kept = sorted(sorted(range(len(of.rows)), key=lambda place: place not in of.weak)[:MOST])
+    places = sorted(sorted(range(len(of.rows)), key=lambda place: place not in of.weak)[:MOST])
     strong, weak = (
-        frozenset(new for new, old in enumerate(kept) if old in which)
-        for which in (of.strong, of.weak)
+        frozenset(new for new, old in enumerate(places) if old in marked)
+        for marked in (of.strong, of.weak)
     )
-    said = (
+    note = (
         f"{MOST} of {len(of.rows)} rows are here, those that are not done before others; report.md"
         " has all."
     )
     return dataclasses.replace(
         of,
-        rows=tuple(of.rows[place] for place in kept),
+        rows=tuple(of.rows[place] for place in places),
         strong=strong,
         weak=weak,
-        notes=(*of.notes, said),
+        notes=(*of.notes, note),
     )

@@ -48,18 +48,18 @@ def paper(records: Records, comparison: Comparison, columns: Sequence[str] = ())
 
 
 def _mean(row: Row) -> str:
-    found = row.summary
-    return number(found.mean) + (
-        f" {interval(found.interval)}" if found.interval is not None else ""
+    summary = row.summary
+    return number(summary.mean) + (
+        f" {interval(summary.interval)}" if summary.interval is not None else ""
     )
 
 
 def _difference(row: Row) -> str:
     """ "-0.500 (p < 0.001)"."""
-    found = row.difference
-    if found is None:
+    difference = row.difference
+    if difference is None:
         return NONE
-    if found.p is None:
-        return signed(found.mean)
-    p = p_value(found.p)
-    return f"{signed(found.mean)} (p {p if p.startswith('<') else f'= {p}'})"
+    if difference.p is None:
+        return signed(difference.mean)
+    p = p_value(difference.p)
+    return f"{signed(difference.mean)} (p {p if p.startswith('<') else f'= {p}'})"

@@ -71,7 +71,7 @@ def document(contents: Contents) -> str:
     lines = [
         f"# {literal(plan.question)}",
         "",
-        *(f"* **Warning:** {literal(one.text)}" for one in contents.warnings),
+        *(f"* **Warning:** {literal(warning.text)}" for warning in contents.warnings),
     ]
     lines += [""] * bool(contents.warnings) + [
         f"*{literal(plan.name)}*: {literal(contents.extent)}.",
@@ -94,7 +94,7 @@ def document(contents: Contents) -> str:
         *contents.beside,
         *contents.further,
     ]
-    lines += [markdown(one) for one in shown]
+    lines += [markdown(part) for part in shown]
     lines += ["Learning curves and attention pictures: [report.html](report.html).", ""]
     lines += [literal(f"{plan.file}, plan {plan.hash}. Base config: {plan.config}."), ""]
     return "\n".join(lines)
@@ -105,16 +105,16 @@ def show(contents: Contents, stream: TextIO | None = None) -> None:
     plan = contents.records.plan
     print(
         f"\n{plan.question}",
-        *(f"warning: {one.text}" for one in contents.warnings),
+        *(f"warning: {warning.text}" for warning in contents.warnings),
         contents.extent,
         sep="\n",
         file=stream,
     )
     if contents.unfinished:
         print(contents.unfinished, file=stream)
-    for one in tables.narrow(contents.results, plan.baseline):
+    for part in tables.narrow(contents.results, plan.baseline):
         print(file=stream)
-        table(one.title, one.columns, one.rows, stream, one.numbers)
+        table(part.title, part.columns, part.rows, stream, part.numbers)
     print(file=stream)
     if contents.verdict is not None:
         print(f"claim:   {contents.verdict.statement}", file=stream)

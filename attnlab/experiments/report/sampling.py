@@ -27,22 +27,22 @@ def sampled(comparison: Comparison, baseline: str) -> Mapping[str, Sampled]:
     base = comparison.row(baseline)
     if comparison.basis.split != "test" or base is None:
         return {}
-    metric, found = comparison.basis.metric, {}
+    metric, tests = comparison.basis.metric, {}
     pairs = {
         row.name: pair
         for row in comparison.rows
         if row is not base and (pair := _both(row, base, metric)) is not None
     }
     scores = sum(
-        4 * len(one) for one, _, _ in pairs.values()
+        4 * len(values) for values, _, _ in pairs.values()
     )  # of both, for both kinds of resamples
     resamples = min(RESAMPLES, max(100, _MOST // max(1, scores)))
-    for name, (one, other, rule) in pairs.items():
-        found[name] = compare(one, other, rule, resamples)
+    for name, (first, second, rule) in pairs.items():
+        tests[name] = compare(first, second, rule, resamples)
     return {
-        name: one
-        for name, one in found.items()
-        if math.isfinite(one.difference) and all(map(math.isfinite, one.interval))
+        name: test
+        for name, test in tests.items()
+        if math.isfinite(test.difference) and all(map(math.isfinite, test.interval))
     }
 
 
@@ -55,27 +55,27 @@ def _both(
     if unlike(row.records, base.records, metric):
         return None
     items = {
-        one.seed: one.items
-        for one in row.records
-        if one.items is not None and metric in one.items.rules
+        record.seed: record.items
+        for record in row.records
+        if record.items is not None and metric in record.items.rules
     }
     others = {
-        one.seed: one.items
-        for one in base.records
-        if one.items is not None and metric in one.items.rules
+        record.seed: record.items
+        for record in base.records
+        if record.items is not None and metric in record.items.rules
     }
     seeds = [seed for seed in items if seed in others]
     if not seeds:
         return None
     pairs: list[Items] = [*(items[seed] for seed in seeds), *(others[seed] for seed in seeds)]
-    if len({(one.rules[metric], one.rows[metric].shape) for one in pairs}) > 1 or not len(pairs[0]):
+    if len({(run.rules[metric], run.rows[metric].shape) for run in pairs}) > 1 or not len(pairs[0]):
         return None
-    rows = [one.rows[metric] for one in pairs]
+    rows = [run.rows[metric] for run in pairs]
     rule = RULES[pairs[0].rules[metric]]
 
     def score(total: Any, count: int) -> float:
         try:
-            return rule([float(one) for one in total])
+            return rule([float(value) for value in total])
         except (ZeroDivisionError, OverflowError):
             return math.nan
 
@@ -84,14 +84,14 @@ def _both(
 
 def table(comparison: Comparison, baseline: str) -> Table | None:
     """The differences over test examples; None if there are none."""
-    found = sampled(comparison, baseline)
-    if not found:
+    tests = sampled(comparison, baseline)
+    if not tests:
         return None
     rows = tuple(
-        (name, f"{one.seeds}", signed(one.difference), interval(one.interval), p_value(one.p))
-        for name, one in found.items()
+        (name, f"{test.seeds}", signed(test.difference), interval(test.interval), p_value(test.p))
+        for name, test in tests.items()
     )
-    first = next(iter(found.values()))
+    first = next(iter(tests.values()))
     notes = (
         (
             f"How much the differences to {baseline} depend on which {first.items:,} examples are"

@@ -40,7 +40,7 @@ COLUMNS = (*MEANS, *DIFFERENCES, *COSTS, "remark")
 def results(records: Records, comparison: Comparison) -> Table:
     """Scores and costs, one row a variant (before the choice: a candidate)."""
     basis, base = comparison.basis, records.plan.baseline
-    unequal = [one for one in differing(records) if one.kind == "unequal"]
+    unequal = [setting for setting in differing(records) if setting.kind == "unequal"]
     rows = tuple(_result(row, base, records, unequal, basis.metric) for row in comparison.rows)
     table = Table(
         title=heading(basis),
@@ -92,7 +92,7 @@ def heading(basis: Basis) -> str:
 def _result(
     row: Row, baseline: str, records: Records, unequal: Sequence[Differing], metric: str
 ) -> tuple[str, ...]:
-    candidate, found = row.candidate, row.difference
+    candidate, gap = row.candidate, row.difference
     base = records.standing(baseline)
     remarks = ["best"] * row.best + list(row.missing)
     usual = () if base is None else records.of(base)
@@ -105,7 +105,7 @@ def _result(
             f"seed{'s' * (len(row.outlying) > 1)} {', '.join(map(str, row.outlying))}"
             f" lie{'s' * (len(row.outlying) == 1)} apart"
         )
-    if found is not None and row.shared != row.summary.n:
+    if gap is not None and row.shared != row.summary.n:
         remarks.append(f"{row.shared} seed{'s' * (row.shared != 1)} in common with {baseline}")
     means = (row.name, f"{row.summary.n}", number(row.summary.mean), interval(row.summary.interval))
     counted = candidate.counted
@@ -120,25 +120,26 @@ def _result(
         if records.plan.budget is None
         else budget(candidate) + _but(candidate.variant, baseline, unequal)
     )
-    return (*means, *_difference(row, baseline, found), *taken, held, "; ".join(remarks))
+    return (*means, *_difference(row, baseline, gap), *taken, held, "; ".join(remarks))
 
 
 def _but(variant: str, baseline: str, unequal: Sequence[Differing]) -> str:
     """The settings in which a variant differs from the baseline besides what is compared, ", but
     not training.steps".
     """
-    names = [one.name for one in unequal if one.values.get(variant) != one.values.get(baseline)]
+    settings = ((setting.name, setting.values) for setting in unequal)
+    names = [name for name, texts in settings if texts.get(variant) != texts.get(baseline)]
     return f", but not {several(names)}" if names else ""
 
 
-def _difference(row: Row, baseline: str, found: Difference | None) -> tuple[str, str, str, str]:
-    if found is None:
+def _difference(row: Row, baseline: str, gap: Difference | None) -> tuple[str, str, str, str]:
+    if gap is None:
         return (BASELINE if row.candidate.variant == baseline else NONE, NONE, NONE, NONE)
     return (
-        signed(found.mean),
-        interval(found.interval),
-        p_value(found.p),
-        NONE if found.effect is None else f"{found.effect:+.2f}",
+        signed(gap.mean),
+        interval(gap.interval),
+        p_value(gap.p),
+        NONE if gap.effect is None else f"{gap.effect:+.2f}",
     )
 
 
@@ -154,7 +155,7 @@ def budget(candidate: Candidate) -> str:
 
 def contrasts(verdict: Verdict) -> Table:
     """The claim's contrasts one by one."""
-    rows = tuple(_contrast(one) for one in verdict.contrasts)
+    rows = tuple(_contrast(contrast) for contrast in verdict.contrasts)
     lower, upper = (
         f"{100 * (1 - alpha):.4g} %" for alpha in (verdict.alpha, verdict.alpha / len(rows))
     )
@@ -173,9 +174,9 @@ def contrasts(verdict: Verdict) -> Table:
 
 
 def _contrast(judged: Judged) -> tuple[str, ...]:
-    found = judged.found
-    numbers = (None, None, None) if found is None else (found.mean, found.lower, found.upper)
-    rests = f" (by its {found.rests} bound)" if found is not None and found.rests else ""
+    decision = judged.found
+    numbers = (None,) * 3 if decision is None else (decision.mean, decision.lower, decision.upper)
+    rests = f" (by its {decision.rests} bound)" if decision is not None and decision.rests else ""
     outcome = judged.outcome + (f": {judged.why}" if judged.why else rests)
     return (
         judged.text,
@@ -189,8 +190,8 @@ def variants(records: Records) -> Table:
     """The settings of every variant, the values of the budget solver, and what all share."""
     plan = records.plan
     rows = []
-    for variant, own in plan.variants.items():
-        rows.append((variant, _written(own) or "as the base", _solved(records, variant)))
+    for variant, settings in plan.variants.items():
+        rows.append((variant, _written(settings) or "as the base", _solved(records, variant)))
     base = f"All: {plan.config}" + (f" with {_written(plan.base)}." if plan.base else ".")
     table = Table(
         "What is compared",
@@ -209,9 +210,11 @@ def _differing(records: Records) -> tuple[str, ...]:
         "budget": "Set by the budget",
         "unequal": "Not held equal",
     }
-    found = {kind: [one.sentence for one in differing(records) if one.kind == kind] for kind in why}
+    settings = differing(records)
     return tuple(
-        f"{why[kind]}: {'; '.join(sentences)}." for kind, sentences in found.items() if sentences
+        f"{reason}: {'; '.join(sentences)}."
+        for kind, reason in why.items()
+        if (sentences := [setting.sentence for setting in settings if setting.kind == kind])
     )
 
 
@@ -223,12 +226,12 @@ def _solved(records: Records, variant: str) -> str:
     if plan.budget is None or variant == (plan.budget["to"] or plan.baseline):
         return NONE
     budgets = [
-        one.budget
-        for one in ([standing] if standing else plan.of(variant))
-        if one.budget is not None
+        candidate.budget
+        for candidate in ([standing] if standing else plan.of(variant))
+        if candidate.budget is not None
     ]
     return (
-        " or ".join(dict.fromkeys(_written({one["knob"]: one["value"]}) for one in budgets)) or NONE
+        " or ".join(dict.fromkeys(_written({met["knob"]: met["value"]}) for met in budgets)) or NONE
     )
 
 

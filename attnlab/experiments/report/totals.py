@@ -50,24 +50,24 @@ class Taken:
 
 def taken(records: Sequence[Record]) -> Taken:
     """The sum over trials; those that have not begun add nothing."""
-    begun = [one for one in records if one.effort.began is not None]
-    steps = [one.effort.steps for one in begun]
+    begun = [run for run in records if run.effort.began is not None]
+    steps = [run.effort.steps for run in begun]
     return Taken(
         trials=len(begun),
         steps=sum(steps),
-        flops=sum(one.candidate.flops * number for one, number in zip(begun, steps, strict=True)),
-        transcendentals=_sum([one.candidate.counted.transcendentals for one in begun], steps),
-        examples=_sum([one.candidate.counted.examples for one in begun], steps),
-        tokens=_sum([_tokens(one) for one in begun], steps),
-        seconds=sum(one.effort.seconds / one.cost.together for one in begun),
+        flops=sum(run.candidate.flops * number for run, number in zip(begun, steps, strict=True)),
+        transcendentals=_sum([run.candidate.counted.transcendentals for run in begun], steps),
+        examples=_sum([run.candidate.counted.examples for run in begun], steps),
+        tokens=_sum([_tokens(run) for run in begun], steps),
+        seconds=sum(run.effort.seconds / run.cost.together for run in begun),
     )
 
 
 def _sum(each: Sequence[float | None], steps: Sequence[int]) -> float | None:
     """The sum of step x number; None if a trial that has done steps has no number."""
-    if any(one is None and number for one, number in zip(each, steps, strict=True)):
+    if any(value is None and number for value, number in zip(each, steps, strict=True)):
         return None
-    return sum((one or 0.0) * number for one, number in zip(each, steps, strict=True))
+    return sum((value or 0.0) * number for value, number in zip(each, steps, strict=True))
 
 
 def _tokens(record: Record) -> float | None:
@@ -87,7 +87,7 @@ def table(records: Records) -> Table:
     rows: list[tuple[str, ...]] = []
     for variant in records.plan.variants:
         standing = records.standing(variant)
-        every = taken([one for one in records.trials if one.candidate.variant == variant])
+        every = taken([record for record in records.trials if record.candidate.variant == variant])
         reported = taken(records.of(standing)) if standing else None
         if reported is not None:
             rows.append(_row(variant, f"{reported.trials} reported", reported))
@@ -102,7 +102,7 @@ def table(records: Records) -> Table:
         ),
         *_programs(records),
     )
-    found = Table(
+    totals = Table(
         "What it took", COLUMNS, tuple(rows), frozenset(range(2, len(COLUMNS))), notes=notes
     )
     empty = {
@@ -110,13 +110,13 @@ def table(records: Records) -> Table:
         for place, column in enumerate(COLUMNS)
         if column in _OPTIONAL and not any(row[place] for row in rows)
     }
-    return found.only([column for column in COLUMNS if column not in empty])
+    return totals.only([column for column in COLUMNS if column not in empty])
 
 
 def _programs(records: Records) -> Iterator[str]:
     """What was compiled for all trials, if that is on record."""
-    made = [one.cost.programs for one in records.trials]
-    compiled, took, loaded, loading = (sum(one.get(name, 0) for one in made) for name in COUNTED)
+    made = [record.cost.programs for record in records.trials]
+    compiled, took, loaded, loading = (sum(each.get(name, 0) for each in made) for name in COUNTED)
     if compiled + loaded:
         yield (
             f"Compiled programs: {compiled:,} in {took:,.1f} s; another {loaded:,} were kept by"

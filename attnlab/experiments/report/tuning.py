@@ -31,11 +31,11 @@ def tried(records: Records, method: str) -> Table | None:
             and records.choice.candidate(candidate.variant) == candidate.id
         )
         strong |= {len(rows)} if chosen else set()
-        found = family.mean(candidate.id, method)
+        summary = family.mean(candidate.id, method)
         cells = (
-            f"{found.n}",
-            number(found.mean),
-            interval(found.interval),
+            f"{summary.n}",
+            number(summary.mean),
+            interval(summary.interval),
             "chosen" if chosen else "",
         )
         rows.append((candidate.variant, settings(candidate.tuned), *cells))
@@ -57,20 +57,20 @@ def _scored(records: Records, metric: str) -> Family:
     """
     plan = records.plan
     scored = {
-        one.id: {record.seed: record.scores["valid"].get(metric) for record in records.of(one)}
-        for one in plan.candidates
+        candidate.id: {run.seed: run.scores["valid"].get(metric) for run in records.of(candidate)}
+        for candidate in plan.candidates
     }
     first = plan.seeds[:1] if plan.search is not None else plan.seeds
     values = {
-        identity: {seed: one for seed, one in seeds.items() if one is not None and seed in first}
-        for identity, seeds in scored.items()
+        name: {seed: score for seed, score in seeds.items() if score is not None and seed in first}
+        for name, seeds in scored.items()
     }
-    known = [
+    measured = [
         record.measures["valid"][metric]
         for record in records.trials
         if metric in record.measures["valid"]
     ]
-    return Family(values, plan.select["mode"], scale(known))
+    return Family(values, plan.select["mode"], scale(measured))
 
 
 def _how_many(records: Records) -> str:
@@ -83,7 +83,7 @@ def _how_many(records: Records) -> str:
         else "NOT the same number of settings tried."
     )
     if plan.search is not None:
-        how = settings(
+        options = settings(
             {
                 name: plan.search[name]
                 for name in ("sampler", "trials", "pruner")
@@ -91,7 +91,7 @@ def _how_many(records: Records) -> str:
             }
         )
         note += (
-            f" They were searched for ({how}) with the first seed; the best of each variant was"
+            f" They were searched for ({options}) with the first seed; the best of each variant was"
             " trained with all. Of them, "
         )
         note += "; ".join(_searched(records, variant) for variant in plan.variants) + "."
@@ -101,11 +101,11 @@ def _how_many(records: Records) -> str:
 def _lost_settings(records: Records) -> list[str]:
     """Trials that were missing in the choice: failed, or stopped by request."""
     notes = []
-    for variant, one in records.choice.chosen.items() if records.choice is not None else ():
-        if accepted := one.get("accepted"):
+    for variant, entry in records.choice.chosen.items() if records.choice is not None else ():
+        if accepted := entry.get("accepted"):
             without = ", ".join(f"{name} ({why})" for name, why in accepted.items())
             notes.append(
-                f"{variant}: {one.get('trained')} of {one.get('settings')} settings trained; chosen"
+                f"{variant}: {entry.get('trained')} of {entry.get('settings')} settings trained; chosen"
                 f" without {without}."
             )
     return notes
@@ -115,10 +115,10 @@ def _searched(records: Records, variant: str) -> str:
     """What became of the settings that were searched for a variant: "additive: 4 done, 12 pruned,
     3,400 steps".
     """
-    found = [
-        one.seen
-        for one in records.trials
-        if one.candidate.variant == variant and one.seed == records.plan.seeds[0]
+    statuses = [
+        record.seen
+        for record in records.trials
+        if record.candidate.variant == variant and record.seed == records.plan.seeds[0]
     ]
-    states = [f"{number} {state}" for state, number in counts(found).items()]
-    return f"{variant}: {', '.join([*states, f'{sum(seen.step for seen in found):,} steps'])}"
+    states = [f"{number} {state}" for state, number in counts(statuses).items()]
+    return f"{variant}: {', '.join([*states, f'{sum(seen.step for seen in statuses):,} steps'])}"

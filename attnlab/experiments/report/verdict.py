@@ -110,17 +110,17 @@ class Verdict:
         if self.outcome != UNDECIDED:
             return f"{self.outcome} ({_seeds(self.seeds)})"
         reasons = "; ".join(
-            dict.fromkeys(one.why for one in self.contrasts if one.outcome == UNDECIDED)
+            dict.fromkeys(judged.why for judged in self.contrasts if judged.outcome == UNDECIDED)
         )
         hints = "; ".join(
-            dict.fromkeys(hint(one) for one in self.contrasts if one.power is not None)
+            dict.fromkeys(hint(judged) for judged in self.contrasts if judged.power is not None)
         )
-        said = (
+        text = (
             f"{UNDECIDED} at {_seeds(self.seeds)}: {reasons}"
             if self.seeds
             else f"{UNDECIDED}: {reasons}"
         )
-        return f"{said} ({hints})" if hints else said
+        return f"{text} ({hints})" if hints else text
 
 
 def judge(comparison: Comparison, claim: Mapping[str, Any] | None) -> Verdict | None:
@@ -128,25 +128,18 @@ def judge(comparison: Comparison, claim: Mapping[str, Any] | None) -> Verdict | 
     if claim is None:
         return None
     contrasts = claim["contrasts"]
-    judged = tuple(
-        _contrast(comparison, one["weights"], one["at_least"], len(contrasts), one.get("on", ""))
-        for one in contrasts
-    )
-    outcomes = {one.outcome for one in judged}
+    judged = tuple(_contrast(comparison, contrast, len(contrasts)) for contrast in contrasts)
+    outcomes = {part.outcome for part in judged}
     outcome = REFUTED if REFUTED in outcomes else UNDECIDED if UNDECIDED in outcomes else SUPPORTED
     return Verdict(
-        claim["statement"], outcome, judged, min(one.seeds for one in judged), comparison.alpha
+        claim["statement"], outcome, judged, min(part.seeds for part in judged), comparison.alpha
     )
 
 
-def _contrast(
-    comparison: Comparison,
-    weights: Mapping[str, float],
-    at_least: float,
-    contrasts: int,
-    on: str = "",
-) -> Judged:
-    """One contrast, undecided unless every seed of every variant in it has a number."""
+def _contrast(comparison: Comparison, contrast: Mapping[str, Any], contrasts: int) -> Judged:
+    """One of so many contrasts, undecided unless every seed of every variant in it has a number."""
+    weights: Mapping[str, float] = contrast["weights"]
+    at_least, on = contrast["at_least"], contrast.get("on", "")
     comparison = measured(comparison, on) if on else comparison
     rows = {variant: comparison.row(variant) for variant in weights}
     tested = comparison.basis.split == "test"
@@ -160,7 +153,7 @@ def _contrast(
         return Judged(text, at_least, min(numbers), None, UNDECIDED, why)
     near = all(row is not None and row.name in comparison.family.values for row in rows.values())
     family = comparison.family if near else comparison.whole
-    found = family.contrast(
+    decision = family.contrast(
         {str(row and row.name): weights[variant] for variant, row in rows.items()},
         at_least,
         contrasts,
@@ -172,13 +165,15 @@ def _contrast(
     ]
     if lost:
         why = f"not every seed has a number ({'; '.join(lost)})"
-        return Judged(text, at_least, min(numbers), found, UNDECIDED, why)
+        return Judged(text, at_least, min(numbers), decision, UNDECIDED, why)
     if comparison.basis.metric in COUNTED:
-        reached = found.mean >= at_least or found.why == TIE
-        return Judged(text, at_least, min(numbers), found, SUPPORTED if reached else REFUTED)
-    why = _WHY[found.why].format(at_least=at_least) if found.why else ""
-    power = _power(family, weights, at_least, min(numbers)) if found.outcome == UNDECIDED else None
-    return Judged(text, at_least, min(numbers), found, found.outcome, why, power)
+        reached = decision.mean >= at_least or decision.why == TIE
+        return Judged(text, at_least, min(numbers), decision, SUPPORTED if reached else REFUTED)
+    why = _WHY[decision.why].format(at_least=at_least) if decision.why else ""
+    power = (
+        _power(family, weights, at_least, min(numbers)) if decision.outcome == UNDECIDED else None
+    )
+    return Judged(text, at_least, min(numbers), decision, decision.outcome, why, power)
 
 
 def _not_comparable(
@@ -255,17 +250,17 @@ def describe(weights: Mapping[str, float], at_least: float, mode: str = "max") -
     alike: dict[float, list[str]] = {}
     for variant, weight in weights.items():
         alike.setdefault(weight, []).append(variant)
-    words = ""
-    for weight, variants in sorted(alike.items(), key=lambda one: one[0] < 0):
+    text = ""
+    for weight, variants in sorted(alike.items(), key=lambda pair: pair[0] < 0):
         sign = " - " if weight < 0 else " + "
         averaged = len(variants) > 1 and math.isclose(abs(weight) * len(variants), 1)
         size = "" if abs(weight) == 1 else f"{abs(weight):g} x "
-        words += sign + (
+        text += sign + (
             f"mean({', '.join(variants)})"
             if averaged
-            else sign.join(size + one for one in variants)
+            else sign.join(size + name for name in variants)
         )
-    return f"{words.removeprefix(' + ').lstrip()} >= {at_least:g}"
+    return f"{text.removeprefix(' + ').lstrip()} >= {at_least:g}"
 
 
 def _seeds(number: int) -> str:

@@ -23,12 +23,12 @@ class Warned(NamedTuple):
     text: str
 
 
-def found(records: Records, comparison: Comparison, environment: Environment) -> tuple[Warned, ...]:
+def warnings(records: Records, comparison: Comparison, machines: Environment) -> tuple[Warned, ...]:
     """All warnings, the most serious kind first."""
     return tuple(
         Warned(kind, line)
         for kind, lines in KINDS.items()
-        for line in lines(records, comparison, environment)
+        for line in lines(records, comparison, machines)
     )
 
 
@@ -66,11 +66,11 @@ def _measure(records: Records, comparison: Comparison, _: Environment) -> Iterat
         if why := other_scale(row.records, base.records, metric):
             apart.setdefault(why, []).append(row.name)
     for why, names in apart.items():
-        known = {name: one for each in base.records for name, one in each.measures["test"].items()}
-        unit = f" ({known[metric].unit})" if metric in known and known[metric].unit else ""
+        named = dict(pair for record in base.records for pair in record.measures["test"].items())
+        unit = f" ({named[metric].unit})" if metric in named and named[metric].unit else ""
         rows = [row.records for row in comparison.rows]
         others = [
-            name for name in known if not any(other_scale(row, base.records, name) for row in rows)
+            name for name in named if not any(other_scale(row, base.records, name) for row in rows)
         ]
         hint = f" Compare by {' or '.join(others)}, which depends on no such thing." * bool(others)
         yield f"Not comparable with {base.name} by {metric}{unit}: {several(names)} ({why}).{hint}"
@@ -78,17 +78,17 @@ def _measure(records: Records, comparison: Comparison, _: Environment) -> Iterat
 
 def _records(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
     trials: dict[str, list[str]] = {}
-    for name, words in of_sweep(records, _reported(comparison)):
-        trials.setdefault(words, []).append(name)
-    for words, names in trials.items():
+    for name, misfit in of_sweep(records, _reported(comparison)):
+        trials.setdefault(misfit, []).append(name)
+    for misfit, names in trials.items():
         yield (
             "Records do not fit together, so that no number here can be relied on:"
-            f" {words} ({several(names)})."
+            f" {misfit} ({several(names)})."
         )
 
 
 def _held_equal(records: Records, *_: Any) -> Iterator[str]:
-    unequal = [one.sentence for one in differing(records) if one.kind == "unequal"]
+    unequal = [setting.sentence for setting in differing(records) if setting.kind == "unequal"]
     if unequal:
         yield f"Not held equal: {'; '.join(unequal)}."
 
@@ -143,13 +143,13 @@ def _code(records: Records, comparison: Comparison, _: Environment) -> Iterator[
         if record.manifest is not None:
             versions.setdefault(version(record.manifest.code), []).append(_name(record))
     if len(versions) > 1:
-        told = [
+        lines = [
             f"{name} ({several(each) if len(each) < 4 else f'{len(each)} trials'})"
             for name, each in versions.items()
         ]
         yield (
             f"The reported trials were trained by {len(versions)} versions of the code:"
-            f" {several(told)}."
+            f" {several(lines)}."
         )
     others = [name for name in looks.versions(records) if name not in versions]
     if others and versions:
@@ -183,17 +183,18 @@ def _edge(records: Records, *_: Any) -> Iterator[str]:
     for variant in records.plan.variants:
         standing, candidates = records.standing(variant), records.plan.of(variant)
         for key, value in standing.tuned.items() if standing else ():
-            tried = sorted({one.tuned[key] for one in candidates if is_finite(one.tuned.get(key))})
+            tunings = [candidate.tuned for candidate in candidates]
+            tried = sorted({tuned[key] for tuned in tunings if is_finite(tuned.get(key))})
             if is_finite(value) and len(tried) > 1 and value in (tried[0], tried[-1]):
                 at.setdefault(
                     f"{key}={text(value)}|{text(tried[0])} to {text(tried[-1])}", []
                 ).append(variant)
-    told = [
+    edges = [
         f"{key.partition('|')[0]} of {several(variants)} ({key.partition('|')[2]})"
         for key, variants in at.items()
     ]
-    if told:
-        yield f"At the edge of what was tried: {'; '.join(told)}. What is best may lie beyond."
+    if edges:
+        yield f"At the edge of what was tried: {'; '.join(edges)}. What is best may lie beyond."
 
 
 def _seeds(records: Records, *_: Any) -> Iterator[str]:
@@ -226,20 +227,21 @@ def _retried(_: Records, comparison: Comparison, __: Environment) -> Iterator[st
 
 def _counts(_: Records, comparison: Comparison, __: Environment) -> Iterator[str]:
     candidates = [row.candidate for row in comparison.rows]
-    low = list(dict.fromkeys(one.variant for one in candidates if one.counted.loops))
-    if low:
-        most = max(one.counted.loops for one in candidates)
+    looping = [candidate for candidate in candidates if candidate.counted.loops]
+    if low := list(dict.fromkeys(candidate.variant for candidate in looping)):
+        most = max(candidate.counted.loops for candidate in looping)
         yield (
             f"FLOPs of {several(low)} are too low: loops of unknown length ({most}) were counted"
             " once."
         )
     idle: dict[tuple[str, ...], list[str]] = {}
-    for one in candidates:
-        if one.counted.idle and one.variant not in idle.setdefault(one.counted.idle, []):
-            idle[one.counted.idle].append(one.variant)
-    told = [f"{several(paths)} ({several(variants)})" for paths, variants in idle.items()]
-    if told:
-        yield f"Parameters that get no gradient, and are counted all the same: {'; '.join(told)}."
+    for candidate in candidates:
+        paths = candidate.counted.idle
+        if paths and candidate.variant not in idle.setdefault(paths, []):
+            idle[paths].append(candidate.variant)
+    lines = [f"{several(paths)} ({several(variants)})" for paths, variants in idle.items()]
+    if lines:
+        yield f"Parameters that get no gradient, and are counted all the same: {'; '.join(lines)}."
 
 
 def _cores(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:

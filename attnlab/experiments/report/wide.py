@@ -25,24 +25,24 @@ def as_wide_csv(records: Records) -> str:
     varied = settings_that_differ(records.plan)
     measured = dict.fromkeys(
         (split, name)
-        for one in records.trials
-        for split, scores in one.scores.items()
+        for record in records.trials
+        for split, scores in record.scores.items()
         for name in scores
     )
     derived = [name for name in asked(records.plan) if name not in COSTS]
-    names = list(dict.fromkeys(name for one in varied.values() for name in one))
+    names = list(dict.fromkeys(name for values in varied.values() for name in values))
     heads = [*HEAD, *names, *(f"{split} {name}" for split, name in measured), *derived, *COSTS]
     rows: list[list[Any]] = [heads]
-    for one in records.trials:
-        scores = [one.scores[split].get(name) for split, name in measured]
-        found = [value(one, "valid", name) for name in derived]
+    for record in records.trials:
+        scores = [record.scores[split].get(name) for split, name in measured]
+        derived_values = [value(record, "valid", name) for name in derived]
         numbers = [
             "" if number is None else repr(number)
-            for number in (*scores, *found, *(cost(one) for cost in COSTS.values()))
+            for number in (*scores, *derived_values, *(cost(record) for cost in COSTS.values()))
         ]
-        own = varied[one.candidate.id]
-        varying = (text(own[name]) if name in own else "" for name in names)
-        rows.append([*_head(records, one), *varying, *numbers])
+        settings = varied[record.candidate.id]
+        varying = (text(settings[name]) if name in settings else "" for name in names)
+        rows.append([*_head(records, record), *varying, *numbers])
     return as_csv(rows)
 
 
@@ -50,16 +50,16 @@ def settings_that_differ(plan: Plan) -> dict[str, dict[str, Any]]:
     """Candidate to the settings in which candidates differ, those that it has: full dotted name to
     value.
     """
-    found = {candidate.id: settings(candidate) for candidate in plan.candidates}
-    names = dict.fromkeys(name for one in found.values() for name in one)
+    configs = {candidate.id: settings(candidate) for candidate in plan.candidates}
+    names = dict.fromkeys(name for values in configs.values() for name in values)
     varied = [
         name
         for name in names
-        if len({repr(one[name]) if name in one else "" for one in found.values()}) > 1
+        if len({repr(values[name]) if name in values else "" for values in configs.values()}) > 1
     ]
     return {
-        identity: {name: one[name] for name in varied if name in one}
-        for identity, one in found.items()
+        identity: {name: values[name] for name in varied if name in values}
+        for identity, values in configs.items()
     }
 
 
@@ -68,15 +68,15 @@ def settings(candidate: Candidate) -> dict[str, Any]:
     name.
     """
     config: Mapping[str, Any] = candidate.config
-    return {name.removesuffix(".name"): one for name, one in flat(config).items() if name != "seed"}
+    return {key.removesuffix(".name"): leaf for key, leaf in flat(config).items() if key != "seed"}
 
 
 def asked(plan: Plan) -> list[str]:
     """The derived measures that an experiment speaks of."""
-    claimed = [one.get("on", "") for one in plan.claim["contrasts"]] if plan.claim else []
+    claimed = [contrast.get("on", "") for contrast in plan.claim["contrasts"]] if plan.claim else []
     return [name for name in dict.fromkeys((plan.measure["metric"], *claimed)) if is_derived(name)]
 
 
-def _head(records: Records, one: Record) -> tuple[Any, ...]:
-    chosen = "yes" if records.chosen(one.candidate) else "no"
-    return one.candidate.variant, one.candidate.id, one.seed, one.seen.word, chosen, one.seen.step
+def _head(records: Records, run: Record) -> tuple[Any, ...]:
+    chosen = "yes" if records.chosen(run.candidate) else "no"
+    return run.candidate.variant, run.candidate.id, run.seed, run.seen.word, chosen, run.seen.step

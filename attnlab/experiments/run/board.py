@@ -53,7 +53,7 @@ class Board:
     @plan.setter
     def plan(self, plan: Plan) -> None:
         self._plan = plan
-        self._seen = {one.trial.name: one for one in shown(plan, self._directory)}
+        self._seen = {seen.trial.name: seen for seen in shown(plan, self._directory)}
         self._looked = time.monotonic()
 
     def __enter__(self) -> Board:
@@ -88,7 +88,7 @@ class Board:
             self.note(f"{job.name}: evaluated")
         else:
             self.note(
-                f"{_told(self._seen[job.trials[0].name])}"
+                f"{_end_line(self._seen[job.trials[0].name])}"
                 f" ({summary(self._seen.values(), self._slots)})"
             )
 
@@ -103,16 +103,16 @@ class Board:
     def tick(self) -> None:
         """Update the display, at most once a second."""
         if self._live is not None and time.monotonic() - self._looked >= _REFRESH:
-            self._look(one.trial for one in list(self._seen.values()) if not one.settled)
+            self._look(seen.trial for seen in list(self._seen.values()) if not seen.settled)
             self._show()
 
     @property
     def settled(self) -> bool:
         """Whether no trial is left to run, as last seen."""
-        return all(one.settled for one in self._seen.values())
+        return all(seen.settled for seen in self._seen.values())
 
     def _look(self, trials: Iterable[Trial]) -> None:
-        self._seen |= {one.name: look(one, self._directory) for one in trials}
+        self._seen |= {trial.name: look(trial, self._directory) for trial in trials}
         self._looked = time.monotonic()
 
     def _show(self) -> None:
@@ -126,11 +126,11 @@ def shown(plan: Plan, directory: Path) -> list[Seen]:
     """The states of the trials that have begun or are still to run, without those that a frozen
     choice excludes.
     """
-    due = {one.name for one in wanted(plan, Choice.read(directory))}
+    due = {trial.name for trial in wanted(plan, Choice.read(directory))}
     return [
-        one
-        for one in look_at_all(plan, directory)
-        if one.trial.name in due or one.settled or one.state == "running"
+        seen
+        for seen in look_at_all(plan, directory)
+        if seen.trial.name in due or seen.settled or seen.state == "running"
     ]
 
 
@@ -139,18 +139,18 @@ def overview(plan: Plan, seen: Sequence[Seen]) -> tuple[list[str], list[list[str
     state.
     """
     of = {
-        candidate.id: [one for one in seen if one.trial.candidate.id == candidate.id]
+        candidate.id: [status for status in seen if status.trial.candidate.id == candidate.id]
         for candidate in plan.candidates
     }
     if len(plan.seeds) > _SEEDS:
         states = list(counts(seen))
         return ["trial", *states], [
-            [identity, *(str(counts(ones).get(state, "")) for state in states)]
-            for identity, ones in of.items()
+            [identity, *(str(counts(statuses).get(state, "")) for state in states)]
+            for identity, statuses in of.items()
         ]
     rows = []
-    for identity, ones in of.items():
-        cells = {one.trial.seed: _cell(one) for one in ones}
+    for identity, statuses in of.items():
+        cells = {status.trial.seed: _cell(status) for status in statuses}
         rows.append([identity, *(cells.get(seed, "") for seed in plan.seeds)])
     return ["trial", *(f"seed {seed}" for seed in plan.seeds)], rows
 
@@ -160,14 +160,16 @@ def troubles(seen: Iterable[Seen]) -> list[str]:
     that may hang.
     """
     lines = []
-    for one in seen:
-        if one.word in ("waiting", "pruned"):
+    for status in seen:
+        if status.word in ("waiting", "pruned"):
             continue  # as a search has it
-        if one.message and one.state != "done":
-            lines.append(f"{one.trial.name} {one.word} at step {one.step}: {one.message}")
-        elif one.stalled(now := time.time()):
+        if status.message and status.state != "done":
             lines.append(
-                f"{one.trial.name} stalled: no word for {clock(one.age(now) or 0)}; 'stop' or"
+                f"{status.trial.name} {status.word} at step {status.step}: {status.message}"
+            )
+        elif status.stalled(now := time.time()):
+            lines.append(
+                f"{status.trial.name} stalled: no word for {clock(status.age(now) or 0)}; 'stop' or"
                 " --trial-timeout ends it"
             )
     return lines
@@ -191,14 +193,14 @@ def remaining(seen: Sequence[Seen], slots: int) -> float | None:
       seen: all trials.
       slots: how many run at a time; 0 for as many as are running.
     """
-    running = [one for one in seen if one.state == "running"]
-    whole = [one.seconds for one in seen if one.state == "done" and one.seconds]
-    whole = whole or [one.pace * one.total for one in running if one.pace]
+    running = [status for status in seen if status.state == "running"]
+    whole = [status.seconds for status in seen if status.state == "done" and status.seconds]
+    whole = whole or [status.pace * status.total for status in running if status.pace]
     if not whole or not (slots or running):
         return None
     mean = sum(whole) / len(whole)
-    waiting = sum(not one.settled and one.state != "running" for one in seen)
-    begun = sum(mean * (1 - min(1.0, one.step / one.total)) for one in running)
+    waiting = sum(not status.settled and status.state != "running" for status in seen)
+    begun = sum(mean * (1 - min(1.0, status.step / status.total)) for status in running)
     return (waiting * mean + begun) / (slots or len(running))
 
 
@@ -242,7 +244,7 @@ def _cell(seen: Seen) -> str:
     return seen.word if seen.state in ("done", "pending") else f"{seen.word} {seen.step}"
 
 
-def _told(seen: Seen) -> str:
+def _end_line(seen: Seen) -> str:
     """One line on a trial that has ended."""
     where = f"at step {seen.step} after {clock(seen.seconds)}"
     if seen.state == "interrupted" and seen.message.startswith(

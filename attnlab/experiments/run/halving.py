@@ -68,7 +68,7 @@ def rungs(trials: int, least: int, finish: int) -> int:
     `least` evaluations.
     """
     count = 0
-    while _kept(trials, count, finish) > min(finish, trials) and FACTOR ** (count + 1) <= least:
+    while _passing(trials, count, finish) > min(finish, trials) and FACTOR ** (count + 1) <= least:
         count += 1
     return count
 
@@ -81,30 +81,29 @@ def ruling(courses: Sequence[Course], finish: int) -> Ruling:
       courses: of the round; a failed or diverged trial frees no place for another.
       finish: the least number of trials that continue at every rung.
     """
-    count = rungs(len(courses), min((len(one.steps) for one in courses), default=0), finish)
+    count = rungs(len(courses), min((len(course.steps) for course in courses), default=0), finish)
     going, pruned = list(courses), dict[str, str]()
     for rung in range(1, count + 1):
-        at = {one.name: len(one.steps) // FACTOR ** (count + 1 - rung) for one in going}
-        there = [one for one in going if len(one.scores) >= at[one.name]]
-        if any(not one.settled for one in going if one not in there):
+        at = {course.name: len(course.steps) // FACTOR ** (count + 1 - rung) for course in going}
+        arrived = [course for course in going if len(course.scores) >= at[course.name]]
+        if any(not course.settled for course in going if course not in arrived):
+            left = [course for course in going if not course.settled]
             return Ruling(
-                {one.name: one.steps[at[one.name] - 1] for one in going if not one.settled}, pruned
+                {course.name: course.steps[at[course.name] - 1] for course in left}, pruned
             )
-        best = {one.name: one.best(at[one.name]) for one in there}
-        ranked, kept = (
-            sorted(there, key=lambda one: best[one.name]),
-            _kept(len(courses), rung, finish),
-        )
-        for one in ranked[kept:]:
-            if not one.settled:
-                where = f"pruned after {at[one.name]} of {len(one.steps)} evaluations"
-                pruned[one.name] = (
-                    f"{where}: {best[one.name]:.4g} is not among the best {kept} of {len(courses)}"
+        best = {course.name: course.best(at[course.name]) for course in arrived}
+        ranked = sorted(arrived, key=lambda course: best[course.name])
+        survivors = _passing(len(courses), rung, finish)
+        for course in ranked[survivors:]:
+            if not course.settled:
+                where = f"pruned after {at[course.name]} of {len(course.steps)} evaluations"
+                pruned[course.name] = (
+                    f"{where}: {best[course.name]:.4g} is not among the best {survivors} of {len(courses)}"
                 )
-        going = ranked[:kept]
-    return Ruling({one.name: None for one in going if not one.settled}, pruned)
+        going = ranked[:survivors]
+    return Ruling({course.name: None for course in going if not course.settled}, pruned)
 
 
-def _kept(trials: int, rung: int, finish: int) -> int:
+def _passing(trials: int, rung: int, finish: int) -> int:
     """How many go on past a rung, the first is 1."""
     return max(math.ceil(trials / FACTOR**rung), min(finish, trials))

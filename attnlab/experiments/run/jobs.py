@@ -48,12 +48,12 @@ class Job:
         waits.
         """
         if self.kind == "train":
-            return [one for one in self.trials if is_left(one, directory)]
+            return [trial for trial in self.trials if is_left(trial, directory)]
         done = (
-            scoring.has_results(one, directory) and scoring.drawn(one.workdir(directory))
-            for one in self.trials
+            scoring.has_results(trial, directory) and scoring.drawn(trial.workdir(directory))
+            for trial in self.trials
         )
-        return [one for one, whole in zip(self.trials, done, strict=True) if not whole]
+        return [trial for trial, whole in zip(self.trials, done, strict=True) if not whole]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Part:
         """The part of patterns with commas between."""
         return cls(
             *(
-                tuple(one.strip() for one in (text or "").split(",") if one.strip())
+                tuple(pattern.strip() for pattern in (text or "").split(",") if pattern.strip())
                 for text in (only, skip)
             )
         )
@@ -83,7 +83,7 @@ class Part:
         """Whether a trial belongs to it."""
         names = _names(trial)
         only, skip = (
-            [any(fnmatch.fnmatchcase(name, one) for name in names) for one in patterns]
+            [any(fnmatch.fnmatchcase(name, pattern) for name in names) for pattern in patterns]
             for patterns in (self.only, self.skip)
         )
         return (any(only) or not only) and not any(skip)
@@ -92,11 +92,11 @@ class Part:
         """Raise `UserError` where a pattern fits nothing in a plan."""
         names = {*plan.variants, *(name for trial in plan.trials() for name in _names(trial))}
         for flag, patterns in (("--only", self.only), ("--skip", self.skip)):
-            for one in patterns:
-                if not fnmatch.filter(names, one):
+            for pattern in patterns:
+                if not fnmatch.filter(names, pattern):
                     raise UserError(
-                        f"{flag}={one}: no variant, candidate or trial is called so;"
-                        f" {nearest(one, plan.variants)}"
+                        f"{flag}={pattern}: no variant, candidate or trial is called so;"
+                        f" {nearest(pattern, plan.variants)}"
                     )
 
 
@@ -119,7 +119,7 @@ class Executor(Protocol):
 
 def training(plan: Plan, choice: Choice | None, directory: Path) -> list[Job]:
     """The trials that are not fully trained, one job each, in running order."""
-    jobs = [Job("train", (one,)) for one in wanted(plan, choice)]
+    jobs = [Job("train", (trial,)) for trial in wanted(plan, choice)]
     return [job for job in jobs if job.left(directory)]
 
 
@@ -127,9 +127,9 @@ def stacked(jobs: Sequence[Job], slots: int) -> list[Job]:
     """The same trials in as few jobs as keep all slots busy: those that fit one program train
     together.
     """
-    trials = [one for job in jobs for one in job.trials]
+    trials = [trial for job in jobs for trial in job.trials]
     most = min(MOST, math.ceil(len(trials) / max(1, slots)))
-    return [Job("train", tuple(found)) for found in group(trials, max(1, most))]
+    return [Job("train", tuple(members)) for members in group(trials, max(1, most))]
 
 
 def group(trials: Iterable[Trial], most: int = MOST) -> list[list[Trial]]:
@@ -144,9 +144,9 @@ def group(trials: Iterable[Trial], most: int = MOST) -> list[list[Trial]]:
         key = signature(trial.config, own=False), trial.config["training"]["steps"]
         alike.setdefault(key, []).append(trial)
     return [
-        found[begin : begin + most]
-        for found in alike.values()
-        for begin in range(0, len(found), most)
+        members[begin : begin + most]
+        for members in alike.values()
+        for begin in range(0, len(members), most)
     ]
 
 

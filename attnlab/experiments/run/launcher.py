@@ -75,7 +75,7 @@ class Launcher:
             why = "nothing is chosen while trials are left out by --only or --skip"
             self.board.note(f"{why}: {len(out)} have not settled, {out[0]} is one")
             return []
-        left = [one.trial.name for one in course(self.directory) if not one.settled]
+        left = [seen.trial.name for seen in course(self.directory) if not seen.settled]
         if left:
             raise UserError(
                 f"{len(left)} trials have not settled ({left[0]} is one), so nothing is chosen; the"
@@ -97,9 +97,9 @@ class Launcher:
     def _left_out(self) -> list[str]:
         """The trials that are still to run, but not now."""
         return [
-            one.trial.name
-            for one in course(self.directory)
-            if not one.settled and not self.part.takes(one.trial)
+            seen.trial.name
+            for seen in course(self.directory)
+            if not seen.settled and not self.part.takes(seen.trial)
         ]
 
 
@@ -117,10 +117,11 @@ def _refusal(failed: Sequence[Seen]) -> str:
 
 def retry_failed(directory: Path, part: Part = WHOLE) -> int:
     """Open the failed trials of a part again if they can still matter; returns how many."""
-    failed = [one for one in course(directory) if one.state == "failed" and part.takes(one.trial)]
-    for one in failed:
-        attempts.reopen(one.trial.workdir(directory))
-    return len(failed)
+    failed = [seen.trial for seen in course(directory) if seen.state == "failed"]
+    retried = [trial for trial in failed if part.takes(trial)]
+    for trial in retried:
+        attempts.reopen(trial.workdir(directory))
+    return len(retried)
 
 
 def stop_trial(directory: Path, name: str, reason: str) -> Seen:
@@ -163,7 +164,7 @@ def course(directory: Path) -> list[Seen]:
     candidate's.
     """
     return [
-        look(one, directory) for one in wanted(Plan.of_sweep(directory), Choice.read(directory))
+        look(trial, directory) for trial in wanted(Plan.of_sweep(directory), Choice.read(directory))
     ]
 
 

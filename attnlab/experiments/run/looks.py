@@ -78,8 +78,8 @@ def looked(directory: Path) -> tuple[Mapping[str, Any], ...]:
     return tuple(read_records(directory / FILE, Look))
 
 
-def _append(directory: Path, plan: Plan, own: Mapping[str, Any]) -> None:
-    said = {
+def _append(directory: Path, plan: Plan, entry: Mapping[str, Any]) -> None:
+    context = {
         "time": timestamp(),
         "plan": plan.hash,
         "seeds": plan.seeds,
@@ -87,5 +87,5 @@ def _append(directory: Path, plan: Plan, own: Mapping[str, Any]) -> None:
     }
     with locked(directory), closing(AppendOnly(directory / FILE)) as file:
         drop_torn_line(directory / FILE)
-        file.append((json.dumps({**own, **said}, ensure_ascii=False) + "\n").encode())
+        file.append((json.dumps({**entry, **context}, ensure_ascii=False) + "\n").encode())
         file.sync()

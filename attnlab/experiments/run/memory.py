@@ -16,12 +16,12 @@ def kills() -> int | None:
     """The sum of all counters "oom_kill" that can be read; it grows with every such kill. None
     where there is none.
     """
-    found = []
+    counts = []
     for path in COUNTERS:
         with contextlib.suppress(OSError, ValueError):
-            found += [
+            counts += [
                 int(line.split()[1])
                 for line in path.read_text().splitlines()
                 if line.startswith("oom_kill ")
             ]
-    return sum(found) if found else None
+    return sum(counts) if counts else None

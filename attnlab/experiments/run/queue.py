@@ -82,7 +82,7 @@ class Queue:
         self._waiting: deque[Job] = deque()
         self._alone: deque[Job] = deque()
         self._held: list[tuple[float, Job, bool]] = []
-        self._told: set[str] = set()
+        self._announced: set[str] = set()
         self._deaths: Counter[str] = Counter()
         self._failures: list[str] = []
         self._changed, self._looked = "", 0.0
@@ -135,7 +135,7 @@ class Queue:
             else:
                 slot = self._free.pop(0)
                 before = max(
-                    attempts.spent(attempts.read(one.workdir(self._directory))) for one in left
+                    attempts.spent(attempts.read(trial.workdir(self._directory))) for trial in left
                 )
                 self._live.append(live := Live(self.work, self._directory, job, slot, self.grace))
                 live.open, live.alone, live.before = (
@@ -149,18 +149,18 @@ class Queue:
         """Try a job again later if another process works on it: one that outlives its launcher for
         a moment, or another worker.
         """
-        if job.name not in self._told:
-            held = [one for one in job.trials if is_held(one.workdir(self._directory))]
+        if job.name not in self._announced:
+            held = [trial for trial in job.trials if is_held(trial.workdir(self._directory))]
             who = f" ({holder(held[0].workdir(self._directory))})" if held else ""
             self._board.note(f"{job.name} is held by another process{who}; waiting for it")
-            self._told.add(job.name)
+            self._announced.add(job.name)
         self._held.append((time.monotonic() + HELD_FOR, job, alone))
 
     def _try_again(self) -> None:
         """Put held jobs back at the head of the queue."""
         now = time.monotonic()
         due = [(job, alone) for when, job, alone in self._held if when <= now]
-        self._held = [one for one in self._held if one[0] > now]
+        self._held = [entry for entry in self._held if entry[0] > now]
         for job, alone in reversed(due):
             (self._alone if alone else self._waiting).appendleft(job)
 
@@ -179,7 +179,7 @@ class Queue:
                     f"{live.job.name}: has not left within {self.grace:g} s of being asked; killed"
                 )
                 live.kill()
-        for live, code in [(one, one.exit_code()) for one in self._live]:
+        for live, code in [(live, live.exit_code()) for live in self._live]:
             if code is not None:
                 self._live.remove(live)
                 self._free = sorted([*self._free, live.slot], key=lambda slot: slot.number)
@@ -191,12 +191,12 @@ class Queue:
         if time.monotonic() - self._looked < LOOK:
             return
         self._looked = time.monotonic()
-        for live in [one for one in self._live if not one.asked]:
+        for live in [live for live in self._live if not live.asked]:
             left = live.job.left(self._directory)
             if live.job.kind == "train" and any(
-                recorded(one, self._directory).word == "stopped"
-                for one in live.open
-                if one not in left
+                recorded(trial, self._directory).word == "stopped"
+                for trial in live.open
+                if trial not in left
             ):
                 live.ask()
             if self.limit is not None and left and live.seconds > self.limit * len(live.open):
@@ -251,22 +251,22 @@ class Queue:
         """Continue the trials of a program of several one at a time."""
         self._board.note(f"{job.name}: could not be trained together; going on with one at a time")
         self._waiting.extendleft(
-            Job("train", (one,)) for one in reversed(job.left(self._directory))
+            Job("train", (trial,)) for trial in reversed(job.left(self._directory))
         )
 
-    def _spare(self, live: Live, how: str) -> None:
+    def _spare(self, live: Live, ending: str) -> None:
         """Handle a job that may have been killed for lack of memory: try it once more, alone."""
         if live.job.kind == "train" and len(live.job.trials) > 1:
             self._part(live.job)  # each alone takes less
         elif live.alone:
             self._fail(
                 live.job,
-                f"its process {how}, perhaps for lack of memory, also with no other trial"
+                f"its process {ending}, perhaps for lack of memory, also with no other trial"
                 " beside it",
             )
         else:
             self._board.note(
-                f"{live.job.name}: its process {how}, perhaps for lack of memory; trying again when"
+                f"{live.job.name}: its process {ending}, perhaps for lack of memory; trying again when"
                 " no other runs"
             )
             self._alone.append(live.job)

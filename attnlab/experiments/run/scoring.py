@@ -32,18 +32,18 @@ def due(plan: Plan, choice: Choice, directory: Path) -> dict[str, list[Trial]]:
     any are left out.
     """
     chosen = {choice.candidate(variant) for variant in plan.variants}
-    found: dict[str, list[Trial]] = {}
+    trials_due: dict[str, list[Trial]] = {}
     for candidate in plan.candidates:
         trials = [Trial(candidate, seed) for seed in plan.seeds if candidate.id in chosen]
-        done = [one for one in trials if recorded(one, directory).state == "done"]
+        done = [trial for trial in trials if recorded(trial, directory).state == "done"]
         open_ = [
-            one
-            for one in done
-            if not (has_results(one, directory) and drawn(one.workdir(directory)))
+            trial
+            for trial in done
+            if not (has_results(trial, directory) and drawn(trial.workdir(directory)))
         ]
         if open_:
-            found[candidate.id] = open_
-    return found
+            trials_due[candidate.id] = open_
+    return trials_due
 
 
 def has_results(trial: Trial, directory: Path) -> bool:
@@ -82,7 +82,7 @@ def run(directory: Path, candidate: str) -> int:
             directory,
             plan,
             candidate,
-            [one.seed for one in trials if not has_results(one, directory)],
+            [trial.seed for trial in trials if not has_results(trial, directory)],
         )
         return _evaluate(trials, directory)
     except Changed:
@@ -139,7 +139,7 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
     return 1 if 1 in codes else max(codes)
 
 
-def _check(trial: Trial, directory: Path, found: Mapping[str, str]) -> None:
+def _check(trial: Trial, directory: Path, digests: Mapping[str, str]) -> None:
     """Check that vocabulary and test split are those of the trial and of the others, then record
     the split for this trial too.
     """
@@ -147,7 +147,8 @@ def _check(trial: Trial, directory: Path, found: Mapping[str, str]) -> None:
     manifest = Manifest.read(workdir)
     if manifest is not None:
         manifest.check_vocabulary(workdir)
-    unchanged.check_data(trial, directory, found)
+    unchanged.check_data(trial, directory, digests)
     write_atomic(
-        workdir / LOOK, json.dumps({"time": timestamp(), "data": dict(found)}, indent=1) + "\n"
+        workdir / LOOK,
+        json.dumps({"time": timestamp(), "data": dict(digests)}, indent=1) + "\n",
     )

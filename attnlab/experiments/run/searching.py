@@ -42,14 +42,15 @@ def advance(directory: Path) -> bool:
             _halve(plan, directory, variant, study, search)
             _tell(plan, directory, variant, study)
             _ask(study, search)
-        asked = [(variant, one) for variant, study in studies.items() for one in study.trials()]
+        asked = [(variant, point) for variant, study in studies.items() for point in study.trials()]
         grow(
-            directory, [(variant, one.tuned) for variant, one in asked]
+            directory, [(variant, point.tuned) for variant, point in asked]
         )  # settled ones too: the plan may have lost them
         plan = _pace(directory, studies, search)
-        open_ = any(not one.settled for _, one in asked)
-        firsts = [one for one in wanted(plan, Choice.read(directory)) if one.seed == plan.seeds[0]]
-        if open_ or any(not state.look(one, directory).settled for one in firsts):
+        open_ = any(not point.settled for _, point in asked)
+        trials = wanted(plan, Choice.read(directory))
+        firsts = [trial for trial in trials if trial.seed == plan.seeds[0]]
+        if open_ or any(not state.look(trial, directory).settled for trial in firsts):
             return True
         _promote(plan, directory)
         return False
@@ -67,23 +68,24 @@ def _open(plan: Plan, directory: Path) -> tuple[Search, dict[str, Study]]:
 
 def _tell(plan: Plan, directory: Path, variant: str, study: Study) -> None:
     """Tell the study what has settled."""
-    candidates = {_key(one): one for one in plan.of(variant)}
-    for one in study.trials():
-        if one.settled or _key(one) not in candidates:
+    candidates = {_key(candidate): candidate for candidate in plan.of(variant)}
+    for point in study.trials():
+        if point.settled or _key(point) not in candidates:
             continue
-        seen = state.look(Trial(candidates[_key(one)], plan.seeds[0]), directory)
+        seen = state.look(Trial(candidates[_key(point)], plan.seeds[0]), directory)
         if seen.word == "pruned":
-            study.tell_pruned(one.number, _scores(seen.trial, directory, plan))
+            study.tell_pruned(point.number, _scores(seen.trial, directory, plan))
         elif seen.settled:
             score = validation_score(seen.trial, directory, plan.select["metric"])
-            study.tell(one.number, score)
+            study.tell(point.number, score)
 
 
 def _halve(plan: Plan, directory: Path, variant: str, study: Study, search: Search) -> None:
     """Stop the trials of a variant that are not among the best of their round."""
-    for one, rule in _rulings(plan, directory, variant, study, search):
-        if one.id in rule.pruned:
-            attempts.stop(Trial(one, plan.seeds[0]).workdir(directory), rule.pruned[one.id])
+    for candidate, rule in _rulings(plan, directory, variant, study, search):
+        if candidate.id in rule.pruned:
+            workdir = Trial(candidate, plan.seeds[0]).workdir(directory)
+            attempts.stop(workdir, rule.pruned[candidate.id])
 
 
 def _pace(directory: Path, studies: Mapping[str, Study], search: Search) -> Plan:
@@ -91,11 +93,11 @@ def _pace(directory: Path, studies: Mapping[str, Study], search: Search) -> Plan
     with locked(directory):
         plan = Plan.of_sweep(directory)
         rulings = [
-            found
+            pair
             for variant, study in studies.items()
-            for found in _rulings(plan, directory, variant, study, search)
+            for pair in _rulings(plan, directory, variant, study, search)
         ]
-        paced = plan.paced({one.id: rule.until.get(one.id) for one, rule in rulings})
+        paced = plan.paced({drawn.id: rule.until.get(drawn.id) for drawn, rule in rulings})
         if paced != plan:
             paced.write(directory)
         return paced
@@ -109,14 +111,16 @@ def _rulings(
     """
     if search.pruner is None:
         return
-    candidates, asked, begin = {_key(one): one for one in plan.of(variant)}, study.trials(), 0
+    candidates = {_key(candidate): candidate for candidate in plan.of(variant)}
+    asked, begin = study.trials(), 0
     for end in itertools.accumulate(search.rounds()):
         drawn = dict.fromkeys(
             map(_key, asked[begin:end])
         )  # a setting that was drawn twice is one trial
-        found, begin = [candidates[key] for key in drawn if key in candidates], end
-        rule = halving.ruling([_course(plan, directory, one) for one in found], search.finish)
-        yield from ((one, rule) for one in found)
+        members, begin = [candidates[key] for key in drawn if key in candidates], end
+        courses = [_course(plan, directory, candidate) for candidate in members]
+        rule = halving.ruling(courses, search.finish)
+        yield from ((candidate, rule) for candidate in members)
 
 
 def _course(plan: Plan, directory: Path, candidate: Candidate) -> halving.Course:
@@ -143,7 +147,7 @@ def _ask(study: Study, search: Search) -> None:
     A round is filled first, so that what is drawn does not depend on when a launcher was killed.
     """
     asked, ends = study.trials(), list(itertools.accumulate(search.rounds()))
-    if len(asked) in ends and not all(one.settled for one in asked):
+    if len(asked) in ends and not all(point.settled for point in asked):
         return
     for _ in range(len(asked), next((end for end in ends if end > len(asked)), len(asked))):
         study.ask()
@@ -161,20 +165,21 @@ def _promote(plan: Plan, directory: Path) -> None:
 
 def _best(plan: Plan, directory: Path) -> Iterator[str]:
     sign = 1.0 if plan.select["mode"] == "min" else -1.0
+    first, metric = plan.seeds[0], plan.select["metric"]
     choice = Choice.read(directory)
     for variant in plan.variants:
         if choice is not None and (frozen := choice.candidate(variant)) is not None:
             yield frozen
             continue
         scores = {
-            one.id: validation_score(Trial(one, plan.seeds[0]), directory, plan.select["metric"])
-            for one in plan.of(variant)
+            candidate.id: validation_score(Trial(candidate, first), directory, metric)
+            for candidate in plan.of(variant)
         }
-        found = {identity: sign * score for identity, score in scores.items() if score is not None}
-        if found:
-            yield min(found, key=lambda identity: found[identity])
+        losses = {identity: sign * score for identity, score in scores.items() if score is not None}
+        if losses:
+            yield min(losses, key=lambda identity: losses[identity])
 
 
-def _key(one: Candidate | Asked) -> str:
+def _key(point: Candidate | Asked) -> str:
     """The tuned settings, the same before and after JSON."""
-    return json.dumps(one.tuned, sort_keys=True)
+    return json.dumps(point.tuned, sort_keys=True)

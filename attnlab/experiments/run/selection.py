@@ -102,19 +102,16 @@ def blocking(plan: Plan, directory: Path) -> list[Seen]:
     accepted.
     """
     before = Choice.read(directory)
-    known = (
-        {}
-        if before is None
-        else {name for one in before.chosen.values() for name in one.get("accepted", {})}
-    )
+    chosen = {} if before is None else before.chosen
+    accepted = {name for entry in chosen.values() for name in entry.get("accepted", {})}
     open_ = [
-        one
-        for one in plan.trials()
-        if before is None or before.candidate(one.candidate.variant) is None
+        trial
+        for trial in plan.trials()
+        if before is None or before.candidate(trial.candidate.variant) is None
     ]
     return [
         seen
-        for seen in (recorded(one, directory) for one in open_ if one.name not in known)
+        for seen in (recorded(trial, directory) for trial in open_ if trial.name not in accepted)
         if seen.state == "failed"
     ]
 
@@ -131,34 +128,30 @@ def freeze(plan: Plan, directory: Path) -> Choice:
       UserError: a variant has no candidate to choose from.
     """
     before = Choice.read(directory)
-    kept = (
-        {}
-        if before is None
-        else {
-            variant: one for variant, one in before.chosen.items() if one["candidate"] is not None
-        }
-    )
+    chosen = {} if before is None else before.chosen
+    frozen = {variant: pick for variant, pick in chosen.items() if pick["candidate"] is not None}
     if empty := [
-        variant for variant in plan.variants if variant not in kept and not plan.of(variant)
+        variant for variant in plan.variants if variant not in frozen and not plan.of(variant)
     ]:
         raise UserError(
             f"{directory}: variant {empty[0]!r} has no candidate to choose from, so nothing is"
             " chosen; 'sweep' makes some"
         )
     made = {
-        variant: kept.get(variant) or choose(plan, variant, directory) for variant in plan.variants
+        variant: frozen.get(variant) or choose(plan, variant, directory)
+        for variant in plan.variants
     }
     choice = Choice(
         before.made if before else timestamp(),
         plan.select["metric"],
         plan.select["mode"],
-        {**kept, **made},
+        {**frozen, **made},
     )
     if choice != before:
         note_choice(
             directory,
             plan,
-            {variant: one["candidate"] for variant, one in made.items() if variant not in kept},
+            {variant: pick["candidate"] for variant, pick in made.items() if variant not in frozen},
         )
         choice.write(directory)
     return choice
@@ -166,27 +159,24 @@ def freeze(plan: Plan, directory: Path) -> Choice:
 
 def choose(plan: Plan, variant: str, directory: Path) -> Chosen:
     """The entry of `Choice.chosen` for a variant."""
-    scores = {one.id: scored(plan, one, directory) for one in plan.of(variant)}
-    found = {identity: one for identity, one in scores.items() if one["seeds"]}
-    most = max((len(one["seeds"]) for one in found.values()), default=0)
+    scores = {candidate.id: scored(plan, candidate, directory) for candidate in plan.of(variant)}
+    measured = {identity: entry for identity, entry in scores.items() if entry["seeds"]}
+    most = max((len(entry["seeds"]) for entry in measured.values()), default=0)
     sign = 1.0 if plan.select["mode"] == "min" else -1.0
-    fullest = [identity for identity, one in found.items() if len(one["seeds"]) == most]
+    fullest = [identity for identity, entry in measured.items() if len(entry["seeds"]) == most]
     best = min(
-        fullest, key=lambda identity: sign * (found[identity]["mean"] or 0.0), default=None
+        fullest, key=lambda identity: sign * (measured[identity]["mean"] or 0.0), default=None
     )  # the first of equals
     lost = [
-        one
-        for one in plan.trials()
-        if one.candidate.id == best and recorded(one, directory).settled
+        trial
+        for trial in plan.trials()
+        if trial.candidate.id == best and recorded(trial, directory).settled
     ]
-    whole = best is not None and all(str(one.seed) in scores[best]["seeds"] for one in lost)
-    lacking = [
-        seen
-        for seen in (
-            recorded(one, directory) for one in plan.trials() if one.candidate.variant == variant
-        )
-        if seen.lost
-    ]
+    whole = best is not None and all(str(trial.seed) in scores[best]["seeds"] for trial in lost)
+    states = (
+        recorded(trial, directory) for trial in plan.trials() if trial.candidate.variant == variant
+    )
+    lacking = [seen for seen in states if seen.lost]
     trained = len(scores) - len({seen.trial.candidate.id for seen in lacking})
     accepted = {seen.trial.name: seen.message for seen in lacking}
     return {

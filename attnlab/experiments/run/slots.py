@@ -52,9 +52,9 @@ class Slot:
     def with_devices(self, count: int) -> Slot:
         """The same with so many devices, which XLA makes of the CPU."""
         flags = [
-            one
-            for one in os.environ.get("XLA_FLAGS", "").split()
-            if not one.startswith(_HOST_DEVICES)
+            flag
+            for flag in os.environ.get("XLA_FLAGS", "").split()
+            if not flag.startswith(_HOST_DEVICES)
         ]
         return dataclasses.replace(
             self,
@@ -106,7 +106,7 @@ def local_slots(
         return share(wanted or len(gpus) // each, cores, gpus, each)
     count = min(len(cores), _quota()) // max(each, least or 1)
     slots = share(wanted or max(1, count), cores, ())
-    return slots if devices is None else [one.with_devices(devices) for one in slots]
+    return slots if devices is None else [slot.with_devices(devices) for slot in slots]
 
 
 def share(count: int, cores: Sequence[int], gpus: Sequence[str], each: int = 1) -> list[Slot]:

@@ -94,14 +94,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--slurm.partition", metavar="NAME", default="", help="partition (default: the cluster's)"
     )
-    words = "time limit of a worker, which is requeued (default: 60)"
-    add_number(group, "--slurm.minutes", 1, LONGEST, words, default=60)
-    words = "seconds before the limit to save in (default: 90)"
-    add_number(group, "--slurm.warning", 1, 60 * LONGEST, words, default=90, metavar="S")
-    words = "cores of a worker (default: 1)"
-    add_number(group, "--slurm.cores", 1, MOST_SLOTS, words, default=1)
-    words = "GPUs of a worker (default: 0)"
-    add_number(group, "--slurm.gpus", 0, MOST_SLOTS, words, default=0)
+    meaning = "time limit of a worker, which is requeued (default: 60)"
+    add_number(group, "--slurm.minutes", 1, LONGEST, meaning, default=60)
+    meaning = "seconds before the limit to save in (default: 90)"
+    add_number(group, "--slurm.warning", 1, 60 * LONGEST, meaning, default=90, metavar="S")
+    meaning = "cores of a worker (default: 1)"
+    add_number(group, "--slurm.cores", 1, MOST_SLOTS, meaning, default=1)
+    meaning = "GPUs of a worker (default: 0)"
+    add_number(group, "--slurm.gpus", 0, MOST_SLOTS, meaning, default=0)
     group.add_argument(
         "--slurm.set",
         metavar="KEY=VALUE",

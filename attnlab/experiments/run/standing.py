@@ -23,20 +23,19 @@ def running(plan: Plan, directory: Path, seen: Sequence[Seen], now: float) -> Ro
     """
     metric = plan.select["metric"]
     rows: list[list[str | float | None]] = []
-    for one in seen:
-        if one.state == "running":
-            measured = _measured(one.trial, directory, metric)
+    for status in seen:
+        if status.state == "running":
+            trial = status.trial
+            measured = _measured(trial, directory, metric)
             step, value = measured[-1] if measured else (None, None)
-            age = one.age(now)
+            age = status.age(now)
             heard = (
                 "-"
                 if age is None
-                else f"{clock(age)} ago" + (", stalled" if one.stalled(now) else "")
+                else f"{clock(age)} ago" + (", stalled" if status.stalled(now) else "")
             )
-            steps = f"{one.step}/{one.total}"
-            rows.append(
-                [one.trial.name, steps, value, step, heard, holder(one.trial.workdir(directory))]
-            )
+            steps = f"{status.step}/{status.total}"
+            rows.append([trial.name, steps, value, step, heard, holder(trial.workdir(directory))])
     return ["trial", "step", f"{metric}, validation", "at step", "last heard of", "by"], rows
 
 
@@ -50,14 +49,14 @@ def best(plan: Plan, directory: Path, seen: Sequence[Seen]) -> Rows:
     metric, sign = plan.select["metric"], 1 if plan.select["mode"] == "min" else -1
     rows: list[list[str | float | None]] = []
     for variant in plan.variants:
-        own = [one for one in seen if one.trial.candidate.variant == variant]
+        statuses = [status for status in seen if status.trial.candidate.variant == variant]
         scores = [
-            (sign * score, one.trial.name)
-            for one in own
-            for score in _scores(one, directory, metric)
+            (sign * score, status.trial.name)
+            for status in statuses
+            for score in _scores(status, directory, metric)
         ]
         value, name = min(scores, default=(None, "-"))
-        done = f"{sum(one.state == 'done' for one in own)}/{len(own)}"
+        done = f"{sum(status.state == 'done' for status in statuses)}/{len(statuses)}"
         rows.append([variant, None if value is None else sign * value, name, done])
     return ["variant", f"{metric}, validation", "trial", "done"], (
         rows if any(row[1] is not None for row in rows) else []
@@ -77,13 +76,13 @@ def _measured(trial: Trial, directory: Path, metric: str) -> list[tuple[int, flo
     left out.
     """
     records = read_records(trial.workdir(directory) / "metrics.jsonl", Measured)
-    found = [
+    points = [
         (record["step"], record[metric])
         for record in records
         if record["split"] == "valid" and metric in record
     ]
     return [
         (step, float(value))
-        for step, value in found
+        for step, value in points
         if isinstance(value, (int, float)) and math.isfinite(value)
     ]

@@ -64,13 +64,13 @@ class Seen:
         """The state for display: "pruned" if a search has stopped it for good, "stopped" if a
         person has, "waiting" if it waits for the rest of its round.
         """
-        words = (
+        labels = (
             {"pruned": "pruned", "waiting": "waiting", STOPPED: "stopped"}
             if self.state == "interrupted"
             else {}
         )
         return next(
-            (word for begin, word in words.items() if self.message.startswith(begin)), self.state
+            (word for begin, word in labels.items() if self.message.startswith(begin)), self.state
         )
 
     def age(self, now: float) -> float | None:
@@ -108,9 +108,9 @@ def is_left(trial: Trial, directory: Path) -> bool:
 def validations(trial: Trial, directory: Path) -> list[dict[str, Any]]:
     """What a trial has recorded of its evaluations on the validation split, in order."""
     return [
-        one
-        for one in read_records(trial.workdir(directory) / "metrics.jsonl", Measured)
-        if one["split"] == "valid"
+        record
+        for record in read_records(trial.workdir(directory) / "metrics.jsonl", Measured)
+        if record["split"] == "valid"
     ]
 
 
@@ -171,7 +171,7 @@ def counts(seen: Iterable[Seen]) -> dict[str, int]:
     """State, as people are told it, to number of trials, only those that occur, in the order in
     which a trial goes through them.
     """
-    states = [one.word for one in seen]
+    states = [status.word for status in seen]
     order = (
         "done",
         "running",

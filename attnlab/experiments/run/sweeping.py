@@ -81,9 +81,9 @@ def run_sweep(directory: Path, options: SweepOptions) -> Ended:
         if stop.signal is None and not failures and options.final:
             failures = launcher.finish()
     wrong = [
-        one
-        for one in look_at_all(Plan.of_sweep(directory), directory)
-        if one.state in ("failed", "diverged")
+        seen
+        for seen in look_at_all(Plan.of_sweep(directory), directory)
+        if seen.state in ("failed", "diverged")
     ]
     return Ended(stop.signal, (*troubles(wrong), *failures))
 
@@ -115,7 +115,7 @@ def devices_wanted(plan: Plan) -> int | None:
     """The largest number of devices that a plan's configs name, or its base before there are any;
     None if none names more than one.
     """
-    configs: list[Mapping[str, Any]] = [one.config for one in plan.candidates]
+    configs: list[Mapping[str, Any]] = [candidate.config for candidate in plan.candidates]
     named = [config.get("parallel", {}).get("devices", 0) for config in configs] or [
         plan.base.get("parallel.devices", 0)
     ]
@@ -129,7 +129,7 @@ def outlook(plan: Plan, directory: Path) -> str:
     """
     choice = Choice.read(directory)
     trials = wanted(plan, choice)
-    settled = sum(recorded(one, directory).settled for one in trials)
+    settled = sum(recorded(trial, directory).settled for trial in trials)
     frozen = [
         variant
         for variant in plan.variants
@@ -141,7 +141,7 @@ def outlook(plan: Plan, directory: Path) -> str:
         text = _searched(
             plan,
             len(plan.variants) - len(frozen),
-            sum(one.candidate.variant in frozen for one in trials),
+            sum(trial.candidate.variant in frozen for trial in trials),
         )
     if settled:
         text += f"; {settled} of them have settled before"

@@ -249,7 +249,7 @@ def write_validation(run: Run, metric: str) -> None:
         raise UserError(
             f"select: the validation scores have no {metric!r}; they have {', '.join(scores)}"
         )
-    known = {RECORDED: as_record(counted(run.task, "valid", scores))}
+    counts = {RECORDED: as_record(counted(run.task, "valid", scores))}
     write_atomic(
-        workdir / "valid.json", json.dumps({"split": "valid", **scores, **known}, indent=1) + "\n"
+        workdir / "valid.json", json.dumps({"split": "valid", **scores, **counts}, indent=1) + "\n"
     )

@@ -50,7 +50,7 @@ def check_code(trial: Trial) -> Code:
     return dataclasses.replace(code, accept=planned is not None)
 
 
-def check_data(trial: Trial, directory: Path, found: Mapping[str, str]) -> None:
+def check_data(trial: Trial, directory: Path, fingerprints: Mapping[str, str]) -> None:
     """Whether the data is what the sweep's other trials of the same data have read.
 
     Args:
@@ -69,6 +69,6 @@ def check_data(trial: Trial, directory: Path, found: Mapping[str, str]) -> None:
             manifest.config.get(key) != trial.config.get(key) for key in ("task", "data")
         ):
             continue
-        manifest.check_data(found, path.parent)
-        if {*found} <= {*manifest.read_data(path.parent)}:
+        manifest.check_data(fingerprints, path.parent)
+        if {*fingerprints} <= {*manifest.read_data(path.parent)}:
             return

@@ -158,7 +158,9 @@ def work(
         ):
             return
         free = [
-            job for job in jobs if not any(is_held(one.workdir(directory)) for one in job.trials)
+            job
+            for job in jobs
+            if not any(is_held(trial.workdir(directory)) for trial in job.trials)
         ]
         if free:
             lines = queue.run(in_turn(free, slots[0].number, directory))
@@ -194,7 +196,7 @@ def in_turn(jobs: list[Job], number: int, directory: Path) -> list[Job]:
     different trials.
     """
     begun = [
-        job for job in jobs if any(attempts.read(one.workdir(directory)) for one in job.trials)
+        job for job in jobs if any(attempts.read(trial.workdir(directory)) for trial in job.trials)
     ]
     parts = (begun, [job for job in jobs if job not in begun])
     return [part[(place + number) % len(part)] for part in parts for place in range(len(part))]

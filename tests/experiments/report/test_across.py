@@ -50,7 +50,7 @@ def test_shared_seeds_are_compared_by_seed_even_where_they_explain_nothing(
     found = by_name(across(*two))
     gap = found["a"].gap
     exact = stats.ttest_rel(SECOND["a"], FIRST["a"]).confidence_interval(0.95)
-    assert gap.how == "by seed"
+    assert gap.method == "by seed"
     assert (gap.mean, gap.interval) == (pytest.approx(0.04), pytest.approx((exact.low, exact.high)))
     assert (found["b"].gap, found["c"].gap) == (None, None) and list(found) == ["a", "b", "c"]
     shown = {row[0]: row for row in table(across(*two)).rows}
@@ -73,7 +73,7 @@ def test_what_does_not_pair_is_compared_as_two_samples(
     found = across(two[0], two[1].with_name("third") if reason == "seeds" else two[1])
     gap = by_name(found)["a"].gap
     exact = stats.ttest_ind(other, FIRST["a"]).confidence_interval(0.95)
-    assert gap.how == "as two samples" and gap.interval == pytest.approx((exact.low, exact.high))
+    assert gap.method == "as two samples" and gap.interval == pytest.approx((exact.low, exact.high))
     words = {
         "test set": "another test split",
         "unknown": "test split is not on record",

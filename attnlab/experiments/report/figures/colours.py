@@ -27,19 +27,19 @@ def looks(comparison: Comparison, baseline: str) -> list[Look]:
     """The style of each row, in the order of the rows. Before the choice no row is the baseline,
     since any of its candidates may be chosen.
     """
-    found: dict[int, Look] = {}
+    styles: dict[int, Look] = {}
     scored = any(row.summary.mean is not None for row in comparison.rows)
     coloured = 0
     for place in ranked(comparison):
         row = comparison.rows[place]
         based = comparison.frozen and row.candidate.variant == baseline
-        found[place] = Look(
+        styles[place] = Look(
             place,
             row.name,
             "base" if based else "other" if scored and row.summary.mean is None else kind(coloured),
         )
         coloured += not based
-    return [found[place] for place in range(len(comparison.rows))]
+    return [styles[place] for place in range(len(comparison.rows))]
 
 
 def reach(comparison: Comparison, places: Sequence[int]) -> list[float]:
@@ -59,13 +59,13 @@ def reach(comparison: Comparison, places: Sequence[int]) -> list[float]:
 def legend(comparison: Comparison, drawn: Sequence[Look]) -> str:
     """What the colours mean, the best row first; grey rows come last, folded."""
     order = [drawn[place] for place in ranked(comparison)]
-    known = "".join(_entry(look) for look in order if look.shown)
+    coloured = "".join(_entry(look) for look in order if look.shown)
     grey = [look for look in order if not look.shown]
     names = "".join(_entry(look) for look in grey)
     rest = fold(f"in grey: {len(grey)} others", f'<ul class="legend">{names}</ul>') if grey else ""
-    return f'<ul class="legend">{known}</ul>{rest}'
+    return f'<ul class="legend">{coloured}</ul>{rest}'
 
 
 def _entry(look: Look) -> str:
-    said = f"{look.name} (baseline)" if look.kind == "base" else look.name
-    return f'<li data-row="{look.row}">{swatch(look)}{literal(said)}</li>'
+    label = f"{look.name} (baseline)" if look.kind == "base" else look.name
+    return f'<li data-row="{look.row}">{swatch(look)}{literal(label)}</li>'

@@ -25,14 +25,14 @@ def cost(row: Row, kind: str) -> float | None:
     """The cost of a row, one of `KINDS`; None if it is not recorded."""
     steps = row.candidate.config["training"]["steps"]
     seconds, peak = row.pace[0], row.peak[0]
-    found = {
+    value = {
         "parameters": row.candidate.parameters,
         "FLOPs per step": row.candidate.flops,
         "FLOPs of training": row.candidate.flops * steps,
         "seconds of training steps": None if seconds is None else seconds * steps,
         "peak memory, MiB": None if peak is None else peak / 2**20,
     }[kind]
-    return float(found) if found else None
+    return float(value) if value else None
 
 
 def front(points: Sequence[tuple[float, float]], mode: str) -> list[int]:
@@ -40,14 +40,14 @@ def front(points: Sequence[tuple[float, float]], mode: str) -> list[int]:
     equal points all.
     """
     sign = 1 if mode == "max" else -1
-    found: list[int] = []
+    indices: list[int] = []
     best = float("-inf")
     for place in sorted(range(len(points)), key=lambda i: (points[i][0], -sign * points[i][1])):
         score = sign * points[place][1]
-        if score > best or (found and points[place] == points[found[-1]]):
-            found.append(place)
+        if score > best or (indices and points[place] == points[indices[-1]]):
+            indices.append(place)
             best = score
-    return found
+    return indices
 
 
 def costs(comparison: Comparison, looks: Sequence[Look]) -> str:
@@ -71,7 +71,7 @@ def costs(comparison: Comparison, looks: Sequence[Look]) -> str:
     if not drawn:
         return ""
     panels = "\n".join(f"<figure>{_panel(comparison, looks, kind)}</figure>" for kind in drawn)
-    said = notes(
+    remarks = notes(
         "Rings and dashes: the Pareto front, rows that no other beats in cost and mean at once, by"
         " means alone. Strokes: 95 % intervals.",
         "Axes of costs are logarithmic."
@@ -79,18 +79,18 @@ def costs(comparison: Comparison, looks: Sequence[Look]) -> str:
         "Seconds: the median step times the number of steps, as timed in this sweep; without"
         " compiling, evaluating and decoding.",
     )
-    body = f'{legend(comparison, looks)}\n<div class="figures">{panels}</div>\n{said}'
+    body = f'{legend(comparison, looks)}\n<div class="figures">{panels}</div>\n{remarks}'
     return section("Cost against quality", body)
 
 
 def _points(comparison: Comparison, kind: str) -> dict[int, tuple[float, float]]:
     """Cost and mean of the rows that have both."""
-    found = {
+    pairs = {
         place: (cost(row, kind), row.summary.mean) for place, row in enumerate(comparison.rows)
     }
     return {
         place: (taken, mean)
-        for place, (taken, mean) in found.items()
+        for place, (taken, mean) in pairs.items()
         if taken is not None and mean is not None
     }
 
@@ -108,7 +108,7 @@ def _panel(comparison: Comparison, looks: Sequence[Look], kind: str) -> str:
         title, [x for x, _ in points.values()], scores, x_label=kind, x_log=True, y_log=False
     )
     places = list(points)
-    best = [places[one] for one in front([points[place] for place in places], basis.mode)]
+    best = [places[index] for index in front([points[place] for place in places], basis.mode)]
     chart.draw(chart.line(_stairs([points[place] for place in best], chart.x), "front"))
     for place in places:
         chart.keep_free(points[place])
@@ -126,7 +126,7 @@ def _panel(comparison: Comparison, looks: Sequence[Look], kind: str) -> str:
         ]
         chart.group(
             looks[place],
-            f"{row.name}: {basis.metric} {number(point[1])}, {_said(kind, point[0])}",
+            f"{row.name}: {basis.metric} {number(point[1])}, {_cost_text(kind, point[0])}",
             marks,
         )
     for place in sorted(shown, key=lambda place: (place not in best, looks[place].kind != "base")):
@@ -140,13 +140,13 @@ def _panel(comparison: Comparison, looks: Sequence[Look], kind: str) -> str:
 
 def _stairs(points: Sequence[tuple[float, float]], scale: Scale) -> list[tuple[float, float]]:
     """The front as steps: constant up to the cost of the next point, and on to the end."""
-    found: list[tuple[float, float]] = []
+    steps: list[tuple[float, float]] = []
     for point, after in zip(points, [*points[1:], (scale.high, 0.0)], strict=True):
-        found += [point, (after[0], point[1])]
-    return found
+        steps += [point, (after[0], point[1])]
+    return steps
 
 
-def _said(kind: str, value: float) -> str:
+def _cost_text(kind: str, value: float) -> str:
     return (
         f"peak memory {memory(value * 2**20)}" if kind == KINDS[-1] else f"{scaled(value)} {kind}"
     )

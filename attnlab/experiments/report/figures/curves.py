@@ -56,17 +56,17 @@ def curves(records: Records, comparison: Comparison, looks: Sequence[Look]) -> s
     if main in wanted:
         stretched = _stretched(comparison, lines(comparison, "valid", main))
         panels += [
-            (f"validation {main} by {name.split()[0]}", name, found) for name, found in stretched
+            (f"validation {main} by {name.split()[0]}", name, traces) for name, traces in stretched
         ]
     drawn = [
-        draw(found, title, looks, ranked(comparison), name)
-        for title, name, found in panels
-        if any(line.points for line in found)
+        draw(traces, title, looks, ranked(comparison), name)
+        for title, name, traces in panels
+        if any(line.points for line in traces)
     ]
     if not drawn:
         return ""
-    figures = "\n".join(f"<figure>{one}</figure>" for one in drawn)
-    said = notes(
+    figures = "\n".join(f"<figure>{figure}</figure>" for figure in drawn)
+    remarks = notes(
         "Lines: mean over the seeds that reached the step. Bands, of lines in colour: from the"
         " lowest to the highest seed.",
         f"Seconds: of training steps, without compiling and evaluating. A line of more than {MOST}"
@@ -79,7 +79,7 @@ def curves(records: Records, comparison: Comparison, looks: Sequence[Look]) -> s
     )
     return section(
         "Learning curves",
-        f'{legend(comparison, looks)}\n<div class="figures">{figures}</div>\n{said}',
+        f'{legend(comparison, looks)}\n<div class="figures">{figures}</div>\n{remarks}',
     )
 
 
@@ -90,15 +90,15 @@ def lines(comparison: Comparison, split: str, metric: str) -> list[Line]:
 
 def metrics(comparison: Comparison, wanted: Sequence[str]) -> list[str]:
     """The metrics of `wanted` that validation records have, each once."""
-    there = {
+    recorded = {
         name
         for row in comparison.rows
-        for one in row.records
-        for point in one.curve
+        for record in row.records
+        for point in record.curve
         if point["split"] == "valid"
         for name in point
     }
-    return [name for name in dict.fromkeys(wanted) if name in there]
+    return [name for name in dict.fromkeys(wanted) if name in recorded]
 
 
 def draw(
@@ -124,8 +124,8 @@ def draw(
     log = len(ends) > 1 and min(xs) > 0 and max(ends) >= 10 * min(ends)
     chart = Chart(title, xs, ys, x_label=x_label, x_log=log, names=named)
     for place in [
-        *(one for one in order[::-1] if not looks[one].shown),
-        *(one for one in order[::-1] if looks[one].shown),
+        *(place for place in order[::-1] if not looks[place].shown),
+        *(place for place in order[::-1] if looks[place].shown),
     ]:
         curve, look = thin[place], looks[place]
         low, mean, high = (
@@ -152,17 +152,17 @@ def seconds_at(record: Record, steps: Sequence[float]) -> list[float]:
     """Seconds of training up to each of `steps`, by linear interpolation between logged steps; []
     without times.
     """
-    known = [(0.0, 0.0)]
+    times = [(0.0, 0.0)]
     for logged, seconds in sorted(record.pace.items()):
-        known.append((logged, known[-1][1] + seconds * (logged - known[-1][0])))
-    if len(known) < 2:
+        times.append((logged, times[-1][1] + seconds * (logged - times[-1][0])))
+    if len(times) < 2:
         return []
-    found = []
+    interpolated = []
     for step in steps:
-        place = min(max(bisect.bisect_left(known, (step,)), 1), len(known) - 1)
-        (before, then), (after, now) = known[place - 1 : place + 1]
-        found.append(then + (now - then) * (step - before) / (after - before))
-    return found
+        place = min(max(bisect.bisect_left(times, (step,)), 1), len(times) - 1)
+        (before, then), (after, now) = times[place - 1 : place + 1]
+        interpolated.append(then + (now - then) * (step - before) / (after - before))
+    return interpolated
 
 
 def _stretched(comparison: Comparison, curves: Sequence[Line]) -> list[tuple[str, list[Line]]]:
@@ -170,19 +170,19 @@ def _stretched(comparison: Comparison, curves: Sequence[Line]) -> list[tuple[str
     times.
     """
     flops = [row.candidate.flops for row in comparison.rows]
-    found = []
+    stretched = []
     if flops and min(flops) > 0 and max(flops) > NEAR * min(flops):
         spent = [
             {step: step * taken for step in curve.points}
             for curve, taken in zip(curves, flops, strict=True)
         ]
-        found.append(("FLOPs of training", _over(curves, spent)))
+        stretched.append(("FLOPs of training", _over(curves, spent)))
     clocks = [
         _clock(row, list(curve.points)) for row, curve in zip(comparison.rows, curves, strict=True)
     ]
     if any(clocks):
-        found.append(("seconds of training steps", _over(curves, clocks)))
-    return found
+        stretched.append(("seconds of training steps", _over(curves, clocks)))
+    return stretched
 
 
 def _clock(row: Row, steps: Sequence[float]) -> dict[float, float]:
@@ -190,8 +190,8 @@ def _clock(row: Row, steps: Sequence[float]) -> dict[float, float]:
     each = [seconds for record in row.records if (seconds := seconds_at(record, steps))]
     return (
         {
-            step: statistics.fmean(one)
-            for step, one in zip(steps, zip(*each, strict=True), strict=True)
+            step: statistics.fmean(values)
+            for step, values in zip(steps, zip(*each, strict=True), strict=True)
         }
         if each
         else {}
@@ -200,17 +200,17 @@ def _clock(row: Row, steps: Sequence[float]) -> dict[float, float]:
 
 def _over(curves: Sequence[Line], at: Sequence[Mapping[float, float]]) -> list[Line]:
     """The curves with other numbers in place of steps; a step without one is left out."""
-    found = []
-    for curve, known in zip(curves, at, strict=True):
-        points = {known[step]: point for step, point in curve.points.items() if step in known}
-        found.append(dataclasses.replace(curve, points=points))
-    return found
+    moved = []
+    for curve, numbers in zip(curves, at, strict=True):
+        points = {numbers[step]: point for step, point in curve.points.items() if step in numbers}
+        moved.append(dataclasses.replace(curve, points=points))
+    return moved
 
 
 def _line(row: Row, split: str, metric: str) -> Line:
     series = [_series(record, split, metric) for record in row.records]
-    steps = sorted({step for one in series for step in one})
-    at = {step: [one[step] for one in series if step in one] for step in steps}
+    steps = sorted({step for values in series for step in values})
+    at = {step: [values[step] for values in series if step in values] for step in steps}
     points: dict[float, tuple[float, float, float]] = {
         step: (min(values), statistics.fmean(values), max(values)) for step, values in at.items()
     }
@@ -219,10 +219,10 @@ def _line(row: Row, split: str, metric: str) -> Line:
 
 def _series(record: Record, split: str, metric: str) -> dict[float, float]:
     """Step to value of one trial; values that are not finite are left out."""
-    found: dict[float, Any] = {
+    values: dict[float, Any] = {
         point["step"]: point.get(metric) for point in record.curve if point["split"] == split
     }
-    return {step: float(value) for step, value in found.items() if is_finite(value)}
+    return {step: float(value) for step, value in values.items() if is_finite(value)}
 
 
 def _thinned(

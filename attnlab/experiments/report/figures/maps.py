@@ -24,29 +24,29 @@ def maps(comparison: Comparison, looks: Sequence[Look], seed: int) -> str:
     The best variants come first, and the baseline with them; the first example of all before the
     second of any.
     """
-    found = {
+    images = {
         place: row.records[0].shown.pictures
         for place, row in enumerate(comparison.rows)
         if comparison.frozen and row.records
     }
-    found = {place: pictures for place, pictures in found.items() if pictures}
+    images = {place: pictures for place, pictures in images.items() if pictures}
     order = sorted(
-        (place for place in ranked(comparison) if place in found),
+        (place for place in ranked(comparison) if place in images),
         key=lambda place: looks[place].kind != "base",
     )[:VARIANTS]
     if not order:
         return ""
-    taken = _taken({place: found[place] for place in order})
+    taken = _taken({place: images[place] for place in order})
     order = [place for place in ranked(comparison) if place in taken]
     blocks = "".join(_block(looks[place], taken[place]) for place in order)
     missing = [
-        looks[place].name for place in ranked(comparison) if place in found and place not in taken
+        looks[place].name for place in ranked(comparison) if place in images and place not in taken
     ]
     fewer = sum(
-        sum(map(len, found[place].values())) > sum(map(len, taken[place].values()))
+        sum(map(len, images[place].values())) > sum(map(len, taken[place].values()))
         for place in order
     )
-    said = notes(
+    remarks = notes(
         f"Test split, seed {seed}, best parameters on validation. Rows look at columns.",
         f"Left out, as a page cannot carry all: {', '.join(missing)}." if missing else "",
         (
@@ -56,19 +56,19 @@ def maps(comparison: Comparison, looks: Sequence[Look], seed: int) -> str:
         ),
         "Every picture lies in its trial's folder, in maps/." if missing or fewer else "",
     )
-    return section("Attention", f'<div class="figures">{blocks}</div>\n{said}')
+    return section("Attention", f'<div class="figures">{blocks}</div>\n{remarks}')
 
 
-def _taken(found: Mapping[int, Pictures]) -> dict[int, Pictures]:
+def _taken(images: Mapping[int, Pictures]) -> dict[int, Pictures]:
     """As many pictures of each variant as `BYTES` allows: first the maps between two texts in the
     first example, then self-attention, then the other examples. The first variant always has its
     first picture; a variant without any is left out.
     """
     taken: dict[int, dict[int, dict[str, Path]]] = {}
     left = BYTES
-    for example in sorted({example for pictures in found.values() for example in pictures}):
+    for example in sorted({example for pictures in images.values() for example in pictures}):
         for part in (0, 1):
-            for place, pictures in found.items():
+            for place, pictures in images.items():
                 wanted = _parts(pictures.get(example, {}))[part]
                 size = sum(path.stat().st_size for path in wanted.values())
                 if wanted and (size <= left or not taken) and (example == 0 or place in taken):
@@ -91,7 +91,7 @@ def _block(look: Look, pictures: Pictures) -> str:
     between, aside = _parts(shown)
     more = fold("self-attention", _images(look.name, first, aside)) if aside else ""
     more += "".join(
-        fold(f"example {number + 1}", _images(look.name, number, one)) for number, one in others
+        fold(f"example {number + 1}", _images(look.name, number, paths)) for number, paths in others
     )
     several = ' class="several"' if len(between) > 1 or any(map(_is_long, between.values())) else ""
     return (

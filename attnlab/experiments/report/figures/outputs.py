@@ -25,18 +25,18 @@ def outputs(comparison: Comparison, looks: Sequence[Look], seed: int) -> str:
         for place, row in enumerate(comparison.rows)
         if comparison.frozen and row.records
     }
-    number = max((len(found) for found in answered.values()), default=0)
+    number = max((len(answers) for answers in answered.values()), default=0)
     if not number:
         return ""
     order = [place for place in ranked(comparison) if place in answered]
     given = [
-        {place: answered[place][one] for place in order if one < len(answered[place])}
-        for one in range(number)
+        {place: answered[place][index] for place in order if index < len(answered[place])}
+        for index in range(number)
     ]
     blocks = [
-        _example(one, alike, looks)
-        for one, found in enumerate(given)
-        for alike in _by_example(found)
+        _example(index, alike, looks)
+        for index, answers in enumerate(given)
+        for alike in _by_example(answers)
     ]
     shown, rest = "".join(blocks[:SHOWN]), "".join(blocks[SHOWN:])
     more = (
@@ -44,24 +44,24 @@ def outputs(comparison: Comparison, looks: Sequence[Look], seed: int) -> str:
         if rest
         else ""
     )
-    said = notes(
+    remarks = notes(
         f"The first examples of the test split as answered with seed {seed}, the best parameters on"
         " validation. Equal answers stand once.",
         (
             "Marked: what is not in the reference."
-            if any(one.reference for found in answered.values() for one in found)
+            if any(answer.reference for answers in answered.values() for answer in answers)
             else ""
         ),
     )
-    return section("Answers side by side", f'<div class="outputs">{shown}</div>{more}\n{said}')
+    return section("Answers side by side", f'<div class="outputs">{shown}</div>{more}\n{remarks}')
 
 
 def _by_example(given: dict[int, Answer]) -> list[dict[int, Answer]]:
     """The answers to each example by its index; variants with other test data have other examples."""
-    found: dict[tuple[str, str], dict[int, Answer]] = {}
-    for place, one in given.items():
-        found.setdefault((one.source, one.reference), {})[place] = one
-    return list(found.values())
+    examples: dict[tuple[str, str], dict[int, Answer]] = {}
+    for place, answer in given.items():
+        examples.setdefault((answer.source, answer.reference), {})[place] = answer
+    return list(examples.values())
 
 
 def _example(number: int, given: dict[int, Answer], looks: Sequence[Look]) -> str:
@@ -70,8 +70,8 @@ def _example(number: int, given: dict[int, Answer], looks: Sequence[Look]) -> st
     lines = [("source", first.source), ("reference", first.reference)]
     head = "".join(f"<dt>{name}</dt><dd>{_broken(text)}</dd>" for name, text in lines if text)
     by_text: dict[str, list[int]] = {}
-    for place, one in given.items():
-        by_text.setdefault(one.answer, []).append(place)
+    for place, answer in given.items():
+        by_text.setdefault(answer.answer, []).append(place)
     rows = [_answer(text, places, first.reference, looks) for text, places in by_text.items()]
     shown, rest = (
         f"<table><tbody>{''.join(part)}</tbody></table>" if part else ""

@@ -57,26 +57,26 @@ def tried(records: Records, variant: str) -> list[Tried]:
         if records.choice is not None and variant in records.choice.chosen
         else None
     )
-    found = []
+    tries = []
     for place, candidate in enumerate(records.plan.of(variant)):
         trials = [
-            one
-            for one in records.of(candidate)
-            if records.plan.search is None or one.seed == records.plan.seeds[0]
+            run
+            for run in records.of(candidate)
+            if records.plan.search is None or run.seed == records.plan.seeds[0]
         ]
-        final = [one.scores["valid"][metric] for one in trials if metric in one.scores["valid"]]
-        stopped = not final and any(one.seen.word == "pruned" for one in trials)
+        final = [run.scores["valid"][metric] for run in trials if metric in run.scores["valid"]]
+        stopped = not final and any(run.seen.word == "pruned" for run in trials)
         lasts = [
             point[metric]
-            for one in trials
-            for point in one.curve
+            for run in trials
+            for point in run.curve
             if point["split"] == "valid" and is_finite(point.get(metric))
         ]
         score = statistics.fmean(final) if final else lasts[-1] if stopped and lasts else None
-        found.append(
+        tries.append(
             Tried(place + 1, dict(candidate.tuned), score, stopped, candidate.id == chosen)
         )
-    return found
+    return tries
 
 
 def search(records: Records, looks: Sequence[Look]) -> str:
@@ -87,15 +87,15 @@ def search(records: Records, looks: Sequence[Look]) -> str:
     every = {variant: tried(records, variant) for variant in records.plan.variants}
     kinds = {look.name: look for look in looks}
     several = {
-        variant: found
-        for variant, found in every.items()
-        if sum(one.score is not None for one in found) > 2
+        variant: tries
+        for variant, tries in every.items()
+        if sum(trial.score is not None for trial in tries) > 2
     }
     if not several:
         return ""
     panels = [
-        f"<figure>{_history(kinds.get(variant) or Look(-1 - place, variant, 'base'), variant, found, metric, mode)}</figure>"
-        for place, (variant, found) in enumerate(several.items())
+        f"<figure>{_history(kinds.get(variant) or Look(-1 - place, variant, 'base'), variant, tries, metric, mode)}</figure>"
+        for place, (variant, tries) in enumerate(several.items())
     ]
     shown, rest = "\n".join(panels[:OPEN]), "\n".join(panels[OPEN:])
     more = (
@@ -104,9 +104,9 @@ def search(records: Records, looks: Sequence[Look]) -> str:
         else ""
     )
     better = "highest" if mode == "max" else "lowest"
-    stopped = any(one.stopped for found in several.values() for one in found)
+    stopped = any(trial.stopped for tries in several.values() for trial in tries)
     made = importances(several)
-    said = notes(
+    remarks = notes(
         f"A dot is a setting tried, in the order of the search; the line is the {better} {metric}"
         " so far, the ring the one chosen.",
         "A cross is one that was stopped early, at the last score it had." if stopped else "",
@@ -118,7 +118,7 @@ def search(records: Records, looks: Sequence[Look]) -> str:
         ),
     )
     below = table(made) if made is not None else ""
-    return section("Search", f'<div class="figures">{shown}</div>{more}\n{said}') + below
+    return section("Search", f'<div class="figures">{shown}</div>{more}\n{remarks}') + below
 
 
 def importances(every: dict[str, list[Tried]]) -> Table | None:
@@ -126,29 +126,27 @@ def importances(every: dict[str, list[Tried]]) -> Table | None:
     were tried for each.
     """
     whole = {
-        variant: [one for one in found if one.score is not None and not one.stopped]
-        for variant, found in every.items()
+        variant: [trial for trial in tries if trial.score is not None and not trial.stopped]
+        for variant, tries in every.items()
     }
-    whole = {variant: found for variant, found in whole.items() if len(found) >= LEAST}
+    whole = {variant: tries for variant, tries in whole.items() if len(tries) >= LEAST}
     names = list(
-        dict.fromkeys(name for found in whole.values() for one in found for name in one.tuned)
+        dict.fromkeys(name for tries in whole.values() for trial in tries for name in trial.tuned)
     )
     if not names:
         return None
     rows = []
-    for variant, found in whole.items():
-        shares = [
-            importance([one.tuned.get(name) for one in found], [one.score or 0.0 for one in found])
-            for name in names
-        ]
+    for variant, tries in whole.items():
+        scores = [trial.score or 0.0 for trial in tries]
+        shares = [importance([trial.tuned.get(name) for trial in tries], scores) for name in names]
         rows.append(
             (
                 variant,
-                f"{len(found)}",
+                f"{len(tries)}",
                 *(NONE if share is None else f"{100 * share:.0f} %" for share in shares),
             )
         )
-    said = (
+    remarks = (
         (
             "The share of the variance of the validation score, between the settings tried for a"
             " variant, that one setting explains by itself: one-way analysis of variance on ranks,"
@@ -169,7 +167,7 @@ def importances(every: dict[str, list[Tried]]) -> Table | None:
         ("variant", "settings", *columns),
         tuple(rows),
         numbers,
-        notes=said,
+        notes=remarks,
     )
 
 
@@ -210,28 +208,28 @@ def _ranks(values: Sequence[float]) -> list[float]:
     ]
 
 
-def _history(look: Look, variant: str, found: Sequence[Tried], metric: str, mode: str) -> str:
+def _history(look: Look, variant: str, tries: Sequence[Tried], metric: str, mode: str) -> str:
     """The scores of a variant by trial, with the best so far."""
-    known = [(one, one.score) for one in found if one.score is not None]
-    numbers, scores = [one.number for one, _ in known], [score for _, score in known]
+    scored = [(trial, trial.score) for trial in tries if trial.score is not None]
+    numbers, scores = [trial.number for trial, _ in scored], [score for _, score in scored]
     chart = Chart(variant, numbers, scores, x_label="setting tried", y_label=metric, x_log=False)
     best: list[tuple[float, float]] = []
-    for one, score in known:
-        if not one.stopped:
+    for trial, score in scored:
+        if not trial.stopped:
             now = score if not best else (max if mode == "max" else min)(best[-1][1], score)
-            best += [*([(one.number, best[-1][1])] if best else []), (one.number, now)]
+            best += [*([(trial.number, best[-1][1])] if best else []), (trial.number, now)]
     chart.group(
         look,
         f"{variant}: best so far",
-        [chart.line([*best, (known[-1][0].number, best[-1][1])] if best else [])],
+        [chart.line([*best, (scored[-1][0].number, best[-1][1])] if best else [])],
     )
-    for one, score in known:
-        place = (float(one.number), score)
-        mark = chart.cross(place) if one.stopped else chart.dot(place)
-        ring = chart.dot(place, "ring", 6.0) if one.chosen else ""
-        said = (
-            f"{one.number}: {metric} {number(score)}{' when stopped' if one.stopped else ''},"
-            f" {settings(one.tuned)}"
+    for trial, score in scored:
+        place = (float(trial.number), score)
+        mark = chart.cross(place) if trial.stopped else chart.dot(place)
+        ring = chart.dot(place, "ring", 6.0) if trial.chosen else ""
+        label = (
+            f"{trial.number}: {metric} {number(score)}{' when stopped' if trial.stopped else ''},"
+            f" {settings(trial.tuned)}"
         )
-        chart.group(look, said, [mark, ring])
+        chart.group(look, label, [mark, ring])
     return chart.text

@@ -23,10 +23,8 @@ def seeds(comparison: Comparison, looks: Sequence[Look]) -> str:
     values = reach(comparison, range(len(comparison.rows)))
     if not values:
         return ""
-    scale, basis = (
-        Scale.over(values, 0.0, 100.0, log=False),
-        comparison.basis,
-    )  # in per cent of the width
+    scale = Scale.over(values, 0.0, 100.0, log=False)  # in per cent of the width
+    basis = comparison.basis
     based = next((look.row for look in looks if look.kind == "base"), None)
     base = None if based is None else comparison.rows[based].summary.mean
     shown = [place for place in ranked(comparison) if comparison.rows[place].values]
@@ -42,7 +40,7 @@ def seeds(comparison: Comparison, looks: Sequence[Look]) -> str:
         '<table class="strips'
         f' sortable">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>'
     )
-    said = notes(
+    remarks = notes(
         "A dot is a seed, the upright stroke their mean, the bar its 95 % interval; without an end"
         " stroke it goes on beyond the picture.",
         "" if base is None else "The dashed line is the mean of the baseline.",
@@ -50,7 +48,7 @@ def seeds(comparison: Comparison, looks: Sequence[Look]) -> str:
     )
     return section(
         f"{basis.metric} by seed, {'test' if basis.split == 'test' else 'validation'} split",
-        f"{table}\n{said}",
+        f"{table}\n{remarks}",
     )
 
 
@@ -63,7 +61,7 @@ def _axis(scale: Scale) -> str:
 
 def _line(row: Row, look: Look, scale: Scale, base: float | None) -> str:
     """A row of the table."""
-    said = f"{look.name} (baseline)" if look.kind == "base" else look.name
+    label = f"{look.name} (baseline)" if look.kind == "base" else look.name
     mean = row.summary.mean
     missing = (
         f' <small title="{literal("; ".join(row.missing))}">{len(row.missing)} missing</small>'
@@ -71,7 +69,7 @@ def _line(row: Row, look: Look, scale: Scale, base: float | None) -> str:
         else ""
     )
     cells = [
-        f'<td data-label="variant"><span>{literal(said)}{missing}</span></td>',
+        f'<td data-label="variant"><span>{literal(label)}{missing}</span></td>',
         f'<td class="strip {look.kind}" data-label="">{_strip(row, scale, base)}</td>',
         (
             '<td class="number" data-label="mean"'
@@ -102,15 +100,15 @@ def _strip(row: Row, scale: Scale, base: float | None) -> str:
     spread = 5.0 / max(len(values) - 1, 1)
     for place, (seed, value) in enumerate(values):
         y = _MIDDLE + (spread * (2 * place - len(values) + 1) / 2 if len(values) > 1 else 0.0)
-        said = f"<title>seed {seed}: {number(value)}</title>"
+        title = f"<title>seed {seed}: {number(value)}</title>"
         parts.append(
-            f'<circle class="dot" cx="{scale(value):.2f}%" cy="{y:.1f}" r="2.6">{said}</circle>'
+            f'<circle class="dot" cx="{scale(value):.2f}%" cy="{y:.1f}" r="2.6">{title}</circle>'
         )
     if values:
         parts.append(_upright(scale(statistics.fmean(row.values.values())), 2, _HIGH - 2, "line"))
     return (
         f'<svg width="100%" height="{_HIGH}" role="img"'
-        f' aria-label="{literal(_said(row))}">{"".join(parts)}</svg>'
+        f' aria-label="{literal(_row_text(row))}">{"".join(parts)}</svg>'
     )
 
 
@@ -120,5 +118,5 @@ def _upright(place: float, top: float, bottom: float, kind: str) -> str:
     )
 
 
-def _said(row: Row) -> str:
+def _row_text(row: Row) -> str:
     return f"{row.name}: {', '.join(map(number, row.values.values())) or 'no number'}"

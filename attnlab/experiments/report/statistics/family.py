@@ -119,7 +119,7 @@ class Family:
     def __post_init__(self) -> None:
         if self.mode not in ("max", "min"):
             raise ValueError(f"mode {self.mode!r} is neither max nor min")
-        if not all(math.isfinite(value) for one in self.values.values() for value in one.values()):
+        if not all(all(map(math.isfinite, runs.values())) for runs in self.values.values()):
             raise ValueError("a value is not finite: leave it out, as a missing seed")
 
     @functools.cached_property
@@ -130,7 +130,7 @@ class Family:
     @property
     def incomplete(self) -> bool:
         """Whether some variant lacks a seed that another has."""
-        return len({frozenset(one) for one in self.values.values()}) > 1
+        return len({frozenset(runs) for runs in self.values.values()}) > 1
 
     @functools.cached_property
     def failing(self) -> Mapping[str, tuple[int, ...]]:
@@ -138,16 +138,16 @@ class Family:
         seeds.
         """
         spreads = {
-            name: seeds.spread(list(one.values()))
-            for name, one in self.values.items()
-            if len(one) > 1
+            name: seeds.spread(list(runs.values()))
+            for name, runs in self.values.items()
+            if len(runs) > 1
         }
-        found = {}
-        for name, one in self.values.items():
+        outlying = {}
+        for name, runs in self.values.items():
             others = seeds.typical([spread for other, spread in spreads.items() if other != name])
-            if apart := seeds.apart(one, others, self.model.rounding):
-                found[name] = apart
-        return found
+            if apart := seeds.apart(runs, others, self.model.rounding):
+                outlying[name] = apart
+        return outlying
 
     def mean(self, variant: str, method: str = "model") -> Summary:
         """Mean, spread and interval of a variant: by the "model" of all variants, or its own
@@ -156,22 +156,22 @@ class Family:
         values = list(self.values[variant].values())
         if not values:
             return Summary(0, None, None, None)
-        found = self.model.alone(variant, math.fsum(values) / len(values))
+        estimate = self.model.alone(variant, math.fsum(values) / len(values))
         if method == "bootstrap":
             return Summary(
                 len(values),
-                found.value,
+                estimate.value,
                 deviation(values),
                 bootstrap_interval(values, 1 - self.alpha),
-                found.freedom,
+                estimate.freedom,
             )
         interval = None
-        if found.error is not None:
-            judging = (found, *self.model.judging({variant: 1.0})[1:])
+        if estimate.error is not None:
+            judging = (estimate, *self.model.judging({variant: 1.0})[1:])
             interval = self.scale.around(
-                found.value, len(values), self._reach(judging, 1 - self.alpha / 2)
+                estimate.value, len(values), self._reach(judging, 1 - self.alpha / 2)
             )
-        return Summary(len(values), found.value, deviation(values), interval, found.freedom)
+        return Summary(len(values), estimate.value, deviation(values), interval, estimate.freedom)
 
     def against(self, baseline: str) -> dict[str, Difference]:
         """Every other variant minus the baseline, by Dunnett's test of this model; {} where the
@@ -187,8 +187,8 @@ class Family:
         """Every variant minus every later one, by Tukey's test of this model."""
         groups = len(self.model.names)
         return {
-            (one, other): self._difference(one, other, (), groups)
-            for one, other in itertools.combinations(self.model.names, 2)
+            (first, second): self._difference(first, second, (), groups)
+            for first, second in itertools.combinations(self.model.names, 2)
         }
 
     def best(self) -> str | None:
@@ -200,8 +200,8 @@ class Family:
             return None
         better = 1 if self.mode == "max" else -1
         top = max(names, key=lambda name: better * self.model.estimate({name: 1.0}).value)
-        wins = [one for pair, one in self.pairs().items() if top in pair]
-        return top if all(one.p is not None and one.p < self.alpha for one in wins) else None
+        wins = [win for pair, win in self.pairs().items() if top in pair]
+        return top if all(win.p is not None and win.p < self.alpha for win in wins) else None
 
     def contrast(
         self, weights: Mapping[str, float], at_least: float, contrasts: int = 1
@@ -215,28 +215,28 @@ class Family:
         if missing := [name for name in weights if name not in self.model.names]:
             raise KeyError(f"no value of {', '.join(missing)}")
         judging = self.model.judging(weights)
-        found = judging[0]
-        tie = abs(found.value - at_least) <= self._rounding(weights.values(), at_least)
-        if tie or found.error is None:
-            why = TIE if tie else self._without(found)
-            return Decision(found.value, None, None, None, None, UNDECIDED, "", found.freedom, why)
-        away = found.value - at_least
+        total = judging[0]
+        tie = abs(total.value - at_least) <= self._rounding(weights.values(), at_least)
+        if tie or total.error is None:
+            why = TIE if tie else self._without(total)
+            return Decision(total.value, None, None, None, None, UNDECIDED, "", total.freedom, why)
+        away = total.value - at_least
+        tests = [(judge.freedom, away / judge.error) for judge in judging if judge.error]
         p, refuted = (
-            max(upper_tail(one.freedom, sign * away / one.error) for one in judging if one.error)
-            for sign in (1, -1)
+            max(upper_tail(freedom, sign * t) for freedom, t in tests) for sign in (1, -1)
         )
         refuted = min(1.0, contrasts * refuted)
-        lower = found.value - self._reach(judging, 1 - self.alpha)
-        upper = found.value + self._reach(judging, 1 - self.alpha / contrasts)
+        lower = total.value - self._reach(judging, 1 - self.alpha)
+        upper = total.value + self._reach(judging, 1 - self.alpha / contrasts)
         lower, upper = self._clip((lower, upper), weights)
         if p < self.alpha:
             return Decision(
-                found.value, lower, upper, p, refuted, SUPPORTED, "lower", found.freedom
+                total.value, lower, upper, p, refuted, SUPPORTED, "lower", total.freedom
             )
         if refuted < self.alpha:
-            return Decision(found.value, lower, upper, p, refuted, REFUTED, "upper", found.freedom)
+            return Decision(total.value, lower, upper, p, refuted, REFUTED, "upper", total.freedom)
         return Decision(
-            found.value, lower, upper, p, refuted, UNDECIDED, "", found.freedom, INCLUDES
+            total.value, lower, upper, p, refuted, UNDECIDED, "", total.freedom, INCLUDES
         )
 
     def claim(
@@ -252,7 +252,7 @@ class Family:
         judged = tuple(
             self.contrast(weights, at_least, len(contrasts)) for weights, at_least in contrasts
         )
-        outcomes = {one.outcome for one in judged}
+        outcomes = {decision.outcome for decision in judged}
         return (
             REFUTED if REFUTED in outcomes else UNDECIDED if UNDECIDED in outcomes else SUPPORTED
         ), judged
@@ -261,12 +261,12 @@ class Family:
         """The smallest difference of the two that this many seeds find with probability `chance`,
         in Dunnett's test.
         """
-        found = self._spread(variant, baseline)
+        spread = self._spread(variant, baseline)
         return (
             power.detectable(
-                min(self._runs(variant, baseline)), *found, alpha=self.alpha, chance=chance
+                min(self._runs(variant, baseline)), *spread, alpha=self.alpha, chance=chance
             )
-            if found
+            if spread
             else None
         )
 
@@ -274,25 +274,23 @@ class Family:
         """How many seeds find the observed difference with probability `chance`; None without
         spread, or if no number does.
         """
-        found, difference = (
-            self._spread(variant, baseline),
-            self.model.estimate({variant: 1.0, baseline: -1.0}).value,
-        )
-        if not found or abs(difference) <= self.model.rounding:
+        spread = self._spread(variant, baseline)
+        difference = self.model.estimate({variant: 1.0, baseline: -1.0}).value
+        if not spread or abs(difference) <= self.model.rounding:
             return None
-        return power.seeds_needed(abs(difference), *found, alpha=self.alpha, chance=chance)
+        return power.seeds_needed(abs(difference), *spread, alpha=self.alpha, chance=chance)
 
     @staticmethod
     def _reach(judging: Iterable[Estimate], level: float) -> float:
         """How far the widest of several bounds at `level` is from the value."""
-        return max(one.error * quantile(one.freedom, level) for one in judging if one.error)
+        return max(judge.error * quantile(judge.freedom, level) for judge in judging if judge.error)
 
     def _runs(self, *names: str) -> list[int]:
         return [self.model.runs[self.model.names.index(name)] for name in names]
 
     def _loading(self, name: str, baseline: str) -> float:
         """The correlation of a difference with the baseline's mean."""
-        variances = [self.model.run_variance(one) for one in (name, baseline)]
+        variances = [self.model.run_variance(variant) for variant in (name, baseline)]
         other, base = (
             (variance or 0.0) / n
             for variance, n in zip(variances, self._runs(name, baseline), strict=True)
@@ -300,28 +298,28 @@ class Family:
         return math.sqrt(base / (other + base)) if other + base > 0 else math.sqrt(0.5)
 
     def _difference(
-        self, one: str, other: str, loadings: tuple[float, ...], groups: int
+        self, first: str, second: str, loadings: tuple[float, ...], groups: int
     ) -> Difference:
         """The first minus the second, adjusted as `Joint` of these says."""
-        weights = {one: 1.0, other: -1.0}
+        weights = {first: 1.0, second: -1.0}
         judging = self.model.judging(weights)
         shared, last = judging[0], judging[-1]
         tie = abs(shared.value) <= self.model.rounding
         if shared.error is None:
-            known = tie and shared.freedom > 0
-            p, why = (1.0, TIE) if known else (None, self._without(shared))
+            agree = tie and shared.freedom > 0
+            p, why = (1.0, TIE) if agree else (None, self._without(shared))
             return Difference(shared.value, None, None, p, None, shared.freedom, why)
         p, reach = 0.0, 0.0
-        for found in judging:
-            assert found.error is not None
-            joint = Joint(loadings, groups, None if found.own else self.model.freedom)
-            p = max(p, joint.p(found.value / found.error, found.freedom))
-            reach = max(reach, found.error * joint.critical(self.alpha, found.freedom))
+        for judge in judging:
+            assert judge.error is not None
+            joint = Joint(loadings, groups, None if judge.own else self.model.freedom)
+            p = max(p, joint.p(judge.value / judge.error, judge.freedom))
+            reach = max(reach, judge.error * joint.critical(self.alpha, judge.freedom))
         alone = self._reach(judging, 1 - self.alpha / 2)
         simultaneous, single = (
             self._clip((shared.value - by, shared.value + by), weights) for by in (reach, alone)
         )
-        variances = [self.model.run_variance(name) or 0.0 for name in (one, other)]
+        variances = [self.model.run_variance(name) or 0.0 for name in (first, second)]
         run = sum(variances) / 2 * (last.variance or 0.0) / (shared.variance or 1.0)
         effect = effect_size(shared.value, run, last.freedom)
         why, p = (TIE, 1.0) if tie else ("", p)
@@ -341,20 +339,20 @@ class Family:
             self.model.rounding, self.scale.rounding([at_least])
         )
 
-    def _without(self, found: Estimate) -> str:
-        return ONE_SEED if found.variance is None else AGREE
+    def _without(self, estimate: Estimate) -> str:
+        return ONE_SEED if estimate.variance is None else AGREE
 
     def _spread(self, variant: str, baseline: str) -> tuple[float, float, int] | None:
         """Standard deviation of a run, degrees of freedom that each further seed adds, comparisons;
         None without spread.
         """
-        found = self.model.judging({variant: 1.0, baseline: -1.0})[-1]
-        if found.error is None:
+        estimate = self.model.judging({variant: 1.0, baseline: -1.0})[-1]
+        if estimate.error is None:
             return None
         runs = self._runs(variant, baseline)
-        deviation = found.error / math.sqrt(sum(1 / n for n in runs))
+        deviation = estimate.error / math.sqrt(sum(1 / n for n in runs))
         return (
             deviation,
-            found.freedom / max(1, max(self.model.runs) - 1),
+            estimate.freedom / max(1, max(self.model.runs) - 1),
             len(self.model.names) - 1,
         )

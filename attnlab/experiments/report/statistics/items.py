@@ -49,7 +49,7 @@ def mean_score(total: Any, items: int) -> float:
 
 
 def compare(
-    one: Any,
+    system: Any,
     other: Any,
     score: Score = mean_score,
     resamples: int = RESAMPLES,
@@ -59,7 +59,7 @@ def compare(
     """Two systems on the same test examples.
 
     Args:
-      one, other: [seeds, items] numbers, or [seeds, items, statistics] whose sums `score` takes;
+      system, other: [seeds, items] numbers, or [seeds, items, statistics] whose sums `score` takes;
         seeds and items the same, in one order.
       score: of a test set.
       resamples: how often to draw test sets, and exchanges.
@@ -71,7 +71,7 @@ def compare(
     """
     import numpy as np
 
-    first, second = (np.asarray(each, float) for each in (one, other))
+    first, second = (np.asarray(each, float) for each in (system, other))
     if first.shape != second.shape or not first.size:
         raise ValueError(
             f"{first.shape} and {second.shape}: the systems need the same seeds and the same test"
@@ -91,10 +91,10 @@ def compare(
             - _scores(_weighted(counts, second), score, items)
         )
     for size in _chunks(resamples, items):
-        kept = rng.integers(0, 2, (size, items)).astype(float)
+        mask = rng.integers(0, 2, (size, items)).astype(float)
         mixed = (
-            _weighted(kept, first) + _weighted(1 - kept, second),
-            _weighted(kept, second) + _weighted(1 - kept, first),
+            _weighted(mask, first) + _weighted(1 - mask, second),
+            _weighted(mask, second) + _weighted(1 - mask, first),
         )
         exchanged.append(_scores(mixed[0], score, items) - _scores(mixed[1], score, items))
     low, high = np.nanquantile(np.concatenate(drawn), [(1 - level) / 2, (1 + level) / 2])
@@ -123,7 +123,7 @@ def _weighted(weights: Any, stats: Any) -> Any:
     """
     import numpy as np
 
-    return np.stack([weights @ one for one in stats], axis=1)
+    return np.stack([weights @ run for run in stats], axis=1)
 
 
 def _scores(sums: Any, score: Score, items: int) -> Any:

@@ -101,17 +101,17 @@ class Fit:
         """
         from scipy import special
 
-        shared, own = self.estimate(weights), self._own(weights)
-        if own is None or not own.variance or not shared.variance:
+        shared, separate = self.estimate(weights), self._separate(weights)
+        if separate is None or not separate.variance or not shared.variance:
             return (shared,)
-        ratio, f = own.variance / shared.variance, own.freedom
+        ratio, f = separate.variance / shared.variance, separate.freedom
         rest, left = self._rest(weights) or (math.nan, shared.freedom - f)
         if left < 0.5:  # its own spread is all there is
             return (shared,)
         # Without others to judge by, it is what the rest has added to the shared variance.
         rest = (shared.freedom - f * ratio) / left if math.isnan(rest) else rest
         chance = special.fdtrc(f, left, ratio / rest) if rest > 0 else 0.0
-        return (shared, own) if chance < WIDER else (shared,)
+        return (shared, separate) if chance < WIDER else (shared,)
 
     def _rest(self, weights: Mapping[str, float]) -> tuple[float, float] | None:
         """The error variance, as a part of the shared one, of the variants that are not in a
@@ -129,7 +129,7 @@ class Fit:
         covariance = np.diag(variances) - 1 / (1 / variances).sum()  # of `left` in a seed, by model
         return float((left**2).sum() / np.trace(covariance)) / rows, rows * _freedom(covariance)
 
-    def _own(self, weights: Mapping[str, float]) -> Estimate | None:
+    def _separate(self, weights: Mapping[str, float]) -> Estimate | None:
         """The sum with the variance that its own values show: over the seeds that all its variants
         have if blocked, of each variant by itself otherwise; None where there are fewer than two.
         """
@@ -155,7 +155,7 @@ class Fit:
         import numpy as np
 
         w = np.array([weights.get(name, 0.0) for name in self.names])
-        value = math.fsum(one * mean for one, mean in zip(w, self.means, strict=True) if one)
+        value = math.fsum(w_i * mean for w_i, mean in zip(w, self.means, strict=True) if w_i)
         if self.freedom < 1:
             return Estimate(value, None, 0.0)
         along = w @ self.weights
@@ -168,11 +168,11 @@ class Fit:
             return Estimate(value, error, self.freedom)
         # The seed's variance is (mean square of seeds - mean square of errors) / size: rewritten as
         # a sum of the two independent ones.
-        one = seed / size * square
+        part = seed / size * square
         return Estimate(
             value,
             *_sum(
-                np.array([one, error + seed * variance - one]), np.array([freedom, self.freedom])
+                np.array([part, error + seed * variance - part]), np.array([freedom, self.freedom])
             ),
         )
 
@@ -216,39 +216,39 @@ def fit(values: Values, scale: Scale) -> Fit:
     squares = np.where(squares > rounding**2, squares, 0.0) / units
     weights = (of[None] == np.arange(len(names))[:, None]) / runs[:, None]
     unknown, freedom = np.full(len(names), np.nan), float(len(y) - len(names))
-    found = Fit(names, table, "pooled", means, weights, of, seeds, unknown, freedom, None, rounding)
+    model = Fit(names, table, "pooled", means, weights, of, seeds, unknown, freedom, None, rounding)
     if freedom < 1:
-        return found
+        return model
     counted = scale.count is not None
-    if blocked := _blocked(found, y, units, squares, counted):
+    if blocked := _blocked(model, y, units, squares, counted):
         return blocked
-    return dataclasses.replace(found, variances=_floored(squares.sum() / freedom, counted) * units)
+    return dataclasses.replace(model, variances=_floored(squares.sum() / freedom, counted) * units)
 
 
-def _blocked(found: Fit, y: Any, units: Any, squares: Any, counted: bool) -> Fit | None:
+def _blocked(pooled: Fit, y: Any, units: Any, squares: Any, counted: bool) -> Fit | None:
     """The model with the seeds as a block; None if the design has none: the runs do not connect
     variants and seeds, or leave no degree of freedom.
     """
     import numpy as np
 
-    variants, seeds = found.values.shape
+    variants, seeds = pooled.values.shape
     if variants < 2 or seeds < 2:
         return None
     # Seeds in deviations from their mean, so that the coefficients of variants are means over all
     # seeds.
     coded = np.eye(seeds)[:, :-1] - (np.arange(seeds) == seeds - 1)[:, None]
-    design = np.hstack([np.eye(variants)[found.of], coded[found.seeds]])
+    design = np.hstack([np.eye(variants)[pooled.of], coded[pooled.seeds]])
     between, freedom = seeds - 1, float(len(y) - variants - seeds + 1)
     if freedom < 1 or np.linalg.matrix_rank(design) < variants + seeds - 1:
         return None
-    unit = units[found.of]
+    unit = units[pooled.of]
     solution = np.linalg.pinv(design / np.sqrt(unit)[:, None]) / np.sqrt(unit)
     residuals = y - design @ (solution @ y)
-    if not (residuals**2).max() > found.rounding**2:  # the seeds explain all
+    if not (residuals**2).max() > pooled.rounding**2:  # the seeds explain all
         residuals = np.zeros_like(y)
     covariance = np.diag(unit) - design @ (solution * unit)  # of residuals, by model
-    together = (found.seeds[:, None] == found.seeds) * np.outer(unit, unit)
-    apart = np.eye(len(y)) - together / np.bincount(found.seeds, unit**2)[found.seeds]
+    together = (pooled.seeds[:, None] == pooled.seeds) * np.outer(unit, unit)
+    apart = np.eye(len(y)) - together / np.bincount(pooled.seeds, unit**2)[pooled.seeds]
     whole, rest = float((residuals**2).sum()), float(((apart @ residuals) ** 2).sum())
     freedom, of_rest = _freedom(covariance), _freedom(apart @ covariance @ apart)
     if (whole - rest) / between > rest / of_rest:
@@ -256,14 +256,14 @@ def _blocked(found: Fit, y: Any, units: Any, squares: Any, counted: bool) -> Fit
         freedom = min(freedom, _sum(parts, np.array([between, of_rest]))[1])
     error = whole / float(np.trace(covariance))
     square = float(squares.sum() - (residuals**2 / unit).sum()) / between
-    size = float(((np.array(found.runs) - 1) / units).sum()) / between
+    size = float(((np.array(pooled.runs) - 1) / units).sum()) / between
     if len(y) == variants * seeds:  # least squares then gives the plain means, but for rounding
-        means, weights = found.means, found.weights
+        means, weights = pooled.means, pooled.weights
     else:
         means, weights = (solution @ y)[:variants], solution[:variants]
     variance = max(0.0, (square - error) / size)
     return dataclasses.replace(
-        found,
+        pooled,
         kind="blocked",
         means=means,
         weights=weights,

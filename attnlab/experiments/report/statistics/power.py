@@ -39,14 +39,12 @@ def chance_to_find(
 
     freedom = per_seed * (seeds - 1)
     joint = Joint((math.sqrt(0.5),) * comparisons, 0, freedom)
-    critical, shift = (
-        joint.critical(alpha, freedom),
-        abs(difference) / (deviation * math.sqrt(2 / seeds)),
-    )
+    critical = joint.critical(alpha, freedom)
+    shift = abs(difference) / (deviation * math.sqrt(2 / seeds))
     if shift > 37:  # beyond what the noncentral t is computed for
         return 1.0
-    found = float(stats.nct.sf(critical, freedom, shift) + stats.nct.cdf(-critical, freedom, shift))
-    return found if math.isfinite(found) else float(special.ndtr(shift - critical))
+    power = float(stats.nct.sf(critical, freedom, shift) + stats.nct.cdf(-critical, freedom, shift))
+    return power if math.isfinite(power) else float(special.ndtr(shift - critical))
 
 
 def detectable(

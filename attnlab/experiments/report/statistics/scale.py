@@ -49,7 +49,7 @@ class Scale:
     def rounding(self, values: Iterable[float]) -> float:
         """The largest difference that is a tie: `ROUNDING` of the largest value or bound."""
         bounds = [bound for bound in (self.low, self.high) if bound is not None]
-        return ROUNDING * max((abs(one) for one in (*values, *bounds)), default=0.0)
+        return ROUNDING * max((abs(value) for value in (*values, *bounds)), default=0.0)
 
     def share(self, mean: float, runs: int) -> float:
         """`mean` of `runs` runs as a share in (0, 1): with half a success and half a failure added

@@ -136,8 +136,8 @@ def _around_baseline(loadings: tuple[float, ...], sizes: Any) -> Any:
     inside = np.hstack([cut * w, (8.5 - cut) * w]) * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
     for loading, times in collections.Counter(loadings).items():
         rest = math.sqrt(max(1 - loading**2, 1e-6))
-        one = special.ndtr((size - loading * z) / rest) - special.ndtr((-size - loading * z) / rest)
-        inside *= one**times
+        p = special.ndtr((size - loading * z) / rest) - special.ndtr((-size - loading * z) / rest)
+        inside *= p**times
     return inside.sum(1)
 
 

@@ -40,7 +40,7 @@ def bootstrap_interval(values: Sequence[float], level: float = 0.95) -> Interval
     import numpy as np
     from scipy import stats
 
-    found = stats.bootstrap(
+    resampled = stats.bootstrap(
         (list(values),),
         np.mean,
         confidence_level=level,
@@ -48,7 +48,7 @@ def bootstrap_interval(values: Sequence[float], level: float = 0.95) -> Interval
         method="BCa",
         rng=np.random.default_rng(0),
     )
-    return float(found.confidence_interval.low), float(found.confidence_interval.high)
+    return float(resampled.confidence_interval.low), float(resampled.confidence_interval.high)
 
 
 def effect_size(difference: float, variance: float, freedom: float) -> float | None:

@@ -27,14 +27,14 @@ class Exported:
     """What an export did.
 
     Attributes:
-      written, replaced, kept: numbers of runs: new ones; those whose records had changed; those
+      written, replaced, unchanged: numbers of runs: new ones; those whose records had changed; those
         that were there as they are.
       hint: how to look at them.
     """
 
     written: int
     replaced: int
-    kept: int
+    unchanged: int
     hint: str
 
 
@@ -51,10 +51,10 @@ def export(directory: Path, to: str, out: Path) -> Exported:
     runs = tracked(collect(directory))
     store: Tracker = importlib.import_module(TRACKERS[to]).Store(out, runs)
     held = store.held()
-    counts = {"written": 0, "replaced": 0, "kept": 0}
+    counts = {"written": 0, "replaced": 0, "unchanged": 0}
     for run in runs:
         if held.get(run.id) == run.digest:
-            counts["kept"] += 1
+            counts["unchanged"] += 1
             continue
         if run.id in held:
             store.remove(run.id)

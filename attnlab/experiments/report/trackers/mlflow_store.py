@@ -61,18 +61,18 @@ class Store:
 
     def held(self) -> Mapping[str, str]:
         """Id to digest; of a run that is there twice nothing is known."""
-        found: dict[str, str] = {}
+        digests: dict[str, str] = {}
         token = None
         while self._experiment:
             page = self._client.search_runs([self._experiment], max_results=1000, page_token=token)
             for run in page:
                 identity = run.data.tags.get(_ID, "")
-                found[identity] = "" if identity in found else run.data.tags.get(_DIGEST, "")
+                digests[identity] = "" if identity in digests else run.data.tags.get(_DIGEST, "")
                 self._runs.setdefault(identity, []).append(run.info.run_id)
             token = page.token
             if not token:
                 break
-        return found
+        return digests
 
     def remove(self, identity: str) -> None:
         """All runs with the id."""
@@ -86,7 +86,7 @@ class Store:
         identity = self._client.create_run(
             self._experiment, start_time=began, tags=tags, run_name=run.facts["trial"]
         ).info.run_id
-        params = [self._param(name, text(one)[:_LONGEST]) for name, one in flat(run.config).items()]
+        params = [self._param(key, text(leaf)[:_LONGEST]) for key, leaf in flat(run.config).items()]
         for piece in pieces(params, _AT_ONCE):
             self._client.log_batch(identity, params=piece)
         last = run.curve[-1].step if run.curve else 0
@@ -94,9 +94,9 @@ class Store:
             (ended, last, run.final)
         ]
         metrics = [
-            self._metric(_allowed(name), one, time, step)
+            self._metric(_allowed(name), value, time, step)
             for time, step, values in measured
-            for name, one in values.items()
+            for name, value in values.items()
         ]
         for piece in pieces(metrics, 10 * _AT_ONCE):
             self._client.log_batch(identity, metrics=piece)
@@ -107,12 +107,7 @@ class Store:
 
     def _find(self, out: Path, group: str) -> str:
         """The id of the sweep's experiment, made if absent."""
-        found, artifacts = (
-            self._client.get_experiment_by_name(group),
-            (out.resolve() / "mlruns").as_uri(),
-        )
-        return (
-            found.experiment_id
-            if found
-            else self._client.create_experiment(group, artifact_location=artifacts)
-        )
+        if experiment := self._client.get_experiment_by_name(group):
+            return experiment.experiment_id
+        artifacts = (out.resolve() / "mlruns").as_uri()
+        return self._client.create_experiment(group, artifact_location=artifacts)

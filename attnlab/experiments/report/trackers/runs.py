@@ -87,8 +87,8 @@ def tracked(records: Records) -> list[Tracked]:
     plan, varied = records.plan, settings_that_differ(records.plan)
     sweep = _hash([plan.name, plan.created], 6)
     group = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', plan.name)[:80]}-{sweep}"
-    begun = (one for one in records.trials if one.seen.state != "pending")
-    return [_run(records, one, group, varied[one.candidate.id]) for one in begun]
+    begun = (record for record in records.trials if record.seen.state != "pending")
+    return [_run(records, record, group, varied[record.candidate.id]) for record in begun]
 
 
 def needed(module: str, tracker: str) -> Any:
@@ -98,54 +98,55 @@ def needed(module: str, tracker: str) -> Any:
       UserError: it is not installed; a folder of that name, which trackers leave, is no package.
     """
     try:
-        found = importlib.import_module(module)
+        package = importlib.import_module(module)
     except ImportError as error:
         raise _absent(tracker, module) from error
-    if getattr(found, "__file__", None) is None and not getattr(found, "__version__", None):
+    if getattr(package, "__file__", None) is None and not getattr(package, "__version__", None):
         raise _absent(tracker, module)
-    return found
+    return package
 
 
 def _absent(tracker: str, module: str) -> UserError:
     return UserError(f"export --to={tracker} needs {module}: pip install 'attnlab[{tracker}]'")
 
 
-def _run(records: Records, one: Record, group: str, varied: Mapping[str, Any]) -> Tracked:
-    trial = one.seen.trial
+def _run(records: Records, record: Record, group: str, varied: Mapping[str, Any]) -> Tracked:
+    trial = record.seen.trial
     facts = {
-        "variant": one.candidate.variant,
-        "candidate": one.candidate.id,
-        "seed": one.seed,
+        "variant": record.candidate.variant,
+        "candidate": record.candidate.id,
+        "seed": record.seed,
         "trial": trial.name,
+        "chosen": "yes" if records.chosen(record.candidate) else "no",
+        "state": record.seen.word,
     }
-    facts |= {"chosen": "yes" if records.chosen(one.candidate) else "no", "state": one.seen.word}
-    began = min((begin for _, begin, _ in one.spans), default=0.0)
-    ended = max((end for _, _, end in one.spans), default=0.0)
+    began = min((begin for _, begin, _ in record.spans), default=0.0)
+    ended = max((end for _, _, end in record.spans), default=0.0)
     final = {
         f"final/{split}/{name}": number
-        for split, scores in one.scores.items()
+        for split, scores in record.scores.items()
         for name, number in scores.items()
     }
     derived = {
-        f"final/{name}": value(one, "valid", name)
+        f"final/{name}": value(record, "valid", name)
         for name in asked(records.plan)
         if name not in COSTS
     }
-    costs = {f"cost/{name}": cost(one) for name, cost in COSTS.items()}
+    costs = {f"cost/{name}": cost(record) for name, cost in COSTS.items()}
     final |= {
         name: float(number) for name, number in (derived | costs).items() if number is not None
     }
     identity = _hash([records.plan.name, records.plan.created, trial.name], 16)
     return Tracked(
-        identity, group, facts, trial.config, varied, _curve(one, began), final, began, ended
+        identity, group, facts, trial.config, varied, _curve(record, began), final, began, ended
     )
 
 
-def _curve(one: Record, began: float) -> tuple[Point, ...]:
+def _curve(record: Record, began: float) -> tuple[Point, ...]:
     """The records of each step together, in order."""
-    pace = one.cost.step_seconds or 0.0
+    pace = record.cost.step_seconds or 0.0
     steps: dict[int, dict[str, float]] = {}
-    for point in one.curve:
+    for point in record.curve:
         numbers = {
             name: float(number)
             for name, number in point.items()

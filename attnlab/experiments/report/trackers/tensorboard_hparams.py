@@ -34,12 +34,12 @@ class Store:
 
     def held(self) -> Mapping[str, str]:
         """Id to digest; where a folder holds more than one file, nothing is known of it."""
-        found = {}
+        stored = {}
         for identity, path in self._runs.items():
-            digests = [one.name.rpartition(".")[2] for one in path.glob(f"{_FILE}.*")]
+            digests = [file.name.rpartition(".")[2] for file in path.glob(f"{_FILE}.*")]
             if digests:
-                found[identity] = digests[0] if len(digests) == 1 else ""
-        return found
+                stored[identity] = digests[0] if len(digests) == 1 else ""
+        return stored
 
     def remove(self, identity: str) -> None:
         """All event files of a trial."""
@@ -69,11 +69,11 @@ def _experiment(runs: Iterable[Tracked]) -> dict[str, Any]:
 
     kinds: dict[str, set[str]] = {}
     for run in runs:
-        for name, one in _settings(run).items():
-            kinds.setdefault(name, set()).add(_kind(one))
+        for name, value in _settings(run).items():
+            kinds.setdefault(name, set()).add(_kind(value))
     infos = []
-    for name, found in kinds.items():
-        kind = found.pop() if len(found) == 1 else "UNSET"  # shown as they are
+    for name, types in kinds.items():
+        kind = types.pop() if len(types) == 1 else "UNSET"  # shown as they are
         infos.append(HParamInfo(name=name, type=DataType.Value(f"DATA_TYPE_{kind}")))
     numbers = [
         MetricInfo(name=MetricName(tag=name))
@@ -87,9 +87,9 @@ def _start(run: Tracked) -> dict[str, Any]:
 
     info = SessionStartInfo(start_time_secs=run.began)
     fields = {"BOOL": "bool_value", "FLOAT64": "number_value", "STRING": "string_value"}
-    for name, one in _settings(run).items():
-        kind = _kind(one)
-        setattr(info.hparams[name], fields[kind], text(one) if kind == "STRING" else one)
+    for name, value in _settings(run).items():
+        kind = _kind(value)
+        setattr(info.hparams[name], fields[kind], text(value) if kind == "STRING" else value)
     return {"session_start_info": info}
 
 
@@ -103,11 +103,11 @@ def _end(run: Tracked) -> dict[str, Any]:
     return {"session_end_info": SessionEndInfo(status=Status.Value(state), end_time_secs=run.ended)}
 
 
-def _kind(one: Any) -> str:
+def _kind(value: Any) -> str:
     """How HParams holds a setting."""
-    return (
-        "BOOL" if isinstance(one, bool) else "FLOAT64" if isinstance(one, int | float) else "STRING"
-    )
+    if isinstance(value, bool):
+        return "BOOL"
+    return "FLOAT64" if isinstance(value, int | float) else "STRING"
 
 
 def _hparams(tag: str, content: Mapping[str, Any]) -> Any:

@@ -31,13 +31,13 @@ class Store:
 
     def held(self) -> Mapping[str, str]:
         """Id to digest; of a run that is there twice nothing is known."""
-        found: dict[str, str] = {}
+        digests: dict[str, str] = {}
         for path in self._all():
             identity, written = path.name.rpartition("-")[2], path / _DIGEST
-            found[identity] = (
-                written.read_text().strip() if written.exists() and identity not in found else ""
+            digests[identity] = (
+                written.read_text().strip() if written.exists() and identity not in digests else ""
             )
-        return found
+        return digests
 
     def remove(self, identity: str) -> None:
         """All folders of a run."""

@@ -37,9 +37,9 @@ def test_what_is_read_back(tmp_path: Path) -> None:
         for point in client.get_metric_history(one.info.run_id, "valid/exact")
     ]
     assert [step for step, _ in curve] == [3, 6, 9, 12] and curve[-1][1] == 0.8
-    assert export(directory, "mlflow", out).kept == 8
+    assert export(directory, "mlflow", out).unchanged == 8
     change(directory)
-    assert (done := export(directory, "mlflow", out)).replaced == 1 and done.kept == 7
+    assert (done := export(directory, "mlflow", out)).replaced == 1 and done.unchanged == 7
     assert len(client.search_runs([experiment.experiment_id])) == 8
 
 

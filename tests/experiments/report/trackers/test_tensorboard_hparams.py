@@ -50,10 +50,10 @@ def test_twice_is_once(tmp_path: Path) -> None:
     directory, out = made(tmp_path / "sweep"), tmp_path / "out"
     export(directory, "tensorboard", out)
     before = {path: path.read_bytes() for path in out.rglob("*tfevents*")}
-    assert len(before) == 9 and export(directory, "tensorboard", out).kept == 8
+    assert len(before) == 9 and export(directory, "tensorboard", out).unchanged == 8
     assert {path: path.read_bytes() for path in out.rglob("*tfevents*")} == before
     change(directory)
-    assert (done := export(directory, "tensorboard", out)).replaced == 1 and done.kept == 7
+    assert (done := export(directory, "tensorboard", out)).replaced == 1 and done.unchanged == 7
     assert len(list(out.rglob("*tfevents*"))) == 9
 
 

@@ -52,7 +52,7 @@ def listener(monkeypatch: pytest.MonkeyPatch) -> Listener:
 @pytest.mark.quick
 def test_what_the_client_is_told(tmp_path: Path, listener: Listener) -> None:
     done = export(made(tmp_path / "sweep"), "wandb", tmp_path / "out")
-    assert (done.written, done.replaced, done.kept) == (8, 0, 0) and len(listener.told) == 8
+    assert (done.written, done.replaced, done.unchanged) == (8, 0, 0) and len(listener.told) == 8
     runs = {run["name"]: run for run in listener.told}
     one = runs["additive-peak-0.003-0a1b2c3d/seed1"]
     assert one["mode"] == "offline" and one["job_type"] == "additive"
@@ -78,7 +78,7 @@ def test_twice_is_once(tmp_path: Path, listener: Listener) -> None:
     directory, out = made(tmp_path / "sweep"), tmp_path / "out"
     export(directory, "wandb", out)
     folders = sorted((out / "wandb").iterdir())
-    assert export(directory, "wandb", out).kept == 8
+    assert export(directory, "wandb", out).unchanged == 8
     assert sorted((out / "wandb").iterdir()) == folders
     (folders[3] / "attnlab.digest").unlink()
     change(directory)
@@ -86,12 +86,12 @@ def test_twice_is_once(tmp_path: Path, listener: Listener) -> None:
         folders[5], (out / "wandb" / f"offline-run-2027_1-{folders[5].name.rpartition('-')[2]}")
     )
     done = export(directory, "wandb", out)
-    assert (done.written, done.replaced, done.kept) == (0, 3, 5)
+    assert (done.written, done.replaced, done.unchanged) == (0, 3, 5)
     ids = [path.name.rpartition("-")[2] for path in (out / "wandb").iterdir()]
     assert len(ids) == len(set(ids)) == 8 and {run["id"] for run in listener.told} == set(ids)
     other = tmp_path / "other"
     (directory).rename(other)  # a sweep is the same wherever it lies
-    assert export(other, "wandb", out).kept == 8
+    assert export(other, "wandb", out).unchanged == 8
 
 
 def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def test_what_the_real_one_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HOME", str(tmp_path))
     directory, out = made(tmp_path / "sweep"), tmp_path / "out"
     assert export(directory, "wandb", out).written == 8
-    assert export(directory, "wandb", out).kept == 8
+    assert export(directory, "wandb", out).unchanged == 8
     found = {}
     for path in (out / "wandb").glob("offline-run-*/*.wandb"):
         records = list(wandb_records(path))
