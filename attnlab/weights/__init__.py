@@ -1,7 +1,7 @@
 """Weights of models from elsewhere, in and out: folders as `transformers` of Hugging Face writes them.
 
     folder.py       config.json and safetensors, read and written
-    told.py         what a config says, read with care
+    foreign.py      what a config says, read with care
     generation.py   what a generation config says, as settings of decoding
     pictures.py     what a config of a processor says of images
     names.py        tables of names: which tensor is which parameter
@@ -23,9 +23,9 @@ from typing import Any
 from attnlab.errors import UserError
 from attnlab.weights import folder as folders
 from attnlab.weights import generation
+from attnlab.weights.foreign import ForeignConfig, shown
 from attnlab.weights.names import Names, flat, nested
 from attnlab.weights.pictures import Pictures
-from attnlab.weights.told import Told, shown
 
 MODELS: Mapping[str, str] = {
     "gpt2": "gpt2",
@@ -49,15 +49,15 @@ def family(kind: str) -> Any:
 
 def systems_of(kind: str) -> tuple[str, ...]:
     """The systems that a model type may be."""
-    found: tuple[str, ...] = getattr(family(kind), "SYSTEMS", ("decoder",))
-    return found
+    systems: tuple[str, ...] = getattr(family(kind), "SYSTEMS", ("decoder",))
+    return systems
 
 
 def names_of(kind: str) -> Names:
     """The table of a model type."""
     module = family(kind)
-    found: Names = module.NAMES if hasattr(module, "NAMES") else module.names(kind)
-    return found
+    table: Names = module.NAMES if hasattr(module, "NAMES") else module.names(kind)
+    return table
 
 
 def parameters(folder: Path, params: Any) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def labels(folder: Path) -> tuple[str, ...]:
     """
     if not (folder / folders.CONFIG).is_file():
         return ()
-    names = Told(folders.settings(folder), str(folder / folders.CONFIG)).labels()
+    names = ForeignConfig(folders.settings(folder), str(folder / folders.CONFIG)).labels()
     unnamed = tuple(f"LABEL_{number}" for number in range(len(names)))
     return () if names == unnamed else names
 
@@ -106,13 +106,13 @@ def fingerprint(folder: Path) -> str:
 def _met(folder: Path, params: Any) -> tuple[Names, dict[str, tuple[int, ...]]]:
     content = folders.settings(folder)
     kind = kind_of(content, str(folder / folders.CONFIG))
-    return names_of(kind), {path: tuple(one.shape) for path, one in flat(params).items()}
+    return names_of(kind), {path: tuple(leaf.shape) for path, leaf in flat(params).items()}
 
 
-def _told(folder: Path) -> tuple[Any, Told]:
+def _module_and_file(folder: Path) -> tuple[Any, ForeignConfig]:
     """The module of the model type of a folder, and what its config says."""
-    told = Told(folders.settings(folder), str(folder / folders.CONFIG), folder)
-    return family(kind_of(told.content, told.where)), told
+    file = ForeignConfig(folders.settings(folder), str(folder / folders.CONFIG), folder)
+    return family(kind_of(file.content, file.where)), file
 
 
 def kind_of(content: Mapping[str, Any], where: str) -> str:
@@ -124,8 +124,8 @@ def kind_of(content: Mapping[str, Any], where: str) -> str:
     key = "model_type" if "model_type" in content else "architecture"
     kind = content.get(key)
     if not isinstance(kind, str) or kind not in MODELS:
-        told = f"{key}={shown(kind)}" if kind else "it has no model_type"
-        raise UserError(f"{where}: {told}; known are: {', '.join(MODELS)}")
+        problem = f"{key}={shown(kind)}" if kind else "it has no model_type"
+        raise UserError(f"{where}: {problem}; known are: {', '.join(MODELS)}")
     return kind
 
 
@@ -136,9 +136,9 @@ def system(folder: Path) -> dict[str, Any]:
       UserError: no such folder, a model of a kind that is not known here, or one with a setting
         that is not computed here.
     """
-    module, told = _told(folder)
-    found: dict[str, Any] = module.system(told)
-    return found
+    module, file = _module_and_file(folder)
+    node: dict[str, Any] = module.system(file)
+    return node
 
 
 def pictures(folder: Path) -> Pictures | None:
@@ -147,9 +147,9 @@ def pictures(folder: Path) -> Pictures | None:
     Raises:
       UserError: see `system`.
     """
-    module, told = _told(folder)
-    found: Pictures | None = module.pictures(told) if hasattr(module, "pictures") else None
-    return found
+    module, file = _module_and_file(folder)
+    preprocessing: Pictures | None = module.pictures(file) if hasattr(module, "pictures") else None
+    return preprocessing
 
 
 def run_config(folder: Path) -> dict[str, Any]:
@@ -159,11 +159,11 @@ def run_config(folder: Path) -> dict[str, Any]:
     Raises:
       UserError: see `system`.
     """
-    module, told = _told(folder)
+    module, file = _module_and_file(folder)
     of_images = hasattr(module, "pictures")
-    found: dict[str, Any] = getattr(module, "run", _continuing)(told)
-    if "decoding" in found:
-        found["decoding"] |= generation.decoding(told)
+    settings: dict[str, Any] = getattr(module, "run", _continuing)(file)
+    if "decoding" in settings:
+        settings["decoding"] |= generation.decoding(file)
     return {
         "system": system(folder),
         "pretrained": {"folder": str(folder)},
@@ -171,13 +171,13 @@ def run_config(folder: Path) -> dict[str, Any]:
         "optimizer": "adamw",
         "schedule": {"name": "cosine", "peak": 5e-5, "warmup": 100},
         "training": {"steps": 1000, "evaluate_every": 100},
-        **found,
+        **settings,
     }
 
 
-def _continuing(told: Told) -> dict[str, Any]:
+def _continuing(file: ForeignConfig) -> dict[str, Any]:
     """Of a language model: what the config of a run says beside its system. GPT-2's positions end."""
-    longest = told.count("n_positions", 1024)
+    longest = file.count("n_positions", 1024)
     return {
         "task": "language_modelling",
         "data": "none",

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.errors import UserError
+from attnlab.weights.foreign import ForeignConfig
 from attnlab.weights.gpt2 import ACTIVATIONS
 from attnlab.weights.names import Name, Names, matrix, norm
 from attnlab.weights.t5 import tuned
-from attnlab.weights.told import Told
 
 ARCHITECTURES = {"bart": "BartForConditionalGeneration"}
 SYSTEMS = ("transformer",)
@@ -34,15 +34,16 @@ def _of_stack(stack: str) -> list[Name]:
     linear, norms = [], [(f"model.{stack}.layernorm_embedding", f"embed_norm_{stack}")]
     for look in _LOOKS[stack]:
         name = f"{theirs}.{_THEIRS[look]}"
-        linear += [(f"{name}.{one}_proj", f"{ours}/{look}_attention/{own}") for one, own in _LINEAR]
+        for part, path in _LINEAR:
+            linear.append((f"{name}.{part}_proj", f"{ours}/{look}_attention/{path}"))
         norms.append((f"{name}_layer_norm", f"{ours}/around_{look}/normalisation"))
-    for one, own in (("fc1", "inner"), ("fc2", "outer")):
-        linear.append((f"{theirs}.{one}", f"{ours}/feed_forward/{own}"))
+    for part, path in (("fc1", "inner"), ("fc2", "outer")):
+        linear.append((f"{theirs}.{part}", f"{ours}/feed_forward/{path}"))
     norms.append((f"{theirs}.final_layer_norm", f"{ours}/around_feed_forward/normalisation"))
     return [
         Name(f"model.{stack}.embed_positions.weight", f"{places}/table"),
-        *(line for one, own in linear for line in matrix(one, own)),
-        *(line for one, own in norms for line in norm(one, own)),
+        *(line for part, path in linear for line in matrix(part, path)),
+        *(line for part, path in norms for line in norm(part, path)),
     ]
 
 
@@ -65,41 +66,41 @@ NAMES = Names(
 )
 
 
-def system(told: Told) -> dict[str, Any]:
+def system(file: ForeignConfig) -> dict[str, Any]:
     """The system of a config, and of its tensors where there are some."""
-    layers, hidden = told.count("encoder_layers", 12), told.count("encoder_ffn_dim", 4096)
-    if (other := told.count("decoder_ffn_dim", 4096)) != hidden:
+    layers, hidden = file.count("encoder_layers", 12), file.count("encoder_ffn_dim", 4096)
+    if (other := file.count("decoder_ffn_dim", 4096)) != hidden:
         raise UserError(
-            f"{told.where}: encoder_ffn_dim={hidden} and decoder_ffn_dim={other}; here both stacks"
+            f"{file.where}: encoder_ffn_dim={hidden} and decoder_ffn_dim={other}; here both stacks"
             " have layers of one size"
         )
-    told.only(tie_word_embeddings=True, is_encoder_decoder=True)
-    told.only(encoder_layerdrop=0.0, decoder_layerdrop=0.0, force_bos_token_to_be_generated=False)
-    dropout = told.number("attention_dropout", 0.0)
+    file.only(tie_word_embeddings=True, is_encoder_decoder=True)
+    file.only(encoder_layerdrop=0.0, decoder_layerdrop=0.0, force_bos_token_to_be_generated=False)
+    dropout = file.number("attention_dropout", 0.0)
 
     def looks(stack: str) -> dict[str, Any]:
-        heads = told.count(f"{stack}_attention_heads", 16)
+        heads = file.count(f"{stack}_attention_heads", 16)
         return {"name": "multihead", "heads": heads, "bias": True, "dropout": dropout}
 
-    length = told.count("max_position_embeddings", 1024)
+    length = file.count("max_position_embeddings", 1024)
     return {
         "name": "transformer",
-        "width": told.count("d_model", 1024),
+        "width": file.count("d_model", 1024),
         "layers": layers,
-        "decoder_layers": told.count("decoder_layers", 12),
+        "decoder_layers": file.count("decoder_layers", 12),
         "hidden": hidden,
         "norm": "post",
         "normalisation": {"name": "layer_norm", "epsilon": 1e-5},
-        "feed_forward": {"name": told.one_of("activation_function", ACTIVATIONS, "gelu")},
+        "feed_forward": {"name": file.one_of("activation_function", ACTIVATIONS, "gelu")},
         "positions": {"name": "learned", "length": length, "unused": UNUSED},
         "own_positions": True,
-        "scaled_embedding": told.flag("scale_embedding", False),
+        "scaled_embedding": file.flag("scale_embedding", False),
         "normalised_embedding": True,
         "encoder_attention": looks("encoder"),
         "decoder_attention": looks("decoder"),
         "cross_attention": looks("decoder"),
-        "dropout": told.number("dropout", 0.1),
-        "hidden_dropout": told.number("activation_dropout", 0.0),
+        "dropout": file.number("dropout", 0.1),
+        "hidden_dropout": file.number("activation_dropout", 0.0),
         "share": "all",
         "output_bias": True,
     }
@@ -109,7 +110,7 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """The config of a system, whole; what it cannot say, reading it back shows."""
     if of["positions"]["name"] != "learned":
         raise UserError("it has learned positions")
-    theirs = {ours: one for one, ours in reversed(ACTIVATIONS.items())}
+    activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
     return {
         "model_type": "bart",
         "is_encoder_decoder": True,
@@ -121,7 +122,7 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
         "encoder_attention_heads": of["encoder_attention"].get("heads", 1),
         "decoder_attention_heads": of["decoder_attention"].get("heads", 1),
         "max_position_embeddings": of["positions"]["length"],
-        "activation_function": theirs.get(of["feed_forward"]["name"], "gelu"),
+        "activation_function": activations.get(of["feed_forward"]["name"], "gelu"),
         "scale_embedding": of["scaled_embedding"],
         "attention_dropout": of["encoder_attention"].get("dropout", 0.0),
         "activation_dropout": of["hidden_dropout"],
@@ -129,6 +130,6 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
     }
 
 
-def run(told: Told) -> dict[str, Any]:
+def run(file: ForeignConfig) -> dict[str, Any]:
     """Of a config of a run, what it says beside the system."""
-    return tuned(told.count("max_position_embeddings", 1024))
+    return tuned(file.count("max_position_embeddings", 1024))

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.errors import UserError
+from attnlab.weights.foreign import ForeignConfig, shown
 from attnlab.weights.gpt2 import ACTIVATIONS
 from attnlab.weights.names import Name, Names, norm
-from attnlab.weights.told import Told, shown
 
 ARCHITECTURES = {"bert": "BertForMaskedLM"}
 SYSTEMS = ("bert", "bert_classifier")
@@ -71,39 +71,39 @@ NAMES = Names(
 )
 
 
-def system(told: Told) -> dict[str, Any]:
+def system(file: ForeignConfig) -> dict[str, Any]:
     """The system of a config."""
-    told.only(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
-    told.only(problem_type="single_label_classification")
-    told.only(classifier_dropout=told.content.get("hidden_dropout_prob", 0.1))
-    head = HEADS[_architecture(told)]
-    activation = told.one_of("hidden_act", ACTIVATIONS, "gelu")
+    file.only(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
+    file.only(problem_type="single_label_classification")
+    file.only(classifier_dropout=file.content.get("hidden_dropout_prob", 0.1))
+    head = HEADS[_architecture(file)]
+    activation = file.one_of("hidden_act", ACTIVATIONS, "gelu")
     if head.get("head") == "tied":
-        told.only(tie_word_embeddings=True)
+        file.only(tie_word_embeddings=True)
         head = {**head, "activation": activation}
     return {
         **head,
-        "width": told.count("hidden_size", 768),
-        "layers": told.count("num_hidden_layers", 12),
-        "hidden": told.count("intermediate_size", 3072),
-        "normalisation": {"name": "layer_norm", "epsilon": told.number("layer_norm_eps", 1e-12)},
+        "width": file.count("hidden_size", 768),
+        "layers": file.count("num_hidden_layers", 12),
+        "hidden": file.count("intermediate_size", 3072),
+        "normalisation": {"name": "layer_norm", "epsilon": file.number("layer_norm_eps", 1e-12)},
         "feed_forward": {"name": activation},
-        "types": told.count("type_vocab_size", 2),
-        "positions": {"name": "learned", "length": told.count("max_position_embeddings", 512)},
+        "types": file.count("type_vocab_size", 2),
+        "positions": {"name": "learned", "length": file.count("max_position_embeddings", 512)},
         "attention": {
             "name": "multihead",
-            "heads": told.count("num_attention_heads", 12),
+            "heads": file.count("num_attention_heads", 12),
             "bias": True,
-            "dropout": told.number("attention_probs_dropout_prob", 0.1),
+            "dropout": file.number("attention_probs_dropout_prob", 0.1),
         },
-        "dropout": told.number("hidden_dropout_prob", 0.1),
+        "dropout": file.number("hidden_dropout_prob", 0.1),
     }
 
 
-def run(told: Told) -> dict[str, Any]:
+def run(file: ForeignConfig) -> dict[str, Any]:
     """What else the config of a run says, see `attnlab.weights.run_config`."""
-    task = _TASKS.get(_architecture(told), "masked_language_modelling")
-    longest = min(128, told.count("max_position_embeddings", 512))
+    task = _TASKS.get(_architecture(file), "masked_language_modelling")
+    longest = min(128, file.count("max_position_embeddings", 512))
     longer = {"classification": "cut", "tagging": "refuse"}.get(task, "windows")
     batch: dict[str, Any] = {"size": 16, "max_length": longest, "longer": longer}
     if task in _TASKS.values():
@@ -121,13 +121,13 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
         raise UserError("it has types of tokens")
     attention = of["attention"]
     activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
-    found = (
+    architectures = (
         name
-        for name, said in HEADS.items()
-        if all(of.get(key) == value for key, value in said.items())
+        for name, head in HEADS.items()
+        if all(of.get(key) == value for key, value in head.items())
     )
     return {
-        "architectures": [next(found, ARCHITECTURES[kind])],
+        "architectures": [next(architectures, ARCHITECTURES[kind])],
         "model_type": "bert",
         "hidden_size": of["width"],
         "num_hidden_layers": of["layers"],
@@ -142,12 +142,12 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
     }
 
 
-def _architecture(told: Told) -> str:
+def _architecture(file: ForeignConfig) -> str:
     """Which of `HEADS` it is; a config that does not say has the head of the published models."""
-    said = told.content.get("architectures") or [ARCHITECTURES["bert"]]
-    if said not in ([head] for head in HEADS):
+    architectures = file.content.get("architectures") or [ARCHITECTURES["bert"]]
+    if architectures not in ([head] for head in HEADS):
         raise UserError(
-            f"{told.where}: architectures={shown(said)}; known are: {', '.join(HEADS)} (others have"
+            f"{file.where}: architectures={shown(architectures)}; known are: {', '.join(HEADS)} (others have"
             " no head, or another one; load them with one of these and save that)"
         )
-    return str(said[0])
+    return str(architectures[0])

@@ -8,10 +8,10 @@ from typing import Any
 
 def of_layers(system: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
     """The complete nodes of a field of a system for its layers, one after another."""
-    found = []
+    nodes = []
     for layer in range(system["layers"]):
         node = system[field]
         while node.get("name") == "by_layer":
             node = node[node["pattern"][layer % len(node["pattern"])]]
-        found.append(node)
-    return found
+        nodes.append(node)
+    return nodes

@@ -66,7 +66,7 @@ class Fit:
 
     def lines(self) -> list[str]:
         """For a person, a line for each kind; parameters of several layers are named together."""
-        told = (
+        groups = (
             ("kept", self.kept),
             ("pooled, heads of keys and values", self.pooled),
             ("drawn anew", self.drawn),
@@ -74,7 +74,7 @@ class Fit:
         )
         return [
             f"pretrained: {len(paths)} parameters {what}: {'; '.join(together(paths))}"
-            for what, paths in told
+            for what, paths in groups
             if paths
         ]
 
@@ -86,7 +86,7 @@ def fit(source: Model, target: Model) -> Fit:
     other vocabularies, since their rows stand for other pieces.
     """
     other = source.vocabularies != target.vocabularies
-    sizes = {len(one) for one in source.vocabularies}
+    sizes = {len(vocabulary) for vocabulary in source.vocabularies}
     kept, pooled, drawn = [], [], []
     for path, shape in target.shapes.items():
         before = source.shapes.get(path)
@@ -107,16 +107,16 @@ def fitted(
     """The first parameters of the target: `parameters` of the source where they fit, else `drawn`,
     which may have those alone; all by path.
     """
-    how, found = fit(source, target), {}
-    means, new = set(how.pooled), set(how.drawn)
+    plan, values = fit(source, target), {}
+    means, new = set(plan.pooled), set(plan.drawn)
     for path in target.shapes:
         if path in new:
-            found[path] = drawn[path]
+            values[path] = drawn[path]
             continue
-        found[path] = np.asarray(parameters[path], np.float32)
+        values[path] = np.asarray(parameters[path], np.float32)
         if path in means:
-            found[path] = pooled(found[path], target.heads[_module(path)])
-    return found
+            values[path] = pooled(values[path], target.heads[_module(path)])
+    return values
 
 
 def pooled(parameter: np.ndarray, heads: Heads) -> np.ndarray:
@@ -137,7 +137,7 @@ def together(paths: Iterable[str]) -> list[str]:
         number = re.search(r"_(\d+)(?=/)", path)
         key = path if number is None else f"{path[: number.start()]}_{{}}{path[number.end() :]}"
         numbers.setdefault(key, []).extend([] if number is None else [int(number[1])])
-    named = {key: key.replace("{}", _ranges(found)) for key, found in numbers.items()}
+    named = {key: key.replace("{}", _ranges(layers)) for key, layers in numbers.items()}
     by_module: dict[str, list[str]] = {}
     for path in named.values():
         module, _, last = path.rpartition("/")
@@ -160,8 +160,8 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def _module(path: str) -> str:
-    found = POOLED.fullmatch(path)
-    return found["module"] if found else ""
+    match = POOLED.fullmatch(path)
+    return match["module"] if match else ""
 
 
 def _pools(path: str, source: Model, target: Model) -> bool:

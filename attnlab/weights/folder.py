@@ -88,24 +88,24 @@ def files(folder: Path) -> dict[str, Path]:
         listed = read_json(folder / INDEX).get("weight_map")
         if not isinstance(listed, dict) or not listed:
             raise UserError(f"{folder / INDEX} has no 'weight_map'; put back a good copy")
-        found: dict[str, Path] = {}
+        by_name: dict[str, Path] = {}
         for file in sorted(set(map(str, listed.values()))):
             if Path(file).name != file or not (folder / file).is_file():
                 raise UserError(f"{folder / INDEX} names {file}, which is not in the folder")
             names = _names(folder / file)
-            if twice := sorted(found.keys() & set(names)):
+            if twice := sorted(by_name.keys() & set(names)):
                 raise UserError(
-                    f"{folder / file} has {few(twice)}, which {found[twice[0]]} has too"
+                    f"{folder / file} has {few(twice)}, which {by_name[twice[0]]} has too"
                 )
-            found |= dict.fromkeys(names, folder / file)
-        if (folder / WEIGHTS).is_file() and {*found.values()} != {folder / WEIGHTS}:
+            by_name |= dict.fromkeys(names, folder / file)
+        if (folder / WEIGHTS).is_file() and {*by_name.values()} != {folder / WEIGHTS}:
             raise UserError(
                 f"{folder} has its weights twice, in {WEIGHTS} and in the files of {INDEX}; remove"
                 " the one or the other"
             )
-        if lost := sorted(set(listed) - set(found)):
+        if lost := sorted(set(listed) - set(by_name)):
             raise UserError(f"{folder / INDEX} names {few(lost)}, which no file of the folder has")
-        return found
+        return by_name
     if (folder / WEIGHTS).is_file():
         return dict.fromkeys(_names(folder / WEIGHTS), folder / WEIGHTS)
     pickled = [name for name in _PICKLED if (folder / name).exists()]
@@ -126,7 +126,7 @@ def tensors(where: Mapping[str, Path]) -> Iterator[tuple[str, np.ndarray]]:
     check_floats(where)
     for file in dict.fromkeys(where.values()):
         with _opened(file) as source:
-            for name in (name for name, one in where.items() if one == file):
+            for name in (name for name, holder in where.items() if holder == file):
                 try:
                     tensor = source.get_tensor(name)
                 except (SafetensorError, TypeError, AttributeError) as error:
@@ -150,26 +150,26 @@ def check_floats(where: Mapping[str, Path]) -> None:
 def check_finite(tensor: np.ndarray, dtype: Any, name: str) -> np.ndarray:
     """A tensor as `dtype`; `UserError` if it is not finite, or would not be so in that type."""
     with np.errstate(over="ignore"):
-        found: np.ndarray = tensor.astype(dtype, copy=False)
-    if not np.isfinite(found).all():
+        converted: np.ndarray = tensor.astype(dtype, copy=False)
+    if not np.isfinite(converted).all():
         why = (
             f"numbers that {np.dtype(dtype).name} cannot hold"
             if np.isfinite(tensor).all()
             else ("NaN or infinity among its numbers")
         )
         raise UserError(f"{name} has {why}")
-    return found
+    return converted
 
 
 def headers(where: Mapping[str, Path]) -> dict[str, tuple[tuple[int, ...], str]]:
     """The shape and the type of numbers of each tensor, as the file calls it."""
-    found = {}
+    by_name = {}
     for file in dict.fromkeys(where.values()):
         with _opened(file) as source:
-            for name in (name for name, one in where.items() if one == file):
+            for name in (name for name, holder in where.items() if holder == file):
                 header = source.get_slice(name)
-                found[name] = tuple(header.get_shape()), str(header.get_dtype())
-    return found
+                by_name[name] = tuple(header.get_shape()), str(header.get_dtype())
+    return by_name
 
 
 def write(
@@ -183,7 +183,7 @@ def write(
     """
     parts: list[dict[str, np.ndarray]] = [{}]
     for name, array in arrays.items():
-        if parts[-1] and sum(one.nbytes for one in parts[-1].values()) + array.nbytes > shard:
+        if parts[-1] and sum(tensor.nbytes for tensor in parts[-1].values()) + array.nbytes > shard:
             parts.append({})
         parts[-1][name] = np.ascontiguousarray(array)
     count = len(parts)
@@ -198,7 +198,7 @@ def write(
             save_file(part, folder / name, metadata={"format": "pt"})
             written.append(folder / name)
         if count > 1:
-            total = sum(one.nbytes for one in arrays.values())
+            total = sum(tensor.nbytes for tensor in arrays.values())
             index = {
                 "metadata": {"total_size": total},
                 "weight_map": {

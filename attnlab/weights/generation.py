@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from attnlab.weights.told import Told
+from attnlab.weights.foreign import ForeignConfig
 
 FILE = "generation_config.json"
 READ = """
@@ -45,24 +45,24 @@ target_lookbehind max_matching_ngram_size disable_compile
 """
 
 
-def decoding(told: Told) -> dict[str, Any]:
+def decoding(file: ForeignConfig) -> dict[str, Any]:
     """What the folder of a config says of `decoding`; {} where it says nothing.
 
     Raises:
       UserError: a setting that no setting here means, by name.
     """
-    of, pairs = told.beside(FILE), told.flag("is_encoder_decoder", False)
+    of, pairs = file.beside(FILE), file.flag("is_encoder_decoder", False)
     if not of.content:
-        older = {key: told.content[key] for key in (*READ.split(), *NEUTRAL) if key in told.content}
+        older = {key: file.content[key] for key in (*READ.split(), *NEUTRAL) if key in file.content}
         if not older.keys() - {"forced_eos_token_id"}:
             return {}
-        of = Told(older, told.where)
+        of = ForeignConfig(older, file.where)
     of.only(**NEUTRAL)
     of.no_others((*READ.split(), *NEUTRAL, *SILENT.split()))
     beams, samples = of.count("num_beams", 1), of.flag("do_sample", False)
     if beams > 1 and samples:
         raise of.refused("do_sample", f"false beside num_beams={beams}")
-    found: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "method": "beam" if beams > 1 else "sample" if samples else "greedy",
         "n_best": of.count("num_return_sequences", 1),
         "repetition_penalty": of.number("repetition_penalty", 1.0),
@@ -70,13 +70,13 @@ def decoding(told: Told) -> dict[str, Any]:
     }
     if beams > 1:
         penalty = of.number("length_penalty", 1.0)
-        found |= {"beam": beams, "length_penalty": penalty, "length_offset": 0}
+        settings |= {"beam": beams, "length_penalty": penalty, "length_offset": 0}
     if samples:
-        found |= {"top_k": of.count("top_k", 50, least=0), "min_p": of.number("min_p", 0.0)}
-        found |= {key: of.number(key, 1.0) for key in ("temperature", "top_p")}
+        settings |= {"top_k": of.count("top_k", 50, least=0), "min_p": of.number("min_p", 0.0)}
+        settings |= {key: of.number(key, 1.0) for key in ("temperature", "top_p")}
     stop = of.content.get("stop_strings")
     if stop is not None:
-        found["stop"] = (
+        settings["stop"] = (
             (of.text("stop_strings"),) if isinstance(stop, str) else of.names("stop_strings")
         )
     forced = of.content.get("forced_eos_token_id") is not None
@@ -86,5 +86,5 @@ def decoding(told: Told) -> dict[str, Any]:
         most, least = most or max(0, length - 1 - forced), least or max(0, shortest - 1)
     elif shortest:
         raise of.refused("min_length", "0, or min_new_tokens, which leaves out the prompt")
-    found |= {"max_ratio": 0.0, "max_extra": most} if most else {}
-    return {**found, **({"min_length": least} if least else {})}
+    settings |= {"max_ratio": 0.0, "max_extra": most} if most else {}
+    return {**settings, **({"min_length": least} if least else {})}

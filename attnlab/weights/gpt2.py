@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.errors import UserError
+from attnlab.weights.foreign import ForeignConfig
 from attnlab.weights.names import Name, Names, matrix, norm
-from attnlab.weights.told import Told
 
 ARCHITECTURES = {"gpt2": "GPT2LMHeadModel"}
 ACTIVATIONS = {
@@ -28,8 +28,8 @@ NAMES = Names(
         Name("transformer.wte.weight", "embed/embedding"),
         Name("transformer.wpe.weight", "positions/table"),
         *norm(f"{_H}.ln_1", f"{_L}/around_attention/normalisation"),
-        Name(f"{_H}.attn.c_attn.weight", tuple(f"{one}/kernel" for one in _QKV)),
-        Name(f"{_H}.attn.c_attn.bias", tuple(f"{one}/bias" for one in _QKV)),
+        Name(f"{_H}.attn.c_attn.weight", tuple(f"{part}/kernel" for part in _QKV)),
+        Name(f"{_H}.attn.c_attn.bias", tuple(f"{part}/bias" for part in _QKV)),
         *matrix(f"{_H}.attn.c_proj", f"{_L}/attention/out", transposed=False),
         *norm(f"{_H}.ln_2", f"{_L}/around_feed_forward/normalisation"),
         *matrix(f"{_H}.mlp.c_fc", f"{_L}/feed_forward/inner", transposed=False),
@@ -43,31 +43,31 @@ NAMES = Names(
 )
 
 
-def system(told: Told) -> dict[str, Any]:
+def system(file: ForeignConfig) -> dict[str, Any]:
     """The system of a config."""
-    told.only(scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
-    width, heads = told.count("n_embd", 768), told.count("n_head", 12)
-    scaled = told.flag("scale_attn_weights", True)
+    file.only(scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
+    width, heads = file.count("n_embd", 768), file.count("n_head", 12)
+    scaled = file.flag("scale_attn_weights", True)
     return {
         "name": "decoder",
         "width": width,
-        "layers": told.count("n_layer", 12),
-        "hidden": told.count("n_inner", 4 * width),
+        "layers": file.count("n_layer", 12),
+        "hidden": file.count("n_inner", 4 * width),
         "norm": "pre",
-        "normalisation": {"name": "layer_norm", "epsilon": told.number("layer_norm_epsilon", 1e-5)},
-        "feed_forward": {"name": told.one_of("activation_function", ACTIVATIONS, "gelu_new")},
-        "positions": {"name": "learned", "length": told.count("n_positions", 1024)},
+        "normalisation": {"name": "layer_norm", "epsilon": file.number("layer_norm_epsilon", 1e-5)},
+        "feed_forward": {"name": file.one_of("activation_function", ACTIVATIONS, "gelu_new")},
+        "positions": {"name": "learned", "length": file.count("n_positions", 1024)},
         "attention": {
             "name": "multihead",
             "heads": heads,
             "bias": True,
             "score": {"name": "scaled_dot" if scaled else "dot"},
-            "dropout": told.number("attn_pdrop", 0.1),
+            "dropout": file.number("attn_pdrop", 0.1),
         },
-        "dropout": told.number("resid_pdrop", 0.1),
-        "embedding_dropout": told.number("embd_pdrop", 0.1),
+        "dropout": file.number("resid_pdrop", 0.1),
+        "embedding_dropout": file.number("embd_pdrop", 0.1),
         "hidden_dropout": 0.0,
-        "share": "output" if told.flag("tie_word_embeddings", True) else "none",
+        "share": "output" if file.flag("tie_word_embeddings", True) else "none",
     }
 
 

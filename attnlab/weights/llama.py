@@ -23,8 +23,8 @@ from typing import Any
 from attnlab.errors import UserError
 from attnlab.weights import rope
 from attnlab.weights.by_layer import of_layers
+from attnlab.weights.foreign import ForeignConfig
 from attnlab.weights.names import Name, Names, matrix
-from attnlab.weights.told import Told
 
 ACTIVATIONS = {
     "silu": "swiglu",
@@ -109,21 +109,21 @@ def names(kind: str) -> Names:
     else:
         del around[2:]
     both = [
-        *((f"self_attn.{one}_proj", f"attention/{other}") for one, other in attention),
-        *((f"mlp.{one}_proj", f"feed_forward/{other}") for one, other in
+        *((f"self_attn.{theirs}_proj", f"attention/{ours}") for theirs, ours in attention),
+        *((f"mlp.{theirs}_proj", f"feed_forward/{ours}") for theirs, ours in
           (("gate", "gate"), ("up", "inner"), ("down", "outer"))),
     ]  # fmt: skip
     scores = ("attention/score", "attention/score/score")  # the second where scores are capped
     return Names(
         (
             Name("model.embed_tokens.weight", "embed/embedding"),
-            *(line for one, other in both for line in matrix(f"{_H}.{one}", f"{_L}/{other}")),
+            *(line for theirs, ours in both for line in matrix(f"{_H}.{theirs}", f"{_L}/{ours}")),
             *(
-                Name(f"{_H}.self_attn.{one}_norm.weight", f"{_L}/{score}/{other}_norm/scale")
+                Name(f"{_H}.self_attn.{theirs}_norm.weight", f"{_L}/{score}/{ours}_norm/scale")
                 for score in scores
-                for one, other in (("q", "query"), ("k", "key"))
+                for theirs, ours in (("q", "query"), ("k", "key"))
             ),
-            *(Name(f"{_H}.{one}.weight", f"{_L}/{other}/scale") for one, other in around),
+            *(Name(f"{_H}.{theirs}.weight", f"{_L}/{ours}/scale") for theirs, ours in around),
             Name("model.norm.weight", "top/scale"),
             Name("lm_head.weight", "out/kernel", transposed=True),
         ),
@@ -133,56 +133,56 @@ def names(kind: str) -> Names:
     )
 
 
-def system(told: Told) -> dict[str, Any]:
+def system(file: ForeignConfig) -> dict[str, Any]:
     """The system of a config."""
-    kind = told.text("model_type")
+    kind = file.text("model_type")
     family = FAMILIES[kind]
-    told.only(use_bidirectional_attention=False, pretraining_tp=1)
-    epsilon = told.number("rms_norm_eps", 1e-6)
-    layers, window = told.count("num_hidden_layers"), _window(told, family)
-    local = _local(told, family, layers) if window else (False,) * layers
-    full = _attention(told, family, epsilon, rope.read(told, "full_attention"))
-    found = {
+    file.only(use_bidirectional_attention=False, pretraining_tp=1)
+    epsilon = file.number("rms_norm_eps", 1e-6)
+    layers, window = file.count("num_hidden_layers"), _window(file, family)
+    local = _local(file, family, layers) if window else (False,) * layers
+    full = _attention(file, family, epsilon, rope.read(file, "full_attention"))
+    node = {
         "name": "decoder",
-        "width": told.count("hidden_size"),
+        "width": file.count("hidden_size"),
         "layers": layers,
-        "hidden": told.count("intermediate_size"),
+        "hidden": file.count("intermediate_size"),
         "norm": "sandwich" if family.sandwich else "pre",
         "normalisation": {
             "name": "rms_norm_plus_one" if family.gemma else "rms_norm",
             "epsilon": epsilon,
         },
-        "feed_forward": {"name": _activation(told, family), "bias": told.flag("mlp_bias", False)},
+        "feed_forward": {"name": _activation(file, family), "bias": file.flag("mlp_bias", False)},
         "positions": {"name": "none"},
         "scaled_embedding": family.gemma,
         "attention": full,
         "dropout": 0.0,
-        "logit_cap": _cap(told, "final_logit_softcapping", family.caps[1]),
-        "share": "output" if told.flag("tie_word_embeddings", family.gemma) else "none",
+        "logit_cap": _cap(file, "final_logit_softcapping", family.caps[1]),
+        "share": "output" if file.flag("tie_word_embeddings", family.gemma) else "none",
     }
     near = {"name": "window", "width": window}
-    turned = rope.read(told, "sliding_attention")
+    turned = rope.read(file, "sliding_attention")
     if all(local):
-        attention = _attention(told, family, epsilon, turned)
-        return {**found, "attention": attention, "visibility": near}
+        attention = _attention(file, family, epsilon, turned)
+        return {**node, "attention": attention, "visibility": near}
     if any(local):
-        other = _attention(told, family, epsilon, turned)
-        found["visibility"] = _by_layer({"name": "full"}, near, local)
+        other = _attention(file, family, epsilon, turned)
+        node["visibility"] = _by_layer({"name": "full"}, near, local)
         if turned != full["positions"]:
-            found["attention"] = _by_layer(full, other, local)
-    return found
+            node["attention"] = _by_layer(full, other, local)
+    return node
 
 
-def _by_layer(one: Any, other: Any, local: Sequence[bool]) -> dict[str, Any]:
+def _by_layer(full: Any, other: Any, local: Sequence[bool]) -> dict[str, Any]:
     """The part `other` in the layers that see their neighbours alone."""
     pattern = tuple("other" if each else "one" for each in local)
-    return {"name": "by_layer", "one": one, "other": other, "pattern": pattern}
+    return {"name": "by_layer", "one": full, "other": other, "pattern": pattern}
 
 
 def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """The config of a system, whole; what it cannot say, reading it back shows."""
     family, every = FAMILIES[kind], of_layers(of, "attention")
-    if any(one["name"] != "multihead" or one["positions"]["name"] != "rope" for one in every):
+    if any(node["name"] != "multihead" or node["positions"]["name"] != "rope" for node in every):
         raise UserError("it has multihead attention with rope positions")
     local = _locals(of)
     attention = every[local.index(False) if False in local else 0]
@@ -190,9 +190,9 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
     heads, epsilon = attention["heads"], of["normalisation"].get("epsilon", 1e-6)
     capped = attention["score"]["name"] == "soft_capped"
     score = attention["score"]["score"] if capped else attention["score"]
-    theirs = {ours: one for one, ours in reversed(ACTIVATIONS.items())}
-    activation = theirs.get(of["feed_forward"]["name"], "silu")
-    found: dict[str, Any] = {
+    activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+    activation = activations.get(of["feed_forward"]["name"], "silu")
+    content: dict[str, Any] = {
         "model_type": kind,
         "hidden_size": of["width"],
         "intermediate_size": of["hidden"],
@@ -208,93 +208,93 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
         **_windows(of, family, local),
     }
     if family.biased is None:
-        found["attention_bias"] = bool(attention["bias"])
+        content["attention_bias"] = bool(attention["bias"])
     if kind == "llama":
-        found["mlp_bias"] = of["feed_forward"].get("bias", False)
+        content["mlp_bias"] = of["feed_forward"].get("bias", False)
     if family.sandwich:
-        found |= {
-            "query_pre_attn_scalar": _whole(score.get("over") or found["head_dim"]),
+        content |= {
+            "query_pre_attn_scalar": _whole(score.get("over") or content["head_dim"]),
             "attn_logit_softcapping": attention["score"]["cap"] if capped else None,
             "final_logit_softcapping": of["logit_cap"] or None,
         }
-    return found
+    return content
 
 
 def _attention(
-    told: Told, family: Family, epsilon: float, positions: dict[str, Any]
+    file: ForeignConfig, family: Family, epsilon: float, positions: dict[str, Any]
 ) -> dict[str, Any]:
-    width, heads = told.count("hidden_size"), told.count("num_attention_heads")
+    width, heads = file.count("hidden_size"), file.count("num_attention_heads")
     name = "qk_rmsnorm" + "_plus_one" * family.gemma if family.qk_norm else "scaled_dot"
     score: dict[str, Any] = {"name": name}
     if family.qk_norm:
         score["epsilon"] = epsilon
     if family.sandwich:
-        score["over"] = told.number("query_pre_attn_scalar", 256)
-    if cap := _cap(told, "attn_logit_softcapping", family.caps[0]):
+        score["over"] = file.number("query_pre_attn_scalar", 256)
+    if cap := _cap(file, "attn_logit_softcapping", family.caps[0]):
         score = {"name": "soft_capped", "cap": cap, "score": score}
     biased: Any = family.biased
     if biased is None:
-        biased = told.flag("attention_bias", False)
+        biased = file.flag("attention_bias", False)
     return {
         "name": "multihead",
         "heads": heads,
-        "key_heads": told.count("num_key_value_heads", heads, absent=family.key_heads),
-        "head_width": told.count("head_dim", _head_width(told, family, width, heads)),
+        "key_heads": file.count("num_key_value_heads", heads, absent=family.key_heads),
+        "head_width": file.count("head_dim", _head_width(file, family, width, heads)),
         "bias": biased or False,
         "score": score,
         "positions": positions,
-        "dropout": told.number("attention_dropout", 0.0),
+        "dropout": file.number("attention_dropout", 0.0),
     }
 
 
-def _cap(told: Told, key: str, absent: float | None) -> float:
+def _cap(file: ForeignConfig, key: str, absent: float | None) -> float:
     """A soft cap, 0 for none; `UserError` where `transformers` passes over the key."""
-    if absent is None and told.content.get(key) is not None:
-        raise told.refused(key, "null, for transformers computes no such cap in this type of model")
-    return told.number(key, 0.0, absent)
+    if absent is None and file.content.get(key) is not None:
+        raise file.refused(key, "null, for transformers computes no such cap in this type of model")
+    return file.number(key, 0.0, absent)
 
 
-def _head_width(told: Told, family: Family, width: int, heads: int) -> int:
+def _head_width(file: ForeignConfig, family: Family, width: int, heads: int) -> int:
     """What `transformers` takes where the config does not say."""
     if family.gemma:
         return 256
-    return 128 if told.text("model_type") == "qwen3" else width // heads
+    return 128 if file.text("model_type") == "qwen3" else width // heads
 
 
-def _activation(told: Told, family: Family) -> str:
+def _activation(file: ForeignConfig, family: Family) -> str:
     if family.gemma:  # `hidden_act` of old files means the same; transformers takes the tanh form
-        return told.one_of("hidden_activation", ACTIVATIONS, "gelu_pytorch_tanh")
-    return told.one_of("hidden_act", ACTIVATIONS, "silu")
+        return file.one_of("hidden_activation", ACTIVATIONS, "gelu_pytorch_tanh")
+    return file.one_of("hidden_act", ACTIVATIONS, "silu")
 
 
-def _window(told: Told, family: Family) -> int:
+def _window(file: ForeignConfig, family: Family) -> int:
     """Keys that a query of a local layer sees, itself among them; 0 where no layer is local."""
     if not family.windows or (
-        family.windows == "late" and not told.flag("use_sliding_window", False)
+        family.windows == "late" and not file.flag("use_sliding_window", False)
     ):
         return 0
-    return told.count("sliding_window", 0, least=0, absent=4096)
+    return file.count("sliding_window", 0, least=0, absent=4096)
 
 
-def _local(told: Told, family: Family, layers: int) -> tuple[bool, ...]:
+def _local(file: ForeignConfig, family: Family, layers: int) -> tuple[bool, ...]:
     """Which layers are local."""
-    kinds = told.content.get("layer_types")
+    kinds = file.content.get("layer_types")
     if kinds is not None:
-        listed = isinstance(kinds, list) and all(isinstance(one, str) for one in kinds)
+        listed = isinstance(kinds, list) and all(isinstance(kind, str) for kind in kinds)
         if not listed or len(kinds) != layers or not set(kinds) <= set(KINDS):
-            raise told.refused("layer_types", f"{layers} of {', '.join(KINDS)}")
+            raise file.refused("layer_types", f"{layers} of {', '.join(KINDS)}")
         return tuple(KINDS[kind] for kind in kinds)
     if family.windows == "all":
         return (True,) * layers
     if family.windows == "late":
-        first = told.count("max_window_layers", 28, least=0)
+        first = file.count("max_window_layers", 28, least=0)
         return tuple(number >= first for number in range(layers))
-    period = told.count("sliding_window_pattern", 6 if family.qk_norm else 2)
+    period = file.count("sliding_window_pattern", 6 if family.qk_norm else 2)
     return tuple(bool((number + 1) % period) for number in range(layers))
 
 
 def _locals(of: Mapping[str, Any]) -> list[bool]:
-    return [one["name"] == "window" for one in of_layers(of, "visibility")]
+    return [node["name"] == "window" for node in of_layers(of, "visibility")]
 
 
 def _windows(of: Mapping[str, Any], family: Family, local: list[bool]) -> dict[str, Any]:
@@ -305,15 +305,15 @@ def _windows(of: Mapping[str, Any], family: Family, local: list[bool]) -> dict[s
     width = seen[local.index(True)]["width"] if any(local) else None
     if family.windows == "all":
         return {"sliding_window": width if all(local) else None}
-    found: dict[str, Any] = {"sliding_window": width}
+    keys: dict[str, Any] = {"sliding_window": width}
     if family.windows == "late":
-        found |= {
+        keys |= {
             "use_sliding_window": any(local),
             "max_window_layers": local.index(True) if any(local) else of["layers"],
         }
     kinds = {ours: theirs for theirs, ours in KINDS.items()}
-    found["layer_types"] = [kinds[one] for one in local]
-    return found
+    keys["layer_types"] = [kinds[is_local] for is_local in local]
+    return keys
 
 
 def _whole(number: float) -> float | int:

@@ -111,24 +111,24 @@ class Names:
           UserError: parameters that the table has no name for.
         """
         left = set(shapes)
-        found = []
+        numbered = []
         for name in self.names:
             for number in _numbers(name.paths[0], shapes):
-                one = dataclasses.replace(
+                line = dataclasses.replace(
                     name,
                     theirs=name.theirs.replace("{i}", number),
                     ours=tuple(path.replace("{i}", number) for path in name.paths),
                 )
                 beside = name.beside.replace("{i}", number)
-                if set(one.paths) <= left and (not beside or beside in shapes):
-                    left -= set(one.paths)
-                    found.append(one)
+                if set(line.paths) <= left and (not beside or beside in shapes):
+                    left -= set(line.paths)
+                    numbered.append(line)
         if left:
             raise UserError(
                 f"a model of this kind has no place for {few(sorted(left))}; it stands for another"
                 " system than this one"
             )
-        yield from found
+        yield from numbered
 
     def read(self, where: Mapping[str, Path], shapes: Shapes) -> dict[str, np.ndarray]:
         """The parameters of a system from files, by path, float32.
@@ -141,13 +141,13 @@ class Names:
           UserError: tensors that are missing, too many, of another shape or not of finite numbers,
             by name.
         """
-        lines, found = self.check(where, shapes), dict[str, np.ndarray]()
+        lines, parameters = self.check(where, shapes), dict[str, np.ndarray]()
         for name, tensor in folder.tensors({name: where[name] for name in lines}):
             line = lines[name]
             parts = line.into(tensor, [shapes[path] for path in line.paths])
             for path, part in zip(line.paths, parts, strict=True):
-                found[path] = np.ascontiguousarray(part, np.float32)
-        return found
+                parameters[path] = np.ascontiguousarray(part, np.float32)
+        return parameters
 
     def check(self, where: Mapping[str, Path], shapes: Shapes) -> dict[str, Name]:
         """The lines of a system by the tensors of these files, once they are seen to have those and
@@ -155,11 +155,11 @@ class Names:
         of `read`.
         """
         bare = bool(self.prefix) and not any(name.startswith(self.prefix) for name in where)
-        own = {self._newer(f"{self.prefix if bare else ''}{name}"): name for name in where}
-        lines = {own.get(line.theirs, line.theirs): line for line in self.lines(shapes)}
+        file_names = {self._newer(f"{self.prefix if bare else ''}{name}"): name for name in where}
+        lines = {file_names.get(line.theirs, line.theirs): line for line in self.lines(shapes)}
         dropped = {
             name
-            for whole, name in own.items()
+            for whole, name in file_names.items()
             if name not in lines and any(re.fullmatch(pattern, whole) for pattern in self.dropped)
         }
         self._compare(
@@ -177,7 +177,7 @@ class Names:
         Raises:
           UserError: parameters that the table has no name for, or that `dtype` cannot hold.
         """
-        shapes = {path: one.shape for path, one in parameters.items()}
+        shapes = {path: array.shape for path, array in parameters.items()}
         return {
             line.theirs: folder.check_finite(
                 line.back([parameters[path] for path in line.paths]), dtype, line.theirs
@@ -193,21 +193,21 @@ class Names:
 
     def _compare(self, where: Mapping[str, Path], wanted: Shapes) -> None:
         """Raise `UserError` unless the files have exactly what is wanted."""
-        there = {name: shape for name, (shape, _) in folder.headers(where).items()}
+        shapes = {name: shape for name, (shape, _) in folder.headers(where).items()}
         folder.check_floats({name: file for name, file in where.items() if name in wanted})
-        extra = sorted(set(there) - set(wanted))
+        extra = sorted(set(shapes) - set(wanted))
         for name in [name for name in extra if self.tied.get(name) in where]:
-            one, other = (
+            first, second = (
                 dict(folder.tensors({key: where[key]}))[key] for key in (name, self.tied[name])
             )
-            if np.array_equal(one, other):
+            if np.array_equal(first, second):
                 extra.remove(name)
         misshapen = [
-            f"{name} {list(there[name])} instead of {list(shape)}"
+            f"{name} {list(shapes[name])} instead of {list(shape)}"
             for name, shape in wanted.items()
-            if name in there and there[name] != shape
+            if name in shapes and shapes[name] != shape
         ]
-        missing = [name for name in wanted if name not in there]
+        missing = [name for name in wanted if name not in shapes]
         wrong = [
             f"{len(names)} {what}: {few(names)}"
             for what, names in (
@@ -227,23 +227,23 @@ class Names:
 
 def flat(params: Any) -> dict[str, Any]:
     """A tree of parameters by path, "layer_0/attention/out/kernel"."""
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for key, value in params.items():
         below = flat(value) if isinstance(value, Mapping) else {"": value}
-        found |= {f"{key}/{path}".removesuffix("/"): leaf for path, leaf in below.items()}
-    return found
+        leaves |= {f"{key}/{path}".removesuffix("/"): leaf for path, leaf in below.items()}
+    return leaves
 
 
 def nested(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The tree of parameters by path."""
-    found: dict[str, Any] = {}
+    tree: dict[str, Any] = {}
     for path, leaf in parameters.items():
         *above, last = path.split("/")
-        node = found
+        node = tree
         for key in above:
             node = node.setdefault(key, {})
         node[last] = leaf
-    return found
+    return tree
 
 
 def _numbers(path: str, shapes: Shapes) -> list[str]:
@@ -251,5 +251,5 @@ def _numbers(path: str, shapes: Shapes) -> list[str]:
     if "{i}" not in path:
         return [""]
     pattern = re.escape(path).replace(re.escape("{i}"), "([0-9]+)")
-    matches = (re.fullmatch(pattern, one) for one in shapes)
+    matches = (re.fullmatch(pattern, candidate) for candidate in shapes)
     return sorted({match[1] for match in matches if match}, key=int)

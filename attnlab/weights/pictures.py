@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.errors import UserError
-from attnlab.weights.told import Told
+from attnlab.weights.foreign import ForeignConfig
 
 RESAMPLES = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 """Filters by their numbers in Pillow."""
@@ -72,7 +72,7 @@ class Pictures:
         model reads.
         """
         height, width, _ = self.shape
-        if not all(0 < one < math.inf for one in self.deviation):
+        if not all(0 < value < math.inf for value in self.deviation):
             raise UserError(f"{where}: a deviation of {self.deviation}; expected numbers above 0")
         cut = height == width <= min(self.resize)
         if self.resize != (height, width) and not cut:
@@ -97,7 +97,7 @@ class Pictures:
         }
 
 
-def processed(of: Told, shape: tuple[int, int, int], classes: tuple[str, ...]) -> Pictures:
+def processed(of: ForeignConfig, shape: tuple[int, int, int], classes: tuple[str, ...]) -> Pictures:
     """What a `preprocessor_config.json` says of images of a shape that the model reads."""
     of.no_others((*READ.split(), *SILENT.split()))
     kind = of.text("image_processor_type", of.text("feature_extractor_type", "ViTImageProcessor"))
@@ -124,7 +124,7 @@ def processed(of: Told, shape: tuple[int, int, int], classes: tuple[str, ...]) -
     return Pictures(shape, mean, deviation, classes, resize, RESAMPLES[resample]).check(of.where)
 
 
-def timm_sizes(of: Told, height: int, width: int) -> tuple[tuple[int, ...], str]:
+def timm_sizes(of: ForeignConfig, height: int, width: int) -> tuple[tuple[int, ...], str]:
     """What a `pretrained_cfg` says of resizing: to which size, by which filter."""
     of.only(label_offset=0)
     share, mode = of.number("crop_pct", 0.875), of.text("crop_mode", "center")
@@ -138,14 +138,14 @@ def timm_sizes(of: Told, height: int, width: int) -> tuple[tuple[int, ...], str]
     )
 
 
-def _size(of: Told, key: str, usual: int | None) -> tuple[int, ...]:
+def _size(of: ForeignConfig, key: str, usual: int | None) -> tuple[int, ...]:
     """Height and width, or the shorter side alone."""
     value, square = of.content.get(key), of.flag("default_to_square", True)
     if not isinstance(value, Mapping):
         sides = of.counts(key, 2, usual)
         return sides if square or isinstance(value, list) else sides[:1]
     inner = of.below(key)
-    said = {name for name, side in value.items() if side is not None}
-    if said not in _SIDES:
+    named = {name for name, side in value.items() if side is not None}
+    if named not in _SIDES:
         raise of.refused(key, "height and width, or shortest_edge alone")
-    return tuple(inner.count(name) for name in sorted(said))
+    return tuple(inner.count(name) for name in sorted(named))

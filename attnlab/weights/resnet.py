@@ -15,9 +15,9 @@ from typing import Any
 from attnlab.errors import UserError
 from attnlab.weights import folder as folders
 from attnlab.weights.bert import dense
+from attnlab.weights.foreign import ForeignConfig
 from attnlab.weights.names import Name, Names
 from attnlab.weights.pictures import Pictures, timm_sizes
-from attnlab.weights.told import Told
 
 SYSTEMS = ("resnet",)
 BLOCKS = {18: "basic", 34: "basic", 50: "bottleneck", 101: "bottleneck", 152: "bottleneck"}
@@ -37,7 +37,7 @@ def _convolved(theirs: str, norm: str, ours: str, normed: str) -> tuple[Name, ..
     )
     return (
         Name(f"{theirs}.weight", f"{ours}/kernel", transposed=True),
-        *(Name(f"{norm}.{one}", f"{normed}/{other}") for one, other in parts),
+        *(Name(f"{norm}.{tensor}", f"{normed}/{leaf}") for tensor, leaf in parts),
     )
 
 
@@ -74,40 +74,40 @@ NAMES = Names(
 )
 
 
-def system(told: Told) -> dict[str, Any]:
+def system(file: ForeignConfig) -> dict[str, Any]:
     """The system of a config."""
-    if told.content.get("model_args"):
-        raise told.refused("model_args", "none, for they are not known here")
-    told.only(global_pool="avg")
-    depth = int(str(told.content["architecture"]).removeprefix("resnet"))
+    if file.content.get("model_args"):
+        raise file.refused("model_args", "none, for they are not known here")
+    file.only(global_pool="avg")
+    depth = int(str(file.content["architecture"]).removeprefix("resnet"))
     return {
         "name": "resnet",
         **{"stem": "imagenet", "depth": depth, "block": BLOCKS[depth], "order": "post"},
-        **{"width": _width(told), "shortcut": "project", "residual": True, "strided": "second"},
+        **{"width": _width(file), "shortcut": "project", "residual": True, "strided": "second"},
         "normalisation": {"name": "batch_norm", "epsilon": 1e-5},
     }
 
 
-def run(told: Told) -> dict[str, Any]:
+def run(file: ForeignConfig) -> dict[str, Any]:
     """What else the config of a run says, see `attnlab.weights.run_config`."""
-    return pictures(told).run()
+    return pictures(file).run()
 
 
-def pictures(told: Told) -> Pictures:
+def pictures(file: ForeignConfig) -> Pictures:
     """What it reads, and its classes, as `pretrained_cfg` says; else as of ImageNet."""
-    of = told.below("pretrained_cfg")
+    of = file.below("pretrained_cfg")
     sides = of.counts("input_size", 3, 1) if of.content.get("input_size") else (3, _SIDE, _SIDE)
     channels, height, width = sides
     mean, deviation = (
         of.numbers(key, 3, 0.0) if of.content.get(key) else usual
         for key, usual in (("mean", _MEAN), ("std", _DEVIATION))
     )
-    count = told.count("num_classes", _shape(told, _HEAD)[0] if told.folder else 1000)
-    said = told.names("label_names") or tuple(map(str, range(count)))
-    if channels != 3 or len(said) != count:
-        raise UserError(f"{told.where}: expected images of 3 channels, and {count} label_names")
+    count = file.count("num_classes", _shape(file, _HEAD)[0] if file.folder else 1000)
+    classes = file.names("label_names") or tuple(map(str, range(count)))
+    if channels != 3 or len(classes) != count:
+        raise UserError(f"{file.where}: expected images of 3 channels, and {count} label_names")
     resize, resample = timm_sizes(of, height, width)
-    return Pictures((height, width, 3), mean, deviation, said, resize, resample).check(of.where)
+    return Pictures((height, width, 3), mean, deviation, classes, resize, resample).check(of.where)
 
 
 def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
 def beside(read: Pictures) -> dict[str, dict[str, Any]]:
     """What stands in the config for a run that reads such images."""
     height, width, channels = read.shape
-    told = {
+    preprocessing = {
         "input_size": [channels, height, width],
         "mean": list(read.mean),
         "std": list(read.deviation),
@@ -130,19 +130,19 @@ def beside(read: Pictures) -> dict[str, dict[str, Any]]:
         "crop_mode": "center" if len(read.resize) == 1 else "squash",
     }
     named = {"num_classes": len(read.classes), "label_names": list(read.classes)}
-    return {folders.CONFIG: {**named, "pretrained_cfg": told}}
+    return {folders.CONFIG: {**named, "pretrained_cfg": preprocessing}}
 
 
-def _width(told: Told) -> int:
+def _width(file: ForeignConfig) -> int:
     """Channels of the first stage: of the tensors, if they are there."""
-    return _shape(told, "conv1.weight")[0] if told.folder else told.count("width", WIDTH)
+    return _shape(file, "conv1.weight")[0] if file.folder else file.count("width", WIDTH)
 
 
-def _shape(told: Told, name: str) -> tuple[int, ...]:
+def _shape(file: ForeignConfig, name: str) -> tuple[int, ...]:
     """Of a tensor of the folder."""
-    assert told.folder is not None
-    where = folders.files(told.folder)
+    assert file.folder is not None
+    where = folders.files(file.folder)
     if name not in where:
-        raise UserError(f"{told.folder} has no tensor {name}; expected those of torchvision")
-    found: tuple[int, ...] = folders.headers({name: where[name]})[name][0]
-    return found
+        raise UserError(f"{file.folder} has no tensor {name}; expected those of torchvision")
+    shape: tuple[int, ...] = folders.headers({name: where[name]})[name][0]
+    return shape

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.errors import UserError, nearest
-from attnlab.weights.told import Told
+from attnlab.weights.foreign import ForeignConfig
 
 THETA = 10000.0
 FIELDS = {  # of a scaling: ours, and the key of theirs
@@ -28,55 +28,55 @@ FIELDS = {  # of a scaling: ours, and the key of theirs
 }
 
 
-def read(told: Told, kind: str) -> dict[str, Any]:
+def read(file: ForeignConfig, kind: str) -> dict[str, Any]:
     """The position scheme of the layers of a kind, "full_attention" or "sliding_attention"."""
-    given = told.below("rope_parameters")
+    given = file.below("rope_parameters")
     if kind in given.content:  # one for each kind
-        return _scheme(given.below(kind), told)
+        return _scheme(given.below(kind), file)
     if given.content:
-        return _scheme(given, told)
-    local = kind == "sliding_attention" and told.content.get("rope_local_base_freq")
-    if local or (kind == "sliding_attention" and told.text("model_type") == "gemma3_text"):
-        return _scheme(Told({"rope_theta": local or THETA}, told.where), told)
-    theta = told.number("rope_theta", 1e6 if told.text("model_type") == "gemma3_text" else THETA)
-    scaling = told.below("rope_scaling")
-    return _scheme(Told({"rope_theta": theta, **scaling.content}, scaling.where), told)
+        return _scheme(given, file)
+    local = kind == "sliding_attention" and file.content.get("rope_local_base_freq")
+    if local or (kind == "sliding_attention" and file.text("model_type") == "gemma3_text"):
+        return _scheme(ForeignConfig({"rope_theta": local or THETA}, file.where), file)
+    theta = file.number("rope_theta", 1e6 if file.text("model_type") == "gemma3_text" else THETA)
+    scaling = file.below("rope_scaling")
+    return _scheme(ForeignConfig({"rope_theta": theta, **scaling.content}, scaling.where), file)
 
 
-def _scheme(given: Told, told: Told) -> dict[str, Any]:
+def _scheme(given: ForeignConfig, file: ForeignConfig) -> dict[str, Any]:
     name = given.text("rope_type", given.text("type", "default"))
     given.only(partial_rotary_factor=1.0, truncate=True, mscale=None, mscale_all_dim=None)
-    told.only(partial_rotary_factor=1.0)
-    found = {"name": "rope", "layout": "half", "base": float(given.number("rope_theta", THETA))}
+    file.only(partial_rotary_factor=1.0)
+    scheme = {"name": "rope", "layout": "half", "base": float(given.number("rope_theta", THETA))}
     if name == "default":
-        return {**found, "scaling": {"name": "none"}}
+        return {**scheme, "scaling": {"name": "none"}}
     if name not in FIELDS:
         raise UserError(f"{given.where}: rope_type={name!r}; {nearest(name, ['default', *FIELDS])}")
     given.only(attention_factor=None)
     scaling: dict[str, Any] = {"name": name, "factor": float(given.number("factor"))}
     for ours, theirs in FIELDS[name].items():
         if ours == "length":
-            trained = told.count("max_position_embeddings", 2048)
+            trained = file.count("max_position_embeddings", 2048)
             scaling[ours] = given.count(theirs, trained)
         elif ours != "factor":
             given_by_default = {"beta_fast": 32.0, "beta_slow": 1.0}.get(theirs)
             scaling[ours] = float(given.number(theirs, given_by_default))
-    return {**found, "scaling": scaling}
+    return {**scheme, "scaling": scaling}
 
 
 def written(positions: Mapping[str, Any], local: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """The keys of the two schemes of a model."""
     scaling = positions["scaling"]
-    known = FIELDS.get(scaling["name"], {})
-    found: dict[str, Any] = {
+    fields = FIELDS.get(scaling["name"], {})
+    keys: dict[str, Any] = {
         "rope_theta": positions["base"],
         "rope_scaling": None
         if scaling["name"] == "none"
         else {
             "rope_type": scaling["name"],
-            **{theirs: scaling[ours] for ours, theirs in known.items()},
+            **{theirs: scaling[ours] for ours, theirs in fields.items()},
         },
     }
     if kind == "gemma3_text":
-        found["rope_local_base_freq"] = local["base"]
-    return found
+        keys["rope_local_base_freq"] = local["base"]
+    return keys

@@ -10,9 +10,9 @@ from typing import Any
 from attnlab.errors import UserError
 from attnlab.weights import rope
 from attnlab.weights.by_layer import of_layers
+from attnlab.weights.foreign import ForeignConfig
 from attnlab.weights.gpt2 import ACTIVATIONS
 from attnlab.weights.names import Name, Names, matrix, norm
-from attnlab.weights.told import Told
 
 ARCHITECTURES = {"starcoder2": "Starcoder2ForCausalLM"}
 
@@ -37,38 +37,38 @@ NAMES = Names(
 )
 
 
-def system(told: Told) -> dict[str, Any]:
+def system(file: ForeignConfig) -> dict[str, Any]:
     """The system of a config."""
-    width, heads = told.count("hidden_size", 3072), told.count("num_attention_heads", 24)
-    window = told.count("sliding_window", 0, least=0)
-    bias = told.flag("use_bias", True)
+    width, heads = file.count("hidden_size", 3072), file.count("num_attention_heads", 24)
+    window = file.count("sliding_window", 0, least=0)
+    bias = file.flag("use_bias", True)
     return {
         "name": "decoder",
         "width": width,
-        "layers": told.count("num_hidden_layers", 30),
-        "hidden": told.count("intermediate_size", 12288),
+        "layers": file.count("num_hidden_layers", 30),
+        "hidden": file.count("intermediate_size", 12288),
         "norm": "pre",
-        "normalisation": {"name": "layer_norm", "epsilon": told.number("norm_epsilon", 1e-5)},
+        "normalisation": {"name": "layer_norm", "epsilon": file.number("norm_epsilon", 1e-5)},
         "feed_forward": {
-            "name": told.one_of("hidden_act", ACTIVATIONS, "gelu_pytorch_tanh"),
+            "name": file.one_of("hidden_act", ACTIVATIONS, "gelu_pytorch_tanh"),
             "bias": bias,
         },
         "positions": {"name": "none"},
         "attention": {
             "name": "multihead",
             "heads": heads,
-            "key_heads": told.count("num_key_value_heads", 2),
-            "head_width": told.count("head_dim", width // heads),
+            "key_heads": file.count("num_key_value_heads", 2),
+            "head_width": file.count("head_dim", width // heads),
             "bias": bias,
             "score": {"name": "scaled_dot"},
-            "positions": rope.read(told, "full_attention"),
-            "dropout": told.number("attention_dropout", 0.0),
+            "positions": rope.read(file, "full_attention"),
+            "dropout": file.number("attention_dropout", 0.0),
         },
         **({"visibility": {"name": "window", "width": window}} if window else {}),
-        "dropout": told.number("residual_dropout", 0.0),
-        "embedding_dropout": told.number("embedding_dropout", 0.0),
+        "dropout": file.number("residual_dropout", 0.0),
+        "embedding_dropout": file.number("embedding_dropout", 0.0),
         "hidden_dropout": 0.0,
-        "share": "output" if told.flag("tie_word_embeddings", True) else "none",
+        "share": "output" if file.flag("tie_word_embeddings", True) else "none",
     }
 
 

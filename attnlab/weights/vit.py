@@ -13,10 +13,10 @@ from typing import Any
 from attnlab.errors import UserError
 from attnlab.weights import folder as folders
 from attnlab.weights.bert import dense
+from attnlab.weights.foreign import ForeignConfig, shown
 from attnlab.weights.gpt2 import ACTIVATIONS
 from attnlab.weights.names import Name, Names, norm
 from attnlab.weights.pictures import RESAMPLES, Pictures, processed
-from attnlab.weights.told import Told, shown
 
 ARCHITECTURES = {"vit": "ViTForImageClassification"}
 SYSTEMS = ("vit",)
@@ -44,56 +44,56 @@ NAMES = Names(
 )
 
 
-def system(told: Told) -> dict[str, Any]:
+def system(file: ForeignConfig) -> dict[str, Any]:
     """The system of a config."""
-    architectures = told.content.get("architectures") or [ARCHITECTURES["vit"]]
+    architectures = file.content.get("architectures") or [ARCHITECTURES["vit"]]
     if architectures != [ARCHITECTURES["vit"]]:
         raise UserError(
-            f"{told.where}: architectures={shown(architectures)}; known is {ARCHITECTURES['vit']}"
+            f"{file.where}: architectures={shown(architectures)}; known is {ARCHITECTURES['vit']}"
             " (others have no head, or another one; load them with this one and save that)"
         )
-    told.only(problem_type="single_label_classification")
-    patch = told.count("patch_size", 16)
-    height, width = told.counts("image_size", 2, 224)
+    file.only(problem_type="single_label_classification")
+    patch = file.count("patch_size", 16)
+    height, width = file.counts("image_size", 2, 224)
     if height % patch or width % patch:
         raise UserError(
-            f"{told.where}: patch_size={patch} does not divide image_size={height} x {width}"
+            f"{file.where}: patch_size={patch} does not divide image_size={height} x {width}"
         )
-    every = told.flag("qkv_bias", True)
+    every = file.flag("qkv_bias", True)
     return {
         "name": "vit",
         "patch": patch,
         "class_token": True,
-        "width": told.count("hidden_size", 768),
-        "layers": told.count("num_hidden_layers", 12),
-        "hidden": told.count("intermediate_size", 3072),
+        "width": file.count("hidden_size", 768),
+        "layers": file.count("num_hidden_layers", 12),
+        "hidden": file.count("intermediate_size", 3072),
         "norm": "pre",
-        "normalisation": {"name": "layer_norm", "epsilon": told.number("layer_norm_eps", 1e-12)},
-        "feed_forward": {"name": told.one_of("hidden_act", ACTIVATIONS, "gelu")},
+        "normalisation": {"name": "layer_norm", "epsilon": file.number("layer_norm_eps", 1e-12)},
+        "feed_forward": {"name": file.one_of("hidden_act", ACTIVATIONS, "gelu")},
         "hidden_dropout": 0.0,
         "positions": {"name": "learned", "length": height // patch * (width // patch) + 1},
         "attention": {
             "name": "multihead",
-            "heads": told.count("num_attention_heads", 12),
+            "heads": file.count("num_attention_heads", 12),
             "bias": True if every else ("out",),
-            "dropout": told.number("attention_probs_dropout_prob", 0.0),
+            "dropout": file.number("attention_probs_dropout_prob", 0.0),
         },
-        "dropout": told.number("hidden_dropout_prob", 0.0),
+        "dropout": file.number("hidden_dropout_prob", 0.0),
     }
 
 
-def run(told: Told) -> dict[str, Any]:
+def run(file: ForeignConfig) -> dict[str, Any]:
     """What else the config of a run says, see `attnlab.weights.run_config`."""
-    return pictures(told).run()
+    return pictures(file).run()
 
 
-def pictures(told: Told) -> Pictures:
+def pictures(file: ForeignConfig) -> Pictures:
     """What it reads, and its classes."""
-    height, width = told.counts("image_size", 2, 224)
-    of = told.beside(_PREPROCESSOR)
+    height, width = file.counts("image_size", 2, 224)
+    of = file.beside(_PREPROCESSOR)
     if not of.content:  # as of images of the size that it reads
-        of = Told({"size": [height, width]}, of.where)
-    return processed(of, (height, width, told.count("num_channels", 3)), told.labels())
+        of = ForeignConfig({"size": [height, width]}, of.where)
+    return processed(of, (height, width, file.count("num_channels", 3)), file.labels())
 
 
 def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
         "hidden_act": activations.get(of["feed_forward"]["name"], "gelu"),
         "layer_norm_eps": of["normalisation"].get("epsilon", 1e-12),
         "patch_size": of["patch"],
-        "image_size": [one * of["patch"] for one in sides],
+        "image_size": [length * of["patch"] for length in sides],
         "qkv_bias": attention.get("bias") is True,
         "attention_probs_dropout_prob": attention.get("dropout", 0.0),
         "hidden_dropout_prob": of["dropout"],
@@ -137,8 +137,8 @@ def beside(read: Pictures) -> dict[str, dict[str, Any]]:
         **{"image_mean": list(read.mean), "image_std": list(read.deviation)},
     }
     named = {str(number): name for number, name in enumerate(read.classes)}
-    told = {
+    content = {
         **{"image_size": [height, width], "num_channels": channels, "id2label": named},
         "label2id": {name: int(number) for number, name in named.items()},
     }
-    return {folders.CONFIG: told, _PREPROCESSOR: processor}
+    return {folders.CONFIG: content, _PREPROCESSOR: processor}

@@ -17,7 +17,7 @@ from attnlab.config.tree import ConfigNode, complete, flat, from_dict, to_dict
 from attnlab.errors import UserError, nearest
 from attnlab.weights import MODELS, family, systems_of
 from attnlab.weights.by_layer import of_layers
-from attnlab.weights.told import Told
+from attnlab.weights.foreign import ForeignConfig
 
 FREE = ("dropout", "kernel", "stddev", "embedding_dropout", "hidden_dropout", "scan", "remat")
 """Last parts of settings that change neither parameters nor what is computed with them."""
@@ -36,34 +36,34 @@ def config_of(system: Mapping[str, Any], kind: str | None = None) -> dict[str, A
     """
     if kind is not None and kind not in MODELS:
         raise UserError(f"model type {kind!r}; {nearest(kind, MODELS)}")
-    kinds = [one for one in MODELS if system["name"] in systems_of(one)]
+    kinds = [model for model in MODELS if system["name"] in systems_of(model)]
     if not kinds or (kind is not None and kind not in kinds):
-        have = dict.fromkeys(name for one in MODELS for name in systems_of(one))
+        have = dict.fromkeys(name for model in MODELS for name in systems_of(model))
         raise UserError(
             f"system={system['name']} has no counterpart among the models of transformers that are"
             f" known here: {', '.join(MODELS if kind is None else [kind])}; {', '.join(have)} have"
         )
     wanted = canonical(system)
     wrong: dict[str, list[str]] = {}
-    for one in kinds if kind is None else [kind]:
+    for model in kinds if kind is None else [kind]:
         try:
             whole = to_dict(completed(system))
             for rate in ("embedding_dropout", "hidden_dropout"):  # None is the rate of the others
                 if whole.get(rate, 0.0) is None:
                     whole[rate] = whole["dropout"]
-            found = family(one).config(whole, one)
-            back = canonical(family(one).system(Told(found, "config.json")))
+            content = family(model).config(whole, model)
+            back = canonical(family(model).system(ForeignConfig(content, "config.json")))
         except UserError as error:
-            wrong.setdefault(one, [str(error)] * len(wanted))
+            wrong.setdefault(model, [str(error)] * len(wanted))
             continue
         differing = [key for key in {**wanted, **back} if wanted.get(key) != back.get(key)]
         if not differing:
-            named = getattr(family(one), "ARCHITECTURES", {})
-            return {**({"architectures": [named[one]]} if named else {}), **found}
-        wrong[one] = [
+            named = getattr(family(model), "ARCHITECTURES", {})
+            return {**({"architectures": [named[model]]} if named else {}), **content}
+        wrong[model] = [
             f"system.{key}={wanted.get(key)!r}, it has {back.get(key)!r}" for key in differing
         ]
-    nearest_one = min(wrong, key=lambda one: len(wrong[one]))
+    nearest_one = min(wrong, key=lambda model: len(wrong[model]))
     reasons = list(dict.fromkeys(wrong[nearest_one]))
     more = f" and {len(reasons) - 3} more" if len(reasons) > 3 else ""
     raise UserError(
@@ -93,20 +93,20 @@ def canonical(system: Mapping[str, Any]) -> dict[str, Any]:
             of_encoder = slot.startswith(("encoder", "attention", "visibility"))
             every = of_layers(node if of_encoder else {**node, "layers": depth}, slot)
             if slot.endswith("attention"):
-                every = [_attention(one, node["width"]) for one in every]
-            alike = all(one == every[0] for one in every)
-            node[slot] = every[0] if alike else {str(i): one for i, one in enumerate(every)}
+                every = [_attention(layer, node["width"]) for layer in every]
+            alike = all(layer == every[0] for layer in every)
+            node[slot] = every[0] if alike else {str(i): layer for i, layer in enumerate(every)}
     return {key: value for key, value in flat(node).items() if key.rpartition(".")[2] not in FREE}
 
 
 def _attention(node: Mapping[str, Any], width: int) -> dict[str, Any]:
     """The usual numbers of heads and widths as if nobody had said them."""
-    found, heads = dict(node), node.get("heads", 1)
-    if found.get("key_heads") == heads:
-        found["key_heads"] = 0
-    if found.get("head_width", 0) * heads == width:
-        found["head_width"] = 0
-    if isinstance(found.get("bias"), tuple):
-        biased = set(found["bias"])
-        found["bias"] = biased == _QKVO or (tuple(sorted(biased)) if biased else False)
-    return found
+    usual, heads = dict(node), node.get("heads", 1)
+    if usual.get("key_heads") == heads:
+        usual["key_heads"] = 0
+    if usual.get("head_width", 0) * heads == width:
+        usual["head_width"] = 0
+    if isinstance(usual.get("bias"), tuple):
+        biased = set(usual["bias"])
+        usual["bias"] = biased == _QKVO or (tuple(sorted(biased)) if biased else False)
+    return usual

@@ -15,8 +15,8 @@ from safetensors.numpy import load_file, save_file
 from attnlab import weights
 from attnlab.errors import UserError
 from attnlab.weights import folder as folders
+from attnlab.weights.foreign import ForeignConfig
 from attnlab.weights.names import flat, nested
-from attnlab.weights.told import Told
 from attnlab.weights.writing import completed, config_of
 from tests.weights import models
 from tests.weights.systems import shapes_of
@@ -243,7 +243,7 @@ def test_a_value_of_another_kind_is_one_line(name: str) -> None:
     more = "id2label label_names pretrained_cfg layer_types rope_scaling num_classes"
     for key in [*content, *more.split()]:
         for value in WRONG:
-            read = Told({**content, key: value}, "config.json")
+            read = ForeignConfig({**content, key: value}, "config.json")
             try:
                 of = weights.family(weights.kind_of(read.content, read.where))
                 of.system(read)
@@ -301,7 +301,9 @@ def test_a_key_that_is_not_there_is_what_its_family_takes() -> None:
     content = {key: one for key, one in content.items() if key not in (key_heads, cap)}
 
     def found(**changes: Any) -> Any:
-        return weights.family("gemma2").system(Told({**content, **changes}, "it"))["attention"]
+        return weights.family("gemma2").system(ForeignConfig({**content, **changes}, "it"))[
+            "attention"
+        ]
 
     assert (found()["key_heads"], found()["score"]["cap"]) == (4, 50.0)
     nulls = found(**{key_heads: None, cap: None})
@@ -309,7 +311,9 @@ def test_a_key_that_is_not_there_is_what_its_family_takes() -> None:
 
 
 def test_a_soft_cap_is_not_written_for_a_type_that_passes_over_it() -> None:
-    node = weights.family("gemma3_text").system(Told(models.described("gemma3")["config"], "it"))
+    node = weights.family("gemma3_text").system(
+        ForeignConfig(models.described("gemma3")["config"], "it")
+    )
     capped = {"name": "soft_capped", "cap": 50.0}
     for one in ("one", "other"):
         part = node["attention"][one]

@@ -11,8 +11,8 @@ import pytest
 from attnlab import weights
 from attnlab.decoding.settings import validate
 from attnlab.errors import UserError
+from attnlab.weights.foreign import ForeignConfig
 from attnlab.weights.generation import NEUTRAL, SILENT, decoding
-from attnlab.weights.told import Told
 from tests.weights import models
 
 GREEDY = {"method": "greedy", "n_best": 1, "repetition_penalty": 1.0, "no_repeat_ngram": 0}
@@ -69,7 +69,7 @@ REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
 def read(name: str, content: Any, path: Path) -> dict[str, Any]:
     """What a folder with such a file says of decoding."""
     (path / "generation_config.json").write_text(json.dumps(content))
-    return decoding(Told(models.described(name)["config"], "config.json", path))
+    return decoding(ForeignConfig(models.described(name)["config"], "config.json", path))
 
 
 @pytest.mark.parametrize(("name", "content", "expected"), TAKEN)

@@ -28,9 +28,9 @@ from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
 from attnlab.tasks import TASKS
 from attnlab.weights import folder as folders
+from attnlab.weights.foreign import ForeignConfig
 from attnlab.weights.names import Name, flat
 from attnlab.weights.pictures import READ, SILENT, processed, timm_sizes
-from attnlab.weights.told import Told
 from attnlab.weights.writing import completed, config_of
 from tests.weights import comparing, models, rule
 
@@ -130,7 +130,7 @@ def test_images_become_what_the_processor_makes_of_them(side: int, tmp_path: Pat
     """From a file, as `generate` reads it, and from a folder of training."""
     drawn = ((rule.uniform("pixels", (31, 47, 3)) + 1) * 127.5).astype(np.uint8)
     Image.fromarray(drawn).save(path := tmp_path / "drawn.png")
-    read = processed(Told(PROCESSED[side], "it"), (side, side, 3), ("a", "b"))
+    read = processed(ForeignConfig(PROCESSED[side], "it"), (side, side, 3), ("a", "b"))
     node = {key: value for key, value in read.run()["data"].items() if key != "name"}
     source = ImageFolder(**node)
     assert source.shape == read.shape
@@ -168,7 +168,9 @@ KEYS: tuple[tuple[str, Any, str], ...] = (
 
 @pytest.mark.parametrize(("key", "value", "words"), KEYS)
 def test_every_key_of_a_processor_is_taken_or_refused(key: str, value: Any, words: str) -> None:
-    of = Told({**SIZE, key: SIZE["size"] if key == "size" and value is None else value}, "it")
+    of = ForeignConfig(
+        {**SIZE, key: SIZE["size"] if key == "size" and value is None else value}, "it"
+    )
     with pytest.raises(UserError, match=words) if words else contextlib.nullcontext():
         processed(of, (6, 9, 3), ("a", "b"))
 
@@ -185,7 +187,7 @@ def test_every_key_of_a_processor_is_taken_or_refused(key: str, value: Any, word
 )
 def test_every_key_of_timm_is_taken_or_refused(key: str, value: Any, words: str) -> None:
     with pytest.raises(UserError, match=words) if words else contextlib.nullcontext():
-        assert timm_sizes(Told({key: value}, "it"), 40, 40) == ((45,), "bilinear")
+        assert timm_sizes(ForeignConfig({key: value}, "it"), 40, 40) == ((45,), "bilinear")
 
 
 def test_counters_of_batches_and_poolers_are_left_out(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ MOST, LAYERS = 2**24, 2**12  # of a count, and of one of layers: no model that i
 LONGEST = 80  # characters of a wrong value in a message
 
 
-class Told:
+class ForeignConfig:
     """A config of `transformers`.
 
     Args:
@@ -35,10 +35,10 @@ class Told:
         """A number from 0; None counts as absent, unless `absent` is what stands for a key that is
         not there.
         """
-        found = float(self._of(key, (int, float), "a number", default, absent))
-        if found < 0:
-            raise UserError(f"{self.where}: {key}={found}; expected a number from 0")
-        return found
+        value = float(self._of(key, (int, float), "a number", default, absent))
+        if value < 0:
+            raise UserError(f"{self.where}: {key}={value}; expected a number from 0")
+        return value
 
     def count(
         self, key: str, default: int | None = None, least: int = 1, absent: int | None = None
@@ -46,12 +46,12 @@ class Told:
         """A whole number from `least` to `MOST`, or to `LAYERS`; None counts as absent, unless
         `absent` is what stands for a key that is not there.
         """
-        found = int(self._of(key, (int,), "a whole number", default, absent))
+        value = int(self._of(key, (int,), "a whole number", default, absent))
         most = LAYERS if "layer" in key else MOST
-        if not least <= found <= most:
-            what = f"at least {least}" if found < least else f"at most {most:,}"
-            raise UserError(f"{self.where}: {key}={found}; expected {what}")
-        return found
+        if not least <= value <= most:
+            what = f"at least {least}" if value < least else f"at most {most:,}"
+            raise UserError(f"{self.where}: {key}={value}; expected {what}")
+        return value
 
     def flag(self, key: str, default: bool | None = None) -> bool:
         """true or false; None counts as absent."""
@@ -68,19 +68,21 @@ class Told:
             raise UserError(f"{self.where}: {key}={name!r}; {nearest(name, choices)}")
         return choices[name]
 
-    def below(self, key: str) -> Told:
+    def below(self, key: str) -> ForeignConfig:
         """The object at a key; an empty one where there is none."""
-        found = self.content.get(key)
-        if found is not None and not isinstance(found, Mapping):
+        value = self.content.get(key)
+        if value is not None and not isinstance(value, Mapping):
             raise self.refused(key, "an object")
-        return Told(found or {}, f"{self.where}: {key}")
+        return ForeignConfig(value or {}, f"{self.where}: {key}")
 
     def numbers(self, key: str, count: int, default: float) -> tuple[float, ...]:
         """So many numbers, or one for all; None counts as absent."""
         value = self.content.get(key)
         if not isinstance(value, list):
             return (float(self.number(key, default)),) * count
-        right = all(isinstance(one, int | float) and not isinstance(one, bool) for one in value)
+        right = all(
+            isinstance(number, int | float) and not isinstance(number, bool) for number in value
+        )
         if not right or len(value) != count:
             raise self.refused(key, f"{count} numbers")
         return tuple(map(float, value))
@@ -89,63 +91,63 @@ class Told:
         """So many whole numbers from 1, or one for all; None counts as absent."""
         value = self.content.get(key)
         every = value if isinstance(value, list) and len(value) == count else [value] * count
-        return tuple(Told({key: one}, self.where).count(key, default) for one in every)
+        return tuple(ForeignConfig({key: size}, self.where).count(key, default) for size in every)
 
     def names(self, key: str) -> tuple[str, ...]:
         """Texts, no two of them alike; () where there are none."""
-        said = self.content.get(key)
-        listed = isinstance(said, list) and all(isinstance(one, str) for one in said)
-        if said is not None and (not listed or len({*said}) < len(said)):
+        texts = self.content.get(key)
+        listed = isinstance(texts, list) and all(isinstance(text, str) for text in texts)
+        if texts is not None and (not listed or len({*texts}) < len(texts)):
             raise self.refused(key, "a list of different names")
-        return tuple(said or ())
+        return tuple(texts or ())
 
     def labels(self) -> tuple[str, ...]:
         """The classes of a classifier, in the order of its outputs; "LABEL_0" and so on if it does
         not name them.
         """
-        said = self.content.get("id2label")
-        if said is None or said == {}:
-            return tuple(f"LABEL_{one}" for one in range(self.count("num_labels", 2)))
-        numbers = [str(number) for number in range(len(said))] if isinstance(said, Mapping) else []
-        if not numbers or {*said} != {*numbers}:
+        node = self.content.get("id2label")
+        if node is None or node == {}:
+            return tuple(f"LABEL_{number}" for number in range(self.count("num_labels", 2)))
+        numbers = [str(number) for number in range(len(node))] if isinstance(node, Mapping) else []
+        if not numbers or {*node} != {*numbers}:
             raise self.refused("id2label", "names by number, from 0 on")
-        return Told({"id2label": [said[number] for number in numbers]}, self.where).names(
+        return ForeignConfig({"id2label": [node[number] for number in numbers]}, self.where).names(
             "id2label"
         )
 
-    def beside(self, name: str) -> Told:
+    def beside(self, name: str) -> ForeignConfig:
         """Another file of the folder; an empty one where there is none."""
         if self.folder is None or not (self.folder / name).is_file():
-            return Told({}, name)
-        return Told(read_json(self.folder / name), str(self.folder / name))
+            return ForeignConfig({}, name)
+        return ForeignConfig(read_json(self.folder / name), str(self.folder / name))
 
-    def differ(self, one: str, other: str) -> bool | None:
+    def differ(self, name: str, other: str) -> bool | None:
         """Whether the folder has both tensors, and they are different; None without a folder."""
         if self.folder is None:
             return None
         where = folders.files(self.folder)
-        if one not in where or other not in where:
+        if name not in where or other not in where:
             return False
-        first, second = (dict(folders.tensors({name: where[name]}))[name] for name in (one, other))
+        first, second = (dict(folders.tensors({key: where[key]}))[key] for key in (name, other))
         return not np.array_equal(first, second)
 
     def refused(self, key: str, what: str) -> UserError:
         """The error of a value that is not what was expected."""
         return UserError(f"{self.where}: {key}={shown(self.content.get(key))}; expected {what}")
 
-    def no_others(self, known: Sequence[str]) -> None:
+    def no_others(self, keys: Sequence[str]) -> None:
         """Raise `UserError` for a key that is not known and is neither null nor false."""
-        for key in sorted({*self.content} - {*known}):
+        for key in sorted({*self.content} - {*keys}):
             if self.content[key] not in (None, False):
-                near = nearest(key, known)
+                near = nearest(key, keys)
                 raise self.refused(key, f"nothing, for the key is not known here; {near}")
 
     def only(self, **values: Any) -> None:
         """Raise `UserError` where a key has another value than the one that is computed here."""
         for key, value in values.items():
-            if (found := self.content.get(key, value)) not in (value, None):
+            if (actual := self.content.get(key, value)) not in (value, None):
                 raise UserError(
-                    f"{self.where}: {key}={shown(found)} is not computed here, {value!r} is"
+                    f"{self.where}: {key}={shown(actual)} is not computed here, {value!r} is"
                 )
 
     def _of(
