@@ -173,7 +173,7 @@ class Auxiliary:
         if MAPS in self.collections:
             maps = self.system.maps(collected[MAPS]).values()
             sides = "target", getattr(self.system, "seen", "source")
-            between = [one.weights for one in maps if (one.query, one.key) == sides]
+            between = [look.weights for look in maps if (look.query, look.key) == sides]
             sums[COVERAGE] = sum(
                 (uncovered(weights, target, source).sum() for weights in between), jnp.zeros(())
             )
@@ -219,24 +219,24 @@ class Auxiliary:
             p, h = (
                 chosen
                 if in_time
-                else (_at_first(one, real[asking], target.shape[1]) for one in chosen)
+                else (_at_first(values, real[asking], target.shape[1]) for values in chosen)
             )
             log_prob, entropy = log_prob + p, entropy + h
         return log_prob, entropy
 
     def _reward(
-        self, how: Reinforce, episode: reinforce.Episode, baseline: jax.Array
+        self, node: Reinforce, episode: reinforce.Episode, baseline: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The summed term of the choices, and sums over rows of the rewards that the baseline is to
         follow, with their number.
         """
-        rewards = (reinforce.to_go if how.reward == "to_go" else reinforce.total)(episode)
-        words = episode.replace(log_likelihood=jnp.zeros(()))  # type: ignore[attr-defined]  # the cross-entropy has them already
+        rewards = (reinforce.to_go if node.reward == "to_go" else reinforce.total)(episode)
+        choices = episode.replace(log_likelihood=jnp.zeros(()))  # type: ignore[attr-defined]  # the cross-entropy has them already
         term = reinforce.surrogate(
-            words, rewards, baseline[: rewards.shape[1]], how.weight, how.entropy
+            choices, rewards, baseline[: rewards.shape[1]], node.weight, node.entropy
         ) * len(rewards)
         counted = (
-            episode.valid if how.reward == "to_go" else episode.valid.any(axis=1, keepdims=True)
+            episode.valid if node.reward == "to_go" else episode.valid.any(axis=1, keepdims=True)
         )
         room = (0, len(baseline) - rewards.shape[1])
         tracked = {
@@ -261,12 +261,12 @@ def _at_first(chosen: jax.Array, real: jax.Array, length: int) -> jax.Array:
 
 def _hops(node: ConfigDict) -> int:
     """The largest number of hops that anything below a config node is set to."""
-    found = (
+    hops = (
         value if key == "hops" and isinstance(value, int) else _hops(value)
         for key, value in node.items()
         if key == "hops" or isinstance(value, ConfigDict)
     )
-    return max(found, default=0)
+    return max(hops, default=0)
 
 
 def _check_hops(weight: float | None, hops: int) -> None:

@@ -54,10 +54,10 @@ class Truth(NamedTuple):
     crowd: np.ndarray
 
 
-def overlaps(one: jax.Array, other: jax.Array) -> tuple[jax.Array, jax.Array]:
+def overlaps(first: jax.Array, second: jax.Array) -> tuple[jax.Array, jax.Array]:
     """IoU and GIoU of boxes [...,4], broadcast: [...] each; 0 and -1 of two that have no area."""
-    one, other = widened(one), widened(other)
-    (low, high), (least, most) = _corners(one), _corners(other)
+    first, second = widened(first), widened(second)
+    (low, high), (least, most) = _corners(first), _corners(second)
     inside = _area(jnp.maximum(low, least), jnp.minimum(high, most))
     either = _area(low, high) + _area(least, most) - inside
     hull = _area(jnp.minimum(low, least), jnp.maximum(high, most))
@@ -75,7 +75,7 @@ def matched(cost: jax.Array, real: jax.Array) -> jax.Array:
 
 
 def average_precisions(
-    found: Sequence[Answers], truth: Sequence[Truth], classes: int, thresholds: np.ndarray
+    answered: Sequence[Answers], truth: Sequence[Truth], classes: int, thresholds: np.ndarray
 ) -> np.ndarray:
     """AP of every class at every threshold of IoU, [C,thresholds]; nan for a class without objects.
 
@@ -87,7 +87,7 @@ def average_precisions(
     result = np.full((classes, len(thresholds)), np.nan)
     for number in range(classes):
         taken, scores, total = [], [], 0
-        for answers, objects in zip(found, truth, strict=True):
+        for answers, objects in zip(answered, truth, strict=True):
             mine, wanted = answers.classes == number, objects.classes == number
             if not mine.any() and not wanted.any():
                 continue
@@ -136,12 +136,12 @@ def _under_curve(right: np.ndarray, lost: np.ndarray, total: int) -> float:
     return float(np.append(largest, 0.0)[at].mean())
 
 
-def _iou(one: np.ndarray, other: np.ndarray, crowd: np.ndarray) -> np.ndarray:
-    """IoU of boxes [...,4], in float64; of a crowd region, the share of `one` that lies in it."""
-    sides = [(b[..., :2] - b[..., 2:] / 2, b[..., :2] + b[..., 2:] / 2) for b in (one, other)]
+def _iou(boxes: np.ndarray, regions: np.ndarray, crowd: np.ndarray) -> np.ndarray:
+    """IoU of boxes [...,4], in float64; of a crowd region, the share of `boxes` that lies in it."""
+    sides = [(b[..., :2] - b[..., 2:] / 2, b[..., :2] + b[..., 2:] / 2) for b in (boxes, regions)]
     low, high = np.maximum(sides[0][0], sides[1][0]), np.minimum(sides[0][1], sides[1][1])
     inside = np.prod(np.maximum(high - low, 0.0), axis=-1)
-    areas = [np.prod(b[..., 2:], axis=-1) for b in (one, other)]
+    areas = [np.prod(b[..., 2:], axis=-1) for b in (boxes, regions)]
     whole = areas[0] + np.where(crowd, 0.0, areas[1] - inside)
     return np.divide(inside, whole, out=np.zeros(inside.shape), where=inside > 0)
 

@@ -165,8 +165,8 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         """Fresh float32 parameters; for the output bias see `models.with_output_bias`."""
         images, ids = jnp.zeros((1, *self.data.learned.shape)), jnp.ones((1, 2), jnp.int32)
         params: Params = self.system.init(key, images, ids)["params"]
-        found = self.target_ids()
-        return params if found is None else with_output_bias(self.config, params, *found)
+        target_ids = self.target_ids()
+        return params if target_ids is None else with_output_bias(self.config, params, *target_ids)
 
     def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
         """Teacher forcing: the logits [B,T,V] of the caption of a batch, whose images are normalised
@@ -178,12 +178,12 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         return self.system.apply({"params": params}, images, target_in, real, **options)
 
     def loss(
-        self, params: Params, batch: Batch, key: jax.Array, **how: Any
+        self, params: Params, batch: Batch, key: jax.Array, **options: Any
     ) -> tuple[jax.Array, Sums]:
         """See `Task.loss`, of images changed as `config.augmentation` says."""
         of_step, images = jax.random.fold_in(key, _AUGMENTATION), jnp.asarray(batch["source"])
         images = augmented(of_step, images, **self.config.augmentation.settings())
-        return super().loss(params, {**batch, "source": images}, key, **how)
+        return super().loss(params, {**batch, "source": images}, key, **options)
 
     def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
         """See `Task.auxiliary_inputs`; all places of an image are there."""
@@ -207,9 +207,9 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
     def counts(self, split: str) -> dict[str, int]:
         """The number of tokens, and of the words by which localisation is judged."""
         tokens = len(self.of_split(split).packed("target").ids)
-        known = self._told(split)
-        words = 0 if known is None else sum(map(len, known))
-        return {"tokens": tokens, "words": words}
+        named_words = self._named_words(split)
+        count = 0 if named_words is None else sum(map(len, named_words))
+        return {"tokens": tokens, "words": count}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
         """Those of `ScoredAsText`; where the source knows what words are about, "named", and, of a
@@ -217,51 +217,51 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         """
         scores, texts = super().score(params, split)
         rows = {**self._named(split, texts), **self._localised(params, split)}
-        own = {name: np.sum(one, axis=0) for name, one in rows.items()}
-        return {**scores, **{name: float(a / max(b, 1)) for name, (a, b) in own.items()}}, texts
+        totals = {name: np.sum(values, axis=0) for name, values in rows.items()}
+        return {**scores, **{name: float(a / max(b, 1)) for name, (a, b) in totals.items()}}, texts
 
     def counted(
         self, params: Params, split: str, outputs: Sequence[str]
     ) -> dict[str, tuple[str, Any]]:
         """See `ScoredAsText.counted`."""
         rows = {**self._named(split, outputs), **self._localised(params, split)}
-        found = {
-            name: ("ratio", one)
-            for name, one in rows.items()
-            if name in self.measures and np.sum(one)
+        measured = {
+            name: ("ratio", values)
+            for name, values in rows.items()
+            if name in self.measures and np.sum(values)
         }
-        return {**super().counted(params, split, outputs), **found}
+        return {**super().counted(params, split, outputs), **measured}
 
     def _named(self, split: str, texts: Sequence[str]) -> dict[str, np.ndarray]:
         """Twice the words that name objects in both the caption and what was written, and their
         number in the two together, [N,2]: F1, were they sets.
         """
-        known = self.data.shown.get(split)
-        if known is None:
+        shown = self.data.shown.get(split)
+        if shown is None:
             return {}
         rows = []
         for pair in zip(texts, self.references(split), strict=True):
-            one, other = (
-                Counter(word for word in text.split() if word in known.named) for text in pair
+            written, reference = (
+                Counter(word for word in text.split() if word in shown.named) for text in pair
             )
-            rows.append([2 * (one & other).total(), one.total() + other.total()])
+            rows.append([2 * (written & reference).total(), written.total() + reference.total()])
         return {"named": np.array(rows)}
 
-    def _told(self, split: str) -> list[Named] | None:
+    def _named_words(self, split: str) -> list[Named] | None:
         """The words of each caption of a split that name an object; None where that is not known, or
         where tokens are no words.
         """
-        known, captions = self.data.shown.get(split), self.data.captions[split]
+        shown, captions = self.data.shown.get(split), self.data.captions[split]
         lengths = self.of_split(split).packed("target").lengths
-        words = np.array([len(text.split()) + 1 for text in captions])
-        return None if known is None or (words != lengths).any() else named(captions, known)
+        counts = np.array([len(text.split()) + 1 for text in captions])
+        return None if shown is None or (counts != lengths).any() else named(captions, shown)
 
     def _localised(self, params: Params, split: str) -> dict[str, np.ndarray]:
         """Sums of localisation and pointing and of their chances, each with the number of words,
         [N,2]; {} where they are not known.
         """
-        told = self._told(split)
-        if told is None or not self.system.needs:
+        named_words = self._named_words(split)
+        if named_words is None or not self.system.needs:
             return {}
         weights = (
             (row, np.asarray(of_row, np.float64))
@@ -269,8 +269,8 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
             for row, of_row in zip(rows, self._weights(params, batch), strict=True)
             if row >= 0
         )
-        found = sums(weights, told, self.data.shown[split].objects, self.grid)
-        return {name: found[:, [column, -1]] for column, name in enumerate(SCORES)}
+        totals = sums(weights, named_words, self.data.shown[split].objects, self.grid)
+        return {name: totals[:, [column, -1]] for column, name in enumerate(SCORES)}
 
     @functools.cached_property
     def _weights(self) -> Any:
@@ -329,8 +329,8 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         """Files of images, with captions of the system where there are none."""
         names = [name for name, _ in typed]
         images = read_images(names, self.data.learned.shape)
-        own = [name for name, caption in typed if caption is None]
-        written = iter(self.written(params, self.examples_from_lines(own)) if own else [])
+        wordless = [name for name, caption in typed if caption is None]
+        written = iter(self.written(params, self.examples_from_lines(wordless)) if wordless else [])
         return [
             ImageExample(name, image, self.text(next(written)[0]) if given is None else given)
             for (name, given), image in zip(typed, images, strict=True)

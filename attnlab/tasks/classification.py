@@ -122,24 +122,24 @@ class Classification(TextTask):
         """See `Beginning.check`; a folder taken as a whole must also number the labels
         as the data does.
         """
-        found = super().check_pretrained()
-        if found and self.config.pretrained.take == "all" and self.beginning:
+        summary = super().check_pretrained()
+        if summary and self.config.pretrained.take == "all" and self.beginning:
             folder = self.beginning.folder
-            said, names = weights.labels(folder), self.data.classes.names
-            if said and said != names:
+            labels, names = weights.labels(folder), self.data.classes.names
+            if labels and labels != names:
                 raise UserError(
-                    f"pretrained.folder={folder} has the labels {', '.join(said)}, the data"
+                    f"pretrained.folder={folder} has the labels {', '.join(labels)}, the data"
                     f" {', '.join(names)}, which are numbered in alphabetical order; rename those of"
                     " one so that they agree, or take the model but for its head"
                     " (pretrained.take=matching)"
                 )
-        return found
+        return summary
 
     def loss(
-        self, params: Params, batch: Batch, key: jax.Array, **how: Any
+        self, params: Params, batch: Batch, key: jax.Array, **options: Any
     ) -> tuple[jax.Array, Sums]:
         """See `Task.loss`: sums "tokens" (read), "rows" and "correct" beside it."""
-        return Task.loss(self, params, batch, key, **how)
+        return Task.loss(self, params, batch, key, **options)
 
     def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
         """A class is a target of length 1."""
@@ -188,7 +188,7 @@ class Classification(TextTask):
         known = label < classes
         wanted = np.take_along_axis(logits, np.where(known, label, 0)[:, None], axis=1)[:, 0]
         nats = np.where(known, np.logaddexp.reduce(logits, axis=1) - wanted, 0.0)
-        of_label, of_answer = (np.eye(classes + 1, dtype=np.uint8)[one] for one in (label, answer))
+        of_label, of_answer = (np.eye(classes + 1, dtype=np.uint8)[ids] for ids in (label, answer))
         rows = {
             "loss": ("ratio", np.stack([nats, known], axis=1)),
             "accuracy": ("ratio", np.stack([label == answer, np.ones_like(known)], axis=1)),

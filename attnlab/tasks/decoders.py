@@ -123,8 +123,8 @@ def translating(
             """What a method gives, and the weights of its looks at the source, [N,T,S]."""
             if not watched:
                 return call(*given, method=method), None
-            found, collected = call(*given, method=method, mutable=watched)
-            return found, system.alignment(system.maps(collected[MAPS]))
+            output, collected = call(*given, method=method, mutable=watched)
+            return output, system.alignment(system.maps(collected[MAPS]))
 
         def step(state: Any, memory: Any, tokens: jax.Array) -> tuple[jax.Array, Any, Any]:
             (logits, state), weights = seen(state, memory, tokens, method="step")
@@ -176,10 +176,10 @@ def continuing(
         def step(
             state: tuple[Any, jax.Array], memory: Any, tokens: jax.Array
         ) -> tuple[jax.Array, Any, None]:
-            known, last = state
+            inner, last = state
             first = tokens == special.bos
-            logits, known = following(known, jnp.where(first, last, tokens))
-            return logits, (known, last), None
+            logits, inner = following(inner, jnp.where(first, last, tokens))
+            return logits, (inner, last), None
 
         return Functions(encode, lambda memory, length: memory, step)
 
@@ -196,7 +196,7 @@ def _read(call: Call, settings: Decoding, special: Special, tokens: jax.Array) -
     fill = ((0, 0), (0, -width % piece))
     pieces = jnp.pad(tokens, fill, constant_values=special.pad).reshape(rows, -1, piece)
     return jax.lax.scan(
-        lambda state, one: (call(state, one, method="read")[1], None), state, pieces.swapaxes(0, 1)
+        lambda state, ids: (call(state, ids, method="read")[1], None), state, pieces.swapaxes(0, 1)
     )[0]
 
 

@@ -112,21 +112,21 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         """
         labels, boxes = jnp.asarray(batch["labels"]), jnp.asarray(batch["boxes"])
         layers = jax.vmap(self._of_layer, in_axes=(0, 0, None, None, None, None))
-        found = layers(*outputs, labels, boxes, self.real(batch), smoothing)
+        by_layer = layers(*outputs, labels, boxes, self.real(batch), smoothing)
         rows = self.real(batch).sum()
         return {
-            "loss": found["loss"].sum(),
+            "loss": by_layer["loss"].sum(),
             "tokens": rows,
             "rows": rows,
             "objects": (labels > 0).sum(),
-            "iou": found["iou"][-1],
-            "correct": found["correct"][-1],
+            "iou": by_layer["iou"][-1],
+            "correct": by_layer["correct"][-1],
         }
 
     def _of_layer(
         self,
         logits: jax.Array,
-        found: jax.Array,
+        predicted: jax.Array,
         labels: jax.Array,
         boxes: jax.Array,
         rows: jax.Array,
@@ -140,14 +140,14 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         of, none = jnp.maximum(labels - 1, 0), jnp.full(logits.shape[:2], classes)
         chances = jax.nn.softmax(logits)
         wanted = jnp.take_along_axis(chances, of[:, None], axis=2).swapaxes(1, 2)  # [B,M,N]
-        apart = jnp.abs(found[:, None] - boxes[:, :, None]).sum(axis=-1)
-        giou = overlaps(found[:, None], boxes[:, :, None])[1]
+        apart = jnp.abs(predicted[:, None] - boxes[:, :, None]).sum(axis=-1)
+        giou = overlaps(predicted[:, None], boxes[:, :, None])[1]
         cost = -weights.classes * wanted + weights.distance * apart - weights.overlap * giou
         chosen = jax.vmap(matched)(cost, real)  # [B,M]
         at = jnp.where(real, chosen, logits.shape[1])  # beyond the last: written nowhere
         target = jax.vmap(lambda to, at, of: to.at[at].set(of, mode="drop"))(none, at, of)
         share = jnp.where(target == classes, weights.no_object, 1.0) * rows[:, None]
-        mine = jnp.take_along_axis(found, chosen[..., None], axis=1)
+        mine = jnp.take_along_axis(predicted, chosen[..., None], axis=1)
         iou, giou = overlaps(mine, boxes)
         placed = weights.distance * jnp.abs(mine - boxes).sum(axis=-1)
         placed = placed + weights.overlap * (1 - giou)
@@ -167,8 +167,8 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         """
         outputs = self.apply(params, batch, rngs=rngs)
         boxes, classes, scores = _answered(outputs)
-        found = {"boxes": boxes, "classes": classes, "scores": scores, "real": self.real(batch)}
-        return {**self.summed(outputs, batch, smoothing), "found": found}  # type: ignore[dict-item]
+        detected = {"boxes": boxes, "classes": classes, "scores": scores, "real": self.real(batch)}
+        return {**self.summed(outputs, batch, smoothing), "found": detected}  # type: ignore[dict-item]
 
     def weight(self, batch: Batch) -> jax.Array:
         """The number of objects."""
@@ -178,14 +178,14 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
 
     def totals(self, sums: Sequence[Totals], split: str, rows: int = 0) -> Totals:
         """See `Task.totals`; and "precisions", see `boxes.average_precisions`."""
-        parts = [one["found"] for one in sums]
-        real = np.concatenate([np.asarray(one["real"]) for one in parts]).astype(bool)
-        found = [
-            np.concatenate([np.asarray(one[name]) for one in parts])[real]
+        parts = [batch["found"] for batch in sums]
+        real = np.concatenate([np.asarray(part["real"]) for part in parts]).astype(bool)
+        columns = [
+            np.concatenate([np.asarray(part[name]) for part in parts])[real]
             for name in ("boxes", "classes", "scores")
         ]
-        numbers = [{name: one[name] for name in one if name != "found"} for one in sums]
-        precisions = self._precisions([Answers(*one) for one in zip(*found, strict=True)], split)
+        numbers = [{name: batch[name] for name in batch if name != "found"} for batch in sums]
+        precisions = self._precisions([Answers(*row) for row in zip(*columns, strict=True)], split)
         return {**super().totals(numbers, split, rows), "precisions": precisions}
 
     def averaged(self, totals: Totals) -> dict[str, float]:
@@ -199,27 +199,27 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         """ "by_class", AP and AP50 of each class that has objects, and the answers to every image,
         as `answers` writes them.
         """
-        found, names = self.found(params, self.of_split(split)), self.data.learned.classes
-        precisions = self._precisions(found, split)
+        detections, names = self.detections(params, self.of_split(split)), self.data.learned.classes
+        precisions = self._precisions(detections, split)
         table = {
-            name: {"ap": float(one.mean()), "ap50": float(one[0])}
-            for name, one in zip(names, precisions, strict=True)
-            if not np.isnan(one).any()
+            name: {"ap": float(values.mean()), "ap50": float(values[0])}
+            for name, values in zip(names, precisions, strict=True)
+            if not np.isnan(values).any()
         }
-        return {"by_class": table}, [self._written(one) for one in found]
+        return {"by_class": table}, [self._written(image) for image in detections]
 
-    def _precisions(self, found: Sequence[Answers], split: str) -> np.ndarray:
+    def _precisions(self, detections: Sequence[Answers], split: str) -> np.ndarray:
         truth = [Truth(*image) for image in self.data.judged[split]]
-        return average_precisions(found, truth, len(self.data.learned.classes), THRESHOLDS)
+        return average_precisions(detections, truth, len(self.data.learned.classes), THRESHOLDS)
 
     # --- answers ---
 
-    def found(self, params: Params, asked: Examples) -> list[Answers]:
+    def detections(self, params: Params, asked: Examples) -> list[Answers]:
         """What is found in each image: a box, a class and a score for every query, in any order."""
         answers = []
         for rows, batch in self.in_order(asked):
-            parts = [np.asarray(one)[rows >= 0] for one in self._answers(params, batch)]
-            answers += [Answers(*one) for one in zip(*parts, strict=True)]
+            parts = [np.asarray(output)[rows >= 0] for output in self._answers(params, batch)]
+            answers += [Answers(*image) for image in zip(*parts, strict=True)]
         return answers
 
     def examples_from_lines(self, lines: Sequence[str]) -> Examples:
@@ -242,34 +242,35 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         """The objects of each image with a score of at least 0.5, the likeliest first: class, score,
         first row, first column, height and width in pixels; sorted by nothing (0).
         """
-        return [[Response(self._written(one), 0.0)] for one in self.found(params, examples)]
+        return [[Response(self._written(row), 0.0)] for row in self.detections(params, examples)]
 
     def seen(self, params: Params, image: np.ndarray) -> dict[str, Look]:
         """The box of each object that `answers` names, with its score."""
-        (found,), (height, width) = self.found(params, self._asked(image[None])), image.shape[:2]
+        (detected,) = self.detections(params, self._asked(image[None]))
+        height, width = image.shape[:2]
         rows, columns, boxes, names = np.arange(height) + 0.5, np.arange(width) + 0.5, [], []
-        for name, score, (row, column, high, wide) in self._shown(found):
+        for name, score, (row, column, high, wide) in self._shown(detected):
             inside = (abs(rows - row - high / 2) < high / 2)[:, None]
             inside = inside & (abs(columns - column - wide / 2) < wide / 2)
             boxes.append(score * inside)
             names.append(name)
         return {"answer": Look(image, np.array(boxes, np.float32), names)} if boxes else {}
 
-    def _shown(self, found: Answers) -> Iterator[tuple[str, float, np.ndarray]]:
+    def _shown(self, detected: Answers) -> Iterator[tuple[str, float, np.ndarray]]:
         """Of the objects with a score of at least 0.5, the likeliest first: class, score, and first
         row, first column, height and width in pixels.
         """
         sides = np.tile(np.array(self.data.learned.shape[:2]), 2)
-        for at in np.argsort(-found.scores, kind="stable"):
-            if found.scores[at] >= _SHOWN:
-                box = found.boxes[at].astype(np.float64)
+        for at in np.argsort(-detected.scores, kind="stable"):
+            if (score := detected.scores[at]) >= _SHOWN:
+                box = detected.boxes[at].astype(np.float64)
                 box[:2] -= box[2:] / 2
-                yield self.data.learned.classes[found.classes[at]], found.scores[at], box * sides
+                yield self.data.learned.classes[detected.classes[at]], score, box * sides
 
-    def _written(self, found: Answers) -> str:
+    def _written(self, detected: Answers) -> str:
         objects = [
-            f"{name} {score:.3f} {' '.join(f'{one:.1f}' for one in box)}"
-            for name, score, box in self._shown(found)
+            f"{name} {score:.3f} {' '.join(f'{side:.1f}' for side in box)}"
+            for name, score, box in self._shown(detected)
         ]
         return ", ".join(objects) or "nothing"
 

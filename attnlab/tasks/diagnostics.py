@@ -108,7 +108,7 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
     def __init__(self, config: schemas.Diagnostics, data: AskedTexts) -> None:
         self.special = data.vocabulary.special
         super().__init__(config, data, build_system(config, data.vocabulary.size, self.special))
-        self._said = self.jit(lambda params, batch: self.apply(params, batch).argmax(axis=-1))
+        self._answer_ids = self.jit(lambda params, batch: self.apply(params, batch).argmax(axis=-1))
 
     @classmethod
     def check(cls, config: schemas.Diagnostics) -> None:
@@ -168,14 +168,14 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
         """
         rows, lines = self.data.rows[split], list[str]()
         right, every = collections.Counter[int](), collections.Counter[int]()
-        for row, said in zip(rows, self._answered(params, self.of_split(split)), strict=True):
+        for row, answered in zip(rows, self._answered(params, self.of_split(split)), strict=True):
             wanted = [answer for answer in row.answers if answer]
-            lines.append(f"{' '.join(row.words)}\t{' '.join(wanted)}\t{' '.join(said)}")
+            lines.append(f"{' '.join(row.words)}\t{' '.join(wanted)}\t{' '.join(answered)}")
             every.update(row.groups)
             right.update(
                 group
-                for group, one, other in zip(row.groups, wanted, said, strict=False)
-                if one == other
+                for group, word, answer in zip(row.groups, wanted, answered, strict=False)
+                if word == answer
             )
         scores: Scores = dict(self.data.guesses[split])
         if every:
@@ -195,23 +195,23 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
         }
         return Items.of(
             {
-                name: ("ratio", np.stack([sums[one], sums[other]], axis=1))
-                for name, (one, other) in of.items()
+                name: ("ratio", np.stack([sums[total], sums[count]], axis=1))
+                for name, (total, count) in of.items()
             }
         )
 
     def _answered(self, params: Params, examples: Examples) -> list[list[str]]:
         """What the system says at the words of each example that ask."""
-        found: dict[int, list[str]] = {}
+        answers: dict[int, list[str]] = {}
         decode, tokens = self.data.vocabulary.decode, self.data.vocabulary.tokens
         for rows, batch in self.in_order(examples):
-            said = np.asarray(self._said(params, batch))
-            for row, target, ids in zip(rows, batch["target"], said, strict=True):
+            answer_ids = np.asarray(self._answer_ids(params, batch))
+            for row, target, ids in zip(rows, batch["target"], answer_ids, strict=True):
                 if row >= 0:
                     chosen = ids[target != self.special.pad]
                     # A special id is no text; it is shown as it is.
-                    found[row] = [decode([one]) or tokens([one])[0] for one in chosen]
-        return [found[row] for row in range(len(examples))]
+                    answers[row] = [decode([token]) or tokens([token])[0] for token in chosen]
+        return [answers[row] for row in range(len(examples))]
 
     # --- answers and maps ---
 
@@ -233,8 +233,8 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
     ) -> list[list[Response]]:
         """What the system says behind every word of each line, as "word/answer word/answer ..."."""
         return [
-            [Response(" ".join(map("/".join, zip(line.split(), said, strict=True))), 0.0)]
-            for line, said in zip(lines, self._answered(params, examples), strict=True)
+            [Response(" ".join(map("/".join, zip(line.split(), answers, strict=True))), 0.0)]
+            for line, answers in zip(lines, self._answered(params, examples), strict=True)
         ]
 
     def map_examples(self, split: str, number: int) -> list[TextExample]:

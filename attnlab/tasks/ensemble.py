@@ -32,31 +32,31 @@ def together(
     """
     first, task, _ = named[0]
     members: list[PairTask[Any]] = []
-    for name, one, _ in named:
-        if not isinstance(one, PairTask):
+    for name, member, _ in named:
+        if not isinstance(member, PairTask):
             raise UserError(
-                f"{name}: no ensembles of the task {one.config.task!r}; they are of runs that"
+                f"{name}: no ensembles of the task {member.config.task!r}; they are of runs that"
                 " translate"
             )
-        if one.config.task != task.config.task:
+        if member.config.task != task.config.task:
             raise UserError(
-                f"{name} is a run of task={one.config.task}, {first} of task={task.config.task};"
+                f"{name} is a run of task={member.config.task}, {first} of task={task.config.task};"
                 " name runs of one task"
             )
-        ours = (members or [one])[0].vocabularies
-        if not all(_same(*both) for both in zip(one.vocabularies, ours, strict=True)):
+        ours = (members or [member])[0].vocabularies
+        if not all(_same(*both) for both in zip(member.vocabularies, ours, strict=True)):
             raise UserError(
                 f"{name} has another vocabulary than {first}; train the members of an ensemble on"
                 " the same data"
             )
-        members.append(one)
+        members.append(member)
     # no copy: what the first task has compiled holds its own system
     joined = type(members[0])(task.config, members[0].data)
-    joined.system = ensemble([one.system for one in members])
+    joined.system = ensemble([member.system for member in members])
     return joined, {f"members_{number}": params for number, (_, _, params) in enumerate(named)}
 
 
-def _same(one: Vocabulary, other: Vocabulary) -> bool:
+def _same(first: Vocabulary, second: Vocabulary) -> bool:
     """Whether both turn a text into the same ids."""
-    alike = all(one.settings[name] == other.settings[name] for name in ("kind", "lowercase"))
-    return alike and one.tokens(range(one.size)) == other.tokens(range(other.size))
+    alike = all(first.settings[name] == second.settings[name] for name in ("kind", "lowercase"))
+    return alike and first.tokens(range(first.size)) == second.tokens(range(second.size))

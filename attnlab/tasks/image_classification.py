@@ -41,7 +41,7 @@ from attnlab.tasks.protocol import Batch, Params, Scores, Smoothing, Sums, Total
 from attnlab.tasks.tokens import cross_entropy
 
 
-def _told(config: schemas.ImageClassification) -> Learned | None:
+def _pretrained(config: schemas.ImageClassification) -> Learned | None:
     """What the folder of weights that training begins with knows of images; None for none, and for
     one that has gone.
     """
@@ -100,10 +100,10 @@ class ImageClassification(
         system: ImageClassifier = system_factory(config, ImageClassifier)(classes=classes)
         if shape is None:
             return system, None
-        found = shapes_of(system, jax.ShapeDtypeStruct((1, *shape), jnp.float32))
-        if Decisions.taken(found):
+        shapes = shapes_of(system, jax.ShapeDtypeStruct((1, *shape), jnp.float32))
+        if Decisions.taken(shapes):
             return system, Decisions(config.decisions)
-        refuse_terms(config, found)
+        refuse_terms(config, shapes)
         return system, None
 
     @classmethod
@@ -117,14 +117,14 @@ class ImageClassification(
           UserError: unreadable data, or what was learned of it is damaged, or a folder of weights
             that does not say what they read.
         """
-        told = None if workdir is not None and ImageData.saved(workdir) else _told(config)
-        if told is None or config.pretrained.take == "all":
-            return ImageData.load(config.data, workdir, splits, told)
-        found = ImageData.load(config.data, workdir, splits)
-        if len(told.mean) != found.learned.shape[2]:
-            return found
-        learned = dataclasses.replace(found.learned, mean=told.mean, deviation=told.deviation)
-        return dataclasses.replace(found, learned=learned)
+        before = None if workdir is not None and ImageData.saved(workdir) else _pretrained(config)
+        if before is None or config.pretrained.take == "all":
+            return ImageData.load(config.data, workdir, splits, before)
+        data = ImageData.load(config.data, workdir, splits)
+        if len(before.mean) != data.learned.shape[2]:
+            return data
+        learned = dataclasses.replace(data.learned, mean=before.mean, deviation=before.deviation)
+        return dataclasses.replace(data, learned=learned)
 
     # --- training ---
 
@@ -133,13 +133,13 @@ class ImageClassification(
         return jnp.asarray(batch["label"]) > 0
 
     def loss(
-        self, params: Params, batch: Batch, key: jax.Array, **how: Any
+        self, params: Params, batch: Batch, key: jax.Array, **options: Any
     ) -> tuple[jax.Array, Sums]:
         """See `Task.loss`, of images changed as `config.augmentation` says; sums "tokens", "rows"
         and "correct" beside it.
         """
         images = self.changed(key, jnp.asarray(batch["image"]))
-        return super().loss(params, {**batch, "image": images}, key, **how)
+        return super().loss(params, {**batch, "image": images}, key, **options)
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
         """Sums over the images of a batch, of logits [B,C]: "loss", "rows", "correct"; and "tokens",
@@ -201,7 +201,7 @@ class ImageClassification(
             "accuracy": logits.argmax(axis=1) == label,
         }
         return Items.of(
-            {name: ("ratio", np.stack([one, np.ones(len(one))], 1)) for name, one in each.items()}
+            {name: ("ratio", np.stack([x, np.ones(len(x))], 1)) for name, x in each.items()}
         )
 
     # --- answers and maps ---

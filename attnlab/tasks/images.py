@@ -81,10 +81,10 @@ class Choosing(Task[Config, Data, Model]):
 
     def logits(self, params: Params, examples: Examples) -> np.ndarray:
         """[N,C] of N examples, float32."""
-        found = np.zeros((len(examples), len(self.classes)), np.float32)
+        logits = np.zeros((len(examples), len(self.classes)), np.float32)
         for rows, batch in self.in_order(examples):
-            found[rows[rows >= 0]] = np.asarray(self._outputs(params, batch))[rows >= 0]
-        return found
+            logits[rows[rows >= 0]] = np.asarray(self._outputs(params, batch))[rows >= 0]
+        return logits
 
     def answers(
         self, params: Params, examples: Examples, lines: Sequence[str]
@@ -92,7 +92,7 @@ class Choosing(Task[Config, Data, Model]):
         """The likeliest class of each example, and its log probability."""
         logits = self.logits(params, examples).astype(np.float64)
         chances = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
-        return [[Response(self.classes[int(one.argmax())], float(one.max()))] for one in chances]
+        return [[Response(self.classes[int(row.argmax())], float(row.max()))] for row in chances]
 
 
 class ImageTask(Task[Config, OfImages, Model]):
@@ -151,9 +151,9 @@ class ImageTask(Task[Config, OfImages, Model]):
 
     def changed(self, key: jax.Array, images: jax.Array) -> jax.Array:
         """Arrays [B,H,W,C] of images, changed as `config.augmentation` says by the key of a step."""
-        own = jax.random.fold_in(key, _AUGMENTATION)
+        of_step = jax.random.fold_in(key, _AUGMENTATION)
         augmentation: Augmentation = self.config.augmentation  # type: ignore[attr-defined]
-        return augmented(own, images, **augmentation.settings())
+        return augmented(of_step, images, **augmentation.settings())
 
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
         """See `Task.ordered`; all images have one size."""
@@ -223,11 +223,11 @@ class ImageTask(Task[Config, OfImages, Model]):
 
     def maps(self, params: Params, example: Any) -> Maps:
         """See `Task.maps`, with the gates and what `seen` gives."""
-        found = super().maps(params, example)
+        maps = super().maps(params, example)
         read, _ = self.model_inputs(example)
         looks, gates = gates_of(self.system, params, read, example.image)
-        looks = {**found.looks, **looks, **self.seen(params, example.image)}
-        return dataclasses.replace(found, looks=looks, gates=gates)
+        looks = {**maps.looks, **looks, **self.seen(params, example.image)}
+        return dataclasses.replace(maps, looks=looks, gates=gates)
 
     def seen(self, params: Params, image: np.ndarray) -> dict[str, Look]:
         """What the answer says of places of an image [H,W,C], by name; nothing by default."""

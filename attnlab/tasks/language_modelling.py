@@ -203,9 +203,9 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
         """Summed cross-entropy with label smoothing and dropout; sums "tokens" and "correct" beside
         it, and what is remembered. `numbers` replace those of the config.
         """
-        how = {"rngs": self.rngs(key), "smoothing": self.smoothing(numbers)}
+        options = {"rngs": self.rngs(key), "smoothing": self.smoothing(numbers)}
         losses = tuple(self.penalties)
-        sums, after = self._read(params, batch, remembered, losses=losses, **how)
+        sums, after = self._read(params, batch, remembered, losses=losses, **options)
         total, sums = penalised(sums, chosen_weights(self.penalties, numbers))
         return total, {**sums, **({} if remembered is None else {"remembered": after})}
 
@@ -213,19 +213,19 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
         self, seed: int, shared: Mapping[str, Any]
     ) -> Lanes | Turns | Apart | Blocks | Crops:
         """The order of texts apart, or of packed rows, and crops are those of the seed."""
-        ids, how = self.data.ids["train"], {**shared, "size": self.config.batch.size}
+        ids, options = self.data.ids["train"], {**shared, "size": self.config.batch.size}
         longest, special = self.config.batch.max_length, self.special
         if self._apart:
-            how |= {"windows": self._window is not None}
-            return Apart(ids, max_length=longest, seed=seed, special=special, **how)
-        how |= {"length": longest, "special": special}
+            options |= {"windows": self._window is not None}
+            return Apart(ids, max_length=longest, seed=seed, special=special, **options)
+        options |= {"length": longest, "special": special}
         if self.config.batch.texts == "packed":
-            return Blocks(ids.ids, seed=seed, **how)
+            return Blocks(ids.ids, seed=seed, **options)
         if self.config.batch.texts == "crops":
             from attnlab.data.crops import Crops
 
-            return Crops(ids.ids, seed=seed, **how)
-        return lanes(self.config.batch.texts, ids, **how)
+            return Crops(ids.ids, seed=seed, **options)
+        return lanes(self.config.batch.texts, ids, **options)
 
     # --- scores ---
 
@@ -239,7 +239,7 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
         if stacked:
             count = len(jax.tree.leaves(params)[0])
             state = jax.tree.map(lambda x: jnp.stack([x] * count), state)
-        found, count = [], -(-rows // self.at_once)
+        parts, count = [], -(-rows // self.at_once)
         batches = self._in_turn(split)
         for batch in (
             itertools.islice(batches, count or None)
@@ -247,8 +247,8 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
             else part_of(batches, count)
         ):
             sums, state = score(params, batch, state)
-            found.append(sums)
-        every: list[Totals] = jax.device_get(found)
+            parts.append(sums)
+        every: list[Totals] = jax.device_get(parts)
         return every
 
     def split_totals(self, split: str) -> dict[str, int]:
@@ -294,9 +294,9 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
         for batch in self._in_turn(split, numbered=True):
             numbers = batch.pop("text").reshape(-1)
             each, state = self._score_each(params, batch, state)
-            for name, one in jax.device_get(each).items():
-                sums[name] += np.bincount(numbers, one.reshape(-1), texts + 1)
-        totals = {name: one[1:] for name, one in sums.items()}  # 0 is padding
+            for name, values in jax.device_get(each).items():
+                sums[name] += np.bincount(numbers, values.reshape(-1), texts + 1)
+        totals = {name: values[1:] for name, values in sums.items()}  # 0 is padding
         rows = token_rows(totals)
         if self.data.spelt(split):
             spelt = np.stack([totals["loss"], self.data.characters(split)], axis=1)
@@ -311,7 +311,7 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
         """What is read of each text: what stands before the first token of all, and its ids."""
         first = np.int32(first_of(self.config.batch.texts, self.special))
         every = zip(lines, self.data.vocabulary.encode_all(lines), strict=True)
-        ids = (one if isinstance(line, Prompt) else np.append(first, one) for line, one in every)
+        ids = (row if isinstance(line, Prompt) else np.append(first, row) for line, row in every)
         return Examples(source=Packed(ids, self.special.pad))
 
     def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
@@ -324,10 +324,10 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
         """Each line as it is, and what the system writes after it up to the end of the line, by the
         method of `config.decoding`.
         """
-        found, prompts = self._decoder(params, self._batched(examples)), examples.packed("source")
+        written, prompts = self._decoder(params, self._batched(examples)), examples.packed("source")
         return [
-            [Response(self._continued(line, prompt, one.tokens), one.score) for one in best]
-            for line, prompt, best in zip(lines, prompts, found, strict=True)
+            [Response(self._continued(line, prompt, text.tokens), text.score) for text in best]
+            for line, prompt, best in zip(lines, prompts, written, strict=True)
         ]
 
     def partial_answers(self, params: Params, line: str, index: int) -> Iterator[str]:
@@ -338,16 +338,16 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
 
     def _continued(self, line: str, prompt: np.ndarray, ids: np.ndarray) -> str:
         """A line, whose ids are a prompt without its first, and the text of the ids after it."""
-        known = prompt if isinstance(line, Prompt) else prompt[1:]
+        context = prompt if isinstance(line, Prompt) else prompt[1:]
         text = line.shown if isinstance(line, Prompt) else line
-        whole = self.data.vocabulary.continued(text, known, ids)
+        whole = self.data.vocabulary.continued(text, context, ids)
         return self._settings.cut(whole, start=len(text.rstrip()))
 
     def map_examples(self, split: str, number: int) -> list[TextExample]:
         """The beginnings of the first texts that are more than their end, as far as a picture
         shows them.
         """
-        texts = itertools.islice((one for one in self.data.texts[split] if one.strip()), number)
+        texts = itertools.islice((text for text in self.data.texts[split] if text.strip()), number)
         return [
             TextExample(self.data.vocabulary.decode(ids[:PICTURED]))
             for ids in self.data.vocabulary.encode_all(texts)
@@ -391,18 +391,19 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
                 np.full(length, number) for number, length in enumerate(ids.lengths, start=1)
             )
         if not self._apart:
-            how: dict[str, Any] = {"size": self.at_once, "length": self.config.batch.max_length}
-            every = lanes(self.config.batch.texts, ids, beside=beside, special=self.special, **how)
+            node = self.config.batch
+            options: dict[str, Any] = {"size": self.at_once, "length": node.max_length}
+            every = lanes(node.texts, ids, beside=beside, special=self.special, **options)
             yield from map(every, range(every.batches_per_epoch))
             return
         if self._window is not None:
-            beside = {name: one.windows(self._window) for name, one in beside.items()}
+            beside = {name: column.windows(self._window) for name, column in beside.items()}
         for rows, batch in self._batched(begun(ids, self.special, self._window)):
             width = batch["target"].shape[1]
             yield {
                 **batch,
                 "fresh": np.ones(len(rows), np.int32),
-                **{name: one.block(rows, width) for name, one in beside.items()},
+                **{name: column.block(rows, width) for name, column in beside.items()},
             }
 
     def _before(self, rows: int) -> Tree:
@@ -412,10 +413,10 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
         return state_before(self.system, self.shapes, rows)
 
     def _read(
-        self, params: Params, batch: Batch, remembered: Tree, **how: Any
+        self, params: Params, batch: Batch, remembered: Tree, **options: Any
     ) -> tuple[Sums, Tree]:
         """The sums of `reading.of_tokens`, and the state after a batch."""
-        each, after = self._of_tokens(params, batch, remembered, **how)
+        each, after = self._of_tokens(params, batch, remembered, **options)
         return summed(each), after
 
     @functools.cached_property

@@ -52,20 +52,20 @@ def sums(
       objects: uint8 [N,H,W], k + 1 at the pixels of object k.
       grid: h and w.
     """
-    found = np.zeros((len(words), len(SCORES) + 1))
+    totals = np.zeros((len(words), len(SCORES) + 1))
     for number, looks in weights:
         for at, about in words[number]:
             pixels = objects[number] == about + 1
             inside = shares(pixels, grid)
             hit = inside > 0
-            found[number] += (
+            totals[number] += (
                 looks[at] @ inside,
                 pixels.mean(),
                 hit[looks[at].argmax()],
                 hit.mean(),
                 1,
             )
-    return found
+    return totals
 
 
 def shares(pixels: np.ndarray, grid: tuple[int, int]) -> np.ndarray:

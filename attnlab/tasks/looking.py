@@ -30,12 +30,12 @@ def of_questions(maps: Mapping[str, AttentionMap]) -> dict[str, jax.Array]:
     """Of the maps [B,H,Tq,L] whose keys are an image's and whose queries are not, the look of the
     question as a whole, [B,L].
     """
-    seen = {name: one for name, one in maps.items() if one.key == "image" != one.query}
+    seen = {name: look for name, look in maps.items() if look.key == "image" != look.query}
     return {
-        name: one.weights.mean(axis=(1, 2))
-        if one.query == "hops"
-        else one.weights.mean(axis=1)[:, 0]
-        for name, one in seen.items()
+        name: look.weights.mean(axis=(1, 2))
+        if look.query == "hops"
+        else look.weights.mean(axis=1)[:, 0]
+        for name, look in seen.items()
     }
 
 
@@ -73,6 +73,6 @@ def localised(
     if not rows[CHANCE]:
         return {}
     return {
-        name: {kind: float(np.mean(found)) for kind, found in sorted(kinds.items())}
+        name: {kind: float(np.mean(values)) for kind, values in sorted(kinds.items())}
         for name, kinds in rows.items()
     }

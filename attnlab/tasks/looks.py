@@ -65,7 +65,7 @@ def maps_over(
     image: np.ndarray | None,
 ) -> Maps:
     """The maps of an example with their axes, rows of hops numbered, with those over its image."""
-    hops = (one.weights.shape[1] for one in weights.values() if one.query == "hops")
+    hops = (look.weights.shape[1] for look in weights.values() if look.query == "hops")
     numbers = range(1, max(hops, default=0) + 1)
     sides = {**axes, "hops": Axis([f"hop {number}" for number in numbers], "hops")}
     looks = {} if image is None else over_image(image, weights, sides)
@@ -79,23 +79,23 @@ def over_image(
     grid is that of the axis, or follows from their number. Where
     places look, the class token's row if there is one, and the mean over places.
     """
-    found = {}
-    for name, one in maps.items():
-        told = axes[one.key].grid if one.key in axes else None
-        fits = told is not None and told[0] * told[1] == one.weights.shape[-1]
-        grid = (0, *told) if told and fits else grid_of(one.weights.shape[-1], *image.shape[:2])
-        if one.key != IMAGE or grid is None:
+    looks = {}
+    for name, look in maps.items():
+        size = axes[look.key].grid if look.key in axes else None
+        fits = size is not None and size[0] * size[1] == look.weights.shape[-1]
+        grid = (0, *size) if size and fits else grid_of(look.weights.shape[-1], *image.shape[:2])
+        if look.key != IMAGE or grid is None:
             continue
         before, h, w = grid
-        weights = np.asarray(one.weights, np.float32).mean(axis=0)[:, before:]
+        weights = np.asarray(look.weights, np.float32).mean(axis=0)[:, before:]
         rows: Sequence[str] = list(map(str, range(len(weights))))
-        rows = axes[one.query].labels if one.query in axes else rows
-        if one.query == IMAGE:
+        rows = axes[look.query].labels if look.query in axes else rows
+        if look.query == IMAGE:
             first = ["class token"] if len(weights) == h * w + 1 else []
             whole = weights[len(first) :].mean(axis=0, keepdims=True)
             weights, rows = np.concatenate([weights[: len(first)], whole]), [*first, _WHOLE]
-        found[name] = Look(image, weights.reshape(len(weights), h, w), list(rows)[: len(weights)])
-    return found
+        looks[name] = Look(image, weights.reshape(len(weights), h, w), list(rows)[: len(weights)])
+    return looks
 
 
 def gates_of(

@@ -157,13 +157,13 @@ class MaskedLanguageModelling(
         super().__init__(config, data, system)
         self._pairs = config.batch.texts == "pairs"
         self.measures = {
-            name: one
-            for name, one in type(self).measures.items()
+            name: measure
+            for name, measure in type(self).measures.items()
             if self._pairs or name != "next_sentence"
         }
         self.masking = Masking(self.special, data.vocabulary.size, **config.masking.settings())
         self._mask = self.masking.mask
-        self._told = self.jit(self._likeliest)
+        self._likeliest_of = self.jit(self._likeliest)
 
     @classmethod
     def check(cls, config: schemas.MaskedLanguageModelling) -> None:
@@ -193,10 +193,10 @@ class MaskedLanguageModelling(
         places = jnp.asarray(batch["places"]) if "places" in batch else None
         if places is not None and "at" in self.system.reads:
             beside["at"], places = places, None
-        found: Tree = self.system.apply(
+        logits: Tree = self.system.apply(
             {"params": params}, jnp.asarray(batch["source"]), **{**beside, **options}
         )
-        return found if places is None else jnp.take_along_axis(found, places[..., None], axis=1)
+        return logits if places is None else jnp.take_along_axis(logits, places[..., None], axis=1)
 
     def summed(self, outputs: Tree, batch: Batch, smoothing: Smoothing) -> Sums:
         """Sums over the hidden tokens of a batch, of logits [B,P,V]: "loss", "hidden", "correct";
@@ -236,17 +236,17 @@ class MaskedLanguageModelling(
         seed.
         """
         ids, size = self.data.ids["train"], self.config.batch.size
-        how: dict[str, Any] = {"size": size, "seed": seed, "special": self.special, **shared}
+        options: dict[str, Any] = {"size": size, "seed": seed, "special": self.special, **shared}
         longest = self.config.batch.max_length - 1  # beside what begins the row
         inner: Batches
         match self.config.batch.texts:
             case "packed":
-                inner = Blocks(ids.ids, length=longest, **how)
+                inner = Blocks(ids.ids, length=longest, **options)
             case "pairs":
-                inner = SentencePairs(ids, length=longest, **how)
+                inner = SentencePairs(ids, length=longest, **options)
             case _:
                 windows = self.config.batch.longer == "windows"
-                inner = Apart(ids, max_length=longest, windows=windows, **how)
+                inner = Apart(ids, max_length=longest, windows=windows, **options)
         first = shared["process_index"] * (size // shared["process_count"])
         return Masked(inner, self.masking, seed, first)
 
@@ -257,23 +257,23 @@ class MaskedLanguageModelling(
         hidden depends on these alone.
         """
         ids, size, longest = self.data.ids[split], self.at_once, self.config.batch.max_length - 1
-        found: Iterator[tuple[np.ndarray, HostBatch]]
+        batches: Iterator[tuple[np.ndarray, HostBatch]]
         if self.config.batch.texts != "apart":
-            how: dict[str, Any] = {"size": size, "length": longest, "special": self.special}
+            options: dict[str, Any] = {"size": size, "length": longest, "special": self.special}
             blocks: SentencePairs | Blocks
-            blocks = SentencePairs(ids, **how) if self._pairs else Blocks(ids.ids, **how)
-            found = (
+            blocks = SentencePairs(ids, **options) if self._pairs else Blocks(ids.ids, **options)
+            batches = (
                 (step * size + np.arange(size), blocks(step))
                 for step in range(blocks.batches_per_epoch)
             )
         else:
             in_windows = self.config.batch.longer == "windows"
             texts = Examples(target=ids.windows(longest) if in_windows else ids)
-            found = iter(evaluation_batches(texts, size=size, buckets=widths(longest)))
-        for rows, batch in found:
+            batches = iter(evaluation_batches(texts, size=size, buckets=widths(longest)))
+        for rows, batch in batches:
             whole = begun(batch, self.special)
-            there = (whole["source"] != self.special.pad).any(axis=1)
-            yield np.where(there, rows, -1), whole | self.masking(whole["source"], (), rows)
+            real = (whole["source"] != self.special.pad).any(axis=1)
+            yield np.where(real, rows, -1), whole | self.masking(whole["source"], (), rows)
 
     def averaged(self, totals: Totals) -> dict[str, float]:
         """ "loss" (nats per hidden token, no smoothing), "perplexity" (its exponential) and
@@ -313,32 +313,32 @@ class MaskedLanguageModelling(
         Raises:
           UserError: a line in which nothing is hidden.
         """
-        found = [self._cut(line) for line in lines]
-        for line, ids in zip(lines, found, strict=True):
+        rows = [self._cut(line) for line in lines]
+        for line, ids in zip(lines, rows, strict=True):
             if self._mask not in ids:
                 raise UserError(
                     f"{line!r}: nothing is hidden; write {MASK} for each token that is to be told"
                     " (this model reads whole texts and cannot continue one)"
                 )
-        return Examples(source=Packed(found, self.special.pad))
+        return Examples(source=Packed(rows, self.special.pad))
 
     def _cut(self, line: str) -> np.ndarray:
         """The ids of a line with what begins and ends a text around them, hidden tokens as the
         mask.
         """
-        own = self.data.vocabulary.tokens([self._mask])[0]
-        parts = line.replace(own, MASK).split(MASK)
+        mask = self.data.vocabulary.tokens([self._mask])[0]
+        parts = line.replace(mask, MASK).split(MASK)
         ids = self.data.vocabulary.encode_all(parts)
         between = [np.array([self._mask], np.int32)] * (len(parts) - 1)
-        inner = [one for pair in itertools.zip_longest(ids, between) for one in pair]
-        ends = [[self.special.bos], *(one for one in inner if one is not None), [self.special.eos]]
+        inner = [part for pair in itertools.zip_longest(ids, between) for part in pair]
+        ends = [[self.special.bos], *(x for x in inner if x is not None), [self.special.eos]]
         return np.concatenate(ends).astype(np.int32)
 
     def _likeliest(self, params: Params, source: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The likeliest text token at each place of ids [B,T], and its log probability."""
         logits = self.apply(params, {"source": source}).astype(jnp.float32)
         never = {*self.special.unsayable, *self.special.ending, *self.special.reserved}
-        ids = jnp.array(sorted(one for one in never if one >= 0))  # padding may have none
+        ids = jnp.array(sorted(token for token in never if token >= 0))  # padding may have none
         chances = jax.nn.log_softmax(logits, axis=-1).at[..., ids].set(-jnp.inf)
         return chances.argmax(axis=-1), chances.max(axis=-1)
 
@@ -348,20 +348,20 @@ class MaskedLanguageModelling(
         """Each line with the likeliest token at every place that was hidden, told from the others
         alone; its score is their log probability.
         """
-        found: list[list[Response]] = [[] for _ in lines]
+        responses: list[list[Response]] = [[] for _ in lines]
         longest = self.config.batch.max_length
         for rows, batch in evaluation_batches(examples, size=self.at_once, buckets=widths(longest)):
-            ids, chances = jax.device_get(self._told(params, batch["source"]))
+            ids, chances = jax.device_get(self._likeliest_of(params, batch["source"]))
             for row, read, best, chance in zip(rows, batch["source"], ids, chances, strict=True):
                 hidden = read == self._mask
-                told = self.data.vocabulary.decode(np.where(hidden, best, read))
+                text = self.data.vocabulary.decode(np.where(hidden, best, read))
                 if row >= 0:
-                    found[row] = [Response(told, float(chance[hidden].sum()))]
-        return found
+                    responses[row] = [Response(text, float(chance[hidden].sum()))]
+        return responses
 
     def map_examples(self, split: str, number: int) -> list[TextExample]:
         """The beginnings of the first texts, as far as a picture shows them."""
-        texts = itertools.islice((one for one in self.data.texts[split] if one.strip()), number)
+        texts = itertools.islice((text for text in self.data.texts[split] if text.strip()), number)
         vocabulary = self.data.vocabulary
         return [
             TextExample(vocabulary.decode(ids[:PICTURED])) for ids in vocabulary.encode_all(texts)

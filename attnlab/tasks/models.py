@@ -103,12 +103,12 @@ def _check_slots(factory: Any, node: Mapping[str, Any], where: str, full_passes:
     layers: int = max(depths) if layered else 1
     checked = set()
     for layer in range(layers):
-        found = {field: chosen(part, layer) for field, part in factory.keywords.items()}
-        fields = {field: part for field, (part, _) in found.items()}
+        parts = {field: chosen(part, layer) for field, part in factory.keywords.items()}
+        fields = {field: part for field, (part, _) in parts.items()}
         for slot, need in factory.func.asks(fields).items():
-            below = f"{slot}{found[slot][1]}"
-            said = functools.reduce(getitem, below.split("."), node)
-            place = f"{where}.{below}={said['name']}"
+            below = f"{slot}{parts[slot][1]}"
+            setting = functools.reduce(getitem, below.split("."), node)
+            place = f"{where}.{below}={setting['name']}"
             need = need.in_full_passes(place) if full_passes else need
             if (place, need) not in checked:
                 _check_slot(fields[slot], need, place)
@@ -136,7 +136,7 @@ def _check_slot(factory: Any, need: Need, where: str) -> None:
 def stand_ins(declared: Sequence[Declared]) -> list[jax.Array]:
     """Ones for what a system reads: a row, and two of whatever has no fixed size."""
     return [
-        jnp.ones((1, *(one if isinstance(one, int) else 2 for one in of.axes or ())), of.dtype)
+        jnp.ones((1, *(size if isinstance(size, int) else 2 for size in of.axes or ())), of.dtype)
         for of in declared
     ]
 
@@ -177,16 +177,16 @@ def _setting_at(system: System, path: Sequence[str]) -> str:
     encoder_0/self_attention, "positions" positions_source).
     """
     parts: Mapping[str, Any] = vars(system)
-    found = ["system"]
+    fields = ["system"]
     names = [re.sub(r"_\d+$", "", part) for part in path]
     for before, name in zip(["", *names], names, strict=False):
         others = f"{before}_{name.removeprefix('self_')}", name.rpartition("_")[0]
         name = next((field for field in (name, *others) if field in parts), "")
         if name:
-            found.append(name)
+            fields.append(name)
             part = parts[name]
             parts = part if isinstance(part, Mapping) else getattr(part, "keywords", {})
-    return ".".join(found)
+    return ".".join(fields)
 
 
 def longest_row(config: schemas.Settings) -> jax.ShapeDtypeStruct:
@@ -272,10 +272,10 @@ def _checked_look(method: Callable[..., Any], args: Any, kwargs: Any, context: A
         raise UserError(
             f"{where} {_kind(result)}, expected a {Reading.__module__}.{Reading.__name__}"
         )
-    wanted, found = (*query.shape[:-1], module.width), getattr(result.context, "shape", None)
-    if found != wanted:
+    wanted, shape = (*query.shape[:-1], module.width), getattr(result.context, "shape", None)
+    if shape != wanted:
         raise UserError(
-            f"{where} a context of shape {found}, expected {wanted}: that of the queries, with"
+            f"{where} a context of shape {shape}, expected {wanted}: that of the queries, with"
             " `width` as the last axis"
         )
     return result
@@ -304,8 +304,8 @@ def maps_of(system: System, params: Params, read: Sequence[np.ndarray]) -> dict[
         names[:] = maps  # a program would put them in another order
         return maps
 
-    found = jax.device_get(look(params, *read))
-    return {name: found[name].replace(weights=np.asarray(found[name].weights[0])) for name in names}
+    maps = jax.device_get(look(params, *read))
+    return {name: maps[name].replace(weights=np.asarray(maps[name].weights[0])) for name in names}
 
 
 def left_aside(system: nn.Module, params: Any, *ids: Any) -> Mapping[str, Any]:
@@ -343,15 +343,15 @@ def sums_of_rows(
     """
 
     def of_row(params: Params, row: Batch) -> Sums:
-        found: Sums = task.sums(params, {name: one[None] for name, one in row.items()})
-        return found
+        sums: Sums = task.sums(params, {name: column[None] for name, column in row.items()})
+        return sums
 
     each = OnRows(jax.vmap(of_row, in_axes=(None, 0)))
-    found = [(rows, jax.device_get(each(params, batch))) for rows, batch in batches]
-    order = np.argsort(np.concatenate([rows[rows >= 0] for rows, _ in found]))
+    parts = [(rows, jax.device_get(each(params, batch))) for rows, batch in batches]
+    order = np.argsort(np.concatenate([rows[rows >= 0] for rows, _ in parts]))
     return {
-        name: np.concatenate([one[name][rows >= 0] for rows, one in found])[order]
-        for name in found[0][1]
+        name: np.concatenate([sums[name][rows >= 0] for rows, sums in parts])[order]
+        for name in parts[0][1]
     }
 
 

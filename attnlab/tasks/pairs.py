@@ -78,13 +78,13 @@ class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
 
     def __init__(self, config: Writes, data: corpus.Corpus) -> None:
         self.vocabularies = self.both(data)
-        source, self.special = (one.special for one in self.vocabularies)
+        source, self.special = (vocabulary.special for vocabulary in self.vocabularies)
         if source.pad != self.special.pad:
             raise UserError(
                 f"config.vocabulary: source and target are padded with different ids, {source.pad}"
                 f" and {self.special.pad}; take vocabularies that agree"
             )
-        sizes = tuple(one.size for one in self.vocabularies)
+        sizes = tuple(vocabulary.size for vocabulary in self.vocabularies)
         super().__init__(config, data, *build_system(config, sizes[0], sizes[1], source.pad))
         self.at_once = validate(config.decoding).batch
 
@@ -169,9 +169,9 @@ class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
 
     def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
         """With its own translation where there is none."""
-        own = iter(self.translate(params, [source for source, target in typed if target is None]))
+        texts = iter(self.translate(params, [source for source, target in typed if target is None]))
         return [
-            TextExample(source, self.text(next(own)[0]) if target is None else target)
+            TextExample(source, self.text(next(texts)[0]) if target is None else target)
             for source, target in typed
         ]
 
@@ -181,7 +181,7 @@ class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
         """
         assert example.target is not None
         encoded = self.encoded([(example.source, example.target)])
-        source, target = (np.asarray(one[0])[None] for one in encoded.sequences)
+        source, target = (np.asarray(sequence[0])[None] for sequence in encoded.sequences)
         ids = {"source": source, "target": target, "target_in": np.asarray(self.shifted(target))}
         return [source, ids["target_in"]], {
             side: Axis(self.vocabularies[side != "source"].tokens(row[0]))

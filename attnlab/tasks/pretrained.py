@@ -168,18 +168,18 @@ def model_of(task: AnyTask) -> Model:
     heads: dict[str, Heads] = {}
 
     def seen(method: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
-        one = context.module
-        if type(one) in (MultiHead, Gated):
-            keys = one.key_heads or one.heads
-            heads["/".join(one.path)] = Heads(one.heads, keys, one.size())
+        module = context.module
+        if type(module) in (MultiHead, Gated):
+            keys = module.key_heads or module.heads
+            heads["/".join(module.path)] = Heads(module.heads, keys, module.size())
         return method(*args, **kwargs)
 
     with nn.intercept_methods(seen):
         params = jax.eval_shape(task.init, jax.random.key(0))
     names = ("vocabulary", "source_vocabulary", "target_vocabulary")
-    known = [getattr(task.data, name) for name in names if hasattr(task.data, name)]
-    pieces = dict.fromkeys(tuple(one.tokens(range(one.size))) for one in known)
-    shapes = {path: tuple(one.shape) for path, one in flat(params).items()}
+    vocabularies = [getattr(task.data, name) for name in names if hasattr(task.data, name)]
+    pieces = dict.fromkeys(tuple(each.tokens(range(each.size))) for each in vocabularies)
+    shapes = {path: tuple(leaf.shape) for path, leaf in flat(params).items()}
     return Model(shapes, heads, tuple(pieces))
 
 

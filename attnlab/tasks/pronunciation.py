@@ -49,10 +49,10 @@ class Pronunciation(PairTask[schemas.Pronunciation]):
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
         """Error rates of the words of a split, and what was answered for each pair."""
-        known = self._known(split)
-        found = [self.text(best[0]) for best in self.translate(params, list(known))]
-        answers = dict(zip(known, found, strict=True))
-        rates = error_rates([answer.split() for answer in found], list(known.values()))
+        truth = self._pronunciations(split)
+        texts = [self.text(best[0]) for best in self.translate(params, list(truth))]
+        answers = dict(zip(truth, texts, strict=True))
+        rates = error_rates([answer.split() for answer in texts], list(truth.values()))
         scores = {"phoneme_error_rate": rates[0], "word_error_rate": rates[1]}
         return scores, [answers[word] for word, _ in self.data.pairs[split]]
 
@@ -60,14 +60,14 @@ class Pronunciation(PairTask[schemas.Pronunciation]):
         """A row for every word: the tokens of all its pronunciations, teacher-forced, and its
         edits.
         """
-        known = self._known(split)
-        numbers = {word: number for number, word in enumerate(known)}
+        truth = self._pronunciations(split)
+        numbers = {word: number for number, word in enumerate(truth)}
         of_pairs = [numbers[word] for word, _ in self.data.pairs[split]]
         answers = dict(zip(of_pairs, outputs, strict=True))
-        edits = [edits_of(answers[number].split(), known[word]) for word, number in numbers.items()]
+        edits = [edits_of(answers[number].split(), truth[word]) for word, number in numbers.items()]
         rows: dict[str, tuple[str, np.ndarray | list[list[int]]]] = {}
         for name, (rule, of_pair) in self.teacher_forced(params, split).items():
-            summed = np.zeros((len(known), of_pair.shape[1]), of_pair.dtype)
+            summed = np.zeros((len(truth), of_pair.shape[1]), of_pair.dtype)
             np.add.at(summed, of_pairs, of_pair)
             rows[name] = rule, summed
         wrong = [[fewest > 0, 1] for fewest, _ in edits]
@@ -75,9 +75,9 @@ class Pronunciation(PairTask[schemas.Pronunciation]):
             {**rows, "phoneme_error_rate": ("ratio", edits), "word_error_rate": ("ratio", wrong)}
         )
 
-    def _known(self, split: str) -> dict[str, list[list[str]]]:
+    def _pronunciations(self, split: str) -> dict[str, list[list[str]]]:
         """The pronunciations of every word of a split, in its order."""
-        known: dict[str, list[list[str]]] = {}
+        truth: dict[str, list[list[str]]] = {}
         for word, phonemes in self.data.pairs[split]:
-            known.setdefault(word, []).append(self.vocabularies[1].normalize(phonemes).split())
-        return known
+            truth.setdefault(word, []).append(self.vocabularies[1].normalize(phonemes).split())
+        return truth

@@ -171,10 +171,10 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         """Numbers [B,T,2] of a batch, float32; very low outside the passage, and outside the first
         token if that says "not here".
         """
-        found: Any = super().apply(params, batch, **options)
+        numbers: Any = super().apply(params, batch, **options)
         inside = jnp.asarray(batch["words"]) > 0
         inside = inside.at[:, 0].set(True) if self._absent else inside
-        return jnp.where(inside[..., None], found.astype(jnp.float32), _NEVER)
+        return jnp.where(inside[..., None], numbers.astype(jnp.float32), _NEVER)
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
         """Sums over the windows of a batch, of numbers [B,T,2]: "loss", "rows", "correct" (both
@@ -213,20 +213,20 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
         """ "exact" and "f1", and "question TAB answer" of every question."""
         rows = self.data.rows[split]
-        said = [text for text, _ in self._answered(params, rows, self.of_split(split))]
-        right = [[text for text, _ in one.answers if normal(text)] or [""] for one in rows]
+        texts = [text for text, _ in self._answered(params, rows, self.of_split(split))]
+        right = [[text for text, _ in row.answers if normal(text)] or [""] for row in rows]
         scores = {
             name: float(
                 np.mean(
                     [
-                        max(map(how, [one] * len(of), of))
-                        for one, of in zip(said, right, strict=True)
+                        max(map(measure, [answer] * len(truths), truths))
+                        for answer, truths in zip(texts, right, strict=True)
                     ]
                 )
             )
-            for name, how in (("exact", exact), ("f1", f1))
+            for name, measure in (("exact", exact), ("f1", f1))
         }
-        lines = [f"{asked.question}\t{one}" for one, asked in zip(said, rows, strict=True)]
+        lines = [f"{asked.question}\t{answer}" for answer, asked in zip(texts, rows, strict=True)]
         return scores, [" ".join(line.split("\n")) for line in lines]
 
     def _likeliest(self, params: Params, batch: Batch) -> tuple[jax.Array, ...]:
@@ -245,7 +245,7 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         self, params: Params, rows: Sequence[Question], examples: Examples
     ) -> list[tuple[str, float]]:
         """The answer to each question, a stretch of its passage or "", and its score."""
-        found: dict[int, tuple[str, float]] = {}
+        best: dict[int, tuple[str, float]] = {}
         nothing: dict[int, float] = {}
         units = passages.read(self.data.vocabulary, rows, self._reading.answers)
         for numbers, batch in self.in_order(examples):
@@ -253,12 +253,12 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
             for row in np.flatnonzero(numbers >= 0).tolist():
                 number = int(batch["question"][row])
                 nothing[number] = min(nothing.get(number, np.inf), float(absent[row]))
-                if number in found and score[row] <= found[number][1]:
+                if number in best and score[row] <= best[number][1]:
                     continue
-                words = batch["words"][row, [begin[row], end[row]]]
-                first, last = units[number].places[np.maximum(words, 1) - 1]
-                found[number] = rows[number].passage[first[0] : last[1]], float(score[row])
-        return [self._decided(found[number], nothing[number]) for number in range(len(rows))]
+                ends = batch["words"][row, [begin[row], end[row]]]
+                first, last = units[number].places[np.maximum(ends, 1) - 1]
+                best[number] = rows[number].passage[first[0] : last[1]], float(score[row])
+        return [self._decided(best[number], nothing[number]) for number in range(len(rows))]
 
     def _decided(self, best: tuple[str, float], nothing: float) -> tuple[str, float]:
         """The answer, or "" where none is likelier."""
@@ -289,17 +289,17 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """The likeliest stretch of each passage, or `SILENCE`."""
-        found = self._answered(params, self._typed(lines), examples)
-        return [[Response(text or SILENCE, score)] for text, score in found]
+        answered = self._answered(params, self._typed(lines), examples)
+        return [[Response(text or SILENCE, score)] for text, score in answered]
 
     def map_examples(self, split: str, number: int) -> list[TextExample]:
         """The first questions of a split."""
-        return [TextExample(one.question, one.passage) for one in self.data.rows[split][:number]]
+        return [TextExample(row.question, row.passage) for row in self.data.rows[split][:number]]
 
     def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
         """Questions and passages as they are; raises `UserError` where one is missing."""
         lines = [first if second is None else f"{first}\t{second}" for first, second in typed]
-        return [TextExample(one.question, one.passage) for one in self._typed(lines)]
+        return [TextExample(question.question, question.passage) for question in self._typed(lines)]
 
     def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
         """The row of a question and its passage, or of its first window, "source"."""
@@ -312,15 +312,15 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         return {"source_tokens": axes["source"].labels, "target_tokens": ()}
 
 
-def exact(said: str, right: str) -> bool:
+def exact(answer: str, right: str) -> bool:
     """Whether two texts are the same, see `normal`."""
-    return normal(said) == normal(right)
+    return normal(answer) == normal(right)
 
 
-def f1(said: str, right: str) -> float:
+def f1(answer: str, right: str) -> float:
     """The harmonic mean of precision and recall of the words of an answer."""
-    one, other = normal(said), normal(right)
-    if not one or not other:
-        return float(one == other)
-    same = (Counter(one) & Counter(other)).total()
-    return 2 * same / (len(one) + len(other))
+    answered, wanted = normal(answer), normal(right)
+    if not answered or not wanted:
+        return float(answered == wanted)
+    same = (Counter(answered) & Counter(wanted)).total()
+    return 2 * same / (len(answered) + len(wanted))

@@ -29,9 +29,9 @@ def state_before(system: LanguageModel, params: Params, rows: int) -> Tree:
     batch is fresh; `params` may be shapes.
     """
     shapes = jax.eval_shape(
-        lambda one: system.apply({"params": one}, rows, 0, method="start"), params
+        lambda tree: system.apply({"params": tree}, rows, 0, method="start"), params
     )
-    return jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), shapes)
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
 
 def of_tokens(
@@ -67,7 +67,7 @@ def of_tokens(
     """
     apply = functools.partial(system.apply, {"params": params}, rngs=rngs)
     source, target = jnp.asarray(batch["source"]), jnp.asarray(batch["target"])
-    found: Tree
+    outputs: Tree
     after: Tree = None
     seen: Sums = {}
     collected: Mapping[str, Tree] = {}
@@ -77,9 +77,9 @@ def of_tokens(
         method = "hidden_states" if at_once else "__call__"
         read = functools.partial(apply, source, *several, method=method)
         if rngs is None and not losses:
-            found = read()
+            outputs = read()
         else:
-            found, collected, seen = watched_pass(system, watched, read)
+            outputs, collected, seen = watched_pass(system, watched, read)
     else:
         state = jax.tree.map(
             functools.partial(_fresh_or, jnp.asarray(batch["fresh"]) != 0),
@@ -88,15 +88,15 @@ def of_tokens(
         )
         read = functools.partial(apply, state, source, method="read")
         if losses:
-            (found, after), collected = read(mutable=watched)
+            (outputs, after), collected = read(mutable=watched)
         else:
-            found, after = read()
+            outputs, after = read()
     real = system.real(target)
     if at_once and remembered is None:
         head: Any = functools.partial(system.apply, {"params": params}, method="logits")
-        nats, right = _in_pieces(head, found, target, smoothing, at_once)
+        nats, right = _in_pieces(head, outputs, target, smoothing, at_once)
     else:
-        nats, right = _judged(found, target, smoothing)
+        nats, right = _judged(outputs, target, smoothing)
     nats, correct = jnp.where(real, nats, 0.0), right & real
     each = {"loss": nats, "tokens": real, "correct": correct, **seen}
     each |= {name: _handed_out(collected, name, real) for name in losses}
@@ -129,16 +129,16 @@ def _in_pieces(
     pieces = -(-length // at_once)
     room = pieces * at_once - length
 
-    def cut(one: jax.Array) -> jax.Array:
-        filled = jnp.pad(one, ((0, 0), (0, room), *[(0, 0)] * (one.ndim - 2)))
-        return filled.reshape(rows, pieces, at_once, *one.shape[2:]).swapaxes(0, 1)
+    def cut(array: jax.Array) -> jax.Array:
+        filled = jnp.pad(array, ((0, 0), (0, room), *[(0, 0)] * (array.ndim - 2)))
+        return filled.reshape(rows, pieces, at_once, *array.shape[2:]).swapaxes(0, 1)
 
     @jax.checkpoint
     def judged(piece: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         return _judged(head(piece[0]), piece[1], smoothing)
 
-    found = jax.lax.map(judged, (cut(x), cut(target)))
-    losses, right = (one.swapaxes(0, 1).reshape(rows, -1)[:, :length] for one in found)
+    judgements = jax.lax.map(judged, (cut(x), cut(target)))
+    losses, right = (part.swapaxes(0, 1).reshape(rows, -1)[:, :length] for part in judgements)
     return losses, right
 
 
@@ -172,13 +172,13 @@ def check_pieces(system: LanguageModel, at_once: int) -> None:
 
 def summed(each: Sums) -> Sums:
     """The sums of `of_tokens` over all tokens; statistics of the batch stay."""
-    return {name: one if name == "statistics" else one.sum() for name, one in each.items()}
+    return {name: array if name == "statistics" else array.sum() for name, array in each.items()}
 
 
 def _handed_out(collected: Mapping[str, Tree], name: str, real: jax.Array) -> jax.Array:
     """A loss of attention at every token [B,T], summed over all looks; 0 at what is not real."""
     looks = [look[name] for look in looks_of(collected) if name in look]
-    total = sum((one.reshape(real.shape) for one in looks), jnp.zeros(real.shape))
+    total = sum((loss.reshape(real.shape) for loss in looks), jnp.zeros(real.shape))
     return jnp.where(real, total, 0.0)
 
 
@@ -192,7 +192,7 @@ def penalised(sums: Sums, weights: Mapping[str, float]) -> tuple[jax.Array, Sums
     """The "loss" of some sums and their losses by weight; and the sums without it, with
     "cross_entropy" in its place if there are weights.
     """
-    rest = {name: one for name, one in sums.items() if name != "loss"}
+    rest = {name: value for name, value in sums.items() if name != "loss"}
     if not weights:
         return sums["loss"], rest
     added = sum(weight * sums[name] for name, weight in weights.items())

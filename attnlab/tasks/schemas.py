@@ -317,15 +317,15 @@ def known_defaults() -> dict[str, Any]:
     """The default of every setting of our own nodes by its full name, with no component and
     nothing that must be set; imports no table.
     """
-    found: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     for whole in WHOLE:
-        for key, one in settings_of(whole).items():
-            below = settings_of(one.hint) if is_node(one.hint) else {}
+        for key, field in settings_of(whole).items():
+            below = settings_of(field.hint) if is_node(field.hint) else {}
             named = {f"{key}.{name}": inner.default for name, inner in below.items()}
-            found |= named or {key: one.default}
-    components = {key for key in found if key in TABLES}
+            defaults |= named or {key: field.default}
+    components = {key for key in defaults if key in TABLES}
     return {
         name: value
-        for name, value in found.items()
+        for name, value in defaults.items()
         if value is not dataclasses.MISSING and name not in components
     }

@@ -84,7 +84,7 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         return (jnp.asarray(batch["mask"]) > 0).any(axis=(1, 2))
 
     def loss(
-        self, params: Params, batch: Batch, key: jax.Array, **how: Any
+        self, params: Params, batch: Batch, key: jax.Array, **options: Any
     ) -> tuple[jax.Array, Sums]:
         """See `Task.loss`, of images and masks changed alike, as `config.augmentation` says; pixels
         from outside of the image count for nothing.
@@ -92,7 +92,7 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         image, mask = jnp.asarray(batch["image"]), jnp.asarray(batch["mask"])[..., None]
         both = self.changed(key, jnp.concatenate([image, mask], axis=-1))
         batch = {**batch, "image": both[..., :-1], "mask": both[..., -1]}
-        return super().loss(params, batch, key, **how)
+        return super().loss(params, batch, key, **options)
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
         """Sums over the pixels of a batch, of logits [B,H,W,C]: "loss", "pixels", "correct"; and
@@ -139,26 +139,26 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         """ "confusion", how many pixels of each class (row) got each answer (column), and "mean IoU
         TAB accuracy" of every image by itself.
         """
-        each, names = self._found(params, split)["confusion"], self.data.learned.classes
+        each, names = self._by_image(params, split)["confusion"], self.data.learned.classes
         whole = each.sum(axis=0)
         table = {
             row: {column: int(whole[i, j]) for j, column in enumerate(names)}
             for i, row in enumerate(names)
         }
         right = np.trace(each, axis1=1, axis2=2) / np.maximum(each.sum(axis=(1, 2)), 1)
-        lines = [f"{mean_iou(one):.4f}\t{part:.4f}" for one, part in zip(each, right, strict=True)]
+        lines = [f"{mean_iou(row):.4f}\t{part:.4f}" for row, part in zip(each, right, strict=True)]
         return {"confusion": table}, lines
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
         """A row for every image: its loss, its pixels that are right, and the overlaps of each
         class; a mean over classes that are there is what the rule of macro F1 makes of them.
         """
-        found = self._found(params, split)
-        each = found["confusion"]
+        by_image = self._by_image(params, split)
+        each = by_image["confusion"]
         pixels, hits = each.sum(axis=(1, 2)), np.diagonal(each, axis1=1, axis2=2)
         either = each.sum(axis=1) + each.sum(axis=2) - hits
         rows = {
-            "loss": ("ratio", np.stack([found["loss"], pixels], axis=1)),
+            "loss": ("ratio", np.stack([by_image["loss"], pixels], axis=1)),
             "accuracy": ("ratio", np.stack([hits.sum(axis=1), pixels], axis=1)),
             "mean_iou": ("macro_f1", np.concatenate([hits, either], axis=1)),
         }
@@ -174,26 +174,26 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
             "confusion": confusions(logits, mask),
         }
 
-    def _found(self, params: Params, split: str) -> dict[str, np.ndarray]:
+    def _by_image(self, params: Params, split: str) -> dict[str, np.ndarray]:
         """`_of_images` of all images of a split, in their order."""
         parts = [
-            {name: np.asarray(one)[rows >= 0] for name, one in self._rows(params, batch).items()}
+            {name: np.asarray(sums)[rows >= 0] for name, sums in self._rows(params, batch).items()}
             for rows, batch in self.in_order(self.of_split(split))
         ]
         return {
-            "loss": np.concatenate([one["loss"] for one in parts]).astype(np.float64),
-            "confusion": np.concatenate([one["confusion"] for one in parts]).astype(np.int64),
+            "loss": np.concatenate([part["loss"] for part in parts]).astype(np.float64),
+            "confusion": np.concatenate([part["confusion"] for part in parts]).astype(np.int64),
         }
 
     # --- answers ---
 
     def masks(self, params: Params, asked: Examples) -> np.ndarray:
         """The likeliest class of every pixel, numbers of `data.learned.classes`: uint8 [N,H,W]."""
-        found = [
+        masks = [
             np.asarray(self._answers(params, batch))[rows >= 0]
             for rows, batch in self.in_order(asked)
         ]
-        return np.concatenate(found)
+        return np.concatenate(masks)
 
     def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """Images from files, see `ImageTask.files`."""
@@ -216,11 +216,11 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         """The classes that each image shows, with their shares of its pixels, the largest first;
         sorted by nothing (0). `masks` gives the pixels.
         """
-        names, found = self.data.learned.classes, []
+        names, responses = self.data.learned.classes, []
         for mask in self.masks(params, examples):
             shares = [f"{names[at]} {(mask == at).mean():.3f}" for at in _by_size(mask, len(names))]
-            found.append([Response(", ".join(shares), 0.0)])
-        return found
+            responses.append([Response(", ".join(shares), 0.0)])
+        return responses
 
 
 def _by_size(mask: np.ndarray, classes: int) -> list[int]:
@@ -235,7 +235,7 @@ def confusions(logits: jax.Array, mask: jax.Array) -> jax.Array:
     """
     classes = logits.shape[-1]
     wanted, given = mask.astype(jnp.int32) - 1, logits.argmax(axis=-1)
-    one_hot = [jax.nn.one_hot(one, classes, dtype=jnp.float32) for one in (wanted, given)]
+    one_hot = [jax.nn.one_hot(pixels, classes, dtype=jnp.float32) for pixels in (wanted, given)]
     # Exact: counts are below 2^24.
     return jnp.einsum("bhwi,bhwj->bij", *one_hot).astype(jnp.int32)
 

@@ -111,13 +111,13 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
         """
         size, pad = self.at_once, self.special.pad
         blocks = Blocks(self.data.ids[split].ids, size=size, length=self.raw, special=self.special)
-        found: dict[str, list[np.ndarray]] = {"source": [], "target": []}
+        columns: dict[str, list[np.ndarray]] = {"source": [], "target": []}
         for step in range(blocks.batches_per_epoch):
             keys = [(_FIXED, step * size + row) for row in range(size)]
             batch = self.spans.columns(blocks(step)["target"], keys, self.raw)
-            for name, rows in found.items():
+            for name, rows in columns.items():
                 rows += [row[row != pad] for row in batch[name] if (row != pad).any()]
-        return Examples(**{name: Packed(rows, pad) for name, rows in found.items()})
+        return Examples(**{name: Packed(rows, pad) for name, rows in columns.items()})
 
     def in_order(self, examples: Examples) -> list[tuple[np.ndarray, HostBatch]]:
         """See `Task.in_order`; all batches have one width."""
@@ -194,15 +194,15 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
         Raises:
           UserError: a sentinel that the vocabulary does not have.
         """
-        found = []
+        pieces = []
         for place, part in enumerate(SENTINEL.split(line)):
             if place % 2 == 0:
-                found.append(self.vocabulary.encode_all([part.strip()])[0])
+                pieces.append(self.vocabulary.encode_all([part.strip()])[0])
             elif int(part) < len(self.sentinels):
-                found.append(np.array([self.sentinels[int(part)]], np.int32))
+                pieces.append(np.array([self.sentinels[int(part)]], np.int32))
             else:
                 raise UserError(
                     f"<extra_id_{part}>: the vocabulary has {len(self.sentinels)} sentinels, from"
                     " <extra_id_0> on"
                 )
-        return np.concatenate([*found, [self.special.eos]]).astype(np.int32)
+        return np.concatenate([*pieces, [self.special.eos]]).astype(np.int32)

@@ -23,7 +23,7 @@ def scheme(tags: Iterable[str]) -> str | None:
     """The first known scheme that tags are of; None where there is none, or all of them are O."""
     parted = [_parted(tag) for tag in {*tags} - {_OUTSIDE}]
     letters = {letter for letter, _ in parted}
-    fits = (name for name, known in SCHEMES.items() if letters <= {*known})
+    fits = (name for name, allowed in SCHEMES.items() if letters <= {*allowed})
     return next(fits, None) if parted else None
 
 
@@ -36,30 +36,30 @@ def look_like_spans(tags: Iterable[str]) -> bool:
 
 def spans(tags: Sequence[str]) -> set[Span]:
     """The spans of a sentence."""
-    found, open_kind, first = set[Span](), None, 0
+    closed, open_kind, first = set[Span](), None, 0
     for at, tag in enumerate([*tags, _OUTSIDE]):
         letter, kind = _parted(tag)
         if open_kind is not None and (tag == _OUTSIDE or letter in _BEGINS or kind != open_kind):
-            found.add((open_kind, first, at))
+            closed.add((open_kind, first, at))
             open_kind = None
         if tag != _OUTSIDE and open_kind is None:
             open_kind, first = kind, at
         if open_kind is not None and letter in _ENDS:
-            found.add((open_kind, first, at + 1))
+            closed.add((open_kind, first, at + 1))
             open_kind = None
-    return found
+    return closed
 
 
-def counts(gold: Sequence[str], said: Sequence[str]) -> tuple[int, int, int]:
+def counts(gold: Sequence[str], answered: Sequence[str]) -> tuple[int, int, int]:
     """Spans that are right, spans that were said and spans that there are."""
-    right, wanted = spans(said), spans(gold)
+    right, wanted = spans(answered), spans(gold)
     return len(right & wanted), len(right), len(wanted)
 
 
-def scores(right: int, said: int, gold: int) -> dict[str, float]:
+def scores(right: int, answered: int, gold: int) -> dict[str, float]:
     """ "precision", "recall" and "f1"; 0 where nothing was said or there is nothing."""
-    precision, recall = right / max(said, 1), right / max(gold, 1)
-    return {"precision": precision, "recall": recall, "f1": 2 * right / max(said + gold, 1)}
+    precision, recall = right / max(answered, 1), right / max(gold, 1)
+    return {"precision": precision, "recall": recall, "f1": 2 * right / max(answered + gold, 1)}
 
 
 def _parted(tag: str) -> tuple[str, str]:

@@ -153,7 +153,7 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
         super().__init__(config, data, system)
         self._trees = "trees" in system.reads and reads_trees(config.system)
         if reads_trees(config.system) and any(
-            one.heads is None for rows in data.rows.values() for one in rows[:1]
+            sentence.heads is None for rows in data.rows.values() for sentence in rows[:1]
         ):
             raise UserError(
                 f"config.system: its positions read dependency trees, which config.data={config.data.name}"
@@ -173,12 +173,12 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
                     ", ".join(self.tags[:20]),
                     ", ".join(SCHEMES),
                 )
-        self._said = self.jit(lambda params, batch: self.apply(params, batch).argmax(axis=-1))
+        self._answer_ids = self.jit(lambda params, batch: self.apply(params, batch).argmax(axis=-1))
 
     def _check_spans(self) -> None:
         """`UserError` for a tag that is of no scheme of spans together with those of training."""
         for split, rows in self.data.rows.items():
-            for tag in sorted({tag for one in rows for tag in one.tags}):
+            for tag in sorted({tag for sentence in rows for tag in sentence.tags}):
                 if scheme([*self.tags, tag]) is None:
                     raise UserError(
                         f"config.data: the {split} split has the tag {tag!r}, which is none of the"
@@ -208,8 +208,8 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
         if self._trees:
             heads = jnp.asarray(batch["heads"])
             beside["trees"] = structural_distance(heads, source != self.special.pad)
-        found: Tree = self.system.apply({"params": params}, source, **beside, **options)
-        return found
+        logits: Tree = self.system.apply({"params": params}, source, **beside, **options)
+        return logits
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
         """Sums over the words of a batch, of logits [B,T,C]: "loss" (without tags that training
@@ -237,17 +237,17 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
 
     def counts(self, split: str) -> dict[str, int]:
         """The number of words."""
-        return {"words": sum(len(one.words) for one in self.data.rows[split])}
+        return {"words": sum(len(sentence.words) for sentence in self.data.rows[split])}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
         """Precision, recall and F1 of spans where tags are of that form, and "word TAB tag TAB
         answer" of every word, with blank lines between sentences.
         """
         rows, lines, sums = self.data.rows[split], list[str](), np.zeros(3, np.int64)
-        for one, said in zip(rows, self._tagged(params, self.of_split(split)), strict=True):
-            lines += map("\t".join, zip(one.words, one.tags, said, strict=True))
+        for sentence, tags in zip(rows, self._tagged(params, self.of_split(split)), strict=True):
+            lines += map("\t".join, zip(sentence.words, sentence.tags, tags, strict=True))
             lines.append("")
-            sums += counts(one.tags, said) if self._in_spans else 0
+            sums += counts(sentence.tags, tags) if self._in_spans else 0
         return (dict(scores(*map(int, sums))) if self._in_spans else {}), lines
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
@@ -257,13 +257,13 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
 
     def _tagged(self, params: Params, examples: Examples) -> Iterator[list[str]]:
         """The tags that the system gives to the words of each example, in their order."""
-        found: dict[int, list[str]] = {}
+        by_row: dict[int, list[str]] = {}
         for rows, batch in self.in_order(examples):
-            said = np.asarray(self._said(params, batch))
-            for row, target, tags in zip(rows, batch["target"], said, strict=True):
+            numbers = np.asarray(self._answer_ids(params, batch))
+            for row, target, tags in zip(rows, batch["target"], numbers, strict=True):
                 if row >= 0:
-                    found[row] = [self.tags[tag] for tag in tags[target > 0]]
-        yield from (found[row] for row in range(len(examples)))
+                    by_row[row] = [self.tags[tag] for tag in tags[target > 0]]
+        yield from (by_row[row] for row in range(len(examples)))
 
     # --- answers and maps ---
 
@@ -288,7 +288,7 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
 
     def _encoded(self, typed: Sequence[TaggedExample]) -> Examples:
         """Examples without a known tag."""
-        rows = [Sentence(one.words, ("",) * len(one.words), one.heads) for one in typed]
+        rows = [Sentence(text.words, ("",) * len(text.words), text.heads) for text in typed]
         return tagged.encode(self.data.vocabulary, self.data.classes, rows)
 
     def answers(
@@ -302,7 +302,7 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
 
     def map_examples(self, split: str, number: int) -> list[TaggedExample]:
         """The first sentences of a split."""
-        return [TaggedExample(one.words, one.heads) for one in self.data.rows[split][:number]]
+        return [TaggedExample(row.words, row.heads) for row in self.data.rows[split][:number]]
 
     def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[TaggedExample]:
         """The sentences as they are; a second text is an error."""

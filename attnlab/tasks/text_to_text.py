@@ -40,12 +40,12 @@ class TextToText(Translation):
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
         """Those of a translation and ROUGE-1, -2 and -L; and the answers."""
         scores, answers = super().score(params, split)
-        found = rouge.rows(answers, self.references(split))
-        sums = {name: np.asarray(rows).sum(axis=0) for name, rows in found.items()}
-        return {**scores, **{name: float(one / n) for name, (one, n) in sums.items()}}, answers
+        scored = rouge.rows(answers, self.references(split))
+        sums = {name: np.asarray(rows).sum(axis=0) for name, rows in scored.items()}
+        return {**scores, **{name: float(total / n) for name, (total, n) in sums.items()}}, answers
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
         """A row for every text."""
-        found = rouge.rows(outputs, self.references(split))
-        counted = {name: ("ratio", rows) for name, rows in found.items()}
+        scored = rouge.rows(outputs, self.references(split))
+        counted = {name: ("ratio", rows) for name, rows in scored.items()}
         return Items.of({**self.counted(params, split, outputs), **counted})

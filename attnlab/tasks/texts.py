@@ -82,8 +82,8 @@ def sentences_of(config: schemas.Classification) -> int:
     """How many texts an example has: what the source says, else the least that the system can
     read.
     """
-    said = getattr(labelled.source(config.data), "sentences", None)
-    return said if said in (1, 2) else int(system_factory(config, Classifier).func.texts[0])
+    count = getattr(labelled.source(config.data), "sentences", None)
+    return count if count in (1, 2) else int(system_factory(config, Classifier).func.texts[0])
 
 
 def handed_out(
@@ -100,8 +100,8 @@ def handed_out(
 
 def _reading(sentences: int) -> list[str]:
     """The registered classifiers that can read so many texts."""
-    found = ((name, SYSTEMS.resolve(name)) for name in SYSTEMS.names())
-    return [name for name, one in found if issubclass(one, Classifier) and sentences in one.texts]
+    kinds = ((name, SYSTEMS.resolve(name)) for name in SYSTEMS.names())
+    return [name for name, cls in kinds if issubclass(cls, Classifier) and sentences in cls.texts]
 
 
 class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier]):
@@ -260,16 +260,16 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         the numbers that it answers with.
         """
 
-        found = sums_of_rows(self, params, self.in_order(self.of_split(split)))
-        sums = {name: one.astype(np.float64) for name, one in found.items()}
+        columns = sums_of_rows(self, params, self.in_order(self.of_split(split)))
+        sums = {name: values.astype(np.float64) for name, values in columns.items()}
         sums.setdefault("rows", np.ones(self.size(split)))
         scores = self.averaged(
-            self.totals([{name: one.sum(axis=0) for name, one in sums.items()}], split)
+            self.totals([{name: values.sum(axis=0) for name, values in sums.items()}], split)
         )
         rows = {
-            name: ("ratio", np.stack([one, np.ones_like(one)], axis=1))
-            for name, one in sums.items()
-            if name in scores and one.ndim == 1 and math.isclose(scores[name], one.mean())
+            name: ("ratio", np.stack([values, np.ones_like(values)], axis=1))
+            for name, values in sums.items()
+            if name in scores and values.ndim == 1 and math.isclose(scores[name], values.mean())
         }
         return Items.of(rows) if rows else None
 
@@ -277,18 +277,18 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         """No scores beyond `evaluate`, and "label TAB answer" of every example."""
         answers = self.answered(params, self.of_split(split))
         return {}, [
-            f"{label}\t{one.text}"
-            for (_, label), one in zip(self.data.rows[split], answers, strict=True)
+            f"{label}\t{answer.text}"
+            for (_, label), answer in zip(self.data.rows[split], answers, strict=True)
         ]
 
     def outputs_of(self, params: Params, examples: Examples) -> np.ndarray:
         """The system's outputs [N,C] for N examples, float32."""
-        found = [
+        parts = [
             (rows, np.asarray(self._outputs(params, batch)))
             for rows, batch in self.in_order(examples)
         ]
-        outputs = np.zeros((len(examples), *found[0][1].shape[1:]), np.float32)
-        for rows, each in found:
+        outputs = np.zeros((len(examples), *parts[0][1].shape[1:]), np.float32)
+        for rows, each in parts:
             outputs[rows[rows >= 0]] = each[rows >= 0]
         return outputs
 
@@ -338,8 +338,8 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         begins it, "joined".
         """
         texts = tuple(text for text in example if text is not None)
-        read = [one.block(np.arange(1), len(one[0])) for one in self.encoded([texts]).sequences]
-        row = np.concatenate([[self.special.bos], *(one[0] for one in read)])
+        read = [ids.block(np.arange(1), len(ids[0])) for ids in self.encoded([texts]).sequences]
+        row = np.concatenate([[self.special.bos], *(ids[0] for ids in read)])
         sides = {"source": read[0][0], "joined": row}
         if len(read) == 2:
             sides["target_in"] = read[1][0]

@@ -26,5 +26,5 @@ class Translation(
 
     def hypotheses(self, params: Params, split: str) -> list[str]:
         """See `ScoredAsText.hypotheses`; targets say nothing of the batches."""
-        found = self.translate(params, [source for source, _ in self.data.pairs[split]])
-        return [self.text(best[0]) for best in found]
+        written = self.translate(params, [source for source, _ in self.data.pairs[split]])
+        return [self.text(best[0]) for best in written]

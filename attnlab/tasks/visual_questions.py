@@ -66,8 +66,8 @@ class VisualExample(NamedTuple):
 
     def shown(self) -> str:
         """See `protocol.Example`."""
-        told = f"  ->  {self.answer}" if self.answer else ""
-        return f"{self.name}: {self.question}{told}"
+        answer = f"  ->  {self.answer}" if self.answer else ""
+        return f"{self.name}: {self.question}{answer}"
 
     def record(self) -> dict[str, Any]:
         """See `protocol.Example`."""
@@ -166,7 +166,7 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
     def normalised(self, images: Any) -> jax.Array:
         """Images [B,H,W,C] as the system reads them."""
         learned = self.data.learned
-        mean, deviation = (np.asarray(one, np.float32) for one in (learned.mean, learned.deviation))
+        mean, deviation = (np.asarray(x, np.float32) for x in (learned.mean, learned.deviation))
         return (jnp.asarray(images).astype(jnp.float32) / 255 - mean) / deviation
 
     def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
@@ -196,7 +196,7 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         things = self.data.things
         if each > 1:
             things = f"rows of {each} {things}"
-            train = together(train, np.array([one.image for one in self.data.rows["train"]]), each)
+            train = together(train, np.array([row.image for row in self.data.rows["train"]]), each)
         return TrainBatches(
             train, **self.config.batch.arguments, seed=seed, things=things, **shared
         )
@@ -221,13 +221,13 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         (row) was said to be which (column); and "question TAB answer TAB what was said".
         """
         rows, names = self.data.rows[split], self.data.learned.classes
-        said = [names[one] for one in self.logits(params, self.of_split(split)).argmax(axis=1)]
-        counts = Counter((row.answer, one) for row, one in zip(rows, said, strict=True))
+        texts = [names[label] for label in self.logits(params, self.of_split(split)).argmax(axis=1)]
+        counts = Counter((row.answer, text) for row, text in zip(rows, texts, strict=True))
         answers = (*names, *sorted({row.answer for row in rows} - {*names}))
         scores: Scores = self.data.prior.scores(rows)
         for by in ("group", "kind"):
             if any(getattr(row, by) for row in rows):
-                scores[f"by_{by}"] = self._split_up(rows, said, by)
+                scores[f"by_{by}"] = self._split_up(rows, texts, by)
         if self.system.needs and any(row.boxes for row in rows):
             shape = self.data.learned.shape
             looks = self._looks(params, self.of_split(split))
@@ -235,7 +235,7 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         scores["confusion"] = {
             row: {column: counts[row, column] for column in names} for row in answers
         }
-        lines = (f"{row.text}\t{row.answer}\t{one}" for row, one in zip(rows, said, strict=True))
+        lines = (f"{row.text}\t{row.answer}\t{text}" for row, text in zip(rows, texts, strict=True))
         return scores, list(lines)
 
     def _looks(self, params: Params, examples: Examples) -> dict[str, np.ndarray]:
@@ -246,20 +246,20 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
             _, left = self.apply(params, batch, mutable=[MAPS])
             return of_questions(self.system.maps(left.get(MAPS, {})))
 
-        found: dict[str, np.ndarray] = {}
+        looks: dict[str, np.ndarray] = {}
         for rows, batch in self.in_order(examples):
             for name, weights in jax.device_get(look(params, batch)).items():
-                whole = found.setdefault(name, np.zeros((len(examples), weights.shape[1])))
+                whole = looks.setdefault(name, np.zeros((len(examples), weights.shape[1])))
                 whole[rows[rows >= 0]] = weights[rows >= 0]
-        return found
+        return looks
 
-    def _split_up(self, rows: Sequence[Question], said: Sequence[str], by: str) -> Scores:
+    def _split_up(self, rows: Sequence[Question], texts: Sequence[str], by: str) -> Scores:
         """Accuracies of the questions of each group, or kind."""
         right, guessed, every = Counter[str](), Counter[str](), Counter[str]()
-        for row, one in zip(rows, said, strict=True):
+        for row, text in zip(rows, texts, strict=True):
             name = getattr(row, by)
             every[name] += 1
-            right[name] += row.answer == one
+            right[name] += row.answer == text
             guessed[name] += row.answer == self.data.prior.guess(row.text)
         return {
             name: {
@@ -355,7 +355,7 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
 
     def maps(self, params: Params, example: Any) -> Maps:
         """See `Task.maps`, with the gates of the backbone."""
-        found = super().maps(params, example)
+        maps = super().maps(params, example)
         read, _ = self.model_inputs(example)
         looks, gates = gates_of(self.system, params, read, example.image)
-        return dataclasses.replace(found, looks={**found.looks, **looks}, gates=gates)
+        return dataclasses.replace(maps, looks={**maps.looks, **looks}, gates=gates)

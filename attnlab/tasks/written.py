@@ -106,8 +106,8 @@ class WritingTask(TokenTask[Writes, Data, Writing]):
         self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """The texts for each line, as many as `decoding.n_best`."""
-        found = self.written(params, examples)
-        return [[Response(self.text(one), one.score) for one in best] for best in found]
+        written = self.written(params, examples)
+        return [[Response(self.text(text), text.score) for text in best] for best in written]
 
     def teacher_forced(self, params: Params, split: str) -> dict[str, tuple[str, np.ndarray]]:
         """Rule and rows of the scores of `evaluate`, see `attnlab.records.items`: [N,2], a row for
@@ -140,7 +140,7 @@ class WritingTask(TokenTask[Writes, Data, Writing]):
         order = np.argsort(places, kind="stable")[
             (places < 0).sum() :
         ]  # rows of padding stand at -1
-        return {name: np.concatenate([one[name] for one in sums])[order] for name in sums[0]}
+        return {name: np.concatenate([part[name] for part in sums])[order] for name in sums[0]}
 
     @functools.cached_property
     def _row_sums(self) -> Callable[[Params, Batch], Sums]:
@@ -178,8 +178,8 @@ class ScoredAsText(WritingTask[Writes, Data, Writing]):
         """Free-running scores of a split, BLEU, chrF (with their signatures) and the share of exact
         matches, and the texts.
         """
-        found, lowercase = self.hypotheses(params, split), self._lowercase
-        return corpus_scores(found, self.references(split), lowercase=lowercase), found
+        texts, lowercase = self.hypotheses(params, split), self._lowercase
+        return corpus_scores(texts, self.references(split), lowercase=lowercase), texts
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
         """A row for every example: its tokens, teacher-forced, and its n-grams."""

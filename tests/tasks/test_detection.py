@@ -117,7 +117,7 @@ def test_files_are_answered_and_maps_drawn(task: Detection, params: Any, tmp_pat
     assert Detection.load(task.config, tmp_path, ("test",)).data.learned == task.data.learned
     (name,) = image_files(tmp_path, task.of_split("valid").batch(np.arange(1), 1)["image"])
     ((best,),) = task.respond(params, [name])
-    found = task.found(params, task.of_split("valid"))[0]
+    found = task.detections(params, task.of_split("valid"))[0]
     sure = found.scores >= 0.5
     assert best.text == task.score(params, "valid")[1][0]
     assert len(best.text.split(", ")) == sure.sum() if sure.any() else best.text == "nothing"
