@@ -226,7 +226,7 @@ def _tokenizer(vocabulary: Vocabulary, folder: Path, pairs: bool) -> list[Path]:
     model of `pairs` reserved ids are T5's sentinels, and one of ours ends every text.
     """
     own = not isinstance(vocabulary, Adopted)
-    content = vocabulary.kept() if own else vocabulary.content  # type: ignore[attr-defined]
+    content = vocabulary.to_json() if own else vocabulary.content  # type: ignore[attr-defined]
     pieces, reserved = vocabulary.tokens(range(vocabulary.size)), vocabulary.special.reserved
     if pairs and own:
         for number, index in enumerate(reversed(reserved)):

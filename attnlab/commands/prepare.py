@@ -16,7 +16,7 @@ from attnlab.progress import Progress
 from attnlab.records.files import check_folder
 
 if TYPE_CHECKING:
-    from attnlab.data.preparing import Told
+    from attnlab.data.preparing import Preparation
     from attnlab.data.vocabulary import Vocabulary
 
 EPILOG = """\
@@ -123,7 +123,7 @@ class _Pace:
         self._progress = progress
         self._before = time.perf_counter(), -1, 0
 
-    def __call__(self, state: Told) -> None:
+    def __call__(self, state: Preparation) -> None:
         now = time.perf_counter()
         mib = state.bytes // _MIB
         began, first, ids = self._before

@@ -34,13 +34,13 @@ class Agreement(Sized):
     def tagged(self, split: str) -> list[Sentence]:
         """The sentences of `split`."""
         draw = random.Random(f"agreement {self.seed} {split}")
-        found: dict[tuple[str, ...], Sentence] = {}
+        sentences: dict[tuple[str, ...], Sentence] = {}
         wanted = self.count(split)
-        while len(found) < wanted:
-            one = of(grammar.drawn(draw, self.depth))
-            if split_of(" ".join(one.words)) == split:
-                found[one.words] = one
-        return list(found.values())
+        while len(sentences) < wanted:
+            sentence = of(grammar.drawn(draw, self.depth))
+            if split_of(" ".join(sentence.words)) == split:
+                sentences[sentence.words] = sentence
+        return list(sentences.values())
 
 
 def of(sentence: grammar.Sentence) -> Sentence:

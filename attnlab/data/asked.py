@@ -105,11 +105,11 @@ def load(
     more: Callable[..., Mapping[str, float]] = getattr(source, "guesses", lambda rows: {})
     return AskedTexts(
         chosen,
-        {split: encode(learned, found) for split, found in chosen.items()},
+        {split: encode(learned, texts) for split, texts in chosen.items()},
         learned,
         getattr(source, "group", ""),
-        {split: {**guesses(answers, found), **more(found)} for split, found in chosen.items()},
-        {split: fingerprint_of_rows(found) for split, found in chosen.items()},
+        {split: {**guesses(answers, texts), **more(texts)} for split, texts in chosen.items()},
+        {split: fingerprint_of_rows(texts) for split, texts in chosen.items()},
     )
 
 
@@ -121,13 +121,13 @@ def encode(vocabulary: Vocabulary, rows: Sequence[Row]) -> Examples:
     """
     words = sorted({word for row in rows for word in (*row.words, *filter(None, row.answers))})
     ids = {}
-    for word, found in zip(words, vocabulary.encode_stream(words), strict=True):
-        if len(found) != 1:
+    for word, pieces in zip(words, vocabulary.encode_stream(words), strict=True):
+        if len(pieces) != 1:
             raise UserError(
                 f"config.vocabulary.kind={vocabulary.settings['kind']} cuts {word!r} into"
-                f" {len(found)} pieces, but answers are single tokens; take spaced"
+                f" {len(pieces)} pieces, but answers are single tokens; take spaced"
             )
-        ids[word] = int(found[0])
+        ids[word] = int(pieces[0])
     special = vocabulary.special
     ids[""] = special.pad
     source = ([special.bos, *map(ids.__getitem__, row.words)] for row in rows)

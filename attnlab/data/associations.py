@@ -45,9 +45,9 @@ class Associations(Sized):
     def __post_init__(self) -> None:
         super().__post_init__()
         for field, least in (("length", 2), ("tested", 0)):
-            if (words := getattr(self, field)) < least or words % 2:
+            if (length := getattr(self, field)) < least or length % 2:
                 raise UserError(
-                    f"config.data.{field}={words} must be an even number of at least {least}: keys"
+                    f"config.data.{field}={length} must be an even number of at least {least}: keys"
                     " and values in turn"
                 )
         for field, most in (("keys", len(string.ascii_lowercase)), ("values", len(string.digits))):
@@ -59,21 +59,21 @@ class Associations(Sized):
     def texts(self, split: str) -> list[str]:
         """The texts of `split`."""
         draw = random.Random(f"associations {self.seed} {SPLITS.index(split)}")
-        words = (self.tested or self.length) if split == "test" else self.length
-        return [self._text(draw, words) for _ in range(self.count(split))]
+        length = (self.tested or self.length) if split == "test" else self.length
+        return [self._text(draw, length) for _ in range(self.count(split))]
 
     def recalled(self, text: str) -> list[bool]:
         """For each word whether the words before it say what it is: a value whose key has
         occurred.
         """
         seen: set[str] = set()
-        known = []
+        mask = []
         for key in text.split()[::2]:
-            known += [False, key in seen]
+            mask += [False, key in seen]
             seen.add(key)
-        return known
+        return mask
 
-    def _text(self, draw: random.Random, words: int) -> str:
+    def _text(self, draw: random.Random, length: int) -> str:
         values = [string.digits[int(draw.random() * self.values)] for _ in range(self.keys)]
-        keys = [int(draw.random() * self.keys) for _ in range(words // 2)]
+        keys = [int(draw.random() * self.keys) for _ in range(length // 2)]
         return " ".join(f"{string.ascii_lowercase[key]} {values[key]}" for key in keys)

@@ -129,10 +129,10 @@ class TrainBatches:
         epoch, position = divmod(int(step), self.batches_per_epoch)
         orders, numbers = self._plan_of(epoch)
         number = numbers[position]
-        which = int(np.searchsorted(self._first, number, side="right")) - 1
-        bucket = self._buckets[which]
-        begin = int(number - self._first[which]) * bucket.rows
-        rows = _filled(orders[which][begin : begin + bucket.rows], bucket.rows)
+        at = int(np.searchsorted(self._first, number, side="right")) - 1
+        bucket = self._buckets[at]
+        begin = int(number - self._first[at]) * bucket.rows
+        rows = _filled(orders[at][begin : begin + bucket.rows], bucket.rows)
         index, count = self._process
         share = bucket.rows // count
         return self._examples.batch(rows[index * share : (index + 1) * share], bucket.width)
@@ -211,10 +211,10 @@ def _fill_buckets(
     """Deal the examples to the buckets; also returns how many fit in none."""
     if size < 1:
         raise UserError(f"config.batch.size={size} must be positive")
-    which = np.searchsorted(widths, lengths)
+    bucket_of = np.searchsorted(widths, lengths)
     buckets = []
     for j, width in enumerate(map(int, widths)):
-        members = np.flatnonzero(which == j).astype(np.int32)
+        members = np.flatnonzero(bucket_of == j).astype(np.int32)
         rows = size if unit == "sentences" else max(granule, size // width // granule * granule)
         if len(members):
             buckets.append(_Bucket(width, rows, members))
@@ -226,7 +226,7 @@ def _fill_buckets(
             f"no sentence pair is within config.batch.max_length={widths[-1]}: of {len(lengths)}"
             f" pairs, {shortest}"
         )
-    return buckets, int((which == len(widths)).sum())
+    return buckets, int((bucket_of == len(widths)).sum())
 
 
 def _filled(rows: np.ndarray, count: int) -> np.ndarray:

@@ -112,10 +112,10 @@ class Blocks(ProcessBatches):
         """
         epoch, number = divmod(int(step), self.batches_per_epoch)
         block = number * self._size + self._rows
-        there = block < self._count
+        real = block < self._count
         if self._seed is not None:
-            block[there] = permuted(block[there], self._count, (self._seed, epoch))
-        begin = np.where(there, block * self._length, len(self._ids))
+            block[real] = permuted(block[real], self._count, (self._seed, epoch))
+        begin = np.where(real, block * self._length, len(self._ids))
         read = windows(self._ids, begin - 1, self._length + 1)
         before, target = read[:, :-1], read[:, 1:]
         starts = before == self._special.eos
@@ -135,15 +135,15 @@ class Blocks(ProcessBatches):
             "target": np.ascontiguousarray(target),
             "segments": segments,
             "fresh": np.ones(len(block), np.int32),
-            **{name: windows(one, begin, self._length) for name, one in self._beside.items()},
+            **{name: windows(column, begin, self._length) for name, column in self._beside.items()},
         }
 
 
 def windows(ids: Any, begin: np.ndarray, width: int) -> np.ndarray:
     """The ids [N] from `begin` [b] on, [b,width] int32; 0 outside."""
     if hasattr(ids, "windows"):
-        found: np.ndarray = ids.windows(begin, width)
-        return found
+        rows: np.ndarray = ids.windows(begin, width)
+        return rows
     place = begin[:, None] + np.arange(width)
     inside = (place >= 0) & (place < len(ids))
     return np.where(inside, ids[np.where(inside, place, 0)], 0).astype(np.int32)
@@ -164,13 +164,13 @@ def permuted(index: np.ndarray, count: int, seed: tuple[int, int]) -> np.ndarray
         left, right = x >> shift, x & mask
         for key in keys:
             left, right = right, left ^ (_mixed(right + key) & mask)
-        found: np.ndarray = (left << shift) | right
-        return found
+        joined: np.ndarray = (left << shift) | right
+        return joined
 
-    found = once(index.astype(np.uint64))
-    while (outside := found >= count).any():
-        found[outside] = once(found[outside])
-    return found.astype(np.int64)
+    places = once(index.astype(np.uint64))
+    while (outside := places >= count).any():
+        places[outside] = once(places[outside])
+    return places.astype(np.int64)
 
 
 def _mixed(x: np.ndarray) -> np.ndarray:

@@ -59,70 +59,70 @@ def prompts(
             " chat_template.jinja; --special takes special tokens by their names"
         )
     else:
-        said = [
+        chats = [
             _messages(text, number) if kind == "messages" else [{"role": "user", "content": text}]
             for number, text in enumerate(texts, start=1)
         ]
         mark = f"\ue000{secrets.token_hex(8)}\ue001"
-        said = json.loads(vocabulary.marked(json.dumps(said), mark))
-        every = [vocabulary.spelt(one, mark) for one in rendered(**vocabulary.chat, said=said)]
+        chats = json.loads(vocabulary.marked(json.dumps(chats), mark))
+        every = [vocabulary.spelt(text, mark) for text in rendered(**vocabulary.chat, chats=chats)]
     for text, ids in zip(texts, every, strict=True):
         if vocabulary.special.pad in ids or not ids:
             raise UserError(f"{text!r} has no token, or padding among its tokens")
-    found = (
+    encoded = (
         Prompt(text, ids, text if kind == "special" else "")
         for text, ids in zip(texts, every, strict=True)
     )
-    return [next(found) if line.strip() else line for line in lines]
+    return [next(encoded) if line.strip() else line for line in lines]
 
 
 def rendered(
-    template: str, tokens: Mapping[str, str], said: Sequence[Sequence[Message]]
+    template: str, tokens: Mapping[str, str], chats: Sequence[Sequence[Message]]
 ) -> list[str]:
     """What a template makes of conversations; tokens are its variables. Errors as of `prompts`."""
     if find_spec("jinja2") is None:
         raise UserError("--chat needs jinja2: pip install 'attnlab[chat]'")
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(theirs, template, tokens, said), daemon=True)
+    process = context.Process(target=_work, args=(theirs, template, tokens, chats), daemon=True)
     process.start()
     theirs.close()
     try:
         in_time = ours.poll(_START) and ours.recv() is None and ours.poll(SECONDS)
-        found: list[str] | str = (
+        result: list[str] | str = (
             ours.recv() if in_time else f"it took more than {SECONDS:g} s and was stopped"
         )
     except EOFError:
-        found = f"it was killed, for want of {MEMORY:,} bytes of memory perhaps"
+        result = f"it was killed, for want of {MEMORY:,} bytes of memory perhaps"
     finally:
         process.kill()
         process.join()
-    if isinstance(found, str):
-        raise UserError(f"the chat template of this model fails: {found}")
-    return found
+    if isinstance(result, str):
+        raise UserError(f"the chat template of this model fails: {result}")
+    return result
 
 
 def _messages(line: str, number: int) -> list[Message]:
-    found = parse_json(line, f"message {number}")
+    turns = parse_json(line, f"message {number}")
     if (
-        not isinstance(found, list)
-        or not found
-        or not all(isinstance(one, dict) and isinstance(one.get("role"), str) for one in found)
+        not isinstance(turns, list)
+        or not turns
+        or not all(isinstance(turn, dict) and isinstance(turn.get("role"), str) for turn in turns)
     ):
         example = '[{"role": "user", "content": "..."}]'
         raise UserError(f"message {number}: expected a list of messages, {example}")
-    return [{key: one for key, one in each.items() if one is not None} for each in found]
+    return [{key: value for key, value in turn.items() if value is not None} for turn in turns]
 
 
 def _work(
-    pipe: Connection, template: str, tokens: Mapping[str, str], said: Sequence[Sequence[Message]]
+    pipe: Connection, template: str, tokens: Mapping[str, str], chats: Sequence[Sequence[Message]]
 ) -> None:
     """Send None when it begins, then the texts, or what is wrong."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that waits for this one
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     pipe.send(None)
     try:
-        pipe.send([_text(template, tokens, one) for one in said])
+        pipe.send([_text(template, tokens, chat) for chat in chats])
     except Exception as error:
         pipe.send(" ".join(f"{type(error).__name__}: {error}".split())[:200])
 
@@ -146,8 +146,8 @@ def _text(template: str, tokens: Mapping[str, str], messages: Sequence[Message])
     def refuse(message: str) -> None:
         raise TemplateError(message)
 
-    def as_json(value: Any, **how: Any) -> str:
-        return json.dumps(value, **{"ensure_ascii": False, **how})
+    def as_json(value: Any, **options: Any) -> str:
+        return json.dumps(value, **{"ensure_ascii": False, **options})
 
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation]
@@ -156,9 +156,9 @@ def _text(template: str, tokens: Mapping[str, str], messages: Sequence[Message])
     environment.globals["raise_exception"] = refuse
     environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
     given = {"tools": None, "documents": None, "add_generation_prompt": True, **tokens}
-    found = ""
+    text = ""
     for piece in environment.from_string(template).generate(messages=messages, **given):
-        found += piece
-        if len(found) > CHARACTERS:
+        text += piece
+        if len(text) > CHARACTERS:
             raise ValueError(f"more than {CHARACTERS:,} characters")
-    return found
+    return text

@@ -110,9 +110,9 @@ class Packed(Sequence[np.ndarray]):
         """Sequences of at most `width`: of a longer one its first numbers and its last, the end."""
         lengths = self.lengths
         place = np.arange(len(self.ids)) - np.repeat(self.offsets[:-1], lengths)
-        kept = (place < width - 1) | (place == np.repeat(lengths, lengths) - 1)
+        mask = (place < width - 1) | (place == np.repeat(lengths, lengths) - 1)
         ends = np.cumsum(np.minimum(lengths, width))
-        return Packed.of(self.ids[kept], np.append([0], ends), self.pad)
+        return Packed.of(self.ids[mask], np.append([0], ends), self.pad)
 
     def block(self, rows: np.ndarray, width: int) -> np.ndarray:
         """Sequences `rows` [b] as [b, width] int32, padded on the right; a row of -1 is all
@@ -156,20 +156,20 @@ class Shared:
 
     Attributes:
       values: [M,...].
-      which: [N] whole numbers, the array of each example.
+      index: [N] whole numbers, the array of each example.
     """
 
     values: np.ndarray
-    which: np.ndarray
+    index: np.ndarray
 
     lengths = None
 
     def __len__(self) -> int:
-        return len(self.which)
+        return len(self.index)
 
     def block(self, rows: np.ndarray, width: int) -> np.ndarray:
         """Rows [b] as [b,...] of the same dtype, whatever the width of the batch."""
-        block: np.ndarray = self.values[self.which[rows]]
+        block: np.ndarray = self.values[self.index[rows]]
         block[rows < 0] = 0
         return block
 
@@ -180,29 +180,29 @@ class SideBySide:
 
     Attributes:
       column: the other one.
-      which: [N] or [N,Q], the examples of each row; -1 for padding.
+      index: [N] or [N,Q], the examples of each row; -1 for padding.
     """
 
     column: Column
-    which: np.ndarray
+    index: np.ndarray
 
     def __len__(self) -> int:
-        return len(self.which)
+        return len(self.index)
 
     @property
     def lengths(self) -> np.ndarray | None:
         """Of the longest of each row, [N]; None if that is no matter."""
         if self.column.lengths is None:
             return None
-        lengths = np.where(self.which < 0, 0, self.column.lengths[self.which])
+        lengths = np.where(self.index < 0, 0, self.column.lengths[self.index])
         longest: np.ndarray = lengths.reshape(len(self), -1).max(axis=1)
         return longest
 
     def block(self, rows: np.ndarray, width: int) -> np.ndarray:
         """Rows [b] as [b,...] or [b,Q,...], each as the other column has it."""
-        which = np.where((rows < 0).reshape(-1, *[1] * (self.which.ndim - 1)), -1, self.which[rows])
-        flat = self.column.block(which.reshape(-1), width)
-        return flat.reshape(*which.shape, *flat.shape[1:])
+        index = np.where((rows < 0).reshape(-1, *[1] * (self.index.ndim - 1)), -1, self.index[rows])
+        flat = self.column.block(index.reshape(-1), width)
+        return flat.reshape(*index.shape, *flat.shape[1:])
 
 
 class Examples:
@@ -221,8 +221,8 @@ class Examples:
     def __init__(
         self, **columns: Column | np.ndarray | Sequence[Sequence[int] | np.ndarray]
     ) -> None:
-        self.columns: dict[str, Column] = {name: _column(one) for name, one in columns.items()}
-        if len(counts := {name: len(one) for name, one in self.columns.items()}) == 0:
+        self.columns: dict[str, Column] = {name: _column(array) for name, array in columns.items()}
+        if len(counts := {name: len(column) for name, column in self.columns.items()}) == 0:
             raise ValueError("examples need a column")
         if len(set(counts.values())) > 1:
             raise ValueError(f"columns of different lengths: {counts}")
@@ -247,39 +247,38 @@ class Examples:
     @property
     def sequences(self) -> list[Packed]:
         """The columns of sequences, in their order."""
-        return [one for one in self.columns.values() if isinstance(one, Packed)]
+        return [column for column in self.columns.values() if isinstance(column, Packed)]
 
     @property
     def lengths(self) -> np.ndarray:
         """How much of the width each example takes: its longest column, ends of texts included;
         [N], ones where no column has a length.
         """
-        known = [one.lengths for one in self.columns.values() if one.lengths is not None]
-        longer: np.ndarray = np.max(known, axis=0) if known else np.ones(len(self), np.int64)
+        widths = [column.lengths for column in self.columns.values() if column.lengths is not None]
+        longer: np.ndarray = np.max(widths, axis=0) if widths else np.ones(len(self), np.int64)
         return longer
 
     def cut(self, width: int) -> Examples:
         """The examples with their sequences cut, see `Packed.cut`."""
         columns = self.columns.items()
-        return Examples(
-            **{name: one.cut(width) if isinstance(one, Packed) else one for name, one in columns}
-        )
+        cut = {name: column.cut(width) for name, column in columns if isinstance(column, Packed)}
+        return Examples(**self.columns | cut)
 
     def chosen(self, rows: np.ndarray) -> Examples:
         """Some of the examples, by their numbers [n]."""
         columns = self.columns.items()
         return Examples(
             **{
-                name: Packed((one[row] for row in rows), one.pad)
-                if isinstance(one, Packed)
-                else Fixed(one.block(rows, 1))
-                for name, one in columns
+                name: Packed((column[row] for row in rows), column.pad)
+                if isinstance(column, Packed)
+                else Fixed(column.block(rows, 1))
+                for name, column in columns
             }
         )
 
     def batch(self, rows: np.ndarray, width: int) -> Batch:
         """Examples `rows` [b], every column as [b,...]; a row of -1 is padding in all of them."""
-        return {name: one.block(rows, width) for name, one in self.columns.items()}
+        return {name: column.block(rows, width) for name, column in self.columns.items()}
 
 
 def _column(values: Column | np.ndarray | Sequence[Sequence[int] | np.ndarray]) -> Column:
@@ -304,15 +303,15 @@ class Declared:
     axes: tuple[str | int, ...] | None = ()
     optional: bool = False
 
-    def fits(self, found: np.ndarray) -> bool:
+    def fits(self, array: np.ndarray) -> bool:
         """Whether an array of a batch is as declared."""
-        if found.dtype != np.dtype(self.dtype):
+        if array.dtype != np.dtype(self.dtype):
             return False
         if self.axes is None:
             return True
-        return len(self.axes) == found.ndim - 1 and all(
+        return len(self.axes) == array.ndim - 1 and all(
             isinstance(wanted, str) or wanted == size
-            for wanted, size in zip(self.axes, found.shape[1:], strict=True)
+            for wanted, size in zip(self.axes, array.shape[1:], strict=True)
         )
 
     def __str__(self) -> str:
@@ -330,13 +329,13 @@ def check(declared: Mapping[str, Declared], batch: Mapping[str, np.ndarray], whe
     Raises:
       UserError: a column that is missing, that nobody has declared, or that is something else.
     """
-    for name, one in declared.items():
-        if name not in batch and not one.optional:
+    for name, column in declared.items():
+        if name not in batch and not column.optional:
             raise UserError(f"{where}: a batch has no column {name!r}; {nearest(name, batch)}")
-        if name in batch and not one.fits(batch[name]):
+        if name in batch and not column.fits(batch[name]):
             axes = ",".join(["B", *map(str, batch[name].shape[1:])])
             raise UserError(
-                f"{where}: column {name!r} is {batch[name].dtype} [{axes}], declared is {one}"
+                f"{where}: column {name!r} is {batch[name].dtype} [{axes}], declared is {column}"
             )
     for name in batch:
         if name not in declared:

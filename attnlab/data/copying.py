@@ -72,18 +72,18 @@ class Copying(Generated):
     def pairs(self, split: str) -> list[Pair]:
         """The (source, target) texts of `split`."""
         draw = random.Random(f"copying {self.seed} {split}")
-        found: list[Pair] = []
+        pairs: list[Pair] = []
         least, most = self.shortest, self.longest
         if split == "test" and self.tested:
             least, most = self.longest + 1, self.tested
-        while len(found) < self.count(split):
+        while len(pairs) < self.count(split):
             length = least + int(draw.random() * (most - least + 1))
             text = " ".join(
                 string.ascii_lowercase[int(draw.random() * self.symbols)] for _ in range(length)
             )
             if split_of(text) == split:
-                found.append((text, " ".join(self._ordered(text.split()))))
-        return found
+                pairs.append((text, " ".join(self._ordered(text.split()))))
+        return pairs
 
     def alignment(self, pair: Pair) -> Alignment:
         """Every target word with the source word that it repeats."""

@@ -111,9 +111,10 @@ class Corpus(OfRows):
         longest text.
         """
         counts = {"pairs": len(self.examples[split])}
-        for side, one in zip(_SIDES, (self.source_vocabulary, self.target_vocabulary), strict=True):
+        vocabularies = self.source_vocabulary, self.target_vocabulary
+        for side, vocabulary in zip(_SIDES, vocabularies, strict=True):
             packed = self.examples[split].packed(side)
-            unknown = one.special.unknown(packed.ids)
+            unknown = vocabulary.special.unknown(packed.ids)
             counts |= {
                 f"{side}_tokens": len(packed.ids),
                 f"{side}_unknown": unknown,
@@ -166,15 +167,15 @@ def load(
     """
     source = giving(data, "pairs")
     settings = VocabularySettings.read(vocabulary)
-    found = (
+    stored = (
         load_vocabularies(workdir, settings)
         if workdir is not None and has_vocabularies(workdir)
         else None
     )
-    if found is None and settings.shared and (both := lent(begun, settings)) is not None:
-        found = both, both
-    pairs = read_splits(source.pairs, splits, learn=found is None)
-    vocabularies = found or _learn(pairs["train"], settings)
+    if stored is None and settings.shared and (both := lent(begun, settings)) is not None:
+        stored = both, both
+    pairs = read_splits(source.pairs, splits, learn=stored is None)
+    vocabularies = stored or _learn(pairs["train"], settings)
     pairs = {split: pairs[split] for split in splits}
     return Corpus(
         pairs,
@@ -189,24 +190,24 @@ def encode(vocabularies: tuple[Vocabulary, Vocabulary], pairs: Sequence[Pair]) -
     sentences without a translation, give "" as their target.
     """
     source, target = (
-        one.packed((pair[side] for pair in pairs), one.special.front)
-        for side, one in enumerate(vocabularies)
+        vocabulary.packed((pair[side] for pair in pairs), vocabulary.special.front)
+        for side, vocabulary in enumerate(vocabularies)
     )
     return Examples(source=source, target=target)
 
 
-def giving(data: Mapping[str, Any], method: str, known: str = "") -> Any:
-    """The source of a config node; `UserError` unless it has this method. `known` names some that
-    have.
+def giving(data: Mapping[str, Any], method: str, examples: str = "") -> Any:
+    """The source of a config node; `UserError` unless it has this method. `examples` names some
+    that have.
     """
-    found = build(SOURCES, data, "config.data")()
-    if not callable(getattr(found, method, None)):
-        hint = f"such as {known}" if known else "see attnlab.data"
+    source = build(SOURCES, data, "config.data")()
+    if not callable(getattr(source, method, None)):
+        hint = f"such as {examples}" if examples else "see attnlab.data"
         raise UserError(
             f"config.data={data['name']}: a data source for this task needs a method"
             f" {method}(split), {hint}"
         )
-    return found
+    return source
 
 
 def fingerprint_of_rows(rows: Iterable[tuple[Any, ...]], first: str = "") -> str:
@@ -244,10 +245,10 @@ def lent(begun: Path | None, settings: VocabularySettings) -> Vocabulary | None:
       UserError: a tokenizer that cannot be read.
     """
     if begun is not None and has_vocabularies(begun):
-        found = load_vocabularies(begun)[0]
-        if found.settings == settings.of_one:
-            return found
-        flags = " ".join(f"--config.vocabulary.{key}={one}" for key, one in found.settings.items())
+        vocabulary = load_vocabularies(begun)[0]
+        if vocabulary.settings == settings.of_one:
+            return vocabulary
+        flags = " ".join(f"--config.vocabulary.{key}={v}" for key, v in vocabulary.settings.items())
         _log.warning(
             "%s has another vocabulary than config.vocabulary asks for, so its embeddings cannot be"
             " taken; %s would take it",

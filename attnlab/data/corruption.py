@@ -79,8 +79,8 @@ class Spans:
     def marks(self, length: int, rng: np.random.Generator) -> np.ndarray:
         """Which tokens of a text are noise, [n] bool."""
         noise, spans = self.noise(length)
-        kept = _divided(length - noise, spans, rng)
-        both = np.stack([kept, _divided(noise, spans, rng)], axis=1).reshape(-1)
+        clean = _divided(length - noise, spans, rng)
+        both = np.stack([clean, _divided(noise, spans, rng)], axis=1).reshape(-1)
         return np.repeat(np.arange(2 * spans) % 2 == 1, both)
 
     def __call__(self, ids: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -93,8 +93,8 @@ class Spans:
         first = gone & ~np.concatenate([[False], gone[:-1]])
         number = np.cumsum(first) - 1
         sentinels = np.array(self.special.reserved[::-1], np.int32)
-        found = np.where(first, sentinels[np.maximum(number, 0)], ids)
-        return np.append(found[first | ~gone], self.special.eos).astype(np.int32)
+        marked = np.where(first, sentinels[np.maximum(number, 0)], ids)
+        return np.append(marked[first | ~gone], self.special.eos).astype(np.int32)
 
     def columns(self, texts: np.ndarray, keys: Sequence[tuple[int, ...]], raw: int) -> Batch:
         """ "source" and "target" [b,...] of rows of a stream [b,n], in the widths of a text of `raw`
@@ -104,13 +104,13 @@ class Spans:
         what the noise of each row depends on.
         """
         widths, special = self.lengths(raw), self.special
-        found = [np.full((len(texts), width), special.pad, np.int32) for width in widths]
+        both = [np.full((len(texts), width), special.pad, np.int32) for width in widths]
         for row, (text, key) in enumerate(zip(texts, keys, strict=True)):
             ids = text[(text != special.eos) & (text != special.pad)]
             if len(ids) > 1:
-                for column, one in zip(found, self(ids, np.random.default_rng(key)), strict=True):
-                    column[row, : len(one)] = one
-        return dict(zip(("source", "target"), found, strict=True))
+                for column, side in zip(both, self(ids, np.random.default_rng(key)), strict=True):
+                    column[row, : len(side)] = side
+        return dict(zip(("source", "target"), both, strict=True))
 
 
 class Corrupted(Batches):
@@ -130,9 +130,9 @@ class Corrupted(Batches):
     def __init__(self, blocks: Batches, spans: Spans, raw: int, seed: int, first: int) -> None:
         self._blocks, self._spans, self._raw = blocks, spans, raw
         self._seed, self._first = seed, first
-        known: dict[str, Any] = vars(blocks)
-        self.shapes, self.counts = known["shapes"], known["counts"]
-        self.note, self.batches_per_epoch = blocks.note, known["batches_per_epoch"]
+        fields: dict[str, Any] = vars(blocks)
+        self.shapes, self.counts = fields["shapes"], fields["counts"]
+        self.note, self.batches_per_epoch = blocks.note, fields["batches_per_epoch"]
 
     def __call__(self, step: int) -> Batch:
         """The batch of `step` (from 0): "source" and "target"."""

@@ -67,11 +67,11 @@ class Dates(Generated):
 
     def pairs(self, split: str) -> list[Pair]:
         """The (written date, ISO date) texts of `split`."""
-        which = SPLITS.index(split)
+        number = SPLITS.index(split)
         days = np.random.default_rng((self.seed, 0)).permutation(np.arange(_FIRST, _LAST + 1))
-        rng = np.random.default_rng((self.seed, 1 + which))
+        rng = np.random.default_rng((self.seed, 1 + number))
         share = rng.permutation(
-            np.split(days, [len(days) * 90 // 100, len(days) * 95 // 100])[which]
+            np.split(days, [len(days) * 90 // 100, len(days) * 95 // 100])[number]
         )
         chosen = np.resize(share, self.count(split)).tolist()
         return [

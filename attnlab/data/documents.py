@@ -76,19 +76,18 @@ class Corpus:
     @property
     def sizes(self) -> list[int]:
         """The bytes of each file."""
-        return [sum(one.stat().st_size for one in _inside(path)) for path in self.files]
+        return [sum(file.stat().st_size for file in _inside(path)) for path in self.files]
 
     def fingerprint(self) -> dict[str, Any]:
         """How it is read, and name, bytes and SHA-256 of each file, as JSON."""
         files = []
         for path, size in zip(self.files, self.sizes, strict=True):
             digest = hashlib.sha256()
-            for one in _inside(path):
-                with open(one, "rb") as file:
+            for part in _inside(path):
+                with open(part, "rb") as file:
                     digest.update(hashlib.file_digest(file, "sha256").digest())
             files.append({"name": path.name, "bytes": size, "sha256": digest.hexdigest()})
-        how = {"unit": self.unit, "field": self.field, "split": self.split}
-        return {**how, "files": files}
+        return {"unit": self.unit, "field": self.field, "split": self.split, "files": files}
 
     def chunks(self) -> Iterator[Chunk]:
         """All of it.
@@ -116,16 +115,16 @@ class Corpus:
         """Texts dealt into chunks of about one size."""
         size, passed = self.sizes[number], 0
         held: list[str] = []
-        found, characters = False, 0
+        any_record, characters = False, 0
         for text in texts:
-            found = True
+            any_record = True
             held.append(text)
             characters += len(text)
             if characters >= CHUNK:
                 passed += characters
                 yield Chunk(number, held, 1, False, min(passed, size))
                 held, characters = [], 0
-        if not found:
+        if not any_record:
             raise BadSource(f"{self.files[number]} has no records")
         yield Chunk(number, held, 1, True, size)
 
@@ -151,25 +150,25 @@ def find(named: Sequence[str]) -> tuple[Path, ...]:
     Raises:
       UserError: nothing is named so, a folder that is no prepared set, or a file named twice.
     """
-    found: list[Path] = []
+    paths: list[Path] = []
     for name in named:
         path = expanded(name)
         if os.path.exists(path):
-            found.append(path)
+            paths.append(path)
             continue
-        matching = [Path(one) for one in sorted(glob.glob(str(path), recursive=True))]
+        matching = [Path(match) for match in sorted(glob.glob(str(path), recursive=True))]
         if not matching:
             raise UserError(f"--from={name}: there is no such file; {alike(path)}")
-        found += [one for one in matching if one.is_file()]
-    for number, path in enumerate(found):
-        if path in found[:number]:
+        paths += [match for match in matching if match.is_file()]
+    for number, path in enumerate(paths):
+        if path in paths[:number]:
             raise UserError(f"--from names {path} twice; name each file once")
         if path.is_dir() and not (path / "dataset_info.json").is_file():
             raise UserError(
                 f"--from={path} is a folder, but no set of TensorFlow Datasets (it has no"
                 f" dataset_info.json); name the files in it, --from='{path}/*.txt'"
             )
-    return tuple(found)
+    return tuple(paths)
 
 
 def form(path: Path) -> Literal["plain", "json", "parquet", "tfds"]:
@@ -194,8 +193,8 @@ def pieces(corpus: Corpus, chunk: Chunk) -> tuple[list[tuple[str, bool]], int]:
     """
     path = corpus.files[chunk.file]
     if isinstance(chunk.content, list):
-        kept = [(text, True) for text in chunk.content if text.strip()]
-        return kept, len(chunk.content) - len(kept)
+        documents = [(text, True) for text in chunk.content if text.strip()]
+        return documents, len(chunk.content) - len(documents)
     content = chunk.content.removeprefix(_BOM) if chunk.line == 1 else chunk.content
     try:
         text = content.decode()
@@ -243,7 +242,7 @@ def sample(corpus: Corpus, size: int) -> Iterator[str]:
 
 def _inside(path: Path) -> list[Path]:
     """A file, or the files of a folder."""
-    return sorted(one for one in path.iterdir() if one.is_file()) if path.is_dir() else [path]
+    return sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
 
 
 @contextlib.contextmanager
@@ -290,7 +289,7 @@ def _end(block: bytes, records: bool) -> int:
 
 
 def _of_json(text: str, path: Path, first: int, field: str) -> tuple[list[tuple[str, bool]], int]:
-    found, skipped = [], 0
+    documents, skipped = [], 0
     for number, line in enumerate(text.split("\n"), first):
         if not line.strip():
             continue
@@ -310,8 +309,8 @@ def _of_json(text: str, path: Path, first: int, field: str) -> tuple[list[tuple[
         if value is None or not value.strip():
             skipped += 1
         else:
-            found.append((value, True))
-    return found, skipped
+            documents.append((value, True))
+    return documents, skipped
 
 
 def _of_parquet(path: Path, field: str) -> Iterator[str]:
@@ -329,5 +328,5 @@ def _of_tfds(path: Path, split: str, field: str) -> Iterator[str]:
     try:
         yield from Tfds(directory=str(path), train=split, source=field).stream("train")
     except UserError as error:
-        told = str(error).replace("config.data.source", "--field")
-        raise BadSource(told.replace("config.data.train", "--split")) from error
+        message = str(error).replace("config.data.source", "--field")
+        raise BadSource(message.replace("config.data.train", "--split")) from error

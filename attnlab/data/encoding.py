@@ -52,15 +52,15 @@ class Encoder:
     def __init__(self, corpus: Corpus, vocabulary: Vocabulary) -> None:
         self._corpus, self._vocabulary = corpus, vocabulary
         self._dtype = np.dtype("<u2" if vocabulary.size <= 2**16 else "<u4")
-        self._known: dict[str, list[int]] = {}
+        self._cache: dict[str, list[int]] = {}
 
     def __call__(self, chunk: Chunk) -> Encoded:
         """Raises `BadSource` for text that cannot be read, or that spells the end of a text."""
-        found, skipped = pieces(self._corpus, chunk)
-        texts = [text for text, _ in found]
-        ended = np.array([ends for _, ends in found], bool)
-        ids = list(self._vocabulary.encode_stream(texts, known=self._known))
-        lengths = np.array([len(one) for one in ids], np.int64) + ended
+        documents, skipped = pieces(self._corpus, chunk)
+        texts = [text for text, _ in documents]
+        ended = np.array([ends for _, ends in documents], bool)
+        ids = list(self._vocabulary.encode_stream(texts, cache=self._cache))
+        lengths = np.array([len(tokens) for tokens in ids], np.int64) + ended
         ends = np.cumsum(lengths)
         flat = np.full(int(lengths.sum()), self._vocabulary.special.eos, self._dtype)
         if len(ids):
@@ -81,8 +81,8 @@ class Encoder:
     def _characters(self, texts: list[str], ended: np.ndarray) -> np.ndarray:
         """What is cut behind a blank has one more, unless blanks are kept."""
         lengths = np.array([len(self._vocabulary.normalize(text)) for text in texts], np.int64)
-        kept = self._vocabulary.settings["kind"] in ("char", TOKENIZER)
-        return lengths + (ended if kept else 1)
+        with_blanks = self._vocabulary.settings["kind"] in ("char", TOKENIZER)
+        return lengths + (ended if with_blanks else 1)
 
 
 def each(
@@ -138,14 +138,14 @@ class _Worker:
 
     def give(self) -> Encoded:
         try:
-            found: Encoded | str | Exception = self._pipe.recv()
+            result: Encoded | str | Exception = self._pipe.recv()
         except (EOFError, OSError) as error:
             raise self._lost() from error
-        if isinstance(found, str):
-            raise BadSource(found)
-        if isinstance(found, Exception):
-            raise found
-        return found
+        if isinstance(result, str):
+            raise BadSource(result)
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     def end(self) -> None:
         self._pipe.close()
@@ -179,14 +179,14 @@ def _work(pipe: Connection, corpus: Corpus, vocabulary: Path) -> None:
     threading.Thread(target=receive, daemon=True).start()
     encode = Encoder(corpus, Vocabulary.load(vocabulary))
     while True:
-        found: Encoded | str | Exception
+        result: Encoded | str | Exception
         try:
-            found = encode(arrived.get())
+            result = encode(arrived.get())
         except BadSource as error:
-            found = str(error)
+            result = str(error)
         except Exception as error:
-            found = error
+            result = error
         try:
-            pipe.send(found)
+            pipe.send(result)
         except OSError:
             return

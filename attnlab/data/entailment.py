@@ -81,8 +81,8 @@ class Entailment(Sized):
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
         """The (premise, hypothesis) pairs of `split`, each with its label."""
         draw = random.Random(f"entailment {self.seed} {split}")
-        found: list[tuple[tuple[str, ...], str]] = []
-        while len(found) < self.count(split):
+        examples: list[tuple[tuple[str, ...], str]] = []
+        while len(examples) < self.count(split):
             persons, actions = (
                 draw.sample(range(len(table)), self.clauses) for table in (PERSONS, ACTIONS)
             )
@@ -93,8 +93,8 @@ class Entailment(Sized):
             premise = " and ".join(map(str, facts))
             if split_of(premise) == split:
                 label = LABELS[draw.randrange(3)]
-                found.append(((premise, str(_hypothesis(facts, label, draw))), label))
-        return found
+                examples.append(((premise, str(_hypothesis(facts, label, draw))), label))
+        return examples
 
 
 def _hypothesis(facts: list[Clause], label: str, draw: random.Random) -> Clause:

@@ -130,18 +130,18 @@ class TabFiles:
                 " different columns, counted from 1; target is 0 where one text is labelled"
             )
         path, rows = self._rows(split, *columns, self.label)
-        found: list[tuple[tuple[str, ...], str]] = []
+        examples: list[tuple[tuple[str, ...], str]] = []
         for number, row in enumerate(rows, 1 + self.header):
             if all(row):
-                found.append((row[:-1], row[-1]))
+                examples.append((row[:-1], row[-1]))
             elif any(row):
                 blank = [*columns, self.label][row.index("")]
                 raise UserError(
                     f"{path}, line {number}: column {blank} is blank; fill it in or remove the line"
                 )
-        if not found:
+        if not examples:
             raise UserError(f"{path} holds nothing but blank lines")
-        return found
+        return examples
 
     def _rows(self, split: str, *columns: int) -> tuple[Path, list[tuple[str, ...]]]:
         """The file of a split, and these columns of all its lines below the header; a blank line
@@ -323,10 +323,10 @@ def _without_blanks(
 
     Lines are counted from those `above` the pairs on.
     """
-    kept, blank = [], 0
+    complete, blank = [], 0
     for number, pair in enumerate(pairs, 1 + above):
         if all(pair):
-            kept.append(pair)
+            complete.append(pair)
         elif any(pair):
             empty, full = (target, source) if pair[0] else (source, target)
             raise UserError(
@@ -335,8 +335,8 @@ def _without_blanks(
             )
         else:
             blank += 1
-    if not kept:
+    if not complete:
         raise UserError(f"{source} and {target} hold nothing but blank lines")
     if blank:
         _log.warning("skipped %d blank lines of %s and %s", blank, source, target)
-    return kept
+    return complete

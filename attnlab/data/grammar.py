@@ -106,14 +106,14 @@ class Grammar(Generated):
     def pairs(self, split: str) -> list[Pair]:
         """The (source, target) texts of `split`."""
         draw = random.Random(f"grammar {self.seed} {split}")
-        found: dict[str, str] = {}
+        pairs: dict[str, str] = {}
         wanted = self.count(split)
-        while len(found) < wanted:
+        while len(pairs) < wanted:
             sentence = drawn(draw, self.depth)
             source = _text(source_words(sentence))
             if split_of(source) == split:
-                found[source] = _text(target_words(sentence))
-        return list(found.items())
+                pairs[source] = _text(target_words(sentence))
+        return list(pairs.items())
 
     def alignment(self, pair: Pair) -> Alignment:
         """Each target word with the source word that it renders; "the" has no partner,
@@ -307,13 +307,13 @@ class _Reader:
         return None
 
     def _accept_word(self, word: str) -> bool:
-        found = self._words[self._next : self._next + 1] == [word]
-        self._next += found
-        return found
+        matches = self._words[self._next : self._next + 1] == [word]
+        self._next += matches
+        return matches
 
     def _misfit(self, wanted: str, back: int = 0) -> ValueError:
         position = self._next - back
-        found = self._words[position] if position < len(self._words) else "the end"
+        word = self._words[position] if position < len(self._words) else "the end"
         return ValueError(
-            f"word {position + 1}: expected {wanted}, found {found!r} in {' '.join(self._words)!r}"
+            f"word {position + 1}: expected {wanted}, found {word!r} in {' '.join(self._words)!r}"
         )

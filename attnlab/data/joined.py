@@ -46,17 +46,17 @@ class Joined:
                 f"config.data.most={self.most} and config.data.copies={self.copies} must be at"
                 " least 1"
             )
-        found: list[tuple[str, str]] = made(SOURCES, self.of)().pairs(split)
+        pairs: list[tuple[str, str]] = made(SOURCES, self.of)().pairs(split)
         if split != "train":
-            return found
-        if self.copies * len(found) > MOST:
+            return pairs
+        if self.copies * len(pairs) > MOST:
             raise UserError(
-                f"config.data.copies={self.copies} of {len(found):,} pairs are more than {MOST:,};"
+                f"config.data.copies={self.copies} of {len(pairs):,} pairs are more than {MOST:,};"
                 " take fewer"
             )
         rng, joined = random.Random(self.seed), []
         for _ in range(self.copies):
-            order, begin = rng.sample(found, len(found)), 0
+            order, begin = rng.sample(pairs, len(pairs)), 0
             while begin < len(order):
                 end = begin + rng.randint(1, self.most)
                 joined.append(

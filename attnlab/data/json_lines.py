@@ -37,17 +37,17 @@ class JsonLines:
             has something else than a text in it, or a blank one; with file and line.
         """
         path = find_file(self.directory, getattr(self, split))
-        found = []
+        pairs = []
         for number, line in enumerate(read_lines(path), 1):
             if line:
                 record = object_of(line, path, number)
                 source, target = (
                     text_of(record, field, path, number) for field in (self.source, self.target)
                 )
-                found.append((source, target))
-        if not found:
+                pairs.append((source, target))
+        if not pairs:
             raise UserError(f"{path} holds nothing but blank lines")
-        return found
+        return pairs
 
 
 def object_of(line: str, path: Path, number: int) -> dict[str, Any]:

@@ -244,12 +244,12 @@ def answered(
         it stands.
     """
     _check_texts(classes, rows, split)
-    found: list[np.ndarray] = []
+    truth: list[np.ndarray] = []
     for number, (_, label) in enumerate(rows, 1):
         try:
-            found.append(_numbers(label, answer(label)))
-            if found[-1].shape != found[0].shape:
-                shapes = f"of shape {found[-1].shape}, {rows[0][1]!r} of example 1 {found[0].shape}"
+            truth.append(_numbers(label, answer(label)))
+            if truth[-1].shape != truth[0].shape:
+                shapes = f"of shape {truth[-1].shape}, {rows[0][1]!r} of example 1 {truth[0].shape}"
                 raise UserError(
                     f"label {label!r} means an array {shapes}; all answers must have one shape"
                 )
@@ -258,19 +258,19 @@ def answered(
                 f"config.data: example {number} of the {split} split: {error}"
             ) from error
     sides = _sides(vocabulary, classes, [texts for texts, _ in rows])
-    return Examples(**sides, label=np.asarray(found, np.float32))
+    return Examples(**sides, label=np.asarray(truth, np.float32))
 
 
 def _numbers(label: str, answer: Any) -> np.ndarray:
     """What a label means, as float32; `UserError` unless it is finite numbers, in float32 too."""
     try:
         with np.errstate(over="ignore"):
-            found = np.asarray(answer, np.float32)
+            numbers = np.asarray(answer, np.float32)
     except (TypeError, ValueError):  # rows of several lengths, words
-        found = np.asarray(np.nan)
-    if not np.isfinite(found).all():
+        numbers = np.asarray(np.nan)
+    if not np.isfinite(numbers).all():
         raise UserError(f"label {label!r} means {answer}, expected finite float32 numbers")
-    return found
+    return numbers
 
 
 def _check_texts(classes: Classes, rows: Sequence[Labelled], split: str) -> None:

@@ -65,8 +65,8 @@ def treat_long_examples(data: Any, batch: AnyBatch, beside: int = 0) -> tuple[An
         if rule == "leave_out":
             data = _without(data, split, longer)
         elif rule == "cut" and hasattr(data, "cut"):
-            data, words = data.cut(split, limit)
-            lines[-1] += f": {words:,} words are neither trained on nor scored"
+            data, lost = data.cut(split, limit)
+            lines[-1] += f": {lost:,} words are neither trained on nor scored"
         elif rule == "cut":
             data = _replaced(data, split, examples=examples.cut(limit))
     return data, lines
@@ -93,5 +93,5 @@ def _without(data: Any, split: str, longer: np.ndarray) -> Any:
 def _replaced(data: Any, split: str, **changes: Any) -> Any:
     """The data with other rows, examples or fingerprints of a split."""
     return dataclasses.replace(
-        data, **{name: {**getattr(data, name), split: one} for name, one in changes.items()}
+        data, **{name: {**getattr(data, name), split: value} for name, value in changes.items()}
     )

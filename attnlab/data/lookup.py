@@ -66,8 +66,8 @@ class Lookup(Sized):
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
         """The texts of `split`, each with its label."""
         draw = random.Random(f"lookup {self.seed} {split}")
-        found: list[tuple[tuple[str, ...], str]] = []
-        while len(found) < self.count(split):
+        examples: list[tuple[tuple[str, ...], str]] = []
+        while len(examples) < self.count(split):
             keys = draw.sample(string.ascii_lowercase[: self.keys], self.pairs)
             values = [string.digits[int(draw.random() * self.values)] for _ in keys]
             asked = int(draw.random() * self.pairs)
@@ -77,8 +77,8 @@ class Lookup(Sized):
                 [*(key + value for key, value in zip(keys, values, strict=True)), keys[asked]]
             )
             if split_of(text) == split:
-                found.append(((text,), values[asked]))
-        return found
+                examples.append(((text,), values[asked]))
+        return examples
 
     def evidence(self, text: str) -> frozenset[int]:
         """The place of the pair that is asked for."""

@@ -58,17 +58,17 @@ class Markers(Sized):
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
         """The texts of `split`, each with its label."""
         draw = random.Random(f"markers {self.seed} {split}")
-        found: list[tuple[tuple[str, ...], str]] = []
-        while len(found) < self.count(split):
+        examples: list[tuple[tuple[str, ...], str]] = []
+        while len(examples) < self.count(split):
             length = self.shortest + int(draw.random() * (self.longest - self.shortest + 1))
             words = [SYLLABLES[int(draw.random() * self.words)] for _ in range(length)]
             places = draw.sample(range(length), 2)
-            one, other = (int(draw.random() * self.numbers) for _ in places)
-            words[places[0]], words[places[1]] = str(one), str(other)
+            first, second = (int(draw.random() * self.numbers) for _ in places)
+            words[places[0]], words[places[1]] = str(first), str(second)
             text = " ".join(words)
             if split_of(text) == split:
-                found.append(((text,), str((one + other) % self.numbers)))
-        return found
+                examples.append(((text,), str((first + second) % self.numbers)))
+        return examples
 
     def evidence(self, text: str) -> frozenset[int]:
         """The places of the two numbers."""

@@ -85,14 +85,14 @@ class Masking:
         stead = np.where(fate < self.hidden, self.mask, stead)
         most = int(self._wanted(np.array(width)))
         places = np.argsort(~chosen, axis=1, kind="stable")[:, :most]
-        there = np.take_along_axis(chosen, places, axis=1)
-        told = np.take_along_axis(tokens, places, axis=1)
-        found = {
+        filled = np.take_along_axis(chosen, places, axis=1)
+        targets = np.take_along_axis(tokens, places, axis=1)
+        batch = {
             "source": np.where(chosen, stead, tokens),
-            "places": np.where(there, places, 0),
-            "target": np.where(there, told, self.special.pad),
+            "places": np.where(filled, places, 0),
+            "target": np.where(filled, targets, self.special.pad),
         }
-        return {name: one.astype(np.int32) for name, one in found.items()}
+        return {name: column.astype(np.int32) for name, column in batch.items()}
 
     def _wanted(self, lengths: np.ndarray) -> np.ndarray:
         """How many tokens of rows of these lengths are to be told, if they have as many."""
@@ -117,10 +117,10 @@ class Masked(Batches):
 
     def __init__(self, batches: Batches, masking: Masking, seed: int, first: int) -> None:
         self._batches, self._masking, self._seed, self._first = batches, masking, seed, first
-        known: dict[str, Any] = vars(batches)
-        self.shapes = tuple((rows, width + 1) for rows, width in known["shapes"])
-        self.counts, self.note = known["counts"], batches.note
-        self.batches_per_epoch: int = known["batches_per_epoch"]
+        fields: dict[str, Any] = vars(batches)
+        self.shapes = tuple((rows, width + 1) for rows, width in fields["shapes"])
+        self.counts, self.note = fields["counts"], batches.note
+        self.batches_per_epoch: int = fields["batches_per_epoch"]
 
     def __call__(self, step: int) -> Batch:
         """The batch of a step: what `Masking` makes of it, and what `begun` keeps."""
@@ -136,12 +136,12 @@ def begun(batch: Batch, special: Special) -> Batch:
     """
     texts = batch["target"]
     first = np.where(texts[:, :1] == special.pad, special.pad, special.bos).astype(np.int32)
-    found = {"source": np.concatenate([first, texts], axis=1)}
+    columns = {"source": np.concatenate([first, texts], axis=1)}
     for name in ("segments", "types"):
         if name in batch:
             of = batch[name]
-            found[name] = np.concatenate([of[:, :1], of], axis=1)
-    return found | {name: batch[name] for name in ("relation",) if name in batch}
+            columns[name] = np.concatenate([of[:, :1], of], axis=1)
+    return columns | {name: batch[name] for name in ("relation",) if name in batch}
 
 
 def draws(key: tuple[int, ...], rows: np.ndarray, width: int) -> np.ndarray:

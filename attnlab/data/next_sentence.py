@@ -93,19 +93,19 @@ class SentencePairs(ProcessBatches):
         """The batch of `step` (from 0): "target" and "types" [b,T], "relation" [b], all int32."""
         epoch, number = divmod(int(step), self.batches_per_epoch)
         chunk = number * self._size + self._rows
-        there = chunk < len(self._begin)
+        real = chunk < len(self._begin)
         if self._seed is None:
             drawn = draws((_PAIR,), chunk, 5)
         else:
-            chunk[there] = permuted(chunk[there], len(self._begin), (self._seed, epoch))
+            chunk[real] = permuted(chunk[real], len(self._begin), (self._seed, epoch))
             drawn = draws((self._seed, int(step), _PAIR), self._rows, 5)
         target = np.full((len(chunk), self._length), self._special.pad, np.int32)
         types, relation = np.zeros_like(target), np.zeros(len(chunk), np.int32)
-        for row in np.flatnonzero(there):
-            one, other, relation[row] = self._pair(int(chunk[row]), drawn[row])
-            pair = [*one, self._special.eos, *other, self._special.eos]
+        for row in np.flatnonzero(real):
+            left, right, relation[row] = self._pair(int(chunk[row]), drawn[row])
+            pair = [*left, self._special.eos, *right, self._special.eos]
             target[row, : len(pair)] = pair
-            types[row, len(one) + 1 : len(pair)] = 1
+            types[row, len(left) + 1 : len(pair)] = 1
         return {"target": target, "types": types, "relation": relation}
 
     def _chunks(self) -> tuple[np.ndarray, np.ndarray]:
@@ -129,16 +129,16 @@ class SentencePairs(ProcessBatches):
         """
         begin, end = int(self._begin[chunk]), int(self._end[chunk])
         cut = begin + 1 + int(drawn[0] * (end - begin - 1))
-        one = self._joined(begin, cut)
+        left = self._joined(begin, cut)
         if end - begin > 1 and drawn[1] < 0.5:
-            other, relation = self._joined(cut, end), 0
+            right, relation = self._joined(cut, end), 0
         else:
             start = self._elsewhere(begin, end, drawn[2])
-            other, relation = self._joined(start, self._filling(start, self._room - len(one))), 1
+            right, relation = self._joined(start, self._filling(start, self._room - len(left))), 1
         room, half = self._room, self._room // 2
-        first = min(len(one), max(room - len(other), room - half))
-        second = min(len(other), max(room - len(one), half))
-        return _cut(one, first, drawn[3]), _cut(other, second, drawn[4]), relation
+        first = min(len(left), max(room - len(right), room - half))
+        second = min(len(right), max(room - len(left), half))
+        return _cut(left, first, drawn[3]), _cut(right, second, drawn[4]), relation
 
     def _elsewhere(self, begin: int, end: int, drawn: float) -> int:
         """A sentence outside a chunk, in another document where there is one."""

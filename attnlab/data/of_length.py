@@ -34,18 +34,18 @@ class OfLength:
         limits = f"config.data.shortest={self.shortest} and config.data.longest={self.longest}"
         if not 1 <= self.shortest <= self.longest:
             raise UserError(f"{limits}: expected 1 <= shortest <= longest")
-        found: list[tuple[str, str]] = made(SOURCES, self.of)().pairs(split)
-        lengths = [len(source.split()) for source, _ in found]
-        kept = [
+        pairs: list[tuple[str, str]] = made(SOURCES, self.of)().pairs(split)
+        lengths = [len(source.split()) for source, _ in pairs]
+        remaining = [
             pair
-            for pair, length in zip(found, lengths, strict=True)
+            for pair, length in zip(pairs, lengths, strict=True)
             if self.shortest <= length <= self.longest
         ]
-        if not kept:
-            there = (
-                f"its {len(found)} pairs have {min(lengths)} to {max(lengths)} words"
-                if found
+        if not remaining:
+            summary = (
+                f"its {len(pairs)} pairs have {min(lengths)} to {max(lengths)} words"
+                if pairs
                 else "it is empty"
             )
-            raise UserError(f"{limits} leave no pair of the {split} split; {there}")
-        return kept
+            raise UserError(f"{limits} leave no pair of the {split} split; {summary}")
+        return remaining

@@ -77,23 +77,23 @@ class Windows:
 
 def cut(text: str) -> list[tuple[int, int]]:
     """Where the words and signs of a text begin and end, in characters."""
-    return [one.span() for one in _WORD.finditer(text)]
+    return [match.span() for match in _WORD.finditer(text)]
 
 
 def read(vocabulary: Vocabulary, questions: Sequence[Question], units: Units) -> list[Read]:
     """Questions and passages as ids, and where the units of a passage stand in it."""
-    passages = [one.passage for one in questions]
+    passages = [question.passage for question in questions]
     if units == "pieces":
-        asked = vocabulary.encode_stream(one.question for one in questions)
-        found = located(vocabulary, passages)
+        asked = vocabulary.encode_stream(question.question for question in questions)
+        pieces = located(vocabulary, passages)
         return [
             Read(question, ids, np.arange(1, len(ids) + 1), _whole(passage, places))
-            for question, (ids, places), passage in zip(asked, found, passages, strict=True)
+            for question, (ids, places), passage in zip(asked, pieces, passages, strict=True)
         ]
-    of_questions = _of_words(vocabulary, [one.question for one in questions])
+    of_questions = _of_words(vocabulary, [question.question for question in questions])
     of_passages = _of_words(vocabulary, passages)
     return [
-        Read(question[0], *one) for question, one in zip(of_questions, of_passages, strict=True)
+        Read(question[0], *body) for question, body in zip(of_questions, of_passages, strict=True)
     ]
 
 
@@ -110,10 +110,10 @@ def _of_words(
         for begin, end in of
     ]
     unknown = np.array([vocabulary.special.unk or 0], np.int32)
-    found = iter([ids if len(ids) else unknown for ids in vocabulary.encode_stream(flat)])
+    encoded = iter([ids if len(ids) else unknown for ids in vocabulary.encode_stream(flat)])
     rows = []
     for of in places:
-        words = [next(found) for _ in of]
+        words = [next(encoded) for _ in of]
         ids = np.concatenate([*words, np.zeros(0, np.int32)])
         numbers = np.repeat(np.arange(1, len(of) + 1), [len(word) for word in words])
         rows.append((ids, numbers, np.array(of).reshape(-1, 2)))
@@ -125,13 +125,13 @@ def _whole(text: str, places: np.ndarray) -> np.ndarray:
     the vocabulary has put on the letter before, belongs to the piece before.
     """
     following = np.append(places[1:, 0], len(text))
-    found = []
+    trimmed = []
     for (begin, end), limit in zip(places.tolist(), following.tolist(), strict=True):
         while end < limit and not text[end].isspace():
             end += 1
         stretch = text[begin:end]
-        found.append((end - len(stretch.lstrip()), begin + len(stretch.rstrip())))
-    return np.array(found).reshape(-1, 2)
+        trimmed.append((end - len(stretch.lstrip()), begin + len(stretch.rstrip())))
+    return np.array(trimmed).reshape(-1, 2)
 
 
 def encode(
@@ -210,19 +210,19 @@ def unreachable(
         starts = np.array(windows.begins(len(row.passage), room))
         return bool(((starts <= span[0]) & (span[1] < starts + room)).any())
 
-    found = [
-        any(reached(row, one.passage, *answer) for answer in one.answers)
-        for row, one in zip(rows, questions, strict=True)
-        if one.answers
+    reachable = [
+        any(reached(row, question.passage, *answer) for answer in question.answers)
+        for row, question in zip(rows, questions, strict=True)
+        if question.answers
     ]
-    return 1 - sum(found) / max(1, len(found))
+    return 1 - sum(reachable) / max(1, len(reachable))
 
 
 def normal(text: str) -> list[str]:
     """The words of a text in lower case, without signs and articles, as the evaluation of SQuAD has
     them.
     """
-    plain = "".join(one for one in text.lower() if one not in string.punctuation)
+    plain = "".join(sign for sign in text.lower() if sign not in string.punctuation)
     return re.sub(r"\b(a|an|the)\b", " ", plain).split()
 
 
@@ -233,14 +233,15 @@ def located(
     [length,2] of the text that each stands for: where they begin and end.
     """
     whole = _ALL if vocabulary.settings["kind"] in ("char", TOKENIZER) else _UNITS
-    units = {text: [(one.start(), one[0]) for one in whole.finditer(text)] for text in texts}
+    units = {text: [(match.start(), match[0]) for match in whole.finditer(text)] for text in texts}
     different = list({unit for each in units.values() for _, unit in each})
-    known = {}
+    by_unit = {}
     for at in range(0, len(different), CHUNK):
         chunk = different[at : at + CHUNK]
-        for unit, one in zip(chunk, vocabulary.encodings(chunk), strict=True):
-            known[unit] = np.array(one.ids, np.int32), np.array(one.offsets).reshape(-1, 2)
+        for unit, encoding in zip(chunk, vocabulary.encodings(chunk), strict=True):
+            pieces = np.array(encoding.ids, np.int32)
+            by_unit[unit] = pieces, np.array(encoding.offsets).reshape(-1, 2)
     for text in texts:
-        ids = [known[unit][0] for _, unit in units[text]]
-        places = [known[unit][1] + begin for begin, unit in units[text]]
+        ids = [by_unit[unit][0] for _, unit in units[text]]
+        places = [by_unit[unit][1] + begin for begin, unit in units[text]]
         yield np.concatenate([_NOTHING[0], *ids]), np.concatenate([_NOTHING[1], *places])

@@ -60,17 +60,17 @@ class Prepared:
             prepared (with the command), or that is damaged.
         """
         builder = open_builder(self.dataset, self.directory)
-        names, known = [getattr(self, field) for field in fields], features_of(builder)
+        names, features = [getattr(self, field) for field in fields], features_of(builder)
         for field, name in zip(fields, names, strict=True):
-            if name not in known:
+            if name not in features:
                 raise UserError(
                     f"config.data.{field}={name!r} is no feature of {self.title()};"
-                    f" {nearest(name, known)}"
+                    f" {nearest(name, features)}"
                 )
         records = self._records(builder, split)
         chosen = range(len(records)) if rows is None else rows(len(records))
         for record in _each(records, chosen, builder.data_dir):
-            yield tuple(_named(_within(record, name), known[name]) for name in names)
+            yield tuple(_named(_within(record, name), features[name]) for name in names)
 
     def title(self) -> str:
         """What an error calls the dataset."""
@@ -219,9 +219,9 @@ def features_of(builder: Any) -> dict[str, Any]:
     """The features of a dataset by name, those within others too: "captions.text"."""
 
     def below(features: Any, before: str) -> Iterator[tuple[str, Any]]:
-        for name, one in features.items():
-            yield before + name, one
-            inside = getattr(one, "feature", one)  # of what it is a sequence
+        for name, feature in features.items():
+            yield before + name, feature
+            inside = getattr(feature, "feature", feature)  # of what it is a sequence
             if hasattr(inside, "items"):
                 yield from below(inside, f"{before}{name}.")
 
@@ -234,8 +234,8 @@ def _undecoded(builder: Any) -> dict[str, Any] | None:
 
     images = [
         name
-        for name, one in (builder.info.features or {}).items()
-        if isinstance(one, tfds.features.Image)
+        for name, feature in (builder.info.features or {}).items()
+        if isinstance(feature, tfds.features.Image)
     ]
     return {name: tfds.decode.SkipDecoding() for name in images} or None
 
@@ -257,7 +257,7 @@ def _each(records: Any, rows: Sequence[int], folder: str) -> Iterator[Mapping[st
 
 def _within(record: Mapping[str, Any], name: str) -> Any:
     """The feature of this name in a record."""
-    return functools.reduce(lambda found, part: found[part], name.split("."), record)
+    return functools.reduce(lambda value, part: value[part], name.split("."), record)
 
 
 def _named(value: Any, feature: Any) -> Any:

@@ -99,7 +99,7 @@ class _Record:
     next: Place
 
 
-class Told(NamedTuple):
+class Preparation(NamedTuple):
     """How far the work is: bytes of text that are read and ids that were made, by this process and
     by earlier ones.
     """
@@ -112,7 +112,7 @@ def prepare(
     folder: Path,
     asked: Asked,
     processes: int,
-    tell: Callable[[Told], None],
+    tell: Callable[[Preparation], None],
     note: Callable[[str], None],
 ) -> Index:
     """Make the shards of a corpus, or what is missing of them.
@@ -135,8 +135,8 @@ def prepare(
     if done is not None:
         note(f"{folder} is complete: every shard was held against its hash, nothing is left to do")
         return done
-    known = isinstance(asked.vocabulary, Vocabulary) or (folder / PLAN).is_file()
-    first = None if known else _learned(asked, note)  # before anything is written
+    has_vocabulary = isinstance(asked.vocabulary, Vocabulary) or (folder / PLAN).is_file()
+    first = None if has_vocabulary else _learned(asked, note)  # before anything is written
     try:
         lock = RunLock(folder)
     except Held as error:
@@ -167,8 +167,8 @@ def _finished(folder: Path, plan: dict[str, Any]) -> Index | None:
     Raises:
       UserError: a folder of something else.
     """
-    there = {one.name for one in folder.iterdir()} if folder.exists() else set()
-    if not {one for one in there if not one.startswith(".")} - {VOCABULARY}:
+    names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    if not {name for name in names if not name.startswith(".")} - {VOCABULARY}:
         return None  # a kill may have left a vocabulary without a plan
     if (folder / INDEX).is_file():
         index = opened(folder)
@@ -201,8 +201,8 @@ def _compare(folder: Path, here: dict[str, Any], plan: dict[str, Any]) -> None:
     ]
     differing += [] if same_vocabulary else ["vocabulary"]
     if differing:
-        words = {"source": "text or another way to read it", "length": "length of shards"}
-        what = " and ".join(f"another {words.get(name, name)}" for name in differing)
+        phrases = {"source": "text or another way to read it", "length": "length of shards"}
+        what = " and ".join(f"another {phrases.get(name, name)}" for name in differing)
         raise UserError(
             f"--to={folder} was prepared from {what}; name another folder, or delete this one"
         )
@@ -218,11 +218,11 @@ def _vocabulary(
     """The vocabulary that the folder has, or gets now; and its plan."""
     chosen, path = asked.vocabulary, folder / VOCABULARY
     if not (folder / PLAN).is_file():
-        found = chosen if isinstance(chosen, Vocabulary) else first
-        assert found is not None
-        found.save(path)
+        vocabulary = chosen if isinstance(chosen, Vocabulary) else first
+        assert vocabulary is not None
+        vocabulary.save(path)
         write_atomic(folder / PLAN, json.dumps(plan))
-        return found
+        return vocabulary
     note(f"going on in {folder}")
     return Vocabulary.load(path)
 
@@ -232,13 +232,13 @@ def _remove(folder: Path, whole: bool) -> None:
     if whole:
         shutil.rmtree(folder, ignore_errors=True)
         return
-    for one in folder.iterdir():
+    for path in folder.iterdir():
         if (
-            one.name in (PLAN, VOCABULARY, ".lock")
-            or one.suffix in (".tokens", ".documents")
-            or (one.suffix == ".json" and one.stem.isdigit())
+            path.name in (PLAN, VOCABULARY, ".lock")
+            or path.suffix in (".tokens", ".documents")
+            or (path.suffix == ".json" and path.stem.isdigit())
         ):
-            one.unlink()
+            path.unlink()
 
 
 class _Writing:
@@ -256,7 +256,7 @@ class _Writing:
         self.documents: list[np.ndarray] = []
 
     def run(
-        self, processes: int, tell: Callable[[Told], None], note: Callable[[str], None]
+        self, processes: int, tell: Callable[[Preparation], None], note: Callable[[str], None]
     ) -> Index:
         """Encode and write what is not there yet."""
         self._go_on(note)
@@ -265,8 +265,8 @@ class _Writing:
         with contextlib.closing(work) as every:
             for number, (chunk, encoded) in enumerate(every, self.place.chunk):
                 self._add(number, encoded)
-                made = sum(one.tokens for one in self.shards) + self.filled
-                tell(Told(chunk.done, made))
+                made = sum(shard.tokens for shard in self.shards) + self.filled
+                tell(Preparation(chunk.done, made))
         if self.filled:
             self._write()
         if not self.shards:
@@ -293,10 +293,10 @@ class _Writing:
         """The ids of a chunk, from where the first shard that is made here begins."""
         at = self.place.ids if number == self.place.chunk else 0
         begin = self.place
-        known = encoded.ends > at if at else np.ones(len(encoded.ends), bool)
-        ends, ended = encoded.ends[known], encoded.ended[known]
+        new = encoded.ends > at if at else np.ones(len(encoded.ends), bool)
+        ends, ended = encoded.ends[new], encoded.ended[new]
         # of a document that comes in pieces the characters count where it ends
-        whole = np.cumsum(encoded.characters[known])
+        whole = np.cumsum(encoded.characters[new])
         closed = np.flatnonzero(ended)
         characters = np.diff(whole[closed], prepend=-begin.characters)
         left = int(whole[-1]) if len(whole) else 0
@@ -371,6 +371,6 @@ def advice(folder: Path) -> str:
     where = {"": "shards", ".directory": folder.parent}
     where |= {} if folder.name == split else {f".{split}": folder.name}
     read = shlex.join(f"--config.data{name}={value}" for name, value in where.items())
-    others = " and ".join(f"'{one}'" for one in SPLITS if one != split)
+    others = " and ".join(f"'{other}'" for other in SPLITS if other != split)
     return f"""it is read as the split '{split}', with folders {others} beside it, by
   train --config=configs/language_modelling.py:decoder {read} --config.batch.texts=packed"""

@@ -58,7 +58,7 @@ class Squad:
         path = find_file(self.directory, getattr(self, split))
         try:
             content = parse_json(contents(path), str(path))
-            found = [
+            questions = [
                 Question(_of(asked, "question"), _of(paragraph, "context"), _answers(asked))
                 for article in content["data"]
                 for paragraph in article["paragraphs"]
@@ -69,21 +69,21 @@ class Squad:
                 f"{path} is not in the form of SQuAD ({type(error).__name__}: {error}); expected"
                 ' {"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}'
             ) from error
-        if not found:
+        if not questions:
             raise UserError(f"{path} has no question")
-        for one in found:
-            for text, begin in one.answers:
-                stands = begin >= 0 and one.passage[begin : begin + len(text)] == text
+        for question in questions:
+            for text, begin in question.answers:
+                stands = begin >= 0 and question.passage[begin : begin + len(text)] == text
                 if not stands or not text.strip():
                     raise UserError(
-                        f"{path}: {one.question!r}: the answer {text!r} does not stand at character"
-                        f" {begin} of its passage"
+                        f"{path}: {question.question!r}: the answer {text!r} does not stand at"
+                        f" character {begin} of its passage"
                     )
-        return found
+        return questions
 
 
 def _answers(asked: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    return tuple((_of(one, "text"), _of(one, "answer_start", int)) for one in asked["answers"])
+    return tuple((_of(node, "text"), _of(node, "answer_start", int)) for node in asked["answers"])
 
 
 def _of(entry: Mapping[str, Any], field: str, kind: type = str) -> Any:
@@ -117,13 +117,13 @@ class Deeds(Sized):
                 f" {len(_NAMES)} clauses, one fewer with absent questions, and a share"
             )
         draw = random.Random(f"deeds {self.seed} {split}")
-        found: dict[str, Question] = {}
+        questions: dict[str, Question] = {}
         wanted = self.count(split)
-        while len(found) < wanted:
-            one = self._drawn(draw)
-            if split_of(one.passage) == split:
-                found[one.passage + one.question] = one
-        return list(found.values())
+        while len(questions) < wanted:
+            question = self._drawn(draw)
+            if split_of(question.passage) == split:
+                questions[question.passage + question.question] = question
+        return list(questions.values())
 
     def _drawn(self, draw: random.Random) -> Question:
         who = draw.sample(_NAMES, self.clauses)
@@ -192,19 +192,19 @@ def load(
     """
     of = giving(data, "questions")
     settings = VocabularySettings.read(vocabulary)
-    found = kept_or_lent(workdir, settings, begun)
+    vocab = kept_or_lent(workdir, settings, begun)
     rows = read_splits(
-        lambda split: _asked(of.questions(split), split, unanswerable), splits, learn=found is None
+        lambda split: _asked(of.questions(split), split, unanswerable), splits, learn=vocab is None
     )
-    if found is None:
-        texts = (text for one in rows["train"] for text in (one.question, one.passage))
-        found = Vocabulary.train(texts, **settings.of_one)
+    if vocab is None:
+        texts = (text for row in rows["train"] for text in (row.question, row.passage))
+        vocab = Vocabulary.train(texts, **settings.of_one)
     rows = {split: rows[split] for split in splits}
     examples, missed = {}, {}
     for split, each in rows.items():
-        found_rows = read(found, each, units)
-        examples[split] = laid_out(found, found_rows, each, windows)
-        missed[split] = unreachable(found_rows, each, windows)
+        encoded = read(vocab, each, units)
+        examples[split] = laid_out(vocab, encoded, each, windows)
+        missed[split] = unreachable(encoded, each, windows)
         if missed[split] > bound and split != "test":
             raise UserError(
                 f"config.data={data['name']}: {missed[split]:.1%} of the answers of the {split} split"
@@ -214,15 +214,15 @@ def load(
             )
     first = "" if units == "words" else units
     prints = {split: fingerprint_of_rows(each, first) for split, each in rows.items()}
-    return Questions(rows, examples, found, prints, missed)
+    return Questions(rows, examples, vocab, prints, missed)
 
 
-def _asked(found: Sequence[Question], split: str, unanswerable: bool) -> Sequence[Question]:
+def _asked(questions: Sequence[Question], split: str, unanswerable: bool) -> Sequence[Question]:
     """All questions, or those that have an answer."""
-    kept = found if unanswerable else [one for one in found if one.answers]
-    if not kept:
+    chosen = questions if unanswerable else [question for question in questions if question.answers]
+    if not chosen:
         raise UserError(
             f"no question of the split {split!r} has an answer; set passages.unanswerable=true if"
             " none is to have one"
         )
-    return kept
+    return chosen

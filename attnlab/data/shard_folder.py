@@ -87,7 +87,7 @@ class Index:
 
     def total(self, what: str) -> int:
         """The sum over all shards."""
-        return sum(getattr(one, what) for one in self.shards)
+        return sum(getattr(shard, what) for shard in self.shards)
 
     def _hash(self) -> str:
         body = dataclasses.asdict(dataclasses.replace(self, sha256=""))
@@ -101,8 +101,8 @@ def names(number: int) -> tuple[str, str]:
 
 def digest(vocabulary: Vocabulary) -> str:
     """SHA-256 of what makes ids of texts; not of where it came from."""
-    kept = [vocabulary.kept(), vocabulary.settings["kind"], vocabulary.size]
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+    content = [vocabulary.to_json(), vocabulary.settings["kind"], vocabulary.size]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def opened(folder: Path) -> Index:
@@ -134,11 +134,11 @@ def opened(folder: Path) -> Index:
         sizes = shard.tokens * width, shard.documents * 2 * ENDS.itemsize
         for name, wanted in zip(names(number), sizes, strict=True):
             path = folder / name
-            found = path.stat().st_size if path.is_file() else None
-            if found is None:
+            size = path.stat().st_size if path.is_file() else None
+            if size is None:
                 raise UserError(f"{path} is missing; {_REMEDY}")
-            if found != wanted:
-                raise UserError(f"{path} has {found:,} bytes instead of {wanted:,}; {_REMEDY}")
+            if size != wanted:
+                raise UserError(f"{path} has {size:,} bytes instead of {wanted:,}; {_REMEDY}")
     return index
 
 

@@ -71,36 +71,36 @@ class Ids:
         if place.size and not (-self._size <= place.min() and place.max() < self._size):
             raise IndexError(at)
         shards, within = np.divmod(place % self._size + self._begin, self._length)
-        found = np.empty(place.shape, np.int32)
+        ids = np.empty(place.shape, np.int32)
         for number in np.unique(shards).tolist():
             here = shards == number
-            found[here] = self._file(number)[within[here]]
-        return found[()]
+            ids[here] = self._file(number)[within[here]]
+        return ids[()]
 
     def windows(self, begin: np.ndarray, width: int) -> np.ndarray:
         """The ids from `begin` [b] on, [b,width] int32; 0 outside of the stretch."""
-        found = np.zeros((len(begin), width), np.int32)
+        ids = np.zeros((len(begin), width), np.int32)
         for row, first in enumerate(begin.tolist()):
             low, high = max(first, 0), min(first + width, self._size)
             if low >= high:
                 continue
             number, within = divmod(low + self._begin, self._length)
             if within + high - low <= self._length:  # in one file, as nearly all
-                found[row, low - first : high - first] = self._file(number)[
+                ids[row, low - first : high - first] = self._file(number)[
                     within : within + high - low
                 ]
             else:
-                found[row, low - first : high - first] = self._stretch(low, high)
-        return found
+                ids[row, low - first : high - first] = self._stretch(low, high)
+        return ids
 
     def _stretch(self, begin: int, end: int) -> np.ndarray:
-        found, filled, at = np.empty(end - begin, np.int32), 0, begin + self._begin
-        while filled < len(found):
+        ids, filled, at = np.empty(end - begin, np.int32), 0, begin + self._begin
+        while filled < len(ids):
             number, within = divmod(at + filled, self._length)
-            part = self._file(number)[within : within + len(found) - filled]
-            found[filled : filled + len(part)] = part
+            part = self._file(number)[within : within + len(ids) - filled]
+            ids[filled : filled + len(part)] = part
             filled += len(part)
-        return found
+        return ids
 
     def _file(self, number: int) -> np.ndarray:
         file = self._files[number]
@@ -127,7 +127,7 @@ class Stored(Packed):
             for number in range(len(index.shards))
         ]
         self._length, self._range = index.length, np.array([first, last])
-        self._before = np.cumsum([0, *(len(one) for one in self._ends)])
+        self._before = np.cumsum([0, *(len(ends) for ends in self._ends)])
         self.begin, self.end = self._offset(first), self._offset(last)
         self.ids: Any = Ids(folder, index, self.begin, self.end)
         self.pad = index.special["pad"] or 0
@@ -144,15 +144,15 @@ class Stored(Packed):
     def offsets(self) -> np.ndarray:  # type: ignore[override]
         """See `Packed`; 8 bytes a document."""
         ends = np.concatenate(
-            [[self.begin], *(one + at for at, one in self._of_documents(0, np.int64))]
+            [[self.begin], *(part + at for at, part in self._of_documents(0, np.int64))]
         )
-        found: np.ndarray = ends - self.begin
-        return found
+        offsets: np.ndarray = ends - self.begin
+        return offsets
 
     @property
     def characters(self) -> np.ndarray:
         """Of each document, its end counted, [D] int64."""
-        return np.concatenate([one for _, one in self._of_documents(1, np.int64)])
+        return np.concatenate([part for _, part in self._of_documents(1, np.int64)])
 
     def _of_documents(self, column: int, dtype: Any) -> Iterator[tuple[int, np.ndarray]]:
         """Shard by shard: the number of ids before it, and a column for these documents."""
@@ -192,7 +192,7 @@ class Decoded(Sequence[str]):
 class StoredTexts(Texts):
     """`Texts` whose ids are on disk, and whose texts are made from them."""
 
-    known: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict, repr=False)
+    totals: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict, repr=False)
 
     def about(self, split: str) -> str:
         """See `Texts.about`; and the vocabulary, which the config does not decide."""
@@ -201,17 +201,17 @@ class StoredTexts(Texts):
 
     def counts(self, split: str) -> dict[str, int]:
         """See `Texts.counts`."""
-        return dict(self.known[split])
+        return dict(self.totals[split])
 
     def characters(self, split: str) -> np.ndarray:
         """See `Texts.characters`."""
-        found = self.ids[split]
-        assert isinstance(found, Stored)
-        return found.characters
+        stored = self.ids[split]
+        assert isinstance(stored, Stored)
+        return stored.characters
 
     def spelt(self, split: str) -> bool:
         """See `Texts.spelt`."""
-        return not self.known[split]["unknown"]
+        return not self.totals[split]["unknown"]
 
 
 @dataclass(frozen=True)
@@ -233,14 +233,14 @@ class Shards:
     test: str = "test"
 
     def loaded(
-        self, settings: VocabularySettings, found: Vocabulary | None, splits: Sequence[str]
+        self, settings: VocabularySettings, vocabulary: Vocabulary | None, splits: Sequence[str]
     ) -> Texts:
         """The splits, each held against the hashes of its folder (the test split in any case, the
         others where they may have changed, see `check_content`); see `attnlab.data.text.load`.
 
         Args:
           settings: of the config; the folders have a vocabulary of their own.
-          found: the vocabulary of the run, if it has one.
+          vocabulary: that of the run, if it has one.
           splits: which.
 
         Raises:
@@ -249,12 +249,12 @@ class Shards:
           Changed: a file is not as it was written.
         """
         ids: dict[str, Packed] = {}
-        known, prints = {}, {}
+        totals, prints = {}, {}
         for split in splits:
             folder, index, first, last = self._part(split)
-            if found is None:
-                found = Vocabulary.load(folder / VOCABULARY)
-            if index.vocabulary["sha256"] != digest(found):
+            if vocabulary is None:
+                vocabulary = Vocabulary.load(folder / VOCABULARY)
+            if index.vocabulary["sha256"] != digest(vocabulary):
                 raise UserError(
                     f"config.data.{split}: {folder} was prepared with another vocabulary than"
                     " that of this run or of the other splits; prepare it again with"
@@ -263,13 +263,13 @@ class Shards:
             ends = np.cumsum([shard.documents for shard in index.shards])
             low, high = np.searchsorted(ends, [first, last]).tolist()  # of the shards that are read
             shards = range(low, high + 1)
-            check_content(folder, index, shards, found.size, always=split == "test")
+            check_content(folder, index, shards, vocabulary.size, always=split == "test")
             ids[split] = stored = Stored(folder, index, first, last)
-            known[split] = _counted(stored, index, found.special)
+            totals[split] = _counted(stored, index, vocabulary.special)
             prints[split] = hashlib.sha256(f"{index.sha256} {first} {last}".encode()).hexdigest()
-        assert found is not None
-        texts = {split: Decoded(one, found) for split, one in ids.items()}
-        return StoredTexts(texts, ids, found, fingerprints=prints, known=known)
+        assert vocabulary is not None
+        texts = {split: Decoded(part, vocabulary) for split, part in ids.items()}
+        return StoredTexts(texts, ids, vocabulary, fingerprints=prints, totals=totals)
 
     def _part(self, split: str) -> tuple[Path, Index, int, int]:
         """The folder of a split, its index, and which documents are asked for."""
@@ -300,7 +300,7 @@ def _counted(stored: Stored, index: Index, special: Special) -> dict[str, int]:
     if len(stored) == index.total("documents"):
         unknown, characters = index.total("unknown"), index.total("characters")
     else:
-        unknown = sum(special.unknown(one) for one in in_parts(stored.ids))
+        unknown = sum(special.unknown(part) for part in in_parts(stored.ids))
         characters = int(stored.characters.sum())
     tokens = len(stored.ids)
     return {"texts": len(stored), "tokens": tokens, "unknown": unknown, "characters": characters}

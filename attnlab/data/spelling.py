@@ -91,15 +91,15 @@ class Spelling(Generated):
           UserError: more words are wanted than so few syllables have.
         """
         draw = random.Random(f"spelling {self.seed} {split}")
-        found: dict[str, str] = {}
+        pairs: dict[str, str] = {}
         in_vain = 0
-        while len(found) < self.count(split):
+        while len(pairs) < self.count(split):
             word = _word(draw, self.syllables)
-            if word in found or split_of(word) != split:
+            if word in pairs or split_of(word) != split:
                 in_vain += 1
             else:
-                found[word] = " ".join(
-                    phoneme for _, phonemes in spoken(word) for phoneme in phonemes
+                pairs[word] = " ".join(
+                    phoneme for _, phonemes in pronounce(word) for phoneme in phonemes
                 )
                 in_vain = 0
             if in_vain == _PATIENCE:
@@ -108,26 +108,26 @@ class Spelling(Generated):
                     f" for {split}"
                 )
                 raise UserError(
-                    f"{wanted} are too many, {len(found)} were found; take more syllables or fewer"
+                    f"{wanted} are too many, {len(pairs)} were found; take more syllables or fewer"
                     " words"
                 )
-        return list(found.items())
+        return list(pairs.items())
 
     def alignment(self, pair: Pair) -> Alignment:
         """Every phoneme with every letter of what it is written by; silent letters with none."""
         links: set[tuple[int, int]] = set()
-        start = said = 0
-        for letters, phonemes in spoken(pair[0]):
+        start = sound = 0
+        for letters, phonemes in pronounce(pair[0]):
             links |= {
-                (start + i, said + j) for i in range(len(letters)) for j in range(len(phonemes))
+                (start + i, sound + j) for i in range(len(letters)) for j in range(len(phonemes))
             }
-            start, said = start + len(letters), said + len(phonemes)
-        if said != len(pair[1].split()):
+            start, sound = start + len(letters), sound + len(phonemes)
+        if sound != len(pair[1].split()):
             raise ValueError(f"{pair[0]!r} is not said {pair[1]!r}")
         return frozenset(links)
 
 
-def spoken(word: str) -> list[tuple[str, list[str]]]:
+def pronounce(word: str) -> list[tuple[str, list[str]]]:
     """A word cut into what the rules take at once, each with its phonemes.
 
     Raises:
@@ -135,7 +135,7 @@ def spoken(word: str) -> list[tuple[str, list[str]]]:
     """
     parts, at = [], 0
     while at < len(word):
-        found = next(
+        rule = next(
             (
                 (match, phonemes)
                 for pattern, phonemes in _COMPILED
@@ -143,10 +143,10 @@ def spoken(word: str) -> list[tuple[str, list[str]]]:
             ),
             None,
         )
-        if found is None:
+        if rule is None:
             raise ValueError(f"{word!r}: no rule for {word[at:]!r}")
-        parts.append((found[0].group(), found[1]))
-        at = found[0].end()
+        parts.append((rule[0].group(), rule[1]))
+        at = rule[0].end()
     return parts
 
 

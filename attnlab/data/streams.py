@@ -162,12 +162,12 @@ def _dealt(steps: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, int]:
     longest lane.
     """
     free = [(0, lane) for lane in range(size)]
-    found = []
+    placed = []
     for taken in steps.tolist():
         begin, lane = heapq.heappop(free)
-        found.append((lane, begin))
+        placed.append((lane, begin))
         heapq.heappush(free, (begin + taken, lane))
-    lanes, begins = np.array(found).T
+    lanes, begins = np.array(placed).T
     return lanes, begins, max(free)[0]
 
 
@@ -210,7 +210,7 @@ class Apart(TrainBatches):
         max_length: int,
         windows: bool = False,
         special: Special = OURS,
-        **how: Any,
+        **options: Any,
     ) -> None:
         super().__init__(
             begun(ids, special, max_length if windows else None),
@@ -219,7 +219,7 @@ class Apart(TrainBatches):
             buckets=widths(max_length),
             max_length=max_length,
             things="texts",
-            **how,
+            **options,
         )
 
     def __call__(self, step: int) -> Batch:
@@ -229,19 +229,19 @@ class Apart(TrainBatches):
 
 
 def lanes(
-    texts: str, ids: Packed, *, beside: Mapping[str, Packed] | None = None, **how: Any
+    texts: str, ids: Packed, *, beside: Mapping[str, Packed] | None = None, **options: Any
 ) -> Lanes | Turns | Blocks:
     """The lanes of texts that are "joined" (as those of "crops" are scored) or read "in_turn", or
     the blocks of those "packed";
     `beside` has numbers for each of the ids, to go with the targets.
     """
-    numbers = {name: one.ids for name, one in (beside or {}).items()}
+    numbers = {name: column.ids for name, column in (beside or {}).items()}
     if texts == "packed":
-        return Blocks(ids.ids, beside=numbers, **how)
+        return Blocks(ids.ids, beside=numbers, **options)
     return (
-        Lanes(ids.ids, beside=numbers, **how)
+        Lanes(ids.ids, beside=numbers, **options)
         if texts in ("joined", "crops")
-        else Turns(ids, beside=numbers, **how)
+        else Turns(ids, beside=numbers, **options)
     )
 
 

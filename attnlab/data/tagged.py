@@ -82,7 +82,7 @@ class TaggedTexts(OfClasses):
                     f"config.batch.max_length={length}: the word {words[0]!r} of the {split} split"
                     f" has {ends[0] - 1} pieces, which with two ends do not fit; raise it"
                 )
-            heads = heads and tuple(one if one < count else ROOT for one in heads[:count])
+            heads = heads and tuple(head if head < count else ROOT for head in heads[:count])
             rows[number] = Sentence(words[:count], tags[:count], heads)
             lost += len(words) - count
         cut = dataclasses.replace(
@@ -95,7 +95,7 @@ class TaggedTexts(OfClasses):
 
     def about(self, split: str) -> str:
         """Sentences, words, and how many of them are unknown, in a line."""
-        words = sum(len(one.words) for one in self.rows[split])
+        words = sum(len(sentence.words) for sentence in self.rows[split])
         unknown = self.vocabulary.special.unknown(self.examples[split].packed("source").ids)
         trees = ", with trees" if self.rows[split][0].heads is not None else ""
         return (
@@ -129,7 +129,7 @@ def load(
     settings = VocabularySettings.read(vocabulary)
     folder = workdir if workdir is not None and TaggedTexts.saved(workdir) else None
     rows: dict[str, Sequence[Sentence]] = read_splits(of.tagged, splits, learn=folder is None)
-    if len({one.heads is None for sentences in rows.values() for one in sentences}) > 1:
+    if len({sentence.heads is None for sentences in rows.values() for sentence in sentences}) > 1:
         raise UserError(
             f"config.data={data['name']}: some sentences have trees and some have none; take trees"
             " for all or leave them out"
@@ -141,17 +141,17 @@ def load(
     rows = {split: rows[split] for split in splits}
     return TaggedTexts(
         rows,
-        {split: encode(learned, classes, found) for split, found in rows.items()},
+        {split: encode(learned, classes, sentences) for split, sentences in rows.items()},
         learned,
         classes,
-        {split: fingerprint_of_rows(found) for split, found in rows.items()},
+        {split: fingerprint_of_rows(sentences) for split, sentences in rows.items()},
     )
 
 
 def encode(vocabulary: Vocabulary, classes: Classes, sentences: Sequence[Sentence]) -> Examples:
     """Sentences as columns "source", "target" and, where there are trees, "heads"; see above."""
     numbers = {name: number for number, name in enumerate(classes.names, 1)}
-    cut = pieces(vocabulary, [one.words for one in sentences])
+    cut = pieces(vocabulary, [sentence.words for sentence in sentences])
     special = vocabulary.special
     source, target, heads = [], [], []
     for sentence, words in zip(sentences, cut, strict=True):
@@ -184,19 +184,19 @@ def pieces(vocabulary: Vocabulary, texts: Sequence[Sequence[str]]) -> list[list[
     """
     flat = [" " * bool(at) + word for words in texts for at, word in enumerate(words)]
     unknown = np.array([vocabulary.special.unk or 0], np.int32)
-    found = iter([ids if len(ids) else unknown for ids in vocabulary.encode_stream(flat)])
-    return [[next(found) for _ in words] for words in texts]
+    encoded = iter([ids if len(ids) else unknown for ids in vocabulary.encode_stream(flat)])
+    return [[next(encoded) for _ in words] for words in texts]
 
 
 def _learn(
-    sentences: Sequence[Sentence], settings: VocabularySettings, known: Vocabulary | None
+    sentences: Sequence[Sentence], settings: VocabularySettings, stored: Vocabulary | None
 ) -> tuple[Vocabulary, Classes]:
     """Vocabulary and tags of the training split."""
-    tags = Counter(tag for one in sentences for tag in one.tags)
+    tags = Counter(tag for sentence in sentences for tag in sentence.tags)
     if len(tags) < 2:
         raise UserError(
             f"config.data: the training split has no tag but {next(iter(tags), None)!r}; there is"
             " nothing to tell apart"
         )
-    texts = (" ".join(one.words) for one in sentences)
-    return known or Vocabulary.train(texts, **settings.of_one), Classes(tuple(sorted(tags)), 1)
+    texts = (" ".join(sentence.words) for sentence in sentences)
+    return stored or Vocabulary.train(texts, **settings.of_one), Classes(tuple(sorted(tags)), 1)

@@ -115,14 +115,14 @@ def load(
         )
     settings = VocabularySettings.read(vocabulary)
     if prepared:
-        kept = workdir is not None and has_vocabularies(workdir)
-        own = load_vocabularies(workdir)[0] if workdir is not None and kept else None
-        found = own or lent(None, settings)  # a model's tokenizer, which the texts must have
-        loaded: Texts = source.loaded(settings, found, splits)
+        stored = workdir is not None and has_vocabularies(workdir)
+        saved = load_vocabularies(workdir)[0] if workdir is not None and stored else None
+        vocab = saved or lent(None, settings)  # a model's tokenizer, which the texts must have
+        loaded: Texts = source.loaded(settings, vocab, splits)
         return loaded
-    found = kept_or_lent(workdir, settings, begun)
-    texts = read_splits(source.texts, splits, learn=found is None)
-    learned = found or Vocabulary.train(texts["train"], **settings.of_one)
+    vocab = kept_or_lent(workdir, settings, begun)
+    texts = read_splits(source.texts, splits, learn=vocab is None)
+    learned = vocab or Vocabulary.train(texts["train"], **settings.of_one)
     texts = {split: texts[split] for split in splits}
     ids = {split: learned.packed(chosen) for split, chosen in texts.items()}
     recalled = {

@@ -55,17 +55,17 @@ class Tfds(Prepared):
             prepared (with the command).
         """
         read = [(source, target) for source, target in self._read(split, "source", "target")]
-        kept = [pair for pair in read if all(pair)]
-        if not kept:
+        pairs = [pair for pair in read if all(pair)]
+        if not pairs:
             raise UserError(
                 f"config.data.{split}={getattr(self, split)!r}: {self.title()} has no sentence pair"
                 " there"
             )
-        if len(kept) < len(read):
+        if len(pairs) < len(read):
             _log.warning(
-                "skipped %d pairs of %s with a blank side", len(read) - len(kept), self.title()
+                "skipped %d pairs of %s with a blank side", len(read) - len(pairs), self.title()
             )
-        return kept
+        return pairs
 
     def texts(self, split: str) -> list[str]:
         """The texts of the feature `source` in `split`. Never downloads.
@@ -73,12 +73,12 @@ class Tfds(Prepared):
         Raises:
           UserError: as for `pairs`.
         """
-        found = list(self.stream(split))
-        if not any(found):
+        texts = list(self.stream(split))
+        if not any(texts):
             raise UserError(
                 f"config.data.{split}={getattr(self, split)!r}: {self.title()} has no text there"
             )
-        return found
+        return texts
 
     def stream(self, split: str) -> Iterator[str]:
         """The same one by one, none of them kept; there may be no text."""
@@ -96,19 +96,19 @@ class Tfds(Prepared):
                 " and 'target' the texts)"
             )
         read = list(self._read(split, *["source", "target"][: self.sentences], "label"))
-        kept = [(texts, label) for *texts, label in read if label and all(texts)]
-        if not kept:
+        examples = [(texts, label) for *texts, label in read if label and all(texts)]
+        if not examples:
             raise UserError(
                 f"config.data.{split}={getattr(self, split)!r}: {self.title()} has no labelled text"
                 " there"
             )
-        if len(kept) < len(read):
+        if len(examples) < len(read):
             _log.warning(
                 "skipped %d examples of %s without a label or a text",
-                len(read) - len(kept),
+                len(read) - len(examples),
                 self.title(),
             )
-        return [(tuple(texts), label) for texts, label in kept]
+        return [(tuple(texts), label) for texts, label in examples]
 
     def _read(self, split: str, *fields: str) -> Iterator[tuple[str, ...]]:
         """The texts that these fields name, of every record of `split`."""

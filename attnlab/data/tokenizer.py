@@ -131,24 +131,24 @@ class Adopted(Vocabulary):
 
     @classmethod
     def restored(cls, saved: Mapping[str, Any], settings: dict[str, Any]) -> Adopted:
-        """What `kept` has given."""
+        """What `to_json` has given."""
         special: dict[str, Any] = {
-            name: tuple(one) if isinstance(one, list) else one
-            for name, one in saved["special"].items()
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in saved["special"].items()
         }
         more = saved.get("chat", {}), saved.get("guarded", False)
         return cls(saved["content"], settings, Special(**special), saved["size"], *more)
 
-    def kept(self) -> dict[str, Any]:
-        """See `Vocabulary.kept`."""
+    def to_json(self) -> dict[str, Any]:
+        """See `Vocabulary.to_json`."""
         names = ("pad", "bos", "eos", "unk")
         special = {
-            name: list(one) if isinstance(one, tuple) else one
-            for name, one in dataclasses.asdict(self.special).items()
-            if name in names or one not in ((), None)
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in dataclasses.asdict(self.special).items()
+            if name in names or value not in ((), None)
         }
         more = {"chat": self.chat, "guarded": self.guarded}
-        more = {name: one for name, one in more.items() if one}
+        more = {name: value for name, value in more.items() if value}
         return {"content": self.content, "special": special, "size": self.size, **more}
 
     def normalize(self, text: str) -> str:
@@ -160,14 +160,14 @@ class Adopted(Vocabulary):
         self,
         texts: Iterable[str],
         end: Iterable[int] = (),
-        known: dict[str, list[int]] | None = None,
+        cache: dict[str, list[int]] | None = None,
     ) -> Iterator[np.ndarray]:
         """See `Vocabulary.encode_stream`; each text as a whole, for pieces may reach over blanks."""
         remaining, end = iter(texts), list(end)
         while chunk := list(islice(remaining, CHUNK)):
             every = self._encoder.encode_batch_fast(chunk, add_special_tokens=False)
-            for text, found in zip(chunk, every, strict=True):
-                ids = text.ids if isinstance(text, Prompt) else found.ids
+            for text, encoding in zip(chunk, every, strict=True):
+                ids = text.ids if isinstance(text, Prompt) else encoding.ids
                 yield np.array([*ids, *end], np.int32)
 
     def named(self, text: str) -> list[int]:
@@ -185,14 +185,14 @@ class Adopted(Vocabulary):
         What stands behind a mark is cut as if it stood behind the end of a line, so that no blank
         is put before it, as `transformers` does it.
         """
-        found: list[int] = []
+        whole: list[int] = []
         line = self.named("\n")
         for number, part in enumerate(re.split(f"{mark}({self._names()}){mark}|{mark}", rendered)):
             read = self._plain if number % 2 else self.named
             ids = read(f"\n{part}") if part and number else []
             behind = ids[len(line) :] if ids[: len(line)] == line else read(part or "")
-            found += behind if number else read(part)
-        return found
+            whole += behind if number else read(part)
+        return whole
 
     def marked(self, text: str, mark: str) -> str:
         """A text of JSON with marks around all that spells special tokens."""
@@ -202,9 +202,9 @@ class Adopted(Vocabulary):
         """See `Vocabulary.decode`; stops at the first id that ends a text."""
         return str(self._tokenizer.decode(self._written(ids), skip_special_tokens=False))
 
-    def continued(self, text: str, known: Iterable[int], more: Iterable[int]) -> str:
+    def continued(self, text: str, prompt: Iterable[int], more: Iterable[int]) -> str:
         """See `Vocabulary.continued`; blanks are the tokenizer's own."""
-        before, after = list(map(int, known)), self._written(more)
+        before, after = list(map(int, prompt)), self._written(more)
         whole, part = (
             str(self._tokenizer.decode(ids, skip_special_tokens=False))
             for ids in ([*before, *after], before)
@@ -235,8 +235,8 @@ class Adopted(Vocabulary):
         ids |= {*special.reserved, *special.front}
         added = self.content.get("added_tokens") or ()
         ids |= {token["id"] for token in added if token.get("special")}
-        known = [index for index in ids if index is not None and 0 <= index < self.size]
-        return {index: self._pieces[index] for index in known if self._pieces[index]}
+        indices = [index for index in ids if index is not None and 0 <= index < self.size]
+        return {index: self._pieces[index] for index in indices if self._pieces[index]}
 
     def _names(self, written: Callable[[str], str] = '"{}"'.format) -> str:
         """A regular expression of what spells special tokens, as text or `written` as JSON."""
@@ -247,15 +247,15 @@ class Adopted(Vocabulary):
     def _encoder(self) -> Tokenizer:
         """The tokenizer with names for the pieces of special ids that no text spells."""
         vocabulary, pieces = self.content["model"].get("vocab", {}), {*self._specials.values()}
-        words = {*vocabulary} if isinstance(vocabulary, dict) else {word for word, _ in vocabulary}
+        texts = {*vocabulary} if isinstance(vocabulary, dict) else {word for word, _ in vocabulary}
         added = self.content.get("added_tokens") or ()
-        words |= {token["content"] for token in added if not token.get("special")}
-        if not self.guarded or not pieces & words:
+        texts |= {token["content"] for token in added if not token.get("special")}
+        if not self.guarded or not pieces & texts:
             return self._tokenizer
         model = dict(self.content["model"])
         if "merges" in model:  # none makes one of these pieces
-            pairs = [one.split(" ") if isinstance(one, str) else one for one in model["merges"]]
-            model["merges"] = [one for one in pairs if not {"".join(one), *one} & pieces]
+            pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
+            model["merges"] = [pair for pair in pairs if not {"".join(pair), *pair} & pieces]
         text, key = json.dumps({**self.content, "model": model}), secrets.token_hex(16)
         for piece in pieces:
             text = text.replace(json.dumps(piece), json.dumps(key + piece))
@@ -288,21 +288,21 @@ def _ids(tokenizer: Tokenizer) -> int:
 
 def _beside(path: Path, name: str) -> dict[str, Any]:
     """The object in a file beside another; {} where there is none."""
-    found: dict[str, Any] = read_json(path.parent / name) if (path.parent / name).is_file() else {}
-    return found
+    node: dict[str, Any] = read_json(path.parent / name) if (path.parent / name).is_file() else {}
+    return node
 
 
 def _chat(path: Path, names: Mapping[str, Any]) -> dict[str, Any]:
     """What `Adopted.chat` has; `UserError` where there are two templates, or one that is no text."""
     template, file = names.get("chat_template"), path.parent / TEMPLATE
     if isinstance(template, list):  # one for each purpose
-        every = [one.get("template") for one in template if one.get("name") == "default"]
+        every = [entry.get("template") for entry in template if entry.get("name") == "default"]
         template = every[0] if every else template
     if file.is_file():
-        own = file.read_bytes().decode(errors="replace")
-        if template not in (None, own):
+        text = file.read_bytes().decode(errors="replace")
+        if template not in (None, text):
             raise UserError(f"{NAMES} has another chat_template than {TEMPLATE}; remove one")
-        template = own
+        template = text
     if not isinstance(template, str | None):
         raise UserError(f"{NAMES}: chat_template is no text, nor has it a default one")
     tokens = {f"{name}_token": token for name in _TOKENS if (token := _token(names, name))}
@@ -316,18 +316,18 @@ def _token(names: Mapping[str, Any], name: str) -> str | None:
     return token if isinstance(token, str) else None
 
 
-def _said(size: int, key: str, *places: tuple[Path, Mapping[str, Any]]) -> list[int]:
+def _ids_at(size: int, key: str, *places: tuple[Path, Mapping[str, Any]]) -> list[int]:
     """The ids at a key, in the first of these files that has it."""
     for name, content in places:
         if (value := content.get(key)) is None:
             continue
-        found = value if isinstance(value, list) and key == "eos_token_id" else [value]
+        listed = value if isinstance(value, list) and key == "eos_token_id" else [value]
         if key == "pad_token_id" and value == _NO_ID:
             return []
-        if not found or any(type(one) is not int or not 0 <= one < size for one in found):
+        if not listed or any(type(index) is not int or not 0 <= index < size for index in listed):
             ids = f"ids of the vocabulary, 0 to {size - 1}"
             raise UserError(f"{name}: {key}={value!r}; expected {ids}")
-        return list(found)
+        return list(listed)
     return []
 
 
@@ -342,12 +342,12 @@ def _special(
     pairs reads `decoder_start_token_id` first, which may be padding: no text begins with it. A text
     that is written ends where config or generation config say, whichever of their ids comes.
     """
-    said = functools.partial(_said, size)
+    ids_at = functools.partial(_ids_at, size)
     first = (path.parent / CONFIG, model)
     second = (path.parent / GENERATION, _beside(path, GENERATION))
 
     def of(name: str) -> int | None:
-        if ids := said(f"{name}_token_id", first, second):
+        if ids := ids_at(f"{name}_token_id", first, second):
             return ids[0]
         token = _token(names, name)
         return None if token is None else tokenizer.token_to_id(token)
@@ -357,16 +357,16 @@ def _special(
         raise UserError(
             f'{path}: nothing says which token ends a text; put "eos_token" into {NAMES} beside it'
         )
-    every = [*said("eos_token_id", first), *said("eos_token_id", second)]
-    ends = tuple(one for one in dict.fromkeys(every) if one != eos)
+    every = [*ids_at("eos_token_id", first), *ids_at("eos_token_id", second)]
+    ends = tuple(index for index in dict.fromkeys(every) if index != eos)
     bos, pad, mask = of("cls") if of("bos") is None else of("bos"), of("pad"), of("mask")
     bos, pairs = eos if bos is None else bos, bool(model.get("is_encoder_decoder"))
-    start = said("decoder_start_token_id", second, first)
+    start = ids_at("decoder_start_token_id", second, first)
     bos = start[0] if pairs and start else bos
-    forced = said("forced_bos_token_id", second, first)
+    forced = ids_at("forced_bos_token_id", second, first)
     kind = json.loads(tokenizer.to_str())["model"]
-    own = kind.get("unk_token")
-    unk = tokenizer.token_to_id(own) if isinstance(own, str) else kind.get("unk_id")
+    unknown = kind.get("unk_token")
+    unk = tokenizer.token_to_id(unknown) if isinstance(unknown, str) else kind.get("unk_id")
     alike = pad in (eos, *ends) or (pad == bos and not pairs)
     pieces = tokenizer.get_vocab(with_added_tokens=True)
     reserved = sorted(index for piece, index in pieces.items() if _SENTINEL.fullmatch(piece))

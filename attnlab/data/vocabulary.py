@@ -191,10 +191,10 @@ class Vocabulary:
         self,
         texts: Iterable[str],
         end: Sequence[int] = (),
-        known: dict[str, list[int]] | None = None,
+        cache: dict[str, list[int]] | None = None,
     ) -> Iterator[np.ndarray]:
         """The ids of each text, [length] int32, with the ids `end` appended; works in chunks and
-        keeps none of them. A caller with more texts to come may pass the same `known`, {} at first,
+        keeps none of them. A caller with more texts to come may pass the same `cache`, {} at first,
         in which the ids of words are kept.
 
         No piece reaches over a blank, so a word has the same ids wherever it stands: the library
@@ -202,14 +202,14 @@ class Vocabulary:
         are looked up the same way.
         """
         remaining = iter(texts)
-        known = {} if known is None else known
+        cache = {} if cache is None else cache
         while chunk := [self._units(text) for text in islice(remaining, CHUNK)]:
-            if len(known) > _REMEMBERED:
-                known.clear()
-            new = list(set(chain.from_iterable(chunk)) - known.keys())
-            known |= {
-                unit: found.ids
-                for unit, found in zip(
+            if len(cache) > _REMEMBERED:
+                cache.clear()
+            new = list(set(chain.from_iterable(chunk)) - cache.keys())
+            cache |= {
+                unit: encoding.ids
+                for unit, encoding in zip(
                     new,
                     self._tokenizer.encode_batch_fast(new, add_special_tokens=False),
                     strict=True,
@@ -217,7 +217,7 @@ class Vocabulary:
             }
             for units in chunk:
                 yield np.array(
-                    [*chain.from_iterable(map(known.__getitem__, units)), *end], np.int32
+                    [*chain.from_iterable(map(cache.__getitem__, units)), *end], np.int32
                 )
 
     def encodings(self, units: Sequence[str]) -> Sequence[Any]:
@@ -237,8 +237,8 @@ class Vocabulary:
         examples.
         """
         begin, ids = np.array(front, np.int32), self.encode_stream(texts, end=(self.special.eos,))
-        found = (np.concatenate([begin, one]) for one in ids) if len(begin) else ids
-        return Packed(found, pad=self.special.pad)
+        rows = (np.concatenate([begin, text_ids]) for text_ids in ids) if len(begin) else ids
+        return Packed(rows, pad=self.special.pad)
 
     def encode_all(self, texts: Iterable[str]) -> list[np.ndarray]:
         """The ids of each text, [length] int32, without BOS and EOS."""
@@ -262,12 +262,12 @@ class Vocabulary:
             text if self.settings["kind"] == "char" else " ".join(text.replace(MARK, " ").split())
         )
 
-    def continued(self, text: str, known: Iterable[int], more: Iterable[int]) -> str:
-        """A text, whose ids are `known`, as it stands, and behind it that of the ids `more`, with a
-        blank between words.
+    def continued(self, text: str, prompt: Iterable[int], more: Iterable[int]) -> str:
+        """A text, whose ids are `prompt`, as it stands, and behind it that of the ids `more`, with
+        a blank between words.
         """
         text = text if self.settings["kind"] == "char" else text.rstrip()
-        return text + self.decode([*known, *more])[len(self.decode(known)) :]
+        return text + self.decode([*prompt, *more])[len(self.decode(prompt)) :]
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """One readable piece per id, specials included, for the axes of a picture (a blank
@@ -286,10 +286,10 @@ class Vocabulary:
         unknown = None if special.unk is None else self.tokens([special.unk])[0]
         return Marks(frozenset(self.tokens(sorted(ids))), unknown)
 
-    def kept(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """What `save` writes beside the settings."""
-        found: dict[str, Any] = json.loads(self._tokenizer.to_str())
-        return found
+        content: dict[str, Any] = json.loads(self._tokenizer.to_str())
+        return content
 
     def save(self, path: str | Path) -> None:
         """Write everything needed to `load` as one JSON file with its SHA-256; the file appears
@@ -298,7 +298,7 @@ class Vocabulary:
         Raises:
           UserError: the folder cannot be written.
         """
-        body = {"settings": self.settings, "tokenizer": self.kept()}
+        body = {"settings": self.settings, "tokenizer": self.to_json()}
         text = json.dumps({"format": _FORMAT, "sha256": _digest(body), **body}, ensure_ascii=False)
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -355,14 +355,14 @@ def _learned(
         show_progress=False,
     )
     tokenizer.train_from_iterator((_spaced(text, kind) for text in texts), trainer)
-    found = tokenizer.get_vocab_size()
-    if found > size:  # byte-pair training keeps every character, also beyond the size asked for
-        characters = found - len(SPECIAL)
+    count = tokenizer.get_vocab_size()
+    if count > size:  # byte-pair training keeps every character, also beyond the size asked for
+        characters = count - len(SPECIAL)
         raise UserError(
             f"config.vocabulary.size={size} cannot hold the {characters} characters of the texts;"
-            f" ask for {found} or more"
+            f" ask for {count} or more"
         )
-    if found == len(SPECIAL):
+    if count == len(SPECIAL):
         raise UserError(
             f"nothing in the texts occurs config.vocabulary.min_frequency={min_frequency} times, so"
             " there is no vocabulary"

@@ -215,17 +215,10 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         rows = self.data.rows[split]
         texts = [text for text, _ in self._answered(params, rows, self.of_split(split))]
         right = [[text for text, _ in row.answers if normal(text)] or [""] for row in rows]
-        scores = {
-            name: float(
-                np.mean(
-                    [
-                        max(map(measure, [answer] * len(truths), truths))
-                        for answer, truths in zip(texts, right, strict=True)
-                    ]
-                )
-            )
-            for name, measure in (("exact", exact), ("f1", f1))
-        }
+        pairs, scores = list(zip(texts, right, strict=True)), dict[str, float]()
+        for name, measure in (("exact", exact), ("f1", f1)):
+            best = [max(map(measure, [answer] * len(truths), truths)) for answer, truths in pairs]
+            scores[name] = float(np.mean(best))
         lines = [f"{asked.question}\t{answer}" for answer, asked in zip(texts, rows, strict=True)]
         return scores, [" ".join(line.split("\n")) for line in lines]
 

@@ -147,7 +147,7 @@ def _architecture(file: ForeignConfig) -> str:
     architectures = file.content.get("architectures") or [ARCHITECTURES["bert"]]
     if architectures not in ([head] for head in HEADS):
         raise UserError(
-            f"{file.where}: architectures={shown(architectures)}; known are: {', '.join(HEADS)} (others have"
-            " no head, or another one; load them with one of these and save that)"
+            f"{file.where}: architectures={shown(architectures)}; known are: {', '.join(HEADS)}"
+            " (others have no head, or another one; load them with one of these and save that)"
         )
     return str(architectures[0])

@@ -111,9 +111,8 @@ class ForeignConfig:
         numbers = [str(number) for number in range(len(node))] if isinstance(node, Mapping) else []
         if not numbers or {*node} != {*numbers}:
             raise self.refused("id2label", "names by number, from 0 on")
-        return ForeignConfig({"id2label": [node[number] for number in numbers]}, self.where).names(
-            "id2label"
-        )
+        listed = {"id2label": [node[number] for number in numbers]}
+        return ForeignConfig(listed, self.where).names("id2label")
 
     def beside(self, name: str) -> ForeignConfig:
         """Another file of the folder; an empty one where there is none."""

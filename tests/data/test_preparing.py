@@ -10,7 +10,7 @@ import pytest
 
 from attnlab.data import documents
 from attnlab.data.documents import BadSource, Corpus
-from attnlab.data.preparing import Asked, Told, prepare
+from attnlab.data.preparing import Asked, Preparation, prepare
 from attnlab.data.shard_folder import opened
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
@@ -67,7 +67,7 @@ def test_it_goes_on_wherever_it_was_stopped(tmp_path: Path, corpus: Corpus, leng
     def stop(after: int) -> None:
         left = [after]
 
-        def tell(told: Told) -> None:
+        def tell(told: Preparation) -> None:
             seen.append(told)
             left[0] -= 1
             if not left[0]:
@@ -89,7 +89,7 @@ def test_it_goes_on_wherever_it_was_stopped(tmp_path: Path, corpus: Corpus, leng
 def test_a_shard_that_has_changed_is_made_again(
     tmp_path: Path, corpus: Corpus, whole: dict[str, bytes]
 ) -> None:
-    def tell(told: Told) -> None:
+    def tell(told: Preparation) -> None:
         if told.ids > 4 * LENGTH:
             raise Killed
 

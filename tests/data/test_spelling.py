@@ -8,7 +8,7 @@ import hashlib
 import pytest
 
 from attnlab.data import SOURCES
-from attnlab.data.spelling import RULES, Spelling, spoken
+from attnlab.data.spelling import RULES, Spelling, pronounce
 from attnlab.errors import UserError
 
 SAID = {
@@ -24,7 +24,7 @@ SAID = {
 
 
 def said(word: str) -> str:
-    return " ".join(phoneme for _, phonemes in spoken(word) for phoneme in phonemes)
+    return " ".join(phoneme for _, phonemes in pronounce(word) for phoneme in phonemes)
 
 
 @pytest.mark.quick
@@ -50,7 +50,7 @@ def test_a_letter_does_not_tell_its_sound_and_every_sound_is_made() -> None:
     sounds = collections.defaultdict(collections.Counter)
     patterns = collections.Counter()
     for word, _ in Spelling(examples=3000).pairs("train"):
-        for letters, phonemes in spoken(word):
+        for letters, phonemes in pronounce(word):
             sounds[letters[0]][" ".join(phonemes)] += 1
             patterns[letters, " ".join(phonemes)] += 1
     assert sum(max(of.values()) for of in sounds.values()) < 0.8 * sum(
@@ -68,7 +68,7 @@ def test_alignments_link_letters_with_what_they_are_said_as() -> None:
     with pytest.raises(ValueError, match="'fox' is not said 'F AA'"):
         source.alignment(("fox", "F AA"))
     with pytest.raises(ValueError, match="no rule for 'yo'"):
-        spoken("yo")
+        pronounce("yo")
 
 
 @pytest.mark.quick

@@ -174,7 +174,7 @@ def test_text_that_spells_a_special_token_stays_text(kind: str, tmp_path: Path) 
     for text in ("hello user", "hello < p a d >"):
         wanted = theirs.encode(text, add_special_tokens=False).ids
         assert vocabulary.encode_all([text])[0].tolist() == wanted
-    kept = vocabulary.kept()
+    kept = vocabulary.to_json()
     older = {name: one for name, one in kept.items() if name != "guarded"}
     before = Adopted.restored(older, vocabulary.settings)
     assert before.encode_all(["<pad>"])[0].tolist()[-1] == 0

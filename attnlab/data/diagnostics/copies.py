@@ -90,15 +90,15 @@ class SelectiveCopying(Drawn):
     def drawn(self, draw: random.Random, split: str) -> Row:
         """See `Drawn.drawn`."""
         blanks = (self.tested or self.blanks) if split == "test" else self.blanks
-        said = [f"s{below(draw, self.symbols)}" for _ in range(self.words)]
+        symbols = [f"s{below(draw, self.symbols)}" for _ in range(self.words)]
         places = range(blanks + self.words)
         chosen = sorted(draw.sample(places, self.words)) if self.scattered else places[: self.words]
         text = [BLANK] * len(places)
-        for at, word in zip(chosen, said, strict=True):
+        for at, word in zip(chosen, symbols, strict=True):
             text[at] = word
         return Row(
             (*text, *[SAY] * self.words),
-            ("",) * len(text) + tuple(said),
+            ("",) * len(text) + tuple(symbols),
             tuple(range(1, self.words + 1)),
         )
 

@@ -42,15 +42,15 @@ def apart(drawn: Callable[[], Row], split: str, count: int) -> list[Row]:
     Raises:
       UserError: hardly any does.
     """
-    found: list[Row] = []
+    rows: list[Row] = []
     for _ in range(_TRIES * (count + 1)):
         row = drawn()
         if split_of(" ".join(row.words)) == split:
-            found.append(row)
-            if len(found) == count:
-                return found
+            rows.append(row)
+            if len(rows) == count:
+                return rows
     raise UserError(
-        f"config.data: {_TRIES * (count + 1):,} draws gave {len(found)} texts of the {split} split;"
+        f"config.data: {_TRIES * (count + 1):,} draws gave {len(rows)} texts of the {split} split;"
         f" {count} are wanted. There are too few different texts: take longer ones, or more symbols"
     )
 

@@ -89,10 +89,10 @@ class ListOps(Drawn):
 
     def guesses(self, rows: list[Row]) -> dict[str, float]:
         """See the docstring of the class."""
-        found: dict[str, Counter[str]] = defaultdict(Counter)
+        tally: dict[str, Counter[str]] = defaultdict(Counter)
         for row in rows:
-            found[row.words[0]][row.answers[-1]] += 1
-        return {"operator in front": sum(max(one.values()) for one in found.values()) / len(rows)}
+            tally[row.words[0]][row.answers[-1]] += 1
+        return {"operator in front": sum(max(seen.values()) for seen in tally.values()) / len(rows)}
 
 
 def applied(operator: str, values: list[int]) -> int:

@@ -181,8 +181,8 @@ class SingleQueryRecall(Drawn):
         else:
             keys = [below(draw, self.keys) for _ in range(pairs)]
             key = keys[below(draw, pairs)]
-        words = [word for one in keys for word in (f"k{one}", f"v{of[one]}")] + [ASK, f"k{key}"]
-        last = max(at for at, one in enumerate(keys) if one == key)
+        words = [word for key in keys for word in (f"k{key}", f"v{of[key]}")] + [ASK, f"k{key}"]
+        last = max(at for at, other in enumerate(keys) if other == key)
         return Row(
             tuple(words),
             ("",) * (len(words) - 1) + (f"v{of[key]}",),

@@ -77,12 +77,12 @@ def products(of: Kind, order: int) -> tuple[tuple[int, ...], ...]:
     """
     if of in ("parity", "cyclic"):
         return tuple(tuple((x + y) % order for y in range(order)) for x in range(order))
-    every = [one for one in itertools.permutations(range(order)) if of == "symmetric" or _even(one)]
-    number = {one: at for at, one in enumerate(every)}
+    every = [p for p in itertools.permutations(range(order)) if of == "symmetric" or _even(p)]
+    number = {p: at for at, p in enumerate(every)}
     return tuple(tuple(number[tuple(x[i] for i in y)] for y in every) for x in every)
 
 
 def _even(permutation: tuple[int, ...]) -> bool:
     """Whether it is a product of an even number of exchanges."""
     pairs = itertools.combinations(permutation, 2)
-    return sum(one > other for one, other in pairs) % 2 == 0
+    return sum(first > second for first, second in pairs) % 2 == 0

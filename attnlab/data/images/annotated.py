@@ -115,28 +115,28 @@ class AnnotatedData(Pictures, Generic[Given]):
         """
         of, where = cls.source(data), f"config.data={data['name']}"
         folder = workdir if workdir is not None and cls.saved(workdir) else None
-        found: dict[str, Given] = read_splits(getattr(of, cls.asks), splits, learn=folder is None)
-        for split, one in found.items():
-            check_images(one.images, f"{where}: the {split} split")
-            cls.checked(one, f"{where}: the {split} split")
+        parts: dict[str, Given] = read_splits(getattr(of, cls.asks), splits, learn=folder is None)
+        for split, part in parts.items():
+            check_images(part.images, f"{where}: the {split} split")
+            cls.checked(part, f"{where}: the {split} split")
         if folder is not None:
             learned = Learned.load(folder)
         else:
-            images, classes = found["train"].images, found["train"].classes
+            images, classes = parts["train"].images, parts["train"].classes
             learned = Learned((*cls.ground, *classes), images.shape[1:], *moments(images))
-        for split, one in found.items():
-            learned.check(one.images, f"{where}: the {split} split")
-            if (*cls.ground, *one.classes) != learned.classes:
+        for split, part in parts.items():
+            learned.check(part.images, f"{where}: the {split} split")
+            if (*cls.ground, *part.classes) != learned.classes:
                 raise UserError(
-                    f"{where}: the {split} split has the classes {', '.join(one.classes)}, training"
-                    f" {', '.join(learned.classes[len(cls.ground) :])}"
+                    f"{where}: the {split} split has the classes {', '.join(part.classes)},"
+                    f" training {', '.join(learned.classes[len(cls.ground) :])}"
                 )
-        chosen = {split: found[split] for split in splits}
+        chosen = {split: parts[split] for split in splits}
         return cls(
-            {split: cls.encoded(one) for split, one in chosen.items()},
+            {split: cls.encoded(part) for split, part in chosen.items()},
             learned,
-            {split: fingerprint(one.images, [cls.digest(one)]) for split, one in chosen.items()},
-            {split: cls.judging(one) for split, one in chosen.items()},
+            {split: fingerprint(part.images, [cls.digest(part)]) for split, part in chosen.items()},
+            {split: cls.judging(part) for split, part in chosen.items()},
         )
 
     @classmethod

@@ -51,7 +51,7 @@ def check_anywhere(images: np.ndarray) -> None:
     """`UserError` where `anywhere` would move none of these images [N,H,W,C]."""
     filled = (images != 0).any(axis=3)
     rows, columns = filled.any(axis=2), filled.any(axis=1)
-    if all((one[:, 0] & one[:, -1]).all() for one in (rows, columns)):
+    if all((axis[:, 0] & axis[:, -1]).all() for axis in (rows, columns)):
         raise UserError(
             "config.augmentation.anywhere=true moves what is not 0 in an image, but all images reach"
             " to all of their edges; leave it false, or make the ground 0"

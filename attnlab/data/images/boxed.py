@@ -46,7 +46,7 @@ class BoxedData(AnnotatedData[Boxed]):
     def checked(cls, given: Boxed, where: str) -> None:
         """See `AnnotatedData.checked`."""
         images, labels, boxes, classes, unlearned = given
-        if not classes or not any(len(one) for one in labels):
+        if not classes or not any(len(names) for names in labels):
             raise UserError(f"{where} has no object; there is nothing to find")
         if not len(images) == len(labels) == len(boxes) == len(unlearned or images):
             raise UserError(
@@ -84,9 +84,9 @@ class BoxedData(AnnotatedData[Boxed]):
         sides = np.tile(np.array(given.images.shape[1:3], np.float64), 2)
         for row, (names, mine) in enumerate(zip(given.labels, given.boxes, strict=True)):
             labels[row, : len(names)] = [numbers[name] for name in names]
-            found = np.asarray(mine, np.float64).reshape(-1, 4) / sides
-            boxes[row, : len(names), :2] = found[:, :2] + found[:, 2:] / 2
-            boxes[row, : len(names), 2:] = found[:, 2:]
+            shares = np.asarray(mine, np.float64).reshape(-1, 4) / sides
+            boxes[row, : len(names), :2] = shares[:, :2] + shares[:, 2:] / 2
+            boxes[row, : len(names), 2:] = shares[:, 2:]
         return Examples(
             image=given.images, boxes=boxes, labels=labels, real=np.ones(count, np.int32)
         )
@@ -115,13 +115,13 @@ class BoxedData(AnnotatedData[Boxed]):
     @classmethod
     def digest(cls, given: Boxed) -> str:
         """See `AnnotatedData.digest`."""
-        told: list[Any] = [
+        content: list[Any] = [
             (list(names), np.asarray(mine, np.float64).tolist())
             for names, mine in zip(given.labels, given.boxes, strict=True)
         ]
         if any(given.unlearned):
-            told += [
+            content += [
                 [(name, np.asarray(box, np.float64).tolist(), crowd) for name, box, crowd in image]
                 for image in given.unlearned
             ]
-        return hashlib.sha256(repr(told).encode()).hexdigest()
+        return hashlib.sha256(repr(content).encode()).hexdigest()

@@ -101,37 +101,37 @@ def load(
     of, where = source(data), f"config.data={data['name']}"
     settings = VocabularySettings.read(vocabulary).of_one
     folder = workdir if workdir is not None and CaptionData.saved(workdir) else None
-    found = read_splits(
+    by_split = read_splits(
         lambda split: _checked(of.captions(split), f"{where}: the {split} split"),
         splits,
         learn=folder is None,
     )
     if folder is not None:
-        learned, words = Learned.load(folder), Vocabulary.load(folder / _VOCABULARY)
-        if words.settings != settings:
+        learned, vocab = Learned.load(folder), Vocabulary.load(folder / _VOCABULARY)
+        if vocab.settings != settings:
             raise UserError(
                 f"{folder / _VOCABULARY} was made with other settings than config.vocabulary; take"
                 " another workdir"
             )
     else:
-        learned = Learned.of_images(found["train"].images)
-        words = Vocabulary.train(found["train"].captions, **settings)
-    for split, one in found.items():
-        learned.check(one.images, f"{where}: the {split} split")
-    chosen = {split: found[split] for split in splits}
+        learned = Learned.of_images(by_split["train"].images)
+        vocab = Vocabulary.train(by_split["train"].captions, **settings)
+    for split, part in by_split.items():
+        learned.check(part.images, f"{where}: the {split} split")
+    chosen = {split: by_split[split] for split in splits}
     return CaptionData(
-        {split: one.captions for split, one in chosen.items()},
-        {split: encoded(words, one.images, one.captions) for split, one in chosen.items()},
-        words,
+        {split: part.captions for split, part in chosen.items()},
+        {split: encoded(vocab, part.images, part.captions) for split, part in chosen.items()},
+        vocab,
         learned,
-        {split: one.shown for split, one in chosen.items() if one.shown is not None},
-        {split: fingerprint(one.images, one.captions) for split, one in chosen.items()},
+        {split: part.shown for split, part in chosen.items() if part.shown is not None},
+        {split: fingerprint(part.images, part.captions) for split, part in chosen.items()},
     )
 
 
-def encoded(words: Vocabulary, images: np.ndarray, captions: Sequence[str]) -> Examples:
+def encoded(vocabulary: Vocabulary, images: np.ndarray, captions: Sequence[str]) -> Examples:
     """The columns of images with captions, EOS at the end of each."""
-    return Examples(source=images, target=words.packed(captions))
+    return Examples(source=images, target=vocabulary.packed(captions))
 
 
 def _checked(given: Captioned, where: str) -> Captioned:
@@ -172,8 +172,8 @@ class CaptionFolder(ImageFiles):
         own = bool(self.valid) or split == "test"
         path = find_file(self.directory, getattr(self, split if own else "train"))
         lines = _lines(path)
-        kept = {*self.part(split, list(dict.fromkeys(name for _, name, _ in lines)), own)}
-        lines = [line for line in lines if line[1] in kept]
+        names = {*self.part(split, list(dict.fromkeys(name for _, name, _ in lines)), own)}
+        lines = [line for line in lines if line[1] in names]
         images: dict[str, np.ndarray] = {}
         for number, name, _ in lines:
             if name not in images:
@@ -188,20 +188,20 @@ class CaptionFolder(ImageFiles):
 
 def _lines(path: Path) -> list[tuple[int, str, str]]:
     """Number of the line, name of the image and caption, of every line that is not blank."""
-    found = []
+    rows = []
     for number, line in enumerate(read_lines(path), 1):
         if not line:
             continue
         if path.name.removesuffix(".gz").removesuffix(".xz").endswith(".jsonl"):
             record = object_of(line, path, number)
-            name, caption = (text_of(record, one, path, number) for one in ("file", "caption"))
+            name, caption = (text_of(record, field, path, number) for field in ("file", "caption"))
         else:
             name, _, caption = (part.strip() for part in line.partition("\t"))
             if not name or not caption:
                 raise UserError(
                     f"{path}, line {number}: expected 'file TAB caption', both not empty"
                 )
-        found.append((number, name, caption))
-    if not found:
+        rows.append((number, name, caption))
+    if not rows:
         raise UserError(f"{path} holds nothing but blank lines")
-    return found
+    return rows

@@ -46,7 +46,7 @@ class _Coco(ImageFiles):
     valid: str = ""
     test: str = "val2017"
 
-    def _told(self, split: str) -> tuple[Path, Path]:
+    def _paths(self, split: str) -> tuple[Path, Path]:
         """Of a split: the file of its annotations, and the folder of its images."""
         name = {"train": self.train, "valid": self.valid or self.train, "test": self.test}[split]
         path = find_file(self.directory, f"annotations/{self.kind}_{name}.json")
@@ -84,19 +84,19 @@ class CocoBoxes(_Coco):
           UserError: a file that is missing, damaged or of another form, an id that is not there, an
             image that cannot be read, or a box outside its image.
         """
-        path, folder = self._told(split)
-        names, sizes, found, classes = _annotated(path)
+        path, folder = self._paths(split)
+        names, sizes, truth, classes = _annotated(path)
         images, labels, boxes, unlearned = [], [], [], []
-        for one in self._ids(split, names):
-            image = self._sized(folder / names[one], sizes[one], str(path))
-            mine = _fitted(found[one], image.shape[:2], self.side, f"{path}: {names[one]}")
-            crowd = np.array([crowd for _, _, crowd in found[one]], bool)
+        for key in self._ids(split, names):
+            image = self._sized(folder / names[key], sizes[key], str(path))
+            mine = _fitted(truth[key], image.shape[:2], self.side, f"{path}: {names[key]}")
+            crowd = np.array([crowd for _, _, crowd in truth[key]], bool)
             learned = (mine[:, 2:].min(axis=1) > 0) & ~crowd
             images.append(resized(image, self.side))
-            labels.append([found[one][row][0] for row in np.flatnonzero(learned)])
+            labels.append([truth[key][row][0] for row in np.flatnonzero(learned)])
             boxes.append(mine[learned])
             others = np.flatnonzero(~learned)
-            unlearned.append([(found[one][row][0], mine[row], bool(crowd[row])) for row in others])
+            unlearned.append([(truth[key][row][0], mine[row], bool(crowd[row])) for row in others])
         return Boxed(np.stack(images), labels, boxes, classes, unlearned)
 
     def _sized(self, file: Path, size: tuple[Any, Any], where: str) -> np.ndarray:
@@ -142,12 +142,12 @@ class CocoCaptions(_Coco):
           UserError: a file that is missing, damaged or of another form, an image without a caption,
             a caption of no image, or an image that cannot be read.
         """
-        path, folder = self._told(split)
-        names, found = _captions(path)
+        path, folder = self._paths(split)
+        names, texts = _captions(path)
         chosen = self._ids(split, names)
-        images = [self.read(folder / names[one]) for one in chosen]
-        rows = [row for row, one in enumerate(chosen) for _ in found[one]]
-        return Captioned(np.stack(images)[rows], [text for one in chosen for text in found[one]])
+        images = [self.read(folder / names[key]) for key in chosen]
+        rows = [row for row, key in enumerate(chosen) for _ in texts[key]]
+        return Captioned(np.stack(images)[rows], [text for key in chosen for text in texts[key]])
 
 
 Objects = list[tuple[str, list[float], bool]]
@@ -162,80 +162,80 @@ def _annotated(
     images, annotations, categories = _lists(path, ("images", "annotations", "categories"))
     names = _names(images, "file_name", f"{path}: image")
     labels = _names(categories, "name", f"{path}: category")
-    label, count = max(Counter(labels.values()).items(), key=lambda one: one[1], default=("", 0))
+    label, count = max(Counter(labels.values()).items(), key=lambda pair: pair[1], default=("", 0))
     if count > 1:
         raise UserError(f"{path}: {count} categories have the name {label!r}; give each its own")
-    found: dict[Any, Objects] = {one: [] for one in names}
-    for one, where in _entries(annotations, f"{path}: annotation"):
-        crowd = one.get("iscrowd", 0)
+    objects: dict[Any, Objects] = {key: [] for key in names}
+    for entry, where in _entries(annotations, f"{path}: annotation"):
+        crowd = entry.get("iscrowd", 0)
         if crowd not in (0, 1):
             raise UserError(f"{where}: iscrowd is {crowd!r}; expected 0 or 1")
-        image = _known(one, "image", names, where)
-        label = _known(one, "category", labels, where)
-        found[image].append((labels[label], _numbers(one, where), crowd == 1))
-    sizes = {one["id"]: (one.get("height"), one.get("width")) for one in images}
-    return names, sizes, found, tuple(labels[one] for one in sorted(labels))
+        image = _id_of(entry, "image", names, where)
+        label = _id_of(entry, "category", labels, where)
+        objects[image].append((labels[label], _numbers(entry, where), crowd == 1))
+    sizes = {entry["id"]: (entry.get("height"), entry.get("width")) for entry in images}
+    return names, sizes, objects, tuple(labels[key] for key in sorted(labels))
 
 
 def _captions(path: Path) -> tuple[dict[Any, str], dict[Any, list[str]]]:
     """Of a file: the name of each image and its captions, both by its id."""
     images, annotations = _lists(path, ("images", "annotations"))
     names = _names(images, "file_name", f"{path}: image")
-    found: dict[Any, list[str]] = {one: [] for one in names}
-    for one, where in _entries(annotations, f"{path}: annotation"):
-        text = one.get("caption")
+    captions: dict[Any, list[str]] = {key: [] for key in names}
+    for entry, where in _entries(annotations, f"{path}: annotation"):
+        text = entry.get("caption")
         if not isinstance(text, str) or not text.strip():
             raise UserError(f"{where}: caption is {text!r}; expected a text")
-        found[_known(one, "image", names, where)].append(" ".join(text.split()))
-    bare = [one for one in names if not found[one]]
+        captions[_id_of(entry, "image", names, where)].append(" ".join(text.split()))
+    bare = [key for key in names if not captions[key]]
     if bare:
         raise UserError(
             f"{path}: {len(bare)} of {len(names)} images have no caption, {names[bare[0]]!r} (id"
             f" {bare[0]!r}) the first; give them one, or remove them from the file"
         )
-    return names, found
+    return names, captions
 
 
 def _lists(path: Path, names: Sequence[str]) -> list[list[Any]]:
     """The lists of these names of a file, "images" not empty."""
     content = parse_json(contents(path), str(path))
-    found = [content.get(name) if isinstance(content, Mapping) else None for name in names]
-    for name, one in zip(names, found, strict=True):
-        if not isinstance(one, list):
+    lists = [content.get(name) if isinstance(content, Mapping) else None for name in names]
+    for name, entries in zip(names, lists, strict=True):
+        if not isinstance(entries, list):
             expected = f"{', '.join(names[:-1])} and {names[-1]}"
             raise UserError(f"{path} has no list {name!r}; expected {expected}")
-        if name == "images" and not one:
+        if name == "images" and not entries:
             raise UserError(f"{path}: 'images' is empty")
-    return [one for one in found if isinstance(one, list)]
+    return [entries for entries in lists if isinstance(entries, list)]
 
 
 def _names(entries: list[Any], field: str, what: str) -> dict[int, str]:
     """A field of each entry of a list, by its id; no id may stand there twice."""
-    found: dict[int, str] = {}
-    for one, where in _entries(entries, what):
-        key, name = _field(one, "id", where), str(_field(one, field, where))
+    by_id: dict[int, str] = {}
+    for entry, where in _entries(entries, what):
+        key, name = _field(entry, "id", where), str(_field(entry, field, where))
         if type(key) is not int:
             raise UserError(f"{where}: id is {key!r}; expected a whole number")
-        if key in found:
-            raise UserError(f"{where}: {name!r} has the id of {found[key]!r}, {key}")
-        found[key] = name
-    return found
+        if key in by_id:
+            raise UserError(f"{where}: {name!r} has the id of {by_id[key]!r}, {key}")
+        by_id[key] = name
+    return by_id
 
 
-def _known(entry: Mapping[str, Any], what: str, known: Mapping[Any, str], where: str) -> Any:
+def _id_of(entry: Mapping[str, Any], what: str, names: Mapping[Any, str], where: str) -> Any:
     """The id that an annotation has of an image or a category."""
     key = _field(entry, f"{what}_id", where)
-    if key not in known:
+    if key not in names:
         raise UserError(f"{where} is of {what} {key!r}, which the file does not have")
     return key
 
 
 def _entries(entries: list[Any], what: str) -> list[tuple[Mapping[str, Any], str]]:
     """Each entry with what to call it in an error; `UserError` for one that is no object."""
-    for number, one in enumerate(entries, 1):
-        if not isinstance(one, Mapping):
-            raise UserError(f"{what} {number} is {one!r}; expected an object")
-    return [(one, f"{what} {number}") for number, one in enumerate(entries, 1)]
+    for number, entry in enumerate(entries, 1):
+        if not isinstance(entry, Mapping):
+            raise UserError(f"{what} {number} is {entry!r}; expected an object")
+    return [(entry, f"{what} {number}") for number, entry in enumerate(entries, 1)]
 
 
 def _field(entry: Mapping[str, Any], name: str, where: str) -> Any:
@@ -248,11 +248,11 @@ def _numbers(entry: Mapping[str, Any], where: str) -> list[float]:
     """The box of an annotation."""
     box = entry.get("bbox")
     whole = isinstance(box, list) and len(box) == 4
-    if not whole or not all(type(one) in (int, float) for one in box or ()):
+    if not whole or not all(type(side) in (int, float) for side in box or ()):
         raise UserError(
             f"{where}: bbox is {box!r}; expected [column, row, width, height] in pixels"
         )
-    return [float(one) for one in box or ()]
+    return [float(side) for side in box or ()]
 
 
 def _fitted(objects: Objects, size: tuple[int, ...], side: int, where: str) -> np.ndarray:

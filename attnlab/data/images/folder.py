@@ -127,16 +127,16 @@ class ImageFolder(ImageFiles):
         return Labelled(images, [path.parent.name for path in files])
 
 
-def stacked(found: Sequence[tuple[str, np.ndarray]]) -> np.ndarray:
+def stacked(images: Sequence[tuple[str, np.ndarray]]) -> np.ndarray:
     """Images with their names as one array [N,H,W,C]; `UserError` where their sizes differ."""
-    first, image = found[0]
-    for name, other in found:
+    first, image = images[0]
+    for name, other in images:
         if other.shape != image.shape:
-            mine, theirs = (f"{one.shape[0]} x {one.shape[1]}" for one in (other, image))
+            mine, theirs = (f"{array.shape[0]} x {array.shape[1]}" for array in (other, image))
             raise UserError(
                 f"{name} is {mine} pixels, {first} {theirs}; set config.data.side to resize all"
             )
-    return np.stack([image for _, image in found])
+    return np.stack([image for _, image in images])
 
 
 def read_images(
@@ -163,8 +163,8 @@ def image_files(folder: Path) -> list[Path]:
     no such folder.
     """
     check_folder(folder)
-    found = sorted(path for path in folder.iterdir() if path.suffix.lower() in ENDINGS)
-    return [path for path in found if path.name[0] != "."]
+    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in ENDINGS)
+    return [path for path in files if path.name[0] != "."]
 
 
 def check_folder(folder: Path) -> None:
@@ -180,10 +180,10 @@ def _files(folder: Path) -> list[Path]:
     classes = sorted(path for path in folder.iterdir() if path.is_dir() and path.name[0] != ".")
     if not classes:
         raise UserError(f"{folder} has no folder for a class; expected {folder}{os.sep}CLASS")
-    found = []
-    for one in classes:
-        files = image_files(one)
+    paths = []
+    for kind in classes:
+        files = image_files(kind)
         if not files:
-            raise UserError(f"{one} has no image ({', '.join(ENDINGS)}); fill it or remove it")
-        found += files
-    return found
+            raise UserError(f"{kind} has no image ({', '.join(ENDINGS)}); fill it or remove it")
+        paths += files
+    return paths

@@ -86,12 +86,12 @@ class Learned:
     def check(self, images: np.ndarray, where: str) -> None:
         """`UserError` unless the images of a split have the size of those of training."""
         if images.shape[1:] != self.shape:
-            mine, theirs = (" x ".join(map(str, one)) for one in (images.shape[1:], self.shape))
+            mine, theirs = (" x ".join(map(str, axes)) for axes in (images.shape[1:], self.shape))
             raise UserError(f"{where} has images of {mine}, the training split of {theirs}")
 
     def normalised(self, images: Any) -> Any:
         """Images [N,H,W,C], NumPy's or JAX's, as float32: (x / 255 - mean) / deviation."""
-        mean, deviation = (np.asarray(one, np.float32) for one in (self.mean, self.deviation))
+        mean, deviation = (np.asarray(values, np.float32) for values in (self.mean, self.deviation))
         return (images.astype(np.float32) / 255 - mean) / deviation
 
     @staticmethod
@@ -199,12 +199,12 @@ class ImageData(Pictures):
         data: Mapping[str, Any],
         workdir: Path | None = None,
         splits: Sequence[str] = ("train", "valid"),
-        told: Learned | None = None,
+        before: Learned | None = None,
     ) -> Self:
         """Read the splits of a source.
 
         Classes, mean and deviation come from `<workdir>/vocabulary/` if they are there, else from
-        `told`, of whose size images need not be. Else they are learned, on the training split and
+        `before`, of whose size images need not be. Else they are learned, on the training split and
         nothing else; `ImageData.save` keeps them.
 
         Raises:
@@ -213,33 +213,33 @@ class ImageData(Pictures):
         """
         of, where = cls.source(data), f"config.data={data['name']}"
         folder = workdir if workdir is not None and cls.saved(workdir) else None
-        found = read_splits(
+        by_split = read_splits(
             lambda split: _checked(of.images(split), f"{where}: the {split} split"),
             splits,
-            learn=folder is None and told is None,
+            learn=folder is None and before is None,
         )
         if folder is not None:
             learned = Learned.load(folder)
-        elif told is not None:
-            shapes = [images.shape[1:] for images, _ in found.values()]
-            learned = dataclasses.replace(told, shape=shapes[0] if shapes else told.shape)
+        elif before is not None:
+            shapes = [images.shape[1:] for images, _ in by_split.values()]
+            learned = dataclasses.replace(before, shape=shapes[0] if shapes else before.shape)
         else:
-            learned = Learned.of(*found["train"])
+            learned = Learned.of(*by_split["train"])
         origin = (
             "the training split"
-            if told is None
+            if before is None
             else (
                 "the model of pretrained.folder (for classes of your own set pretrained.take=matching)"
             )
         )
-        chosen = {split: found[split] for split in splits}
+        chosen = {split: by_split[split] for split in splits}
         return cls(
             {
-                split: _encoded(learned, *one, f"{where}: the {split} split", origin)
-                for split, one in chosen.items()
+                split: _encoded(learned, *part, f"{where}: the {split} split", origin)
+                for split, part in chosen.items()
             },
             learned,
-            {split: fingerprint(*one) for split, one in chosen.items()},
+            {split: fingerprint(*part) for split, part in chosen.items()},
         )
 
     def labels(self, split: str) -> np.ndarray:
@@ -304,19 +304,19 @@ class HeldOut:
         Raises:
           UserError: there are fewer.
         """
-        kept = list(given)
+        chosen = list(given)
         if not own and split != "test":
-            kept = [given[row] for row in self.rows(split, len(given))]
+            chosen = [given[row] for row in self.rows(split, len(given))]
         if split != "train" or not self.examples:
-            return kept
-        if self.examples > len(kept):
+            return chosen
+        if self.examples > len(chosen):
             raise UserError(
-                f"config.data.examples={self.examples}: there are {len(kept)} to train on; write at"
-                " most as many, or 0 for all"
+                f"config.data.examples={self.examples}: there are {len(chosen)} to train on; write"
+                " at most as many, or 0 for all"
             )
-        order = list(range(len(kept)))
+        order = list(range(len(chosen)))
         random.Random(f"examples {self.seed}").shuffle(order)
-        return [kept[number] for number in sorted(order[: self.examples])]
+        return [chosen[number] for number in sorted(order[: self.examples])]
 
 
 def fingerprint(images: np.ndarray, labels: Sequence[str]) -> str:

@@ -76,16 +76,16 @@ class EasyVqa(HeldOut):
             packed = find_file(self.directory, f"{of}_images.npz")
             arrays = arrays_of(packed)
             ids = array_of(arrays, packed, "ids").tolist()
-            kept = array_of(arrays, packed, "images")
-            _check_packed(packed, kept, ids)
+            pixels = array_of(arrays, packed, "images")
+            _check_packed(packed, pixels, ids)
             images = lambda chosen: np.stack(  # noqa: E731
-                [resized(kept[row], self.side) for row in chosen]
+                [resized(pixels[row], self.side) for row in chosen]
             )
         chosen = self.part(split, range(len(ids)), own=False)
         at = {ids[row]: number for number, row in enumerate(chosen)}
-        known, questions = {*ids}, []
+        all_ids, questions = {*ids}, []
         for number, (text, answer, image) in enumerate(rows, 1):
-            if image not in known:
+            if image not in all_ids:
                 raise UserError(
                     f"{path}: question {number} is about image {image}, which is not there"
                 )
@@ -177,7 +177,7 @@ class ImageQuestions:
     ) -> tuple[Box, ...]:
         """The boxes of a line, in pixels of the image as it is read: all that they touch."""
         given, height_width = record.get(self.boxes), np.array(sides)
-        if not isinstance(given, list) or not all(_is_box(one) for one in given):
+        if not isinstance(given, list) or not all(_is_box(box) for box in given):
             raise UserError(
                 f"{where}: field {self.boxes!r} is {given!r}; expected a list of boxes, each [first"
                 " row, first column, height, width]"
@@ -197,7 +197,7 @@ class ImageQuestions:
 
 def _is_box(value: Any) -> bool:
     """Whether this is a box: four numbers, the last two above 0."""
-    numbers = isinstance(value, list) and all(type(one) in (int, float) for one in value)
+    numbers = isinstance(value, list) and all(type(side) in (int, float) for side in value)
     return numbers and len(value) == 4 and min(value[2:]) > 0
 
 
@@ -218,11 +218,11 @@ def _listed(path: Path) -> list[tuple[str, str, int]]:
         raise UserError(f"{path} has a {type(rows).__name__}; expected a list")
     if not rows:
         raise UserError(f"{path} has no question")
-    return [_row(one, f"{path}: question {number}") for number, one in enumerate(rows, 1)]
+    return [_row(row, f"{path}: question {number}") for number, row in enumerate(rows, 1)]
 
 
 def _row(row: Any, where: str) -> tuple[str, str, int]:
-    if not (isinstance(row, list) and [type(one) for one in row] == [str, str, int]):
+    if not (isinstance(row, list) and [type(cell) for cell in row] == [str, str, int]):
         raise UserError(f"{where} is {row!r}; expected [question, answer, number of the image]")
     return row[0], row[1], row[2]
 
@@ -235,13 +235,13 @@ def _table(path: Path) -> list[tuple[str, str, int]]:
             raise UserError(f"{path} has no column {name!r}, or two; {nearest(name, header)}")
     tables.check_widths([tables.Row(1, header), *rows], str(path))
     columns = [header.index(name) for name in _COLUMNS]
-    found = []
+    questions = []
     for number, cells in filter(lambda row: row.cells, rows):
         question, answer, image = (cells[column].strip() for column in columns)
         if not re.fullmatch("[0-9]{1,18}", image):
             raise UserError(f"{path}, line {number}: image_id is {image!r}; expected a number")
-        found.append((question, answer, int(image)))
-    return found
+        questions.append((question, answer, int(image)))
+    return questions
 
 
 def _check_packed(path: Path, images: np.ndarray, ids: list[Any]) -> None:

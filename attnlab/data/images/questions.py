@@ -84,10 +84,10 @@ class Prior:
     """
 
     def __init__(self, questions: Sequence[Question]) -> None:
-        self.answers = Counter(one.answer for one in questions)
+        self.answers = Counter(question.answer for question in questions)
         of_text: dict[str, Counter[str]] = defaultdict(Counter)
-        for one in questions:
-            of_text[one.text][one.answer] += 1
+        for question in questions:
+            of_text[question.text][question.answer] += 1
         self._best = _most(self.answers)
         self._of_text = {text: _most(counts) for text, counts in of_text.items()}
 
@@ -101,11 +101,11 @@ class Prior:
         """The accuracy of a uniform guess among all answers, of the most frequent answer, and of
         `guess`.
         """
-        number, known = len(questions), sum(one.answer in self.answers for one in questions)
+        number, seen = len(questions), sum(row.answer in self.answers for row in questions)
         return {
-            CHANCE: known / len(self.answers) / number,
-            MAJORITY: sum(one.answer == self._best for one in questions) / number,
-            QUESTION_ONLY: sum(one.answer == self.guess(one.text) for one in questions) / number,
+            CHANCE: seen / len(self.answers) / number,
+            MAJORITY: sum(row.answer == self._best for row in questions) / number,
+            QUESTION_ONLY: sum(row.answer == self.guess(row.text) for row in questions) / number,
         }
 
 
@@ -145,8 +145,8 @@ class QuestionData(OfRows):
             f"{name} {score:.3f}" for name, score in self.prior.scores(questions).items()
         )
         return (
-            f"{len(questions):,} questions about {len({one.image for one in questions}):,} images of"
-            f" {height} x {width} x {channels}, {len(ids):,} tokens ({special.unknown(ids):,}"
+            f"{len(questions):,} questions about {len({row.image for row in questions}):,} images"
+            f" of {height} x {width} x {channels}, {len(ids):,} tokens ({special.unknown(ids):,}"
             f" unknown), {len(self.learned.classes)} answers; accuracy of guesses: {guesses}"
         )
 
@@ -196,23 +196,23 @@ def load(
     needed = [split for split in asked if split in splits or folder is None]
     images = {split: _images(asked[split], f"{where}: the {split} split") for split in needed}
     if folder is not None:
-        learned, (words, _) = Learned.load(folder), load_vocabularies(folder, settings)
+        learned, (vocab, _) = Learned.load(folder), load_vocabularies(folder, settings)
     else:
         questions = asked["train"].questions
-        learned = Learned.of(images["train"], [one.answer for one in questions])
-        texts = (one.text for one in questions)
-        words = lent(begun, settings) or Vocabulary.train(texts, **settings.of_one)
+        learned = Learned.of(images["train"], [row.answer for row in questions])
+        texts = (row.text for row in questions)
+        vocab = lent(begun, settings) or Vocabulary.train(texts, **settings.of_one)
     rows = {split: asked[split].questions for split in splits}
     return QuestionData(
         rows,
         {
-            split: encode(words, learned, images[split], one, f"{where}: the {split} split")
-            for split, one in rows.items()
+            split: encode(vocab, learned, images[split], part, f"{where}: the {split} split")
+            for split, part in rows.items()
         },
-        words,
+        vocab,
         learned,
         Prior(asked["train"].questions),
-        {split: fingerprint(images[split], one) for split, one in rows.items()},
+        {split: fingerprint(images[split], part) for split, part in rows.items()},
     )
 
 
@@ -231,35 +231,35 @@ def encode(
         is known.
     """
     if images.shape[1:] != learned.shape:
-        mine, theirs = (" x ".join(map(str, one)) for one in (images.shape[1:], learned.shape))
+        mine, theirs = (" x ".join(map(str, axes)) for axes in (images.shape[1:], learned.shape))
         raise UserError(f"{where} has images of {mine}, the training split of {theirs}")
-    which = np.array([one.image for one in questions], np.int64)
-    if not 0 <= which.min() <= which.max() < len(images):
+    about = np.array([row.image for row in questions], np.int64)
+    if not 0 <= about.min() <= about.max() < len(images):
         raise UserError(
-            f"{where} has {len(images):,} images and a question about number {which.max()} (from 0)"
+            f"{where} has {len(images):,} images and a question about number {about.max()} (from 0)"
         )
     numbers = {name: number for number, name in enumerate(learned.classes, 1)}
     _warn(learned, questions, where)
-    label = [numbers.get(one.answer, len(numbers) + 1) for one in questions]
+    label = [numbers.get(row.answer, len(numbers) + 1) for row in questions]
     return Examples(
-        image=Shared(images, which),
-        question=vocabulary.packed(one.text for one in questions),
+        image=Shared(images, about),
+        question=vocabulary.packed(row.text for row in questions),
         label=np.array(label, np.int32),
     )
 
 
-def together(examples: Examples, which: np.ndarray, each: int) -> Examples:
+def together(examples: Examples, about: np.ndarray, each: int) -> Examples:
     """Questions about one image side by side: rows of up to Q of them, the image once, "question"
     as [b,Q,width] and "label" as [b,Q]; an image with more has several rows, and what a row lacks
     is padding.
 
     Args:
       examples: of questions, as `encode` gives them.
-      which: [N], the image of each question.
+      about: [N], the image of each question.
       each: Q.
     """
-    order = np.argsort(which, kind="stable")
-    _, first, counts = np.unique(which[order], return_index=True, return_counts=True)
+    order = np.argsort(about, kind="stable")
+    _, first, counts = np.unique(about[order], return_index=True, return_counts=True)
     starts = [
         begin + at
         for begin, count in zip(first, counts, strict=True)
@@ -275,8 +275,8 @@ def together(examples: Examples, which: np.ndarray, each: int) -> Examples:
 def fingerprint(images: np.ndarray, questions: Sequence[Question]) -> str:
     """SHA-256 (hex) of images and questions in their order."""
     digest = hashlib.sha256(fingerprint_of_images(images, ()).encode())
-    for one in questions:
-        digest.update(repr(tuple(one)).encode())
+    for row in questions:
+        digest.update(repr(tuple(row)).encode())
     return digest.hexdigest()
 
 
@@ -289,10 +289,10 @@ def _checked(asked: Asked, where: str) -> Asked:
     """`UserError` where nothing is asked, or a text is blank."""
     if not asked.questions:
         raise UserError(f"{where} has no question")
-    for number, one in enumerate(asked.questions, 1):
-        if not (one.text.strip() and one.answer.strip()):
+    for number, row in enumerate(asked.questions, 1):
+        if not (row.text.strip() and row.answer.strip()):
             raise UserError(
-                f"{where}: question {number} is {one.text!r}, its answer {one.answer!r}; expected a"
+                f"{where}: question {number} is {row.text!r}, its answer {row.answer!r}; expected a"
                 " text for each"
             )
     return asked
@@ -310,7 +310,7 @@ def _images(asked: Asked, where: str) -> np.ndarray:
 
 def _warn(learned: Learned, questions: Sequence[Question], where: str) -> None:
     """A line about answers that training does not have; `UserError` if it has none."""
-    strange = Counter(one.answer for one in questions) - Counter()
+    strange = Counter(row.answer for row in questions) - Counter()
     strange = Counter({name: n for name, n in strange.items() if name not in learned.classes})
     if not strange:
         return

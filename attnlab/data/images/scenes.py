@@ -93,13 +93,13 @@ class Scenes(Painted):
             scenes to keep the splits apart.
         """
         draw = random.Random(f"{self.called} {self.seed} {split}")
-        found: list[Scene] = []
+        scenes: list[Scene] = []
         for _ in range(_TRIES * (self.count(split) + 1)):
             scene = self._drawn(draw, split)
             if split_of(repr(scene)) == split:
-                found.append(scene)
-                if len(found) == self.count(split):
-                    return found
+                scenes.append(scene)
+                if len(scenes) == self.count(split):
+                    return scenes
         raise UserError(
             f"config.data: there are too few different scenes for the {split} split; take more"
             " objects, cells or jitter"
@@ -108,15 +108,15 @@ class Scenes(Painted):
     def captions(self, split: str) -> Captioned:
         """The images of `split`, each with its caption and what its words are about."""
         scenes = self.scenes(split)
-        told = [self.caption(scene) for scene in scenes]
+        captions = [self.caption(scene) for scene in scenes]
         objects = np.zeros((len(scenes), self.side, self.side), np.uint8)
         for image, scene in zip(objects, scenes, strict=True):
             for number, thing in enumerate(scene.things, 1):
                 image[self.mask(thing)] = number
         return Captioned(
             self.pictures(split, scenes),
-            [" ".join(word for word, _ in words) for words in told],
-            Shown([[about for _, about in words] for words in told], objects, NAMED),
+            [" ".join(word for word, _ in words) for words in captions],
+            Shown([[about for _, about in words] for words in captions], objects, NAMED),
         )
 
     def objects(self, split: str) -> Boxed:
@@ -168,7 +168,7 @@ class Scenes(Painted):
         for _ in range(_TRIES):
             order = sorted(range(self.grid**2), key=lambda _: draw.random())
             cells = sorted(order[:count])
-            things = tuple(self._placed(draw, *one) for one in zip(kinds, cells, strict=True))
+            things = tuple(self._placed(draw, *pair) for pair in zip(kinds, cells, strict=True))
             if self._apart(things):
                 return Scene(things)
         raise UserError(
@@ -198,9 +198,9 @@ class Scenes(Painted):
     def _apart(self, things: tuple[Thing, ...]) -> bool:
         """Whether there is a pixel between the squares around any two objects."""
         return all(
-            max(abs(one.row - other.row), abs(one.column - other.column))
-            > self.radius(one.size) + self.radius(other.size) + 1
-            for number, one in enumerate(things)
+            max(abs(thing.row - other.row), abs(thing.column - other.column))
+            > self.radius(thing.size) + self.radius(other.size) + 1
+            for number, thing in enumerate(things)
             for other in things[:number]
         )
 
@@ -209,11 +209,11 @@ NAMED = frozenset((*COLOURS, *SHAPES))
 """The words by which localisation is judged."""
 
 
-def relation(one: Thing, other: Thing) -> str:
-    """How `one` lies to `other`: "left of", "right of", "above" or "below", by the axis on which
+def relation(thing: Thing, other: Thing) -> str:
+    """How `thing` lies to `other`: "left of", "right of", "above" or "below", by the axis on which
     they lie further apart; by the rows, if it is the same on both.
     """
-    down, right = other.row - one.row, other.column - one.column
+    down, right = other.row - thing.row, other.column - thing.column
     if abs(right) > abs(down):
         return "left of" if right > 0 else "right of"
     return "above" if down > 0 else "below"

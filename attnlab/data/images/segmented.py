@@ -73,9 +73,9 @@ class MaskFolder(ImageFiles):
 
     def _mask(self, image: Path, path: Path) -> np.ndarray:
         """The mask of an image, int32 [side,side]."""
-        with opened(image, str(image)) as one:
-            check_upright(one, str(image))
-            size = one.size
+        with opened(image, str(image)) as picture:
+            check_upright(picture, str(image))
+            size = picture.size
         with opened(path, str(path)) as other:
             check_upright(other, str(path))
             if other.size != size:
@@ -140,7 +140,7 @@ class SegmentedData(AnnotatedData[Segmented]):
 
 def _images(folder: Path) -> list[Path]:
     """The image files of a folder, in the order of their names."""
-    found = image_files(folder)
-    if not found:
+    files = image_files(folder)
+    if not files:
         raise UserError(f"{folder}{os.sep} has no image ({', '.join(ENDINGS)})")
-    return found
+    return files

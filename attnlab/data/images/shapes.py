@@ -195,12 +195,12 @@ class Shapes(Painted):
     def scenes(self, split: str) -> list[Scene]:
         """What the images of `split` show."""
         draw = random.Random(f"shapes {self.seed} {split}")
-        found: list[Scene] = []
-        while len(found) < self.count(split):
+        scenes: list[Scene] = []
+        while len(scenes) < self.count(split):
             scene = Scene((self._drawn(draw),))
             if split_of(repr(scene)) == split:
-                found.append(scene)
-        return found
+                scenes.append(scene)
+        return scenes
 
     def images(self, split: str) -> Labelled:
         """The images of `split`, each with its label."""

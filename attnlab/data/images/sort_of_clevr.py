@@ -140,20 +140,20 @@ class SortOfClevr(Sized):
     def scenes(self, split: str) -> list[Scene]:
         """What the images of `split` show."""
         draw = random.Random(f"sort of clevr {self.seed} {split}")
-        found: list[Scene] = []
-        while len(found) < self.count(split):
+        scenes: list[Scene] = []
+        while len(scenes) < self.count(split):
             scene = self._drawn(draw)
             if scene and split_of(repr(scene)) == split and _is_clear(scene):
-                found.append(scene)
-        return found
+                scenes.append(scene)
+        return scenes
 
     def question(self, image: int, scene: Scene, colour: str, kind: str) -> Question:
         """What is asked of the object of this colour, answered; `image` is the scene's number."""
-        group, words = KINDS[kind]
-        (thing,) = (one for one in scene if one.colour == colour)
+        group, template = KINDS[kind]
+        (thing,) = (candidate for candidate in scene if candidate.colour == colour)
         answer, seen = self._answered(scene, thing, kind)
         boxes = tuple(map(self.box, seen))
-        return Question(image, words.format(colour), answer, group, kind, boxes)
+        return Question(image, template.format(colour), answer, group, kind, boxes)
 
     def painted(self, scene: Scene) -> np.ndarray:
         """A scene as [side,side,3] uint8."""
@@ -171,7 +171,7 @@ class SortOfClevr(Sized):
 
     def _answered(self, scene: Scene, thing: Thing, kind: str) -> tuple[str, Scene]:
         """The answer, and the objects that show it, the one asked for first."""
-        others = tuple(one for one in scene if one is not thing)
+        others = tuple(other for other in scene if other is not thing)
         match kind:
             case "shape":
                 return thing.shape, (thing,)
@@ -180,11 +180,11 @@ class SortOfClevr(Sized):
             case "top":
                 return _yes(2 * thing.row < self.side), (thing,)
             case "count":
-                alike = tuple(one for one in others if one.shape == thing.shape)
+                alike = tuple(other for other in others if other.shape == thing.shape)
                 return str(len(alike)), (thing, *alike)
         best: Callable[..., Thing] = min if kind == "closest" else max
-        found = best(others, key=thing.squared)
-        return found.shape, (thing, found)
+        extreme = best(others, key=thing.squared)
+        return extreme.shape, (thing, extreme)
 
     def _drawn(self, draw: random.Random) -> Scene:
         """A scene, every place as likely; () where no place is left for an object."""
@@ -196,7 +196,7 @@ class SortOfClevr(Sized):
                     self.radius + below(draw, self.side - 2 * self.radius) for _ in range(2)
                 )
                 thing = Thing(colour, shape, row, column)
-                if all(thing.apart(one) > 2 * self.radius for one in things):
+                if all(thing.apart(other) > 2 * self.radius for other in things):
                     things.append(thing)
                     break
             else:
@@ -205,7 +205,7 @@ class SortOfClevr(Sized):
 
     def _chosen(self, draw: random.Random) -> list[tuple[str, str]]:
         """Colour and kind of the questions about an image, the relational ones last."""
-        found = []
+        questions = []
         for group, number in (
             (NON_RELATIONAL, self.non_relational),
             (RELATIONAL, self.relational),
@@ -216,8 +216,8 @@ class SortOfClevr(Sized):
                 if of == group
                 for colour in COLOURS
             ]
-            found += [every.pop(below(draw, len(every))) for _ in range(number)]
-        return found
+            questions += [every.pop(below(draw, len(every))) for _ in range(number)]
+        return questions
 
 
 def _yes(holds: bool) -> str:
@@ -227,7 +227,7 @@ def _yes(holds: bool) -> str:
 def _is_clear(scene: Scene) -> bool:
     """Whether no object has two of different shapes as its closest ones, or as its farthest."""
     for thing in scene:
-        others = [(thing.squared(one), one.shape) for one in scene if one is not thing]
+        others = [(thing.squared(other), other.shape) for other in scene if other is not thing]
         for end in (min(others)[0], max(others)[0]):
             if len({shape for distance, shape in others if distance == end}) > 1:
                 return False

@@ -55,7 +55,7 @@ class TfdsImages(Prepared, ImageFiles):
           UserError: unknown dataset, split or feature, a dataset that is not prepared or is
             damaged, images of another kind or of different sizes, or none with a label.
         """
-        return Labelled(*self._told(split, "label", self._labels))
+        return Labelled(*self._with_texts(split, "label", self._labels))
 
     def captions(self, split: str) -> Captioned:
         """The images of `split`, each with a caption; one with several stands there as often.
@@ -63,7 +63,7 @@ class TfdsImages(Prepared, ImageFiles):
         Raises:
           UserError: as for `images`; also a feature that is no text.
         """
-        return Captioned(*self._told(split, "caption", self._texts))
+        return Captioned(*self._with_texts(split, "caption", self._texts))
 
     def _labels(self, value: Any) -> list[str]:
         """The label of an image as a name; "" for none."""
@@ -73,26 +73,26 @@ class TfdsImages(Prepared, ImageFiles):
     def _texts(self, value: Any) -> list[str]:
         """The captions of an image."""
         several = value if np.ndim(value) else [value]
-        return [" ".join(as_text(one, self.caption).split()) for one in several]
+        return [" ".join(as_text(text, self.caption).split()) for text in several]
 
-    def _told(
+    def _with_texts(
         self, split: str, field: str, of: Callable[[Any], list[str]]
     ) -> tuple[np.ndarray, list[str]]:
         """Images, and what is told of each: one of the texts that `of` makes of a feature."""
-        found, texts, skipped = [], [], 0
+        images, texts, skipped = [], [], 0
         for name, image, value in self._each(split, field):
-            told = list(filter(None, of(value)))
-            found += [(name, image)] * len(told)
-            texts += told
-            skipped += not told
-        if not found:
+            of_image = list(filter(None, of(value)))
+            images += [(name, image)] * len(of_image)
+            texts += of_image
+            skipped += not of_image
+        if not images:
             raise UserError(
                 f"config.data.{split}={getattr(self, split)!r}: {self.title()} has no image with a"
                 f" {field} there"
             )
         if skipped:
             _log.warning("skipped %d images of %s without a %s", skipped, self.title(), field)
-        return stacked(found), texts
+        return stacked(images), texts
 
     def _each(self, split: str, field: str) -> Iterator[tuple[str, np.ndarray, Any]]:
         """The images of `split`, each with what an error calls it and a feature."""

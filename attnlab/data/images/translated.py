@@ -61,8 +61,8 @@ class Translated:
         Raises:
           UserError: as `of` does; images that are larger than `side`, or smaller than a piece.
         """
-        found = self._source.images(split)
-        small = found.images if found.images.ndim == 4 else found.images[..., None]
+        labelled = self._source.images(split)
+        small = labelled.images if labelled.images.ndim == 4 else labelled.images[..., None]
         height, width, channels = small.shape[1:]
         if max(height, width) > self.side:
             raise UserError(
@@ -83,10 +83,10 @@ class Translated:
         for image, inside in zip(images, small, strict=True):
             for _ in range(self.clutter):
                 other = small[below(draw, len(small))]
-                row, column = (below(draw, one - self.piece + 1) for one in (height, width))
+                row, column = (below(draw, side - self.piece + 1) for side in (height, width))
                 self._put(draw, image, other[row : row + self.piece, column : column + self.piece])
             self._put(draw, image, inside)
-        return Labelled(images, found.labels)
+        return Labelled(images, labelled.labels)
 
     @property
     def _source(self) -> Any:
@@ -102,5 +102,5 @@ class Translated:
         """Lay a small image anywhere within a large one."""
         height, width = small.shape[:2]
         row, column = below(draw, self.side - height + 1), below(draw, self.side - width + 1)
-        there = image[row : row + height, column : column + width]
-        np.maximum(there, small, out=there)
+        window = image[row : row + height, column : column + width]
+        np.maximum(window, small, out=window)

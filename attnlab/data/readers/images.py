@@ -57,7 +57,7 @@ MODES: dict[str, tuple[Fate, str]] = {
 
 _BITS, _PHOTOMETRIC, _ORIENTATION = 258, 262, 274  # tags of TIFF and EXIF
 _log = logging.getLogger(__name__)
-_told: set[str] = set()  # folders
+_warned: set[str] = set()  # folders
 
 
 @contextlib.contextmanager
@@ -110,18 +110,18 @@ def pixels(image: Image, name: str, grey: bool, *, upright: bool = True) -> np.n
     from PIL import ImageOps
 
     image.load()
-    fate, how = MODES.get(image.mode, ("refused", "which is not known"))
+    fate, note = MODES.get(image.mode, ("refused", "which is not known"))
     if image.mode == "I" and image.format == "PPM":
-        fate, how = MODES["I;16"]
+        fate, note = MODES["I;16"]
     if image.mode == "I;16" and _tag(image, _PHOTOMETRIC, 1) == 0:
-        fate, how = "refused", "grey of 16 bits where 0 is white; write it with 0 as black"
+        fate, note = "refused", "grey of 16 bits where 0 is white; write it with 0 as black"
     if fate == "refused":
-        raise UserError(f"{name} has pixels of the mode {image.mode}: {how}")
+        raise UserError(f"{name} has pixels of the mode {image.mode}: {note}")
     turned = ImageOps.exif_transpose(image) if upright else image
-    bytes_only = _highest_bits(turned, _tag(image, _BITS, 16)) if how == _HIGH else turned
+    bytes_only = _highest_bits(turned, _tag(image, _BITS, 16)) if note == _HIGH else turned
     if turned.has_transparency_data:
         colours = bytes_only.convert("RGBA")
-        if how == _HIGH or colours.getchannel("A").getextrema()[0] != 255:
+        if note == _HIGH or colours.getchannel("A").getextrema()[0] != 255:
             _tell_of_transparency(name)
         bytes_only = colours
     array = np.asarray(bytes_only.convert("L" if grey else "RGB"), np.uint8)
@@ -180,8 +180,8 @@ def _tag(image: Image, tag: int, other: int) -> int:
 def _tell_of_transparency(name: str) -> None:
     """Once for all images of a folder."""
     folder = name.rpartition("/")[0]
-    if folder not in _told:
-        _told.add(folder)
+    if folder not in _warned:
+        _warned.add(folder)
         _log.warning(
             "%s has transparent pixels; they and others like them are read as opaque, in the"
             " colours stored there",

@@ -66,17 +66,17 @@ def without_comments(rows: Iterable[Row], tag: int, where: str) -> list[Row]:
     words = [row.cells for row in rows if row.cells and not row.cells[0].startswith("#")]
     width = len(words[0]) if words else 0
     tags = {cells[tag] for cells in words if len(cells) == width > max(tag, -tag - 1)}
-    kept: list[Row] = []
+    remaining: list[Row] = []
     comments: list[Row] = []
     for row in rows:
-        begins = not kept or not kept[-1].cells
+        begins = not remaining or not remaining[-1].cells
         marked = begins and row.cells and row.cells[0].startswith("#")
         is_word = tags and len(row.cells) == width and row.cells[tag] in tags
-        (comments if marked and not is_word else kept).append(row)
+        (comments if marked and not is_word else remaining).append(row)
     if comments:
         first = comments[0].line
         _log.warning("left out %d comments of %s, line %d the first", len(comments), where, first)
-    return kept
+    return remaining
 
 
 def check_widths(rows: Iterable[Row], where: str) -> None:
