@@ -59,8 +59,8 @@ def test_what_a_user_says_stays_text(
     in this process.
     """
 
-    def rendered(template: str, tokens: Any, said: Any) -> list[str]:
-        return [chat._text(template, tokens, messages) for messages in said]
+    def rendered(template: str, tokens: Any, chats: Any) -> list[str]:
+        return [chat._text(template, tokens, messages) for messages in chats]
 
     monkeypatch.setattr(chat, "rendered", rendered)
     folder = of_kind(kind, tmp_path, chat_template=TEMPLATE)

@@ -132,7 +132,7 @@ def test_boxes_are_drawn(task: Detection, params: Any, monkeypatch: pytest.Monke
     height, width = task.data.learned.shape[:2]
     boxes = np.array([[0.5, 0.5, 4 / height, 2 / width]] * 2 + [[0.5, 0.5, 1.0, 1.0]], np.float32)
     found = Answers(boxes, np.array([0, 1, 0]), np.array([0.6, 0.9, 0.4]))
-    monkeypatch.setattr(task, "found", lambda params, asked: [found] * len(asked))
+    monkeypatch.setattr(task, "detections", lambda params, asked: [found] * len(asked))
     image = task.map_examples("valid", 1)[0].image
     drawn = task.seen(params, image)["answer"]
     assert drawn.rows == [task.data.learned.classes[at] for at in (1, 0)]
