@@ -140,7 +140,7 @@ def test_boxes_are_drawn(task: Detection, params: Any, monkeypatch: pytest.Monke
     wanted[height // 2 - 2 : height // 2 + 2, width // 2 - 1 : width // 2 + 1] = 1.0
     np.testing.assert_allclose(drawn.weights, [0.9 * wanted, 0.6 * wanted], rtol=1e-6)
     none = found._replace(scores=np.zeros(3))
-    monkeypatch.setattr(task, "found", lambda params, asked: [none])
+    monkeypatch.setattr(task, "detections", lambda params, asked: [none])
     assert task.seen(params, image) == {}
 
 
