@@ -330,9 +330,12 @@ def test_the_files_around_the_package_say_what_is_so() -> None:
     assert changes[:2] == ["Unreleased", attnlab.__version__]
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", "docs/README.md", "docs/rooms.md"]
+)
 def test_what_a_page_points_to_is_there(page: str) -> None:
     text = (ROOT / page).read_text()
     named = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]
     named += re.findall(r"`((?:attnlab|tests|docs|experiments|benchmarks|configs)/[\w/.]*)`", text)
-    assert named and [one for one in named if not (ROOT / one).exists()] == []
+    folders = (ROOT, (ROOT / page).parent)
+    assert named and [one for one in named if not any((f / one).exists() for f in folders)] == []

@@ -29,7 +29,7 @@ from tests.test_pretrained_page import gpt2
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 STARTS = re.compile(r"(?:\bpython (?:\$CLONE/)?launch\.py|(?<![`\w/.-])attnlab) (?=[a-z])")
-ELSEWHERE = re.compile(r"pretrained\.py|my_package|\.\.\.")  # what only the user has
+ELSEWHERE = re.compile(r"pretrained\.py|my_attention|\.\.\.")  # what only the user has
 
 
 class Typed(NamedTuple):
@@ -57,7 +57,9 @@ def typed(page: Path) -> Iterator[Typed]:
                 yield Typed(pipe[-1].encode().decode("unicode_escape") if pipe else "", words)
 
 
-README = list(typed(ROOT / "README.md"))
+GUIDES = ("README.md", "docs/commands.md", "docs/data.md")
+README = list({str(one): one for page in GUIDES for one in typed(ROOT / page)}.values())
+"""Their commands, in this order."""
 
 
 def ended(words: list[str], stdin: str = "") -> None:
@@ -102,11 +104,10 @@ def given(folder: Path) -> None:
     for split in ("train", "valid", "test"):
         files |= {f"FOLDER/{split}.{side}": texts for side in ("de", "en")}
         files[f"TABLES/{split}.tsv"] = [f"x\t{one}\t{one.split()[1]}" for one in texts]
-    files["my_package/my_file.py"] = [
-        "from attnlab.attention.mechanisms.multihead import MultiHead",
-        "class MyAttention(MultiHead):",
-        '    """One of the user."""',
-    ]
+    own = re.search(
+        r"^# my_attention\.py\n.*?(?=^```)", (ROOT / "README.md").read_text(), re.M | re.S
+    )
+    files["my_attention.py"] = own[0].splitlines() if own else []
     for name, lines in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("\n".join(lines) + "\n")

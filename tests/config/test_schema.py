@@ -257,8 +257,8 @@ def test_a_users_own_task_has_settings_of_its_own(
         assert words in str(caught.value)
 
 
-def test_the_file_of_the_readme_says_what_differs(tmp_path: pathlib.Path) -> None:
-    readme = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
+def test_the_file_of_the_page_says_what_differs(tmp_path: pathlib.Path) -> None:
+    readme = (pathlib.Path(__file__).parents[2] / "docs" / "configs.md").read_text()
     (text,) = (one for one in readme.split("```")[1::2] if one.startswith("python\n# mine.py"))
     (tmp_path / "mine.py").write_text(text.removeprefix("python\n"))
     ours = configs.flat(configs.load("configs/translation.py:rnnsearch"))
