@@ -162,7 +162,7 @@ class Journal:
 
     def _tell_compiled(self, seconds: float, shapes: Shapes) -> None:
         if shapes:
-            self._progress.compiled(f"batches of {spoken(shapes)}", seconds)
+            self._progress.compiled(f"batches of {format_shapes(shapes)}", seconds)
 
     def _due(self, step: int, every: int) -> bool:
         """Whether something that happens every so many steps (0: never) and at the last one
@@ -238,8 +238,8 @@ def shapes_of(batch: Mapping[str, jax.Array | np.ndarray]) -> Shapes:
     return tuple(array.shape for array in batch.values())
 
 
-def spoken(shapes: Shapes) -> str:
-    """Shapes in words, each once, those of mere columns left out: "20x35", "64x16 and 64x8"."""
+def format_shapes(shapes: Shapes) -> str:
+    """Writes shapes for a person, each once, mere columns left out: "20x35", "64x16 and 64x8"."""
     return " and ".join(
         dict.fromkeys("x".join(map(str, shape)) for shape in shapes if len(shape) > 1)
     )

@@ -74,7 +74,9 @@ def train(run: Run, session: Session) -> Outcome:
                 continue
             improved = journal.evaluates(step) and journal.scored(
                 step,
-                task.evaluate(run.updates.trained.seen(devices.one(state.averaged)), "valid", rows),
+                task.evaluate(
+                    run.updates.trained.seen(devices.arrays(state.averaged)), "valid", rows
+                ),
             )
             signal, improved = agreed(interrupt.signal, improved)
             stop = step < last and (signal is not None or step == until)

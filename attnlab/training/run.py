@@ -55,8 +55,8 @@ def start_jax() -> None:
         devices.use_precision("float32")
     if (folder := cache_folder()) is None:
         return
-    named, own = jax.config.jax_compilation_cache_dir, str(folder / "jax")  # type: ignore[attr-defined]
-    if named in (None, own):
+    named, ours = jax.config.jax_compilation_cache_dir, str(folder / "jax")  # type: ignore[attr-defined]
+    if named in (None, ours):
         programs.keep(folder / "jax")
 
 
@@ -88,9 +88,9 @@ def check_scores(task: AnyTask) -> None:
     """
     by = task.config.checkpoint.by
     if by not in task.measures:
-        known = [name for name in task.evaluated if name in task.measures]
+        choices = [name for name in task.evaluated if name in task.measures]
         raise UserError(
-            f"config.checkpoint.by={by!r}: this data has no such score; {nearest(by, known)}"
+            f"config.checkpoint.by={by!r}: this data has no such score; {nearest(by, choices)}"
         )
     counted(task, "valid")
 
@@ -214,7 +214,7 @@ class Run:
             "config": to_dict(self.config),
             "code": code,
             "data": dict(self.task.data.fingerprints),
-            "vocabulary": _kept(self.task),
+            "vocabulary": _vocabulary_digests(self.task),
         }
         if self.updates.layout is not None:  # all read and write there
             message_from_0()  # the manifest is written
@@ -317,8 +317,8 @@ def _begun(workdir: Path, config: Settings, code: Code | None) -> Manifest | Non
     return manifest
 
 
-def _kept(task: AnyTask) -> list[str]:
-    """What a task keeps with a run, as digests of the files in their order."""
+def _vocabulary_digests(task: AnyTask) -> list[str]:
+    """The digests of the files that a task saves with a run, in their order."""
     with tempfile.TemporaryDirectory() as folder:
         task.save(Path(folder))
         files = sorted(path for path in Path(folder).rglob("*") if path.is_file())

@@ -60,8 +60,8 @@ def trained(which: Trained, steps: int = 1, ema: float = 0.0, optimizer: Any = N
     """The state after some steps of gradient descent, and that before."""
     optimizer = optimizer or optax.sgd(0.1)
     begun = which.begun(params(), jax.random.key(1))
-    state: TrainState = first_state(begun, optimizer, ema, which=which)
-    step = jax.jit(make_step(Model.loss, Model.weight, optimizer, ema=ema, which=which))
+    state: TrainState = first_state(begun, optimizer, ema, trained=which)
+    step = jax.jit(make_step(Model.loss, Model.weight, optimizer, ema=ema, trained=which))
     after, metrics = state, {}
     for _ in range(steps):
         after, metrics = step(after, points(0))
@@ -136,8 +136,8 @@ def test_a_product_of_full_rank_learns_what_its_matrix_would() -> None:
     full = dataclasses.replace(LOW_RANK, rank=4, alpha=4.0, on=("layer_1/w/kernel",), also=())
     begun = full.begun(params(), jax.random.key(1))
     begun["lora"]["layer_1"]["w"]["kernel"]["a"] = jnp.eye(4)
-    state = first_state(begun, optax.sgd(0.1), 0.0, which=full)
-    step = make_step(Model.loss, Model.weight, optax.sgd(0.1), which=full)
+    state = first_state(begun, optax.sgd(0.1), 0.0, trained=full)
+    step = make_step(Model.loss, Model.weight, optax.sgd(0.1), trained=full)
     after, _ = step(state, points(0))
     _, whole, _ = trained(Trained())
     found = flat(full.seen(after.params))["layer_1/w/kernel"]
