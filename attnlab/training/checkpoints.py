@@ -414,9 +414,7 @@ def _disk_full(error: BaseException) -> bool:
     full = re.compile("No space left|RESOURCE_EXHAUSTED|Disk quota exceeded")
     numbers = (errno.ENOSPC, errno.EDQUOT)
     chain = causes(error)
-    return any(
-        getattr(cause, "errno", None) in numbers or full.search(str(cause)) for cause in chain
-    )
+    return any(getattr(link, "errno", None) in numbers or full.search(str(link)) for link in chain)
 
 
 def _refusal(error: BaseException) -> OSError | None:
