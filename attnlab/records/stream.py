@@ -291,9 +291,9 @@ def read_records(path: str | Path, kind: Any = Record) -> list[dict[str, Any]]:
     )
 
 
-def standing(scores: Mapping[str, Any], by: str, way: str) -> tuple[float, float]:
-    """What orders validations, least for the best: the score `by` (`way`: "min" or "max", which is
-    better), of equal ones the loss.
+def rank_key(scores: Mapping[str, Any], by: str, way: str) -> tuple[float, float]:
+    """The key that orders validations, least for the best: the score `by` (`way`: "min" or "max",
+    which is better), of equal ones the loss.
     """
     return (scores[by] if way == "min" else -scores[by], scores["loss"])
 
@@ -305,7 +305,7 @@ def best_record(records: Sequence[dict[str, Any]], by: str, way: str) -> dict[st
     validations = [record for record in records if record["split"] == "valid"]
     best, least = validations[-1], (math.inf, math.inf)
     for record in validations:
-        if (reached := standing(record, by, way)) < least:
+        if (reached := rank_key(record, by, way)) < least:
             best, least = record, reached
     return best
 

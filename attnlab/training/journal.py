@@ -13,7 +13,7 @@ import numpy as np
 from attnlab.progress import Progress
 from attnlab.records.attempts import Attempt
 from attnlab.records.measures import Measure
-from attnlab.records.stream import Metrics, standing
+from attnlab.records.stream import Metrics, rank_key
 from attnlab.training import programs
 from attnlab.training.checkpoints import Checkpoints, Followed
 from attnlab.training.mesh import on_host, spans
@@ -44,7 +44,7 @@ class Journal:
 
     Attributes:
       last: the last step of the run.
-      best: the `standing` of the best validation so far.
+      best: the `rank_key` of the best validation so far.
       attempt: its `events.jsonl`.
       metrics: its records.
     """
@@ -135,7 +135,7 @@ class Journal:
             f"{self._label}step {step}: valid "
             + ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
         )
-        reached = standing(scores, self._by, self._way)
+        reached = rank_key(scores, self._by, self._way)
         improved = reached < self.best
         self.best = reached if improved else self.best
         return improved
