@@ -118,7 +118,7 @@ def save_pretrained(
     names, params = weights.names_of(kind), flat(jax.device_get(run.params))
     arrays = names.write(params, DTYPES[dtype])
     if isinstance(run.task.data, ImageData):
-        return _of_images(run, path, {**architecture, "torch_dtype": dtype}, arrays, shard)
+        return _save_image_model(run, path, {**architecture, "torch_dtype": dtype}, arrays, shard)
     vocabulary = _vocabulary(run)
     pairs = bool(architecture.get("is_encoder_decoder"))
     ids = _ids(vocabulary, pairs)
@@ -135,7 +135,7 @@ def save_pretrained(
     return [*folders.write(path, config, arrays, shard), *_tokenizer(vocabulary, path, pairs)]
 
 
-def _of_images(
+def _save_image_model(
     run: Run, folder: Path, config: dict[str, Any], arrays: Mapping[str, np.ndarray], shard: int
 ) -> list[Path]:
     """Writes a model of images: what it reads stands in its config, or in a file beside it."""

@@ -24,7 +24,7 @@ NAMES = ("rouge1", "rouge2", "rougeL")
 def rouge(hypothesis: str, reference: str) -> dict[str, float]:
     """ROUGE-1, -2 and -L by `NAMES`, 0 ... 100."""
     ours, theirs = (re.findall(r"[^\W_]+", text.lower()) for text in (hypothesis, reference))
-    scores = {f"rouge{n}": _of_ngrams(ours, theirs, n) for n in (1, 2)}
+    scores = {f"rouge{n}": _ngram_score(ours, theirs, n) for n in (1, 2)}
     return {**scores, "rougeL": _f(longest_common(ours, theirs), len(ours), len(theirs))}
 
 
@@ -45,7 +45,7 @@ def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
     return int(best[-1])
 
 
-def _of_ngrams(ours: Sequence[str], theirs: Sequence[str], n: int) -> float:
+def _ngram_score(ours: Sequence[str], theirs: Sequence[str], n: int) -> float:
     counts = [
         Counter(zip(*(words[first:] for first in range(n)), strict=False))
         for words in (ours, theirs)

@@ -88,8 +88,8 @@ def drawing(
     """
     if temperature == 0:
         return best_token
-    of_sample = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
-    keys = jax.vmap(of_sample, in_axes=(0, None))(keys, jnp.arange(n)).reshape(len(keys) * n)
+    fold_sample = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
+    keys = jax.vmap(fold_sample, in_axes=(0, None))(keys, jnp.arange(n)).reshape(len(keys) * n)
 
     def draw(logits: jax.Array, t: jax.Array) -> jax.Array:
         now = jax.vmap(lambda key: jax.random.fold_in(key, t))(keys)

@@ -90,9 +90,9 @@ class Updates:
 
         def take_numbers(state: TrainState, *batch: Any, **axis: Any) -> tuple[TrainState, Any]:
             given = arguments.unpack(names, state.numbers)
-            of_loss = {name: given[name] for name in given if name.startswith((SMOOTHING, WEIGHTS))}
+            options = {name: given[name] for name in given if name.startswith((SMOOTHING, WEIGHTS))}
             step = make_step(
-                functools.partial(task.loss, numbers=of_loss) if of_loss else task.loss,
+                functools.partial(task.loss, numbers=options) if options else task.loss,
                 task.weight,
                 Updates.of(self.config, given).optimizer,
                 accumulate=training.accumulate,
@@ -113,17 +113,17 @@ class Updates:
         """
         like = self.state_like(task).replace(numbers=None)
         shardings = self.layout and self.layout.shardings(like)
-        of_params = shardings and {name: shardings.params[name] for name in task.shapes}
+        param_shardings = shardings and {name: shardings.params[name] for name in task.shapes}
         first = functools.partial(self._first_state, task)
         after = jax.jit(first, out_shardings=shardings, donate_argnums=(0,) if shardings else ())
 
         def start(seed: int) -> TrainState:
             key = jax.random.key(seed)
             if task.beginning is None:
-                params = values(task.traced_init, key, shardings=of_params)
+                params = values(task.traced_init, key, shardings=param_shardings)
             else:
                 params = task.beginning.params(key, best_params)
-                params = jax.tree.map(place, params, of_params) if shardings else params
+                params = jax.tree.map(place, params, param_shardings) if shardings else params
             state = after(params, key)
             state = state if shardings else jax.device_get(state)
             return state.replace(seed=seed_array(seed), numbers=self.numbers)
