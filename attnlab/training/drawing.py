@@ -32,10 +32,10 @@ def first_params(init: Callable[..., Drawn], *given: Any, shardings: Any = None)
 def values(traced: jax.stages.Traced, *given: Any, shardings: Any = None) -> Any:
     """`first_params` of a function that has been traced for such arguments."""
     closed, shape = traced.jaxpr, traced.out_info
-    needed, arrays = _needed(closed.jaxpr), jax.tree.leaves(given)
+    needed, arrays = _without_unused(closed.jaxpr), jax.tree.leaves(given)
 
     def drawn(results: list[Any]) -> Any:
-        part = _needed(needed.replace(outvars=results))
+        part = _without_unused(needed.replace(outvars=results))
         return jaxpr_as_fun(type(closed)(part, closed.consts))(*arrays)
 
     if shardings is None:
@@ -46,7 +46,7 @@ def values(traced: jax.stages.Traced, *given: Any, shardings: Any = None) -> Any
     return jax.tree.unflatten(jax.tree.structure(shape), leaves)
 
 
-def _needed(jaxpr: Jaxpr) -> Jaxpr:
+def _without_unused(jaxpr: Jaxpr) -> Jaxpr:
     """Without the equations on which no result depends."""
     wanted = {var for var in jaxpr.outvars if isinstance(var, Var)}
     equations = []

@@ -42,7 +42,7 @@ def idle(loss: Callable[..., jax.Array], params: Params, *arguments: Tree) -> tu
       params, arguments: arrays, or their shapes.
     """
     program = jax.make_jaxpr(jax.grad(loss))(params, *arguments)
-    zero = _closed(program, [False] * len(program.in_avals))
+    zero = _zero_results(program, [False] * len(program.in_avals))
     paths = [
         jax.tree_util.keystr(path, simple=True, separator="/")
         for path, _ in jax.tree_util.tree_leaves_with_path(params)
@@ -50,7 +50,7 @@ def idle(loss: Callable[..., jax.Array], params: Params, *arguments: Tree) -> tu
     return tuple(path for path, none in zip(paths, zero, strict=True) if none)
 
 
-def _closed(program: Any, inputs: Sequence[bool]) -> list[bool]:
+def _zero_results(program: Any, inputs: Sequence[bool]) -> list[bool]:
     """Which results of a program are zero, given which of its `inputs` are; closed over constants
     or not.
     """
@@ -64,12 +64,12 @@ def _closed(program: Any, inputs: Sequence[bool]) -> list[bool]:
         return _is_zero(atom.val) if isinstance(atom, jex.Literal) else zero.get(atom, False)
 
     for equation in inner.eqns:
-        outputs = _results(equation, list(map(read, equation.invars)))
+        outputs = _zero_outputs(equation, list(map(read, equation.invars)))
         zero.update(zip(equation.outvars, outputs, strict=True))
     return list(map(read, inner.outvars))
 
 
-def _results(equation: Any, inputs: list[bool]) -> list[bool]:
+def _zero_outputs(equation: Any, inputs: list[bool]) -> list[bool]:
     """Which results of an equation are zero, given which of its `inputs` are."""
     name, params, several = equation.primitive.name, equation.params, len(equation.outvars)
     if name in _EVERY:
@@ -83,27 +83,28 @@ def _results(equation: Any, inputs: list[bool]) -> list[bool]:
     if name == "optimization_barrier":
         return inputs
     if name == "scan":
-        return _scan(equation, inputs)
+        return _zero_in_scan(equation, inputs)
     if name == "while":
         consts, body = inputs[params["cond_nconsts"] :], params["body_nconsts"]
-        return _settled(
-            lambda carry: _closed(params["body_jaxpr"], [*consts[:body], *carry]), consts[body:]
+        return _fixed_point(
+            lambda carry: _zero_results(params["body_jaxpr"], [*consts[:body], *carry]),
+            consts[body:],
         )
     if name == "cond":
         return [
             all(each)
             for each in zip(
-                *(_closed(branch, inputs[1:]) for branch in params["branches"]), strict=True
+                *(_zero_results(branch, inputs[1:]) for branch in params["branches"]), strict=True
             )
         ]
     inner = next(
         (params[key] for key in ("jaxpr", "call_jaxpr") if key in params), None
     )  # jit, remat, custom derivatives
     same = inner is not None and len(getattr(inner, "jaxpr", inner).invars) == len(inputs)
-    return _closed(inner, inputs) if same else [False] * several
+    return _zero_results(inner, inputs) if same else [False] * several
 
 
-def _scan(equation: Any, inputs: list[bool]) -> list[bool]:
+def _zero_in_scan(equation: Any, inputs: list[bool]) -> list[bool]:
     """Of a scan. Versions of JAX differ in how they say what is carried, but what goes from row to
     row always has one axis more outside of the body than in it.
     """
@@ -116,13 +117,13 @@ def _scan(equation: Any, inputs: list[bool]) -> list[bool]:
     consts = len(inputs) - rows - carried
 
     def body(carry: list[bool]) -> list[bool]:
-        return _closed(program, [*inputs[:consts], *carry, *inputs[consts + carried :]])
+        return _zero_results(program, [*inputs[:consts], *carry, *inputs[consts + carried :]])
 
-    carry = _settled(lambda carry: body(carry)[:carried], inputs[consts : consts + carried])
+    carry = _fixed_point(lambda carry: body(carry)[:carried], inputs[consts : consts + carried])
     return [*carry, *body(carry)[carried:]]
 
 
-def _settled(body: Callable[[list[bool]], list[bool]], carry: list[bool]) -> list[bool]:
+def _fixed_point(body: Callable[[list[bool]], list[bool]], carry: list[bool]) -> list[bool]:
     """What of a loop's carry is zero before every pass: at first as given, less what a pass makes
     of it until nothing changes.
     """

@@ -146,17 +146,17 @@ def _without_late_callbacks() -> Iterator[None]:
     """
     unraisable, uncaught = sys.unraisablehook, sys.excepthook
 
-    def of_unraisable(event: sys.UnraisableHookArgs) -> None:
+    def filter_unraisable(event: sys.UnraisableHookArgs) -> None:
         if not str(event.exc_value).startswith(_LATE):
             unraisable(event)
 
-    def of_uncaught(
+    def filter_uncaught(
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         if not str(error).startswith(_LATE):
             uncaught(kind, error, trace)
 
-    sys.unraisablehook, sys.excepthook = of_unraisable, of_uncaught
+    sys.unraisablehook, sys.excepthook = filter_unraisable, filter_uncaught
     try:
         yield
     except Exception as error:
@@ -217,12 +217,12 @@ def _sum(array: jax.Array) -> jax.Array:
     place = jnp.zeros(bits.shape, jnp.uint32)
     for axis, length in enumerate(bits.shape):
         place = place * np.uint32(length) + jax.lax.broadcasted_iota(jnp.uint32, bits.shape, axis)
-    hashed = _mixed(bits ^ _mixed(place))
-    again = _mixed(hashed + np.uint32(0x9E3779B9))
+    hashed = _mix(bits ^ _mix(place))
+    again = _mix(hashed + np.uint32(0x9E3779B9))
     return jnp.stack([hashed.sum(dtype=jnp.uint32), again.sum(dtype=jnp.uint32)])
 
 
-def _mixed(x: jax.Array) -> jax.Array:
+def _mix(x: jax.Array) -> jax.Array:
     """A bijection of uint32: "lowbias32" of C. Wellons, "Prospecting for Hash Functions", 2018."""
     x = (x ^ (x >> 16)) * np.uint32(0x7FEB352D)
     x = (x ^ (x >> 15)) * np.uint32(0x846CA68B)

@@ -154,7 +154,7 @@ class Run:
             check_test_split(workdir)
         from attnlab.training.parallel import backend
 
-        begun = _begun(workdir, config, code) is not None
+        begun = _earlier_manifest(workdir, config, code) is not None
         updates, place = check(kind, config), backend(config.parallel)
         devices.use_precision(config.training.precision)
         if place.layout is not None and place.layout.divides:
@@ -191,7 +191,7 @@ class Run:
         if not first or session.attempts:
             return train(self, session)
         attempt = Attempt(self.workdir)
-        with _failure_recorded(attempt):
+        with _record_failure(attempt):
             outcome = train(self, dataclasses.replace(session, attempts=(attempt,)))
         attempt.end(outcome.state, outcome.step, outcome.message, outcome.seconds_to_first_step)
         return outcome
@@ -243,11 +243,11 @@ class Run:
           Changed: data or code has changed since the run began.
         """
         code = self.code or provenance.of(self.config)
-        previous = _begun(self.workdir, self.config, code)
+        previous = _earlier_manifest(self.workdir, self.config, code)
         weights = self.task.check_pretrained()
         manifest = Manifest.build(
             self.config,
-            devices=devices.described(self.devices, self.config.training.precision),
+            devices=devices.describe(self.devices, self.config.training.precision),
             data={**self.task.data.fingerprints, **weights},
             own_code=code.record(),
         )
@@ -306,7 +306,7 @@ class Run:
         self.task.save(self.workdir)
 
 
-def _begun(workdir: Path, config: Settings, code: Code | None) -> Manifest | None:
+def _earlier_manifest(workdir: Path, config: Settings, code: Code | None) -> Manifest | None:
     """The manifest of an earlier start of this very run; None for a new one."""
     manifest = Manifest.read(workdir)
     if manifest is not None:
@@ -326,7 +326,7 @@ def _vocabulary_digests(task: AnyTask) -> list[str]:
 
 
 @contextlib.contextmanager
-def _failure_recorded(attempt: Attempt) -> Iterator[None]:
+def _record_failure(attempt: Attempt) -> Iterator[None]:
     """Record "failed" and the error's text if the block raises after the attempt has begun; the
     error goes on.
     """

@@ -127,7 +127,7 @@ class Trained:
         more = f" and {len(stay) - 4} more" if len(stay) > 4 else ""
         return [f"drawn anew and not trained: {', '.join(stay[:4])}{more}; {advice}"]
 
-    def begun(self, params: Params, key: jax.Array) -> Params:
+    def with_adapters(self, params: Params, key: jax.Array) -> Params:
         """The first parameters, with A and B beside them."""
         if not self.rank:
             return params

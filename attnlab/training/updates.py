@@ -187,7 +187,7 @@ class Updates:
         return [*lines, self.trained.note(task.shapes), *warnings]
 
     def _first_state(self, task: AnyTask, params: Params, key: jax.Array) -> TrainState:
-        params = self.trained.begun(params, jax.random.fold_in(key, 1))
+        params = self.trained.with_adapters(params, jax.random.fold_in(key, 1))
         return first_state(
             params,
             self.optimizer,
