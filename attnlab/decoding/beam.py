@@ -276,12 +276,12 @@ def _candidates(search: _Search, logits: jax.Array, terms: _Terms) -> _Candidate
     ranked only once per row; more where texts have several ends.
     """
     rows, beam = search.log_probs.shape
-    total_of = jax.nn.logsumexp(logits.astype(jnp.float32), axis=1, keepdims=True)
+    normalizer = jax.nn.logsumexp(logits.astype(jnp.float32), axis=1, keepdims=True)
     logits, count = emittable(logits, terms.special), (1 + len(terms.special.ending)) * beam
     width = min(count, logits.shape[1])
     tokens = search.history.tokens.reshape(rows * beam, -1)
     values, ids = largest(terms.rules(logits, tokens, search.t), width)
-    gains = (values - total_of).reshape(rows, beam, width)
+    gains = (values - normalizer).reshape(rows, beam, width)
     total = (search.log_probs[:, :, None] + gains).reshape(rows, beam * width)
     # A finished sentence takes no more candidates, so its result does not depend on the rest of the
     # batch.
