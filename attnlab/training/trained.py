@@ -96,7 +96,7 @@ class Trained:
                         f"config.lora.on: {path} has the shape {list(flat[path].shape)}; LoRA adds"
                         " to matrices, so name those only, as 'w_(query|value)/kernel'"
                     )
-        whole = list(_flat(jax.eval_shape(self.begun, params, jax.random.key(0))))
+        whole = list(_flat(jax.eval_shape(self.with_adapters, params, jax.random.key(0))))
         for name, patterns in self._patterns():
             among = list(flat) if name.startswith("lora") else whole
             for pattern in patterns:
@@ -112,7 +112,7 @@ class Trained:
 
     def note(self, params: Params) -> str:
         """How many numbers are trained, for a person."""
-        flat = _flat(jax.eval_shape(self.begun, params, jax.random.key(0)))
+        flat = _flat(jax.eval_shape(self.with_adapters, params, jax.random.key(0)))
         sizes = {path: leaf.size for path, leaf in flat.items()}
         count = sum(size for path, size in sizes.items() if self._trains(path))
         return f"{count:,} of {sum(sizes.values()):,} parameters are trained"
