@@ -44,9 +44,9 @@ if not TYPE_CHECKING:  # a checker of types knows the names above, and no others
         if name not in _FOUND_IN:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         importlib.import_module("attnlab.training.run").start_jax()  # as commands do
-        found = getattr(importlib.import_module(f"attnlab.api.{_FOUND_IN[name]}"), name)
-        globals()[name] = found
-        return found
+        value = getattr(importlib.import_module(f"attnlab.api.{_FOUND_IN[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -52,11 +52,11 @@ def nearest(word: str, choices: Iterable[str]) -> str:
 
     Returns "did you mean 'a' or 'b'?" where something is close, else "choose from: a, b, c".
     """
-    known = sorted(choices)
-    close = difflib.get_close_matches(word, known, n=3, cutoff=0.6)
+    ordered = sorted(choices)
+    close = difflib.get_close_matches(word, ordered, n=3, cutoff=0.6)
     if close:
         return "did you mean " + " or ".join(repr(name) for name in close) + "?"
-    return "choose from: " + ", ".join(known) if known else "there is nothing to choose from"
+    return "choose from: " + ", ".join(ordered) if ordered else "there is nothing to choose from"
 
 
 @contextlib.contextmanager
@@ -105,18 +105,18 @@ def users_line(error: BaseException) -> str:
     """The innermost line of a user's own code that an exception came through, "file.py:12"; ""
     where there is none.
     """
-    found, cause = "", error.__cause__
+    place, cause = "", error.__cause__
     for frame, line in traceback.walk_tb(error.__traceback__):
         if _is_users(frame.f_code.co_filename, str(frame.f_globals.get("__name__"))):
-            found = f"{short(frame.f_code.co_filename)}:{line}"
+            place = f"{short(frame.f_code.co_filename)}:{line}"
     if (
         isinstance(error, SyntaxError)
         and error.filename
         and error.lineno
         and _is_users(error.filename, "")
     ):
-        found = f"{short(error.filename)}:{error.lineno}"
-    return found or (users_line(cause) if cause is not None else "")
+        place = f"{short(error.filename)}:{error.lineno}"
+    return place or (users_line(cause) if cause is not None else "")
 
 
 def reason(error: BaseException) -> str:

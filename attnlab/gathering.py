@@ -17,29 +17,29 @@ from typing import Any
 import jax
 
 Gather = Callable[[jax.Array], jax.Array]
-_known = ContextVar[Mapping[int, tuple[jax.Array, Gather]]]("_known", default=MappingProxyType({}))
+_parts = ContextVar[Mapping[int, tuple[jax.Array, Gather]]]("_parts", default=MappingProxyType({}))
 """By the identity of a whole parameter its part, and what gathers such a part."""
 
 
 @contextlib.contextmanager
-def whole(params: Any, lies: Any, everywhere: Any) -> Iterator[Any]:
+def whole(params: Any, shardings: Any, everywhere: Any) -> Iterator[Any]:
     """Parameters as a model computes with them; without this XLA would move the rows of a batch to
     the parts of the parameters, since it need not gather what is divided.
 
     Args:
       params: in parts.
-      lies: the sharding of each.
+      shardings: of each parameter.
       everywhere: the sharding of what all devices have.
     """
     parts, structure = jax.tree.flatten(params)
-    gathers = [_gathering(everywhere, one) for one in jax.tree.leaves(lies)]
+    gathers = [_gathering(everywhere, sharding) for sharding in jax.tree.leaves(shardings)]
     leaves = [gather(part) for gather, part in zip(gathers, parts, strict=True)]
     pairs = zip(parts, gathers, strict=True)
-    token = _known.set(dict(zip(map(id, leaves), pairs, strict=True)))
+    token = _parts.set(dict(zip(map(id, leaves), pairs, strict=True)))
     try:
         yield jax.tree.unflatten(structure, leaves)
     finally:
-        _known.reset(token)
+        _parts.reset(token)
 
 
 def in_parts(params: Any) -> Any:
@@ -53,10 +53,10 @@ def gathered_as(params: Any, parts: Any) -> Any:
 
 
 def _part_of(leaf: jax.Array) -> tuple[jax.Array, Gather]:
-    return _known.get().get(id(leaf), (leaf, lambda part: part))
+    return _parts.get().get(id(leaf), (leaf, lambda part: part))
 
 
-def _gathering(everywhere: Any, lies: Any) -> Gather:
+def _gathering(everywhere: Any, sharding: Any) -> Gather:
     """Makes an array whole, and its gradient lie as it does: summed first, since XLA would gather
     rows to compute each part by itself.
     """
@@ -64,11 +64,11 @@ def _gathering(everywhere: Any, lies: Any) -> Gather:
     gather = jax.custom_vjp(lambda part: constrain(part, everywhere))
     gather.defvjp(
         lambda part: (gather(part), None),
-        lambda _, gradient: (constrain(constrain(gradient, everywhere), lies),),
+        lambda _, gradient: (constrain(constrain(gradient, everywhere), sharding),),
     )
     return gather
 
 
 def rows_are_dealt() -> bool:
     """Whether what is traced is for rows on several devices."""
-    return bool(_known.get())
+    return bool(_parts.get())

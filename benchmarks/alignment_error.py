@@ -185,12 +185,12 @@ def readings(
             for side, vocabulary, words in zip(pieces, task.vocabularies, pair[:2], strict=True)
         )
         links["attention, predicted"].append(
-            alignment.links(alignment.words(weights, source, target))
+            alignment.links(alignment.word_weights(weights, source, target))
         )
         # The step that predicts y_t has read y_{t-1}; the one that predicts EOS has read the last
         # word.
         links["attention, read"].append(
-            alignment.links(alignment.words(weights[1:], source, target[:-1]))
+            alignment.links(alignment.word_weights(weights[1:], source, target[:-1]))
         )
         links["diagonal"].append(alignment.diagonal(len(pair.target), len(pair.source)))
     return links

@@ -59,18 +59,18 @@ def read_gold(path: str | Path) -> list[Gold]:
     for number, line in enumerate(read_lines(Path(path)), 1):
         kinds: dict[str, set[Link]] = {"-": set(), "p": set()}
         for word in line.split():
-            found = re.fullmatch(r"(\d+)([-p])(\d+)", word, re.ASCII)
-            if found is None:
+            match = re.fullmatch(r"(\d+)([-p])(\d+)", word, re.ASCII)
+            if match is None:
                 raise UserError(
                     f"{path}, line {number}: {word!r} is no link; write 3-4 for a sure one, 3p4 for"
                     " a possible one"
                 )
-            kinds[found[2]].add((int(found[1]), int(found[3])))
+            kinds[match[2]].add((int(match[1]), int(match[3])))
         golds.append(Gold(frozenset(kinds["-"]), frozenset(kinds["-"] | kinds["p"])))
     return golds
 
 
-def error_rate(found: Set[Hashable], sure: Set[Hashable], possible: Set[Hashable]) -> float:
+def error_rate(links: Set[Hashable], sure: Set[Hashable], possible: Set[Hashable]) -> float:
     """Alignment error rate, 1 - (|A & S| + |A & P|) / (|A| + |S|), from 0 (best) to 1.
 
     The sure links S count as possible too, whether or not `possible` repeats them. For a corpus
@@ -80,16 +80,16 @@ def error_rate(found: Set[Hashable], sure: Set[Hashable], possible: Set[Hashable
     Returns:
       0 if no link was found and none is sure.
     """
-    if not found and not sure:
+    if not links and not sure:
         return 0.0
-    return 1.0 - (len(found & sure) + len(found & (possible | sure))) / (len(found) + len(sure))
+    return 1.0 - (len(links & sure) + len(links & (possible | sure))) / (len(links) + len(sure))
 
 
-def precision(found: Set[Hashable], gold: Set[Hashable]) -> float:
-    """The share of `found` that is in `gold`, 1 if nothing was found; recall is `precision(sure,
-    found)`.
+def precision(links: Set[Hashable], gold: Set[Hashable]) -> float:
+    """The share of `links` that is in `gold`, 1 if there are none; recall is `precision(sure,
+    links)`.
     """
-    return len(found & gold) / len(found) if found else 1.0
+    return len(links & gold) / len(links) if links else 1.0
 
 
 def pooled(sentences: Iterable[Iterable[Link]]) -> set[tuple[int, int, int]]:
@@ -132,7 +132,7 @@ def chance(golds: Sequence[Gold], lengths: Sequence[tuple[int, int]]) -> float:
     return 1.0 - hits / tries if tries else 0.0
 
 
-def words(weights: np.ndarray, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+def word_weights(weights: np.ndarray, source: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Attention between pieces as attention between words.
 
     The weights of the pieces of a source word are summed. The rows of the pieces of a target word
@@ -173,12 +173,12 @@ def membership(pieces: Sequence[str], words: Sequence[str], marks: Marks) -> np.
     owner = np.repeat(np.arange(len(words)), [len(word) for word in words])
     inside = [piece not in marks.silent for piece in pieces]
     spelt = [piece for piece, counts in zip(pieces, inside, strict=True) if counts]
-    found = re.fullmatch(_spelling(spelt, marks.unknown), text)
-    if found is None:
+    match = re.fullmatch(_spelling(spelt, marks.unknown), text)
+    if match is None:
         raise ValueError(f"the pieces {list(pieces)} do not spell the words {list(words)}")
     shares = np.zeros((len(pieces), len(words)))
     for group, piece in enumerate(np.flatnonzero(inside), 1):
-        begin, end = found.span(group)
+        begin, end = match.span(group)
         covered = owner[
             begin : max(end, begin + 1)
         ]  # a piece without characters belongs to the word that follows

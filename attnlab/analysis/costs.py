@@ -59,44 +59,44 @@ Of = Literal["seconds", "bytes"]
 
 def exponent(points: Sequence[Point], of: Of = "seconds") -> float:
     """The fitted exponent, see above; nan of fewer than two lengths."""
-    found = [
-        (math.log(one.length), math.log(getattr(one, of)))
-        for one in points
-        if one.length >= LONG and getattr(one, of) > 0
+    logs = [
+        (math.log(point.length), math.log(getattr(point, of)))
+        for point in points
+        if point.length >= LONG and getattr(point, of) > 0
     ]
-    if len(found) < 2:
+    if len(logs) < 2:
         return math.nan
-    middle, height = (sum(column) / len(found) for column in zip(*found, strict=True))
-    rise = sum((x - middle) * (y - height) for x, y in found)
-    return rise / sum((x - middle) ** 2 for x, _ in found)
+    middle, height = (sum(column) / len(logs) for column in zip(*logs, strict=True))
+    rise = sum((x - middle) * (y - height) for x, y in logs)
+    return rise / sum((x - middle) ** 2 for x, _ in logs)
 
 
 def crossing(points: Sequence[Point], baseline: Sequence[Point], of: Of = "seconds") -> int | None:
     """The length from which on `points` take less than `baseline`, None for never."""
-    other = {one.length: getattr(one, of) for one in baseline}
+    other = {point.length: getattr(point, of) for point in baseline}
     less: int | None = None
-    for one in points:
-        mine, theirs = getattr(one, of), other.get(one.length, math.nan)
+    for point in points:
+        mine, theirs = getattr(point, of), other.get(point.length, math.nan)
         if not (mine > 0 and theirs > 0):
             continue
         if mine >= theirs:
             less = None
         elif less is None:
-            less = one.length
+            less = point.length
     return less
 
 
 def rows(points: Points, baseline: str, cards: Mapping[str, Mapping[str, str]]) -> list[list[Any]]:
     """A row of `COLUMNS` for each mixer; `cards`: what each declares of its growth."""
-    found = []
+    table = []
     for name, every in points.items():
-        last = next((one for one in reversed(every) if one.seconds > 0), every[-1])
+        last = next((point for point in reversed(every) if point.seconds > 0), every[-1])
         beats = [
             "" if name == baseline else _length(crossing(every, points[baseline], of))
             for of in ("seconds", "bytes")
         ]
         card = cards.get(name, {})
-        found.append(
+        table.append(
             [
                 name,
                 last.parameters,
@@ -109,7 +109,7 @@ def rows(points: Points, baseline: str, cards: Mapping[str, Mapping[str, str]]) 
                 *beats,
             ]
         )
-    return found
+    return table
 
 
 COLUMNS = (
@@ -138,10 +138,10 @@ def write(points: Points, about: Mapping[str, Any], folder: Path) -> list[Path]:
     measured with) and `costs.png` into a folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    every = [one for some in points.values() for one in some]
+    every = [point for some in points.values() for point in some]
     files = {name: folder / f"costs.{name}" for name in ("csv", "json", "png")}
     write_atomic(files["csv"], as_csv([Point._fields, *every], "\n"))
-    record = {**about, "points": [_plain(one) for one in every]}
+    record = {**about, "points": [_plain(point) for point in every]}
     write_atomic(files["json"], json.dumps(record, indent=1) + "\n")
     write_atomic(files["png"], picture(points, str(about.get("title", ""))))
     return list(files.values())
@@ -168,15 +168,15 @@ def picture(points: Points, title: str) -> bytes:
     for number, (of, label, scale) in enumerate(parts):
         axes = figure.add_subplot(1, 2, number + 1)
         for place, (name, every) in enumerate(points.items()):
-            found = [one for one in every if getattr(one, of) > 0]
+            measured = [point for point in every if getattr(point, of) > 0]
             axes.plot(
-                [one.length for one in found],
-                [scale * getattr(one, of) for one in found],
+                [point.length for point in measured],
+                [scale * getattr(point, of) for point in measured],
                 marker=".",
                 linestyle=styles[place // 10 % len(styles)],
                 label=name,
             )
-            if found:  # else Matplotlib raises for a logarithm of nothing
+            if measured:  # else Matplotlib raises for a logarithm of nothing
                 axes.set_xscale("log", base=2)
                 axes.set_yscale("log")
         axes.set_xlabel("tokens")

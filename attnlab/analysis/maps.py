@@ -62,7 +62,7 @@ def map_png(
 ) -> bytes:
     """The picture of `save_map`."""
     maps = _checked(weights, columns, rows)
-    sources, targets = ([label(one) for one in labels] for labels in (columns, rows))
+    sources, targets = ([label(name) for name in labels] for labels in (columns, rows))
     grid = _Grid.of(maps.shape, sources, targets)
     figure = _titled(title, grid.width, grid.height)
     for head in range(len(maps)):
@@ -103,12 +103,12 @@ def save_arcs(
       ValueError: the shape does not fit the tokens, or there is nothing to draw.
     """
     maps, labels = _checked(weights, tokens, tokens), [label(token) for token in tokens]
-    found = [arcs(one) for one in maps]
-    lowest = -1 if any(later > here for head in found for here, later, _ in head) else 0
+    heads = [arcs(head) for head in maps]
+    lowest = -1 if any(later > here for head in heads for here, later, _ in head) else 0
     room, rise = 0.2 + max(map(inches, labels)), min(0.5 * _CELL * len(labels), 1.8)
     width, down = max(3.5, _CELL * len(labels) + 0.6), rise * (1 - lowest) + room
     figure = _titled(title, width, height := 0.35 + down * len(maps))
-    for number, head in enumerate(found):
+    for number, head in enumerate(heads):
         bottom = height - 0.35 - down * (number + 1) + room
         panel = figure.add_axes(
             (
@@ -130,7 +130,7 @@ def _draw_arcs(
     from matplotlib.collections import LineCollection
 
     turn = np.linspace(0, np.pi, 33)
-    lines = [_arc(here, there, turn, len(labels)) for here, there, _ in looks]
+    lines = [_arc(begin, end, turn, len(labels)) for begin, end, _ in looks]
     colours = [(0.15, 0.3, 0.6, weight) for *_, weight in looks]
     panel.add_collection(LineCollection(lines, colors=colours, linewidths=1.4))
     panel.set(xlim=(-0.5, len(labels) - 0.5), ylim=(1.05 * lowest, 1.05), yticks=[])
@@ -151,12 +151,12 @@ def arcs(weights: np.ndarray) -> list[tuple[int, int, float]]:
     return sorted(looks, key=lambda look: look[2])
 
 
-def _arc(here: int, there: int, turn: np.ndarray, length: int) -> np.ndarray:
+def _arc(begin: int, end: int, turn: np.ndarray, length: int) -> np.ndarray:
     """The points of half an ellipse between two tokens, [P,2]; as high as it is wide, limited by
     the height of the panel.
     """
-    middle, radius = (here + there) / 2, abs(here - there) / 2
-    high = radius / max((length - 1) / 2, 1) * (1 if there < here else -1)
+    middle, radius = (begin + end) / 2, abs(begin - end) / 2
+    high = radius / max((length - 1) / 2, 1) * (1 if end < begin else -1)
     return np.stack([middle + radius * np.cos(turn), high * np.sin(turn)], axis=1)
 
 
@@ -177,7 +177,7 @@ def save_arrays(
     if clash := sorted(labels.keys() & weights.keys()):
         raise ValueError(f"a map cannot be called {clash[0]!r}")
     arrays: dict[str, Any] = {name: np.asarray(array) for name, array in weights.items()}
-    arrays |= {name: np.array(list(one), dtype=np.str_) for name, one in labels.items()}
+    arrays |= {name: np.array(list(texts), dtype=np.str_) for name, texts in labels.items()}
     _write(path, lambda file: np.savez_compressed(file, **arrays))
 
 

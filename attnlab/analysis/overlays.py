@@ -64,10 +64,10 @@ def save_overlay(
         if number == 0:
             panel.imshow(image.squeeze(-1) if image.shape[-1] == 1 else image, cmap="gray")
             continue
-        one = np.where(np.isfinite(weights[number - 1]), weights[number - 1], 0.0)
-        most = float(one.max())
+        values = np.where(np.isfinite(weights[number - 1]), weights[number - 1], 0.0)
+        most = float(values.max())
         panel.imshow(grey, cmap="gray", vmin=0, vmax=1, extent=extent)
-        panel.imshow(one, cmap="inferno", vmin=0, vmax=most or 1.0, alpha=0.6, extent=extent)
+        panel.imshow(values, cmap="inferno", vmin=0, vmax=most or 1.0, alpha=0.6, extent=extent)
         name = label(rows[number - 1], longest=14)
         panel.set_title(f"{name}  {most:.2f}", fontsize=8, pad=2, parse_math=False)
     save_figure(figure, path)

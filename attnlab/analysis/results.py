@@ -75,7 +75,7 @@ def report(
         return
     results |= {"step": step, "parameters": sum(leaf.size for leaf in jax.tree.leaves(params))}
     results |= _changed_code(code or provenance.of(config), workdir)
-    known = {RECORDED: as_record(counted(task, "test", results))}
+    measures = {RECORDED: as_record(counted(task, "test", results))}
     if outputs:
         write_atomic(workdir / task.outputs, "".join(line + "\n" for line in outputs))
         examples = [example.record() for example in task.map_examples("test", KEPT)]
@@ -90,7 +90,7 @@ def report(
         (workdir / FILE).unlink(missing_ok=True)
     else:
         items.write(workdir)
-    text = json.dumps({**results, **known}, indent=1) + "\n"
+    text = json.dumps({**results, **measures}, indent=1) + "\n"
     write_results(workdir, text, (task.outputs, EXAMPLES) if outputs else ())
     show(f"{config.system.name} on {config.data.name}, test split", results, task.units)
     pictures = draw_all(task, params, workdir)
@@ -136,17 +136,17 @@ def draw_all(task: AnyTask, params: Any, workdir: Path) -> list[Path]:
 def _changed_code(code: Code, workdir: Path) -> dict[str, Any]:
     """The user's code that has changed since the first step, see `provenance.summary`."""
     manifest = Manifest.read(workdir)
-    found = provenance.summary(manifest.own_code, code) if manifest is not None else {}
-    return {"changed_code": found} if found else {}
+    changed = provenance.summary(manifest.own_code, code) if manifest is not None else {}
+    return {"changed_code": changed} if changed else {}
 
 
 def scores(task: AnyTask, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
     """Scores of a split, from `evaluate` and from decoding, and the answers of the system."""
     results = {"split": split, task.examples: task.size(split), **task.evaluate(params, split)}
     began = time.perf_counter()
-    own, outputs = task.score(params, split)
+    decoded, outputs = task.score(params, split)
     seconds = {"decoding_seconds": round(time.perf_counter() - began, 2)} if outputs else {}
-    return {**results, **own, **seconds}, outputs
+    return {**results, **decoded, **seconds}, outputs
 
 
 def resampled(
@@ -157,12 +157,12 @@ def resampled(
     A score that does not equal the value computed from its examples is left out, with a warning on
     stderr: it could not be resampled.
     """
-    found: Items | None = getattr(task, "items", lambda *_: None)(params, split, outputs)
-    if found is None:
+    items: Items | None = getattr(task, "items", lambda *_: None)(params, split, outputs)
+    if items is None:
         return None
     wrong = []
-    for name in found.rules:
-        score, recorded = found.score(name), results.get(name, math.nan)
+    for name in items.rules:
+        score, recorded = items.score(name), results.get(name, math.nan)
         if not math.isclose(score, recorded, rel_tol=ROUNDING, abs_tol=ROUNDING):
             wrong.append(name)
             print(
@@ -170,8 +170,8 @@ def resampled(
                 f" {FILE}",
                 file=sys.stderr,
             )
-    kept = found.without(wrong)
-    return kept if kept.rules else None
+    items = items.without(wrong)
+    return items if items.rules else None
 
 
 def show(title: str, results: Mapping[str, Any], units: Mapping[str, str]) -> None:
@@ -194,7 +194,7 @@ def show(title: str, results: Mapping[str, Any], units: Mapping[str, str]) -> No
             table(
                 f"\n{name}",
                 (units.get(name, ""), *columns),
-                [(row, *(cells[one] for one in columns)) for row, cells in value.items()],
+                [(row, *(cells[column] for column in columns)) for row, cells in value.items()],
             )
 
 
@@ -241,24 +241,25 @@ def draw(task: AnyTask, params: Any, example: Example, stem: Path) -> dict[str, 
     the rows of maps onto the source. A decoder's self-attention has BOS and all but the last of
     these. A second text that is read is also the target.
     """
-    found, paths = task.maps(params, example), {}
+    maps = task.maps(params, example)
+    paths = {}
     stem.parent.mkdir(parents=True, exist_ok=True)
-    for name, look in found.looks.items():
+    for name, look in maps.looks.items():
         paths[name] = stem.with_name(f"{stem.name}-{name.replace('/', '-')}.png")
         save_overlay(paths[name], look.image, look.weights, look.rows, title=name)
-    for name, one in found.weights.items():
-        if name in found.looks or max(one.weights.shape[-2:]) > LEGIBLE:
+    for name, map_ in maps.weights.items():
+        if name in maps.looks or max(map_.weights.shape[-2:]) > LEGIBLE:
             continue
         paths[name] = stem.with_name(f"{stem.name}-{name.replace('/', '-')}.png")
         save_map(
-            paths[name], np.asarray(one.weights), found.columns(name), found.rows(name), title=name
+            paths[name], np.asarray(map_.weights), maps.columns(name), maps.rows(name), title=name
         )
-        if one.query == one.key:
+        if map_.query == map_.key:
             paths[name + ARCS] = paths[name].with_name(paths[name].stem + ARCS + ".png")
-            save_arcs(paths[name + ARCS], np.asarray(one.weights), found.columns(name), title=name)
+            save_arcs(paths[name + ARCS], np.asarray(map_.weights), maps.columns(name), title=name)
     paths["arrays"] = stem.with_name(f"{stem.name}.npz")
-    weights = {name: np.asarray(one.weights) for name, one in found.weights.items()}
-    save_arrays(paths["arrays"], {**weights, **found.gates}, found.labels)
+    weights = {name: np.asarray(map_.weights) for name, map_ in maps.weights.items()}
+    save_arrays(paths["arrays"], {**weights, **maps.gates}, maps.labels)
     return paths
 
 

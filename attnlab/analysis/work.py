@@ -80,9 +80,9 @@ def _beyond(jaxpr: jex.Jaxpr) -> np.ndarray:
             )
         elif name == "cond":
             sides = [_beyond(branch.jaxpr) for branch in equation.params["branches"]]
-            names = equation.params.get("branches_platforms")  # of those that platforms choose
-            if names is not None:
-                sides = [sides[[one is None or "cpu" in one for one in names].index(True)]]
+            choices = equation.params.get("branches_platforms")  # of those that platforms choose
+            if choices is not None:
+                sides = [sides[[names is None or "cpu" in names for names in choices].index(True)]]
             total += np.max(sides, axis=0, initial=0.0)
         elif name in RUNNING:
             numbers: Any = equation.invars[0].aval
@@ -110,16 +110,15 @@ def _copies(length: int, unroll: int, **_: Any) -> int:
 def _inner(params: dict[str, Any]) -> Iterator[jex.Jaxpr]:
     """The programs inside an equation (jit, remat, custom derivatives)."""
     for value in params.values():
-        for one in value if isinstance(value, tuple | list) else (value,):
-            inner = getattr(
-                one, "jaxpr", one
-            )  # what is closed over constants is of another class in some versions of jax
+        for entry in value if isinstance(value, tuple | list) else (value,):
+            # what is closed over constants is of another class in some versions of jax
+            inner = getattr(entry, "jaxpr", entry)
             if isinstance(inner, jex.Jaxpr):
                 yield inner
 
 
 def _lowered(body: Any) -> Any:
-    shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in body.in_avals]
+    shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in body.in_avals]
     return jax.jit(jex.jaxpr_as_fun(body)).lower(*shapes)
 
 

@@ -111,7 +111,7 @@ def plain(module: Any) -> Any:
 def state_bytes(module: Mixer, room: int) -> int:
     """See `Cost`, for a text of `room` tokens."""
 
-    def kept() -> Any:
+    def state() -> Any:
         if module.capabilities.cache:
             given: tuple[Any, ...] = (1, room, jnp.float32)
             return module.init_with_output(jax.random.key(0), *given, method="begin")[0]
@@ -120,7 +120,7 @@ def state_bytes(module: Mixer, room: int) -> int:
         source = jnp.zeros((1, room, module.width))
         return module.init_with_output(jax.random.key(0), source, method="remember")[0]
 
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(jax.eval_shape(kept)))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(jax.eval_shape(state)))
 
 
 def shapes(module: Mixer, x: Any, direction: Direction) -> Any:

@@ -46,14 +46,14 @@ class Foreign(Stored):
     """A model that no run of ours has trained: nothing is recorded that could have changed."""
 
     @property
-    def kept(self) -> None:
+    def vocabulary_folder(self) -> None:
         """Its folder has a tokenizer, which the config names."""
         return None
 
     def check_splits(self, splits: Sequence[str]) -> None:
         """Nothing is sealed."""
 
-    def check_data(self, found: Mapping[str, str]) -> None:
+    def check_data(self, fingerprints: Mapping[str, str]) -> None:
         """It was not made from data that is known here."""
 
 
@@ -113,19 +113,19 @@ def save_pretrained(
         raise UserError(f"{path} is there and not an empty folder; name another")
     if run.stored.members:
         raise UserError("an ensemble is several models; write one run at a time")
-    found = config_of(run.config.system, model_type or _type_of(run))
-    kind = weights.kind_of(found, "the config")
+    architecture = config_of(run.config.system, model_type or _type_of(run))
+    kind = weights.kind_of(architecture, "the config")
     names, params = weights.names_of(kind), flat(jax.device_get(run.params))
     arrays = names.write(params, DTYPES[dtype])
     if isinstance(run.task.data, ImageData):
-        return _of_images(run, path, {**found, "torch_dtype": dtype}, arrays, shard)
+        return _save_image_model(run, path, {**architecture, "torch_dtype": dtype}, arrays, shard)
     vocabulary = _vocabulary(run)
-    pairs = bool(found.get("is_encoder_decoder"))
+    pairs = bool(architecture.get("is_encoder_decoder"))
     ids = _ids(vocabulary, pairs)
     config = {
         "pad_token_id": None,
         **_origin(run),
-        **found,
+        **architecture,
         **ids,
         **_labels(run),
         "torch_dtype": dtype,
@@ -135,7 +135,7 @@ def save_pretrained(
     return [*folders.write(path, config, arrays, shard), *_tokenizer(vocabulary, path, pairs)]
 
 
-def _of_images(
+def _save_image_model(
     run: Run, folder: Path, config: dict[str, Any], arrays: Mapping[str, np.ndarray], shard: int
 ) -> list[Path]:
     """Writes a model of images: what it reads stands in its config, or in a file beside it."""
@@ -176,9 +176,9 @@ def _origin(run: Run) -> dict[str, Any]:
     folder = run.config.pretrained.folder
     if not folder or not (Path(folder).expanduser() / folders.CONFIG).is_file():
         return {}
-    told = folders.settings(Path(folder).expanduser())
-    kept = ("max_position_embeddings", "pad_token_id")  # an end that pads too is no padding here
-    return {key: told[key] for key in kept if key in told}
+    settings = folders.settings(Path(folder).expanduser())
+    keys = ("max_position_embeddings", "pad_token_id")  # an end that pads too is no padding here
+    return {key: settings[key] for key in keys if key in settings}
 
 
 def _type_of(run: Run) -> str | None:
@@ -218,17 +218,17 @@ def _labels(run: Run) -> dict[str, Any]:
     if not names:
         return {}
     numbered = {name: number for number, name in enumerate(names)}
-    return {"id2label": {str(one): name for name, one in numbered.items()}, "label2id": numbered}
+    return {"id2label": {str(i): name for name, i in numbered.items()}, "label2id": numbered}
 
 
 def _tokenizer(vocabulary: Vocabulary, folder: Path, pairs: bool) -> list[Path]:
     """Writes `tokenizer.json`, that of elsewhere as it stands, and which tokens are special; of a
     model of `pairs` reserved ids are T5's sentinels, and one of ours ends every text.
     """
-    own = not isinstance(vocabulary, Adopted)
-    content = vocabulary.to_json() if own else vocabulary.content  # type: ignore[attr-defined]
+    ours = not isinstance(vocabulary, Adopted)
+    content = vocabulary.to_json() if ours else vocabulary.content  # type: ignore[attr-defined]
     pieces, reserved = vocabulary.tokens(range(vocabulary.size)), vocabulary.special.reserved
-    if pairs and own:
+    if pairs and ours:
         for number, index in enumerate(reversed(reserved)):
             pieces[index] = f"<extra_id_{number}>"
         content["post_processor"] = _ended(pieces[vocabulary.special.eos], vocabulary.special.eos)
@@ -242,14 +242,14 @@ def _tokenizer(vocabulary: Vocabulary, folder: Path, pairs: bool) -> list[Path]:
     elif reserved:
         named["mask_token"] = pieces[reserved[0]]
         named |= {"cls_token": named["bos_token"], "sep_token": named["eos_token"]}
-    if own:  # they are no pieces of the library's tokenizer
+    if ours:  # they are no pieces of the library's tokenizer
         content["added_tokens"] += [_added(index, pieces[index]) for index in reserved]
-    if not own and vocabulary.chat:  # type: ignore[attr-defined]
+    if not ours and vocabulary.chat:  # type: ignore[attr-defined]
         chat = vocabulary.chat  # type: ignore[attr-defined]
         named |= {**chat["tokens"], "chat_template": chat["template"]}
-    told = {"tokenizer_class": "PreTrainedTokenizerFast", **named}
-    for file, one in ((FILE, content), ("tokenizer_config.json", told)):
-        write_atomic(folder / file, json.dumps(one, ensure_ascii=False, indent=1) + "\n")
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", **named}
+    for file, value in ((FILE, content), ("tokenizer_config.json", settings)):
+        write_atomic(folder / file, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
     return [folder / FILE, folder / "tokenizer_config.json"]
 
 

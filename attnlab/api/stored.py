@@ -112,7 +112,7 @@ class Stored:
         return cls(configs.prepare(configs.from_dict(stored), overrides), workdir, members, origins)
 
     @property
-    def kept(self) -> Path | None:
+    def vocabulary_folder(self) -> Path | None:
         """The folder that has the run's vocabulary; None if its config alone says it."""
         return self.workdir
 
@@ -124,22 +124,22 @@ class Stored:
             for folder in (self.workdir, *self.members):
                 check_test_split(folder)
 
-    def check_data(self, found: Mapping[str, str]) -> None:
+    def check_data(self, fingerprints: Mapping[str, str]) -> None:
         """Raise `Changed` if a split of the run's own data has changed since training. Data from an
         override is not checked.
 
         Args:
-          found: split to its fingerprint.
+          fingerprints: by split.
         """
         manifest = self.origins[self.workdir].manifest
         other = changed(manifest.config, self.config)
         if not any(line.startswith("data.") for line in other):
-            manifest.check_data(found, self.workdir)
+            manifest.check_data(fingerprints, self.workdir)
 
     def notes(self) -> list[str]:
         """Notes for a person who uses the run with the present code."""
-        found = ((origin.record, origin.code, folder) for folder, origin in self.origins.items())
-        return [line for one in found for line in provenance.notes(*one)]
+        records = ((origin.record, origin.code, folder) for folder, origin in self.origins.items())
+        return [line for record in records for line in provenance.notes(*record)]
 
     def remember_imports(self) -> None:
         """Store the user's modules as they were when imported; to be called after the task of the
@@ -152,10 +152,10 @@ class Stored:
         """The accepted changes of the user's code, in training or now, to be shown with the
         numbers; {} for none.
         """
-        found: dict[str, dict[str, Any]] = {}
+        changes: dict[str, dict[str, Any]] = {}
         for origin in self.origins.values():
-            found |= provenance.summary(origin.record, origin.code)
-        return found
+            changes |= provenance.summary(origin.record, origin.code)
+        return changes
 
 
 def _origin(manifest: Manifest, folder: Path, overrides: Sequence[str], accept: bool) -> Origin:
@@ -195,16 +195,15 @@ def _check_imports(code: provenance.Code) -> None:
 
 def _other_source(manifest: Manifest, overrides: Sequence[str]) -> str | None:
     """The data source that overrides name in place of that of the run; None if they name none."""
-    named = [
-        one.partition("=")[2] for one in overrides if one.partition("=")[0] in ("data", "data.name")
-    ]
+    pairs = (override.partition("=") for override in overrides)
+    named = [value for name, _, value in pairs if name in ("data", "data.name")]
     return named[-1] if named and named[-1] != manifest.config["data"]["name"] else None
 
 
 def _members(workdir: Path, folders: Sequence[Path]) -> dict[Path, Manifest]:
     """The other runs of an ensemble besides `workdir`, and their manifests."""
     named = [workdir, *folders]
-    found = {}
+    manifests = {}
     for number, folder in enumerate(folders, start=1):
         manifest = Manifest.read(folder) if folder.is_dir() else None
         if manifest is None:
@@ -212,7 +211,7 @@ def _members(workdir: Path, folders: Sequence[Path]) -> dict[Path, Manifest]:
                 f"--ensemble: {folder} holds no run; name folders of trained runs, with commas"
                 " between them"
             )
-        if folder.resolve() in {one.resolve() for one in named[:number]}:
+        if folder.resolve() in {earlier.resolve() for earlier in named[:number]}:
             raise UserError(f"--ensemble: {folder} is named twice; a run counts once")
-        found[folder] = manifest
-    return found
+        manifests[folder] = manifest
+    return manifests

@@ -63,7 +63,7 @@ def load(
     splits = [splits] if isinstance(splits, str) else splits
     for split in splits:
         _check_split(split)
-    members = [Path(one) for one in folders]
+    members = [Path(folder) for folder in folders]
     stored = Stored.find(
         Path(workdir), changes, ensemble=members, accept_changed_code=accept_changed_code
     )
@@ -103,7 +103,7 @@ def _task(stored: Stored, splits: Sequence[str]) -> Task[Any, Any, Any]:
     """The task of a run, with the data of these splits."""
     stored.check_splits(splits)
     kind: type[Task[Any, Any, Any]] = TASKS.resolve(stored.config.task)
-    task = kind.load(stored.config, stored.kept, splits)
+    task = kind.load(stored.config, stored.vocabulary_folder, splits)
     stored.check_data(dict(task.data.fingerprints))
     return task
 
@@ -173,7 +173,7 @@ class Run:
         return sum(leaf.size for leaf in jax.tree.leaves(self.params))
 
     def __repr__(self) -> str:
-        folders = ", ".join(repr(str(one)) for one in (self.workdir, *self.stored.members))
+        folders = ", ".join(repr(str(folder)) for folder in (self.workdir, *self.stored.members))
         names = f"system={self.config.system.name!r}, data={self.config.data.name!r}"
         return f"Run({folders}, {names}, step={self.step}, parameters={self.parameters})"
 
@@ -195,8 +195,8 @@ class Run:
             raise UserError(
                 f"generate takes a list of texts, not one text: write generate([{texts!r}])"
             )
-        wanted = [number for number, one in enumerate(texts) if one.strip()]
-        found = (
+        wanted = [number for number, text in enumerate(texts) if text.strip()]
+        responses = (
             dict(
                 zip(
                     wanted,
@@ -207,7 +207,7 @@ class Run:
             if wanted
             else {}
         )
-        return [found.get(number, []) for number in range(len(texts))]
+        return [responses.get(number, []) for number in range(len(texts))]
 
     def stream(self, text: str, index: int = 0) -> Iterator[str]:
         """The answer to one text in pieces, as it is written; together they are that of `generate`
@@ -237,10 +237,10 @@ class Run:
         limit = self.config.longest_text
         if limit is None:
             return []
-        wanted = [number for number, one in enumerate(texts) if one.strip()]
+        wanted = [number for number, text in enumerate(texts) if text.strip()]
         return [
-            wanted[one]
-            for one in self.task.longer_than(limit, [texts[number] for number in wanted])
+            wanted[index]
+            for index in self.task.longer_than(limit, [texts[number] for number in wanted])
         ]
 
     def score(self, source: str, target: str) -> float:
@@ -261,8 +261,8 @@ class Run:
         for number, pair in enumerate(pairs, start=1):
             if len(pair) != 2 or not all(map(str.strip, pair)):
                 raise UserError(f"pair {number}: expected a source and a target, both not empty")
-        found: list[float] = self.task.log_probs(self.params, list(pairs)) if pairs else []
-        return found
+        log_probs: list[float] = self.task.log_probs(self.params, list(pairs)) if pairs else []
+        return log_probs
 
     def maps(self, source: str, target: str | None = None) -> dict[str, Map]:
         """Every attention map of one example, by name.
@@ -276,12 +276,12 @@ class Run:
           UserError: a blank text, one text too many or too few, or a system without attention.
         """
         (example,) = self.examples_from_text([(source, target)])
-        found = self.task.maps(self.params, example)
+        maps = self.task.maps(self.params, example)
         return {
             name: Map(
-                name, np.asarray(one.weights), list(found.rows(name)), list(found.columns(name))
+                name, np.asarray(attention.weights), list(maps.rows(name)), list(maps.columns(name))
             )
-            for name, one in found.weights.items()
+            for name, attention in maps.weights.items()
         }
 
     def examples_from_text(self, typed: Sequence[Typed]) -> list[Example]:
@@ -293,10 +293,10 @@ class Run:
                 f"{self.config.system.name} has no attention to look at; it knows its texts by its"
                 " state alone"
             )
-        for words in typed:
-            for name, one in zip(("source", "target"), words, strict=True):
-                if one is not None and not one.strip():
-                    raise UserError(f"{name}={one!r}: expected a text that is not empty")
+        for pair in typed:
+            for name, entry in zip(("source", "target"), pair, strict=True):
+                if entry is not None and not entry.strip():
+                    raise UserError(f"{name}={entry!r}: expected a text that is not empty")
         return list(self.task.examples_from_text(self.params, typed))
 
     def evaluate(self, split: str = "test") -> dict[str, Any]:

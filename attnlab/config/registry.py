@@ -318,8 +318,8 @@ def _check_declared(component: Any, attribute: str, hint: Any, begin: str) -> No
     """Raise `UserError` unless a component has the attribute, of the type that its base annotates
     it with.
     """
-    of_class = typing.get_args(hint) if typing.get_origin(hint) is typing.ClassVar else ()
-    expected = next(iter(of_class), None)
+    allowed = typing.get_args(hint) if typing.get_origin(hint) is typing.ClassVar else ()
+    expected = next(iter(allowed), None)
     name = f"{attribute} = {expected.__name__}(...)" if isinstance(expected, type) else attribute
     if not hasattr(component, attribute):
         raise UserError(f"{begin} declares no {attribute}; write {name}")

@@ -223,8 +223,8 @@ def _run(
     keep = jnp.argsort(search.done)[:fewer]  # unfinished ones come first
     inside = (keep[:, None] * beam + jnp.arange(beam)).reshape(-1)
     weights = None if search.weights is None else search.weights[:, inside]
-    own = search._replace(state=None, weights=None)
-    smaller = take_rows(own, keep)._replace(state=take_rows(search.state, inside), weights=weights)
+    smaller = take_rows(search._replace(state=None, weights=None), keep)
+    smaller = smaller._replace(state=take_rows(search.state, inside), weights=weights)
     mask = None if terms.source_mask is None else terms.source_mask[keep]
     narrow = dataclasses.replace(
         terms, rules=terms.rules.rows(inside), limits=terms.limits[keep], source_mask=mask
@@ -240,29 +240,29 @@ def _advance(step: StepFn, memory: Any, terms: _Terms, search: _Search) -> _Sear
     """One token for every live hypothesis."""
     rows, beam = search.log_probs.shape
     logits, state, weights = step(search.state, memory, search.last.reshape(-1))
-    found = _candidates(search, logits, terms)
+    candidates = _candidates(search, logits, terms)
     coverage = _covered(search.coverage, weights)
-    ends = among(found.token, terms.special.ending)
+    ends = among(candidates.token, terms.special.ending)
     lives = ~ends & (jnp.cumsum(~ends, axis=1) <= beam)
     at_limit = search.t + 1 >= terms.limits
 
-    ending = ends & (jnp.arange(ends.shape[1]) < beam) & jnp.isfinite(found.log_probs)
+    ending = ends & (jnp.arange(ends.shape[1]) < beam) & jnp.isfinite(candidates.log_probs)
     stuck = (
         at_limit & ~jnp.isfinite(search.pool.scores[:, 0]) & ~jnp.any(ending, axis=1)
     )  # cut: nothing has ended or will end
-    pool = _finish(search, found, jnp.where(stuck[:, None], lives, ending), coverage, terms)
+    pool = _finish(search, candidates, jnp.where(stuck[:, None], lives, ending), coverage, terms)
 
-    log_probs, place = lax.top_k(jnp.where(lives, found.log_probs, NEVER), beam)
+    log_probs, place = lax.top_k(jnp.where(lives, candidates.log_probs, NEVER), beam)
     # log P only falls, lp only grows and cp is at most 0: an upper bound for the best live
     # hypothesis.
     reach = log_probs[:, 0] / terms.penalty(terms.limits)
     done = search.done | at_limit | (reach <= pool.scores[:, -1])
-    parent = pick(found.parent, place)
+    parent = pick(candidates.parent, place)
     return _Search(
         t=search.t + 1,
         log_probs=log_probs,
-        last=pick(found.token, place),
-        history=pick(found.history, place),
+        last=pick(candidates.token, place),
+        history=pick(candidates.history, place),
         coverage=pick(coverage, parent),
         pool=pool,
         done=done,
@@ -276,12 +276,12 @@ def _candidates(search: _Search, logits: jax.Array, terms: _Terms) -> _Candidate
     ranked only once per row; more where texts have several ends.
     """
     rows, beam = search.log_probs.shape
-    total_of = jax.nn.logsumexp(logits.astype(jnp.float32), axis=1, keepdims=True)
+    normalizer = jax.nn.logsumexp(logits.astype(jnp.float32), axis=1, keepdims=True)
     logits, count = emittable(logits, terms.special), (1 + len(terms.special.ending)) * beam
     width = min(count, logits.shape[1])
     tokens = search.history.tokens.reshape(rows * beam, -1)
     values, ids = largest(terms.rules(logits, tokens, search.t), width)
-    gains = (values - total_of).reshape(rows, beam, width)
+    gains = (values - normalizer).reshape(rows, beam, width)
     total = (search.log_probs[:, :, None] + gains).reshape(rows, beam * width)
     # A finished sentence takes no more candidates, so its result does not depend on the rest of the
     # batch.
@@ -308,7 +308,7 @@ def _covered(coverage: jax.Array | None, weights: jax.Array | None) -> jax.Array
 
 def _finish(
     search: _Search,
-    found: _Candidates,
+    candidates: _Candidates,
     ending: jax.Array,
     coverage: jax.Array | None,
     terms: _Terms,
@@ -317,17 +317,17 @@ def _finish(
     the pool stay first.
     """
     length = search.t + 1
-    scores = found.log_probs / terms.penalty(length)
+    scores = candidates.log_probs / terms.penalty(length)
     if coverage is not None and terms.source_mask is not None:
         scores += pick(
             scoring.coverage_penalty(coverage, terms.source_mask[:, None, :], terms.beta),
-            found.parent,
+            candidates.parent,
         )
     new = _Pool(
         jnp.where(ending, scores, NEVER),
-        found.log_probs,
+        candidates.log_probs,
         jnp.full(ending.shape, length, jnp.int32),
-        found.history,
+        candidates.history,
     )
     both: _Pool = jax.tree.map(
         lambda old, more: jnp.concatenate([old, more], axis=1), search.pool, new

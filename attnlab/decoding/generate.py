@@ -90,11 +90,11 @@ class Decoder:
     ) -> None:
         self.settings, self.special, self._ended = settings, special, ended
         self._real = real or (lambda source: source != special.pad)
-        how = _How(bind, settings, alignment, special, continues, self._real)
-        self._search = OnRows(how.search)
-        self._begin = OnRows(how.begin)
-        self._go_on = OnRows(how.go_on, donate_argnums=2)
-        self._finish = jax.jit(how.finish)
+        programs = _Programs(bind, settings, alignment, special, continues, self._real)
+        self._search = OnRows(programs.search)
+        self._begin = OnRows(programs.begin)
+        self._go_on = OnRows(programs.go_on, donate_argnums=2)
+        self._finish = jax.jit(programs.finish)
 
     def __call__(
         self, params: Any, batches: Iterable[tuple[Any, Mapping[str, Any]]]
@@ -112,7 +112,7 @@ class Decoder:
         Raises:
           ValueError: the indices are not 0 ... n-1, each once.
         """
-        found: dict[int, list[Decoded]] = {}
+        hypotheses: dict[int, list[Decoded]] = {}
         count = 0
         in_pieces = self._ended is not None and self.settings.method != "beam"
         search = self._in_pieces if in_pieces else self._search
@@ -122,14 +122,14 @@ class Decoder:
             limits = self._limits(indices, lengths)
             result = jax.device_get(search(params, source, limits, indices))
             for row in np.flatnonzero(indices >= 0).tolist():
-                found[int(indices[row])] = _unpack(result, row, int(lengths[row]))
+                hypotheses[int(indices[row])] = _unpack(result, row, int(lengths[row]))
                 count += 1
-        if count != len(found) or set(found) != set(range(count)):
+        if count != len(hypotheses) or set(hypotheses) != set(range(count)):
             raise ValueError(
-                f"decoding: {count} rows with {len(found)} distinct indices do not number the"
+                f"decoding: {count} rows with {len(hypotheses)} distinct indices do not number the"
                 " sentences 0 ... n-1"
             )
-        return [found[index] for index in range(count)]
+        return [hypotheses[index] for index in range(count)]
 
     def stream(
         self, params: Any, source: np.ndarray, index: int = 0, piece: int = 1
@@ -170,8 +170,8 @@ class Decoder:
     ) -> Hypotheses:
         """As `_search`, but hypotheses that have `ended` are not continued."""
         *_, run = self._pieces(params, source, limits, indices, 1)
-        found: Hypotheses = self._finish(run)
-        return found
+        hypotheses: Hypotheses = self._finish(run)
+        return hypotheses
 
     def _pieces(
         self, params: Any, source: np.ndarray, limits: np.ndarray, indices: np.ndarray, piece: int
@@ -203,7 +203,7 @@ def decode(
     return Decoder(bind, settings, alignment=alignment)(params, batches)
 
 
-class _How(NamedTuple):
+class _Programs(NamedTuple):
     """The compiled programs of a decoder; see `Decoder`."""
 
     bind: Bind
@@ -249,8 +249,8 @@ class _How(NamedTuple):
         state = model.start(memory, room)
         state, memory = repeat_rows((state, memory), len(source), self.each)
         shape: dict[str, Any] = {"rows": len(source) * self.each, "max_length": room}
-        how: dict[str, Any] = {"alignment": self.alignment, "special": self.special}
-        return begun(model.step, state, memory, **shape, **how), memory
+        options: dict[str, Any] = {"alignment": self.alignment, "special": self.special}
+        return begun(model.step, state, memory, **shape, **options), memory
 
     def go_on(
         self,

@@ -124,12 +124,12 @@ def unroll(
     until = run.tokens.shape[1] if until is None else until
 
     def advance(run: Run) -> Run:
-        said, state, weights = step(run.state, memory, run.last)
-        logits = emittable(said, special)
+        raw_logits, state, weights = step(run.state, memory, run.last)
+        logits = emittable(raw_logits, special)
         chosen = choose(rules(logits, run.tokens, run.t), run.t)
         token = jnp.where(run.done, special.pad, chosen)
         picked = jnp.take_along_axis(logits, token[:, None], axis=1)[:, 0]
-        gain = picked - jax.nn.logsumexp(said.astype(jnp.float32), axis=1)
+        gain = picked - jax.nn.logsumexp(raw_logits.astype(jnp.float32), axis=1)
         return Run(
             t=run.t + 1,
             last=token,

@@ -114,10 +114,9 @@ def sentence_counts(
     """
     from sacrebleu.metrics.bleu import BLEU
 
-    counting = BLEU(
-        lowercase=lowercase, effective_order=True
-    )  # for a single sentence; it only changes a score that is not used
-    found = [
+    # effective_order is for single sentences; it only changes a score that is not used
+    counting = BLEU(lowercase=lowercase, effective_order=True)
+    scores = [
         counting.sentence_score(ours, [theirs])
         for ours, theirs in zip(hypotheses, references, strict=True)
     ]
@@ -126,7 +125,10 @@ def sentence_counts(
         for ours, theirs in zip(hypotheses, references, strict=True)
     ]
     return {
-        "bleu": ("bleu", [[one.sys_len, one.ref_len, *one.counts, *one.totals] for one in found]),
+        "bleu": (
+            "bleu",
+            [[score.sys_len, score.ref_len, *score.counts, *score.totals] for score in scores],
+        ),
         "chrf": ("chrf", [_character_counts(*pair) for pair in cased]),
         "exact": ("ratio", [[hit, 1] for hit in _hits(hypotheses, [[*references]], lowercase)]),
     }
@@ -136,7 +138,7 @@ def _character_counts(hypothesis: str, reference: str) -> list[int]:
     """For every order: n-grams (0 if the reference has none), n-grams of the reference, matches.
     Blanks do not count.
     """
-    counts, texts = [], ["".join(one.split()) for one in (hypothesis, reference)]
+    counts, texts = [], ["".join(text.split()) for text in (hypothesis, reference)]
     for order in range(1, CHARACTERS + 1):
         ours, theirs = (
             Counter(text[i : i + order] for i in range(len(text) - order + 1)) for text in texts
@@ -163,30 +165,28 @@ def error_rates(
             f"{len(hypotheses)} hypotheses and references for {len(references)}: one or more for"
             " each is needed"
         )
-    counted = [
-        edits_of(answer, known) for answer, known in zip(hypotheses, references, strict=True)
-    ]
+    counted = [edits_of(answer, gold) for answer, gold in zip(hypotheses, references, strict=True)]
     edits, tokens = (sum(column) for column in zip(*counted, strict=True))
     if not tokens:
         raise UserError("the references have no token, so there is no rate of errors")
     return edits / tokens, sum(fewest > 0 for fewest, _ in counted) / len(hypotheses)
 
 
-def edits_of(answer: Sequence[str], known: Sequence[Sequence[str]]) -> tuple[int, int]:
+def edits_of(answer: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[int, int]:
     """The number of edits from an answer to its nearest reference, and the length of that
     reference; see `error_rates`.
     """
-    counted = [(edit_distance(answer, one), len(one)) for one in known]
+    counted = [(edit_distance(answer, reference), len(reference)) for reference in references]
     return min(counted, key=lambda pair: (pair[0] / max(pair[1], 1), -pair[1]))
 
 
-def edit_distance(one: Sequence[str], other: Sequence[str]) -> int:
+def edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
     """The fewest insertions, deletions and replacements that turn one sequence into the other
     (Levenshtein 1966).
     """
-    row = list(range(len(other) + 1))
-    for i, left in enumerate(one, start=1):
+    row = list(range(len(second) + 1))
+    for i, left in enumerate(first, start=1):
         above, row[0] = row[0], i
-        for j, right in enumerate(other, start=1):
+        for j, right in enumerate(second, start=1):
             above, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, above + (left != right))
     return row[-1]

@@ -24,28 +24,28 @@ NAMES = ("rouge1", "rouge2", "rougeL")
 def rouge(hypothesis: str, reference: str) -> dict[str, float]:
     """ROUGE-1, -2 and -L by `NAMES`, 0 ... 100."""
     ours, theirs = (re.findall(r"[^\W_]+", text.lower()) for text in (hypothesis, reference))
-    found = {f"rouge{n}": _of_ngrams(ours, theirs, n) for n in (1, 2)}
-    return {**found, "rougeL": _f(longest_common(ours, theirs), len(ours), len(theirs))}
+    scores = {f"rouge{n}": _ngram_score(ours, theirs, n) for n in (1, 2)}
+    return {**scores, "rougeL": _f(longest_common(ours, theirs), len(ours), len(theirs))}
 
 
 def rows(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, list[list[float]]]:
     """Of each score [score, 1] for every text, whose sums give the mean."""
     each = [rouge(*pair) for pair in zip(hypotheses, references, strict=True)]
-    return {name: [[one[name], 1.0] for one in each] for name in NAMES}
+    return {name: [[scores[name], 1.0] for scores in each] for name in NAMES}
 
 
-def longest_common(one: Sequence[str], other: Sequence[str]) -> int:
+def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
     """The length of the longest sequence of words that both have in this order."""
-    best = np.zeros(len(other) + 1, np.int64)
-    for word in one:
+    best = np.zeros(len(second) + 1, np.int64)
+    for word in first:
         after = best.copy()
-        matches = np.array([word == each for each in other], bool)
+        matches = np.array([word == each for each in second], bool)
         after[1:][matches] = best[:-1][matches] + 1
         best = np.maximum.accumulate(np.maximum(after, best))
     return int(best[-1])
 
 
-def _of_ngrams(ours: Sequence[str], theirs: Sequence[str], n: int) -> float:
+def _ngram_score(ours: Sequence[str], theirs: Sequence[str], n: int) -> float:
     counts = [
         Counter(zip(*(words[first:] for first in range(n)), strict=False))
         for words in (ours, theirs)

@@ -26,8 +26,8 @@ class OnRows:
       how: as for `jax.jit`.
     """
 
-    def __init__(self, function: Callable[..., Any], **how: Any) -> None:
-        self._function, self._how = function, how
+    def __init__(self, function: Callable[..., Any], **options: Any) -> None:
+        self._function, self._options = function, options
         self._program = functools.cache(self._compiled)
 
     def __call__(self, params: Any, *given: Any) -> Any:
@@ -39,7 +39,7 @@ class OnRows:
 
     def _compiled(self, mesh: Mesh | None) -> Callable[..., Any]:
         if mesh is None:
-            return jax.jit(self._function, **self._how)
+            return jax.jit(self._function, **self._options)
         whole, rows = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, ROWS)
 
         def computed(params: Any, *given: Any) -> Any:
@@ -50,13 +50,13 @@ class OnRows:
                 given = jax.tree.map(lambda x: deal(x) if x.shape[:1] == (count,) else x, given)
             return self._function(params, *given)
 
-        how = {**self._how, "out_shardings": whole if jax.process_count() > 1 else None}
-        return jax.jit(computed, **how)
+        options = {**self._options, "out_shardings": whole if jax.process_count() > 1 else None}
+        return jax.jit(computed, **options)
 
 
 def mesh_of(params: Any) -> Mesh | None:
     """The mesh that parameters are divided over; None if they are whole."""
-    lie = (getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(params))
-    meshes = [one.mesh for one in lie if isinstance(one, NamedSharding)]
+    shardings = (getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(params))
+    meshes = [sharding.mesh for sharding in shardings if isinstance(sharding, NamedSharding)]
     divided = meshes and meshes[0].shape.get("fsdp", 1) > 1
     return meshes[0] if divided else None  # type: ignore[return-value]

@@ -52,21 +52,21 @@ class Rules:
         tokens [N,L] are written.
         """
         ids = jnp.arange(logits.shape[1])
-        own, end = logits, among(ids, self.special.ending)
+        unruled, end = logits, among(ids, self.special.ending)
         if self.special.forced is not None:
             logits = jnp.where((t == 0) & (ids != self.special.forced), NEVER, logits)
         if self.min_length:
             logits = jnp.where(end & (t < self.min_length), NEVER, logits)
         if self.repetition_penalty == 1.0 and not self.no_repeat_ngram:
             return logits
-        known, real = self._so_far(tokens, t)
+        history, real = self._so_far(tokens, t)
         if self.repetition_penalty != 1.0:
-            logits = penalised(logits, known, real, self.repetition_penalty)
+            logits = penalised(logits, history, real, self.repetition_penalty)
         if self.no_repeat_ngram:
             n, room = self.no_repeat_ngram, tokens.shape[1]
-            logits = jnp.where(end, logits, without_repeats(logits, known, real, t, n, room))
+            logits = jnp.where(end, logits, without_repeats(logits, history, real, t, n, room))
         stuck = ~jnp.isfinite(logits).any(axis=1, keepdims=True)
-        return jnp.where(stuck & end, own, logits)
+        return jnp.where(stuck & end, unruled, logits)
 
     def repeated(self, times: int) -> Rules:
         """The same rules with every row repeated `times` times."""
@@ -100,23 +100,23 @@ FREE = Rules()
 """Everything may be written."""
 
 
-def penalised(logits: jax.Array, known: jax.Array, real: jax.Array, penalty: float) -> jax.Array:
-    """Logits [N,V], with those of the tokens in `known` [N,M] (where `real`) made less likely."""
+def penalised(logits: jax.Array, history: jax.Array, real: jax.Array, penalty: float) -> jax.Array:
+    """Makes the tokens in `history` [N,M] (where `real`) less likely in logits [N,V]."""
     rows = jnp.arange(len(logits))[:, None]
-    beyond = jnp.where(real, known, logits.shape[1])  # an index that is dropped
+    beyond = jnp.where(real, history, logits.shape[1])  # an index that is dropped
     occurred = jnp.zeros(logits.shape, bool).at[rows, beyond].set(True, mode="drop")
     lower = jnp.where(logits > 0, logits / penalty, logits * penalty)
     return jnp.where(occurred, lower, logits)
 
 
 def without_repeats(
-    logits: jax.Array, known: jax.Array, real: jax.Array, t: jax.Array, n: int, room: int
+    logits: jax.Array, history: jax.Array, real: jax.Array, t: jax.Array, n: int, room: int
 ) -> jax.Array:
-    """Logits [N,V] with those that would complete an n-gram of `known` [N,M] a second time -inf.
+    """Sets logits [N,V] that would complete an n-gram of `history` [N,M] a second time to -inf.
 
     The real tokens are consecutive and end `room - t` columns before the end.
     """
-    width = known.shape[1]
+    width = history.shape[1]
     if n > width:
         return logits
     end = width - room + t  # the next column to write
@@ -124,9 +124,9 @@ def without_repeats(
     same = jnp.stack([real[:, n - 1 :]] + [real[:, i : i + starts] for i in range(n - 1)]).all(0)
     for i in range(n - 1):  # whether the n - 1 tokens from each column on equal the last n - 1
         place = end - (n - 1) + i
-        last = jnp.take(known, jnp.maximum(place, 0), axis=1)[:, None]
+        last = jnp.take(history, jnp.maximum(place, 0), axis=1)[:, None]
         here = jnp.take(real, jnp.maximum(place, 0), axis=1)[:, None] & (place >= 0)
-        same &= here & (known[:, i : i + starts] == last)
+        same &= here & (history[:, i : i + starts] == last)
     rows = jnp.arange(len(logits))[:, None]
-    completes = jnp.where(same, known[:, n - 1 :], logits.shape[1])
+    completes = jnp.where(same, history[:, n - 1 :], logits.shape[1])
     return logits.at[rows, completes].set(NEVER, mode="drop")

@@ -55,13 +55,13 @@ def sample(
     """
     state, memory = repeat_rows((state, memory), rows, n)
     keys = jax.random.split(key, rows) if jnp.ndim(key) == 0 else key
-    how: dict[str, Any] = {
+    options: dict[str, Any] = {
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,
         "min_p": min_p,
     }
-    choose = drawing(keys, n, **how)
+    choose = drawing(keys, n, **options)
     limits = jnp.repeat(length_limits(limits, rows, max_length), n)
     shape: dict[str, Any] = {"rows": rows * n, "max_length": max_length}
     run = begun(step, state, memory, alignment=alignment, special=special, **shape)
@@ -69,9 +69,9 @@ def sample(
     return best_first(grouped(run, rows, n, special))
 
 
-def best_first(found: Hypotheses) -> Hypotheses:
+def best_first(hypotheses: Hypotheses) -> Hypotheses:
     """The hypotheses [B,K] of every sentence in descending order of their scores."""
-    return pick(found, jnp.argsort(-found.scores, axis=1))
+    return pick(hypotheses, jnp.argsort(-hypotheses.scores, axis=1))
 
 
 def drawing(
@@ -88,11 +88,11 @@ def drawing(
     """
     if temperature == 0:
         return best_token
-    of_sample = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
-    keys = jax.vmap(of_sample, in_axes=(0, None))(keys, jnp.arange(n)).reshape(len(keys) * n)
+    fold_sample = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
+    keys = jax.vmap(fold_sample, in_axes=(0, None))(keys, jnp.arange(n)).reshape(len(keys) * n)
 
     def draw(logits: jax.Array, t: jax.Array) -> jax.Array:
-        now = jax.vmap(lambda one: jax.random.fold_in(one, t))(keys)
+        now = jax.vmap(lambda key: jax.random.fold_in(key, t))(keys)
         logits = filtered(logits, temperature, top_k, top_p, min_p)
         return jax.vmap(jax.random.categorical)(now, logits).astype(jnp.int32)
 
@@ -129,9 +129,9 @@ def keep_nucleus(logits: jax.Array, p: float) -> jax.Array:
     probabilities = jax.nn.softmax(logits, axis=1)
     order = jnp.argsort(-probabilities, axis=1)
     descending = jnp.take_along_axis(probabilities, order, axis=1)
-    kept = jnp.cumsum(descending, axis=1) - descending < p
+    keep = jnp.cumsum(descending, axis=1) - descending < p
     return jnp.where(
-        jnp.put_along_axis(jnp.zeros_like(kept), order, kept, axis=1, inplace=False), logits, NEVER
+        jnp.put_along_axis(jnp.zeros_like(keep), order, keep, axis=1, inplace=False), logits, NEVER
     )
 
 

@@ -96,11 +96,11 @@ class Decoding(Node):
 
     def stopped(self, text: str) -> bool:
         """Whether a text contains a text that ends an answer."""
-        return any(one in text for one in self.stop)
+        return any(ending in text for ending in self.stop)
 
     def cut(self, text: str, start: int = 0) -> str:
         """A text up to the first text that ends an answer, searched from `start` on."""
-        places = [text.find(one, start) for one in self.stop]
+        places = [text.find(ending, start) for ending in self.stop]
         return text[: min((place for place in places if place >= 0), default=None)]
 
     @property

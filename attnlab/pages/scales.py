@@ -40,8 +40,8 @@ class Scale:
           log: None: logarithmic if all values are above 0 and the largest is `WIDE` times the
             smallest.
         """
-        known = list(values) or [0.0, 1.0]
-        low, high = min(known), max(known)
+        numbers = list(values) or [0.0, 1.0]
+        low, high = min(numbers), max(numbers)
         log = low > 0 and (high / low >= WIDE if log is None else log)
         if log:
             room = (high / low) ** _EDGE if high > low else 1.1

@@ -138,7 +138,7 @@ class Chart:
                 and box[2] >= _TOP - _LINE
                 and box[3] <= HEIGHT - _BOTTOM + 2
             )
-            if inside and not any(_meet(box, one) for one in self._taken):
+            if inside and not any(_meet(box, other) for other in self._taken):
                 self._taken.append(box)
                 place = f'x="{_short(x + left)}" y="{_short(y + below)}" text-anchor="{anchor}"'
                 return f'<text class="label" {place}>{html.escape(shown)}</text>'
@@ -153,7 +153,7 @@ class Chart:
         """The names of lines to the right of their ends, moved up and down until none covers
         another.
         """
-        ranked = sorted(ends, key=lambda one: self.y.clipped(one[1][1]))
+        ranked = sorted(ends, key=lambda end: self.y.clipped(end[1][1]))
         places = _apart(
             [self.y.clipped(point[1]) for _, point in ranked], _TOP + 4, HEIGHT - _BOTTOM
         )
@@ -243,8 +243,8 @@ def _box(x: float, y: float, text: str, anchor: str) -> tuple[float, float, floa
     return left, left + width, y - _LINE + 3, y + 2
 
 
-def _meet(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
-    return one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]
+def _meet(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> bool:
+    return a[0] < b[1] and b[0] < a[1] and a[2] < b[3] and b[2] < a[3]
 
 
 def _apart(places: Sequence[float], least: float, most: float) -> list[float]:

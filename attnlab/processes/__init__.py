@@ -99,9 +99,9 @@ def _local_devices(member: Member, neighbours: int) -> list[int] | None:
 
 def _without_own(argv: Sequence[str]) -> list[str]:
     """The command line without the flags that differ between processes."""
-    kept, skip = [], False
+    remaining, skip = [], False
     for word in argv:
         if not skip and word != "--process" and not word.startswith("--process="):
-            kept.append(word)
+            remaining.append(word)
         skip = word == "--process"
-    return kept
+    return remaining

@@ -59,9 +59,9 @@ class Hint:
     local: int | None = None
 
 
-class Known(NamedTuple):
-    """What is known so far: the address of process 0, the number of processes, and the index of
-    this one.
+class Group(NamedTuple):
+    """The address of process 0, the number of processes, and the index of this one; None for what
+    is not known yet.
     """
 
     address: str | None
@@ -78,10 +78,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--coordinator", metavar="HOST:PORT", help="where process 0 runs, and a free port there"
     )
-    words = "how many processes are started; 1: each is a run of its own"
-    add_number(group, "--processes", 1, MOST, words)
-    words = "which of them this one is, counted from 0"
-    add_number(group, "--process", 0, MOST - 1, words, metavar="I")
+    help_text = "how many processes are started; 1: each is a run of its own"
+    add_number(group, "--processes", 1, MOST, help_text)
+    help_text = "which of them this one is, counted from 0"
+    add_number(group, "--process", 0, MOST - 1, help_text, metavar="I")
 
 
 def find(argv: Sequence[str], environ: Mapping[str, str]) -> Member | None:
@@ -106,17 +106,17 @@ def find(argv: Sequence[str], environ: Mapping[str, str]) -> Member | None:
     )
     if flags.processes == 1 or not (asked or hint.launcher) or (not asked and hint.count == 1):
         return None
-    known = Known(
+    group = Group(
         flags.coordinator or environ.get(ADDRESS),
         hint.count if flags.processes is None else flags.processes,
         hint.index if flags.process is None and hint.count is not None else flags.process,
     )
-    known = _filled(known, hint, asked)
-    if not asked and known.processes == 1:
+    group = _filled(group, hint, asked)
+    if not asked and group.processes == 1:
         return None
-    if None not in known:
-        return _checked(known, hint)
-    missing = " and ".join(flag for flag, value in zip(FLAGS, known, strict=True) if value is None)
+    if None not in group:
+        return _checked(group, hint)
+    missing = " and ".join(flag for flag, value in zip(FLAGS, group, strict=True) if value is None)
     if asked:
         raise UserError(f"one of several processes: give {missing} too (docs/processes.md)")
     if hint.launcher in ("srun", "mpirun"):
@@ -153,33 +153,33 @@ def _numbers(environ: Mapping[str, str], *names: str) -> list[int] | None:
     return [int(value) for value in values] if all(value.isdecimal() for value in values) else None
 
 
-def _filled(known: Known, hint: Hint, asked: bool) -> Known:
-    """`known`, completed by the launcher and by JAX's detection; the rest stays None."""
-    if not hint.launcher or None not in known:
-        return known
-    if None not in known[:2]:
-        return known._replace(process=hint.index)  # only the number of the pod was missing
+def _filled(group: Group, hint: Hint, asked: bool) -> Group:
+    """`group`, completed by the launcher and by JAX's detection; the rest stays None."""
+    if not hint.launcher or None not in group:
+        return group
+    if None not in group[:2]:
+        return group._replace(process=hint.index)  # only the number of the pod was missing
     from jax._src.clusters import ClusterEnv  # JAX has no public name for it before it connects
 
     try:
         with warnings.catch_warnings(action="ignore"):  # a package that JAX could use is missing
-            found = Known(
-                *ClusterEnv.auto_detect_unset_distributed_params(*known, [0], None, 60)[:3]
+            detected = Group(
+                *ClusterEnv.auto_detect_unset_distributed_params(*group, [0], None, 60)[:3]
             )
     except Exception as error:  # the service does not answer: KeyError, errors of an HTTP library
         if hint.launcher == "mpirun" and not asked:
-            return known  # newer versions of JAX need mpi4py; `known` has what mpirun says
+            return group  # newer versions of JAX need mpi4py; `group` has what mpirun says
         reason = f"JAX cannot find the other processes ({type(error).__name__}: {error})"
         if asked or hint.launcher != "tpu":
             raise UserError(f"{reason}; give {', '.join(FLAGS)}, or {ALONE}") from error
         print(f"note: {reason}: this process works alone", file=sys.stderr)
-        return Known(None, 1, 0)
-    return found if found.process is not None else found._replace(process=hint.index)
+        return Group(None, 1, 0)
+    return detected if detected.process is not None else detected._replace(process=hint.index)
 
 
-def _checked(known: Known, hint: Hint) -> Member:
+def _checked(group: Group, hint: Hint) -> Member:
     """The member, if the numbers make sense."""
-    address, count, index = str(known.address), int(known.processes or 0), int(known.process or 0)
+    address, count, index = str(group.address), int(group.processes or 0), int(group.process or 0)
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise UserError(f"--coordinator={address}: expected HOST:PORT, such as node7:8476")

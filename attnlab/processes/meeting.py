@@ -123,11 +123,11 @@ def _receive_all(member: Member, hello: dict[str, Any], patience: float) -> Meet
             missing = ", ".join(str(index) for index in range(member.count) if index not in hellos)
             waited = time.monotonic() - began
             if waited > patience:
-                which = (
+                problem = (
                     f"of {member.count} processes these have not come to"
                     f" {member.host}:{member.port} in {patience:.0f} s: {missing}"
                 )
-                raise _refused(links, f"{which}; {ALONE}")
+                raise _refused(links, f"{problem}; {ALONE}")
             if waited > _NOTE and not noted:
                 where = f"{member.host}:{member.port}"
                 print(
@@ -224,7 +224,7 @@ def _wrong(other: dict[str, Any], mine: dict[str, Any]) -> str:
         )
     if other["command"] != mine["command"]:
         theirs, ours = (
-            [one for one in a if one not in b] or ["nothing more"]
+            [word for word in a if word not in b] or ["nothing more"]
             for a, b in _both_ways(other["command"], mine["command"])
         )
         return (
@@ -234,8 +234,8 @@ def _wrong(other: dict[str, Any], mine: dict[str, Any]) -> str:
     return ""
 
 
-def _both_ways(one: list[str], other: list[str]) -> list[tuple[list[str], list[str]]]:
-    return [(one, other), (other, one)]
+def _both_ways(first: list[str], second: list[str]) -> list[tuple[list[str], list[str]]]:
+    return [(first, second), (second, first)]
 
 
 def _twice(other: dict[str, Any], hellos: dict[int, dict[str, Any]], links: dict[int, Link]) -> str:

@@ -87,13 +87,13 @@ class Group:
             if end.cause in ("done", "lost", "killed") or (end.cause == "mistake" and index == 0):
                 break
             deadline = deadline or time.monotonic() + GRACE
-        index, end = min(ends.items(), key=lambda one: (_ORDER.index(one[1].cause), one[0]))
+        index, end = min(ends.items(), key=lambda pair: (_ORDER.index(pair[1].cause), pair[0]))
         for link in self.meeting.links.values():
             link.send(dataclasses.asdict(dataclasses.replace(end, details="", error=None)))
         worker.stop()
-        return self._told(index, end)
+        return self._report_end(index, end)
 
-    def _told(self, index: int, end: End) -> int:
+    def _report_end(self, index: int, end: End) -> int:
         """Print why all end, if there is something to print; the exit code."""
         if end.cause == "done":
             return end.code

@@ -73,7 +73,7 @@ class Worker:
 
     def __init__(self, work: Callable[[], int], speaks: bool, ended: Callable[[End], None]) -> None:
         lifeline, self._lifeline = os.pipe()
-        said, words = os.pipe()
+        source, sink = os.pipe()
         heard, noise = os.pipe()
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
@@ -84,14 +84,14 @@ class Worker:
         self.pid = os.fork()
         if self.pid == 0:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-            for end in (self._lifeline, said, heard):
+            for end in (self._lifeline, source, heard):
                 os.close(end)
-            _work(work, speaks, lifeline, words, noise)
-        for end in (lifeline, words, noise):
+            _work(work, speaks, lifeline, sink, noise)
+        for end in (lifeline, sink, noise):
             os.close(end)
         self._ended, self._noise = ended, collections.deque[bytes](maxlen=_KEPT)
         self._listener = threading.Thread(target=self._hear, args=(heard,), daemon=True)
-        self._reader = threading.Thread(target=self._read, args=(said,), daemon=True)
+        self._reader = threading.Thread(target=self._read, args=(source,), daemon=True)
         self._waiter = threading.Thread(target=self._wait, daemon=True)
         for thread in (self._listener, self._reader, self._waiter):
             thread.start()
@@ -150,7 +150,7 @@ class Worker:
         return End("killed", 128 - code if -code in SIGNALS else 1, f"was killed by signal {-code}")
 
 
-def _work(work: Callable[[], int], speaks: bool, lifeline: int, words: int, noise: int) -> NoReturn:
+def _work(work: Callable[[], int], speaks: bool, lifeline: int, sink: int, noise: int) -> NoReturn:
     """All that the forked process does."""
     threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
     try:
@@ -163,13 +163,13 @@ def _work(work: Callable[[], int], speaks: bool, lifeline: int, words: int, nois
             for stream in (sys.stdout, sys.stderr):
                 if stream is not None:
                     stream.flush()
-            _tell(words, End("done", code))
+            _tell(sink, End("done", code))
             os._exit(code)
     except BaseException as error:
         signal.signal(
             signal.SIGINT, signal.SIG_IGN
         )  # Ctrl-C comes from the terminal and from the parent
-        _tell(words, _failed(error))
+        _tell(sink, _failed(error))
     # the parent ends it later: closing its connections now would make the others fail
     while True:
         time.sleep(3600.0)
@@ -185,14 +185,14 @@ def _redirect(speaks: bool, noise: int) -> None:
     """Send output from below Python to the parent, and output of Python to where it went before, or
     nowhere.
     """
-    own = [
+    streams = [
         _like(stream) if speaks else open(os.devnull, "w")  # noqa: SIM115
         for stream in (sys.stdout, sys.stderr)
     ]
     os.dup2(noise, 1)
     os.dup2(noise, 2)
     os.close(noise)
-    sys.stdout, sys.stderr = own
+    sys.stdout, sys.stderr = streams
 
 
 def _like(stream: Any) -> Any:
@@ -200,8 +200,8 @@ def _like(stream: Any) -> Any:
     if stream is None:
         return None
     binary = open(os.dup(stream.fileno()), "wb")  # noqa: SIM115
-    how = {"line_buffering": stream.line_buffering, "write_through": stream.write_through}
-    return io.TextIOWrapper(binary, encoding=stream.encoding, errors=stream.errors, **how)
+    options = {"line_buffering": stream.line_buffering, "write_through": stream.write_through}
+    return io.TextIOWrapper(binary, encoding=stream.encoding, errors=stream.errors, **options)
 
 
 def _failed(error: BaseException) -> End:
@@ -221,12 +221,12 @@ def _failed(error: BaseException) -> End:
     )
 
 
-def _tell(words: int, end: End) -> None:
+def _tell(sink: int, end: End) -> None:
     """Send the end to the parent; an exception that cannot be sent goes as text only."""
     try:
         content = pickle.dumps(end)
         pickle.loads(content)
     except Exception:
         content = pickle.dumps(dataclasses.replace(end, error=None))
-    with open(words, "wb") as pipe:
+    with open(sink, "wb") as pipe:
         pipe.write(content)

@@ -21,11 +21,11 @@ def arrays_of(content: bytes) -> dict[str, np.ndarray]:
 
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files}
+            arrays = {name: file[name] for name in file.files}
     except Exception as error:  # zipfile, its decoders and numpy's parser raise a dozen kinds
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise Damaged(f"no .npz file of plain arrays: {reason}") from error
-    for name, array in found.items():
+    for name, array in arrays.items():
         if not isinstance(array, np.ndarray):  # bytes, where numpy's mark is not at their head
             raise Damaged(f"no .npz file of plain arrays: {name!r} is none")
-    return found
+    return arrays

@@ -84,7 +84,7 @@ class Attempt:
         self.workdir, self._use = workdir, dict(use or {})
         self.began: float | None = None
         self.step = 0
-        self._clock = self._told = 0.0
+        self._clock = self._reported = 0.0
 
     @classmethod
     def start(cls, workdir: Path, use: Mapping[str, Any] | None = None) -> Attempt:
@@ -108,7 +108,7 @@ class Attempt:
             default=0,
         )
         self.began, self._clock = time.time(), time.monotonic()
-        self._told = self._clock
+        self._reported = self._clock
         who = {"pid": os.getpid(), "host": socket.gethostname()}
         _append(
             self.workdir,
@@ -125,8 +125,8 @@ class Attempt:
         self.begin()
         self.step = step
         now = time.monotonic()
-        if now - self._told >= min(_LONGEST, max(INTERVAL, _SHARE * (now - self._clock))):
-            self._told = now
+        if now - self._reported >= min(_LONGEST, max(INTERVAL, _SHARE * (now - self._clock))):
+            self._reported = now
             seconds = round(now - self._clock, 3)
             _append(
                 self.workdir,

@@ -29,10 +29,10 @@ def write_results(workdir: Path, results: str, others: Iterable[str] = ()) -> No
       results: the text of `results.json`.
       others: names of further files; those that are not there are left out.
     """
-    found = {name: _digest(workdir / name) for name in (*_KEPT, *others)}
-    found[RESULTS] = hashlib.sha256(results.encode()).hexdigest()
-    known = {name: digest for name, digest in found.items() if digest}
-    write_atomic(workdir / FILE, json.dumps(known, indent=1) + "\n")
+    digests = {name: _digest(workdir / name) for name in (*_KEPT, *others)}
+    digests[RESULTS] = hashlib.sha256(results.encode()).hexdigest()
+    present = {name: digest for name, digest in digests.items() if digest}
+    write_atomic(workdir / FILE, json.dumps(present, indent=1) + "\n")
     write_atomic(workdir / RESULTS, results)
 
 
@@ -44,14 +44,14 @@ def altered_records(workdir: Path) -> list[str] | None:
       UserError: `digests.json` is damaged.
     """
     try:
-        known = read((workdir / FILE).read_bytes(), dict[str, str])
+        recorded = read((workdir / FILE).read_bytes(), dict[str, str])
     except (FileNotFoundError, NotADirectoryError):
         return None
     except Damaged as error:
         raise UserError(
             f"{workdir / FILE} is damaged ({error}): put back a good copy, it says what the run left"
         ) from error
-    return [name for name, digest in known.items() if _digest(workdir / name) != digest]
+    return [name for name, digest in recorded.items() if _digest(workdir / name) != digest]
 
 
 def _digest(path: Path) -> str:

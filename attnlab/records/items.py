@@ -111,13 +111,13 @@ class Items:
 
         sums = np.asarray(times, np.float64) @ self.rows[measure].astype(np.float64)
         rule = RULES[self.rules[measure]]
-        return [_or_nan(rule, one) for one in sums.tolist()]
+        return [_or_nan(rule, row) for row in sums.tolist()]
 
     def without(self, measures: Sequence[str]) -> Items:
         """The same for all other measures."""
-        kept = [name for name in self.rules if name not in measures]
+        names = [name for name in self.rules if name not in measures]
         return Items(
-            {name: self.rules[name] for name in kept}, {name: self.rows[name] for name in kept}
+            {name: self.rules[name] for name in names}, {name: self.rows[name] for name in names}
         )
 
     def write(self, workdir: str | Path) -> None:
@@ -143,9 +143,9 @@ class Items:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, UserError) as error:
-            said = " ".join(str(error).split())
+            reason = " ".join(str(error).split())
             raise UserError(
-                f"{path} is damaged ({said}): put back a good copy, or remove it: then nothing is"
+                f"{path} is damaged ({reason}): put back a good copy, or remove it: then nothing is"
                 " resampled"
             ) from error
 
@@ -192,7 +192,7 @@ def chrf(sums: Sequence[float]) -> float:
     that either side lacks is left out.
     """
     precision = recall = 0.0
-    orders = [one for one in zip(*[iter(sums)] * 3, strict=True) if one[0] > 0 and one[1] > 0]
+    orders = [row for row in zip(*[iter(sums)] * 3, strict=True) if row[0] > 0 and row[1] > 0]
     for ours, theirs, match in orders:  # Python's `sum` rounds otherwise from 3.12 on
         precision, recall = precision + match / ours, recall + match / theirs
     precision, recall = precision / max(len(orders), 1), recall / max(len(orders), 1)

@@ -114,11 +114,11 @@ def fit(value: Any, kind: Any, where: str = "") -> Any:
     if origin is typing.Literal:
         return (
             value
-            if any(value == one and type(value) is type(one) for one in inner)
+            if any(value == allowed and type(value) is type(allowed) for allowed in inner)
             else _refuse(value, kind, where)
         )
     if dataclasses.is_dataclass(origin):
-        fields = {one.name: _required(one) for one in dataclasses.fields(origin)}
+        fields = {field.name: _required(field) for field in dataclasses.fields(origin)}
         return origin(**_fit_fields(value, origin, fields, where, others=False))  # type: ignore[operator]
     if typing.is_typeddict(origin):
         fields = {
@@ -128,13 +128,13 @@ def fit(value: Any, kind: Any, where: str = "") -> Any:
         return _fit_fields(value, origin, fields, where, others=True)
     if origin in (list, tuple) and isinstance(value, list):
         return origin(
-            fit(one, inner[0] if inner else Any, f"{where}[{place}]")
-            for place, one in enumerate(value)
+            fit(element, inner[0] if inner else Any, f"{where}[{place}]")
+            for place, element in enumerate(value)
         )
     if origin in (dict, Mapping) and isinstance(value, dict):
         return {
-            key: fit(one, inner[1] if inner else Any, _below(where, key))
-            for key, one in value.items()
+            key: fit(member, inner[1] if inner else Any, _below(where, key))
+            for key, member in value.items()
         }
     return value if _is_plain(value, origin) else _refuse(value, kind, where)
 
@@ -152,8 +152,8 @@ def _fit_fields(
             raise Damaged(f"{_below(where, name)} is not known")
     hints = _hints(kind)
     return {
-        name: fit(one, hints[name], _below(where, name)) if name in required else one
-        for name, one in value.items()
+        name: fit(member, hints[name], _below(where, name)) if name in required else member
+        for name, member in value.items()
     }
 
 
@@ -163,11 +163,11 @@ def _fit_one_of(value: Any, kind: Any, where: str) -> Any:
     """
     if value is None and type(None) in typing.get_args(kind):
         return None
-    alternatives = [one for one in typing.get_args(kind) if one is not type(None)]
-    alternatives = [one for one in alternatives if _is_called(value, one)] or alternatives
-    for one in alternatives[:-1]:
+    alternatives = [option for option in typing.get_args(kind) if option is not type(None)]
+    alternatives = [option for option in alternatives if _is_called(value, option)] or alternatives
+    for option in alternatives[:-1]:
         try:
-            return fit(value, one, where)
+            return fit(value, option, where)
         except Damaged:
             continue
     return fit(value, alternatives[-1], where)
@@ -185,8 +185,8 @@ def _is_called(value: Any, kind: Any) -> bool:
         if typing.get_origin(hint) is typing.Literal
     }
     return all(
-        value.get(name) in words
-        for name, words in fixed.items()
+        value.get(name) in literals
+        for name, literals in fixed.items()
         if isinstance(value.get(name), str)
     )
 
@@ -261,6 +261,6 @@ def _is_flatter(value: Any, levels: int) -> bool:
     if not isinstance(value, list | dict):
         return True
     return levels > 0 and all(
-        _is_flatter(one, levels - 1)
-        for one in (value.values() if isinstance(value, dict) else value)
+        _is_flatter(member, levels - 1)
+        for member in (value.values() if isinstance(value, dict) else value)
     )

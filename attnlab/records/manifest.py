@@ -195,15 +195,15 @@ class Manifest:
                 " looked at"
             ) from error
 
-    def check_data(self, found: Mapping[str, str], workdir: str | Path) -> None:
+    def check_data(self, prints: Mapping[str, str], workdir: str | Path) -> None:
         """Raise `Changed` if a split that `workdir` (this manifest's) has read is not what it was.
 
         Args:
-          found: split to its fingerprint now; those that the run has not read are left alone.
+          prints: the fingerprint now by split; those that the run has not read are left alone.
           workdir: for the message.
         """
         before = self.read_data(workdir)
-        changed = [split for split, digest in found.items() if before.get(split, digest) != digest]
+        changed = [split for split, digest in prints.items() if before.get(split, digest) != digest]
         if changed:
             where = f"the data of workdir {workdir} has changed since it began"
             raise Changed(
@@ -241,21 +241,21 @@ def vocabulary_prints(workdir: str | Path) -> dict[str, str]:
     SHA-256 of its bytes. JSON that cannot be read is left out: it is damaged, which its reader
     says.
     """
-    found = {}
-    for path in sorted(one for one in (Path(workdir) / _VOCABULARY).glob("[!.]*") if one.is_file()):
+    prints = {}
+    for path in sorted(filter(Path.is_file, (Path(workdir) / _VOCABULARY).glob("[!.]*"))):
         try:
             content = path.read_bytes()
         except OSError:  # as its reader says
             continue
-        found[path.name] = hashlib.sha256(content).hexdigest()
+        prints[path.name] = hashlib.sha256(content).hexdigest()
         if path.suffix == ".json":
             try:
-                found[path.name] = str(parsed(content)["sha256"])
+                prints[path.name] = str(parsed(content)["sha256"])
             except Damaged:
-                del found[path.name]
+                del prints[path.name]
             except (KeyError, TypeError):
                 continue
-    return found
+    return prints
 
 
 def plain(config: Any) -> Any:
@@ -282,7 +282,7 @@ def differences(
     names = [
         name
         for name in dict.fromkeys([*new, *old])
-        if not any(f"{name}.".startswith(f"{one}.") for one in ignore)
+        if not any(f"{name}.".startswith(f"{ignored}.") for ignored in ignore)
     ]
     pairs = [(name, _text(old, name), _text(new, name)) for name in names]
     return [f"{name}: saved {before}, wanted {now}" for name, before, now in pairs if before != now]
@@ -297,7 +297,7 @@ def changed(
     default, which means what the run did without it.
     """
     wrong = differences(saved, wanted, ignore)
-    if not any(": saved nothing, " in one for one in wrong):
+    if not any(": saved nothing, " in line for line in wrong):
         return wrong
     from attnlab import config as configs  # which imports the components that a config names
 

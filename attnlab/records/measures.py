@@ -84,7 +84,7 @@ def declared(task: Any) -> dict[str, Measure]:
     Raises:
       UserError: one that is declared in no such way.
     """
-    return {name: _measure(name, one) for name, one in getattr(task, "measures", {}).items()}
+    return {name: _measure(name, value) for name, value in getattr(task, "measures", {}).items()}
 
 
 def counted(task: Any, split: str, names: Iterable[str] | None = None) -> dict[str, Measure]:
@@ -95,23 +95,24 @@ def counted(task: Any, split: str, names: Iterable[str] | None = None) -> dict[s
       UserError: one that is declared in no such way, or a share of items that the task does not
         count.
     """
-    known = declared(task)
-    chosen = known if names is None else {name: known[name] for name in names if name in known}
+    measures = declared(task)
+    wanted = measures if names is None else [name for name in names if name in measures]
     units = getattr(task, "units", {})
-    chosen = {name: dataclasses.replace(one, unit=units.get(name)) for name, one in chosen.items()}
-    if not any(one.of for one in chosen.values()):
+    chosen = {name: dataclasses.replace(measures[name], unit=units.get(name)) for name in wanted}
+    if not any(measure.of for measure in chosen.values()):
         return chosen
     examples = {"examples": task.size(split), task.examples: task.size(split)}
     counts = {**examples, **getattr(task, "counts", lambda split: {})(split)}
-    for name, one in chosen.items():
-        if one.of is not None and one.of not in counts:
+    for name, measure in chosen.items():
+        if measure.of is not None and measure.of not in counts:
             raise UserError(
-                f"measures: {name!r} is a share of {one.of!r}, which the task does not count;"
-                f" {nearest(one.of, counts)}"
+                f"measures: {name!r} is a share of {measure.of!r}, which the task does not count;"
+                f" {nearest(measure.of, counts)}"
             )
-    return {
-        name: one if one.of is None else dataclasses.replace(one, count=int(counts[one.of]))
-        for name, one in chosen.items()
+    return chosen | {
+        name: dataclasses.replace(measure, count=int(counts[measure.of]))
+        for name, measure in chosen.items()
+        if measure.of is not None
     }
 
 
@@ -119,9 +120,9 @@ def as_record(measures: Mapping[str, Measure]) -> dict[str, dict[str, Any]]:
     """Measures as values of JSON; what is None is left out."""
     return {
         name: {
-            field: value for field, value in dataclasses.asdict(one).items() if value is not None
+            key: value for key, value in dataclasses.asdict(measure).items() if value is not None
         }
-        for name, one in measures.items()
+        for name, measure in measures.items()
     }
 
 
@@ -135,19 +136,21 @@ def of_record(scores: Mapping[str, Any]) -> dict[str, Measure]:
     return dict(fit(scores.get(RECORDED, {}), Mapping[str, Measure], RECORDED))
 
 
-def _measure(name: str, said: Any) -> Measure:
-    one = Measure(said) if isinstance(said, str) else said  # type: ignore[arg-type]  # told below
-    if not isinstance(one, Measure):
+def _measure(name: str, declaration: Any) -> Measure:
+    measure = Measure(declaration) if isinstance(declaration, str) else declaration  # type: ignore[arg-type]  # told below
+    if not isinstance(measure, Measure):
         raise UserError(
-            f"measures: {name!r} is {said!r}; 'min', 'max' or an attnlab.records.measures.Measure is needed"
+            f"measures: {name!r} is {declaration!r}; 'min', 'max' or an attnlab.records.measures.Measure is needed"
         )
-    if other := [part for part in one.depends or () if part not in DEPENDS]:
+    if other := [part for part in measure.depends or () if part not in DEPENDS]:
         raise UserError(f"measures: {name!r} depends on {other[0]!r}; {nearest(other[0], DEPENDS)}")
-    if one.better not in ("min", "max"):
-        raise UserError(f"measures: of {name!r}, {one.better!r} is better; write 'min' or 'max'")
-    if None not in (one.low, one.high) and not one.low < one.high:  # type: ignore[operator]
+    if measure.better not in ("min", "max"):
         raise UserError(
-            f"measures: {name!r} lies between {one.low!r} and {one.high!r}; the lower bound comes"
+            f"measures: of {name!r}, {measure.better!r} is better; write 'min' or 'max'"
+        )
+    if None not in (measure.low, measure.high) and not measure.low < measure.high:  # type: ignore[operator]
+        raise UserError(
+            f"measures: {name!r} lies between {measure.low!r} and {measure.high!r}; the lower bound comes"
             " first"
         )
-    return one
+    return measure

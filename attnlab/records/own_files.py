@@ -82,16 +82,15 @@ def closure(names: Iterable[str]) -> tuple[dict[str, Source], frozenset[str]]:
     """The user's modules among `names`, their packages, and what all these import, sorted; and
     every name that was looked for.
     """
-    found: dict[str, Source] = {}
+    sources: dict[str, Source] = {}
     foreign: set[str] = set()
     seen: set[str] = set()
     waiting = deque(names)
     while waiting:
-        words = waiting.popleft().split(".")
-        for name in (
-            ".".join(words[:end]) for end in range(1, len(words) + 1)
-        ):  # importing a module runs its packages
-            if name in seen or words[0] in foreign:
+        parts = waiting.popleft().split(".")
+        # importing a module runs its packages
+        for name in (".".join(parts[:end]) for end in range(1, len(parts) + 1)):
+            if name in seen or parts[0] in foreign:
                 continue
             seen.add(name)
             file, folders = located(name)
@@ -99,13 +98,11 @@ def closure(names: Iterable[str]) -> tuple[dict[str, Source], frozenset[str]]:
                 package = folders is not None and file.stem == "__init__"
                 source = read(file, name, package)
                 if source is not None:
-                    found[name] = source
+                    sources[name] = source
                     waiting += imports(source.content, name, package)
-            elif "." not in name and not (
-                file is None and folders
-            ):  # a package without a file of its own may hold the user's
-                foreign.add(name)
-    return dict(sorted(found.items())), frozenset(seen)
+            elif "." not in name and not (file is None and folders):
+                foreign.add(name)  # but a package without a file of its own may hold the user's
+    return dict(sorted(sources.items())), frozenset(seen)
 
 
 def located(name: str) -> tuple[Path | None, Sequence[str] | None]:

@@ -98,7 +98,7 @@ def of(*configs: Mapping[str, Any] | Node, accept: bool = False, **files: Path |
       files: what the settings were read from: `config_file=Path(...)`; its copy lies in
         "config-file/". None is left out.
     """
-    found: dict[str, Source] = {}
+    copies: dict[str, Source] = {}
     for kind, path in files.items():
         source = own_files.read(path, "") if path is not None else None
         if source is None:
@@ -108,14 +108,14 @@ def of(*configs: Mapping[str, Any] | Node, accept: bool = False, **files: Path |
             source,
             *own_files.closure(own_files.imports(source.content, "", False))[0].values(),
         ]
-        found |= {
-            f"{folder}/{one.copy}": dataclasses.replace(one, copy=f"{folder}/{one.copy}")
-            for one in beside
+        copies |= {
+            f"{folder}/{source.copy}": dataclasses.replace(source, copy=f"{folder}/{source.copy}")
+            for source in beside
         }
     modules, sought = own_files.closure(
         module for config in configs for module in own_files.named(config)
     )
-    return Code(modules, found, accept, sought)
+    return Code(modules, copies, accept, sought)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Change:
     file: str
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """ "hopfield.py has changed"."""
         path = Path(self.file)
         shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
@@ -164,16 +164,15 @@ def check_record(record: Any) -> None:
             for key in ("file", "sha256")
         ]
         texts += [entry["copy"] for entry in record["modules"].values()]
-        words = [
-            (word["by"], word["step"], word["changed"].values()) for word in record["accepted"]
-        ]
-        texts += [by for by, _, _ in words] + [
-            change[key] or "" for _, _, found in words for change in found for key in ("was", "now")
-        ]
+        entries = record["accepted"]
+        texts += [entry["by"] for entry in entries]
+        steps = [entry["step"] for entry in entries]
+        edits = [change for entry in entries for change in entry["changed"].values()]
+        texts += [change[key] or "" for change in edits for key in ("was", "now")]
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"own_code: {type(error).__name__}: {error}") from error
     if not all(isinstance(text, str) for text in texts) or not all(
-        isinstance(step, int | None) for _, step, _ in words
+        isinstance(step, int | None) for step in steps
     ):
         raise ValueError("own_code: a name, a hash or a step is none")
 
@@ -210,14 +209,16 @@ def of_part(record: Record | None, code: Code) -> Record | None:
     }
 
 
-def told(found: Iterable[Change], record: Record, folder: Path) -> str:
+def describe(changed: Iterable[Change], record: Record, folder: Path) -> str:
     """Changes in words, with where the copies are: "hopfield.py has changed (as it was:
     runs/a/code/hopfield.py)".
     """
     parts = []
-    for one in found:
-        copy = folder / record["modules"][one.module]["copy"] if one.was else None
-        parts.append(f"{one.words} (as it was: {copy})" if copy and copy.exists() else one.words)
+    for change in changed:
+        copy = folder / record["modules"][change.module]["copy"] if change.was else None
+        parts.append(
+            f"{change.text} (as it was: {copy})" if copy and copy.exists() else change.text
+        )
     return ", ".join(parts)
 
 
@@ -225,12 +226,12 @@ def check(record: Record | None, code: Code, folder: Path) -> None:
     """Raise `Changed` if what is in `folder` was made with other code and the user has not said to
     go on.
     """
-    found = changes(record, code)
-    if found and record is not None and not code.accept:
-        elsewhere = any(one.elsewhere for one in found)
+    changed = changes(record, code)
+    if changed and record is not None and not code.accept:
+        elsewhere = any(change.elsewhere for change in changed)
         remedy = "change to its folder or add it to PYTHONPATH" if elsewhere else "put that back"
         raise Changed(
-            f"{folder} was made with other code: {told(found, record, folder)}; {remedy}, or accept"
+            f"{folder} was made with other code: {describe(changed, record, folder)}; {remedy}, or accept"
             f" it with {FLAG}"
         )
 
@@ -249,20 +250,20 @@ def notes(record: Record | None, code: Code, folder: Path) -> list[str]:
             if named
             else []
         )
-    found = changes(record, code)
+    changed = changes(record, code)
     lines = [
         f"{folder} went on after step {word['step']} with other code ({', '.join(word['changed'])})"
         for word in record["accepted"]
     ]
     lines += (
-        [f"going on with other code, accepted by {FLAG}: {told(found, record, folder)}"]
-        if found
+        [f"going on with other code, accepted by {FLAG}: {describe(changed, record, folder)}"]
+        if changed
         else []
     )
     edited = [
-        one.file
-        for name, one in code.files.items()
-        if record["files"].get(name, {}).get("sha256", one.sha256) != one.sha256
+        source.file
+        for name, source in code.files.items()
+        if record["files"].get(name, {}).get("sha256", source.sha256) != source.sha256
     ]
     return lines + [
         f"{file} has changed since {folder} was begun, but its settings have not" for file in edited
@@ -277,24 +278,19 @@ def summary(record: Record | None, code: Code) -> dict[str, dict[str, Any]]:
     the last one before each change that was accepted for training; without any it was trained with
     one text and is used with another.
     """
-    found: dict[str, dict[str, Any]] = {}
+    modules: dict[str, dict[str, Any]] = {}
     for word in (record or {}).get("accepted", ()):
-        for name, change in word["changed"].items():
-            entry = found.setdefault(
-                name, {"was": _short(change["was"]), "now": "", "after_steps": []}
+        for name, hashes in word["changed"].items():
+            entry = modules.setdefault(
+                name, {"was": _short(hashes["was"]), "now": "", "after_steps": []}
             )
-            entry["now"], entry["after_steps"] = (
-                _short(change["now"]),
-                [
-                    *entry["after_steps"],
-                    word["step"],
-                ],
-            )
-    for one in changes(record, code):
-        found.setdefault(one.module, {"was": _short(one.was), "now": "", "after_steps": []})[
-            "now"
-        ] = _short(one.now)
-    return found
+            entry["now"] = _short(hashes["now"])
+            entry["after_steps"] = [*entry["after_steps"], word["step"]]
+    for change in changes(record, code):
+        modules.setdefault(
+            change.module, {"was": _short(change.was), "now": "", "after_steps": []}
+        )["now"] = _short(change.now)
+    return modules
 
 
 def accepted(record: Record, code: Code, folder: Path, step: int | None = None) -> dict[str, Any]:
@@ -307,13 +303,14 @@ def accepted(record: Record, code: Code, folder: Path, step: int | None = None) 
       folder: of a run or a sweep.
       step: the last one that was done with the code before.
     """
-    found, below = changes(record, code), f"{FOLDER}/accepted-{len(record['accepted']) + 1}"
+    changed = changes(record, code)
+    below = f"{FOLDER}/accepted-{len(record['accepted']) + 1}"
     modules = {name: entry for name, entry in record["modules"].items() if name in code.modules}
-    for one in found:
-        if one.now is not None:
-            source = code.modules[one.module]
+    for change in changed:
+        if change.now is not None:
+            source = code.modules[change.module]
             _write(folder / below / source.copy, source.content)
-            modules[one.module] = _entry(source, f"{below}/{source.copy}")
+            modules[change.module] = _entry(source, f"{below}/{source.copy}")
     return {
         **record,
         "modules": modules,

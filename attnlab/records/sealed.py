@@ -52,8 +52,8 @@ def check_test_split(workdir: str | Path) -> None:
         return
     try:
         chosen = [
-            one["candidate"]
-            for one in read((directory / CHOICE).read_bytes(), _Choice)["chosen"].values()
+            variant["candidate"]
+            for variant in read((directory / CHOICE).read_bytes(), _Choice)["chosen"].values()
         ]
     except FileNotFoundError:
         raise UserError(

@@ -202,22 +202,22 @@ class Metrics:
         self._metrics.close()
         last = -1 if step is None else step
         old = self.path.read_bytes() if self.path.exists() else None
-        kept = b"".join(
+        content = b"".join(
             line for line, record in _records(self.path, old or b"") if record["step"] <= last
         )
-        digest = hashlib.sha256(kept)
-        if extent is not None and {"bytes": len(kept), "sha256": digest.hexdigest()} != extent:
+        digest = hashlib.sha256(content)
+        if extent is not None and {"bytes": len(content), "sha256": digest.hexdigest()} != extent:
             raise UserError(
                 _not_as_written(
-                    self.path, last, None if old is None else len(kept), extent["bytes"]
+                    self.path, last, None if old is None else len(content), extent["bytes"]
                 )
             )
         drop_torn_line(self._timing.path)
         if self._events is not None:
             self._events.forget_from(last + 1)
-        if old is not None and kept != old:
-            write_atomic(self.path, kept)
-        self._size, self._digest = len(kept), digest
+        if old is not None and content != old:
+            write_atomic(self.path, content)
+        self._size, self._digest = len(content), digest
 
     def write(self, step: int, split: str, values: Mapping[str, float | int | str]) -> None:
         """Append `{"step": step, "split": split, **values}` to `metrics.jsonl`; numbers also go to
@@ -291,9 +291,9 @@ def read_records(path: str | Path, kind: Any = Record) -> list[dict[str, Any]]:
     )
 
 
-def standing(scores: Mapping[str, Any], by: str, way: str) -> tuple[float, float]:
-    """What orders validations, least for the best: the score `by` (`way`: "min" or "max", which is
-    better), of equal ones the loss.
+def rank_key(scores: Mapping[str, Any], by: str, way: str) -> tuple[float, float]:
+    """The key that orders validations, least for the best: the score `by` (`way`: "min" or "max",
+    which is better), of equal ones the loss.
     """
     return (scores[by] if way == "min" else -scores[by], scores["loss"])
 
@@ -302,10 +302,10 @@ def best_record(records: Sequence[dict[str, Any]], by: str, way: str) -> dict[st
     """The validation record of the step whose parameters a run keeps as its best; the last one
     where no score is a number.
     """
-    found = [record for record in records if record["split"] == "valid"]
-    best, least = found[-1], (math.inf, math.inf)
-    for record in found:
-        if (reached := standing(record, by, way)) < least:
+    validations = [record for record in records if record["split"] == "valid"]
+    best, least = validations[-1], (math.inf, math.inf)
+    for record in validations:
+        if (reached := rank_key(record, by, way)) < least:
             best, least = record, reached
     return best
 
@@ -326,18 +326,18 @@ def _records(
             ) from error
 
 
-def _not_as_written(path: Path, step: int, there: int | None, written: int) -> str:
-    """What is wrong with a stream that holds `there` bytes up to `step` (None: it is absent), but
-    was written with `written`.
+def _not_as_written(path: Path, step: int, size: int | None, written: int) -> str:
+    """Says what is wrong with a stream that holds `size` bytes up to `step` (None: it is absent),
+    but was written with `written`.
     """
-    if there is None:
-        found = "is gone"
-    elif there != written:
-        found = f"holds {there} bytes up to step {step}"
+    if size is None:
+        problem = "is gone"
+    elif size != written:
+        problem = f"holds {size} bytes up to step {step}"
     else:
-        found = f"holds other bytes up to step {step}"
+        problem = f"holds other bytes up to step {step}"
     return (
-        f"{path} {found}, but the checkpoint of that step was saved with {written}: the records"
+        f"{path} {problem}, but the checkpoint of that step was saved with {written}: the records"
         " were changed by hand or damaged; put back a good copy of the file, or train anew in"
         " another --workdir, which gives the same records"
     )

@@ -24,7 +24,7 @@ import jax
 import numpy as np
 
 from attnlab.errors import UserError, causes, one_line
-from attnlab.training.mesh import lies, spans
+from attnlab.training.mesh import on_mesh, spans
 from attnlab.training.orbax_steps import OrbaxSteps, compare, leaves_by_path
 from attnlab.training.parallel import message_from_0
 from attnlab.training.step import Tree
@@ -87,7 +87,7 @@ class Checkpoints:
         self._best: int | None = None
         self._best_known = False
         self._saving: int | None = None
-        self._told = False  # of a save that failed
+        self._raised = False  # the failure of a save
         self._checked_space = False
 
     def steps(self) -> list[int]:
@@ -161,9 +161,9 @@ class Checkpoints:
         except Exception as error:
             self._failed(self._saving, error)
         self._saving = None
-        kept = {*self.steps()[-self.keep :], self.best}
+        remaining = {*self.steps()[-self.keep :], self.best}
         for step in self.steps():
-            if step not in kept:
+            if step not in remaining:
                 self._rename(step, "deleting")
         self._sweep()
 
@@ -174,7 +174,7 @@ class Checkpoints:
         finally:
             opened, self._opened = self._opened, None
             if opened is not None:
-                with contextlib.suppress(Exception) if self._told else contextlib.nullcontext():
+                with contextlib.suppress(Exception) if self._raised else contextlib.nullcontext():
                     opened.close()  # it raises the error of the failed save again
 
     def restore(self, like: Tree, step: int | Literal["best"] | None = None) -> Restored | None:
@@ -227,14 +227,14 @@ class Checkpoints:
 
     def _restore_one(self, like: Tree, step: int | Literal["best"]) -> Restored:
         wanted = self.best if step == "best" else step
-        there = ", ".join(map(str, self.steps())) or "none"
+        listed = ", ".join(map(str, self.steps())) or "none"
         if wanted is None or wanted not in self.steps():
             what = "no best step is recorded" if wanted is None else f"there is no step {wanted}"
-            raise UserError(f"checkpoints in {self.directory}: {what}; steps there: {there}")
+            raise UserError(f"checkpoints in {self.directory}: {what}; steps there: {listed}")
         restored = self._read(wanted, like)
         if isinstance(restored, str):
             raise UserError(
-                f"checkpoint {self._folder(wanted)} is damaged ({restored}); steps there: {there}"
+                f"checkpoint {self._folder(wanted)} is damaged ({restored}); steps there: {listed}"
             )
         return restored
 
@@ -312,7 +312,7 @@ class Checkpoints:
         """Remove the rest of the failed save; raise `UserError` if the user can correct the cause,
         else the error itself.
         """
-        self._saving, self._told = None, True
+        self._saving, self._raised = None, True
         self._sweep(_TEMPORARY)
         last = (
             f"the last good step is {self.steps()[-1]}" if self.steps() else "no step is saved yet"
@@ -394,7 +394,7 @@ class Followed(Checkpoints):
 def arrays_of(tree: Tree) -> dict[str, Any]:
     """The arrays of a tree by path, on the host unless they lie on a mesh."""
     leaves = leaves_by_path(tree)
-    return {path: leaf if lies(leaf) else np.asarray(leaf) for path, leaf in leaves.items()}
+    return {path: leaf if on_mesh(leaf) else np.asarray(leaf) for path, leaf in leaves.items()}
 
 
 def tree_of(arrays: Mapping[str, Any], like: Tree) -> Tree:
@@ -411,20 +411,18 @@ def _disk_full(error: BaseException) -> bool:
     """Whether lack of space (or quota) is anywhere in the chain of causes; tensorstore reports it
     only as text.
     """
-    words = re.compile("No space left|RESOURCE_EXHAUSTED|Disk quota exceeded")
+    full = re.compile("No space left|RESOURCE_EXHAUSTED|Disk quota exceeded")
     numbers = (errno.ENOSPC, errno.EDQUOT)
     chain = causes(error)
-    return any(getattr(one, "errno", None) in numbers or words.search(str(one)) for one in chain)
+    return any(getattr(link, "errno", None) in numbers or full.search(str(link)) for link in chain)
 
 
 def _refusal(error: BaseException) -> OSError | None:
-    """What the system refused, by the chain of causes; tensorstore tells the number of it in a
-    text.
-    """
-    for one in causes(error):
-        if isinstance(one, OSError):
-            return one
-        if number := re.search(r"os_error_code='(\d+)'", str(one)):
+    """The refusal of the system in the chain of causes; tensorstore has its number in a text."""
+    for cause in causes(error):
+        if isinstance(cause, OSError):
+            return cause
+        if number := re.search(r"os_error_code='(\d+)'", str(cause)):
             return OSError(int(number[1]), os.strerror(int(number[1])))
     return None
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8  # of malloc.h
 
 
-def described(devices: Backend, precision: str) -> dict[str, Any]:
+def describe(devices: Backend, precision: str) -> dict[str, Any]:
     """The devices as the manifest of a run has them; `precision` counts where it changes anything,
     the number of cores where it decides how sums round.
     """
@@ -35,11 +35,11 @@ def described(devices: Backend, precision: str) -> dict[str, Any]:
 
 def line(devices: Backend, precision: str) -> str:
     """ "devices: 8 x NVIDIA H100, mesh, data 2, fsdp 4, precision float32"; 1 is left out."""
-    found = described(devices, precision)
-    parts = [f"devices: {found.pop('count')} x {found.pop('kind')}"]
+    fields = describe(devices, precision)
+    parts = [f"devices: {fields.pop('count')} x {fields.pop('kind')}"]
     parts.append("pmap" if devices.layout is None else "mesh")
     axes = {} if devices.layout is None else devices.layout.mesh.shape
-    return ", ".join(parts + [f"{name} {x}" for name, x in {**axes, **found}.items() if x != 1])
+    return ", ".join(parts + [f"{name} {x}" for name, x in {**axes, **fields}.items() if x != 1])
 
 
 def unused() -> str | None:

@@ -32,26 +32,26 @@ def first_params(init: Callable[..., Drawn], *given: Any, shardings: Any = None)
 def values(traced: jax.stages.Traced, *given: Any, shardings: Any = None) -> Any:
     """`first_params` of a function that has been traced for such arguments."""
     closed, shape = traced.jaxpr, traced.out_info
-    needed, arrays = _needed(closed.jaxpr), jax.tree.leaves(given)
+    needed, arrays = _without_unused(closed.jaxpr), jax.tree.leaves(given)
 
     def drawn(results: list[Any]) -> Any:
-        part = _needed(needed.replace(outvars=results))
+        part = _without_unused(needed.replace(outvars=results))
         return jaxpr_as_fun(type(closed)(part, closed.consts))(*arrays)
 
     if shardings is None:
         leaves = drawn(needed.outvars)
     else:
         pairs = zip(needed.outvars, jax.tree.leaves(shardings), strict=True)
-        leaves = [place(drawn([one])[0], sharding) for one, sharding in pairs]
+        leaves = [place(drawn([result])[0], sharding) for result, sharding in pairs]
     return jax.tree.unflatten(jax.tree.structure(shape), leaves)
 
 
-def _needed(jaxpr: Jaxpr) -> Jaxpr:
+def _without_unused(jaxpr: Jaxpr) -> Jaxpr:
     """Without the equations on which no result depends."""
-    wanted = {one for one in jaxpr.outvars if isinstance(one, Var)}
-    kept = []
+    wanted = {var for var in jaxpr.outvars if isinstance(var, Var)}
+    equations = []
     for equation in reversed(jaxpr.eqns):
         if equation.effects or not wanted.isdisjoint(equation.outvars):
-            kept.append(equation)
-            wanted.update(one for one in equation.invars if isinstance(one, Var))
-    return jaxpr.replace(eqns=kept[::-1])
+            equations.append(equation)
+            wanted.update(var for var in equation.invars if isinstance(var, Var))
+    return jaxpr.replace(eqns=equations[::-1])

@@ -42,7 +42,7 @@ def idle(loss: Callable[..., jax.Array], params: Params, *arguments: Tree) -> tu
       params, arguments: arrays, or their shapes.
     """
     program = jax.make_jaxpr(jax.grad(loss))(params, *arguments)
-    zero = _closed(program, [False] * len(program.in_avals))
+    zero = _zero_results(program, [False] * len(program.in_avals))
     paths = [
         jax.tree_util.keystr(path, simple=True, separator="/")
         for path, _ in jax.tree_util.tree_leaves_with_path(params)
@@ -50,12 +50,12 @@ def idle(loss: Callable[..., jax.Array], params: Params, *arguments: Tree) -> tu
     return tuple(path for path, none in zip(paths, zero, strict=True) if none)
 
 
-def _closed(program: Any, known: Sequence[bool]) -> list[bool]:
-    """Which results of a program are zero, given which of its arguments are; closed over constants
+def _zero_results(program: Any, inputs: Sequence[bool]) -> list[bool]:
+    """Which results of a program are zero, given which of its `inputs` are; closed over constants
     or not.
     """
     inner = getattr(program, "jaxpr", program)
-    zero = dict(zip(inner.invars, known, strict=True))
+    zero = dict(zip(inner.invars, inputs, strict=True))
     zero.update(
         zip(inner.constvars, map(_is_zero, getattr(program, "consts", ())), strict=False)
     )  # some programs have none with them
@@ -64,65 +64,66 @@ def _closed(program: Any, known: Sequence[bool]) -> list[bool]:
         return _is_zero(atom.val) if isinstance(atom, jex.Literal) else zero.get(atom, False)
 
     for equation in inner.eqns:
-        found = _results(equation, list(map(read, equation.invars)))
-        zero.update(zip(equation.outvars, found, strict=True))
+        outputs = _zero_outputs(equation, list(map(read, equation.invars)))
+        zero.update(zip(equation.outvars, outputs, strict=True))
     return list(map(read, inner.outvars))
 
 
-def _results(equation: Any, known: list[bool]) -> list[bool]:
-    """Which results of an equation are zero."""
+def _zero_outputs(equation: Any, inputs: list[bool]) -> list[bool]:
+    """Which results of an equation are zero, given which of its `inputs` are."""
     name, params, several = equation.primitive.name, equation.params, len(equation.outvars)
     if name in _EVERY:
-        return [all(known)] * several
+        return [all(inputs)] * several
     if name in _ANY:
-        return [any(known)] * several
+        return [any(inputs)] * several
     if name in _READ:
-        return [all(known[place] for place in _READ[name])] * several
+        return [all(inputs[place] for place in _READ[name])] * several
     if name == "select_n":
-        return [all(known[1:])]
+        return [all(inputs[1:])]
     if name == "optimization_barrier":
-        return known
+        return inputs
     if name == "scan":
-        return _scan(equation, known)
+        return _zero_in_scan(equation, inputs)
     if name == "while":
-        consts, body = known[params["cond_nconsts"] :], params["body_nconsts"]
-        return _settled(
-            lambda carry: _closed(params["body_jaxpr"], [*consts[:body], *carry]), consts[body:]
+        consts, body = inputs[params["cond_nconsts"] :], params["body_nconsts"]
+        return _fixed_point(
+            lambda carry: _zero_results(params["body_jaxpr"], [*consts[:body], *carry]),
+            consts[body:],
         )
     if name == "cond":
         return [
             all(each)
             for each in zip(
-                *(_closed(branch, known[1:]) for branch in params["branches"]), strict=True
+                *(_zero_results(branch, inputs[1:]) for branch in params["branches"]), strict=True
             )
         ]
     inner = next(
         (params[key] for key in ("jaxpr", "call_jaxpr") if key in params), None
     )  # jit, remat, custom derivatives
-    same = inner is not None and len(getattr(inner, "jaxpr", inner).invars) == len(known)
-    return _closed(inner, known) if same else [False] * several
+    same = inner is not None and len(getattr(inner, "jaxpr", inner).invars) == len(inputs)
+    return _zero_results(inner, inputs) if same else [False] * several
 
 
-def _scan(equation: Any, known: list[bool]) -> list[bool]:
+def _zero_in_scan(equation: Any, inputs: list[bool]) -> list[bool]:
     """Of a scan. Versions of JAX differ in how they say what is carried, but what goes from row to
     row always has one axis more outside of the body than in it.
     """
     program = equation.params["jaxpr"]
     inner = getattr(program, "jaxpr", program)
-    outside, inside = ([one.aval for one in each.invars] for each in (equation, inner))
-    rows = sum(one.ndim > other.ndim for one, other in zip(outside, inside, strict=True))
+    outside, inside = ([var.aval for var in each.invars] for each in (equation, inner))
+    rows = sum(array.ndim > row.ndim for array, row in zip(outside, inside, strict=True))
     pairs = zip(equation.outvars, inner.outvars, strict=True)
-    carried = sum(one.aval.ndim == other.aval.ndim for one, other in pairs)
-    consts = len(known) - rows - carried
+    carried = sum(result.aval.ndim == row.aval.ndim for result, row in pairs)
+    consts = len(inputs) - rows - carried
 
     def body(carry: list[bool]) -> list[bool]:
-        return _closed(program, [*known[:consts], *carry, *known[consts + carried :]])
+        return _zero_results(program, [*inputs[:consts], *carry, *inputs[consts + carried :]])
 
-    carry = _settled(lambda one: body(one)[:carried], known[consts : consts + carried])
+    carry = _fixed_point(lambda carry: body(carry)[:carried], inputs[consts : consts + carried])
     return [*carry, *body(carry)[carried:]]
 
 
-def _settled(body: Callable[[list[bool]], list[bool]], carry: list[bool]) -> list[bool]:
+def _fixed_point(body: Callable[[list[bool]], list[bool]], carry: list[bool]) -> list[bool]:
     """What of a loop's carry is zero before every pass: at first as given, less what a pass makes
     of it until nothing changes.
     """

@@ -32,20 +32,20 @@ COMPILED = ("optimizer.minimum_factored", "optimizer.initial")
 """A shape, and what only the first state is made of."""
 
 
-def numbers(config: Mapping[str, Any] | Node, own: bool = True) -> dict[str, float]:
+def numbers(config: Mapping[str, Any] | Node, users_code: bool = True) -> dict[str, float]:
     """The settings that are arguments of the step, by dotted name.
 
     Args:
       config: settings, or nested mappings of JSON values.
-      own: ask optimizers and schedules of users; False where no code of theirs is imported: none of
-        their fields then counts.
+      users_code: ask optimizers and schedules of users; False where no code of theirs is imported:
+        none of their fields then counts.
     """
     tree = to_dict(config)
-    fields = {node: _fields(node, tree[node], own) for node in ("optimizer", "schedule")}
+    fields = {node: _fields(node, tree[node], users_code) for node in ("optimizer", "schedule")}
     fields[WEIGHTS] = list(tree.get(WEIGHTS, {}))
     fields["training"] = ["clip", "ema", "label_smoothing"]
     fields["training"] += ["steps"] if "steps" in fields["schedule"] else []
-    every = {f"{node}.{one}": tree[node].get(one) for node in fields for one in fields[node]}
+    every = {f"{node}.{field}": tree[node].get(field) for node in fields for field in fields[node]}
     return {
         name: value
         for name, value in every.items()
@@ -55,12 +55,12 @@ def numbers(config: Mapping[str, Any] | Node, own: bool = True) -> dict[str, flo
     }
 
 
-def signature(config: Mapping[str, Any] | Node, own: bool = True) -> str:
+def signature(config: Mapping[str, Any] | Node, users_code: bool = True) -> str:
     """Everything that determines the program and its data, as canonical text: equal for trials that
-    can be stacked; `own` as in `numbers`.
+    can be stacked; `users_code` as in `numbers`.
     """
     rest = plain(config)
-    free = numbers(rest, own)
+    free = numbers(rest, users_code)
     for name in free:
         node, _, field = name.partition(".")
         del rest[node][field]
@@ -68,18 +68,18 @@ def signature(config: Mapping[str, Any] | Node, own: bool = True) -> str:
     return json.dumps([rest, sorted(free)], sort_keys=True)
 
 
-def _fields(node: str, component: Mapping[str, Any], own: bool) -> list[str]:
+def _fields(node: str, component: Mapping[str, Any], users_code: bool) -> list[str]:
     """The names of the fields of a component that may be arguments.
 
     Raises:
       UserError: a user's own declares one that it does not have.
     """
-    known, name = [*component, "steps"], component["name"]
+    fields, name = [*component, "steps"], component["name"]
     if ":" not in name:
-        return known
-    declared = getattr(import_object(TABLES[node]).find(name), "numbers", ()) if own else ()
-    if lacking := [one for one in declared if one not in known]:
+        return fields
+    declared = getattr(import_object(TABLES[node]).find(name), "numbers", ()) if users_code else ()
+    if lacking := [field for field in declared if field not in fields]:
         raise UserError(
-            f"{node}={name}: numbers has {lacking[0]!r}; {nearest(lacking[0], known[1:])}"
+            f"{node}={name}: numbers has {lacking[0]!r}; {nearest(lacking[0], fields[1:])}"
         )
     return list(declared)

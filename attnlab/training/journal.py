@@ -13,7 +13,7 @@ import numpy as np
 from attnlab.progress import Progress
 from attnlab.records.attempts import Attempt
 from attnlab.records.measures import Measure
-from attnlab.records.stream import Metrics, standing
+from attnlab.records.stream import Metrics, rank_key
 from attnlab.training import programs
 from attnlab.training.checkpoints import Checkpoints, Followed
 from attnlab.training.mesh import on_host, spans
@@ -44,7 +44,7 @@ class Journal:
 
     Attributes:
       last: the last step of the run.
-      best: the `standing` of the best validation so far.
+      best: the `rank_key` of the best validation so far.
       attempt: its `events.jsonl`.
       metrics: its records.
     """
@@ -135,7 +135,7 @@ class Journal:
             f"{self._label}step {step}: valid "
             + ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
         )
-        reached = standing(scores, self._by, self._way)
+        reached = rank_key(scores, self._by, self._way)
         improved = reached < self.best
         self.best = reached if improved else self.best
         return improved
@@ -162,7 +162,7 @@ class Journal:
 
     def _tell_compiled(self, seconds: float, shapes: Shapes) -> None:
         if shapes:
-            self._progress.compiled(f"batches of {spoken(shapes)}", seconds)
+            self._progress.compiled(f"batches of {format_shapes(shapes)}", seconds)
 
     def _due(self, step: int, every: int) -> bool:
         """Whether something that happens every so many steps (0: never) and at the last one
@@ -238,8 +238,8 @@ def shapes_of(batch: Mapping[str, jax.Array | np.ndarray]) -> Shapes:
     return tuple(array.shape for array in batch.values())
 
 
-def spoken(shapes: Shapes) -> str:
-    """Shapes in words, each once, those of mere columns left out: "20x35", "64x16 and 64x8"."""
+def format_shapes(shapes: Shapes) -> str:
+    """Writes shapes for a person, each once, mere columns left out: "20x35", "64x16 and 64x8"."""
     return " and ".join(
         dict.fromkeys("x".join(map(str, shape)) for shape in shapes if len(shape) > 1)
     )

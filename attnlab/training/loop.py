@@ -74,7 +74,9 @@ def train(run: Run, session: Session) -> Outcome:
                 continue
             improved = journal.evaluates(step) and journal.scored(
                 step,
-                task.evaluate(run.updates.trained.seen(devices.one(state.averaged)), "valid", rows),
+                task.evaluate(
+                    run.updates.trained.seen(devices.arrays(state.averaged)), "valid", rows
+                ),
             )
             signal, improved = agreed(interrupt.signal, improved)
             stop = step < last and (signal is not None or step == until)
@@ -96,7 +98,7 @@ class Compiling:
         self._run, self._update = run, run.updates.step(run.task)
         self._state = run.devices.like(run.updates.state_like(run.task))
         self._thread = ThreadPoolExecutor(1, "compile")
-        self._begun: dict[Shapes, Future[tuple[Program, float]]] = {}
+        self._programs: dict[Shapes, Future[tuple[Program, float]]] = {}
 
     def first_state(self, seed: int) -> TrainState:
         """See `Updates.first_states`; while it is drawn the first step is compiled."""
@@ -110,15 +112,15 @@ class Compiling:
         batches = self._run.batches
         most = 0 if on_processor() else len(getattr(batches, "shapes", [None]))
         for later in range(step, step + count):
-            if len(self._begun) < most:
+            if len(self._programs) < most:
                 self.begin(batches(later))
 
     def begin(self, batch: HostBatch) -> Future[tuple[Program, float]]:
         """The program for batches of such shapes, and the seconds that it took."""
         shapes = shapes_of(batch)
-        if shapes not in self._begun:
-            self._begun[shapes] = self._thread.submit(self._compile, batch)
-        return self._begun[shapes]
+        if shapes not in self._programs:
+            self._programs[shapes] = self._thread.submit(self._compile, batch)
+        return self._programs[shapes]
 
     def _compile(self, batch: HostBatch) -> tuple[Program, float]:
         began, devices = time.perf_counter(), self._run.devices

@@ -163,14 +163,14 @@ def place(array: jax.Array | np.ndarray, sharding: NamedSharding) -> jax.Array:
     return jax.make_array_from_callback(values.shape, sharding, lambda index: values[index])
 
 
-def lies(leaf: Any) -> bool:
+def on_mesh(leaf: Any) -> bool:
     """Whether an array, or the shape of one, lies on a mesh."""
     return isinstance(getattr(leaf, "sharding", None), NamedSharding)
 
 
 def spans(tree: Tree) -> bool:
     """Whether arrays, or shapes of them, lie on a mesh of several processes."""
-    leaves = filter(lies, jax.tree.leaves(tree))
+    leaves = filter(on_mesh, jax.tree.leaves(tree))
     return not all(leaf.sharding.is_fully_addressable for leaf in leaves)
 
 
@@ -178,14 +178,14 @@ def on_host(function: Callable[[Any], Any], array: Any) -> Any:
     """`function` of an array, computed where it lies; on the host, the same in all processes. It is
     waited for: on a processor, programs of several devices at once may wait for each other for ever.
     """
-    if lies(array):
+    if on_mesh(array):
         function = _everywhere(function, NamedSharding(array.sharding.mesh, PartitionSpec()))
     return jax.device_get(function(array))
 
 
 @functools.cache
-def _everywhere(function: Callable[[Any], Any], lies: NamedSharding) -> Callable[[Any], Any]:
-    return jax.jit(function, out_shardings=lies)
+def _everywhere(function: Callable[[Any], Any], sharding: NamedSharding) -> Callable[[Any], Any]:
+    return jax.jit(function, out_shardings=sharding)
 
 
 def _read_rule(text: str) -> Rule:

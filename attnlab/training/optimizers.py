@@ -119,7 +119,7 @@ def _try(tree: Mapping[str, Any], packed: jax.Array) -> None:
     }
     with _naming("optimizer", optimizer):
         updates, _ = jax.eval_shape(
-            lambda one: transform.update(one, transform.init(one), one), params
+            lambda arrays: transform.update(arrays, transform.init(arrays), arrays), params
         )
         if updates != params:
             raise UserError(

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.errors import UserError, causes
-from attnlab.training.mesh import lies, on_host, spans
+from attnlab.training.mesh import on_host, on_mesh, spans
 from attnlab.training.parallel import largest
 from attnlab.training.step import Tree
 
@@ -92,9 +92,9 @@ class OrbaxSteps:
         # A numpy target makes orbax ignore the devices that saved; a broadcast scalar costs no
         # memory.
         targets = {
-            path: np.broadcast_to(np.zeros((), np.dtype(one["dtype"])), one["shape"])
-            for path, one in saved.items()
-        } | {path: one for path, one in leaves_by_path(like).items() if lies(one)}
+            path: np.broadcast_to(np.zeros((), np.dtype(entry["dtype"])), entry["shape"])
+            for path, entry in saved.items()
+        } | {path: leaf for path, leaf in leaves_by_path(like).items() if on_mesh(leaf)}
         wanted = self._ocp.args.StandardRestore(_nest(targets))
         folder, wrong, arrays = self._directory / str(step) / "state", None, dict[str, Any]()
         try:  # without the manager, in which processes would wait for one that has failed
@@ -106,9 +106,9 @@ class OrbaxSteps:
         failed = jax.process_index() + 1 if wrong else 0
         if number := largest([failed])[0] if spans(like) else failed:
             raise wrong or ValueError(f"process {number - 1} cannot read its part")
-        for path, one in saved.items():
-            arrays[path] = arrays[path] if lies(arrays[path]) else np.asarray(arrays[path])
-            if fingerprint(arrays[path], "sum" in one) != one:
+        for path, entry in saved.items():
+            arrays[path] = arrays[path] if on_mesh(arrays[path]) else np.asarray(arrays[path])
+            if fingerprint(arrays[path], "sum" in entry) != entry:
                 raise ValueError(f"checksum of {path} differs")
         return arrays
 
@@ -146,17 +146,17 @@ def _without_late_callbacks() -> Iterator[None]:
     """
     unraisable, uncaught = sys.unraisablehook, sys.excepthook
 
-    def of_unraisable(event: sys.UnraisableHookArgs) -> None:
+    def filter_unraisable(event: sys.UnraisableHookArgs) -> None:
         if not str(event.exc_value).startswith(_LATE):
             unraisable(event)
 
-    def of_uncaught(
+    def filter_uncaught(
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         if not str(error).startswith(_LATE):
             uncaught(kind, error, trace)
 
-    sys.unraisablehook, sys.excepthook = of_unraisable, of_uncaught
+    sys.unraisablehook, sys.excepthook = filter_unraisable, filter_uncaught
     try:
         yield
     except Exception as error:
@@ -175,7 +175,7 @@ def _import_orbax() -> Any:
 
     for name, unwanted in (("absl", _NotFromOrbax), ("asyncio", _NotLate)):
         logger = logging.getLogger(name)
-        if not any(isinstance(one, unwanted) for one in logger.filters):
+        if not any(isinstance(existing, unwanted) for existing in logger.filters):
             logger.addFilter(unwanted())
     return ocp
 
@@ -194,7 +194,7 @@ def fingerprint(array: Any, summed: bool | None = None) -> dict[str, Any]:
     """The fingerprint of an array: dtype, shape and the sha256 of its bytes in C order (bfloat16
     has no buffer, hence the view), or of one that lies on a mesh a "sum"; `summed` says which.
     """
-    if lies(array) if summed is None else summed:
+    if on_mesh(array) if summed is None else summed:
         return _describe(array) | {"sum": on_host(_sum, array).tolist()}
     data = np.ascontiguousarray(on_host(_same, array)).reshape(-1).view(np.uint8)
     return _describe(array) | {"sha256": hashlib.sha256(data.data).hexdigest()}
@@ -217,12 +217,12 @@ def _sum(array: jax.Array) -> jax.Array:
     place = jnp.zeros(bits.shape, jnp.uint32)
     for axis, length in enumerate(bits.shape):
         place = place * np.uint32(length) + jax.lax.broadcasted_iota(jnp.uint32, bits.shape, axis)
-    hashed = _mixed(bits ^ _mixed(place))
-    again = _mixed(hashed + np.uint32(0x9E3779B9))
+    hashed = _mix(bits ^ _mix(place))
+    again = _mix(hashed + np.uint32(0x9E3779B9))
     return jnp.stack([hashed.sum(dtype=jnp.uint32), again.sum(dtype=jnp.uint32)])
 
 
-def _mixed(x: jax.Array) -> jax.Array:
+def _mix(x: jax.Array) -> jax.Array:
     """A bijection of uint32: "lowbias32" of C. Wellons, "Prospecting for Hash Functions", 2018."""
     x = (x ^ (x >> 16)) * np.uint32(0x7FEB352D)
     x = (x ^ (x >> 15)) * np.uint32(0x846CA68B)
@@ -257,8 +257,8 @@ def _describe(leaf: Any) -> dict[str, Any]:
     return {"dtype": np.dtype(leaf.dtype).name, "shape": list(leaf.shape)}
 
 
-def _spec(one: Mapping[str, Any] | None) -> str:
-    return "nothing" if one is None else f"{one['dtype']}[{','.join(map(str, one['shape']))}]"
+def _spec(entry: Mapping[str, Any] | None) -> str:
+    return "nothing" if entry is None else f"{entry['dtype']}[{','.join(map(str, entry['shape']))}]"
 
 
 def _nest(leaves: Mapping[str, Any]) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class Backend(Protocol):
     def saved(self, state: TrainState) -> TrainState:
         """The state as a checkpoint takes it: that of `fetch`; a divided one stays where it is."""
 
-    def one(self, tree: Of) -> Of:
+    def arrays(self, tree: Of) -> Of:
         """A placed tree as plain arrays for work on one device (evaluation), without copying
         where it can.
         """
@@ -113,16 +113,16 @@ class PmapBackend:
         """See `Backend.fetch`."""
 
         def collected(x: jax.Array) -> np.ndarray:
-            mine = [_of_one_device(x, number) for number in range(len(self.local))]
-            return _of_all_processes(np.concatenate(mine))
+            mine = [_from_device(x, number) for number in range(len(self.local))]
+            return _gathered_rows(np.concatenate(mine))
 
-        return _each(tree, lambda rest: jax.device_get(self.one(rest)), collected)
+        return _each(tree, lambda rest: jax.device_get(self.arrays(rest)), collected)
 
     saved = fetch
 
-    def one(self, tree: Of) -> Of:
-        """See `Backend.one`."""
-        return jax.tree.map(_of_one_device, tree)
+    def arrays(self, tree: Of) -> Of:
+        """See `Backend.arrays`."""
+        return jax.tree.map(_from_device, tree)
 
     def feed(self, batch: HostBatch) -> Batch:
         """See `Backend.feed`."""
@@ -166,14 +166,14 @@ class MeshBackend:
 
     def fetch(self, tree: Of) -> Of:
         """See `Backend.fetch`."""
-        return _each(tree, lambda rest: jax.device_get(self.one(rest)), _of_all_processes)
+        return _each(tree, lambda rest: jax.device_get(self.arrays(rest)), _gathered_rows)
 
     def saved(self, state: TrainState) -> TrainState:
         """See `Backend.saved`."""
         return state if self.layout.divides else self.fetch(state)
 
-    def one(self, tree: Of) -> Of:
-        """See `Backend.one`; what is divided stays so, over all devices."""
+    def arrays(self, tree: Of) -> Of:
+        """See `Backend.arrays`; what is divided stays so, over all devices."""
         return tree if self.layout.divides else jax.tree.map(lambda x: x.addressable_data(0), tree)
 
     def feed(self, batch: HostBatch) -> Batch:
@@ -183,17 +183,17 @@ class MeshBackend:
 
     def compile(self, step: Step, state: TrainState, batch: Batch) -> Program:
         """See `Backend.compile`."""
-        of_state = self.shardings(state)
+        state_shardings = self.shardings(state)
         compiled = jax.jit(
             step,
             donate_argnums=0,
-            in_shardings=(of_state, self.rows),
-            out_shardings=(of_state, self.of_metrics),
+            in_shardings=(state_shardings, self.rows),
+            out_shardings=(state_shardings, self.metrics_sharding),
         )
         return compiled.lower(state, batch).compile()
 
     @property
-    def of_metrics(self) -> NamedSharding:
+    def metrics_sharding(self) -> NamedSharding:
         """Where the metrics of a step lie."""
         return self.replicated
 
@@ -217,12 +217,12 @@ class TrialParallel(MeshBackend):
         self.trials = trials
         self.about = {"stacked": trials}
 
-    def one(self, tree: Of) -> Of:
-        """See `Backend.one`; the trials stay where they are."""
+    def arrays(self, tree: Of) -> Of:
+        """See `Backend.arrays`; the trials stay where they are."""
         return tree
 
     @property
-    def of_metrics(self) -> NamedSharding:
+    def metrics_sharding(self) -> NamedSharding:
         """As the trials lie."""
         return self.rows
 
@@ -241,15 +241,13 @@ def _each(tree: Of, whole: Callable[[Tree], Tree], rows: Callable[[Any], Any]) -
     return rest.replace(remembered=jax.tree.map(rows, tree.remembered))  # type: ignore[attr-defined]
 
 
-def _of_one_device(x: jax.Array, number: int = 0) -> jax.Array:
-    """What a device of this process has of an array of pmap, whose device axis may be in it
-    still.
-    """
+def _from_device(x: jax.Array, number: int = 0) -> jax.Array:
+    """The part of an array of pmap on a device of this process, without the device axis."""
     data = x.addressable_data(number)
     return data[0] if data.ndim == x.ndim else data
 
 
-def _of_all_processes(rows: np.ndarray) -> np.ndarray:
+def _gathered_rows(rows: np.ndarray) -> np.ndarray:
     """Rows of the global batch on the host, in their order: of a global array, or of each process's
     own.
     """
@@ -294,8 +292,8 @@ def largest(values: Sequence[int]) -> list[int]:
     """
     if jax.process_count() == 1:
         return list(values)
-    of_all = multihost_utils.process_allgather(np.asarray(values, np.int32))
-    return [int(value) for value in np.max(of_all, axis=0)]
+    gathered = multihost_utils.process_allgather(np.asarray(values, np.int32))
+    return [int(value) for value in np.max(gathered, axis=0)]
 
 
 def agree_with_0(texts: Sequence[str]) -> list[bool]:
@@ -303,7 +301,7 @@ def agree_with_0(texts: Sequence[str]) -> list[bool]:
     number of texts.
     """
     mine = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
-    return [one == other for one, other in zip(mine, message_from_0(mine), strict=True)]
+    return [digest == first for digest, first in zip(mine, message_from_0(mine), strict=True)]
 
 
 def broadcast_from_0(tree: Of) -> Of:
@@ -316,15 +314,15 @@ def broadcast_from_0(tree: Of) -> Of:
     arrays = [np.ascontiguousarray(leaf).reshape(np.shape(leaf)) for leaf in leaves]
     # as bits: a sum over processes would turn -0.0 into 0.0
     content = b"".join(array.tobytes() for array in arrays)
-    words = np.frombuffer(content + bytes(-len(content) % 4), np.uint32)
-    content = np.asarray(multihost_utils.broadcast_one_to_all(words)).tobytes()
-    found, begin = [], 0
+    bits = np.frombuffer(content + bytes(-len(content) % 4), np.uint32)
+    content = np.asarray(multihost_utils.broadcast_one_to_all(bits)).tobytes()
+    received, begin = [], 0
     for array in arrays:
-        found.append(
+        received.append(
             np.frombuffer(content, array.dtype, array.size, begin).reshape(array.shape).copy()
         )
         begin += array.nbytes
-    return jax.tree.unflatten(structure, found)
+    return jax.tree.unflatten(structure, received)
 
 
 def message_from_0(content: Any = None) -> Any:
@@ -341,22 +339,23 @@ def message_from_0(content: Any = None) -> Any:
 
 def _first(devices: int) -> list[jax.Device]:
     """The first `devices` devices, as many of each process; all for 0."""
-    known, processes = jax.devices(), jax.process_count()
-    if not 0 <= devices <= len(known):
+    present, processes = jax.devices(), jax.process_count()
+    if not 0 <= devices <= len(present):
         raise UserError(
-            f"parallel.devices={devices}, but there are {len(known)} of kind {known[0].platform!r};"
+            f"parallel.devices={devices}, but there are {len(present)} of kind {present[0].platform!r};"
             " 0 takes all"
         )
-    of_process = [
-        [device for device in known if device.process_index == index] for index in range(processes)
+    by_process = [
+        [device for device in present if device.process_index == index]
+        for index in range(processes)
     ]
-    share = (devices or len(known)) // processes
-    if share * processes != (devices or len(known)) or any(
-        len(some) < share for some in of_process
+    share = (devices or len(present)) // processes
+    if share * processes != (devices or len(present)) or any(
+        len(local) < share for local in by_process
     ):
-        counts = ", ".join(str(len(some)) for some in of_process)
+        counts = ", ".join(str(len(local)) for local in by_process)
         raise UserError(
             f"parallel.devices={devices}: as many of each of {processes} processes are needed; they"
             f" have {counts}"
         )
-    return [device for some in of_process for device in some[:share]]
+    return [device for local in by_process for device in local[:share]]

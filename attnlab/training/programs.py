@@ -43,13 +43,13 @@ def shrink(folder: Path, most: int) -> None:
         with contextlib.suppress(FileNotFoundError):
             about = path.stat()
             files.append((max(about.st_atime, about.st_mtime), about.st_size, path))
-    size = sum(one for _, one, _ in files)
+    size = sum(length for _, length, _ in files)
     left = most if size <= most else 0.75 * most
-    for _, one, path in sorted(files):
+    for _, length, path in sorted(files):
         if size <= left:
             break
         path.unlink(missing_ok=True)
-        size -= one
+        size -= length
 
 
 @functools.cache

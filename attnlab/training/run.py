@@ -55,8 +55,8 @@ def start_jax() -> None:
         devices.use_precision("float32")
     if (folder := cache_folder()) is None:
         return
-    named, own = jax.config.jax_compilation_cache_dir, str(folder / "jax")  # type: ignore[attr-defined]
-    if named in (None, own):
+    named, ours = jax.config.jax_compilation_cache_dir, str(folder / "jax")  # type: ignore[attr-defined]
+    if named in (None, ours):
         programs.keep(folder / "jax")
 
 
@@ -88,9 +88,9 @@ def check_scores(task: AnyTask) -> None:
     """
     by = task.config.checkpoint.by
     if by not in task.measures:
-        known = [name for name in task.evaluated if name in task.measures]
+        choices = [name for name in task.evaluated if name in task.measures]
         raise UserError(
-            f"config.checkpoint.by={by!r}: this data has no such score; {nearest(by, known)}"
+            f"config.checkpoint.by={by!r}: this data has no such score; {nearest(by, choices)}"
         )
     counted(task, "valid")
 
@@ -154,7 +154,7 @@ class Run:
             check_test_split(workdir)
         from attnlab.training.parallel import backend
 
-        begun = _begun(workdir, config, code) is not None
+        begun = _earlier_manifest(workdir, config, code) is not None
         updates, place = check(kind, config), backend(config.parallel)
         devices.use_precision(config.training.precision)
         if place.layout is not None and place.layout.divides:
@@ -191,7 +191,7 @@ class Run:
         if not first or session.attempts:
             return train(self, session)
         attempt = Attempt(self.workdir)
-        with _failure_recorded(attempt):
+        with _record_failure(attempt):
             outcome = train(self, dataclasses.replace(session, attempts=(attempt,)))
         attempt.end(outcome.state, outcome.step, outcome.message, outcome.seconds_to_first_step)
         return outcome
@@ -214,7 +214,7 @@ class Run:
             "config": to_dict(self.config),
             "code": code,
             "data": dict(self.task.data.fingerprints),
-            "vocabulary": _kept(self.task),
+            "vocabulary": _vocabulary_digests(self.task),
         }
         if self.updates.layout is not None:  # all read and write there
             message_from_0()  # the manifest is written
@@ -243,11 +243,11 @@ class Run:
           Changed: data or code has changed since the run began.
         """
         code = self.code or provenance.of(self.config)
-        previous = _begun(self.workdir, self.config, code)
+        previous = _earlier_manifest(self.workdir, self.config, code)
         weights = self.task.check_pretrained()
         manifest = Manifest.build(
             self.config,
-            devices=devices.described(self.devices, self.config.training.precision),
+            devices=devices.describe(self.devices, self.config.training.precision),
             data={**self.task.data.fingerprints, **weights},
             own_code=code.record(),
         )
@@ -306,7 +306,7 @@ class Run:
         self.task.save(self.workdir)
 
 
-def _begun(workdir: Path, config: Settings, code: Code | None) -> Manifest | None:
+def _earlier_manifest(workdir: Path, config: Settings, code: Code | None) -> Manifest | None:
     """The manifest of an earlier start of this very run; None for a new one."""
     manifest = Manifest.read(workdir)
     if manifest is not None:
@@ -317,8 +317,8 @@ def _begun(workdir: Path, config: Settings, code: Code | None) -> Manifest | Non
     return manifest
 
 
-def _kept(task: AnyTask) -> list[str]:
-    """What a task keeps with a run, as digests of the files in their order."""
+def _vocabulary_digests(task: AnyTask) -> list[str]:
+    """The digests of the files that a task saves with a run, in their order."""
     with tempfile.TemporaryDirectory() as folder:
         task.save(Path(folder))
         files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
@@ -326,7 +326,7 @@ def _kept(task: AnyTask) -> list[str]:
 
 
 @contextlib.contextmanager
-def _failure_recorded(attempt: Attempt) -> Iterator[None]:
+def _record_failure(attempt: Attempt) -> Iterator[None]:
     """Record "failed" and the error's text if the block raises after the attempt has begun; the
     error goes on.
     """

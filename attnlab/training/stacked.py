@@ -29,7 +29,7 @@ import numpy as np
 
 from attnlab.progress import Progress
 from attnlab.training.hyperparameters import signature
-from attnlab.training.journal import Journal, Shapes, shapes_of, spoken
+from attnlab.training.journal import Journal, Shapes, format_shapes, shapes_of
 from attnlab.training.loop import open_journal, why_stopped
 from attnlab.training.parallel import Program
 from attnlab.training.session import Outcome, Session
@@ -138,8 +138,8 @@ class Stack:
 
     def advance(self) -> bool:
         """One update of as many trials as can move together. Returns whether any could."""
-        free = [one.outcome is None and not one.waits for one in self.members]
-        batches = {i: one.batch for i, one in enumerate(self.members) if free[i]}
+        free = [member.outcome is None and not member.waits for member in self.members]
+        batches = {i: member.batch for i, member in enumerate(self.members) if free[i]}
         if not batches:
             return False
         sizes = {i: sum(shapes_of(batch), ()) for i, batch in batches.items()}
@@ -173,10 +173,10 @@ class Stack:
         evaluated = [i for i, member in waiting.items() if member.journal.evaluates(member.step)]
         scores = []
         if evaluated:
-            params = self._seen(self.devices.one(self._state.averaged))
+            params = self._seen(self.devices.arrays(self._state.averaged))
             scores = self.task.evaluate_stacked(params, "valid", self._rows)
         improved = {i for i in evaluated if waiting[i].journal.scored(waiting[i].step, scores[i])}
-        due = [i for i, one in waiting.items() if i in improved or one.journal.saves(one.step)]
+        due = [i for i in waiting if i in improved or waiting[i].journal.saves(waiting[i].step)]
         self._save(due, improved)
         for member in waiting.values():
             member.waits = False
@@ -186,17 +186,17 @@ class Stack:
     def leave(self, why: str) -> None:
         """Save all trials that are under way, and end them."""
         self.settle()
-        begun = [i for i, one in enumerate(self.members) if one.outcome is None and one.step]
+        begun = [i for i, trial in enumerate(self.members) if trial.outcome is None and trial.step]
         self._save(begun, set())
         for member in self.members:
             member.outcome = member.outcome or Outcome("interrupted", member.step, message=why)
 
-    def _save(self, which: list[int], best: set[int]) -> None:
+    def _save(self, numbers: list[int], best: set[int]) -> None:
         """Save the states of some trials."""
-        host = self.devices.fetch(self._state) if which else None
-        for i in which:
-            member, own = self.members[i], jax.tree.map(lambda leaf, i=i: leaf[i], host)
-            if wrong := member.journal.save(member.step, own, i in best):
+        host = self.devices.fetch(self._state) if numbers else None
+        for i in numbers:
+            member, state = self.members[i], jax.tree.map(lambda leaf, i=i: leaf[i], host)
+            if wrong := member.journal.save(member.step, state, i in best):
                 member.outcome = Outcome("diverged", member.step, message=wrong)
 
     def _stepped(
@@ -224,7 +224,7 @@ class Stack:
             seconds = time.perf_counter() - clock
             for member in self.members:
                 member.journal.compiled(member.step + 1, seconds / len(self.members))
-            self.progress.compiled(f"batches of {spoken(shapes)}", seconds)
+            self.progress.compiled(f"batches of {format_shapes(shapes)}", seconds)
         return self._programs[shapes]
 
 

@@ -97,7 +97,7 @@ def first_state(
     carried: Tree = None,
     seed: int = 0,
     remembered: Tree = None,
-    which: Trained | None = None,
+    trained: Trained | None = None,
 ) -> TrainState:
     """The state before the first update. The moving average starts at the parameters; the
     optimizer knows those that are trained.
@@ -106,7 +106,7 @@ def first_state(
     return TrainState(
         jnp.zeros((), jnp.int32),
         params,
-        optimizer.init(params if which is None else which.split(params)[0]),
+        optimizer.init(params if trained is None else trained.split(params)[0]),
         average,
         carried,
         remembered,
@@ -123,7 +123,7 @@ def make_step(
     ema: float = 0.0,
     compute: Literal["float32", "bfloat16"] = "float32",
     follow: Callable[[Tree, Tree], Tree] | None = None,
-    which: Trained | None = None,
+    trained: Trained | None = None,
     layout: Layout | None = None,
 ) -> Step:
     """Build `step(state, batch, axis_name=None) -> (state, metrics)`.
@@ -141,7 +141,7 @@ def make_step(
       compute: dtype of the forward and backward pass; parameters, optimizer and loss stay float32.
       follow: `follow(carried, tracked)` to what is carried on, where the state carries something
         for the loss.
-      which: parameters are trained; None for all.
+      trained: the parameters that are trained; None for all.
       layout: where parameters lie, if they are divided.
 
     Returns:
@@ -158,23 +158,23 @@ def make_step(
             total = jax.lax.psum(total, axis_name)
             key = jax.random.fold_in(key, jax.lax.axis_index(axis_name))
         carrying = loss if state.carried is None else functools.partial(loss, carried=state.carried)
-        trained, fixed = (state.params, {}) if which is None else which.split(state.params)
-        whole = None if which is None else _Whole(which, fixed)
+        free, fixed = (state.params, {}) if trained is None else trained.split(state.params)
+        whole = None if trained is None else _Whole(trained, fixed)
         objective = functools.partial(_objective, carrying, compute, whole, layout)
         part = (dict(batch), state.remembered)
         grads, metrics, (remembered, statistics) = _gradients(
-            jax.grad(objective, has_aux=True), accumulate, trained, part, key, jnp.maximum(total, 1)
+            jax.grad(objective, has_aux=True), accumulate, free, part, key, jnp.maximum(total, 1)
         )
         if axis_name is not None:
             grads, metrics = jax.lax.psum((grads, metrics), axis_name)
         metrics["grad_norm"] = optax.tree.norm(grads)
-        updates, opt_state = optimizer.update(grads, state.opt_state, trained)
-        if which is not None:
-            updates = which.scaled(updates, state.params)
-        params = _followed(optax.apply_updates(trained, updates), trained, statistics)
-        average, carried = _averaged(state.ema, params, ema, which, fixed), state.carried
-        if which is not None:
-            params = which.joined(params, fixed)
+        updates, opt_state = optimizer.update(grads, state.opt_state, free)
+        if trained is not None:
+            updates = trained.scaled(updates, state.params)
+        params = _followed(optax.apply_updates(free, updates), free, statistics)
+        average, carried = _averaged(state.ema, params, ema, trained, fixed), state.carried
+        if trained is not None:
+            params = trained.joined(params, fixed)
         if follow is not None and carried is not None:
             carried = follow(carried, metrics.pop("tracked"))
         after = (state.step + 1, params, opt_state, average, carried, remembered)
@@ -184,35 +184,35 @@ def make_step(
 
 
 def _followed(params: Params, before: Params, statistics: Tree) -> Params:
-    """Parameters, those that are running averages moved from where they were before: a to
+    """Moves the parameters that are running averages from where they were before: a to
     c a + (1 - c) b. `statistics` has, below the path of a module, how often it was called, each
     time with c and every b by the name of its parameter; those that are not trained stay.
     """
     if not statistics:
         return params
-    moved, old = (dict(flax.traverse_util.flatten_dict(one)) for one in (params, before))
+    moved, old = (dict(flax.traverse_util.flatten_dict(tree)) for tree in (params, before))
     for path, calls in flax.traverse_util.flatten_dict(statistics).items():
-        for kept, seen in calls:
+        for decay, seen in calls:
             for name, value in seen.items():
                 at = (*path[:-1], name)
                 if at in old:
-                    old[at] = moved[at] = kept * old[at] + (1.0 - kept) * value
+                    old[at] = moved[at] = decay * old[at] + (1.0 - decay) * value
     return flax.traverse_util.unflatten_dict(moved)  # type: ignore[no-any-return]
 
 
 def _averaged(
     average: Params | None,
-    trained: Params,
+    free: Params,
     ema: float,
-    which: Trained | None,
+    trained: Trained | None,
     fixed: Params,
 ) -> Params | None:
     """The moving average of all parameters after those that are trained have moved; None stays."""
     if average is None:
         return None
-    before = average if which is None else which.split(average)[0]
-    after = jax.tree.map(lambda a, p: ema * a + (1.0 - ema) * p, before, trained)
-    return after if which is None else which.joined(after, fixed)
+    before = average if trained is None else trained.split(average)[0]
+    after = jax.tree.map(lambda a, p: ema * a + (1.0 - ema) * p, before, free)
+    return after if trained is None else trained.joined(after, fixed)
 
 
 def averages(statistics: Tree) -> set[tuple[str, ...]]:
@@ -228,12 +228,12 @@ def averages(statistics: Tree) -> set[tuple[str, ...]]:
 class _Whole(NamedTuple):
     """What the model computes with, made of the parameters that are trained."""
 
-    which: Trained
+    trained: Trained
     fixed: Params
 
-    def __call__(self, trained: Params, key: jax.Array) -> Params:
-        own = jax.random.fold_in(key, _PARAMETERS)  # the loss draws from the key itself
-        return self.which.seen(self.which.joined(trained, self.fixed), own)
+    def __call__(self, free: Params, key: jax.Array) -> Params:
+        params_key = jax.random.fold_in(key, _PARAMETERS)  # the loss draws from the key itself
+        return self.trained.seen(self.trained.joined(free, self.fixed), params_key)
 
 
 def _objective(
@@ -289,8 +289,8 @@ def _gradients(
     # another device.
     parts = jax.tree.map(lambda x: x.reshape(-1, accumulate, *x.shape[1:]).swapaxes(0, 1), part)
 
-    def add(carry: Any, one: tuple[Part, jax.Array]) -> tuple[Any, Any]:
-        grads, (sums, after) = differentiate(params, *one, total)
+    def add(carry: Any, microbatch: tuple[Part, jax.Array]) -> tuple[Any, Any]:
+        grads, (sums, after) = differentiate(params, *microbatch, total)
         return jax.tree.map(jnp.add, carry, (grads, sums)), after
 
     keys = jax.random.split(key, accumulate)

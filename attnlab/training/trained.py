@@ -69,13 +69,13 @@ class Trained:
           UserError: no regular expression, or no factor.
         """
         training, lora = config.training, config.lora
-        found = cls(training.freeze, training.rates, training.layer_decay)
+        trained = cls(training.freeze, training.rates, training.layer_decay)
         if lora.rank:
-            found = dataclasses.replace(found, **lora.settings())
-        for name, patterns in found._patterns():
+            trained = dataclasses.replace(trained, **lora.settings())
+        for name, patterns in trained._patterns():
             for pattern in patterns:
                 compile_pattern(pattern, f"config.{name}")
-        return found
+        return trained
 
     @property
     def all(self) -> bool:
@@ -96,7 +96,7 @@ class Trained:
                         f"config.lora.on: {path} has the shape {list(flat[path].shape)}; LoRA adds"
                         " to matrices, so name those only, as 'w_(query|value)/kernel'"
                     )
-        whole = list(_flat(jax.eval_shape(self.begun, params, jax.random.key(0))))
+        whole = list(_flat(jax.eval_shape(self.with_adapters, params, jax.random.key(0))))
         for name, patterns in self._patterns():
             among = list(flat) if name.startswith("lora") else whole
             for pattern in patterns:
@@ -112,7 +112,7 @@ class Trained:
 
     def note(self, params: Params) -> str:
         """How many numbers are trained, for a person."""
-        flat = _flat(jax.eval_shape(self.begun, params, jax.random.key(0)))
+        flat = _flat(jax.eval_shape(self.with_adapters, params, jax.random.key(0)))
         sizes = {path: leaf.size for path, leaf in flat.items()}
         count = sum(size for path, size in sizes.items() if self._trains(path))
         return f"{count:,} of {sum(sizes.values()):,} parameters are trained"
@@ -127,7 +127,7 @@ class Trained:
         more = f" and {len(stay) - 4} more" if len(stay) > 4 else ""
         return [f"drawn anew and not trained: {', '.join(stay[:4])}{more}; {advice}"]
 
-    def begun(self, params: Params, key: jax.Array) -> Params:
+    def with_adapters(self, params: Params, key: jax.Array) -> Params:
         """The first parameters, with A and B beside them."""
         if not self.rank:
             return params
@@ -135,8 +135,8 @@ class Trained:
         pairs = {}
         for number, path in enumerate(self._adapted(flat)):
             rows, columns = flat[path].shape
-            own = jax.random.fold_in(key, number)
-            pairs[f"{path}/a"] = jax.random.normal(own, (rows, self.rank)) * rows**-0.5
+            path_key = jax.random.fold_in(key, number)
+            pairs[f"{path}/a"] = jax.random.normal(path_key, (rows, self.rank)) * rows**-0.5
             pairs[f"{path}/b"] = jnp.zeros((self.rank, columns))
         return {**params, LORA: flax.traverse_util.unflatten_dict(pairs, sep="/")}
 
@@ -167,12 +167,12 @@ class Trained:
             return params
         flat = _flat({name: part for name, part in params.items() if name != LORA})
         pairs = _flat(params[LORA])
-        for number, path in enumerate(sorted({one.rpartition("/")[0] for one in pairs})):
+        for number, path in enumerate(sorted({leaf.rpartition("/")[0] for leaf in pairs})):
             a = pairs[f"{path}/a"]
             if key is not None and self.dropout:
-                kept = 1.0 - self.dropout
-                drawn = jax.random.bernoulli(jax.random.fold_in(key, number), kept, (len(a), 1))
-                a = jnp.where(drawn, a / kept, 0.0)
+                keep = 1.0 - self.dropout
+                drawn = jax.random.bernoulli(jax.random.fold_in(key, number), keep, (len(a), 1))
+                a = jnp.where(drawn, a / keep, 0.0)
             change = a @ pairs[f"{path}/b"]
             flat[path] = flat[path] + (self.alpha / self.rank) * change
         return flax.traverse_util.unflatten_dict(flat, sep="/")  # type: ignore[no-any-return]
@@ -190,19 +190,19 @@ class Trained:
         paths = list(_flat(params))
         layers: dict[str, int] = {}
         for path in paths:
-            if found := _LAYER.search(path):
-                layers[found[1]] = max(layers.get(found[1], 0), int(found[2]) + 1)
+            if match := _LAYER.search(path):
+                layers[match[1]] = max(layers.get(match[1], 0), int(match[2]) + 1)
         return {path: self._factor(path, layers) for path in paths}
 
     def _factor(self, path: str, layers: Mapping[str, int]) -> float:
         factor = 1.0
-        for one in self.rates:
-            pattern, _, number = one.rpartition("=")
+        for rate in self.rates:
+            pattern, _, number = rate.rpartition("=")
             if re.search(pattern, path):
                 factor = float(number)
                 break
-        if found := _LAYER.search(path):
-            return factor * float(self.layer_decay ** (layers[found[1]] - 1 - int(found[2])))
+        if match := _LAYER.search(path):
+            return factor * float(self.layer_decay ** (layers[match[1]] - 1 - int(match[2])))
         lowest = re.match(rf"({LORA}/)?(embed|positions|types)", path)
         return factor * float(self.layer_decay ** max(layers.values(), default=0) if lowest else 1)
 
@@ -218,15 +218,15 @@ class Trained:
     def _patterns(self) -> list[tuple[str, list[str]]]:
         """The regular expressions of each setting."""
         rates = []
-        for one in self.rates:
-            pattern, _, number = one.rpartition("=")
+        for rate in self.rates:
+            pattern, _, number = rate.rpartition("=")
             try:
                 factor = float(number)
             except ValueError:
                 factor = -1.0
             if not pattern or not 0.0 <= factor < float("inf"):
                 raise UserError(
-                    f"config.training.rates: {one!r} is not 'REGEX=FACTOR', as 'embed=0.1'"
+                    f"config.training.rates: {rate!r} is not 'REGEX=FACTOR', as 'embed=0.1'"
                 )
             rates.append(pattern)
         lora = [("lora.on", list(self.on)), ("lora.also", list(self.also))] if self.rank else []

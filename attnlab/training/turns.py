@@ -27,12 +27,12 @@ def stack_batches(batches: Mapping[int, Batch], slots: int) -> dict[str, Tree]:
       batches: of the trials that move, by number.
       slots: length of the trial axis; idle slots after the trials give all devices equally many.
     """
-    one = next(iter(batches.values()))
+    first = next(iter(batches.values()))
     room = {
         name: tuple(map(max, zip(*(batch[name].shape for batch in batches.values()), strict=True)))
-        for name in one
+        for name in first
     }
-    together = {name: np.zeros((slots, *shape), one[name].dtype) for name, shape in room.items()}
+    together = {name: np.zeros((slots, *shape), first[name].dtype) for name, shape in room.items()}
     moves = np.zeros(slots, bool)
     for i, batch in batches.items():
         moves[i] = True
@@ -44,9 +44,9 @@ def stack_batches(batches: Mapping[int, Batch], slots: int) -> dict[str, Tree]:
 
 def uses_randomness(task: AnyTask, params: Params, batch: Batch) -> bool:
     """Whether the loss draws random numbers."""
-    kept = {"carried": task.carried(), "remembered": task.remembered()}
+    state = {"carried": task.carried(), "remembered": task.remembered()}
     loss: Any = functools.partial(
-        task.loss, **{name: one for name, one in kept.items() if one is not None}
+        task.loss, **{name: value for name, value in state.items() if value is not None}
     )
     return "random_bits" in str(jax.make_jaxpr(loss)(params, batch, jax.random.key(0)))
 

@@ -74,8 +74,8 @@ class Updates:
         updates, devices = cls.of(config), jax.local_devices()[: config.parallel.devices or None]
         if config.parallel.fsdp == 1 or len(devices) == 1:
             return updates
-        own = dataclasses.replace(config.parallel, data=1, fsdp=len(devices))
-        return dataclasses.replace(updates, layout=Layout.of(own, devices))
+        parallel = dataclasses.replace(config.parallel, data=1, fsdp=len(devices))
+        return dataclasses.replace(updates, layout=Layout.of(parallel, devices))
 
     @property
     def numbers(self) -> np.ndarray:
@@ -90,16 +90,16 @@ class Updates:
 
         def take_numbers(state: TrainState, *batch: Any, **axis: Any) -> tuple[TrainState, Any]:
             given = arguments.unpack(names, state.numbers)
-            of_loss = {name: given[name] for name in given if name.startswith((SMOOTHING, WEIGHTS))}
+            options = {name: given[name] for name in given if name.startswith((SMOOTHING, WEIGHTS))}
             step = make_step(
-                functools.partial(task.loss, numbers=of_loss) if of_loss else task.loss,
+                functools.partial(task.loss, numbers=options) if options else task.loss,
                 task.weight,
                 Updates.of(self.config, given).optimizer,
                 accumulate=training.accumulate,
                 ema=given.get("training.ema", training.ema),
                 compute=training.compute,
                 follow=task.follow,
-                which=self.trained,
+                trained=self.trained,
                 layout=self.layout,
             )
             return step(state, *batch, **axis)
@@ -112,20 +112,20 @@ class Updates:
         seed.
         """
         like = self.state_like(task).replace(numbers=None)
-        lies = self.layout and self.layout.shardings(like)
-        of_params = lies and {name: lies.params[name] for name in task.shapes}
+        shardings = self.layout and self.layout.shardings(like)
+        param_shardings = shardings and {name: shardings.params[name] for name in task.shapes}
         first = functools.partial(self._first_state, task)
-        after = jax.jit(first, out_shardings=lies, donate_argnums=(0,) if lies else ())
+        after = jax.jit(first, out_shardings=shardings, donate_argnums=(0,) if shardings else ())
 
         def start(seed: int) -> TrainState:
             key = jax.random.key(seed)
             if task.beginning is None:
-                params = values(task.traced_init, key, shardings=of_params)
+                params = values(task.traced_init, key, shardings=param_shardings)
             else:
                 params = task.beginning.params(key, best_params)
-                params = jax.tree.map(place, params, of_params) if lies else params
+                params = jax.tree.map(place, params, param_shardings) if shardings else params
             state = after(params, key)
-            state = state if lies else jax.device_get(state)
+            state = state if shardings else jax.device_get(state)
             return state.replace(seed=seed_array(seed), numbers=self.numbers)
 
         return start
@@ -141,8 +141,10 @@ class Updates:
         each array is to lie.
         """
         like = self.state_like(task).replace(seed=None, numbers=None)
-        lies = self.layout and self.layout.shardings(like)
-        return jax.tree.map(lambda leaf, at: leaf.update(sharding=at), like, lies) if lies else like
+        shardings = self.layout and self.layout.shardings(like)
+        if shardings is None:
+            return like
+        return jax.tree.map(lambda leaf, at: leaf.update(sharding=at), like, shardings)
 
     def best_params(self, task: AnyTask, workdir: Path) -> tuple[Params, int]:
         """The parameters to use of a trained workdir (its best step on validation, else its
@@ -185,14 +187,14 @@ class Updates:
         return [*lines, self.trained.note(task.shapes), *warnings]
 
     def _first_state(self, task: AnyTask, params: Params, key: jax.Array) -> TrainState:
-        params = self.trained.begun(params, jax.random.fold_in(key, 1))
+        params = self.trained.with_adapters(params, jax.random.fold_in(key, 1))
         return first_state(
             params,
             self.optimizer,
             self.config.training.ema,
             task.carried(),
             remembered=task.remembered(),
-            which=self.trained,
+            trained=self.trained,
         )
 
 

@@ -166,7 +166,7 @@ def test_words_add_up_source_pieces_and_average_target_pieces() -> None:
     weights = np.array(
         [[0.3, 0.3, 0.4, 0.0], [0.0, 0.0, 1.0, 0.0], [0.1, 0.1, 0.0, 0.8], [0.0, 0.0, 0.0, 1.0]]
     )
-    found = alignment.words(weights, source, target)
+    found = alignment.word_weights(weights, source, target)
     # what lies on the end mark is gone
     assert found == pytest.approx(np.array([[0.6, 0.4], [0.1, 0.5]]))
     assert alignment.links(found) == {(0, 0), (1, 1)}  # the pieces alone would link x to c

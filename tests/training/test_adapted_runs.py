@@ -72,7 +72,7 @@ def test_the_same_everywhere(name: str, devices: int, accumulate: int, which: An
 
     def after(name: str, devices: int, accumulate: int) -> Any:
         place, task = backend(Parallel(backend=name, devices=devices)), Deep()
-        how = {"accumulate": accumulate, "ema": 0.5, "which": trained}
+        how = {"accumulate": accumulate, "ema": 0.5, "trained": trained}
         step = make_step(task.loss, task.weight, optimizer, **how)
         state = place.place(Updates.of(config).first_states(task)(0))
         program = place.compile(step, state, place.feed(points(2)))

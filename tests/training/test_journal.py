@@ -11,7 +11,7 @@ import pytest
 
 from attnlab.progress import Progress
 from attnlab.records.measures import declared
-from attnlab.training.journal import Follower, Journal, shapes_of, spoken
+from attnlab.training.journal import Follower, Journal, format_shapes, shapes_of
 from tests.training.toy import Line, points, settings
 
 VALUES = {"loss": 1.0, "grad_norm": 2.0, "tokens": 8.0}
@@ -59,5 +59,5 @@ def test_a_follower_evaluates_nothing(tmp_path: Path) -> None:
 
 
 def test_shapes_in_words() -> None:
-    assert spoken(((64, 16), (64,), (64, 8), (64, 16))) == "64x16 and 64x8"
+    assert format_shapes(((64, 16), (64,), (64, 8), (64, 16))) == "64x16 and 64x8"
     assert (8, 3) in shapes_of(points(0))

@@ -133,7 +133,7 @@ def test_any_devices_read_what_others_wrote(writes: Any, reads: Any, tmp_path: P
     assert restored is not None
     for name, leaf in restored.tree.items():
         assert leaf.dtype == TREE[name].dtype and np.asarray(leaf).tobytes() == TREE[name].tobytes()
-        assert not mesh.lies(like[name]) or leaf.sharding == like[name].sharding
+        assert not mesh.on_mesh(like[name]) or leaf.sharding == like[name].sharding
 
 
 def test_every_damage_of_a_shard_is_noticed(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def after_steps(
         program = programs[shapes] = programs.get(shapes) or devices.compile(step, state, fed)
         state, sums = program(state, fed)
         losses.append(float(devices.fetch(sums)["loss"]))
-    scores = task.evaluate(updates.trained.seen(devices.one(state.averaged)), "valid")
+    scores = task.evaluate(updates.trained.seen(devices.arrays(state.averaged)), "valid")
     return [*losses, scores["loss"]], devices.fetch(state.params), program, born
 
 

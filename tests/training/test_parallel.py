@@ -223,7 +223,7 @@ def test_what_is_fetched_has_no_device_axis_and_replicas_are_equal(name: str) ->
     for leaf in jax.tree.leaves(state):
         first, *others = (np.asarray(shard.data) for shard in leaf.addressable_shards)
         assert len(others) == 3 and all((other == first).all() for other in others)
-    fetched, one = place.fetch(state), place.one(state.params)
+    fetched, one = place.fetch(state), place.arrays(state.params)
     assert jax.tree.map(np.shape, fetched) == jax.tree.map(np.shape, host)
     assert int(fetched.step) == 3
     assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(fetched))

@@ -196,8 +196,8 @@ def test_stacked_models_have_averages_of_their_own() -> None:
 def test_frozen_averages_stay() -> None:
     task = classification()
     which = Trained(freeze=("around_attention",))
-    state = first_state(first_params(task.init, jax.random.key(0)), SGD, 0.0, which=which)
-    step = jax.jit(make_step(task.loss, task.weight, SGD, which=which))
+    state = first_state(first_params(task.init, jax.random.key(0)), SGD, 0.0, trained=which)
+    step = jax.jit(make_step(task.loss, task.weight, SGD, trained=which))
     after, _ = step(state, tiny_labelled.batch_of(task))
     for path, leaf in statistics(after.params).items():
         same = np.array_equal(leaf, statistics(state.params)[path])

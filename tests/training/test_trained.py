@@ -59,9 +59,9 @@ class Model:
 def trained(which: Trained, steps: int = 1, ema: float = 0.0, optimizer: Any = None) -> Any:
     """The state after some steps of gradient descent, and that before."""
     optimizer = optimizer or optax.sgd(0.1)
-    begun = which.begun(params(), jax.random.key(1))
-    state: TrainState = first_state(begun, optimizer, ema, which=which)
-    step = jax.jit(make_step(Model.loss, Model.weight, optimizer, ema=ema, which=which))
+    begun = which.with_adapters(params(), jax.random.key(1))
+    state: TrainState = first_state(begun, optimizer, ema, trained=which)
+    step = jax.jit(make_step(Model.loss, Model.weight, optimizer, ema=ema, trained=which))
     after, metrics = state, {}
     for _ in range(steps):
         after, metrics = step(after, points(0))
@@ -134,10 +134,10 @@ def test_a_product_of_full_rank_learns_what_its_matrix_would() -> None:
     """The gradient of B is A^T G alpha / rank, G that of W: with A the identity one step of B
     moves W as one of W does."""
     full = dataclasses.replace(LOW_RANK, rank=4, alpha=4.0, on=("layer_1/w/kernel",), also=())
-    begun = full.begun(params(), jax.random.key(1))
+    begun = full.with_adapters(params(), jax.random.key(1))
     begun["lora"]["layer_1"]["w"]["kernel"]["a"] = jnp.eye(4)
-    state = first_state(begun, optax.sgd(0.1), 0.0, which=full)
-    step = make_step(Model.loss, Model.weight, optax.sgd(0.1), which=full)
+    state = first_state(begun, optax.sgd(0.1), 0.0, trained=full)
+    step = make_step(Model.loss, Model.weight, optax.sgd(0.1), trained=full)
     after, _ = step(state, points(0))
     _, whole, _ = trained(Trained())
     found = flat(full.seen(after.params))["layer_1/w/kernel"]
@@ -163,7 +163,7 @@ def test_layers_that_are_frozen_count() -> None:
     moved, scaled = (change(before, each, "layer_0/w/kernel") for each in (one, other))
     assert np.abs(moved).max() > 1e-2
     np.testing.assert_allclose(scaled, 0.1 * moved, rtol=0, atol=1e-6)
-    products = LOW_RANK.begun(params(), jax.random.key(0))
+    products = LOW_RANK.with_adapters(params(), jax.random.key(0))
     factors = dataclasses.replace(LOW_RANK, rates=("/b$=16",), layer_decay=0.1).factors(products)
     assert factors["lora/layer_0/w/kernel/b"] == pytest.approx(1.6)
     assert factors["lora/layer_1/w/kernel/a"] == 1.0
@@ -184,7 +184,7 @@ def test_dropped_rows_of_a_product() -> None:
     has a mask of its own, evaluation none.
     """
     dropped = dataclasses.replace(LOW_RANK, dropout=0.25)
-    begun = dropped.begun(params(), jax.random.key(1))
+    begun = dropped.with_adapters(params(), jax.random.key(1))
     for one in ("layer_0", "layer_1"):
         begun["lora"][one]["w"]["kernel"]["b"] = np.ones((2, 4), np.float32)
     plain = flat(dropped.seen(begun))

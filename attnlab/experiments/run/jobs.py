@@ -141,7 +141,7 @@ def group(trials: Iterable[Trial], most: int = MOST) -> list[list[Trial]]:
     """
     alike: dict[tuple[str, int], list[Trial]] = {}
     for trial in trials:
-        key = signature(trial.config, own=False), trial.config["training"]["steps"]
+        key = signature(trial.config, users_code=False), trial.config["training"]["steps"]
         alike.setdefault(key, []).append(trial)
     return [
         members[begin : begin + most]
