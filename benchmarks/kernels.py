@@ -298,7 +298,7 @@ def attention(kernel: str, causal: bool = False, window: int | None = None) -> C
 
     from attnlab.attention.alignments.softmax import Softmax
     from attnlab.attention.kernels import KERNELS
-    from attnlab.attention.kernels.plain import Look
+    from attnlab.attention.kernels.plain import AttentionInputs
     from attnlab.attention.protocol import Memory
     from attnlab.attention.scores.products import inner
     from attnlab.attention.view import View
@@ -313,7 +313,7 @@ def attention(kernel: str, causal: bool = False, window: int | None = None) -> C
         memory: Any = Memory(np.ones((batch, length), bool), np.asarray(length, np.int32))  # type: ignore[arg-type]
         asks = jnp.zeros((batch, length, 0))
         of = lambda q, k, i, j: inner(q, k)  # noqa: E731
-        look = Look(
+        look = AttentionInputs(
             q * size**-0.5,
             k,
             v,

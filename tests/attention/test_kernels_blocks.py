@@ -12,7 +12,7 @@ import pytest
 from attnlab.attention.alignments.softmax import Softmax
 from attnlab.attention.kernels import blocks, choice
 from attnlab.attention.kernels.blockwise import Blockwise
-from attnlab.attention.kernels.plain import Look, Plain
+from attnlab.attention.kernels.plain import AttentionInputs, Plain
 from attnlab.attention.protocol import Memory
 from attnlab.attention.scores.products import inner
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
@@ -22,14 +22,14 @@ from attnlab.layers.dense import Dropout
 
 def look(
     length: int, view: View, *, queries: int = 0, valid: Any = None, heads: int = 1, **changes: Any
-) -> Look:
+) -> AttentionInputs:
     """A look of `queries` (0: as many as keys) at `length` keys, all ones, 4 wide."""
     many = queries or length
     valid = np.ones((1, length), bool) if valid is None else valid
     memory = Memory(valid, np.asarray(length, np.int32))
     q, k = jnp.ones((1, heads, many, 4)), jnp.ones((1, heads, length, 4))
     score, seen = lambda q, k, i, j: inner(q, k), view.onto(memory, jnp.zeros((1, many, 0)))
-    made = Look(q, k, k, score, seen, Softmax(parent=None), Dropout(0.0, parent=None))
+    made = AttentionInputs(q, k, k, score, seen, Softmax(parent=None), Dropout(0.0, parent=None))
     return made.replace(**{"product": True, **changes})
 
 

@@ -30,7 +30,7 @@ class Arrays:
     """The arrays that the functions of a `Block` depend on; lengths are padded to whole blocks.
 
     Attributes:
-      queries, keys, values: see `Look`.
+      queries, keys, values: see `AttentionInputs`.
       asked: [B,Tq,dq], the query of the mechanism.
       extra: [H], see `Alignment.extra`, or None.
       factor: [B,H,Tq,1], see `Alignment.factor`, or None.
@@ -61,7 +61,7 @@ class Block:
       grid: the blocks.
       heads, key_heads: H and K.
       functions: "rules", "bias" or "score", "relative", "align": functions of their closed arrays
-        and of the arguments that `Look` says.
+        and of the arguments that `AttentionInputs` says.
       rate: of dropout.
       dtype: the inner precision, of scores, sums and gradients.
     """

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.kernels.plain import Look
+from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.view import Where, concrete_value
 
 BUDGET = (
@@ -98,7 +98,7 @@ def number(where: Where | None) -> int | None:
     return None if at is None or np.ndim(at) else int(at)
 
 
-def cut(look: Look, block: int) -> Grid:
+def cut(look: AttentionInputs, block: int) -> Grid:
     """The grid of a look, with blocks of `block` queries and keys, or of a size chosen here if that
     is 0.
     """
@@ -110,7 +110,7 @@ def cut(look: Look, block: int) -> Grid:
 
 
 def visible(
-    look: Look, height: int, width: int, rows: int, columns: int
+    look: AttentionInputs, height: int, width: int, rows: int, columns: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """[rows,columns] bool each: blocks that may have an allowed pair, and those of them that need
     no mask.
@@ -132,7 +132,7 @@ def visible(
     return touched, full
 
 
-def longest(look: Look) -> int:
+def longest(look: AttentionInputs) -> int:
     """The largest side of a block: a power of two for which a block of all heads and batch rows
     keeps the budget.
     """

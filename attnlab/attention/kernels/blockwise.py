@@ -43,7 +43,7 @@ from attnlab.attention.alignments.protocol import Alignment
 from attnlab.attention.kernels import ROWLESS, elementwise, normalised
 from attnlab.attention.kernels.block import Arrays, Block, seen, stood
 from attnlab.attention.kernels.blocks import cut, padded, put
-from attnlab.attention.kernels.plain import Look
+from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.kernels.tracing import hoisted, split
 from attnlab.attention.view import View, Where
 from attnlab.layers.dense import Dropout
@@ -78,7 +78,7 @@ class Blockwise:
             " kernel='plain' has, or choose 'softmax'"
         )
 
-    def refuses(self, look: Look) -> str | None:
+    def refuses(self, look: AttentionInputs) -> str | None:
         """Why this look cannot be cut into blocks, and what to choose; None if it can."""
         if look.between is not None:
             return ROWLESS
@@ -91,7 +91,7 @@ class Blockwise:
             )
         return self.misfit(type(look.align))
 
-    def __call__(self, look: Look) -> jax.Array:
+    def __call__(self, look: AttentionInputs) -> jax.Array:
         """The context [B,H,Tq,Dv]."""
         block, arrays = prepared(look, self.block)
         assert isinstance(look.align, Alignment)
@@ -99,7 +99,7 @@ class Blockwise:
         return context.astype(look.values.dtype)
 
 
-def prepared(look: Look, side: int) -> tuple[Block, Arrays]:
+def prepared(look: AttentionInputs, side: int) -> tuple[Block, Arrays]:
     """A look as functions of blocks, and the arrays that the functions take."""
     assert isinstance(look.align, Alignment) and isinstance(look.drop, Dropout)
     grid = cut(look, side)
@@ -160,7 +160,7 @@ def with_factor(block: Block, arrays: Arrays, align: Alignment) -> Arrays:
     return arrays.replace(factor=factor)  # type: ignore[attr-defined, no-any-return]
 
 
-def of_pairs(look: Look, q: Any, k: Any, weights: Any, i: Any, j: Any) -> dict[str, Any]:
+def of_pairs(look: AttentionInputs, q: Any, k: Any, weights: Any, i: Any, j: Any) -> dict[str, Any]:
     """The functions of a block of queries and keys, from examples of their arguments."""
     functions: dict[str, Any] = {"rules": hoisted(look.view.allows, i, j)}
     if look.product and look.bias:

@@ -13,7 +13,7 @@ import jax
 from attnlab.attention.kernels import BACKWARDLESS, KERNELS, WEIGHTLESS
 from attnlab.attention.kernels.blocks import number
 from attnlab.attention.kernels.fused import Cudnn, detected, maskless
-from attnlab.attention.kernels.plain import Look, Plain, plain_on, weigh
+from attnlab.attention.kernels.plain import AttentionInputs, Plain, plain_on, weigh
 from attnlab.attention.protocol import MAPS
 from attnlab.config.registry import import_object
 from attnlab.errors import UserError
@@ -30,11 +30,11 @@ class Auto(Plain):
     place of the last two, for what it can compute without reading a mask.
     """
 
-    def __call__(self, look: Look) -> jax.Array:
+    def __call__(self, look: AttentionInputs) -> jax.Array:
         """The context [B,H,Tq,Dv]."""
         return self.chosen(look)(look)
 
-    def chosen(self, look: Look) -> Any:
+    def chosen(self, look: AttentionInputs) -> Any:
         """The kernel for this look."""
         if path := getattr(look.align, "own_kernel", ""):
             own_kernel = import_object(path)()
@@ -49,7 +49,7 @@ class Auto(Plain):
         return kernel
 
 
-def on_cuda(other: Any, look: Look) -> jax.Array:
+def on_cuda(other: Any, look: AttentionInputs) -> jax.Array:
     """The context by cuDNN's kernel in programs that are lowered for NVIDIA GPUs, by another one
     in all others.
     """
@@ -62,7 +62,7 @@ def on_cuda(other: Any, look: Look) -> jax.Array:
 
 
 def attend(
-    module: nn.Module, look: Look, kernel: str, weights: bool = False
+    module: nn.Module, look: AttentionInputs, kernel: str, weights: bool = False
 ) -> tuple[jax.Array, jax.Array | None, Any]:
     """The context [B,H,Tq,Dv] of a look, its weights [B,H,Tq,Tk] float32 if they or maps are
     requested, else None, and the state for the next look (`so_far`).

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.softmax import Softmax
 from attnlab.attention.kernels import ROWLESS
 from attnlab.attention.kernels.blocks import number
-from attnlab.attention.kernels.plain import Look
+from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.view import View
 from attnlab.attention.visibility.bands import Causal
 from attnlab.attention.visibility.rule import Everything
@@ -38,7 +38,7 @@ class Xla:
         """Why it cannot compute a class of alignments; None if it can."""
         return None if alignment is Softmax else f"has no alignment but softmax; {EXACT}"
 
-    def refuses(self, look: Look) -> str | None:
+    def refuses(self, look: AttentionInputs) -> str | None:
         """Why `jax.nn.dot_product_attention` cannot compute this look, and what to choose; None if
         it can.
         """
@@ -55,7 +55,7 @@ class Xla:
             return f"cannot drop weights; {EXACT}, or set dropout=0"
         return self.misfit(type(look.align))
 
-    def __call__(self, look: Look) -> jax.Array:
+    def __call__(self, look: AttentionInputs) -> jax.Array:
         """The context [B,H,Tq,Dv]."""
         query, key, value = (
             x.swapaxes(1, 2) for x in (jax.tree.leaves(look.queries)[0], look.keys, look.values)
@@ -79,13 +79,13 @@ class Cudnn(Xla):
 
     implementation = "cudnn"
 
-    def refuses(self, look: Look) -> str | None:
+    def refuses(self, look: AttentionInputs) -> str | None:
         """See `Xla.refuses`; and what cuDNN lacks besides."""
         if not detected():
             return f"needs an NVIDIA GPU, and JAX finds no cuDNN here; {EXACT}"
         return self.lacks(look)
 
-    def lacks(self, look: Look) -> str | None:
+    def lacks(self, look: AttentionInputs) -> str | None:
         """Why cuDNN cannot compute this look on any GPU; None if it can."""
         if look.values.dtype not in (jnp.bfloat16, jnp.float16):
             return (

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.moba import MoBA, routed
 from attnlab.attention.alignments.softmax import softmax
 from attnlab.attention.kernels.blocks import number, padded
-from attnlab.attention.kernels.plain import Look
+from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.visibility.bands import Causal
 from attnlab.layers.dense import Dropout
 from attnlab.layers.precision import inner_dtype
@@ -45,7 +45,7 @@ class Gathered:
             return None
         return f"chooses no blocks by {alignment.__name__}; {INSTEAD}, or choose 'moba'"
 
-    def refuses(self, look: Look) -> str | None:
+    def refuses(self, look: AttentionInputs) -> str | None:
         """Why it cannot compute this look, and what to choose; None if it can."""
         reason = self.misfit(type(look.align))
         if reason:
@@ -63,7 +63,7 @@ class Gathered:
             return f"needs keys that begin at position 0; {INSTEAD}"
         return None
 
-    def pays(self, look: Look) -> bool:
+    def pays(self, look: AttentionInputs) -> bool:
         """Whether it was measured to be faster than plain: several queries, whose mean keys are made
         once, and far more keys than chosen ones.
         """
@@ -71,7 +71,7 @@ class Gathered:
         queries, keys = look.view.size
         return queries > 1 and keys >= 2 * SPARSE * look.align.block * look.align.blocks
 
-    def __call__(self, look: Look) -> jax.Array:
+    def __call__(self, look: AttentionInputs) -> jax.Array:
         """The context [B,H,Tq,Dv]."""
         assert isinstance(look.align, MoBA) and look.view.valid is not None
         q, k = jax.tree.leaves(look.queries)[0], look.keys

@@ -1,5 +1,5 @@
 """The plain kernel: all scores, all weights, then the weighted sum; every other kernel must equal
-it. Also `Look`, the input of a kernel.
+it. Also `AttentionInputs`, the input of a kernel.
 
 Axis letters: B batch, H heads, K key heads (H = K G, query head h reads key head h // G), Tq
 queries, Tk keys, Dv value width. Cost: the sum of the parts; memory: some arrays [B,H,Tq,Tk], for
@@ -20,7 +20,7 @@ from attnlab.attention.view import View
 
 
 @dataclasses.dataclass(frozen=True)
-class Look:
+class AttentionInputs:
     """One look at a memory, after all projections.
 
     Attributes:
@@ -60,7 +60,7 @@ class Look:
     after: Callable[[jax.Array, jax.Array], jax.Array] | None = None
     between: Callable[[jax.Array, Any, View], tuple[jax.Array, Any]] | None = None
 
-    def replace(self, **changes: Any) -> Look:
+    def replace(self, **changes: Any) -> AttentionInputs:
         """A copy with other fields."""
         return dataclasses.replace(self, **changes)
 
@@ -74,21 +74,21 @@ class Plain:
         """Nothing."""
         return None
 
-    def refuses(self, look: Look) -> str | None:
+    def refuses(self, look: AttentionInputs) -> str | None:
         """Nothing."""
         return None
 
-    def __call__(self, look: Look) -> jax.Array:
+    def __call__(self, look: AttentionInputs) -> jax.Array:
         """The context [B,H,Tq,Dv]."""
         return plain(look)[0]
 
 
-def plain(look: Look) -> tuple[jax.Array, jax.Array]:
+def plain(look: AttentionInputs) -> tuple[jax.Array, jax.Array]:
     """Context [B,H,Tq,Dv] and weights [B,H,Tq,Tk] float32, before dropout."""
     return plain_on(look)[:2]
 
 
-def plain_on(look: Look) -> tuple[jax.Array, jax.Array, Any]:
+def plain_on(look: AttentionInputs) -> tuple[jax.Array, jax.Array, Any]:
     """Context and weights as `plain`, and the state for the next look."""
     weights, so_far = weigh_on(look)
     dropped = look.drop(weights).astype(look.values.dtype)
@@ -100,12 +100,12 @@ def plain_on(look: Look) -> tuple[jax.Array, jax.Array, Any]:
     return context if more is None else context + more.astype(context.dtype), weights, so_far
 
 
-def weigh(look: Look) -> jax.Array:
+def weigh(look: AttentionInputs) -> jax.Array:
     """The weights [B,H,Tq,Tk] float32, before dropout."""
     return weigh_on(look)[0]
 
 
-def weigh_on(look: Look) -> tuple[jax.Array, Any]:
+def weigh_on(look: AttentionInputs) -> tuple[jax.Array, Any]:
     """The weights [B,H,Tq,Tk] float32, before dropout, and the state for the next look."""
     view, mask = look.view, look.view.allowed()
     scores = look.score(look.queries, look.keys, view.i, view.j)

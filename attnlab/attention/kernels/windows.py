@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.local import Local
 from attnlab.attention.kernels.blocks import number
-from attnlab.attention.kernels.plain import Look
+from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.kernels.tracing import hoisted
 from attnlab.layers.dense import Dropout
 
@@ -26,7 +26,7 @@ class Windows:
 
     weighs = False
 
-    def refuses(self, look: Look) -> str | None:
+    def refuses(self, look: AttentionInputs) -> str | None:
         """Why this look has no windows that can be gathered, or these save nothing; None if it has."""
         view, heads, shared = look.view, _heads(look), look.values.shape[1]
         align = look.align
@@ -39,11 +39,11 @@ class Windows:
         dropping = isinstance(look.drop, Dropout) and not look.drop.active
         return None if dropping else "draws no dropout"
 
-    def pays(self, look: Look) -> bool:
+    def pays(self, look: AttentionInputs) -> bool:
         """Always, where it is not refused."""
         return True
 
-    def __call__(self, look: Look) -> jax.Array:
+    def __call__(self, look: AttentionInputs) -> jax.Array:
         """The context [B,H,Tq,Dv]."""
         view, align = look.view, look.align
         assert isinstance(align, Local)
@@ -65,7 +65,9 @@ class Windows:
         values = jnp.broadcast_to(gathered(look.values), (*weights.shape, look.values.shape[-1]))
         return jnp.einsum("bhqw,bhqwd->bhqd", weights, values)
 
-    def scored(self, look: Look, near: Any, at: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+    def scored(
+        self, look: AttentionInputs, near: Any, at: jax.Array
+    ) -> tuple[jax.Array, jax.Array | None]:
         """The scores [B,H,Tq,W] of the windows at positions `at` [B,Tq,W], and which pairs the rule
         allows, or None.
         """
@@ -97,6 +99,6 @@ class Windows:
         return scores, allowed(i, at)
 
 
-def _heads(look: Look) -> int:
+def _heads(look: AttentionInputs) -> int:
     """H."""
     return int(jax.tree.leaves(look.queries)[0].shape[1])

@@ -25,7 +25,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.kernels.plain import Look
+from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.mechanisms.multihead import (
     OF_CAUSAL_TEXTS,
     MultiHead,
@@ -87,7 +87,7 @@ class Forgetting(MultiHead):
 
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, so_far: Any = None
-    ) -> Look:
+    ) -> AttentionInputs:
         """See `MultiHead.look`."""
         assert isinstance(memory, ForgettingMemory)
         look = super().look(query, memory, view, so_far)

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.cards import MixerCard
-from attnlab.attention.kernels.plain import Look, plain_on
+from attnlab.attention.kernels.plain import AttentionInputs, plain_on
 from attnlab.attention.memories import Memory
 from attnlab.attention.protocol import Attention, Capabilities, Reading, Tokens
 from attnlab.attention.so_far import nothing_yet
@@ -103,7 +103,7 @@ class Hops(Attention):
     ) -> Reading:
         """See `Attention.read`; of the query only its position counts."""
         batch, queries = query.shape[:2]
-        look = Look(
+        look = AttentionInputs(
             queries=jnp.zeros((batch, self.hops, queries, 0), query.dtype),
             keys=memory.scores,
             values=memory.values,

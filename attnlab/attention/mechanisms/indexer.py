@@ -34,7 +34,7 @@ from attnlab.attention.alignments.protocol import whole
 from attnlab.attention.alignments.softmax import LOW, Softmax, log_softmax
 from attnlab.attention.alignments.top_k import largest
 from attnlab.attention.kernels.gathered import SPARSE, attended
-from attnlab.attention.kernels.plain import Look, plain_on
+from attnlab.attention.kernels.plain import AttentionInputs, plain_on
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory, heads_card
 from attnlab.attention.protocol import MAPS, Reading, Tokens
 from attnlab.attention.view import EVERYTHING, View
@@ -148,7 +148,7 @@ class LightningIndexer(MultiHead):
         context = self.out(self.join(context, query))
         return Reading(context, self.capture(head_weights, memory, weights), losses, so_far)
 
-    def gathers(self, look: Look) -> bool:
+    def gathers(self, look: AttentionInputs) -> bool:
         """Whether the chosen keys are gathered: this is less work, and the look allows it."""
         able = look.product and look.bias is None and look.relative is None and look.between is None
         able &= type(look.align) is Softmax and look.so_far is None and not self.drop.active
@@ -157,7 +157,7 @@ class LightningIndexer(MultiHead):
         return able and few and not whole_maps and self.kernel == "auto"
 
     def gathered(
-        self, look: Look, rated: jax.Array, allowed: jax.Array
+        self, look: AttentionInputs, rated: jax.Array, allowed: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """The context [B,H,Tq,D], and the loss [B,Tq]."""
         best = jax.lax.stop_gradient(jnp.where(allowed, rated, LOW))
@@ -176,8 +176,8 @@ class LightningIndexer(MultiHead):
         ), loss
 
 
-def narrowed(look: Look, chosen: jax.Array) -> Any:
-    """`Look.between` that also masks what is not chosen, [B,Tq,Tk]."""
+def narrowed(look: AttentionInputs, chosen: jax.Array) -> Any:
+    """`AttentionInputs.between` that also masks what is not chosen, [B,Tq,Tk]."""
     before = look.between
 
     def between(

@@ -29,7 +29,7 @@ from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.cards import MixerCard
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
-from attnlab.attention.kernels.plain import Look, fold, unfold
+from attnlab.attention.kernels.plain import AttentionInputs, fold, unfold
 from attnlab.attention.memories import Memory
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import Attention, Capabilities, Reading, Tokens, head_width
@@ -195,9 +195,9 @@ class Latent(Attention):
             2 * self.latent + self.rotary
         )
 
-    def look(self, q: jax.Array, k: jax.Array, v: jax.Array, view: View) -> Look:
+    def look(self, q: jax.Array, k: jax.Array, v: jax.Array, view: View) -> AttentionInputs:
         """What a kernel needs: q [B,H,Tq,A], k and v of H heads or of one."""
-        return Look(
+        return AttentionInputs(
             queries=q,
             keys=k,
             values=v,

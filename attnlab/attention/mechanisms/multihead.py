@@ -27,7 +27,7 @@ from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.cards import MixerCard
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
-from attnlab.attention.kernels.plain import Look, fold, unfold
+from attnlab.attention.kernels.plain import AttentionInputs, fold, unfold
 from attnlab.attention.memories import Memory
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import Attention, Capabilities, Reading, Tokens, divisors_near
@@ -202,7 +202,7 @@ class MultiHead(Attention):
 
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, so_far: Any = None
-    ) -> Look:
+    ) -> AttentionInputs:
         """The input of a kernel for a query [B,Tq,dq], a memory and the state of earlier looks."""
         pairs = pairs_of(self.fit, so_far)
         view = view.onto(memory, query)
@@ -230,7 +230,7 @@ class MultiHead(Attention):
         ) -> tuple[jax.Array, jax.Array | None]:
             return self.scheme.of_rows(q, scores, mask, view, scale), mask
 
-        return Look(
+        return AttentionInputs(
             queries=(self.scheme.of_query(raised, view.i) * scale, q),
             keys=memory.keys,
             values=memory.values,

@@ -28,7 +28,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.kernels.blocks import padded
-from attnlab.attention.kernels.plain import Look
+from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.mechanisms.multihead import (
     OF_CAUSAL_TEXTS,
     MultiHead,
@@ -122,7 +122,7 @@ class Path(MultiHead):
 
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, so_far: Any = None
-    ) -> Look:
+    ) -> AttentionInputs:
         """See `MultiHead.look`; scores come from all tokens at once."""
         assert isinstance(memory, PathMemory)
         look = super().look(query, memory, view, so_far)

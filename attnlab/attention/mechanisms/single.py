@@ -23,7 +23,7 @@ from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.cards import MixerCard
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
-from attnlab.attention.kernels.plain import Look
+from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.memories import Memory
 from attnlab.attention.protocol import Attention, Capabilities, Reading, Tokens
 from attnlab.attention.scores import SCORES
@@ -145,7 +145,7 @@ class Single(Attention):
         so_far = self.no_looks(memory) if so_far is None else so_far
         pairs = pairs_of(self.fit, so_far)
         q = asks[:, None]
-        look = Look(
+        look = AttentionInputs(
             queries=self.fit.of_query(q, memory.key_width) * self.fit.scale(q.shape[-1]),
             keys=memory.keys,
             values=memory.values,

@@ -30,7 +30,7 @@ from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.cards import MixerCard
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
-from attnlab.attention.kernels.plain import Look
+from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.memories import Memory
 from attnlab.attention.protocol import Attention, Capabilities, Reading, Tokens, head_width
 from attnlab.attention.so_far import nothing_yet
@@ -149,7 +149,7 @@ class Synthesizer(Attention):
     ) -> Reading:
         """See `Attention.read`."""
         empty = jnp.zeros((*memory.values.shape[:3], 0), query.dtype)
-        look = Look(
+        look = AttentionInputs(
             queries=self.asked(query),
             keys=empty,
             values=memory.values,
@@ -176,7 +176,7 @@ class Synthesizer(Attention):
         return split(jax.nn.relu(self.w_hidden(query)), self.heads)
 
     def fit(self, queries: jax.Array, keys: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
-        """`Look.score` of a block: [B,H,tq,tk] float32."""
+        """`AttentionInputs.score` of a block: [B,H,tq,tk] float32."""
         if self.form == "dense":
             columns, bias = at(self.columns, j, 2), at(self.column_bias, j, 1)
             return widened(queries @ columns) + widened(bias)[..., None, :]

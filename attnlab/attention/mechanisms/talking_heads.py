@@ -19,7 +19,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.kernels.plain import Look
+from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory, heads_card
 from attnlab.attention.protocol import Rows
 from attnlab.attention.view import View
@@ -52,7 +52,7 @@ class TalkingHeads(MultiHead):
 
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, so_far: Any = None
-    ) -> Look:
+    ) -> AttentionInputs:
         """See `MultiHead.look`."""
         look = super().look(query, memory, view, so_far)
 
