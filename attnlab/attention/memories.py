@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.view import Where, standing
+from attnlab.attention.view import Where, token_positions
 
 Grown = TypeVar("Grown", bound="Memory")
 
@@ -69,7 +69,7 @@ class Memory:
         """
         self._grows()
         first = 0 if self.ring or self.positions is None else self.positions
-        return standing(first + self.length, steps)
+        return token_positions(first + self.length, steps)
 
     def appended(self, valid: jax.Array | None, **arrays: jax.Array) -> Any:
         """This memory with arrays [B,n,t,...] (by field name) and `valid` [B,t] (None: all real)

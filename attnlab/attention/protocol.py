@@ -22,7 +22,7 @@ from attnlab.attention.memories import with_room as with_room
 from attnlab.attention.memories import written as written
 from attnlab.attention.mixer import Capabilities as Capabilities
 from attnlab.attention.mixer import Mixer
-from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, concrete_value, standing
+from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, concrete_value, token_positions
 from attnlab.config.registry import kind, made
 from attnlab.errors import UserError
 
@@ -233,7 +233,7 @@ class Attention(Mixer):
         positions: Where = 0,
     ) -> Any:
         """As `remember`, but keys [B,Tk,dk] and values [B,Tk,dv] are computed from two arrays."""
-        at, ordered = standing(positions, keys.shape[1]), jnp.ndim(positions) < 2
+        at, ordered = token_positions(positions, keys.shape[1]), jnp.ndim(positions) < 2
         arrays = self.arrays(Tokens(keys, values, valid, at, ordered=ordered))
         return first_memory(self.memory_class, keys, valid, capacity, positions, **arrays)
 

@@ -148,13 +148,13 @@ class View:
     def i(self) -> jax.Array:
         """Positions of the queries of a look, int32 [Tq], or [B,Tq] if rows differ."""
         assert self.positions is not None
-        return standing(self.positions, self.size[0])
+        return token_positions(self.positions, self.size[0])
 
     @property
     def j(self) -> jax.Array:
         """Positions of the keys of a look, int32 [Tk], or [B,Tk] if rows differ."""
         assert self.keys is not None
-        return standing(self.keys, self.size[1])
+        return token_positions(self.keys, self.size[1])
 
     @property
     def rows(self) -> jax.Array:
@@ -252,7 +252,7 @@ class View:
         return dataclasses.replace(self, rule=rule, **more)
 
 
-def standing(where: Where, count: int) -> jax.Array:
+def token_positions(where: Where, count: int) -> jax.Array:
     """The positions of `count` tokens as an array: int32 [count], or [B,count] if rows differ."""
     if np.ndim(where) == 2:
         at = jnp.asarray(where, jnp.int32)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from attnlab.attention.protocol import Memory
-from attnlab.attention.view import CAUSAL, EVERYTHING, View, standing
+from attnlab.attention.view import CAUSAL, EVERYTHING, View, token_positions
 from attnlab.attention.visibility import Causal, Segments, Window
 from attnlab.errors import UserError
 from tests.attention.visibility_oracles import CASES_BY_NAME, IDS, ROWS, T, mask
@@ -34,7 +34,7 @@ def test_a_number_a_number_for_each_row_or_a_position_for_each_token() -> None:
         (np.array([[5, 1, 9]]), [5, 1, 9]),
         (np.array([[5, 1, 9], [0, 0, 3]]), [[5, 1, 9], [0, 0, 3]]),
     ):
-        found = standing(where, 3)
+        found = token_positions(where, 3)
         assert found.dtype == jnp.int32
         np.testing.assert_array_equal(found, expected)
         view = View(positions=where, keys=0, size=(3, 4))

@@ -19,7 +19,7 @@ from attnlab.attention.alignments.protocol import whole
 from attnlab.attention.kernels.blocks import Grid, taken
 from attnlab.attention.kernels.plain import fold, unfold
 from attnlab.attention.kernels.tracing import joined, split
-from attnlab.attention.view import standing
+from attnlab.attention.view import token_positions
 from attnlab.layers.dense import dropped
 
 Back = Callable[[jax.Array], Any]
@@ -206,8 +206,8 @@ def seen(block: Block, arrays: Arrays, row: Any) -> jax.Array:
 def stood(where: jax.Array, at: Any, size: int) -> jax.Array:
     """Positions [size] or [B,size] of block `at` of tokens at positions `where`."""
     if np.ndim(where) == 2:
-        return standing(taken(where, at, size, 1), size)
-    return standing(where + at * size, size)
+        return token_positions(taken(where, at, size, 1), size)
+    return token_positions(where + at * size, size)
 
 
 def summed(x: jax.Array, shape: tuple[int, ...]) -> jax.Array:

@@ -34,7 +34,7 @@ from attnlab.attention.cards import MixerCard
 from attnlab.attention.features import FEATURES
 from attnlab.attention.memories import Memory, beginning, with_room, written
 from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows, head_width
-from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, concrete_value, standing
+from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, concrete_value, token_positions
 from attnlab.attention.visibility import Causal, Everything
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
@@ -123,7 +123,9 @@ class Linear(Attention):
     ) -> LinearMemory:
         """See `Attention.remember`."""
         real, length = written(source, valid, capacity)
-        features, values = self._key_values(source, valid, standing(positions, source.shape[1]))
+        features, values = self._key_values(
+            source, valid, token_positions(positions, source.shape[1])
+        )
         return LinearMemory(
             real,
             length,

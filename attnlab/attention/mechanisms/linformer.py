@@ -30,7 +30,7 @@ from attnlab.attention.cards import MixerCard
 from attnlab.attention.memories import Memory, beginning, written
 from attnlab.attention.mixer import no_rule
 from attnlab.attention.protocol import MAPS, Attention, Capabilities, Reading, Rows, head_width
-from attnlab.attention.view import EVERYTHING, View, Where, standing
+from attnlab.attention.view import EVERYTHING, View, Where, token_positions
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.heads import joined, split
@@ -122,7 +122,7 @@ class Linformer(Attention):
                 f" length={tokens} or more"
             )
         filled, written_slots = written(source, valid, capacity)
-        where, real = standing(positions, tokens), jnp.asarray(filled[:, :tokens])
+        where, real = token_positions(positions, tokens), jnp.asarray(filled[:, :tokens])
         x = jnp.where(real[..., None], source, 0)
         keys, values = (
             self.columns(is_value, where, real) @ split(project(x), self.heads)
@@ -152,7 +152,7 @@ class Linformer(Attention):
         context = self.drop(projected).astype(query.dtype) @ memory.values
         shown = None
         if self.is_mutable_collection(MAPS):
-            where = standing(
+            where = token_positions(
                 0 if memory.positions is None else memory.positions, memory.valid.shape[1]
             )
             shown = projected @ widened(self.columns(True, where, memory.valid))

@@ -39,7 +39,7 @@ from attnlab.attention.kernels.gathered import SPARSE, attended, picked
 from attnlab.attention.memories import Memory, with_room, written
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import MAPS, Attention, Capabilities, Reading, Rows, head_width
-from attnlab.attention.view import EVERYTHING, View, standing
+from attnlab.attention.view import EVERYTHING, View, token_positions
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
@@ -157,7 +157,7 @@ class NativeSparse(Attention):
         """See `Attention.remember`; the sequence begins at 0."""
         filled, length = written(source, valid, capacity)
         slots = filled.shape[1]
-        keys, values = self.projected(source, standing(0, source.shape[1]))
+        keys, values = self.projected(source, token_positions(0, source.shape[1]))
         real = jnp.asarray(filled)
         chunks = -(-slots // self.stride)
         room = chunks * self.stride

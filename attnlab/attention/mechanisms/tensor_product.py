@@ -27,7 +27,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory, heads_card
 from attnlab.attention.protocol import Memory, Reading, Tokens
-from attnlab.attention.view import EVERYTHING, View, standing
+from attnlab.attention.view import EVERYTHING, View, token_positions
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 
@@ -140,7 +140,7 @@ class TensorProduct(MultiHead):
         return MultiHeadMemory(
             memory.valid,
             memory.length,
-            self.scheme.of_key(keys, standing(start, keys.shape[2])),
+            self.scheme.of_key(keys, token_positions(start, keys.shape[2])),
             joined(memory.value_heads, memory.value_widths),
             positions=memory.positions,
         )

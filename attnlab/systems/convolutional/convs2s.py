@@ -43,7 +43,7 @@ from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.protocol import Attention, asking
-from attnlab.attention.view import View, standing
+from attnlab.attention.view import View, token_positions
 from attnlab.errors import UserError
 from attnlab.layers.convolution import GatedConvolution, NormedDense, nothing_before
 from attnlab.layers.dense import Dropout
@@ -272,7 +272,7 @@ class ConvS2S(Seq2Seq):
         self, state: Decoding, memory: Encoded, tokens: jax.Array
     ) -> tuple[jax.Array, Decoding]:
         """Tokens [B,T] behind those fed so far to logits [B,T,V] and the state after them."""
-        positions = standing(state.fed, tokens.shape[1])
+        positions = token_positions(state.fed, tokens.shape[1])
         g = self.drop(self.places_target.embed(self.embed_target(tokens), positions))  # [B,T,f]
         h, windows, looks = self.into_decoder(g), [], []
         for layer, attended, before, so_far in zip(

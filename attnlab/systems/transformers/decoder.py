@@ -25,7 +25,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
-from attnlab.attention.view import CAUSAL, View, standing
+from attnlab.attention.view import CAUSAL, View, token_positions
 from attnlab.attention.visibility import VISIBILITIES
 from attnlab.config.registry import Part
 from attnlab.errors import UserError
@@ -140,7 +140,7 @@ class Decoder(Ruled, LanguageModel, kw_only=True):
         segments: jax.Array | None = None,
     ) -> tuple[jax.Array, list[Any]]:
         """tokens [B,T] from position `first` on to x [B,T,d], and the layers' states."""
-        at = standing(first, tokens.shape[1]) if segments is None else within(segments)
+        at = token_positions(first, tokens.shape[1]) if segments is None else within(segments)
         x, norm_mask = self.drop(self.embedded(self.embed(tokens), at)), self.norm_mask(tokens)
 
         def step(block: Block, number: int, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:

@@ -32,7 +32,7 @@ from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.protocol import asking
-from attnlab.attention.view import CAUSAL, View, standing
+from attnlab.attention.view import CAUSAL, View, token_positions
 from attnlab.attention.visibility import VISIBILITIES, Rule
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
@@ -287,7 +287,7 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         self, state: Decoding, memory: list[Any], tokens: jax.Array
     ) -> tuple[jax.Array, Decoding]:
         """See `Writer.step`."""
-        y = self._written(tokens[:, None], standing(state.fed, 1))
+        y = self._written(tokens[:, None], token_positions(state.fed, 1))
 
         def step(layer: DecoderLayer, number: int, y: jax.Array, given: Any) -> Any:
             source, cache, looks = given
