@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import Attention, Reading, asking
+from attnlab.attention.protocol import Attention, Reading, read_options
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.config.registry import build
 from attnlab.errors import UserError
@@ -126,7 +126,7 @@ def _checked(made: Any) -> Any:
         ) -> Reading:
             check_view(view)
             memory = self.remember(source, valid)
-            return self.read(query, memory, view, **asking(weights, self.no_looks(memory)))
+            return self.read(query, memory, view, **read_options(weights, self.no_looks(memory)))
 
     Checked.__name__, Checked.__qualname__ = made.__name__, made.__qualname__
     Checked.__module__ = made.__module__

@@ -217,7 +217,7 @@ class Attention(Mixer):
             so_far = self.no_looks(memory)
         else:
             memory, so_far = self.extend(state.memory, x, valid), state.so_far
-        reading = self.read(x, memory, view, **asking(False, so_far))
+        reading = self.read(x, memory, view, **read_options(False, so_far))
         if reading.losses and not self.is_initializing():
             self.sow(LOSSES, "looks", reading.losses)
         if isinstance(memory, Memory):
@@ -259,7 +259,7 @@ class Attention(Mixer):
         weights: bool = False,
     ) -> Reading:
         """`read(query, remember(source, valid), view, weights)`."""
-        return self.read(query, self.remember(source, valid), view, **asking(weights))
+        return self.read(query, self.remember(source, valid), view, **read_options(weights))
 
     @nn.nowrap
     def rows(self) -> Rows:
@@ -301,7 +301,7 @@ class Attention(Mixer):
         return weights if asked else shown
 
 
-def asking(weights: bool, so_far: Any = None) -> dict[str, Any]:
+def read_options(weights: bool, so_far: Any = None) -> dict[str, Any]:
     """Keyword arguments of `read` that differ from its defaults. Mechanisms without these arguments
     can so be called too.
     """

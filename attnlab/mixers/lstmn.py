@@ -39,7 +39,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import SAMPLES
-from attnlab.attention.protocol import LOSSES, MAPS, Attention, Reading, asking
+from attnlab.attention.protocol import LOSSES, MAPS, Attention, Reading, read_options
 from attnlab.attention.view import View
 from attnlab.attention.visibility import Causal, Prefix, Rule, Window
 from attnlab.errors import UserError
@@ -339,7 +339,7 @@ class FusedLSTMNLayer(LSTMNLayer):
         assert reader.aligned is not None
         asks = jnp.concatenate([word, reader.aligned], axis=-1)[:, None]
         reading = self.search.read(
-            asks, other, View(positions=reader.fed), **asking(False, reader.looks)
+            asks, other, View(positions=reader.fed), **read_options(False, reader.looks)
         )
         hidden, cell = jnp.split(self.looked(reading), 2, axis=-1)
         brought = jax.nn.sigmoid(given[1] + self.gate_found(hidden)) * cell

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import asking, at
+from attnlab.attention.protocol import at, read_options
 from attnlab.attention.view import EVERYTHING
 from attnlab.layers.by_layer import chosen, varies
 from attnlab.mixers import MIXERS
@@ -110,7 +110,7 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
                     "so_far=True, but a look of decoding is not told of the looks before",
                 ),
             )
-            asks = asking(weights, so_far.own if told else so_far)
+            asks = read_options(weights, so_far.own if told else so_far)
             reading = _left(inside, super().read(query, memory, view, **asks))
             return reading.replace(so_far=Told(reading.so_far)) if told else reading
 

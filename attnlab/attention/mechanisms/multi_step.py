@@ -21,7 +21,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.cards import MixerCard
-from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows, asking, at
+from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows, at, read_options
 from attnlab.attention.view import EVERYTHING, View, Where
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
@@ -91,7 +91,7 @@ class MultiStep(Attention):
         losses: dict[str, jax.Array] = {}
         left = []
         for number in range(self.steps):
-            asked = asking(weights, None if so_far is None else so_far[number])
+            asked = read_options(weights, None if so_far is None else so_far[number])
             reading = self.look.read(query + total, memory, view, **asked)
             left.append(reading.so_far)
             total = total + reading.context

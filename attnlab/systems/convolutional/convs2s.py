@@ -42,7 +42,7 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
-from attnlab.attention.protocol import Attention, asking
+from attnlab.attention.protocol import Attention, read_options
 from attnlab.attention.view import View, token_positions
 from attnlab.errors import UserError
 from attnlab.layers.convolution import GatedConvolution, NormedDense, nothing_before
@@ -140,7 +140,7 @@ class DecoderLayer(nn.Module):
             return HALF * (u + h), window, None
         query = HALF * (self.asks(u) + g)
         reading = self.attention.read(
-            query, attended, View(positions=first), **asking(False, looks)
+            query, attended, View(positions=first), **read_options(False, looks)
         )
         context = looked(self, reading)
         u = HALF * (self.takes(context * scale[:, None, None]) + u)

@@ -38,7 +38,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import Attention, asking
+from attnlab.attention.protocol import Attention, read_options
 from attnlab.attention.view import View
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
@@ -156,7 +156,10 @@ class ConditionalGRU(Seq2Seq):
         """Step i: what the next one gets, and c_i [B,2H]; `word` [B,3G] is y_{i-1} W + b."""
         between = self.before(state.s, word)
         reading = self.search.read(
-            between[:, None], attended, View(positions=state.fed), **asking(False, state.looks)
+            between[:, None],
+            attended,
+            View(positions=state.fed),
+            **read_options(False, state.looks),
         )
         context = looked(self, reading)[:, 0]
         following = self.after(between, self.of_context(context))

@@ -38,7 +38,7 @@ import jax.numpy as jnp
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments.local import LocalM
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import Attention, asking
+from attnlab.attention.protocol import Attention, read_options
 from attnlab.attention.view import View
 from attnlab.config.registry import holds, kind, made
 from attnlab.errors import UserError
@@ -183,6 +183,8 @@ class Luong(StackedSides, kw_only=True):
         """The attentional vectors [B,t,H] of top states [B,t,H], the first of them after `fed`
         words and `looks`; and what these looks leave.
         """
-        reading = self.search.read(tops, attended, View(positions=fed), **asking(False, looks))
+        reading = self.search.read(
+            tops, attended, View(positions=fed), **read_options(False, looks)
+        )
         both = jnp.concatenate([looked(self, reading), tops], axis=-1)
         return jnp.tanh(self.combine(both)), reading.so_far

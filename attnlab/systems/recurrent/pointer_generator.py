@@ -53,7 +53,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import Attention, asking
+from attnlab.attention.protocol import Attention, read_options
 from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout
@@ -251,7 +251,7 @@ class PointerGenerator(Seq2Seq):
             following.h[:, None],
             self._attended(memory, state.covered),
             View(positions=state.fed),
-            **asking(True, state.looks),
+            **read_options(True, state.looks),
         )
         assert reading.weights is not None  # the slot asks for them
         weights = reading.weights.mean(axis=1)[:, 0]  # [B,S]

@@ -31,7 +31,7 @@ from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
-from attnlab.attention.protocol import asking
+from attnlab.attention.protocol import read_options
 from attnlab.attention.view import CAUSAL, View, token_positions
 from attnlab.attention.visibility import VISIBILITIES, Rule
 from attnlab.config.registry import Part, kind, made
@@ -99,7 +99,7 @@ class DecoderLayer(Block):
         def across(y: jax.Array) -> jax.Array:
             nonlocal looks
             reading = self.cross_attention.read(
-                y, source, View(positions=first), **asking(False, looks)
+                y, source, View(positions=first), **read_options(False, looks)
             )
             looks = reading.so_far
             return looked(self, reading)

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import Attention, asking
+from attnlab.attention.protocol import Attention, read_options
 from attnlab.attention.view import View
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
@@ -146,7 +146,7 @@ class TopDown(Captioner, kw_only=True):
             looking.h[:, None],
             memory.attended,
             View(positions=before.fed),
-            **asking(False, before.looks),
+            **read_options(False, before.looks),
         )
         seen = self.of_context(looked(self, reading)[:, 0])
         writing = self.writing_cell(before.writing, seen + self.of_looking(looking.h))
