@@ -23,6 +23,9 @@ _folders: set[pathlib.Path] = (
     set()
 )  # where the modules and files lie that a command has named: a user's own
 _named: set[str] = set()  # first parts of the names of these modules, which may be installed
+RENAMED = {"so_far": "history", "no_looks": "initial_history"}
+"""What users' code of earlier versions may say in the protocol of attention, and what it is called now."""
+
 _LONGEST = 400  # characters of another's message: those of compilers go on for pages
 
 
@@ -120,7 +123,9 @@ def users_line(error: BaseException) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """The class of an error and the first paragraph of what it says."""
+    """The class of an error and the first paragraph of what it says; where that is an old name of
+    `RENAMED`, also the new one.
+    """
     if isinstance(error, SyntaxError):
         text = error.msg  # the rest of it says where
     elif isinstance(error, SystemExit):
@@ -128,6 +133,9 @@ def reason(error: BaseException) -> str:
     else:
         text = str(error).strip().partition("\n\n")[0]
     text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    if isinstance(error, (AttributeError, TypeError)):
+        renamed = {old: new for old, new in RENAMED.items() if f"'{old}'" in text}
+        text += "".join(f"; {old} is now {new}" for old, new in renamed.items())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -358,3 +358,41 @@ def test_a_trial_whose_module_exits_failed(tmp_path: Path, monkeypatch: pytest.M
     assert training.run(tmp_path, [one]) == 1
     end = attempts.read(one.workdir(tmp_path))[-1]
     assert (end["state"], end["message"]) == ("failed", "SystemExit: 0")
+
+
+OLD = {
+    "a capability": ("capabilities = Capabilities(so_far=True)", "so_far", "history"),
+    "an argument": (
+        f"{ABLE}\n    def read(self, query, memory, view=None, so_far=None): ...",
+        "so_far",
+        "history",
+    ),
+    "a method": (f"{ABLE}\n    def no_looks(self, memory): ...", "no_looks", "initial_history"),
+}
+"""What a mechanism of an earlier version says in its class, the old name and the new one."""
+
+
+@pytest.mark.parametrize("case", OLD)
+def test_a_mechanism_of_an_earlier_version_is_told_the_new_name(case: str, folder: Path) -> None:
+    fields, old, new = OLD[case]
+    text = "from attnlab.attention.protocol import Attention, Capabilities\n"
+    (folder / "own.py").write_text(f"{text}class Own(Attention):\n    {fields}\n")
+    line = trained(RNNSEARCH, "system.attention=own:Own")
+    assert "config.system.attention" in line and "own.py:" in line
+    assert f"{old}, which is now {new}" in line or f"; {old} is now {new}" in line
+
+
+@pytest.mark.parametrize(
+    ("kind", "base"),
+    [("score", "scores.additive:Additive"), ("alignment", "alignments.softmax:Softmax")],
+)
+def test_a_part_of_an_earlier_version_is_told_the_new_name(
+    kind: str, base: str, folder: Path
+) -> None:
+    module, _, name = base.partition(":")
+    text = (
+        f"from attnlab.attention.{module} import {name}\nclass Own({name}):\n    no_looks = None\n"
+    )
+    (folder / "own.py").write_text(text)
+    line = trained(RNNSEARCH, f"system.attention.{kind}=own:Own")
+    assert "Own (own.py:2) has no_looks, which is now initial_history" in line

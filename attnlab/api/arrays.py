@@ -20,8 +20,8 @@ from attnlab.errors import UserError
 
 Direction = Literal["causal", "bidirectional"]
 _ASKS_FOR_EARLIER = (
-    "mechanism: each look of {} with these parts depends on earlier ones; give read"
-    " so_far=no_looks(memory) the first time, and so_far=reading.so_far of the last reading then"
+    "mechanism: each look of {} with these parts depends on earlier ones; give read history="
+    "initial_history(memory) the first time, and history=reading.history of the last reading then"
 )
 
 
@@ -42,7 +42,7 @@ def mechanism(
       `functools.partial(Class, **fields)`, of a class derived from that of the mechanism; linen's own
       `name=` and `parent=` can be given with `width=`. Shape, dtype and meaning of arguments are
       checked, and mistakes raise `UserError`. A part whose looks depend on earlier ones wants
-      `so_far` in every `read`: `no_looks(memory)` in the first, then that of the last `Reading`.
+      `history` in every `read`: `initial_history(memory)` in the first, then that of the last `Reading`.
 
     Raises:
       UserError: no such mechanism or field, a value of the wrong type, or parts that do not fit
@@ -110,8 +110,8 @@ def _checked(made: Any) -> Any:
             check_sequence(query, "query")
             check_view(view)
             check_memory(memory)
-            so_far = more[1] if len(more) > 1 else others.get("so_far")
-            if so_far is None and self.no_looks(memory) is not None:
+            history = more[1] if len(more) > 1 else others.get("history")
+            if history is None and self.initial_history(memory) is not None:
                 raise UserError(_ASKS_FOR_EARLIER.format(made.__name__))
             reading: Reading = super().read(query, memory, view, *more, **others)
             return reading
@@ -126,7 +126,8 @@ def _checked(made: Any) -> Any:
         ) -> Reading:
             check_view(view)
             memory = self.remember(source, valid)
-            return self.read(query, memory, view, **read_options(weights, self.no_looks(memory)))
+            options = read_options(weights, self.initial_history(memory))
+            return self.read(query, memory, view, **options)
 
     Checked.__name__, Checked.__qualname__ = made.__name__, made.__qualname__
     Checked.__module__ = made.__module__

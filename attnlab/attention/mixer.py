@@ -47,7 +47,7 @@ class Capabilities:
       own: the context already contains the query, so a system need not add it.
       state: how the state grows with a sequence: "tokens" (something is kept of each token) or
         "constant".
-      so_far: `read` takes and returns what depends on earlier looks, so that parts that use it (a
+      history: `read` takes and returns what depends on earlier looks, so that parts that use it (a
         score with `looks_back`, an alignment of the form "look") work one query at a time.
       window: under a window the memory may be a ring of the last keys (`memories.py`): it grows by
         `Memory.appended` alone, its arrays have the slots on axis 2, and `read` knows a key by its
@@ -68,7 +68,7 @@ class Capabilities:
     unprojected: bool = False
     own: bool = False
     state: Literal["tokens", "constant"] = "tokens"
-    so_far: bool = False
+    history: bool = False
     window: bool = False
 
 

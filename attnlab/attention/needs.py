@@ -12,9 +12,9 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
+from attnlab.attention.history import refusal
 from attnlab.attention.kernels import BACKWARDLESS, BACKWARDS, KERNELS, ROWLESS, WEIGHTLESS
 from attnlab.attention.protocol import Attention, Capabilities, Rows
-from attnlab.attention.so_far import refusal
 from attnlab.attention.visibility import Causal, Everything, Rule
 from attnlab.config.registry import Table, kind, made
 from attnlab.errors import UserError
@@ -31,8 +31,8 @@ class Need:
       cache: the memory is extended; "decoding": in decoding alone, so that full passes over the
         text so far (`decoding.full_passes`) do without.
       stepwise: queries come one by one, at least in decoding, so no weight may depend on earlier
-        queries, except through `so_far`.
-      so_far: the system passes `so_far` from each look to the next, so that a weight may depend on
+        queries, except through `history`.
+      history: the system passes `history` from each look to the next, so that a weight may depend on
         earlier queries.
       heads: how many heads the rule distinguishes, 1 for none.
       values: keys and values are two arrays; "unprojected": also, the context must be a sum of the
@@ -57,7 +57,7 @@ class Need:
     values: bool | Literal["unprojected"] = False
     places: Literal["first", "trees", "grid", "adrift"] = "first"
     weights: bool | Literal["distribution"] = False
-    so_far: bool = False
+    history: bool = False
     mixes: bool = False
 
     def under(self, rule: Rule) -> Need:
@@ -251,12 +251,12 @@ def _check_parts(mechanism: Any, of: Mapping[str, Any], need: Need, where: str) 
 def _check_alignment(mechanism: Any, alignment: Any, need: Need, where: str) -> None:
     """Refuse an alignment that needs something this slot does not provide."""
     name = alignment.__name__
-    if alignment.form == "look" and need.stepwise and not need.so_far:
+    if alignment.form == "look" and need.stepwise and not need.history:
         raise UserError(
             f"{where}: {name} needs all queries of a sequence at once, here they come one by one;"
             " choose 'softmax'"
         )
-    if alignment.form == "look" and need.stepwise and not mechanism.capabilities.so_far:
+    if alignment.form == "look" and need.stepwise and not mechanism.capabilities.history:
         raise UserError(
             f"{where}: {name} depends on earlier looks, which {mechanism.__name__} does not carry"
             " on; choose 'softmax', or the mechanism 'single' or 'multihead'"
@@ -275,11 +275,11 @@ def _check_alignment(mechanism: Any, alignment: Any, need: Need, where: str) -> 
 
 def _check_back(mechanism: Any, score: type, need: Need, where: str) -> None:
     """Refuse a score that depends on earlier looks if the mechanism or the slot does not pass
-    `so_far` on.
+    `history` on.
     """
-    if not mechanism.capabilities.so_far:
+    if not mechanism.capabilities.history:
         raise UserError(f"{where}: {mechanism.__name__}: {refusal(score)}")
-    if need.stepwise and not need.so_far:
+    if need.stepwise and not need.history:
         raise UserError(
             f"{where}: {score.__name__} depends on earlier looks, but here queries come one by one"
             " and nothing is carried on; choose 'additive'"

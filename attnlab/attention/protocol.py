@@ -44,14 +44,14 @@ class Reading:
         collected, else None. They have gradients. See `Attention.capture`.
       losses: auxiliary losses by name, [B,Tq] each: one number per query, so that padding can be
         left out of the sum.
-      so_far: the state for the next look at this memory, a tree of arrays with leading axis B; None
+      history: the state for the next look at this memory, a tree of arrays with leading axis B; None
         if no look depends on earlier ones.
     """
 
     context: jax.Array
     weights: jax.Array | None = None
     losses: dict[str, jax.Array] = flax.struct.field(default_factory=dict)
-    so_far: Any = None
+    history: Any = None
 
 
 class Tokens(NamedTuple):
@@ -77,11 +77,11 @@ class Tokens(NamedTuple):
 @flax.struct.dataclass
 class Mixed:
     """The state of an attention that mixes a sequence: the memory of its tokens, and
-    `Reading.so_far`.
+    `Reading.history`.
     """
 
     memory: Any
-    so_far: Any
+    history: Any
 
 
 def divisors_near(number: int, wanted: int) -> str:
@@ -148,7 +148,7 @@ class Attention(Mixer):
         memory: Any,
         view: View = EVERYTHING,
         weights: bool = False,
-        so_far: Any = None,
+        history: Any = None,
     ) -> Reading:
         """Attend from query [B,Tq,dq] to a memory. The last query has the position of the last
         written slot, unless the view has positions. `view.onto(memory, query)` says which query may
@@ -157,13 +157,13 @@ class Attention(Mixer):
         `weights`: return the weights too, even if no maps are being collected. A slot that uses
           them says so in its `Need`. A mechanism without this argument works in all other slots.
 
-        `so_far`: the `so_far` of the previous reading; `no_looks(memory)` or None for the first
-          look at this memory. Only mechanisms that declare `so_far` need this argument.
+        `history`: the `history` of the previous reading; `initial_history(memory)` or None for the first
+          look at this memory. Only mechanisms that declare `history` need this argument.
         """
         raise NotImplementedError
 
-    def no_looks(self, memory: Any) -> Any:
-        """The `so_far` before the first look at a memory. It has the structure and the shapes of
+    def initial_history(self, memory: Any) -> Any:
+        """The `history` before the first look at a memory. It has the structure and the shapes of
         every later one. None if no look depends on earlier ones.
         """
         return None
@@ -185,7 +185,7 @@ class Attention(Mixer):
         rings = window is not None and window < room and self.forgets()
         slots = window if rings else room
         memory = self.remember(jnp.zeros((rows, 0, self.width), dtype), capacity=slots)
-        return Mixed(memory.as_ring() if rings else memory, self.no_looks(memory))
+        return Mixed(memory.as_ring() if rings else memory, self.initial_history(memory))
 
     @nn.nowrap
     def forgets(self) -> bool:
@@ -214,15 +214,15 @@ class Attention(Mixer):
         if state is None:  # a whole text stands where the view says
             stands: dict[str, Any] = dict(at(0 if view.positions is None else view.positions))
             memory = self.remember(x, valid, **stands)
-            so_far = self.no_looks(memory)
+            history = self.initial_history(memory)
         else:
-            memory, so_far = self.extend(state.memory, x, valid), state.so_far
-        reading = self.read(x, memory, view, **read_options(False, so_far))
+            memory, history = self.extend(state.memory, x, valid), state.history
+        reading = self.read(x, memory, view, **read_options(False, history))
         if reading.losses and not self.is_initializing():
             self.sow(LOSSES, "looks", reading.losses)
         if isinstance(memory, Memory):
             memory = memory.settled()
-        return reading.context, Mixed(memory, reading.so_far)
+        return reading.context, Mixed(memory, reading.history)
 
     def remember_pairs(
         self,
@@ -301,9 +301,9 @@ class Attention(Mixer):
         return weights if asked else shown
 
 
-def read_options(weights: bool, so_far: Any = None) -> dict[str, Any]:
+def read_options(weights: bool, history: Any = None) -> dict[str, Any]:
     """Keyword arguments of `read` that differ from its defaults. Mechanisms without these arguments
     can so be called too.
     """
     asked: dict[str, Any] = {"weights": True} if weights else {}
-    return asked if so_far is None else asked | {"so_far": so_far}
+    return asked if history is None else asked | {"history": history}

@@ -118,6 +118,10 @@ class Table:
             )
         if not callable(component):
             raise UserError(f"{where}: expected a class or a function, this is {described}")
+        read = getattr(component, "read", None)
+        for old, new in errors.RENAMED.items() if "attnlab.attention." in self.base else ():
+            if hasattr(component, old) or (read and old in inspect.signature(read).parameters):
+                raise UserError(f"{where}: {described} has {old}, which is now {new}")
         for attribute in self.declares:
             _check_declared(
                 component,

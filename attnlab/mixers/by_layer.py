@@ -48,7 +48,7 @@ class NoMixer(Attention):
 
     absent: ClassVar[bool] = True
 
-    capabilities = Capabilities(maps="none", state="constant", values=True, so_far=True)
+    capabilities = Capabilities(maps="none", state="constant", values=True, history=True)
     card = Card(
         "none", 2021, "Dong et al., Attention is Not All You Need, ICML 2021, as a control", "0"
     )
@@ -65,7 +65,7 @@ class NoMixer(Attention):
         memory: Nothing,
         view: View = EVERYTHING,
         weights: bool = False,
-        so_far: Any = None,
+        history: Any = None,
     ) -> Reading:
         """See `Attention.read`."""
         return Reading(jnp.zeros((*query.shape[:-1], self.width), query.dtype))

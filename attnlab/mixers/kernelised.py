@@ -128,7 +128,7 @@ class Kernelised(Attention):
         memory: FeatureMemory,
         view: View = EVERYTHING,
         weights: bool = False,
-        so_far: Any = None,
+        history: Any = None,
     ) -> Reading:
         """See `Attention.read`.
 

@@ -94,7 +94,7 @@ class Reader:
       last: h and c of the last real step, [B,H] each.
       summary: h~ of it, [B,H].
       aligned: gamma~ of it, [B,H]; None without a second sequence.
-      looks: what the looks at a second sequence so far leave to the next (`Attention.no_looks`).
+      looks: what the looks at a second sequence so far leave to the next (`Attention.initial_history`).
     """
 
     fed: jax.Array
@@ -325,7 +325,7 @@ class FusedLSTMNLayer(LSTMNLayer):
         """See `LSTMNLayer.begin`."""
         reader = super().begin(rows, room, dtype, before, first, other)
         return dataclasses.replace(
-            reader, aligned=jnp.zeros_like(reader.summary), looks=self.search.no_looks(other)
+            reader, aligned=jnp.zeros_like(reader.summary), looks=self.search.initial_history(other)
         )
 
     def contributions(self, x: jax.Array) -> tuple[jax.Array, ...]:
@@ -338,12 +338,11 @@ class FusedLSTMNLayer(LSTMNLayer):
         """See `LSTMNLayer.bring`; `other` is of `remember`."""
         assert reader.aligned is not None
         asks = jnp.concatenate([word, reader.aligned], axis=-1)[:, None]
-        reading = self.search.read(
-            asks, other, View(positions=reader.fed), **read_options(False, reader.looks)
-        )
+        view = View(positions=reader.fed)
+        reading = self.search.read(asks, other, view, **read_options(False, reader.looks))
         hidden, cell = jnp.split(self.looked(reading), 2, axis=-1)
         brought = jax.nn.sigmoid(given[1] + self.gate_found(hidden)) * cell
-        return brought, hidden, reading.so_far
+        return brought, hidden, reading.history
 
 
 def _unit(contribution: jax.Array, c: jax.Array, brought: jax.Array | float) -> LSTMState:

@@ -77,12 +77,14 @@ def test_a_look_that_depends_on_earlier_ones_wants_their_state(alignment: str, v
     bound = module.bind(params)
     memory = bound.remember(X)
     for more in ((), (False, None)):
-        with pytest.raises(attnlab.UserError, match=r"so_far=no_looks\(memory\) the first time"):
+        with pytest.raises(
+            attnlab.UserError, match=r"history=initial_history\(memory\) the first time"
+        ):
             bound.read(X, memory, *views, *more)
     memory = bound.remember(X[:, :3], capacity=5) if view else memory
-    first = bound.read(X[:, :3], memory, *views, so_far=bound.no_looks(memory))
+    first = bound.read(X[:, :3], memory, *views, history=bound.initial_history(memory))
     memory = bound.extend(memory, X[:, 3:]) if view else memory
-    second = bound.read(X[:, 3:], memory, *views, so_far=first.so_far)
+    second = bound.read(X[:, 3:], memory, *views, history=first.history)
     found = jnp.concatenate([first.context, second.context], axis=1)
     np.testing.assert_allclose(found, context.context, atol=1e-6)
 

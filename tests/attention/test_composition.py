@@ -33,7 +33,7 @@ SLOTS = {
     "encoder": Need(role="self"),
     "decoder": Need(role="self", direction="causal", cache=True, stepwise=True),
     "cross": Need(role="cross", stepwise=True),
-    "carrying": Need(role="cross", stepwise=True, so_far=True),
+    "carrying": Need(role="cross", stepwise=True, history=True),
 }
 REFUSED = {  # (field, part, slot): what the message says
     **{

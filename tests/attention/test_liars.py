@@ -55,8 +55,8 @@ class MixesRows(MultiHead):
 class LosesPositions(MultiHead):
     """Has a position scheme, which it tells that everything stands in one place."""
 
-    def look(self, query: Any, memory: Any, view: Any, so_far: Any = None) -> Any:
-        look = super().look(query, memory, view, so_far)
+    def look(self, query: Any, memory: Any, view: Any, history: Any = None) -> Any:
+        look = super().look(query, memory, view, history)
         return look.replace(score=lambda q, k, i, j: look.score(q, k, 0 * i, 0 * j))
 
 

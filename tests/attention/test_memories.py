@@ -74,8 +74,8 @@ class Programs(NamedTuple):
     """What decoding runs, compiled: one for each length of a piece; the tests of a case share them."""
 
     full: Any  # (x, valid) -> contexts of the full pass, memories of no token and of four
-    begun: Any  # (x, memory) -> so_far of the first piece; None if looks do not depend on others
-    step: Any  # (memory, so_far, x, valid) -> memory, so_far, contexts of a piece more
+    begun: Any  # (x, memory) -> history of the first piece; None if looks do not depend on others
+    step: Any  # (memory, history, x, valid) -> memory, history, contexts of a piece more
 
 
 def programs(name: str, config: dict[str, Any], compiled: Callable[..., Any] = jax.jit) -> Programs:
@@ -92,13 +92,13 @@ def _programs(name: str, config: str, compiled: Callable[..., Any]) -> Programs:
         return call(x, x, CAUSAL, valid).context, begun(0), begun(PREFILL)
 
     def begun(x: Any, memory: Any) -> Any:
-        so_far = call(memory, method="no_looks")
-        return call(x, memory, CAUSAL, so_far=so_far, method="read").so_far
+        history = call(memory, method="initial_history")
+        return call(x, memory, CAUSAL, history=history, method="read").history
 
-    def step(memory: Any, so_far: Any, x: Any, valid: Any) -> Any:
+    def step(memory: Any, history: Any, x: Any, valid: Any) -> Any:
         memory = call(memory, x, valid, method="extend")
-        reading = call(x, memory, CAUSAL, method="read", **read_options(False, so_far))
-        return memory, reading.so_far, reading.context
+        reading = call(x, memory, CAUSAL, method="read", **read_options(False, history))
+        return memory, reading.history, reading.context
 
     return Programs(
         compiled(full),
@@ -113,10 +113,10 @@ def test_cached_decoding_and_prefill_equal_the_full_pass(name: str, config: dict
     x, valid = inputs(queries=LENGTH)[0], np.ones((3, LENGTH), bool)
     full, *memories = jax.tree.map(np.asarray, run.full(x, valid))
     for cut, memory in zip((0, PREFILL), memories, strict=True):
-        so_far = run.begun(x[:, :cut], memory)
+        history = run.begun(x[:, :cut], memory)
         for t in range(cut, LENGTH):
             here = slice(t, t + 1)
-            memory, so_far, context = run.step(memory, so_far, x[:, here], valid[:, here])
+            memory, history, context = run.step(memory, history, x[:, here], valid[:, here])
             assert_close(context, full[:, here], eps=16)
     with pytest.raises(ValueError, match="capacity"):
         small = functools.partial(calls(name, config), capacity=LENGTH - 1, method="remember")
@@ -135,10 +135,10 @@ def test_pieces_with_padding_a_pause_on_disk_and_garbage_in_the_spare_room_equal
     full, _, prefilled = jax.tree.map(np.asarray, run.full(x, valid))
     for pieces in ((4, 1), (1, 4)):
         memory, first = prefilled, PREFILL
-        so_far = run.begun(x[:, :first], memory)
+        history = run.begun(x[:, :first], memory)
         for piece in pieces:
             memory, here = littered(stored(memory), first), slice(first, first + piece)
-            memory, so_far, context = run.step(memory, so_far, x[:, here], valid[:, here])
+            memory, history, context = run.step(memory, history, x[:, here], valid[:, here])
             assert_close(context, full[:, here], eps=16)
             first += piece
         littered(memory, first)
@@ -366,14 +366,14 @@ class Scanned(nn.Module):
         memory = self.mechanism.remember(source, valid)
 
         def step(mechanism: Attention, carry: Any, token: Any) -> tuple[Any, jax.Array]:
-            i, so_far = carry
+            i, history = carry
             view = View(causally(mechanism).rule, positions=i)
-            reading = mechanism.read(token[:, None], memory, view, **read_options(False, so_far))
-            return (i + 1, reading.so_far), reading.context[:, 0]
+            reading = mechanism.read(token[:, None], memory, view, **read_options(False, history))
+            return (i + 1, reading.history), reading.context[:, 0]
 
         how = {"variable_broadcast": "params", "split_rngs": {"params": False}}
         scan = nn.scan(step, **how, in_axes=1, out_axes=1)
-        begun = np.int32(first), self.mechanism.no_looks(memory)
+        begun = np.int32(first), self.mechanism.initial_history(memory)
         return scan(self.mechanism, begun, query)[1]
 
 

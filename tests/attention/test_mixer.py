@@ -223,7 +223,9 @@ def test_values_equal_the_oracle_in_float64(
 @pytest.mark.product("shapes")
 def test_a_slot_that_reads_takes_attention_alone(name: str, config: dict[str, Any]) -> None:
     mechanism: Any = MIXERS.resolve(name)
-    slot = Need(role="self", direction="causal", cache=True, stepwise=True, so_far=True, maps=False)
+    slot = Need(
+        role="self", direction="causal", cache=True, stepwise=True, history=True, maps=False
+    )
     dataclasses.replace(slot, mixes=True).check(mechanism, "slot", config)
     if issubclass(mechanism, Attention):  # what is declared of it is true
         verbs = ("extend", "extend_pairs", "arrays")

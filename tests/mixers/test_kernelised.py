@@ -67,7 +67,7 @@ def test_another_sequence_is_read_as_the_oracle_reads_it(
 def test_what_it_cannot_do_is_refused_by_name(name: str, config: dict[str, Any]) -> None:
     mechanism: Any = MIXERS.resolve(name)
     label = mechanism.__name__
-    Need(role="cross", stepwise=True, so_far=True).check(mechanism, "slot")
+    Need(role="cross", stepwise=True, history=True).check(mechanism, "slot")
     Need(role="self", direction="causal", cache=True, mixes=True, maps=False).check(
         mechanism, "slot"
     )

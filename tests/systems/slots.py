@@ -89,10 +89,10 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
             memory: Any,
             view: Any = EVERYTHING,
             weights: bool = False,
-            so_far: Any = None,
+            history: Any = None,
         ) -> Any:
             wanted, one_by_one = need.under(view.rule), stepping[0]
-            told = isinstance(so_far, Told)
+            told = isinstance(history, Told)
             asked(
                 "read",
                 (need.dense or not wanted.dense, "dense=False, but it is given a rule of its own"),
@@ -106,20 +106,20 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
                 ),
                 (bool(need.weights) or not weights, "weights=False, but it is asked for weights"),
                 (
-                    told or not (need.so_far and one_by_one),
-                    "so_far=True, but a look of decoding is not told of the looks before",
+                    told or not (need.history and one_by_one),
+                    "history=True, but a look of decoding is not told of the looks before",
                 ),
             )
-            asks = read_options(weights, so_far.own if told else so_far)
+            asks = read_options(weights, history.own if told else history)
             reading = _left(inside, super().read(query, memory, view, **asks))
-            return reading.replace(so_far=Told(reading.so_far)) if told else reading
+            return reading.replace(history=Told(reading.history)) if told else reading
 
-        def no_looks(self, memory: Any) -> Any:
+        def initial_history(self, memory: Any) -> Any:
             if inside:
-                return super().no_looks(memory)
-            carried = need.so_far or not stepping[0]  # a whole text may begin with it
-            asked("no_looks", (carried, "so_far=False, but it is asked what to carry"))
-            return Told(_left(inside, super().no_looks(memory)))
+                return super().initial_history(memory)
+            carried = need.history or not stepping[0]  # a whole text may begin with it
+            asked("initial_history", (carried, "history=False, but it is asked what to carry"))
+            return Told(_left(inside, super().initial_history(memory)))
 
     return Watched
 

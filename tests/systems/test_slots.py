@@ -46,18 +46,18 @@ class Causal(Luong):
     """Hides the later part of the source."""
 
     def _attentional(self, tops: Any, attended: Any, fed: Any, looks: Any) -> Any:
-        reading = self.search.read(tops, attended, CAUSAL, so_far=looks)
+        reading = self.search.read(tops, attended, CAUSAL, history=looks)
         both = jnp.concatenate([reading.context, tops], axis=-1)
-        return jnp.tanh(self.combine(both)), reading.so_far
+        return jnp.tanh(self.combine(both)), reading.history
 
 
 class Weighing(Luong):
     """Does not say that it uses weights."""
 
     def _attentional(self, tops: Any, attended: Any, fed: Any, looks: Any) -> Any:
-        reading = self.search.read(tops, attended, weights=True, so_far=looks)
+        reading = self.search.read(tops, attended, weights=True, history=looks)
         found = jnp.tanh(self.combine(jnp.concatenate([reading.context, tops], axis=-1)))
-        return found * reading.weights.sum(), reading.so_far
+        return found * reading.weights.sum(), reading.history
 
 
 class Forgetting(Luong):
@@ -88,7 +88,7 @@ LIARS = [
         "'decoder_attention'. has cache=False, but its memory is extended",
     ),
     (Causal, LUONG, "direction='bidirectional', but it is given a causal view"),
-    (Forgetting, LUONG, "so_far=True, but a look of decoding is not told"),
+    (Forgetting, LUONG, "history=True, but a look of decoding is not told"),
     (Weighing, LUONG, "weights=False, but it is asked for weights"),
     (Turned, LM, r"expected \[B=3,...\]"),
 ]

@@ -18,7 +18,7 @@ whatever the config names. The paper's hard reader for test time is not here: if
 the expectation equals its path.
 
 The alignment of a query depends on that of the previous query: a_i-1 is passed from look to look
-(`so_far`). A query that may see nothing passes on the alignment of its predecessor. The first look
+(`history`). A query that may see nothing passes on the alignment of its predecessor. The first look
 starts from the first key, a_1j = p_1j prod_{l<j} (1 - p_1l).
 """
 
@@ -61,18 +61,18 @@ class Monotonic(Alignment):
         if self.noise < 0.0:
             raise UserError(f"alignment monotonic: noise={self.noise}, must be at least 0")
 
-    def no_looks(self, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-        """See `Alignment.no_looks`: a_0 [B,H,Tk], 1 on the first key."""
+    def initial_history(self, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+        """See `Alignment.initial_history`: a_0 [B,H,Tk], 1 on the first key."""
         return jnp.zeros(shape, dtype).at[..., :1].set(1.0)
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
-        first = self.no_looks((*scores.shape[:2], scores.shape[-1]), inner_dtype(scores))
+        first = self.initial_history((*scores.shape[:2], scores.shape[-1]), inner_dtype(scores))
         return self.go_on(scores, mask, view, first)[0]
 
     @nn.compact
     def go_on(
-        self, scores: jax.Array, mask: jax.Array | None, view: View, so_far: jax.Array
+        self, scores: jax.Array, mask: jax.Array | None, view: View, history: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """See `Alignment.go_on`."""
         offset = self.param("offset", nn.initializers.constant(self.start), (scores.shape[1],))
@@ -83,7 +83,7 @@ class Monotonic(Alignment):
             )
         allowed = whole(mask, scores.shape[-1])
         live = jnp.broadcast_to(allowed.any(axis=-1, keepdims=True), (*scores.shape[:-1], 1))
-        return expected(jnp.where(allowed, jax.nn.sigmoid(energy), 0.0), live, so_far)
+        return expected(jnp.where(allowed, jax.nn.sigmoid(energy), 0.0), live, history)
 
 
 def expected(stop: jax.Array, live: jax.Array, before: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -29,7 +29,7 @@ class Alignment(nn.Module):
         apply; "elementwise": on its own score only, and on how many keys the query may see
         (`View.seen`); "row": on the whole row of its query; "fixed": on no score at all; "look":
         on the rows of earlier queries too, so that all queries must come at once, or a state is
-        passed from look to look (`no_looks`, `go_on`).
+        passed from look to look (`initial_history`, `go_on`).
       sums_to: "one" (over the allowed keys in the window of the alignment, if there are any), "at
         most one", or "any".
       looks_at: what changes the weights besides scores and mask. "positions": of queries and keys,
@@ -58,16 +58,16 @@ class Alignment(nn.Module):
         """
         raise NotImplementedError
 
-    def no_looks(self, shape: tuple[int, ...], dtype: Any) -> Any:
+    def initial_history(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """For the form "look": the state before the first query, for weights of this `shape` (B, H,
         Tk); arrays with leading axis B.
         """
         raise NotImplementedError
 
     def go_on(
-        self, scores: jax.Array, mask: jax.Array | None, view: View, so_far: Any
+        self, scores: jax.Array, mask: jax.Array | None, view: View, history: Any
     ) -> tuple[jax.Array, Any]:
-        """For the form "look": as `__call__`, but continuing from the state `so_far`; also returns
+        """For the form "look": as `__call__`, but continuing from the state `history`; also returns
         the next state.
         """
         raise NotImplementedError

@@ -42,16 +42,17 @@ class Selective(Alignment):
         "T^2",
     )
 
-    def no_looks(self, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-        """See `Alignment.no_looks`: f [B,Tk] of the first query, zeros."""
+    def initial_history(self, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+        """See `Alignment.initial_history`: f [B,Tk] of the first query, zeros."""
         return jnp.zeros((shape[0], shape[-1]), dtype)
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
-        return self.go_on(scores, mask, view, self.no_looks(scores.shape, inner_dtype(scores)))[0]
+        first = self.initial_history(scores.shape, inner_dtype(scores))
+        return self.go_on(scores, mask, view, first)[0]
 
     def go_on(
-        self, scores: jax.Array, mask: jax.Array | None, view: View, so_far: jax.Array
+        self, scores: jax.Array, mask: jax.Array | None, view: View, history: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """See `Alignment.go_on`."""
         scores = widened(scores)
@@ -61,7 +62,7 @@ class Selective(Alignment):
         first = scores[:, 0]
         taken = jnp.broadcast_to(taken[:, 0], first.shape)
         gone = jax.nn.relu(jnp.where(taken, first, 0.0))  # g [B,Tq,Tk]
-        total = jnp.cumsum(jnp.concatenate([so_far[:, None], gone], axis=1), axis=1)
+        total = jnp.cumsum(jnp.concatenate([history[:, None], gone], axis=1), axis=1)
         return softmax(scores - total[:, None, :-1], mask), total[:, -1]
 
 

@@ -47,25 +47,25 @@ class Temporal(Alignment):
         "T^2",
     )
 
-    def no_looks(self, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-        """See `Alignment.no_looks`: log b [B,H,Tk], `LOW` for keys that no query could see."""
+    def initial_history(self, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+        """See `Alignment.initial_history`: log b [B,H,Tk], `LOW` for keys that no query could see."""
         return jnp.full(shape, LOW, dtype)
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
-        first = self.no_looks((*scores.shape[:2], scores.shape[-1]), inner_dtype(scores))
+        first = self.initial_history((*scores.shape[:2], scores.shape[-1]), inner_dtype(scores))
         return self.go_on(scores, mask, view, first)[0]
 
     def go_on(
-        self, scores: jax.Array, mask: jax.Array | None, view: View, so_far: jax.Array
+        self, scores: jax.Array, mask: jax.Array | None, view: View, history: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """See `Alignment.go_on`."""
         if not scores.shape[-1]:
-            return widened(scores), so_far
+            return widened(scores), history
         allowed = whole(mask, scores.shape[-1])
         logs = log_softmax(scores, mask) if self.past == "weights" else widened(scores)
         logs = jnp.where(allowed, logs, LOW)
-        rows = jnp.concatenate([so_far[:, :, None], logs], axis=2)
+        rows = jnp.concatenate([history[:, :, None], logs], axis=2)
         sums = jax.lax.associative_scan(jnp.logaddexp, rows, axis=2)
         before = sums[:, :, :-1]
         modulated = logs - jnp.where(before > 0.5 * LOW, before, 0.0)

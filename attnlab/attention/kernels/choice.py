@@ -65,7 +65,7 @@ def attend(
     module: nn.Module, look: AttentionInputs, kernel: str, weights: bool = False
 ) -> tuple[jax.Array, jax.Array | None, Any]:
     """The context [B,H,Tq,Dv] of a look, its weights [B,H,Tq,Tk] float32 if they or maps are
-    requested, else None, and the state for the next look (`so_far`).
+    requested, else None, and the state for the next look (`history`).
 
     During initialization the kernel is always plain: the parameters of a score are made where it is
     first called. A look without rows, queries or keys also uses the plain kernel: there is nothing
@@ -81,7 +81,7 @@ def attend(
       UserError: the kernel cannot compute this look, or cannot return the requested weights.
     """
     chosen = KERNELS.resolve(kernel)()
-    back = look.so_far is not None
+    back = look.history is not None
     if isinstance(chosen, Auto):
         chosen = Plain() if weights or back else chosen.chosen(look)
     elif reason := (

@@ -37,7 +37,7 @@ class AttentionInputs:
         values), or None.
       product: `score` is the inner product of the first array of `queries` with `keys`, one array,
         plus `bias`.
-      so_far: the state of earlier looks (`so_far.SoFar`), or None; if a score looks back, the look
+      history: the state of earlier looks (`history.History`), or None; if a score looks back, the look
         has one query.
       after: `after(past, weights)` of a score that looks back.
       between: `between(scores, mask, view)` -> other scores and another mask, made from whole rows
@@ -56,7 +56,7 @@ class AttentionInputs:
     relative: Callable[[jax.Array, jax.Array, jax.Array], jax.Array | None] | None = None
     product: bool = False
     bias: Callable[[Any, jax.Array, jax.Array], jax.Array | None] | None = None
-    so_far: Any = None
+    history: Any = None
     after: Callable[[jax.Array, jax.Array], jax.Array] | None = None
     between: Callable[[jax.Array, Any, View], tuple[jax.Array, Any]] | None = None
 
@@ -90,14 +90,14 @@ def plain(look: AttentionInputs) -> tuple[jax.Array, jax.Array]:
 
 def plain_on(look: AttentionInputs) -> tuple[jax.Array, jax.Array, Any]:
     """Context and weights as `plain`, and the state for the next look."""
-    weights, so_far = weigh_on(look)
+    weights, history = weigh_on(look)
     dropped = look.drop(weights).astype(look.values.dtype)
     context = unfold(
         jnp.einsum("bkqt,bktd->bkqd", fold(dropped, look.values.shape[1]), look.values),
         weights.shape[1],
     )
     more = look.relative(dropped, look.view.i, look.view.j) if look.relative else None
-    return context if more is None else context + more.astype(context.dtype), weights, so_far
+    return context if more is None else context + more.astype(context.dtype), weights, history
 
 
 def weigh(look: AttentionInputs) -> jax.Array:
@@ -111,9 +111,9 @@ def weigh_on(look: AttentionInputs) -> tuple[jax.Array, Any]:
     scores = look.score(look.queries, look.keys, view.i, view.j)
     if look.between is not None:
         scores, mask = look.between(scores, mask, view)
-    if look.so_far is None:
+    if look.history is None:
         return look.align(scores, mask, view), None
-    past, state = look.so_far.score, look.so_far.alignment
+    past, state = look.history.score, look.history.alignment
     if state is None:
         weights = look.align(scores, mask, view)
     else:
@@ -122,7 +122,7 @@ def weigh_on(look: AttentionInputs) -> tuple[jax.Array, Any]:
     if past is not None:
         assert look.after is not None
         past = look.after(past, weights[:, :, 0])
-    return weights, look.so_far.replace(score=past, alignment=state)
+    return weights, look.history.replace(score=past, alignment=state)
 
 
 def fold(x: jax.Array, key_heads: int) -> jax.Array:

@@ -44,7 +44,7 @@ class Differential(MultiHead):
     start: float = 0.2
 
     kernels = ("auto", "plain")
-    capabilities = dataclasses.replace(MultiHead.capabilities, so_far=False)
+    capabilities = dataclasses.replace(MultiHead.capabilities, history=False)
     card = heads_card(2025, "Ye et al., Differential Transformer, ICLR 2025", state="T d")
 
     @nn.nowrap
@@ -78,10 +78,10 @@ class Differential(MultiHead):
         return jnp.exp(first) - jnp.exp(second) + self.start
 
     def look(
-        self, query: jax.Array, memory: MultiHeadMemory, view: View, so_far: Any = None
+        self, query: jax.Array, memory: MultiHeadMemory, view: View, history: Any = None
     ) -> AttentionInputs:
         """See `MultiHead.look`."""
-        look = super().look(query, memory, view, so_far)
+        look = super().look(query, memory, view, history)
 
         def align(scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
             weights = self.align(scores, mask, view)

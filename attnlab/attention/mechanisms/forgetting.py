@@ -86,11 +86,11 @@ class Forgetting(MultiHead):
         return jnp.where(length > 0, jnp.take_along_axis(memory.decay, last, axis=2), 0.0)
 
     def look(
-        self, query: jax.Array, memory: MultiHeadMemory, view: View, so_far: Any = None
+        self, query: jax.Array, memory: MultiHeadMemory, view: View, history: Any = None
     ) -> AttentionInputs:
         """See `MultiHead.look`."""
         assert isinstance(memory, ForgettingMemory)
-        look = super().look(query, memory, view, so_far)
+        look = super().look(query, memory, view, history)
         flat = memory.decay.swapaxes(2, 3).reshape(len(query), self.heads, memory.decay.shape[2])
         at_queries = self.reached(flat, look.view)
 

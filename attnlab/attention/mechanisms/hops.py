@@ -24,10 +24,10 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.cards import MixerCard
+from attnlab.attention.history import history_before
 from attnlab.attention.kernels.plain import AttentionInputs, plain_on
 from attnlab.attention.memories import Memory
 from attnlab.attention.protocol import Attention, Capabilities, Reading, Tokens
-from attnlab.attention.so_far import nothing_yet
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
@@ -62,7 +62,7 @@ class Hops(Attention):
     output: Literal["projected", "side_by_side"] = "projected"
 
     parts = {"alignment": ALIGNMENTS}
-    capabilities = Capabilities(dropout=True, so_far=True, window=True)
+    capabilities = Capabilities(dropout=True, history=True, window=True)
     card = MixerCard(
         "hops",
         2017,
@@ -99,7 +99,7 @@ class Hops(Attention):
         memory: HopsMemory,
         view: View = EVERYTHING,
         weights: bool = False,
-        so_far: Any = None,
+        history: Any = None,
     ) -> Reading:
         """See `Attention.read`; of the query only its position counts."""
         batch, queries = query.shape[:2]
@@ -113,9 +113,9 @@ class Hops(Attention):
             view=view.onto(memory, query),
             align=self.align,
             drop=self.drop,
-            so_far=self.no_looks(memory) if so_far is None else so_far,
+            history=self.initial_history(memory) if history is None else history,
         )
-        context, hops, so_far = plain_on(look)
+        context, hops, history = plain_on(look)
         context = joined(context)
         if self.output == "projected":
             context = self.out(context)
@@ -125,11 +125,11 @@ class Hops(Attention):
                 f" asked to be {self.width}"
             )
         losses = {"hops": overlap(hops)}
-        return Reading(context, self.capture(hops, memory, weights), losses, so_far)
+        return Reading(context, self.capture(hops, memory, weights), losses, history)
 
-    def no_looks(self, memory: HopsMemory) -> Any:
-        """See `Attention.no_looks`."""
-        return nothing_yet(self, None, self.align, memory, memory.scores, self.hops)
+    def initial_history(self, memory: HopsMemory) -> Any:
+        """See `Attention.initial_history`."""
+        return history_before(self, None, self.align, memory, memory.scores, self.hops)
 
 
 def overlap(weights: jax.Array) -> jax.Array:

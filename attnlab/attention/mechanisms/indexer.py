@@ -97,7 +97,7 @@ class LightningIndexer(MultiHead):
     selects: bool = True
 
     kernels = ("auto", "plain")
-    capabilities = dataclasses.replace(MultiHead.capabilities, so_far=False, window=False)
+    capabilities = dataclasses.replace(MultiHead.capabilities, history=False, window=False)
     card = heads_card(
         2025,
         "DeepSeek-AI, DeepSeek-V3.2, 2025",
@@ -126,12 +126,12 @@ class LightningIndexer(MultiHead):
         memory: MultiHeadMemory,
         view: View = EVERYTHING,
         weights: bool = False,
-        so_far: Any = None,
+        history: Any = None,
     ) -> Reading:
         """See `Attention.read`."""
         assert isinstance(memory, IndexedMemory)
-        so_far = self.no_looks(memory) if so_far is None else so_far
-        look = self.look(query, memory, view, so_far)
+        history = self.initial_history(memory) if history is None else history
+        look = self.look(query, memory, view, history)
         rated = self.indexer(query, memory.index)
         mask = look.view.allowed()
         shared = mask is None or mask.shape[1] == 1
@@ -143,15 +143,15 @@ class LightningIndexer(MultiHead):
         if self.selects and rated.shape[-1]:
             allowed &= largest(jax.lax.stop_gradient(jnp.where(allowed, rated, LOW)), self.keep)
             look = look.replace(between=narrowed(look, allowed))
-        context, head_weights, so_far = plain_on(look)
+        context, head_weights, history = plain_on(look)
         losses = {"indexer": divergence(head_weights.sum(axis=1), rated, allowed)}
         context = self.out(self.join(context, query))
-        return Reading(context, self.capture(head_weights, memory, weights), losses, so_far)
+        return Reading(context, self.capture(head_weights, memory, weights), losses, history)
 
     def gathers(self, look: AttentionInputs) -> bool:
         """Whether the chosen keys are gathered: this is less work, and the look allows it."""
         able = look.product and look.bias is None and look.relative is None and look.between is None
-        able &= type(look.align) is Softmax and look.so_far is None and not self.drop.active
+        able &= type(look.align) is Softmax and look.history is None and not self.drop.active
         whole_maps = self.is_mutable_collection(MAPS) or self.is_initializing()
         few = self.selects and look.view.size[1] >= SPARSE * self.keep
         return able and few and not whole_maps and self.kernel == "auto"

@@ -26,9 +26,9 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import whole
 from attnlab.attention.cards import MixerCard
+from attnlab.attention.history import one_by_one
 from attnlab.attention.mechanisms.single import Single, SingleMemory
 from attnlab.attention.protocol import Capabilities, Reading
-from attnlab.attention.so_far import one_by_one
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
@@ -46,7 +46,7 @@ class KeyValue(Single):
         "T^2 (d + A) + T d (d + A)",
         "T (d + A)",
     )
-    capabilities = Capabilities(dropout=True, own=True, so_far=True, window=True)
+    capabilities = Capabilities(dropout=True, own=True, history=True, window=True)
     names: ClassVar[tuple[str, ...]] = ("key", "value")
 
     def setup(self) -> None:
@@ -84,20 +84,20 @@ class KeyValue(Single):
         memory: SingleMemory,
         view: View = EVERYTHING,
         weights: bool = False,
-        so_far: Any = None,
+        history: Any = None,
     ) -> Reading:
         """See `Attention.read`."""
         if self.fit.looks_back and query.shape[1] != 1:
-            return one_by_one(self, query, memory, view, weights, so_far)
+            return one_by_one(self, query, memory, view, weights, history)
         asks, *_, query_part = self.cut(query, "query")
-        context, given, so_far = self.sum_values(asks, query, memory, view, weights, so_far)
+        context, given, history = self.sum_values(asks, query, memory, view, weights, history)
         merged = jnp.tanh(self.of_found(context) + self.of_own(query_part))
         seen = whole(view.onto(memory, query).allowed(), memory.valid.shape[1])
         sees = jnp.broadcast_to(seen.any(axis=-1), (len(query), 1, query.shape[1]))
         return Reading(
             jnp.where(sees[:, 0, :, None], merged, 0),
             self.capture(given, memory, weights),
-            so_far=so_far,
+            history=history,
         )
 
 

@@ -27,6 +27,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.cards import MixerCard
+from attnlab.attention.history import history_before
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import AttentionInputs, fold, unfold
@@ -34,7 +35,6 @@ from attnlab.attention.memories import Memory
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import Attention, Capabilities, Reading, Tokens, head_width
 from attnlab.attention.scores.products import inner
-from attnlab.attention.so_far import nothing_yet
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
@@ -81,7 +81,7 @@ class Latent(Attention):
 
     parts = {"positions": POSITIONS, "alignment": ALIGNMENTS}
     capabilities = Capabilities(
-        dropout=True, positions=frozenset({"query_key"}), so_far=True, window=True
+        dropout=True, positions=frozenset({"query_key"}), history=True, window=True
     )
     card = MixerCard(
         "heads", 2024, "DeepSeek-AI, DeepSeek-V2, 2024", "T^2 (d + H R) + T d (d + C)", "T (C + R)"
@@ -133,10 +133,10 @@ class Latent(Attention):
         memory: LatentMemory,
         view: View = EVERYTHING,
         weights: bool = False,
-        so_far: Any = None,
+        history: Any = None,
     ) -> Reading:
         """See `Attention.read`."""
-        so_far = self.no_looks(memory) if so_far is None else so_far
+        history = self.initial_history(memory) if history is None else history
         view = view.onto(memory, query)
         content, turned = self.queries(query, view.i)
         absorb = self.absorbs(query.shape[1], memory.valid.shape[1])
@@ -152,16 +152,16 @@ class Latent(Attention):
         joined_queries, joined_keys = (
             jnp.concatenate(parts, axis=-1) for parts in ((content, turned), (keys, shared))
         )
-        look = self.look(joined_queries, joined_keys, values, view).replace(so_far=so_far)
-        context, head_weights, so_far = attend(self, look, self.kernel, weights)
+        look = self.look(joined_queries, joined_keys, values, view).replace(history=history)
+        context, head_weights, history = attend(self, look, self.kernel, weights)
         if absorb:
             context = jnp.einsum("bhqc,chd->bhqd", context, self.up_value)
         maps = self.capture(head_weights, memory, weights)
-        return Reading(self.out(joined(context)), maps, so_far=so_far)
+        return Reading(self.out(joined(context)), maps, history=history)
 
-    def no_looks(self, memory: LatentMemory) -> Any:
-        """See `Attention.no_looks`."""
-        return nothing_yet(self, None, self.align, memory, memory.latents, self.heads)
+    def initial_history(self, memory: LatentMemory) -> Any:
+        """See `Attention.initial_history`."""
+        return history_before(self, None, self.align, memory, memory.latents, self.heads)
 
     def queries(self, query: jax.Array, positions: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The content [B,H,Tq,D] and the turned channels [B,H,Tq,R] of queries at positions [Tq] or

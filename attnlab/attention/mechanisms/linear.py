@@ -123,9 +123,8 @@ class Linear(Attention):
     ) -> LinearMemory:
         """See `Attention.remember`."""
         real, length = written(source, valid, capacity)
-        features, values = self._key_values(
-            source, valid, token_positions(positions, source.shape[1])
-        )
+        where = token_positions(positions, source.shape[1])
+        features, values = self._key_values(source, valid, where)
         return LinearMemory(
             real,
             length,
@@ -149,7 +148,7 @@ class Linear(Attention):
         memory: LinearMemory,
         view: View = EVERYTHING,
         weights: bool = False,
-        so_far: Any = None,
+        history: Any = None,
     ) -> Reading:
         """See `Attention.read`."""
         look = view.onto(memory, query)

@@ -138,7 +138,7 @@ class Linformer(Attention):
         memory: LinformerMemory,
         view: View = EVERYTHING,
         weights: bool = False,
-        so_far: Any = None,
+        history: Any = None,
     ) -> Reading:
         """See `Attention.read`.
 

@@ -41,7 +41,7 @@ class MultiStep(Attention):
     steps: int = 2
 
     parts = {"looks": MECHANISMS}
-    capabilities = Capabilities(so_far=True, window=True)
+    capabilities = Capabilities(history=True, window=True)
     card = MixerCard(
         "hops",
         2015,
@@ -83,7 +83,7 @@ class MultiStep(Attention):
         memory: Any,
         view: View = EVERYTHING,
         weights: bool = False,
-        so_far: Any = None,
+        history: Any = None,
     ) -> Reading:
         """See `Attention.read`; every step goes on from its own earlier looks."""
         query = self.w_query(query)
@@ -91,9 +91,9 @@ class MultiStep(Attention):
         losses: dict[str, jax.Array] = {}
         left = []
         for number in range(self.steps):
-            asked = read_options(weights, None if so_far is None else so_far[number])
+            asked = read_options(weights, None if history is None else history[number])
             reading = self.look.read(query + total, memory, view, **asked)
-            left.append(reading.so_far)
+            left.append(reading.history)
             total = total + reading.context
             maps.append(reading.weights)
             losses |= {name: losses.get(name, 0.0) + loss for name, loss in reading.losses.items()}
@@ -104,7 +104,7 @@ class MultiStep(Attention):
         )
         return Reading(total, given, losses, None if left[0] is None else tuple(left))
 
-    def no_looks(self, memory: Any) -> Any:
-        """See `Attention.no_looks`: of each step."""
-        before = self.look.no_looks(memory)
+    def initial_history(self, memory: Any) -> Any:
+        """See `Attention.initial_history`: of each step."""
+        before = self.look.initial_history(memory)
         return None if before is None else (before,) * self.steps

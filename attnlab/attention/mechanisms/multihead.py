@@ -25,6 +25,7 @@ import jax
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.cards import MixerCard
+from attnlab.attention.history import history_before, one_by_one, pairs_of
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import AttentionInputs, fold, unfold
@@ -32,7 +33,6 @@ from attnlab.attention.memories import Memory
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import Attention, Capabilities, Reading, Tokens, divisors_near
 from attnlab.attention.scores import SCORES
-from attnlab.attention.so_far import nothing_yet, one_by_one, pairs_of
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError, nearest
@@ -96,7 +96,7 @@ class MultiHead(Attention):
         dropout=True,
         positions=frozenset({"query_key", "score", "value", "row"}),
         values=True,
-        so_far=True,
+        history=True,
         window=True,
     )
     card = heads_card(
@@ -179,20 +179,20 @@ class MultiHead(Attention):
         memory: MultiHeadMemory,
         view: View = EVERYTHING,
         weights: bool = False,
-        so_far: Any = None,
+        history: Any = None,
     ) -> Reading:
         """See `Attention.read`."""
-        so_far = self.no_looks(memory) if so_far is None else so_far
+        history = self.initial_history(memory) if history is None else history
         if self.fit.looks_back and query.shape[1] != 1:
-            return one_by_one(self, query, memory, view, weights, so_far)
-        look = self.look(query, memory, view, so_far)
-        context, head_weights, so_far = attend(self, look, self.kernel, weights)
+            return one_by_one(self, query, memory, view, weights, history)
+        look = self.look(query, memory, view, history)
+        context, head_weights, history = attend(self, look, self.kernel, weights)
         context = self.out(self.join(context, query))
-        return Reading(context, self.capture(head_weights, memory, weights), so_far=so_far)
+        return Reading(context, self.capture(head_weights, memory, weights), history=history)
 
-    def no_looks(self, memory: MultiHeadMemory) -> Any:
-        """See `Attention.no_looks`."""
-        return nothing_yet(self, self.fit, self.align, memory, memory.keys, self.heads)
+    def initial_history(self, memory: MultiHeadMemory) -> Any:
+        """See `Attention.initial_history`."""
+        return history_before(self, self.fit, self.align, memory, memory.keys, self.heads)
 
     def join(self, context: jax.Array, query: jax.Array) -> jax.Array:
         """The contexts of the heads [B,H,Tq,D] concatenated, [B,Tq,H*D]: the input of the output
@@ -201,10 +201,10 @@ class MultiHead(Attention):
         return joined(context)
 
     def look(
-        self, query: jax.Array, memory: MultiHeadMemory, view: View, so_far: Any = None
+        self, query: jax.Array, memory: MultiHeadMemory, view: View, history: Any = None
     ) -> AttentionInputs:
         """The input of a kernel for a query [B,Tq,dq], a memory and the state of earlier looks."""
-        pairs = pairs_of(self.fit, so_far)
+        pairs = pairs_of(self.fit, history)
         view = view.onto(memory, query)
         q = self.split(self.w_query(query))  # [B,H,Tq,D]
         scale, width = self.fit.scale(q.shape[-1]), q.shape[-1]
@@ -241,7 +241,7 @@ class MultiHead(Attention):
             relative=relative if "value" in self.scheme.hooks else None,
             product=self.fit.product,
             bias=bias if "score" in self.scheme.hooks else None,
-            so_far=so_far,
+            history=history,
             after=lambda past, weights: self.fit.after(past, weights, memory.keys),
             between=of_rows if "row" in self.scheme.hooks else None,
         )

@@ -121,11 +121,11 @@ class Path(MultiHead):
         return super().extend_pairs(old, keys, values, valid)
 
     def look(
-        self, query: jax.Array, memory: MultiHeadMemory, view: View, so_far: Any = None
+        self, query: jax.Array, memory: MultiHeadMemory, view: View, history: Any = None
     ) -> AttentionInputs:
         """See `MultiHead.look`; scores come from all tokens at once."""
         assert isinstance(memory, PathMemory)
-        look = super().look(query, memory, view, so_far)
+        look = super().look(query, memory, view, history)
         first = widened(jax.tree.leaves(look.queries)[0])
         batch, heads, queries, width = first.shape
         shared, slots = memory.keys.shape[1], memory.keys.shape[2]

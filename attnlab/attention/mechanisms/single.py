@@ -21,13 +21,13 @@ import jax
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.cards import MixerCard
+from attnlab.attention.history import history_before, one_by_one, pairs_of
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.memories import Memory
 from attnlab.attention.protocol import Attention, Capabilities, Reading, Tokens
 from attnlab.attention.scores import SCORES
-from attnlab.attention.so_far import nothing_yet, one_by_one, pairs_of
 from attnlab.attention.view import EVERYTHING, View, Where
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
@@ -62,7 +62,7 @@ class Single(Attention):
 
     parts = {"score": SCORES, "alignment": ALIGNMENTS}
     capabilities = Capabilities(
-        dropout=True, values=True, unprojected=True, so_far=True, window=True
+        dropout=True, values=True, unprojected=True, history=True, window=True
     )
     card = MixerCard(
         "one head",
@@ -118,17 +118,17 @@ class Single(Attention):
         memory: SingleMemory,
         view: View = EVERYTHING,
         weights: bool = False,
-        so_far: Any = None,
+        history: Any = None,
     ) -> Reading:
         """See `Attention.read`."""
         if self.fit.looks_back and query.shape[1] != 1:
-            return one_by_one(self, query, memory, view, weights, so_far)
-        context, given, so_far = self.sum_values(query, query, memory, view, weights, so_far)
-        return Reading(context, self.capture(given, memory, weights), so_far=so_far)
+            return one_by_one(self, query, memory, view, weights, history)
+        context, given, history = self.sum_values(query, query, memory, view, weights, history)
+        return Reading(context, self.capture(given, memory, weights), history=history)
 
-    def no_looks(self, memory: SingleMemory) -> Any:
-        """See `Attention.no_looks`."""
-        return nothing_yet(self, self.fit, self.align, memory, memory.keys, 1)
+    def initial_history(self, memory: SingleMemory) -> Any:
+        """See `Attention.initial_history`."""
+        return history_before(self, self.fit, self.align, memory, memory.keys, 1)
 
     def sum_values(
         self,
@@ -137,13 +137,13 @@ class Single(Attention):
         memory: SingleMemory,
         view: View,
         weights: bool,
-        so_far: Any,
+        history: Any,
     ) -> tuple[jax.Array, jax.Array | None, Any]:
         """The sum of values [B,Tq,Dv], the weights if they or maps are requested, and the state for
         the next look; `asks` [B,Tq,A'] is the part of the query that the score gets.
         """
-        so_far = self.no_looks(memory) if so_far is None else so_far
-        pairs = pairs_of(self.fit, so_far)
+        history = self.initial_history(memory) if history is None else history
+        pairs = pairs_of(self.fit, history)
         q = asks[:, None]
         look = AttentionInputs(
             queries=self.fit.of_query(q, memory.key_width) * self.fit.scale(q.shape[-1]),
@@ -154,8 +154,8 @@ class Single(Attention):
             align=self.align,
             drop=self.drop,
             product=self.fit.product,
-            so_far=so_far,
+            history=history,
             after=lambda past, weights: self.fit.after(past, weights, memory.keys),
         )
-        context, given, so_far = attend(self, look, self.kernel, weights)
-        return context[:, 0], given, so_far
+        context, given, history = attend(self, look, self.kernel, weights)
+        return context[:, 0], given, history

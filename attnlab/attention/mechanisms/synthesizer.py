@@ -28,12 +28,12 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.cards import MixerCard
+from attnlab.attention.history import history_before
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.memories import Memory
 from attnlab.attention.protocol import Attention, Capabilities, Reading, Tokens, head_width
-from attnlab.attention.so_far import nothing_yet
 from attnlab.attention.view import EVERYTHING, View, Where
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
@@ -78,7 +78,7 @@ class Synthesizer(Attention):
 
     parts = {"alignment": ALIGNMENTS}
     lengths = {"length": "covers"}
-    capabilities = Capabilities(dropout=True, so_far=True)
+    capabilities = Capabilities(dropout=True, history=True)
     card = MixerCard(
         "synthetic",
         2021,
@@ -145,7 +145,7 @@ class Synthesizer(Attention):
         memory: SynthesizerMemory,
         view: View = EVERYTHING,
         weights: bool = False,
-        so_far: Any = None,
+        history: Any = None,
     ) -> Reading:
         """See `Attention.read`."""
         empty = jnp.zeros((*memory.values.shape[:3], 0), query.dtype)
@@ -157,15 +157,15 @@ class Synthesizer(Attention):
             view=view.onto(memory, query),
             align=self.align,
             drop=self.drop,
-            so_far=self.no_looks(memory) if so_far is None else so_far,
+            history=self.initial_history(memory) if history is None else history,
         )
-        context, head_weights, so_far = attend(self, look, self.kernel, weights)
+        context, head_weights, history = attend(self, look, self.kernel, weights)
         maps = self.capture(head_weights, memory, weights)
-        return Reading(self.out(joined(context)), maps, so_far=so_far)
+        return Reading(self.out(joined(context)), maps, history=history)
 
-    def no_looks(self, memory: SynthesizerMemory) -> Any:
-        """See `Attention.no_looks`."""
-        return nothing_yet(self, None, self.align, memory, memory.values, self.heads)
+    def initial_history(self, memory: SynthesizerMemory) -> Any:
+        """See `Attention.initial_history`."""
+        return history_before(self, None, self.align, memory, memory.values, self.heads)
 
     def asked(self, query: jax.Array) -> jax.Array:
         """The hidden layer of query [B,Tq,dq], [B,H,Tq,A]; nothing, [B,H,Tq,0], where only positions

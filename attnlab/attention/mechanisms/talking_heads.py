@@ -35,7 +35,7 @@ class TalkingHeads(MultiHead):
     """Multi-head attention with two learned mixes across heads; fields as in `MultiHead`."""
 
     kernels = ("auto", "plain")
-    capabilities = dataclasses.replace(MultiHead.capabilities, so_far=False)
+    capabilities = dataclasses.replace(MultiHead.capabilities, history=False)
     card = heads_card(
         2020, "Shazeer et al., Talking-Heads Attention, 2020", time="T^2 (d + H^2) + T d^2"
     )
@@ -51,10 +51,10 @@ class TalkingHeads(MultiHead):
         self.mix_weights = self.param("mix_weights", identity, (self.heads, self.heads))
 
     def look(
-        self, query: jax.Array, memory: MultiHeadMemory, view: View, so_far: Any = None
+        self, query: jax.Array, memory: MultiHeadMemory, view: View, history: Any = None
     ) -> AttentionInputs:
         """See `MultiHead.look`."""
-        look = super().look(query, memory, view, so_far)
+        look = super().look(query, memory, view, history)
 
         def align(scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
             mixed = jnp.einsum("bhqk,hl->blqk", scores, widened(self.mix_scores))

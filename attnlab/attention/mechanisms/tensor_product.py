@@ -151,12 +151,13 @@ class TensorProduct(MultiHead):
         memory: TensorMemory | MultiHeadMemory,
         view: View = EVERYTHING,
         weights: bool = False,
-        so_far: Any = None,
+        history: Any = None,
     ) -> Reading:
         """See `Attention.read`."""
         formed = self.formed(memory) if isinstance(memory, TensorMemory) else memory
-        return super().read(query, formed, view, weights, so_far)
+        return super().read(query, formed, view, weights, history)
 
-    def no_looks(self, memory: TensorMemory | MultiHeadMemory) -> Any:  # type: ignore[override]
-        """See `Attention.no_looks`."""
-        return super().no_looks(self.formed(memory) if isinstance(memory, TensorMemory) else memory)
+    def initial_history(self, memory: TensorMemory | MultiHeadMemory) -> Any:  # type: ignore[override]
+        """See `Attention.initial_history`."""
+        formed = self.formed(memory) if isinstance(memory, TensorMemory) else memory
+        return super().initial_history(formed)

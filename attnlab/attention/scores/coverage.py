@@ -73,8 +73,8 @@ class Coverage(Additive):
         coverage = past[..., None] * widened(self.of_covered)
         return perceptron(q, k[..., : self.hidden], self.v, coverage.astype(q.dtype))
 
-    def no_looks(self, keys: jax.Array, heads: int) -> jax.Array:
-        """See `Score.no_looks`: nothing is covered."""
+    def initial_history(self, keys: jax.Array, heads: int) -> jax.Array:
+        """See `Score.initial_history`: nothing is covered."""
         return jnp.zeros((keys.shape[0], heads, keys.shape[2]), inner_dtype(keys))
 
     def after(self, past: jax.Array, weights: jax.Array, keys: jax.Array) -> jax.Array:

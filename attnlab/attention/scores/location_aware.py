@@ -71,8 +71,8 @@ class LocationAware(Additive):
         convolved = (seen @ widened(self.filter)) @ widened(self.of_filter)
         return perceptron(q + self.bias, k, self.v, convolved.astype(q.dtype))
 
-    def no_looks(self, keys: jax.Array, heads: int) -> jax.Array:
-        """See `Score.no_looks`: no weight anywhere."""
+    def initial_history(self, keys: jax.Array, heads: int) -> jax.Array:
+        """See `Score.initial_history`: no weight anywhere."""
         return jnp.zeros((keys.shape[0], heads, keys.shape[2]), inner_dtype(keys))
 
     def after(self, past: jax.Array, weights: jax.Array, keys: jax.Array) -> jax.Array:

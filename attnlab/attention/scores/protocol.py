@@ -32,7 +32,7 @@ class Score(nn.Module):
         both sides are turned alike.
       places: a score depends on the position of its key, not only on the distance from the query.
       looks_back: a score depends on the weights of earlier queries, so queries are computed one by
-        one: `pairs` takes `past`, and the score has `no_looks` and `after`.
+        one: `pairs` takes `past`, and the score has `initial_history` and `after`.
       card: where it comes from.
     """
 
@@ -65,7 +65,7 @@ class Score(nn.Module):
         """
         raise NotImplementedError
 
-    def no_looks(self, keys: jax.Array, heads: int) -> jax.Array:
+    def initial_history(self, keys: jax.Array, heads: int) -> jax.Array:
         """Where `looks_back`: the `past` before the first query, [B,H,Tk]; keys [B,K,Tk,A] are what
         the memory keeps.
         """

@@ -54,9 +54,9 @@ class SoftCapped(Score):
         """`looks_back` of the inner score; see `rotary`."""
         return bool(made(SCORES, self.score)(parent=None).looks_back)
 
-    def no_looks(self, keys: jax.Array, heads: int) -> jax.Array:
+    def initial_history(self, keys: jax.Array, heads: int) -> jax.Array:
         """That of the score inside."""
-        return self.inside.no_looks(keys, heads)
+        return self.inside.initial_history(keys, heads)
 
     def after(self, past: jax.Array, weights: jax.Array, keys: jax.Array) -> jax.Array:
         """That of the score inside."""

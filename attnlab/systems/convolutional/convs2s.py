@@ -86,7 +86,7 @@ class Encoded:
 @flax.struct.dataclass
 class Decoding:
     """Tokens fed so far, [] int32; of every layer, the last inputs of its convolution, [B,k-1,d],
-    and what its looks so far leave to the next (`Attention.no_looks`).
+    and what its looks so far leave to the next (`Attention.initial_history`).
     """
 
     fed: jax.Array
@@ -118,9 +118,9 @@ class DecoderLayer(nn.Module):
             return None
         return self.attention.remember_pairs(keys, values, valid)
 
-    def no_looks(self, attended: Any) -> Any:
+    def initial_history(self, attended: Any) -> Any:
         """What the first look at the source's memory is told of those before."""
-        return None if attended is None else self.attention.no_looks(attended)
+        return None if attended is None else self.attention.initial_history(attended)
 
     def __call__(
         self,
@@ -139,12 +139,11 @@ class DecoderLayer(nn.Module):
         if attended is None:
             return HALF * (u + h), window, None
         query = HALF * (self.asks(u) + g)
-        reading = self.attention.read(
-            query, attended, View(positions=first), **read_options(False, looks)
-        )
+        view = View(positions=first)
+        reading = self.attention.read(query, attended, view, **read_options(False, looks))
         context = looked(self, reading)
         u = HALF * (self.takes(context * scale[:, None, None]) + u)
-        return HALF * (u + h), window, reading.so_far
+        return HALF * (u + h), window, reading.history
 
 
 class ConvS2S(Seq2Seq):
@@ -175,7 +174,7 @@ class ConvS2S(Seq2Seq):
     dropout: float = 0.1
 
     parts = {"attention": MECHANISMS, "positions": POSITIONS}
-    needs = {"attention": Need(role="cross", stepwise=True, so_far=True, values=True)}
+    needs = {"attention": Need(role="cross", stepwise=True, history=True, values=True)}
     card = Card(2017, "Gehring et al., Convolutional Sequence to Sequence Learning, ICML 2017")
 
     def setup(self) -> None:
@@ -244,7 +243,7 @@ class ConvS2S(Seq2Seq):
         self.places_target.embed(jnp.zeros((1, length, self.embedding), dtype), jnp.arange(length))
         windows = [nothing_before(rows, self.width, self.kernel, dtype) for _ in self.decoder]
         looks = [
-            layer.no_looks(attended)
+            layer.initial_history(attended)
             for layer, attended in zip(self.decoder, memory.attended, strict=True)
         ]
         return Decoding(jnp.zeros((), jnp.int32), windows, looks)
@@ -275,10 +274,10 @@ class ConvS2S(Seq2Seq):
         positions = token_positions(state.fed, tokens.shape[1])
         g = self.drop(self.places_target.embed(self.embed_target(tokens), positions))  # [B,T,f]
         h, windows, looks = self.into_decoder(g), [], []
-        for layer, attended, before, so_far in zip(
+        for layer, attended, before, history in zip(
             self.decoder, memory.attended, state.windows, state.looks, strict=True
         ):
-            h, window, left = layer(h, g, attended, memory.scale, before, so_far, state.fed)
+            h, window, left = layer(h, g, attended, memory.scale, before, history, state.fed)
             windows.append(window)
             looks.append(left)
         logits = self.out(self.drop(self.out_decoder(h)))

@@ -14,7 +14,7 @@ of a text it has fewer than L outputs; the first word attends to one slot of zer
 in all three models. A piece of T words is computed in blocks of L if that is cheaper: each block
 needs at most 2 L outputs, O(T L) scores instead of O(T (T + L)).
 
-No look depends on earlier ones here (`Need.so_far` is False): the slots of the window move from
+No look depends on earlier ones here (`Need.history` is False): the slots of the window move from
 step to step, so the state of a look would be about other slots at the next, and blocks could not
 be computed side by side.
 

@@ -51,7 +51,7 @@ from attnlab.systems.recurrent.rnnsearch import Encoded
 @flax.struct.dataclass
 class Decoding:
     """Tokens fed so far, [] int32, and the state s [B,G]; what the looks so far leave to the next
-    (`Attention.no_looks`).
+    (`Attention.initial_history`).
     """
 
     fed: jax.Array
@@ -83,7 +83,7 @@ class ConditionalGRU(Seq2Seq):
     dropout: float = 0.0
 
     parts = {"attention": MECHANISMS}
-    needs = {"attention": Need(role="cross", stepwise=True, so_far=True)}
+    needs = {"attention": Need(role="cross", stepwise=True, history=True)}
     card = Card(
         2017,
         "Sennrich, Firat, Cho, Birch, Haddow, et al., Nematus: a Toolkit for Neural Machine"
@@ -139,7 +139,7 @@ class ConditionalGRU(Seq2Seq):
 
     def start(self, memory: Encoded, length: int) -> Decoding:
         """See `Seq2Seq.start`."""
-        looks = self.search.no_looks(memory.attended)
+        looks = self.search.initial_history(memory.attended)
         return Decoding(jnp.zeros((), jnp.int32), memory.first, looks)
 
     def step(
@@ -155,15 +155,11 @@ class ConditionalGRU(Seq2Seq):
     ) -> tuple[Decoding, jax.Array]:
         """Step i: what the next one gets, and c_i [B,2H]; `word` [B,3G] is y_{i-1} W + b."""
         between = self.before(state.s, word)
-        reading = self.search.read(
-            between[:, None],
-            attended,
-            View(positions=state.fed),
-            **read_options(False, state.looks),
-        )
+        options = read_options(False, state.looks)
+        reading = self.search.read(between[:, None], attended, View(positions=state.fed), **options)
         context = looked(self, reading)[:, 0]
         following = self.after(between, self.of_context(context))
-        return Decoding(state.fed + 1, following, reading.so_far), context
+        return Decoding(state.fed + 1, following, reading.history), context
 
     def _generate(self, state: jax.Array, word: jax.Array, context: jax.Array) -> jax.Array:
         """The deep output: state [...,G], word [...,E], context [...,2H] to logits [...,V]."""

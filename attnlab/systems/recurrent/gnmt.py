@@ -64,7 +64,7 @@ class Encoded:
 @flax.struct.dataclass
 class Lowest:
     """Tokens fed so far, [] int32; the state of the lowest layer, and the context a [B,M] of the
-    last step; `so_far` of the last look (`Attention.no_looks`).
+    last step; `history` of the last look (`Attention.initial_history`).
     """
 
     fed: jax.Array
@@ -118,7 +118,7 @@ class GNMT(Seq2Seq):
     dropout: float = 0.0
 
     parts = {"attention": MECHANISMS, "cell": CELLS}
-    needs = {"attention": Need(role="cross", stepwise=True, so_far=True)}
+    needs = {"attention": Need(role="cross", stepwise=True, history=True)}
     card = Card(
         2016, "Wu et al., Google's Neural Machine Translation System, 2016 (arXiv 1609.08144)"
     )
@@ -206,7 +206,7 @@ class GNMT(Seq2Seq):
         lowest, *above = memory.first
         wide = self.width if self.encoder_layers > 1 else 2 * self.width
         nothing = jnp.zeros((len(lowest.h), wide), lowest.h.dtype)
-        looks = self.search.no_looks(memory.attended)
+        looks = self.search.initial_history(memory.attended)
         return Decoding(Lowest(jnp.zeros((), jnp.int32), lowest, nothing, looks), tuple(above))
 
     def step(
@@ -241,10 +241,9 @@ class GNMT(Seq2Seq):
 
     def _look(self, query: jax.Array, attended: Any, state: Lowest) -> tuple[jax.Array, Any]:
         """query [B,H] to a context [B,M], and what the look leaves to the next."""
-        reading = self.search.read(
-            query[:, None], attended, View(positions=state.fed), **read_options(False, state.looks)
-        )
-        return looked(self, reading)[:, 0], reading.so_far
+        options = read_options(False, state.looks)
+        reading = self.search.read(query[:, None], attended, View(positions=state.fed), **options)
+        return looked(self, reading)[:, 0], reading.history
 
     def _summed(self, number: int, x: jax.Array, y: jax.Array) -> jax.Array:
         """The input of the layer above layer `number` (from 1): its output y, plus its input x from

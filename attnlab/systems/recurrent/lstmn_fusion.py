@@ -47,7 +47,7 @@ from attnlab.systems.recurrent.lstmn import CARD, INTRA, Verdict, averaged, intr
 Fusion = Literal["deep", "shallow"]
 First = Literal["encoder", "zeros", "none"]
 PARTS = {"attention": MECHANISMS, "inter_attention": MECHANISMS}
-ACROSS = Need(role="cross", stepwise=True, so_far=True)
+ACROSS = Need(role="cross", stepwise=True, history=True)
 NEEDS = {"attention": INTRA, "inter_attention": dataclasses.replace(ACROSS, values=True)}
 
 
@@ -133,7 +133,7 @@ class TwoReaders(nn.Module):
         )
         if self.fusion == "deep":
             return reader
-        return dataclasses.replace(reader, looks=self.search.no_looks(source.attended))
+        return dataclasses.replace(reader, looks=self.search.initial_history(source.attended))
 
     def step(self, source: Encoded, reader: Reader, x: jax.Array) -> tuple[jax.Array, Reader]:
         """One step with x [B,E]: z [B,H]."""
@@ -154,11 +154,10 @@ class TwoReaders(nn.Module):
         """
         if self.fusion == "deep":
             return states, looks
-        reading = self.search.read(
-            states, source.attended, View(positions=fed), **read_options(False, looks)
-        )
+        view = View(positions=fed)
+        reading = self.search.read(states, source.attended, view, **read_options(False, looks))
         both = jnp.concatenate([states, looked(self, reading)], axis=-1)
-        return jnp.tanh(self.merge(both)), reading.so_far
+        return jnp.tanh(self.merge(both)), reading.history
 
 
 class Fused(System):

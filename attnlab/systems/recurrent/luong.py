@@ -62,7 +62,7 @@ class Encoded:
 @flax.struct.dataclass
 class Decoding:
     """Tokens fed so far, [] int32; the state of every layer, and the attentional vector a [B,H] of
-    the last step; `so_far` of the last look (`Attention.no_looks`).
+    the last step; `history` of the last look (`Attention.initial_history`).
     """
 
     fed: jax.Array
@@ -89,7 +89,7 @@ class Luong(StackedSides, kw_only=True):
     feeding: Literal["input", "none"] = "input"
 
     parts = {"attention": MECHANISMS, "cell": CELLS}
-    needs = {"attention": Need(role="cross", stepwise=True, so_far=True)}
+    needs = {"attention": Need(role="cross", stepwise=True, history=True)}
     card = Card(
         2015,
         "Luong, Pham, Manning, Effective Approaches to Attention-based Neural Machine Translation,"
@@ -140,7 +140,7 @@ class Luong(StackedSides, kw_only=True):
         words = self.embed_target(target_in)  # [B,T,E]
         if self.feeding == "none":
             tops, _ = self.writer(words, start=memory.last)
-            looks = self.search.no_looks(memory.attended)
+            looks = self.search.initial_history(memory.attended)
             return self.out(self._attentional(tops, memory.attended, 0, looks)[0])
 
         def step(
@@ -156,7 +156,8 @@ class Luong(StackedSides, kw_only=True):
 
     def start(self, memory: Encoded, length: int) -> Decoding:
         """See `Seq2Seq.start`."""
-        nothing, looks = jnp.zeros_like(memory.last[-1].h), self.search.no_looks(memory.attended)
+        nothing = jnp.zeros_like(memory.last[-1].h)
+        looks = self.search.initial_history(memory.attended)
         return Decoding(jnp.zeros((), jnp.int32), memory.last, nothing, looks)
 
     def step(
@@ -183,8 +184,7 @@ class Luong(StackedSides, kw_only=True):
         """The attentional vectors [B,t,H] of top states [B,t,H], the first of them after `fed`
         words and `looks`; and what these looks leave.
         """
-        reading = self.search.read(
-            tops, attended, View(positions=fed), **read_options(False, looks)
-        )
+        view = View(positions=fed)
+        reading = self.search.read(tops, attended, view, **read_options(False, looks))
         both = jnp.concatenate([looked(self, reading), tops], axis=-1)
-        return jnp.tanh(self.combine(both)), reading.so_far
+        return jnp.tanh(self.combine(both)), reading.history

@@ -86,7 +86,7 @@ class Encoded:
 @flax.struct.dataclass
 class Decoding:
     """Tokens fed so far, [] int32; the state s and its cell [B,G]; the last context f [B,2H]; the
-    coverage c [B,S] float32; `so_far` of the last look (`Attention.no_looks`).
+    coverage c [B,S] float32; `history` of the last look (`Attention.initial_history`).
     """
 
     fed: jax.Array
@@ -141,7 +141,7 @@ class PointerGenerator(Seq2Seq):
     parts = {"attention": MECHANISMS}
     needs = {
         "attention": Need(
-            role="cross", stepwise=True, so_far=True, values=True, weights="distribution"
+            role="cross", stepwise=True, history=True, values=True, weights="distribution"
         )
     }
     card = Card(
@@ -218,7 +218,7 @@ class PointerGenerator(Seq2Seq):
         """See `Seq2Seq.start`."""
         nothing = jnp.zeros_like(memory.annotations[:, 0])
         uncovered = jnp.zeros(memory.source.shape, inner_dtype(memory.annotations))
-        looks = self.search.no_looks(self._attended(memory, uncovered))
+        looks = self.search.initial_history(self._attended(memory, uncovered))
         return Decoding(jnp.zeros((), jnp.int32), memory.first, nothing, uncovered, looks)
 
     def step(
@@ -260,7 +260,7 @@ class PointerGenerator(Seq2Seq):
             reading = dataclasses.replace(reading, losses={**reading.losses, "coverage": again})
         context = looked(self, reading)[:, 0]
         covered = state.covered + weights
-        return Decoding(state.fed + 1, following, context, covered, reading.so_far), Step(
+        return Decoding(state.fed + 1, following, context, covered, reading.history), Step(
             x, following.h, context, weights
         )
 

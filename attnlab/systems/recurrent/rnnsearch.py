@@ -57,7 +57,7 @@ class Encoded:
 @flax.struct.dataclass
 class Decoding:
     """Tokens fed so far, [] int32; the state s [B,G] and the last context c [B,2H]; what the looks
-    so far leave to the next (`Attention.no_looks`).
+    so far leave to the next (`Attention.initial_history`).
     """
 
     fed: jax.Array
@@ -100,7 +100,7 @@ class RNNsearch(Seq2Seq):
     dropout: float = 0.0
 
     parts = {"attention": MECHANISMS, "cell": CELLS}
-    needs = {"attention": Need(role="cross", stepwise=True, so_far=True)}
+    needs = {"attention": Need(role="cross", stepwise=True, history=True)}
     card = Card(
         2015,
         "Bahdanau, Cho, Bengio, Neural Machine Translation by Jointly Learning to Align and"
@@ -164,7 +164,7 @@ class RNNsearch(Seq2Seq):
         """See `Seq2Seq.start`."""
         h = memory.first.h
         nothing = jnp.zeros((len(h), 2 * self.encoder), h.dtype)
-        looks = self.search.no_looks(memory.attended)
+        looks = self.search.initial_history(memory.attended)
         return Decoding(jnp.zeros((), jnp.int32), memory.first, nothing, looks)
 
     def step(
@@ -186,10 +186,9 @@ class RNNsearch(Seq2Seq):
             begun = jnp.reshape(state.fed > 0, (-1, 1))
             after = self.unit(s, word + self.of_context(state.c))
             s = jax.tree.map(lambda new, old: jnp.where(begun, new, old), after, s)
-        reading = self.search.read(
-            s.h[:, None], attended, View(positions=state.fed), **read_options(False, state.looks)
-        )
-        context, looks = looked(self, reading)[:, 0], reading.so_far
+        view = View(positions=state.fed)
+        reading = self.search.read(s.h[:, None], attended, view, **read_options(False, state.looks))
+        context, looks = looked(self, reading)[:, 0], reading.history
         if self.readout == "released":
             return s, Decoding(state.fed + 1, s, context, looks)
         following = self.unit(s, word + self.of_context(context))

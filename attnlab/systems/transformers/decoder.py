@@ -69,7 +69,7 @@ class Decoder(Ruled, LanguageModel, kw_only=True):
             cache="decoding",
             maps=False,
             stepwise=True,
-            so_far=True,
+            history=True,
             mixes=True,
         )
     }

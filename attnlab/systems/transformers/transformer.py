@@ -69,9 +69,9 @@ class DecoderLayer(Block):
         """The self-attention's state before the first of `length` tokens, under a rule."""
         return begun(self.self_attention, rule, batch, length, dtype)
 
-    def no_looks(self, source: Any) -> Any:
+    def initial_history(self, source: Any) -> Any:
         """What the first look at the source's memory is told of those before."""
-        return self.cross_attention.no_looks(source)
+        return self.cross_attention.initial_history(source)
 
     def write(
         self,
@@ -98,10 +98,9 @@ class DecoderLayer(Block):
 
         def across(y: jax.Array) -> jax.Array:
             nonlocal looks
-            reading = self.cross_attention.read(
-                y, source, View(positions=first), **read_options(False, looks)
-            )
-            looks = reading.so_far
+            options = read_options(False, looks)
+            reading = self.cross_attention.read(y, source, View(positions=first), **options)
+            looks = reading.history
             return looked(self, reading)
 
         return self(y, itself, across, valid=valid), cache, looks
@@ -110,7 +109,7 @@ class DecoderLayer(Block):
 @flax.struct.dataclass
 class Decoding:
     """Tokens fed so far, [] int32; of every layer, its cache and what its looks at the source so
-    far leave to the next (`Attention.no_looks`).
+    far leave to the next (`Attention.initial_history`).
     """
 
     fed: jax.Array
@@ -176,11 +175,11 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
             direction="causal",
             cache="decoding",
             stepwise=True,
-            so_far=True,
+            history=True,
             mixes=True,
             maps=False,  # a recurrent layer has none
         ),
-        "cross_attention": Need(role="cross", stepwise=True, so_far=True),
+        "cross_attention": Need(role="cross", stepwise=True, history=True),
     }
 
     @classmethod
@@ -280,7 +279,10 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
                 layer.reserve(self._view(number).rule, batch, length, dtype)
                 for number, layer in enumerate(self.decoder)
             ],
-            [layer.no_looks(source) for layer, source in zip(self.decoder, memory, strict=True)],
+            [
+                layer.initial_history(source)
+                for layer, source in zip(self.decoder, memory, strict=True)
+            ],
         )
 
     def step(

@@ -54,7 +54,7 @@ class Encoded:
 @flax.struct.dataclass
 class Decoding:
     """Words fed so far, [] int32; the state [B,H]; what the looks so far leave to the next
-    (`Attention.no_looks`).
+    (`Attention.initial_history`).
     """
 
     fed: jax.Array
@@ -87,7 +87,7 @@ class ShowAttendTell(Captioner, kw_only=True):
     dropout: float = 0.0
 
     parts = {**Captioner.parts, "attention": MECHANISMS}
-    needs = {"attention": Need(role="cross", stepwise=True, so_far=True)}
+    needs = {"attention": Need(role="cross", stepwise=True, history=True)}
     card = Card(2015, "Xu et al., Show, Attend and Tell, ICML 2015")
 
     def setup(self) -> None:
@@ -138,7 +138,7 @@ class ShowAttendTell(Captioner, kw_only=True):
 
     def start(self, memory: Encoded, length: int) -> Decoding:
         """See `Writer.start`."""
-        looks = self.search.no_looks(memory.attended)
+        looks = self.search.initial_history(memory.attended)
         return Decoding(jnp.zeros((), jnp.int32), memory.first, looks)
 
     def step(
@@ -154,13 +154,12 @@ class ShowAttendTell(Captioner, kw_only=True):
     ) -> tuple[Decoding, jax.Array]:
         """Step t, and z_t [B,D]; `word` [B,4H] is E y_{t-1} W + b."""
         h = before.state.h
-        reading = self.search.read(
-            h[:, None], attended, View(positions=before.fed), **read_options(False, before.looks)
-        )
+        view = View(positions=before.fed)
+        reading = self.search.read(h[:, None], attended, view, **read_options(False, before.looks))
         z = looked(self, reading)[:, 0]
         z = z if self.gate == "none" else jax.nn.sigmoid(self.selector(h)) * z
         state = self.cell(before.state, word + self.of_context(z))
-        return Decoding(before.fed + 1, state, reading.so_far), z
+        return Decoding(before.fed + 1, state, reading.history), z
 
     def _generate(self, word: jax.Array, h: jax.Array, z: jax.Array) -> jax.Array:
         """The deep output: words [...,E], states [...,H] and contexts [...,D] to logits [...,V]."""

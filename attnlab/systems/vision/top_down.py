@@ -51,7 +51,7 @@ class Encoded:
 @flax.struct.dataclass
 class Decoding:
     """Words fed so far, [] int32; the states of both LSTMs [B,H]; what the looks so far leave to the
-    next (`Attention.no_looks`).
+    next (`Attention.initial_history`).
     """
 
     fed: jax.Array
@@ -82,7 +82,7 @@ class TopDown(Captioner, kw_only=True):
     dropout: float = 0.0
 
     parts = {**Captioner.parts, "attention": MECHANISMS}
-    needs = {"attention": Need(role="cross", stepwise=True, so_far=True)}
+    needs = {"attention": Need(role="cross", stepwise=True, history=True)}
     card = Card(2018, "Anderson et al., Bottom-Up and Top-Down Attention, CVPR 2018")
 
     def setup(self) -> None:
@@ -128,7 +128,7 @@ class TopDown(Captioner, kw_only=True):
     def start(self, memory: Encoded, length: int) -> Decoding:
         """See `Writer.start`."""
         zeros = LSTMState.zeros(len(memory.mean), self.width, memory.mean.dtype)
-        looks = self.search.no_looks(memory.attended)
+        looks = self.search.initial_history(memory.attended)
         return Decoding(jnp.zeros((), jnp.int32), zeros, zeros, looks)
 
     def step(
@@ -142,12 +142,9 @@ class TopDown(Captioner, kw_only=True):
         """Step t; `word` [B,4H] is what y_{t-1} adds to the gates of LSTM_1, with its bias."""
         contribution = word + memory.mean + self.of_writing(before.writing.h)
         looking = self.looking_cell(before.looking, contribution)
-        reading = self.search.read(
-            looking.h[:, None],
-            memory.attended,
-            View(positions=before.fed),
-            **read_options(False, before.looks),
-        )
+        view = View(positions=before.fed)
+        options = read_options(False, before.looks)
+        reading = self.search.read(looking.h[:, None], memory.attended, view, **options)
         seen = self.of_context(looked(self, reading)[:, 0])
         writing = self.writing_cell(before.writing, seen + self.of_looking(looking.h))
-        return Decoding(before.fed + 1, looking, writing, reading.so_far)
+        return Decoding(before.fed + 1, looking, writing, reading.history)

@@ -36,25 +36,25 @@ def test_looks_one_by_one_equal_a_look_at_once(name: str, config: dict[str, Any]
         memory = call(source, valid, method="remember")
         at = View(positions=2 + query.shape[1] - 1)
         anew = call(query[:, -1:], memory, at, method="read")
-        return full, memory, call(memory, method="no_looks"), anew
+        return full, memory, call(memory, method="initial_history"), anew
 
     full, memory, first, anew = at_once()
-    so_far = first
-    assert so_far is not None
+    history = first
+    assert history is not None
 
     @jax.jit
-    def step(so_far: Any, token: Any, at: Any) -> Any:
-        reading = call(token, memory, View(positions=at), so_far=so_far, method="read")
-        return reading.so_far, reading.context[:, 0]
+    def step(history: Any, token: Any, at: Any) -> Any:
+        reading = call(token, memory, View(positions=at), history=history, method="read")
+        return reading.history, reading.context[:, 0]
 
     for i in range(query.shape[1]):
-        so_far, context = step(so_far, query[:, i : i + 1], i + 2)
+        history, context = step(history, query[:, i : i + 1], i + 2)
         assert_close(context, full.context[:, i], eps=16)
     kind = lambda x: (x.shape, str(x.dtype))
-    kinds = [jax.tree.map(kind, state) for state in (first, so_far, full.so_far)]
+    kinds = [jax.tree.map(kind, state) for state in (first, history, full.history)]
     assert kinds[0] == kinds[1] == kinds[2]
-    assert all(leaf.shape[0] == len(query) for leaf in jax.tree.leaves(so_far))
-    jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-5), so_far, full.so_far)
+    assert all(leaf.shape[0] == len(query) for leaf in jax.tree.leaves(history))
+    jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-5), history, full.history)
     assert np.abs(anew.context[:, 0] - full.context[:, -1]).max() > 1e-4  # earlier looks matter
 
 
@@ -69,7 +69,7 @@ def test_a_piece_of_queries_goes_on_from_the_piece_before(
         full = call(query, source, View(positions=2), valid).context
         memory = call(source, valid, method="remember")
         first = call(query[:, :2], memory, View(positions=2), method="read")
-        second = call(query[:, 2:], memory, View(positions=4), so_far=first.so_far, method="read")
+        second = call(query[:, 2:], memory, View(positions=4), history=first.history, method="read")
         return full, (first.context, second.context)
 
     full, pieces = both()
@@ -97,11 +97,11 @@ def test_inside_a_scan_with_gradients() -> None:
 def test_nothing_is_carried_where_nothing_looks_back() -> None:
     call, (query, source, _) = prepared("multihead", {"heads": 3})
     memory = call(source, method="remember")
-    assert call(memory, method="no_looks") is None
-    assert call(query, memory, method="read").so_far is None
+    assert call(memory, method="initial_history") is None
+    assert call(query, memory, method="read").history is None
 
 
-SLOT = Need(role="cross", stepwise=True, so_far=True)
+SLOT = Need(role="cross", stepwise=True, history=True)
 
 
 @pytest.mark.quick

@@ -1,7 +1,8 @@
 """Looks that depend on earlier looks, and the state that each passes to the next.
 
-    reading = mechanism.read(query_i, memory, ..., so_far)        so_far of the first look: mechanism.no_looks(memory)
-    so_far  = reading.so_far
+    history = mechanism.initial_history(memory)                      before the first look
+    reading = mechanism.read(query_i, memory, ..., history)
+    history = reading.history                                        before the next one
 
 Two kinds of parts depend on earlier looks: a score whose `looks_back` is True, and an alignment of
 the form "look". Their state is a tree of arrays with leading axis B; a decoder keeps it in its own
@@ -29,21 +30,21 @@ from attnlab.layers.precision import inner_dtype
 
 
 @flax.struct.dataclass
-class SoFar:
+class History:
     """The states of score and alignment between looks; None for a part without one."""
 
     score: Any = None
     alignment: Any = None
 
 
-def nothing_yet(
+def history_before(
     mechanism: Attention,
     score: Score | None,
     alignment: Alignment,
     memory: Memory,
     keys: jax.Array,
     heads: int,
-) -> SoFar | None:
+) -> History | None:
     """The state before the first look; None if neither part depends on earlier looks, or the
     mechanism does not support it.
 
@@ -58,15 +59,16 @@ def nothing_yet(
       UserError: the score depends on earlier looks, and the mechanism does not support it.
     """
     back = score is not None and score.looks_back
-    if back and not mechanism.capabilities.so_far:
+    onward = alignment.form == "look"
+    if back and not mechanism.capabilities.history:
         raise UserError(f"{type(mechanism).__name__}: {refusal(type(score))}")
-    if not mechanism.capabilities.so_far or (not back and alignment.form != "look"):
+    if not mechanism.capabilities.history or not (back or onward):
         return None
     rows, slots = memory.valid.shape
     dtype = inner_dtype(keys)
-    return SoFar(
-        score.no_looks(keys, heads) if score is not None and back else None,
-        alignment.no_looks((rows, heads, slots), dtype) if alignment.form == "look" else None,
+    return History(
+        score.initial_history(keys, heads) if score is not None and back else None,
+        alignment.initial_history((rows, heads, slots), dtype) if onward else None,
     )
 
 
@@ -80,11 +82,11 @@ def refusal(score: type) -> str:
     )
 
 
-def pairs_of(score: Score, so_far: SoFar | None) -> Callable[[Any, Any, jax.Array], jax.Array]:
+def pairs_of(score: Score, history: History | None) -> Callable[[Any, Any, jax.Array], jax.Array]:
     """`score.pairs` of one query [B,K,H/K,A] and keys [B,K,Tk,A], after the looks so far."""
-    if so_far is None or so_far.score is None:
+    if history is None or history.score is None:
         return score.pairs
-    past = so_far.score
+    past = history.score
 
     def pairs(q: Any, k: Any, j: jax.Array) -> jax.Array:
         rows, heads, slots = past.shape
@@ -100,7 +102,7 @@ def one_by_one(
     memory: Any,
     view: View,
     weights: bool,
-    so_far: Any,
+    history: Any,
 ) -> Reading:
     """The reading of queries [B,Tq,dq] one after the other, by `mechanism.read` of one query.
 
@@ -109,13 +111,13 @@ def one_by_one(
     """
     i = view.onto(memory, query).i
 
-    def step(mechanism: Attention, so_far: Any, here: Any) -> tuple[Any, Any]:
+    def step(mechanism: Attention, history: Any, here: Any) -> tuple[Any, Any]:
         at, asked = here
         seen = dataclasses.replace(view, positions=at)
-        reading = mechanism.read(asked[:, None], memory, seen, weights=True, so_far=so_far)
+        reading = mechanism.read(asked[:, None], memory, seen, weights=True, history=history)
         assert reading.weights is not None
         losses = {name: loss[:, 0] for name, loss in reading.losses.items()}
-        return reading.so_far, (reading.context[:, 0], reading.weights[:, :, 0], losses)
+        return reading.history, (reading.context[:, 0], reading.weights[:, :, 0], losses)
 
     scan = nn.scan(
         step,
@@ -125,6 +127,6 @@ def one_by_one(
         in_axes=((i.ndim - 1, 1),),
         out_axes=(1, 2, 1),
     )
-    first = mechanism.no_looks(memory) if so_far is None else so_far
-    so_far, (context, head_weights, losses) = scan(mechanism, first, (i, query))
-    return Reading(context, mechanism.capture(head_weights, memory, weights), losses, so_far)
+    first = mechanism.initial_history(memory) if history is None else history
+    history, (context, head_weights, losses) = scan(mechanism, first, (i, query))
+    return Reading(context, mechanism.capture(head_weights, memory, weights), losses, history)
