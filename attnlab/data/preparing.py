@@ -79,7 +79,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Place:
+class ShardStart:
     """Where in the text a shard begins: so many ids of a chunk are in earlier shards; `characters`
     of the document that is open there are in earlier chunks; `skipped` records were left out in
     them.
@@ -96,7 +96,7 @@ class _Record:
     """The content of `00000.json`."""
 
     shard: Shard
-    next: Place
+    next: ShardStart
 
 
 class Preparation(NamedTuple):
@@ -250,7 +250,7 @@ class _Writing:
         self.folder, self.asked, self.vocabulary, self.source = folder, asked, vocabulary, source
         self.dtype = np.dtype("<u2" if vocabulary.size <= 2**16 else "<u4")
         self.shards: list[Shard] = []
-        self.place = Place()
+        self.place = ShardStart()
         self.ids = np.empty(asked.length, self.dtype)
         self.filled = 0
         self.documents: list[np.ndarray] = []
@@ -301,7 +301,7 @@ class _Writing:
         characters = np.diff(whole[closed], prepend=-begin.characters)
         left = int(whole[-1]) if len(whole) else 0
         left -= int(whole[closed[-1]]) if len(closed) else -begin.characters
-        after = Place(number + 1, 0, left, begin.skipped + encoded.skipped)
+        after = ShardStart(number + 1, 0, left, begin.skipped + encoded.skipped)
         ends, taken = ends[closed], 0
         while at < len(encoded.ids):
             take = min(len(encoded.ids) - at, len(self.ids) - self.filled)
@@ -311,7 +311,7 @@ class _Writing:
             self.documents.append(np.stack([here, characters[taken:upto]], axis=1).astype(ENDS))
             at, taken, self.filled = at + take, upto, self.filled + take
             if self.filled == len(self.ids):
-                inside = Place(number, at, 0 if taken else begin.characters, begin.skipped)
+                inside = ShardStart(number, at, 0 if taken else begin.characters, begin.skipped)
                 self.place = after if at == len(encoded.ids) else inside
                 self._write()
         self.place = after
