@@ -23,7 +23,7 @@ from attnlab.data.corpus import (
     VocabularySettings,
     fingerprint_of_rows,
     giving,
-    kept_or_lent,
+    saved_or_inherited,
 )
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
@@ -99,7 +99,7 @@ def load(
         splits,
         learn=True,
     )
-    learned = kept_or_lent(workdir, settings, begun) or _learn(rows["train"], settings)
+    learned = saved_or_inherited(workdir, settings, begun) or _learn(rows["train"], settings)
     answers = Counter(answer for row in rows["train"] for answer in row.answers if answer)
     chosen = {split: rows[split] for split in splits}
     more: Callable[..., Mapping[str, float]] = getattr(source, "guesses", lambda rows: {})

@@ -152,7 +152,7 @@ def load(
 
     Vocabularies come from `<workdir>/vocabulary/` if they are there. Else they are learned, on the
     training split and nothing else; `save_vocabularies` keeps them. Nothing is written here. A
-    shared one is that of the run `begun` where it fits, or the tokenizer in a file (`lent`).
+    shared one is that of the run `begun` where it fits, or the tokenizer in a file (`inherited_vocabulary`).
 
     Args:
       data: the config node of the source, `{"name": "files", "directory": ...}`.
@@ -172,8 +172,9 @@ def load(
         if workdir is not None and has_vocabularies(workdir)
         else None
     )
-    if stored is None and settings.shared and (both := lent(begun, settings)) is not None:
-        stored = both, both
+    if stored is None and settings.shared:
+        both = inherited_vocabulary(begun, settings)
+        stored = None if both is None else (both, both)
     pairs = read_splits(source.pairs, splits, learn=stored is None)
     vocabularies = stored or _learn(pairs["train"], settings)
     pairs = {split: pairs[split] for split in splits}
@@ -236,7 +237,7 @@ def has_vocabularies(workdir: str | Path) -> bool:
     )
 
 
-def lent(begun: Path | None, settings: VocabularySettings) -> Vocabulary | None:
+def inherited_vocabulary(begun: Path | None, settings: VocabularySettings) -> Vocabulary | None:
     """A vocabulary that no text is needed for: that of the run whose weights another begins with,
     so that ids mean the same, or the tokenizer in a file. None where one has to be learned; it is
     logged where the settings ask for another one than that of the run.
@@ -258,13 +259,13 @@ def lent(begun: Path | None, settings: VocabularySettings) -> Vocabulary | None:
     return Vocabulary.train((), **settings.of_one) if settings.kind == TOKENIZER else None
 
 
-def kept_or_lent(
+def saved_or_inherited(
     workdir: str | Path | None, settings: VocabularySettings, begun: Path | None
 ) -> Vocabulary | None:
-    """The vocabulary that a run has kept, else one that is `lent`; `UserError` as for either."""
+    """The vocabulary that a run has saved, else `inherited_vocabulary`; `UserError` as for either."""
     if workdir is not None and has_vocabularies(workdir):
         return load_vocabularies(workdir, settings)[0]
-    return lent(begun, settings)
+    return inherited_vocabulary(begun, settings)
 
 
 def load_vocabularies(

@@ -28,7 +28,7 @@ from attnlab.data.corpus import (
     VocabularySettings,
     giving,
     has_vocabularies,
-    lent,
+    inherited_vocabulary,
     load_vocabularies,
     save_vocabularies,
 )
@@ -181,7 +181,7 @@ def load(
       splits: which to read; also read, but not returned, is "train" where something has to be
         learned.
       answer: a label to numbers, where labels are no classes; see `answered`.
-      begun: a run whose vocabulary is taken instead of a learned one, see `corpus.lent`.
+      begun: a run whose vocabulary is taken instead of a learned one, see `corpus.inherited_vocabulary`.
 
     Raises:
       UserError: bad config, unreadable data, fewer than two classes, what was saved is damaged or
@@ -199,7 +199,7 @@ def load(
     if folder is not None:
         (learned, _), classes = load_vocabularies(folder, settings), Classes.load(folder)
     else:
-        of_run = lent(begun, settings)
+        of_run = inherited_vocabulary(begun, settings)
         learned, classes = _learn(rows["train"], settings, named=answer is None, of_run=of_run)
     rows = {split: rows[split] for split in splits}
     encoded = encode if answer is None else functools.partial(answered, answer=answer)

@@ -19,7 +19,7 @@ from attnlab.data.corpus import (
     VocabularySettings,
     fingerprint_of_rows,
     giving,
-    kept_or_lent,
+    saved_or_inherited,
 )
 from attnlab.data.files import contents, find_file
 from attnlab.data.generated import Sized, split_of
@@ -192,7 +192,7 @@ def load(
     """
     of = giving(data, "questions")
     settings = VocabularySettings.read(vocabulary)
-    vocab = kept_or_lent(workdir, settings, begun)
+    vocab = saved_or_inherited(workdir, settings, begun)
     rows = read_splits(
         lambda split: _asked(of.questions(split), split, unanswerable), splits, learn=vocab is None
     )

@@ -23,7 +23,7 @@ from attnlab.data.corpus import (
     VocabularySettings,
     fingerprint_of_rows,
     giving,
-    lent,
+    inherited_vocabulary,
     load_vocabularies,
 )
 from attnlab.data.labelled import Classes, OfClasses
@@ -119,7 +119,7 @@ def load(
       workdir: of the run, for its vocabulary and tags.
       splits: which to read; also read, but not returned, is "train" where something has to be
         learned.
-      begun: a run whose weights this one begins with: its vocabulary is taken, see `corpus.lent`.
+      begun: a run whose weights this one begins with: its vocabulary is taken, see `corpus.inherited_vocabulary`.
 
     Raises:
       UserError: bad config, unreadable data, fewer than two tags, what was saved is damaged or of
@@ -137,7 +137,7 @@ def load(
     if folder is not None:
         (learned, _), classes = load_vocabularies(folder, settings), Classes.load(folder)
     else:
-        learned, classes = _learn(rows["train"], settings, lent(begun, settings))
+        learned, classes = _learn(rows["train"], settings, inherited_vocabulary(begun, settings))
     rows = {split: rows[split] for split in splits}
     return TaggedTexts(
         rows,

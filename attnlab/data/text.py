@@ -20,9 +20,9 @@ from attnlab.data.corpus import (
     VocabularySettings,
     fingerprint,
     has_vocabularies,
-    kept_or_lent,
-    lent,
+    inherited_vocabulary,
     load_vocabularies,
+    saved_or_inherited,
 )
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
@@ -100,7 +100,7 @@ def load(
     begun: Path | None = None,
 ) -> Texts:
     """Read the splits of a source and encode them; the vocabulary is kept and learned as
-    `corpus.load` does, or that of the run `begun` (`corpus.lent`).
+    `corpus.load` does, or that of the run `begun` (`corpus.inherited_vocabulary`).
 
     Raises:
       UserError: bad config, unreadable data, or a saved vocabulary that is damaged or of other
@@ -117,10 +117,11 @@ def load(
     if prepared:
         stored = workdir is not None and has_vocabularies(workdir)
         saved = load_vocabularies(workdir)[0] if workdir is not None and stored else None
-        vocab = saved or lent(None, settings)  # a model's tokenizer, which the texts must have
+        # a model's tokenizer, which the texts must have
+        vocab = saved or inherited_vocabulary(None, settings)
         loaded: Texts = source.loaded(settings, vocab, splits)
         return loaded
-    vocab = kept_or_lent(workdir, settings, begun)
+    vocab = saved_or_inherited(workdir, settings, begun)
     texts = read_splits(source.texts, splits, learn=vocab is None)
     learned = vocab or Vocabulary.train(texts["train"], **settings.of_one)
     texts = {split: texts[split] for split in splits}

@@ -16,7 +16,7 @@ from attnlab.data.corpus import (
     encode,
     fingerprint,
     has_vocabularies,
-    lent,
+    inherited_vocabulary,
     load,
     load_vocabularies,
     save_vocabularies,
@@ -111,12 +111,15 @@ def test_a_vocabulary_is_lent_where_the_settings_are_its_own(
     """A run that begins with the weights of another reads ids as that did."""
     load_and_save(files, WORDS, tmp_path / "run")
     own = VocabularySettings.read(WORDS)
-    vocabulary = lent(tmp_path / "run", own)
+    vocabulary = inherited_vocabulary(tmp_path / "run", own)
     assert vocabulary is not None and vocabulary.settings == own.of_one
-    assert lent(tmp_path / "run", VocabularySettings.read({**WORDS, "size": 90})) is None
+    assert (
+        inherited_vocabulary(tmp_path / "run", VocabularySettings.read({**WORDS, "size": 90}))
+        is None
+    )
     assert "has another vocabulary than config.vocabulary asks for" in caplog.text
     assert "--config.vocabulary.size=100" in caplog.text
-    assert lent(None, own) is None
+    assert inherited_vocabulary(None, own) is None
 
 
 def test_each_side_may_have_a_kind_of_its_own(files: dict[str, Any], tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from attnlab.data.corpus import (
     VocabularySettings,
     giving,
     has_vocabularies,
-    lent,
+    inherited_vocabulary,
     load_vocabularies,
     save_vocabularies,
 )
@@ -201,7 +201,7 @@ def load(
         questions = asked["train"].questions
         learned = Learned.of(images["train"], [row.answer for row in questions])
         texts = (row.text for row in questions)
-        vocab = lent(begun, settings) or Vocabulary.train(texts, **settings.of_one)
+        vocab = inherited_vocabulary(begun, settings) or Vocabulary.train(texts, **settings.of_one)
     rows = {split: asked[split].questions for split in splits}
     return QuestionData(
         rows,
