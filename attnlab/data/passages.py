@@ -143,10 +143,10 @@ def encode(
     """Questions as columns "source", "types", "words", "span" and "question"; see above. Passages
     are whole if there are no `windows`.
     """
-    return laid_out(vocabulary, read(vocabulary, questions, units), questions, windows)
+    return to_examples(vocabulary, read(vocabulary, questions, units), questions, windows)
 
 
-def laid_out(
+def to_examples(
     vocabulary: Vocabulary,
     rows: Sequence[Read],
     questions: Sequence[Question],

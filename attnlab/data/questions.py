@@ -23,7 +23,7 @@ from attnlab.data.corpus import (
 )
 from attnlab.data.files import contents, find_file
 from attnlab.data.generated import Sized, split_of
-from attnlab.data.passages import MOST, Question, Units, Windows, laid_out, read, unreachable
+from attnlab.data.passages import MOST, Question, Units, Windows, read, to_examples, unreachable
 from attnlab.data.readers.json_text import parse_json
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
@@ -203,7 +203,7 @@ def load(
     examples, missed = {}, {}
     for split, each in rows.items():
         encoded = read(vocab, each, units)
-        examples[split] = laid_out(vocab, encoded, each, windows)
+        examples[split] = to_examples(vocab, encoded, each, windows)
         missed[split] = unreachable(encoded, each, windows)
         if missed[split] > bound and split != "test":
             raise UserError(
