@@ -53,7 +53,7 @@ from attnlab.training.hyperparameters import SMOOTHING
 if TYPE_CHECKING:
     from attnlab.records.items import Items
     from attnlab.tasks.auxiliary import Terms
-    from attnlab.tasks.pretrained import Beginning
+    from attnlab.tasks.pretrained import InitialWeights
 
 Config = TypeVar("Config", bound=Settings)
 Data = TypeVar("Data", bound=Loaded)
@@ -194,16 +194,16 @@ class Task(Generic[Config, Data, Model]):
     # --- training ---
 
     @functools.cached_property
-    def beginning(self) -> Beginning | None:
+    def beginning(self) -> InitialWeights | None:
         """The pretrained weights that training begins with, or None."""
         if self.config.pretrained.path is None:
             return None
-        from attnlab.tasks.pretrained import Beginning
+        from attnlab.tasks.pretrained import InitialWeights
 
-        return Beginning(self)
+        return InitialWeights(self)
 
     def check_pretrained(self) -> dict[str, str]:
-        """See `Beginning.check`; {} where weights are drawn."""
+        """See `InitialWeights.check`; {} where weights are drawn."""
         return {} if self.beginning is None else self.beginning.check()
 
     @functools.cached_property

@@ -119,7 +119,7 @@ class Classification(TextTask):
         )
 
     def check_pretrained(self) -> dict[str, str]:
-        """See `Beginning.check`; a folder taken as a whole must also number the labels
+        """See `InitialWeights.check`; a folder taken as a whole must also number the labels
         as the data does.
         """
         summary = super().check_pretrained()

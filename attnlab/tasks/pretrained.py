@@ -37,7 +37,7 @@ Reader = Callable[[schemas.Settings, Any, Path], tuple[Params, int]]
 """The parameters of a trained run, given its config, its task and its folder, and their step."""
 
 
-class Beginning:
+class InitialWeights:
     """The weights that the training of a task begins with.
 
     Args:

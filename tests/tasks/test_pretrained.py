@@ -15,18 +15,18 @@ import pytest
 
 from attnlab import weights
 from attnlab.errors import UserError
-from attnlab.tasks.pretrained import Beginning
+from attnlab.tasks.pretrained import InitialWeights
 from attnlab.tasks.protocol import Params
 from attnlab.tasks.schemas import Pretrained
 from tests.weights import models
 from tests.weights.systems import shapes_of
 
 
-def beginning(folder: str, shapes: Params) -> Beginning:
+def beginning(folder: str, shapes: Params) -> InitialWeights:
     """That of a task with parameters of such shapes."""
     config = SimpleNamespace(pretrained=Pretrained(folder=folder), system={"name": "decoder"})
     task: Any = SimpleNamespace(config=config, shapes=shapes)
-    return Beginning(task)
+    return InitialWeights(task)
 
 
 def unread(*args: Any) -> Any:
