@@ -47,7 +47,7 @@ def config_of(system: Mapping[str, Any], kind: str | None = None) -> dict[str, A
     wrong: dict[str, list[str]] = {}
     for model in kinds if kind is None else [kind]:
         try:
-            whole = to_dict(completed(system))
+            whole = to_dict(with_defaults(system))
             for rate in ("embedding_dropout", "hidden_dropout"):  # None is the rate of the others
                 if whole.get(rate, 0.0) is None:
                     whole[rate] = whole["dropout"]
@@ -72,7 +72,7 @@ def config_of(system: Mapping[str, Any], kind: str | None = None) -> dict[str, A
     )
 
 
-def completed(system: Mapping[str, Any]) -> ConfigDict:
+def with_defaults(system: Mapping[str, Any]) -> ConfigDict:
     """The node with the defaults that it leaves out."""
     node = from_dict(system)
     complete(ConfigNode(node, "system", import_object(TABLES["system"]).find(node.name)))
@@ -83,7 +83,7 @@ def canonical(system: Mapping[str, Any]) -> dict[str, Any]:
     """Every setting that parameters and results depend on by its dotted name, such that two nodes
     that mean the same are equal.
     """
-    node = to_dict(completed(system))
+    node = to_dict(with_defaults(system))
     node.pop("initial", None)
     depth = node.get("decoder_layers") or node.get("layers")
     if depth == node.get("layers"):

@@ -15,7 +15,7 @@ import pytest
 from attnlab import weights
 from attnlab.weights import folder as folders
 from attnlab.weights.names import Name, flat
-from attnlab.weights.writing import canonical, completed, config_of
+from attnlab.weights.writing import canonical, config_of, with_defaults
 from tests.weights import models, rule
 
 DEFAULT = {
@@ -95,7 +95,7 @@ def assert_out_and_back(name: str, params: Any, folder: Path, out: Path) -> None
     and a config that tells of the same system and kind of model.
     """
     node, told = weights.system(folder), models.described(name)["config"]
-    config = config_of(completed(node))
+    config = config_of(with_defaults(node))
     for key in ("architectures", "model_type", "architecture"):
         assert config.get(key) == told.get(key)
     table = weights.names_of(weights.kind_of(config, name))

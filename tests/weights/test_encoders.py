@@ -20,7 +20,7 @@ from attnlab.config.registry import build
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
 from attnlab.weights.names import flat
-from attnlab.weights.writing import completed, config_of
+from attnlab.weights.writing import config_of, with_defaults
 from tests.attention.cases import wide
 from tests.sampling import full_mode
 from tests.weights import comparing, models
@@ -120,9 +120,9 @@ def test_what_is_not_known_is_named(tmp_path: Path) -> None:
             weights.system(folder)
     node = weights.system(models.folder("encoders/bert_masked", tmp_path))
     with pytest.raises(UserError, match="system.norm='pre', it has 'post'"):
-        config_of(completed({**node, "norm": "pre"}))
+        config_of(with_defaults({**node, "norm": "pre"}))
     with pytest.raises(UserError, match="system=bert has no counterpart .*: llama; decoder, bert"):
-        config_of(completed(node), "llama")
+        config_of(with_defaults(node), "llama")
 
 
 def test_missing_tensors_of_a_head_are_named(tmp_path: Path) -> None:

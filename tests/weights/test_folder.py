@@ -17,7 +17,7 @@ from attnlab.errors import UserError
 from attnlab.weights import folder as folders
 from attnlab.weights.foreign import ForeignConfig
 from attnlab.weights.names import flat, nested
-from attnlab.weights.writing import completed, config_of
+from attnlab.weights.writing import config_of, with_defaults
 from tests.weights import models
 from tests.weights.systems import shapes_of
 
@@ -319,7 +319,7 @@ def test_a_soft_cap_is_not_written_for_a_type_that_passes_over_it() -> None:
         part = node["attention"][one]
         node["attention"][one] = {**part, "score": {**capped, "score": part["score"]}}
     with pytest.raises(UserError, match="transformers computes no such cap in this type of model"):
-        config_of(completed(node), "gemma3_text")
+        config_of(with_defaults(node), "gemma3_text")
 
 
 def test_scores_that_are_not_scaled(tmp_path: Path) -> None:

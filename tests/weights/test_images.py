@@ -31,7 +31,7 @@ from attnlab.weights import folder as folders
 from attnlab.weights.foreign import ForeignConfig
 from attnlab.weights.names import Name, flat
 from attnlab.weights.pictures import READ, SILENT, processed, timm_sizes
-from attnlab.weights.writing import completed, config_of
+from attnlab.weights.writing import config_of, with_defaults
 from tests.weights import comparing, models, rule
 
 NAMES = sorted(f"images/{file.stem}" for file in (models.GOLDEN / "images").glob("*.json"))
@@ -218,12 +218,12 @@ def test_what_is_not_known_is_named(tmp_path: Path) -> None:
             weights.system(folder)
     node = weights.system(models.folder(VIT, tmp_path / "vit"))
     with pytest.raises(UserError, match="system.class_token=False, it has True"):
-        config_of(completed({**node, "class_token": False}))
+        config_of(with_defaults({**node, "class_token": False}))
     with pytest.raises(UserError, match="it has learned positions"):
-        config_of(completed({**node, "positions": {"name": "sinusoidal_2d"}}))
+        config_of(with_defaults({**node, "positions": {"name": "sinusoidal_2d"}}))
     node = weights.system(models.folder("images/resnet50", tmp_path / "resnet"))
     with pytest.raises(UserError, match="system.strided='first', it has 'second'"):
-        config_of(completed({**node, "strided": "first"}))
+        config_of(with_defaults({**node, "strided": "first"}))
 
 
 @pytest.mark.parametrize("name", [VIT, pytest.param("images/resnet18", marks=pytest.mark.full)])

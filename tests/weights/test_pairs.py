@@ -22,7 +22,7 @@ from attnlab.config.registry import build
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
 from attnlab.weights.names import flat
-from attnlab.weights.writing import completed, config_of
+from attnlab.weights.writing import config_of, with_defaults
 from tests.weights import comparing, models
 
 NAMES = sorted(f"pairs/{file.stem}" for file in (models.GOLDEN / "pairs").glob("*.json"))
@@ -129,4 +129,4 @@ def test_what_is_not_known_is_named(tmp_path: Path) -> None:
             weights.system(folder)
     node = weights.system(models.folder("pairs/t5", tmp_path / "t5"))
     with pytest.raises(UserError, match="nearest is 't5': system.norm='post', it has 'pre'"):
-        config_of(completed({**node, "norm": "post"}))
+        config_of(with_defaults({**node, "norm": "post"}))

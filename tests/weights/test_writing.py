@@ -8,7 +8,7 @@ import pytest
 
 from attnlab import weights
 from attnlab.errors import UserError
-from attnlab.weights.writing import completed, config_of
+from attnlab.weights.writing import config_of, with_defaults
 from tests.weights import comparing, models
 from tests.weights.systems import shapes_of
 
@@ -20,7 +20,7 @@ def test_out_and_back_is_equal_to_the_last_bit(name: str, tmp_path: Path) -> Non
     node, told = weights.system(folder), models.described(name)["config"]
     params = weights.parameters(folder, shapes_of(node, told["vocab_size"]))
     comparing.assert_out_and_back(name, params, folder, tmp_path / "out")
-    assert config_of(completed(node), told["model_type"]) == config_of(completed(node))
+    assert config_of(with_defaults(node), told["model_type"]) == config_of(with_defaults(node))
 
 
 def test_what_cannot_be_said_is_named(tmp_path: Path) -> None:
@@ -32,13 +32,13 @@ def test_what_cannot_be_said_is_named(tmp_path: Path) -> None:
         ({"logit_cap": 3.0}, "system.logit_cap=3.0"),
     ):
         with pytest.raises(UserError, match=message):
-            config_of(completed({**node, **change}))
+            config_of(with_defaults({**node, **change}))
     other = {"name": "differential", "positions": "rope"}
     with pytest.raises(UserError, match="multihead attention with rope"):
-        config_of(completed({**node, "attention": other}), "llama")
+        config_of(with_defaults({**node, "attention": other}), "llama")
     with pytest.raises(UserError, match="system=lstm_lm has no counterpart"):
         config_of({"name": "lstm_lm"})
     with pytest.raises(UserError, match="did you mean 'llama'"):
-        config_of(completed(node), "lama")
+        config_of(with_defaults(node), "lama")
     with pytest.raises(UserError, match="nearest is 'gpt2': it has learned positions"):
-        config_of(completed(node), "gpt2")
+        config_of(with_defaults(node), "gpt2")
