@@ -155,7 +155,7 @@ def table(sweeps: Across) -> Table:
 def differing(sweeps: Across) -> Table:
     """What differs: experiment, environment, settings of variants that both have."""
     a, b = (
-        {**_stated(side.records.plan), **_facts(side.records)}
+        {**_plan_settings(side.records.plan), **_facts(side.records)}
         for side in (sweeps.first, sweeps.second)
     )
     names = [
@@ -292,7 +292,7 @@ def _figures(row: Row | None) -> list[Any]:
     )
 
 
-def _stated(plan: Plan) -> dict[str, str]:
+def _plan_settings(plan: Plan) -> dict[str, str]:
     """What two experiments may differ in besides their variants."""
     budget = "none" if plan.budget is None else f"{plan.budget['match']} by {plan.budget['knob']}"
     return {

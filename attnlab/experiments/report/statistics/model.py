@@ -101,7 +101,7 @@ class Fit:
         """
         from scipy import special
 
-        shared, separate = self.estimate(weights), self._separate(weights)
+        shared, separate = self.estimate(weights), self._separate_estimate(weights)
         if separate is None or not separate.variance or not shared.variance:
             return (shared,)
         ratio, f = separate.variance / shared.variance, separate.freedom
@@ -129,7 +129,7 @@ class Fit:
         covariance = np.diag(variances) - 1 / (1 / variances).sum()  # of `left` in a seed, by model
         return float((left**2).sum() / np.trace(covariance)) / rows, rows * _freedom(covariance)
 
-    def _separate(self, weights: Mapping[str, float]) -> Estimate | None:
+    def _separate_estimate(self, weights: Mapping[str, float]) -> Estimate | None:
         """The sum with the variance that its own values show: over the seeds that all its variants
         have if blocked, of each variant by itself otherwise; None where there are fewer than two.
         """
