@@ -176,7 +176,7 @@ class Records:
         """The trials of a candidate, by seed as the plan has them."""
         return tuple(record for record in self.trials if record.candidate.id == candidate.id)
 
-    def standing(self, variant: str) -> Candidate | None:
+    def representative(self, variant: str) -> Candidate | None:
         """The candidate that represents a variant: the chosen one, or the first if no trial
         finished; None before the choice.
         """

@@ -133,7 +133,7 @@ class Comparison:
 def compare(records: Records, method: str = "model") -> Comparison:
     """Every row of a sweep."""
     plan, frozen = records.plan, records.choice is not None
-    standing = list(filter(None, map(records.standing, plan.variants)))
+    standing = list(filter(None, map(records.representative, plan.variants)))
     every = (candidate for variant in plan.variants for candidate in plan.of(variant))
     candidates = standing if frozen else list(every)
     tested = frozen and any(

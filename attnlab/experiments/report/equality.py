@@ -75,7 +75,7 @@ def differing(records: Records) -> tuple[Differing, ...]:
     standing = {
         variant: chosen
         for variant in plan.variants
-        if (chosen := records.standing(variant) or next(iter(plan.of(variant)), None))
+        if (chosen := records.representative(variant) or next(iter(plan.of(variant)), None))
     }
     configs = _comparable(standing)
     names = sorted(
@@ -213,7 +213,7 @@ class Apart:
 
 def apart(records: Records, metric: str) -> Apart:
     """For the standing candidates and a measure; none before the choice."""
-    standing = {variant: records.standing(variant) for variant in records.plan.variants}
+    standing = {variant: records.representative(variant) for variant in records.plan.variants}
     trials = {name: records.of(candidate) for name, candidate in standing.items() if candidate}
     pairs = {
         frozenset(pair): (*map(trials.__getitem__, pair),)

@@ -93,7 +93,7 @@ def _result(
     row: Row, baseline: str, records: Records, unequal: Sequence[Differing], metric: str
 ) -> tuple[str, ...]:
     candidate, gap = row.candidate, row.difference
-    base = records.standing(baseline)
+    base = records.representative(baseline)
     remarks = ["best"] * row.best + list(row.missing)
     usual = () if base is None else records.of(base)
     if other_scale(row.records, usual, metric):
@@ -222,7 +222,7 @@ def _solved(records: Records, variant: str) -> str:
     """What the budget solver set for the standing candidate of a variant, before the choice for
     any; "-" for the one to match.
     """
-    plan, standing = records.plan, records.standing(variant)
+    plan, standing = records.plan, records.representative(variant)
     if plan.budget is None or variant == (plan.budget["to"] or plan.baseline):
         return NONE
     budgets = [

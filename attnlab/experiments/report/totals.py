@@ -86,7 +86,7 @@ def table(records: Records) -> Table:
     """
     rows: list[tuple[str, ...]] = []
     for variant in records.plan.variants:
-        standing = records.standing(variant)
+        standing = records.representative(variant)
         every = taken([record for record in records.trials if record.candidate.variant == variant])
         reported = taken(records.of(standing)) if standing else None
         if reported is not None:

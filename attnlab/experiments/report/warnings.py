@@ -181,7 +181,7 @@ def _edge(records: Records, *_: Any) -> Iterator[str]:
     """
     at: dict[str, list[str]] = {}
     for variant in records.plan.variants:
-        standing, candidates = records.standing(variant), records.plan.of(variant)
+        standing, candidates = records.representative(variant), records.plan.of(variant)
         for key, value in standing.tuned.items() if standing else ():
             tunings = [candidate.tuned for candidate in candidates]
             tried = sorted({tuned[key] for tuned in tunings if is_finite(tuned.get(key))})
