@@ -196,7 +196,7 @@ class Auxiliary:
         """
         totals: dict[str, jax.Array] = {}
         for path, looks in flax.traverse_util.flatten_dict(dict(collected)).items():
-            counts = real[self._asking(path)]
+            counts = real[self._query_side(path)]
             for name, loss in ((name, loss) for look in looks for name, loss in look.items()):
                 totals[name] = (
                     totals.get(name, jnp.zeros(()))
@@ -212,14 +212,14 @@ class Auxiliary:
         """
         log_prob, entropy = jnp.zeros(target.shape), jnp.zeros(target.shape)
         flat = flax.traverse_util.flatten_dict(dict(samples))
-        for asking in dict.fromkeys(map(self._asking, flat)):
-            group = {path: looks for path, looks in flat.items() if self._asking(path) == asking}
+        for side in dict.fromkeys(map(self._query_side, flat)):
+            group = {path: looks for path, looks in flat.items() if self._query_side(path) == side}
             chosen = reinforce.gathered(flax.traverse_util.unflatten_dict(group))
-            in_time = real[asking] is target
+            in_time = real[side] is target
             p, h = (
                 chosen
                 if in_time
-                else (_at_first(values, real[asking], target.shape[1]) for values in chosen)
+                else (_at_first(values, real[side], target.shape[1]) for values in chosen)
             )
             log_prob, entropy = log_prob + p, entropy + h
         return log_prob, entropy
@@ -245,7 +245,7 @@ class Auxiliary:
         }
         return term, {name: jnp.pad(values, room) for name, values in tracked.items()}
 
-    def _asking(self, path: tuple[str, ...]) -> Side:
+    def _query_side(self, path: tuple[str, ...]) -> Side:
         """The sequence in which the queries of the look at this place, by its path in a
         collection, stand.
         """

@@ -164,10 +164,10 @@ class Fused(System):
     """Base of both systems, which have these fields; each says what they are.
 
     Attributes:
-      asking: the side of the rows of inter-attention.
+      query_side: the side of the rows of inter-attention.
     """
 
-    asking: ClassVar[Side]
+    query_side: ClassVar[Side]
 
     attention: Callable[..., Attention]
     inter_attention: Callable[..., Attention]
@@ -212,7 +212,7 @@ class Fused(System):
     def between(cls, name: str) -> tuple[Side, Side]:
         """See `System.between`."""
         if name.endswith("inter_attention"):
-            return cls.asking, "source"
+            return cls.query_side, "source"
         encoder = name.startswith("readers/encoder")
         return ("source", "source") if encoder else ("target_in", "target_in")
 
@@ -241,7 +241,7 @@ class LSTMNPairClassifier(Fused, Classifier):
     """
 
     texts = (2,)
-    asking = "target_in"
+    query_side = "target_in"
     card = CARD
 
     def setup(self) -> None:
@@ -294,7 +294,7 @@ class LSTMNTranslator(Fused, Seq2Seq):
 
     width: int = 128
 
-    asking = "target"
+    query_side = "target"
     card = CARD
 
     def setup(self) -> None:
