@@ -121,7 +121,7 @@ def test_a_sample_reports_its_log_probability_and_the_entropy() -> None:
 FACTS = np.random.default_rng(4).normal(size=(3, 3, 3)).astype(np.float32)
 
 
-def told(params: Any, path: tuple[int, int]) -> Episode:
+def episode_of(params: Any, path: tuple[int, int]) -> Episode:
     """A sentence of two words over three regions: the second choice and both words depend on what
     was looked at first.
     """
@@ -160,7 +160,7 @@ def test_the_estimator_is_unbiased(rewards: Any, baseline: Any) -> None:
         )
 
     def slope(of: Any) -> Any:
-        over_paths = lambda params: jax.vmap(lambda *path: of(told(params, path)))(
+        over_paths = lambda params: jax.vmap(lambda *path: of(episode_of(params, path)))(
             first, second
         ).sum()
         return jax.grad(over_paths)(params)

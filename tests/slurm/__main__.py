@@ -115,7 +115,7 @@ def compared(folder: Path) -> int:
     for trial in plan.trials():
         print(
             f"  {trial.name}:"
-            f" {'; '.join(map(told, attempts.read(trial.workdir(folder / 'slurm'))))}"
+            f" {'; '.join(map(described, attempts.read(trial.workdir(folder / 'slurm'))))}"
         )
         alone, disturbed_ = (trial.workdir(folder / name) for name in ("local", "slurm"))
         wrong += [f"{trial.name}: {line}" for line in differences(alone, disturbed_)]
@@ -132,7 +132,7 @@ def compared(folder: Path) -> int:
     return int(bool(wrong) or starts <= len(plan.trials()))
 
 
-def told(record: dict[str, Any]) -> str:
+def described(record: dict[str, Any]) -> str:
     if record["event"] == "start":
         return f"worker {record['slot']} from step {record['step']}"
     return f"{record['state']} at {record['step']}"

@@ -189,14 +189,17 @@ def promises(
     """What every setting of a system is put through, each a function of the setting; `settings`
     makes of it what the oracle is told, by default the config node with all defaults.
     """
-    room, told = KINDS[kind], settings or complete_settings
+    room, oracle_settings = KINDS[kind], settings or complete_settings
     yield from room.CHECKS.items()
     if system.needs and kind is Seq2Seq:
         yield "maps", checks.check_maps
     if "dropout" in fields(system):
         yield "dropout", room.check_dropout
-    yield "the oracle", functools.partial(_equal, room, oracle, told)
-    yield "the oracle reads every parameter", functools.partial(_reads, room, oracle, told)
+    yield "the oracle", functools.partial(_equal, room, oracle, oracle_settings)
+    yield (
+        "the oracle reads every parameter",
+        functools.partial(_reads, room, oracle, oracle_settings),
+    )
 
 
 def check_slots(spec: dict[str, Any]) -> None:
@@ -208,7 +211,7 @@ def check_slots(spec: dict[str, Any]) -> None:
 
 def _equal(room: Any, oracle: Any, settings: Any, spec: dict[str, Any], **of: int) -> None:
     """The system computes what its oracle computes."""
-    tiny.check_equal(*_told(room.compared, oracle, settings, spec, **of))
+    tiny.check_equal(*_both_logits(room.compared, oracle, settings, spec, **of))
 
 
 def _reads(room: Any, oracle: Any, settings: Any, spec: dict[str, Any], **of: int) -> None:
@@ -219,14 +222,14 @@ def _reads(room: Any, oracle: Any, settings: Any, spec: dict[str, Any], **of: in
         calls.append(given)
         return oracle(*given)
 
-    _told(room.compared, oracle and noted, settings, spec, **of)
+    _both_logits(room.compared, oracle and noted, settings, spec, **of)
     params, *given = calls[0]
     by = 1.0 if room is checks else 0.1  # weights of attention may be nearly even at first
     silent = checks.SILENT.get(spec["name"], ())
     tiny.check_every_parameter_is_read(lambda params: oracle(params, *given), params, by, silent)
 
 
-def _told(compared: Any, oracle: Any, settings: Any, spec: dict[str, Any], **of: int) -> Any:
+def _both_logits(compared: Any, oracle: Any, settings: Any, spec: dict[str, Any], **of: int) -> Any:
     """Logits of the system and of the oracle; skips the test where there is none, or none for this
     setting.
     """

@@ -31,10 +31,10 @@ ROWS = 3
 
 
 @flax.struct.dataclass
-class Told:
+class Carried:
     """What a mechanism hands on, which may be nothing, in a shell that tells it from nothing."""
 
-    own: Any
+    content: Any
 
 
 def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> Any:
@@ -92,7 +92,7 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
             history: Any = None,
         ) -> Any:
             wanted, one_by_one = need.under(view.rule), stepping[0]
-            told = isinstance(history, Told)
+            carried = isinstance(history, Carried)
             asked(
                 "read",
                 (need.dense or not wanted.dense, "dense=False, but it is given a rule of its own"),
@@ -106,20 +106,20 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
                 ),
                 (bool(need.weights) or not weights, "weights=False, but it is asked for weights"),
                 (
-                    told or not (need.history and one_by_one),
+                    carried or not (need.history and one_by_one),
                     "history=True, but a look of decoding is not told of the looks before",
                 ),
             )
-            asks = read_options(weights, history.own if told else history)
+            asks = read_options(weights, history.content if carried else history)
             reading = _left(inside, super().read(query, memory, view, **asks))
-            return reading.replace(history=Told(reading.history)) if told else reading
+            return reading.replace(history=Carried(reading.history)) if carried else reading
 
         def initial_history(self, memory: Any) -> Any:
             if inside:
                 return super().initial_history(memory)
-            carried = need.history or not stepping[0]  # a whole text may begin with it
-            asked("initial_history", (carried, "history=False, but it is asked what to carry"))
-            return Told(_left(inside, super().initial_history(memory)))
+            expected = need.history or not stepping[0]  # a whole text may begin with it
+            asked("initial_history", (expected, "history=False, but it is asked what to carry"))
+            return Carried(_left(inside, super().initial_history(memory)))
 
     return Watched
 

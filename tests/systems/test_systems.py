@@ -52,8 +52,8 @@ LEARNING = ("seq2seq", "ngram_rnn", "encoder", "perceptron", "segmenter")  # by 
 DEAR = ("resnet", "segmenter", "detr", "glimpses")  # oracles that are slow
 
 
-def told(spec: dict[str, Any]) -> dict[str, Any]:
-    """What an oracle is told of a setting: all of it, and that heads are two."""
+def oracle_settings(spec: dict[str, Any]) -> dict[str, Any]:
+    """What an oracle gets of a setting: all of it, and that heads are two."""
     t5 = {"t5": (6, 4)} if spec.get("share_positions") else {}
     return {"heads": 2, **spec, **t5}
 
@@ -80,7 +80,7 @@ def actual_and_expected(case: str) -> tuple[np.ndarray, np.ndarray]:
     """Logits of the system and of its oracle."""
     room, spec, of = COMPARED[case]
     found: tuple[np.ndarray, np.ndarray] = room.compared(
-        spec, ORACLES[spec["name"]], told(spec), **of
+        spec, ORACLES[spec["name"]], oracle_settings(spec), **of
     )
     return found
 
@@ -151,7 +151,7 @@ def cases() -> Iterator[tuple[str, str, Callable[[], None], bool]]:
         system, oracle = SYSTEMS.resolve(spec["name"]), ORACLES[spec["name"]]
         kind, first = kind_of(system), spec["name"] not in known
         known.add(spec["name"])
-        checked = dict(promises(kind, system, oracle, told))
+        checked = dict(promises(kind, system, oracle, oracle_settings))
         dropped = ["the oracle", *(() if first else ("dropout", READS))]
         dropped += ["causality", "padding"] if setting in BY_ITS_ORACLE else []
         for promise in {*dropped} & {*checked}:
