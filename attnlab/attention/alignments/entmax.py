@@ -4,7 +4,7 @@
         = max((alpha - 1) e_i - tau_i, 0)^(1 / (alpha - 1)),   tau_i such that they sum to 1
 
 alpha -> 1 is softmax, alpha = 2 sparsemax. The threshold is found by sorting for alpha = 2 and
-alpha = 1.5, by bisection for any other alpha > 1. One derivative serves all of them (`_turn`): it
+alpha = 1.5, by bisection for any other alpha > 1. One derivative serves all of them (`_derivative`): it
 needs the weights only, so it does not depend on ties or sorting.
 
 With x = -(alpha - 1) log a on the support, the derivative in alpha of Correia et al. (proposition
@@ -204,7 +204,7 @@ def _entmax(solve: Solver, scores: jax.Array, allowed: jax.Array, excess: jax.Ar
     return jnp.where(allowed, solve(depth, excess, allowed.sum(axis=-1, keepdims=True)), 0.0)
 
 
-def _turn(solve: Solver, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+def _derivative(solve: Solver, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
     """The derivative: s (de - sum(s de) / sum(s)) with s = a^(2 - alpha) on the support, and the
     derivative in alpha if it is needed.
     """
@@ -224,7 +224,7 @@ def _turn(solve: Solver, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Ar
     return weights, turned
 
 
-_entmax.defjvp(_turn, symbolic_zeros=True)
+_entmax.defjvp(_derivative, symbolic_zeros=True)
 
 
 def _in_alpha(weights: jax.Array, logs: jax.Array, excess: jax.Array) -> jax.Array:
