@@ -42,7 +42,8 @@ def mechanism(
       `functools.partial(Class, **fields)`, of a class derived from that of the mechanism; linen's own
       `name=` and `parent=` can be given with `width=`. Shape, dtype and meaning of arguments are
       checked, and mistakes raise `UserError`. A part whose looks depend on earlier ones wants
-      `history` in every `read`: `initial_history(memory)` in the first, then that of the last `Reading`.
+      `history` in every `read`: `initial_history(memory)` in the first, then that of the last
+      `Reading`.
 
     Raises:
       UserError: no such mechanism or field, a value of the wrong type, or parts that do not fit

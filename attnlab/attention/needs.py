@@ -32,8 +32,8 @@ class Need:
         text so far (`decoding.full_passes`) do without.
       stepwise: queries come one by one, at least in decoding, so no weight may depend on earlier
         queries, except through `history`.
-      history: the system passes `history` from each look to the next, so that a weight may depend on
-        earlier queries.
+      history: the system passes `history` from each look to the next, so that a weight may depend
+        on earlier queries.
       heads: how many heads the rule distinguishes, 1 for none.
       values: keys and values are two arrays; "unprojected": also, the context must be a sum of the
         values that are passed in, with weights that sum to at most one.

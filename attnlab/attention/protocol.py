@@ -44,8 +44,8 @@ class Reading:
         collected, else None. They have gradients. See `Attention.capture`.
       losses: auxiliary losses by name, [B,Tq] each: one number per query, so that padding can be
         left out of the sum.
-      history: the state for the next look at this memory, a tree of arrays with leading axis B; None
-        if no look depends on earlier ones.
+      history: the state for the next look at this memory, a tree of arrays with leading axis B;
+        None if no look depends on earlier ones.
     """
 
     context: jax.Array
@@ -157,8 +157,8 @@ class Attention(Mixer):
         `weights`: return the weights too, even if no maps are being collected. A slot that uses
           them says so in its `Need`. A mechanism without this argument works in all other slots.
 
-        `history`: the `history` of the previous reading; `initial_history(memory)` or None for the first
-          look at this memory. Only mechanisms that declare `history` need this argument.
+        `history`: the `history` of the previous reading; `initial_history(memory)` or None for the
+          first look at this memory. Only mechanisms that declare `history` need this argument.
         """
         raise NotImplementedError
 

@@ -152,7 +152,8 @@ def load(
 
     Vocabularies come from `<workdir>/vocabulary/` if they are there. Else they are learned, on the
     training split and nothing else; `save_vocabularies` keeps them. Nothing is written here. A
-    shared one is that of the run `begun` where it fits, or the tokenizer in a file (`inherited_vocabulary`).
+    shared one is that of the run `begun` where it fits, or the tokenizer in a file
+    (`inherited_vocabulary`).
 
     Args:
       data: the config node of the source, `{"name": "files", "directory": ...}`.

@@ -181,7 +181,8 @@ def load(
       splits: which to read; also read, but not returned, is "train" where something has to be
         learned.
       answer: a label to numbers, where labels are no classes; see `answered`.
-      begun: a run whose vocabulary is taken instead of a learned one, see `corpus.inherited_vocabulary`.
+      begun: a run whose vocabulary is taken instead of a learned one, see
+        `corpus.inherited_vocabulary`.
 
     Raises:
       UserError: bad config, unreadable data, fewer than two classes, what was saved is damaged or

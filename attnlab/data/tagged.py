@@ -119,7 +119,8 @@ def load(
       workdir: of the run, for its vocabulary and tags.
       splits: which to read; also read, but not returned, is "train" where something has to be
         learned.
-      begun: a run whose weights this one begins with: its vocabulary is taken, see `corpus.inherited_vocabulary`.
+      begun: a run whose weights this one begins with: its vocabulary is taken, see
+        `corpus.inherited_vocabulary`.
 
     Raises:
       UserError: bad config, unreadable data, fewer than two tags, what was saved is damaged or of

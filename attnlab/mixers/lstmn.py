@@ -94,7 +94,8 @@ class Reader:
       last: h and c of the last real step, [B,H] each.
       summary: h~ of it, [B,H].
       aligned: gamma~ of it, [B,H]; None without a second sequence.
-      looks: what the looks at a second sequence so far leave to the next (`Attention.initial_history`).
+      looks: what the looks at a second sequence so far leave to the next
+        (`Attention.initial_history`).
     """
 
     fed: jax.Array

@@ -48,7 +48,7 @@ class Temporal(Alignment):
     )
 
     def initial_history(self, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-        """See `Alignment.initial_history`: log b [B,H,Tk], `LOW` for keys that no query could see."""
+        """See `Alignment.initial_history`: log b [B,H,Tk], `LOW` for keys that no query saw."""
         return jnp.full(shape, LOW, dtype)
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:

@@ -119,7 +119,7 @@ class DecoderLayer(nn.Module):
         return self.attention.remember_pairs(keys, values, valid)
 
     def initial_history(self, attended: Any) -> Any:
-        """What the first look at the source's memory is told of those before."""
+        """The attention history before the first decoding step."""
         return None if attended is None else self.attention.initial_history(attended)
 
     def __call__(

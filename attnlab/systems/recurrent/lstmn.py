@@ -45,8 +45,8 @@ from attnlab.systems.protocol import AttentionMap, Card, Classifier, LanguageMod
 
 # A step reads the cells c~ and writes the next cell to the tape: with a projection, or weights that
 # sum to more than one, they would grow at every step and overflow.
-# `history` is not declared: the language model makes the memory anew for every piece, from the slots
-# that are left, so the state of earlier looks would be about slots that have moved.
+# `history` is not declared: the language model makes the memory anew for every piece, from the
+# slots that are left, so the state of earlier looks would be about slots that have moved.
 INTRA = Need(role="self", direction="causal", cache=True, stepwise=True, values="unprojected")
 SHORTEST = 8  # words of a piece of a longer text
 TAPE = dataclasses.replace(INTRA, places="adrift")  # of a stream whose beginning is out of reach

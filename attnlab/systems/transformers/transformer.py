@@ -70,7 +70,7 @@ class DecoderLayer(Block):
         return begun(self.self_attention, rule, batch, length, dtype)
 
     def initial_history(self, source: Any) -> Any:
-        """What the first look at the source's memory is told of those before."""
+        """The attention history before the first decoding step."""
         return self.cross_attention.initial_history(source)
 
     def write(
