@@ -16,14 +16,11 @@ import jax
 import numpy as np
 
 from attnlab.systems.protocol import AttentionMap
+from attnlab.training.step import Batch as Batch
+from attnlab.training.step import Params as Params
+from attnlab.training.step import Sums as Sums
+from attnlab.training.step import Tree as Tree
 
-Params: TypeAlias = Mapping[str, Any]
-"""Parameters by the names of modules, as linen has them: arrays, or such mappings again."""
-Tree: TypeAlias = Any
-"""Arrays in any nesting: the outputs of a system, or its state."""
-Batch: TypeAlias = Mapping[str, jax.Array | np.ndarray]
-Sums: TypeAlias = dict[str, jax.Array]
-"""Summed over a batch, by name."""
 Totals: TypeAlias = Mapping[str, Any]
 """Sums over a split, on the host, with `Task.split_totals`."""
 Smoothing: TypeAlias = float | jax.Array

@@ -9,7 +9,6 @@ the step makes optimizer, schedule and loss of them while it is traced. Lengths 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import flax.struct
 import jax
@@ -17,6 +16,7 @@ import numpy as np
 
 from attnlab.config.schema import Node
 from attnlab.training.hyperparameters import numbers
+from attnlab.training.step import Tree
 
 
 class Number(flax.struct.PyTreeNode):
@@ -35,7 +35,7 @@ class Number(flax.struct.PyTreeNode):
         """x, where an array is asked for."""
         return self.value
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: jax.Array) -> jax.Array:
         """1 - x as it was given; other differences as of arrays."""
         is_one = isinstance(other, int | float) and other == 1
         return self.complement if is_one else other - self.value
@@ -43,18 +43,18 @@ class Number(flax.struct.PyTreeNode):
 
 for _name in ("neg", "add", "radd", "sub", "mul", "rmul", "truediv", "rtruediv", "pow", "rpow"):
 
-    def _calculate(number: Number, *other: Any, name: str = f"__{_name}__") -> Any:
+    def _calculate(number: Number, *other: jax.Array, name: str = f"__{_name}__") -> jax.Array:
         return getattr(number.value, name)(*other)
 
     setattr(Number, f"__{_name}__", _calculate)
 
 
-def pack(config: Mapping[str, Any] | Node) -> np.ndarray:
+def pack(config: Mapping[str, object] | Node) -> np.ndarray:
     """The numbers of a config in the order of their names, [n,2] float32: x and 1 - x."""
     values = np.array([value for _, value in sorted(numbers(config).items())], np.float64)
     return np.stack([values, 1.0 - values], axis=-1).astype(np.float32)
 
 
-def unpack(names: Iterable[str], packed: jax.Array) -> dict[str, Any]:
+def unpack(names: Iterable[str], packed: jax.Array) -> dict[str, Tree]:
     """The `Number` of each name."""
     return {name: Number(*pair) for name, pair in zip(sorted(names), packed, strict=True)}

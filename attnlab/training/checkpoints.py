@@ -109,7 +109,7 @@ class Checkpoints:
             self._best, self._best_known = self._recorded_best(), True
         return self._best if self._best == self._saving or self._best in self.steps() else None
 
-    def save(self, step: int, tree: Tree, meta: Mapping[str, Any], best: bool = False) -> bool:
+    def save(self, step: int, tree: Tree, meta: Mapping[str, object], best: bool = False) -> bool:
         """Start saving `tree` as `step`; the arrays are copied, so the caller may change them at
         once.
 
@@ -338,7 +338,7 @@ class Checkpoints:
             self._opened = OrbaxSteps(self.directory, self._together)
         return self._opened
 
-    def _tell(self, order: Any) -> None:
+    def _tell(self, order: object) -> None:
         """Tell the other processes what they do too, if the state lies over all of them."""
         if self._together:
             message_from_0(order)
@@ -375,7 +375,7 @@ class Followed(Checkpoints):
     def check_space(self, size: int) -> None:
         """Process 0 does."""
 
-    def save(self, step: int, tree: Tree, meta: Mapping[str, Any], best: bool = False) -> bool:
+    def save(self, step: int, tree: Tree, meta: Mapping[str, object], best: bool = False) -> bool:
         """Write with the others, unless the step is there already."""
         if writes := bool(message_from_0()):
             self._store().reload()  # process 0 may have moved a step
@@ -384,20 +384,20 @@ class Followed(Checkpoints):
 
     def restore(self, like: Tree, step: int | Literal["best"] | None = None) -> Restored | None:
         """What process 0 has found to be good; None for nothing."""
-        arrays: dict[str, Any] = {}
+        arrays: dict[str, Tree] = {}
         while (order := message_from_0()) and "arrays" in order:
             with contextlib.suppress(Exception):  # process 0 knows of it, and tries another
                 arrays = self._store().read_arrays(order["step"], order["arrays"], like)
         return order and Restored(order["step"], tree_of(arrays, like), order["meta"])
 
 
-def arrays_of(tree: Tree) -> dict[str, Any]:
+def arrays_of(tree: Tree) -> dict[str, Tree]:
     """The arrays of a tree by path, on the host unless they lie on a mesh."""
     leaves = leaves_by_path(tree)
     return {path: leaf if on_mesh(leaf) else np.asarray(leaf) for path, leaf in leaves.items()}
 
 
-def tree_of(arrays: Mapping[str, Any], like: Tree) -> Tree:
+def tree_of(arrays: Mapping[str, Tree], like: Tree) -> Tree:
     """`arrays_of` undone."""
     leaves = [arrays[path] for path in leaves_by_path(like)]
     return jax.tree.unflatten(jax.tree.structure(like), leaves)

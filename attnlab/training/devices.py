@@ -8,7 +8,7 @@ import ctypes
 import os
 import platform
 from glob import glob
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from attnlab.training.parallel import Backend
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8  # of malloc.h
 
 
-def describe(devices: Backend, precision: str) -> dict[str, Any]:
+def describe(devices: Backend, precision: str) -> dict[str, object]:
     """The devices as the manifest of a run has them; `precision` counts where it changes anything,
     the number of cores where it decides how sums round.
     """

@@ -8,17 +8,18 @@ each shape and distribution: GPT-2's 12 layers of 12 need a dozen.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
-from jax.extend.core import Jaxpr, Var, jaxpr_as_fun
+from jax.extend.core import Jaxpr, Literal, Var, jaxpr_as_fun
 
 from attnlab.training.mesh import place
+from attnlab.training.step import Tree
 
 Drawn = TypeVar("Drawn")
 
 
-def first_params(init: Callable[..., Drawn], *given: Any, shardings: Any = None) -> Drawn:
+def first_params(init: Callable[..., Drawn], *given: Tree, shardings: Tree = None) -> Drawn:
     """`init(*given)`, a tree of arrays: traced, and what the result needs of it computed operation by
     operation. What else `init` computes, such as the pass through the model in which Flax finds its
     parameters, is left out. Equal to `jax.jit(init)(*given)` up to rounding.
@@ -29,12 +30,12 @@ def first_params(init: Callable[..., Drawn], *given: Any, shardings: Any = None)
     return values(jax.jit(init).trace(*given), *given, shardings=shardings)
 
 
-def values(traced: jax.stages.Traced, *given: Any, shardings: Any = None) -> Any:
+def values(traced: jax.stages.Traced, *given: Tree, shardings: Tree = None) -> Tree:
     """`first_params` of a function that has been traced for such arguments."""
     closed, shape = traced.jaxpr, traced.out_info
     needed, arrays = _without_unused(closed.jaxpr), jax.tree.leaves(given)
 
-    def drawn(results: list[Any]) -> Any:
+    def drawn(results: list[Var | Literal]) -> list[jax.Array]:
         part = _without_unused(needed.replace(outvars=results))
         return jaxpr_as_fun(type(closed)(part, closed.consts))(*arrays)
 

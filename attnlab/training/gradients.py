@@ -60,7 +60,7 @@ def _zero_results(program: Any, inputs: Sequence[bool]) -> list[bool]:
         zip(inner.constvars, map(_is_zero, getattr(program, "consts", ())), strict=False)
     )  # some programs have none with them
 
-    def read(atom: Any) -> bool:
+    def read(atom: jex.Var | jex.Literal) -> bool:
         return _is_zero(atom.val) if isinstance(atom, jex.Literal) else zero.get(atom, False)
 
     for equation in inner.eqns:
@@ -69,7 +69,7 @@ def _zero_results(program: Any, inputs: Sequence[bool]) -> list[bool]:
     return list(map(read, inner.outvars))
 
 
-def _zero_outputs(equation: Any, inputs: list[bool]) -> list[bool]:
+def _zero_outputs(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
     """Which results of an equation are zero, given which of its `inputs` are."""
     name, params, several = equation.primitive.name, equation.params, len(equation.outvars)
     if name in _EVERY:
@@ -134,7 +134,7 @@ def _fixed_point(body: Callable[[list[bool]], list[bool]], carry: list[bool]) ->
         carry = after
 
 
-def _is_zero(value: Any) -> bool:
+def _is_zero(value: float | np.ndarray | jax.Array) -> bool:
     """Of a constant; what is no number (a key of random numbers) is not."""
     numbers = isinstance(value, bool | int | float) or any(
         jax.numpy.issubdtype(value.dtype, kind) for kind in (np.number, np.bool_)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from attnlab.config.registry import import_object
 from attnlab.config.schema import TABLES, Node
@@ -32,7 +31,7 @@ COMPILED = ("optimizer.minimum_factored", "optimizer.initial")
 """A shape, and what only the first state is made of."""
 
 
-def numbers(config: Mapping[str, Any] | Node, users_code: bool = True) -> dict[str, float]:
+def numbers(config: Mapping[str, object] | Node, users_code: bool = True) -> dict[str, float]:
     """The settings that are arguments of the step, by dotted name.
 
     Args:
@@ -55,7 +54,7 @@ def numbers(config: Mapping[str, Any] | Node, users_code: bool = True) -> dict[s
     }
 
 
-def signature(config: Mapping[str, Any] | Node, users_code: bool = True) -> str:
+def signature(config: Mapping[str, object] | Node, users_code: bool = True) -> str:
     """Everything that determines the program and its data, as canonical text: equal for trials that
     can be stacked; `users_code` as in `numbers`.
     """
@@ -68,13 +67,13 @@ def signature(config: Mapping[str, Any] | Node, users_code: bool = True) -> str:
     return json.dumps([rest, sorted(free)], sort_keys=True)
 
 
-def _fields(node: str, component: Mapping[str, Any], users_code: bool) -> list[str]:
+def _fields(node: str, component: Mapping[str, object], users_code: bool) -> list[str]:
     """The names of the fields of a component that may be arguments.
 
     Raises:
       UserError: a user's own declares one that it does not have.
     """
-    fields, name = [*component, "steps"], component["name"]
+    fields, name = [*component, "steps"], str(component["name"])
     if ":" not in name:
         return fields
     declared = getattr(import_object(TABLES[node]).find(name), "numbers", ()) if users_code else ()

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Any
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 REPEAT = 1.0
@@ -29,7 +29,7 @@ class Interrupt:
     def __init__(self) -> None:
         self.signal: int | None = None
         self._when = 0.0
-        self._before: dict[int, Any] = {}
+        self._before: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
 
     def __enter__(self) -> Interrupt:
         wanted = [

@@ -210,7 +210,7 @@ class Follower(Journal):
 class _Unwritten:
     """The records that `Metrics` would write."""
 
-    extent: Mapping[str, Any] = {}
+    extent: Mapping[str, object] = {}
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *given: None
@@ -229,7 +229,7 @@ def _not_finite_params(step: int, state: TrainState) -> str:
     return "" if finite else f"parameters that are not finite after step {step}"
 
 
-def _all_finite(array: Any) -> Any:
+def _all_finite(array: jax.Array) -> jax.Array:
     return (abs(array) < math.inf).all()
 
 

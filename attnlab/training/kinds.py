@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import jax
 
@@ -74,7 +73,7 @@ def decayed_by_rank(params: Params) -> Tree:
     "embed" in it, in a tree like `params`: how all runs were trained before kinds were known.
     """
 
-    def decays(path: str, leaf: Any) -> bool:
+    def decays(path: str, leaf: jax.Array) -> bool:
         name = path.rpartition("/")[2].lower()
         return leaf.ndim >= 2 and name not in ("bias", "scale") and "embed" not in path.lower()
 
@@ -102,12 +101,12 @@ def differently_decayed(params: Params) -> list[str]:
     ]
 
 
-def by_path(params: Params) -> Iterator[tuple[str, Any]]:
+def by_path(params: Params) -> Iterator[tuple[str, jax.Array]]:
     """Every parameter with its path."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         yield jax.tree_util.keystr(path, simple=True, separator="/"), leaf
 
 
-def _mask(params: Params, decays: Callable[[str, Any], bool]) -> Tree:
+def _mask(params: Params, decays: Callable[[str, jax.Array], bool]) -> Tree:
     leaves = [decays(path, leaf) for path, leaf in by_path(params)]
     return jax.tree.unflatten(jax.tree.structure(params), leaves)

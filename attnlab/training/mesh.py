@@ -20,7 +20,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -163,7 +163,7 @@ def place(array: jax.Array | np.ndarray, sharding: NamedSharding) -> jax.Array:
     return jax.make_array_from_callback(values.shape, sharding, lambda index: values[index])
 
 
-def on_mesh(leaf: Any) -> bool:
+def on_mesh(leaf: object) -> bool:
     """Whether an array, or the shape of one, lies on a mesh."""
     return isinstance(getattr(leaf, "sharding", None), NamedSharding)
 
@@ -174,7 +174,7 @@ def spans(tree: Tree) -> bool:
     return not all(leaf.sharding.is_fully_addressable for leaf in leaves)
 
 
-def on_host(function: Callable[[Any], Any], array: Any) -> Any:
+def on_host(function: Callable[[Tree], jax.Array], array: Tree) -> np.ndarray:
     """`function` of an array, computed where it lies; on the host, the same in all processes. It is
     waited for: on a processor, programs of several devices at once may wait for each other for ever.
     """
@@ -184,7 +184,9 @@ def on_host(function: Callable[[Any], Any], array: Any) -> Any:
 
 
 @functools.cache
-def _everywhere(function: Callable[[Any], Any], sharding: NamedSharding) -> Callable[[Any], Any]:
+def _everywhere(
+    function: Callable[[Tree], jax.Array], sharding: NamedSharding
+) -> Callable[[Tree], jax.Array]:
     return jax.jit(function, out_shardings=sharding)
 
 
@@ -220,5 +222,5 @@ def _by_pattern(
     return tuple(axis if number == place else None for number in range(place + 1))
 
 
-def _name(path: Any) -> str:
+def _name(path: tuple[object, ...]) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/")

@@ -45,12 +45,12 @@ SCHEDULES = Table(
 
 
 def build_optimizer(
-    optimizer: Mapping[str, Any],
-    schedule: Mapping[str, Any],
+    optimizer: Mapping[str, object],
+    schedule: Mapping[str, object],
     *,
     steps: int,
     clip: float,
-    instead: Mapping[str, Any] | None = None,
+    instead: Mapping[str, object] | None = None,
 ) -> tuple[optax.GradientTransformation, optax.Schedule]:
     """The optimizer of a config, behind clipping of the global gradient norm.
 
@@ -89,7 +89,9 @@ def build_optimizer(
     return (optax.chain(optax.clip_by_global_norm(longest), transform) if clip else transform), rate
 
 
-def check_own(optimizer: Mapping[str, Any], schedule: Mapping[str, Any], *, steps: int) -> None:
+def check_own(
+    optimizer: Mapping[str, object], schedule: Mapping[str, object], *, steps: int
+) -> None:
     """Try a schedule and an optimizer that a config names by dotted path on two small arrays, by
     shapes alone, their `numbers` as the step gives them.
 
@@ -98,7 +100,7 @@ def check_own(optimizer: Mapping[str, Any], schedule: Mapping[str, Any], *, step
         parameters are.
     """
     tree = {"training": {"steps": steps}, "optimizer": optimizer, "schedule": schedule}
-    if any(":" in node["name"] for node in (optimizer, schedule)):
+    if any(":" in str(node["name"]) for node in (optimizer, schedule)):
         jax.eval_shape(functools.partial(_try, tree), pack(tree))
 
 
@@ -129,7 +131,7 @@ def _try(tree: Mapping[str, Any], packed: jax.Array) -> None:
 
 
 @contextlib.contextmanager
-def _naming(node: str, spec: Mapping[str, Any]) -> Iterator[None]:
+def _naming(node: str, spec: Mapping[str, object]) -> Iterator[None]:
     """An exception of a schedule or optimizer with a dotted path becomes a `UserError` that names
     it; ours only raise `UserError`.
     """
@@ -138,7 +140,7 @@ def _naming(node: str, spec: Mapping[str, Any]) -> Iterator[None]:
     except (UserError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        if ":" not in spec["name"]:
+        if ":" not in str(spec["name"]):
             raise
         raise UserError(
             f"{node}={spec['name']}: {f'{users_line(error)}: {reason(error)}'.removeprefix(': ')}"
@@ -366,7 +368,7 @@ def _check_moments(b1: float, b2: float, eps: float) -> None:
     _check("optimizer.eps", eps, "above 0")
 
 
-def _fields_of(node: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def _fields_of(node: str, values: Mapping[str, object]) -> dict[str, object]:
     """Those of `values` that are fields of a config node, by the field's name."""
     return {
         name.removeprefix(f"{node}."): value
@@ -384,11 +386,11 @@ _RANGES: Mapping[str, Callable[[float], bool]] = {
 }
 
 
-def _is_plain(*values: Any) -> bool:
+def _is_plain(*values: object) -> bool:
     """Whether these are numbers of a config; of a `Number` that is traced nothing can be asked."""
     return all(isinstance(value, int | float) for value in values)
 
 
-def _check(name: str, value: Any, wanted: str) -> None:
+def _check(name: str, value: float, wanted: str) -> None:
     if _is_plain(value) and not _RANGES[wanted](value):
         raise UserError(f"{name}={value} must be {wanted}")

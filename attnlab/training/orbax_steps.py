@@ -19,8 +19,8 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from types import ModuleType, TracebackType
+from typing import Any, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,16 @@ from attnlab.errors import UserError, causes
 from attnlab.training.mesh import on_host, on_mesh, spans
 from attnlab.training.parallel import largest
 from attnlab.training.step import Tree
+
+
+class Print(TypedDict, total=False):
+    """The fingerprint of an array, with "sum" if it lies on a mesh, else with "sha256"."""
+
+    dtype: str
+    shape: list[int]
+    sha256: str
+    sum: list[int]
+
 
 _LATE = ("Event loop is closed", "Encountered error while reading array index")
 
@@ -53,7 +63,7 @@ class OrbaxSteps:
         )
         self._manager = self._ocp.CheckpointManager(directory, options=options)
 
-    def write(self, step: int, arrays: Mapping[str, Any], record: Mapping[str, Any]) -> None:
+    def write(self, step: int, arrays: Mapping[str, Tree], record: Mapping[str, object]) -> None:
         """Start writing; blocks for the checksums and orbax's copy of the arrays. `record` is
         anything JSON can hold.
         """
@@ -84,7 +94,9 @@ class OrbaxSteps:
             raise ValueError("checksum of meta differs")
         return content
 
-    def read_arrays(self, step: int, saved: Mapping[str, Any], like: Tree = ()) -> dict[str, Any]:
+    def read_arrays(
+        self, step: int, saved: Mapping[str, Print], like: Tree = ()
+    ) -> dict[str, Tree]:
         """The arrays of one step by path, each checked against `saved` (`record["arrays"]`): on the
         host, or where `like` says that they lie. Any exception means damage; it is raised in all
         processes that read together.
@@ -96,7 +108,7 @@ class OrbaxSteps:
             for path, entry in saved.items()
         } | {path: leaf for path, leaf in leaves_by_path(like).items() if on_mesh(leaf)}
         wanted = self._ocp.args.StandardRestore(_nest(targets))
-        folder, wrong, arrays = self._directory / str(step) / "state", None, dict[str, Any]()
+        folder, wrong, arrays = self._directory / str(step) / "state", None, dict[str, Tree]()
         try:  # without the manager, in which processes would wait for one that has failed
             with _without_late_callbacks():
                 state = self._ocp.StandardCheckpointHandler().restore(folder, args=wanted)
@@ -169,7 +181,7 @@ def _without_late_callbacks() -> Iterator[None]:
         sys.unraisablehook, sys.excepthook = unraisable, uncaught
 
 
-def _import_orbax() -> Any:
+def _import_orbax() -> ModuleType:
     """orbax.checkpoint, imported late (1.5 s) and kept off the terminal."""
     import orbax.checkpoint as ocp
 
@@ -180,7 +192,7 @@ def _import_orbax() -> Any:
     return ocp
 
 
-def leaves_by_path(tree: Tree) -> dict[str, Any]:
+def leaves_by_path(tree: Tree) -> dict[str, Tree]:
     """Path ("params/encoder/kernel") to leaf, in the tree's own order; works for arrays and
     `jax.ShapeDtypeStruct`.
     """
@@ -190,7 +202,7 @@ def leaves_by_path(tree: Tree) -> dict[str, Any]:
     }
 
 
-def fingerprint(array: Any, summed: bool | None = None) -> dict[str, Any]:
+def fingerprint(array: Tree, summed: bool | None = None) -> Print:
     """The fingerprint of an array: dtype, shape and the sha256 of its bytes in C order (bfloat16
     has no buffer, hence the view), or of one that lies on a mesh a "sum"; `summed` says which.
     """
@@ -200,7 +212,7 @@ def fingerprint(array: Any, summed: bool | None = None) -> dict[str, Any]:
     return _describe(array) | {"sha256": hashlib.sha256(data.data).hexdigest()}
 
 
-def _same(array: Any) -> Any:
+def _same(array: jax.Array) -> jax.Array:
     return array
 
 
@@ -229,7 +241,7 @@ def _mix(x: jax.Array) -> jax.Array:
     return x ^ (x >> 16)
 
 
-def compare(folder: Path, saved: Mapping[str, Any], wanted: Tree) -> None:
+def compare(folder: Path, saved: Mapping[str, Print], wanted: Tree) -> None:
     """Check that a saved tree fits the wanted one before any array is read.
 
     Args:
@@ -252,18 +264,18 @@ def compare(folder: Path, saved: Mapping[str, Any], wanted: Tree) -> None:
         raise UserError(f"checkpoint {folder} does not fit: {wrong[0]}{more}")
 
 
-def _describe(leaf: Any) -> dict[str, Any]:
+def _describe(leaf: Tree) -> Print:
     leaf = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)
     return {"dtype": np.dtype(leaf.dtype).name, "shape": list(leaf.shape)}
 
 
-def _spec(entry: Mapping[str, Any] | None) -> str:
+def _spec(entry: Print | None) -> str:
     return "nothing" if entry is None else f"{entry['dtype']}[{','.join(map(str, entry['shape']))}]"
 
 
-def _nest(leaves: Mapping[str, Any]) -> dict[str, Any]:
+def _nest(leaves: Mapping[str, Tree]) -> dict[str, Tree]:
     """Nested dicts from paths: what orbax stores, whatever classes the tree is made of."""
-    root: dict[str, Any] = {}
+    root: dict[str, Tree] = {}
     for path, leaf in leaves.items():
         *folders, name = path.split("/")
         node = root
@@ -273,5 +285,5 @@ def _nest(leaves: Mapping[str, Any]) -> dict[str, Any]:
     return root
 
 
-def _text_digest(content: Any) -> str:
+def _text_digest(content: object) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -231,7 +231,7 @@ class TrialParallel(MeshBackend):
         return jax.tree.map(lambda _: self.rows, state)
 
 
-def _each(tree: Of, whole: Callable[[Tree], Tree], rows: Callable[[Any], Any]) -> Of:
+def _each(tree: Of, whole: Callable[[Tree], Tree], rows: Callable[[Tree], Tree]) -> Of:
     """`whole` of a tree without what it remembers of the rows of the batch, and `rows` of each array
     of that; only a training state remembers anything.
     """

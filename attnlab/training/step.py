@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from attnlab.training.mesh import Layout
     from attnlab.training.trained import Trained
 
-Params: TypeAlias = Mapping[str, Any]
-"""Parameters by the names of modules, as linen has them: arrays, or such mappings again."""
 Tree: TypeAlias = Any
-"""Arrays in whatever nesting; what it is is known to the task or the optimizer alone."""
+"""Arrays in any nesting: a state, the outputs of a system. What it is, its maker knows alone."""
+Params: TypeAlias = Mapping[str, Tree]
+"""Parameters by the names of modules, as linen has them: arrays, or such mappings again."""
 Batch: TypeAlias = Mapping[str, jax.Array | np.ndarray]
 Sums: TypeAlias = dict[str, jax.Array]
 Part: TypeAlias = tuple[Batch, Tree]
@@ -40,7 +40,7 @@ class Loss(Protocol):
     """The objective of a task: a sum over the batch, so that devices and microbatches can be added."""
 
     def __call__(
-        self, params: Params, batch: Batch, key: jax.Array, *args: Any, **kwargs: Any
+        self, params: Params, batch: Batch, key: jax.Array, *args: Tree, **kwargs: Tree
     ) -> tuple[jax.Array, Sums]:
         """The summed loss, and further sums to report ("correct", "tokens", ...).
 
@@ -269,7 +269,7 @@ def _objective(
 
 
 def _gradients(
-    differentiate: Callable[..., Any],
+    differentiate: Callable[..., tuple[Params, tuple[Sums, Tree]]],
     accumulate: int,
     params: Params,
     part: Part,
@@ -289,7 +289,7 @@ def _gradients(
     # another device.
     parts = jax.tree.map(lambda x: x.reshape(-1, accumulate, *x.shape[1:]).swapaxes(0, 1), part)
 
-    def add(carry: Any, microbatch: tuple[Part, jax.Array]) -> tuple[Any, Any]:
+    def add(carry: Tree, microbatch: tuple[Part, jax.Array]) -> tuple[Tree, Tree]:
         grads, (sums, after) = differentiate(params, *microbatch, total)
         return jax.tree.map(jnp.add, carry, (grads, sums)), after
 

@@ -263,5 +263,5 @@ def _has(patterns: Iterable[str], path: str) -> bool:
     return any(re.search(pattern, path) for pattern in patterns)
 
 
-def _flat(params: Any) -> dict[str, Any]:
+def _flat(params: Params) -> dict[str, jax.Array]:
     return flax.traverse_util.flatten_dict(params, sep="/")  # type: ignore[no-any-return]

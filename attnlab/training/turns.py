@@ -6,7 +6,7 @@ import collections
 import functools
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -45,7 +45,7 @@ def stack_batches(batches: Mapping[int, Batch], slots: int) -> dict[str, Tree]:
 def uses_randomness(task: AnyTask, params: Params, batch: Batch) -> bool:
     """Whether the loss draws random numbers."""
     state = {"carried": task.carried(), "remembered": task.remembered()}
-    loss: Any = functools.partial(
+    loss = functools.partial(
         task.loss, **{name: value for name, value in state.items() if value is not None}
     )
     return "random_bits" in str(jax.make_jaxpr(loss)(params, batch, jax.random.key(0)))

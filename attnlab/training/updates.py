@@ -25,7 +25,16 @@ from attnlab.training.hyperparameters import SMOOTHING, WEIGHTS, numbers
 from attnlab.training.kinds import decayed_by_kind, differently_decayed
 from attnlab.training.mesh import Layout, place, spans
 from attnlab.training.optimizers import build_optimizer
-from attnlab.training.step import Params, Step, TrainState, first_state, make_step, seed_array
+from attnlab.training.step import (
+    Batch,
+    Params,
+    Step,
+    Sums,
+    TrainState,
+    first_state,
+    make_step,
+    seed_array,
+)
 from attnlab.training.trained import Trained
 
 if TYPE_CHECKING:
@@ -54,7 +63,7 @@ class Updates:
     layout: Layout | None = None
 
     @classmethod
-    def of(cls, config: Settings, numbers: Mapping[str, Any] | None = None) -> Updates:
+    def of(cls, config: Settings, numbers: Mapping[str, object] | None = None) -> Updates:
         """Those of a config; `numbers`, by dotted name, replace its own, see `build_optimizer`.
 
         Raises:
@@ -88,7 +97,7 @@ class Updates:
         """
         names, training = numbers(self.config), self.config.training
 
-        def take_numbers(state: TrainState, *batch: Any, **axis: Any) -> tuple[TrainState, Any]:
+        def take_numbers(state: TrainState, *batch: Batch, **axis: str) -> tuple[TrainState, Sums]:
             given = arguments.unpack(names, state.numbers)
             options = {name: given[name] for name in given if name.startswith((SMOOTHING, WEIGHTS))}
             step = make_step(
