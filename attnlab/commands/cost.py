@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from attnlab.flags import add_number
+
+if TYPE_CHECKING:
+    from attnlab.attention.mixer import Mixer
 
 LONGEST = 2**20  # tokens
 LENGTHS = "256,512,1024,2048,4096,8192,16384"
@@ -94,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
             progress.update(number)
     about = _about(arguments)
     cards = {name: vars(origin(type(module))) for name, module in modules.items()}
-    table(about["title"], costs.COLUMNS, costs.rows(points, arguments.baseline, cards))
+    table(str(about["title"]), costs.COLUMNS, costs.rows(points, arguments.baseline, cards))
     for point in (series[-1] for series in points.values()):
         if point.why:
             print(f"{point.name}: not run with {point.length:,} tokens: {point.why}")
@@ -118,7 +121,7 @@ def _lengths(arguments: argparse.Namespace) -> list[int]:
     return lengths
 
 
-def _mixers(arguments: argparse.Namespace) -> dict[str, Any]:
+def _mixers(arguments: argparse.Namespace) -> dict[str, Mixer]:
     """The mixers by name, the baseline first."""
     from attnlab.api.costs import mixer
     from attnlab.errors import UserError, nearest
@@ -127,7 +130,7 @@ def _mixers(arguments: argparse.Namespace) -> dict[str, Any]:
     all_mixers = arguments.mechanisms == "all"
     names = list(MIXERS.names()) if all_mixers else arguments.mechanisms.split(",")
     names = list(dict.fromkeys([arguments.baseline, *names]))
-    fields: dict[str, dict[str, Any]] = {name: {} for name in names}
+    fields: dict[str, dict[str, object]] = {name: {} for name in names}
     for assignment in arguments.set:
         path, equals, value = assignment.partition("=")
         name, dotted, field = path.rpartition(".")
@@ -147,7 +150,7 @@ def _mixers(arguments: argparse.Namespace) -> dict[str, Any]:
     return modules
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> object:
     """A number or a truth value where it is one, else the text."""
     from attnlab.data.readers.json_text import parse_json
     from attnlab.errors import UserError
@@ -158,7 +161,7 @@ def _value(text: str) -> Any:
         return text
 
 
-def _about(arguments: argparse.Namespace) -> dict[str, Any]:
+def _about(arguments: argparse.Namespace) -> dict[str, object]:
     """The conditions of the measurement, for the record and the title."""
     import os
 

@@ -13,10 +13,13 @@ import re
 import textwrap
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from attnlab.config.registry import Table, fields
 from attnlab.config.schema import first_paragraph
+
+if typing.TYPE_CHECKING:
+    from attnlab.attention.mixer import Capabilities
+    from attnlab.attention.protocol import Attention
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Origin:
     steps: str = ""
 
 
-def origin(component: Any) -> Origin:
+def origin(component: object) -> Origin:
     """The card that a component itself has; an inherited one describes its base."""
     card = vars(component).get("card")
     if card is None:
@@ -57,12 +60,12 @@ def origin(component: Any) -> Origin:
     )
 
 
-def summary(component: Any) -> str:
+def summary(component: object) -> str:
     """The first paragraph of a component's docstring, in one line."""
     return first_paragraph(inspect.getdoc(component))
 
 
-def settable_fields(component: Callable[..., Any]) -> list[Field]:
+def settable_fields(component: Callable[..., object]) -> list[Field]:
     """The fields of a component that a config may set."""
     from attnlab.config.tree import defaults
 
@@ -81,7 +84,7 @@ def settable_fields(component: Callable[..., Any]) -> list[Field]:
     return settable
 
 
-def field_meanings(component: Any) -> dict[str, str]:
+def field_meanings(component: object) -> dict[str, str]:
     """The meaning of each field in the docstrings of a class and its bases, under "Attributes:"."""
     meanings: dict[str, str] = {}
     for base in inspect.getmro(component) if inspect.isclass(component) else ():
@@ -95,7 +98,7 @@ def field_meanings(component: Any) -> dict[str, str]:
     return meanings
 
 
-def capability_names(capabilities: Any) -> str:
+def capability_names(capabilities: Capabilities | None) -> str:
     """The capabilities of a mechanism as text; "" if it declares none."""
     if capabilities is None:
         return ""
@@ -127,7 +130,7 @@ def capability_names(capabilities: Any) -> str:
     return ", ".join(names)
 
 
-def formula(component: Any) -> str:
+def formula(component: object) -> str:
     """The indented blocks of the docstring of the module a class stands in, or ""."""
     module = inspect.getmodule(component) if inspect.isclass(component) else None
     blocks = re.findall(
@@ -138,7 +141,7 @@ def formula(component: Any) -> str:
     return "\n\n".join(textwrap.dedent(block) for block in blocks)
 
 
-def memory_contents(mechanism: Any) -> str:
+def memory_contents(mechanism: type[Attention]) -> str:
     """The contents of the memory of a mechanism, from the docstring of its `memory_class`, or of the
     class that its `remember` (or `remember_pairs`) returns; "" if it has no class of its own.
     """

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from attnlab import config as configs
-from attnlab.config.registry import Table, build, fields
+from attnlab.config.registry import Table, build, fields, kind
 from attnlab.data import SOURCES
 from attnlab.errors import UserError
 from attnlab.records.measures import declared
@@ -25,7 +24,7 @@ from attnlab.systems.vision.protocol import (
     PixelClassifier,
     VisualAnswerer,
 )
-from attnlab.tasks.base import Task
+from attnlab.tasks.base import Config, Data, Model, Task
 from attnlab.tasks.protocol import Params
 from attnlab.tasks.schemas import Settings
 
@@ -94,9 +93,9 @@ def parameter_shapes(config: Settings) -> Params:
     Raises:
       UserError: the settings of the system do not fit each other, or such images.
     """
-    factory: Any = build(SYSTEMS, config.system, "system")
+    factory = build(SYSTEMS, config.system, "system")
     system = factory(
-        **{field: size for field, size in SIZES.items() if field in fields(factory.func)}
+        **{field: size for field, size in SIZES.items() if field in fields(kind(factory))}
     )
     texts = max(system.texts) if isinstance(system, Classifier) else 1 + isinstance(system, Seq2Seq)
     inputs = [jax.ShapeDtypeStruct((1, 2), jnp.int32)] * texts
@@ -104,11 +103,10 @@ def parameter_shapes(config: Settings) -> Params:
         inputs = [IMAGE]
     if isinstance(system, Captioner | VisualAnswerer):
         inputs = [IMAGE, *inputs]
-    shapes: Params = jax.eval_shape(system.init, jax.random.key(0), *inputs)["params"]
-    return shapes
+    return jax.eval_shape(system.init, jax.random.key(0), *inputs)["params"]
 
 
-def task_cells(task: type[Task[Any, Any, Any]]) -> dict[str, str]:
+def task_cells(task: type[Task[Config, Data, Model]]) -> dict[str, str]:
     """The columns "systems", "data" and "measures" of a task: registered names; blank where
     it declares none.
     """
@@ -121,6 +119,6 @@ def task_cells(task: type[Task[Any, Any, Any]]) -> dict[str, str]:
     return {"systems": ", ".join(systems), "data": data, "measures": ", ".join(measures)}
 
 
-def _components(table: Table) -> list[tuple[str, Any]]:
+def _components(table: Table) -> list[tuple[str, type]]:
     """The entries of a table."""
     return [(name, table.resolve(name)) for name in table.names()]

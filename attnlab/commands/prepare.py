@@ -8,7 +8,7 @@ import argparse
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
 from attnlab.flags import add_number
@@ -139,7 +139,7 @@ class _Pace:
             )
 
 
-def _vocabulary(arguments: argparse.Namespace) -> dict[str, Any] | Vocabulary:
+def _vocabulary(arguments: argparse.Namespace) -> dict[str, object] | Vocabulary:
     """The vocabulary of the command line: settings to learn one, or an existing one."""
     from attnlab.data.shard_folder import INDEX, VOCABULARY
     from attnlab.data.vocabulary import KINDS, TOKENIZER, Vocabulary

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attnlab import config as configs
 from attnlab.errors import UserError
@@ -65,7 +65,7 @@ def existing_run(workdir: Path) -> Manifest | None:
     return manifest
 
 
-def stored_run(arguments: Any) -> Stored:
+def stored_run(arguments: argparse.Namespace) -> Stored:
     """The trained run in `--workdir`, with those of `--ensemble`: the stored config with overrides
     of settings for its use.
 

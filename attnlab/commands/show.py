@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import typing
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from attnlab import config as configs
 from attnlab.commands import describe
@@ -91,7 +90,8 @@ def _rows(node: ConfigNode) -> Iterator[Row]:
         value, name = node.values[key], node.full_name(key)
         child = node.child(key)
         if child is not None and key in node.tables:
-            default = _component_name(node.defaults.get(key))
+            default = node.defaults.get(key)
+            default = default.get("name") if isinstance(default, dict) else default
             yield _row(name, value.name, default or value.name, describe.summary(child.component))
         elif child is not None:
             yield (name, "", "", node.settings[key].help if key in node.settings else "")
@@ -115,13 +115,8 @@ def _ordered_keys(node: ConfigNode) -> list[str]:
     return list(keys)
 
 
-def _row(name: str, value: Any, default: Any, meaning: str) -> Row:
+def _row(name: str, value: object, default: object, meaning: str) -> Row:
     return (name, _text(value), "" if value == default else _text(default), meaning)
-
-
-def _component_name(part: Any) -> str | None:
-    """The name of the component that a field has by default."""
-    return part.get("name") if isinstance(part, dict) else part
 
 
 def _allowed_values(node: ConfigNode, key: str) -> str:
@@ -138,7 +133,7 @@ def _join(*parts: str) -> str:
     return "; ".join(part.rstrip(".;") for part in parts if part)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """A value as it is written on a command line."""
     if isinstance(value, (tuple, list)) and not value:
         return "()"

@@ -8,7 +8,7 @@ import contextlib
 import io
 import os
 import sys
-from typing import Any
+from typing import IO
 
 from attnlab.errors import UserError, visible
 
@@ -61,10 +61,10 @@ def prepare() -> None:
             setattr(sys, name, Shown(stream))
 
 
-def reconfigure(**settings: Any) -> None:
+def reconfigure(errors: str, encoding: str | None = None) -> None:
     """Change encoding or errors of stdout, if it is a stream that has them."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(**settings)
+        sys.stdout.reconfigure(encoding=encoding, errors=errors)
 
 
 def finish(message: str) -> None:
@@ -80,7 +80,7 @@ def finish(message: str) -> None:
         _flush(sys.stderr)
 
 
-def _flush(stream: Any) -> None:
+def _flush(stream: IO[str]) -> None:
     try:
         stream.flush()
     except OSError:

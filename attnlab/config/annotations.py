@@ -14,7 +14,7 @@ from typing import Any
 from attnlab.errors import UserError, nearest
 
 
-def hints(component: Any) -> dict[str, Any]:
+def hints(component: Callable[..., object]) -> dict[str, Any]:
     """The annotations of a component's parameters; those that only a type checker can resolve are
     left out, and so go unchecked.
     """
@@ -42,7 +42,7 @@ def hints(component: Any) -> dict[str, Any]:
     return annotations
 
 
-def kinds(hint: Any) -> set[Any]:
+def kinds(hint: object) -> set[object]:
     """The classes an annotation allows: those of a union, of a Literal's values, the origin of a
     generic.
     """
@@ -54,7 +54,7 @@ def kinds(hint: Any) -> set[Any]:
     return {origin or hint}
 
 
-def check_type(value: Any, hint: Any, where: str) -> None:
+def check_type(value: object, hint: object, where: str) -> None:
     """Raise `UserError` unless `value` fits an annotation made of int, float, bool, str, None,
     tuple, Literal and unions of them.
 
@@ -69,7 +69,7 @@ def check_type(value: Any, hint: Any, where: str) -> None:
         raise UserError(f"{where}={value!r} is of type {type(value).__name__}, expected {expected}")
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def _fits(value: object, hint: Any) -> bool:
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         args = typing.get_args(hint)
@@ -95,7 +95,7 @@ def _fits(value: Any, hint: Any) -> bool:
     )
 
 
-def _type_names(hint: Any) -> list[str]:
+def _type_names(hint: object) -> list[str]:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return [name for arg in typing.get_args(hint) for name in _type_names(arg)]
     if typing.get_origin(hint) is typing.Literal:

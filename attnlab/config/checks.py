@@ -81,7 +81,7 @@ def validate(
     return _check_node(root) if fitted else settings
 
 
-def schema_of(config: Mapping[str, Any]) -> type[Node]:
+def schema_of(config: Mapping[str, object]) -> type[Node]:
     """The class that describes a config as a whole, by its task.
 
     Raises:
@@ -104,7 +104,7 @@ def schema_of(config: Mapping[str, Any]) -> type[Node]:
     return schema
 
 
-def read_settings(kind: type[Kind], values: Mapping[str, Any] | Node, where: str) -> Kind:
+def read_settings(kind: type[Kind], values: Mapping[str, object] | Node, where: str) -> Kind:
     """The settings of a node, checked, with defaults for those that it leaves out.
 
     Args:
@@ -120,8 +120,7 @@ def read_settings(kind: type[Kind], values: Mapping[str, Any] | Node, where: str
     node = ConfigNode(tree, where, kind)
     with tree.ignore_type():
         complete(node)
-    settings: Kind = _check_node(node)
-    return settings
+    return _check_node(node)
 
 
 def _check_node(node: ConfigNode) -> Any:
@@ -175,7 +174,7 @@ def _check_known(node: ConfigNode, key: str, where: str) -> None:
             raise UserError(f"{where}: no such key; {nearest(key, settable)}")
 
 
-def _check_part(node: ConfigNode, key: str, value: Any, where: str) -> None:
+def _check_part(node: ConfigNode, key: str, value: object, where: str) -> None:
     """Raise `UserError` for a value that is no component; None is allowed if it is the default."""
     optional = fields(node.component).get(key, "") is None if node.component else False
     if not isinstance(value, ConfigDict) and not (value is None and optional):
@@ -185,7 +184,7 @@ def _check_part(node: ConfigNode, key: str, value: Any, where: str) -> None:
         )
 
 
-def _check_setting(setting: Setting, value: Any, where: str) -> None:
+def _check_setting(setting: Setting, value: object, where: str) -> None:
     """Raise `UserError` for a value that a described setting cannot have."""
     if isinstance(value, ConfigDict) != is_node(setting.hint):
         names = ", ".join(setting.below)
@@ -229,7 +228,7 @@ def _names(node: ConfigNode, key: str) -> str:
     return ", ".join(node.tables[key].names())
 
 
-def _check_representable(value: Any, where: str) -> None:
+def _check_representable(value: object, where: str) -> None:
     """Raise `UserError` for a number that the arrays of a run cannot hold, alone or in a tuple: an
     int beyond 32 bits, no float32.
     """

@@ -11,7 +11,7 @@ import inspect
 import pathlib
 import runpy
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from ml_collections import ConfigDict
@@ -51,7 +51,7 @@ def read_config_file(path_and_argument: str) -> ConfigDict:
     return config if isinstance(config, ConfigDict) else ConfigDict(config)
 
 
-def call_file(path_and_argument: str, function: str, kind: str) -> Any:
+def call_file(path_and_argument: str, function: str, kind: str) -> object:
     """Call `function` of a Python file with the argument behind the colon.
 
     Args:
@@ -77,7 +77,7 @@ def call_file(path_and_argument: str, function: str, kind: str) -> Any:
         raise UserError(f"{path}{_line(error, file)}: {reason(error)}") from error
 
 
-def _keys(config: Mapping[Any, Any] | ConfigDict) -> Iterator[Any]:
+def _keys(config: Mapping[str, object] | ConfigDict) -> Iterator[object]:
     """All keys, of the nodes below too."""
     for key, value in _items(config):
         yield key
@@ -85,7 +85,7 @@ def _keys(config: Mapping[Any, Any] | ConfigDict) -> Iterator[Any]:
             yield from _keys(value)
 
 
-def merge(*layers: Mapping[str, Any] | ConfigDict) -> ConfigDict:
+def merge(*layers: Mapping[str, object] | ConfigDict) -> ConfigDict:
     """Layers of settings as one config, each laid over those before it.
 
     Groups of settings are merged, at any depth; any other value replaces what stood there. A group
@@ -99,7 +99,7 @@ def merge(*layers: Mapping[str, Any] | ConfigDict) -> ConfigDict:
     return ConfigDict(_merge(*layers))
 
 
-def _merge(*layers: Mapping[str, Any] | ConfigDict) -> dict[str, Any]:
+def _merge(*layers: Mapping[str, object] | ConfigDict) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for layer in layers:
         for key, value in _items(layer):
@@ -111,12 +111,12 @@ def _merge(*layers: Mapping[str, Any] | ConfigDict) -> dict[str, Any]:
     return merged
 
 
-def _extends(old: Any, new: Mapping[str, Any] | ConfigDict) -> bool:
+def _extends(old: object, new: Mapping[str, object] | ConfigDict) -> bool:
     """Whether a group adds to what stands there: another group, and not another component."""
     return isinstance(old, dict) and new.get("name", old.get("name")) == old.get("name")
 
 
-def _items(layer: Mapping[str, Any] | ConfigDict) -> Any:
+def _items(layer: Mapping[str, object] | ConfigDict) -> Iterable[tuple[str, object]]:
     if isinstance(layer, ConfigDict):
         return layer.items(preserve_field_references=True)
     return layer.items()

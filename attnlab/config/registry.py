@@ -95,7 +95,7 @@ class Table:
         except BaseException as error:  # a user's module may raise anything, and leave
             raise UserError(f"{self.kind} {name!r}: {_reason(error, module, attribute)}") from error
 
-    def check(self, component: Any, name: str, where: str) -> None:
+    def check(self, component: object, name: str, where: str) -> None:
         """Check that the object of a dotted path can be one of these components; entries of the
         table always can.
 
@@ -167,7 +167,7 @@ class Table:
                 " supplies; give it one"
             )
 
-    def defaults(self, name: str) -> dict[str, Any]:
+    def defaults(self, name: str) -> dict[str, object]:
         """The configuration fields of `name` with their default values."""
         return {
             field: value
@@ -176,7 +176,7 @@ class Table:
         }
 
 
-def fields(component: Callable[..., Any]) -> dict[str, Any]:
+def fields(component: Callable[..., object]) -> dict[str, object]:
     """Parameters of a component and their defaults; `inspect.Parameter.empty` where the code must
     supply one.
     """
@@ -215,7 +215,7 @@ def build(table: Table, spec: Mapping[str, Any], where: str) -> Callable[..., An
     parameters = fields(component)
     parts: Mapping[str, Table] = getattr(component, "parts", {})
     annotations = hints(component)
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for field, value in spec.items():
         if field == "name":
             continue
@@ -243,7 +243,7 @@ def build(table: Table, spec: Mapping[str, Any], where: str) -> Callable[..., An
     return functools.partial(component, **values)
 
 
-Part = str | Mapping[str, Any] | Callable[..., Any]
+Part = str | Mapping[str, object] | Callable[..., Any]
 """A field that holds a component: a name or a node in configs and defaults, a factory once built."""
 
 
@@ -261,12 +261,12 @@ def location(component: Any) -> str:
     return ""
 
 
-def kind(factory: Callable[..., Any]) -> Any:
+def kind(factory: object) -> Any:
     """The class or function behind a factory."""
     return factory.func if isinstance(factory, functools.partial) else factory
 
 
-def holds(factory: Any, cls: type) -> bool:
+def holds(factory: object, cls: type) -> bool:
     """Whether a factory makes a `cls` or, at any depth, has a factory of one among its parts."""
     makes = isinstance(kind(factory), type) and issubclass(kind(factory), cls)
     return makes or any(holds(part, cls) for part in getattr(factory, "keywords", {}).values())
@@ -299,7 +299,7 @@ def _reason(error: BaseException, module: str, attribute: str) -> str:
     return f"cannot import {module!r}: {f'{where}: ' if where else ''}{errors.reason(error)}"
 
 
-def _description(value: Any) -> str:
+def _description(value: object) -> str:
     """A value described in words: "the class X", "of type int"."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
@@ -318,7 +318,7 @@ def _file(path: str) -> str:
     return f" ({errors.short(file)})" if file else ""
 
 
-def _check_declared(component: Any, attribute: str, hint: Any, begin: str) -> None:
+def _check_declared(component: object, attribute: str, hint: object, begin: str) -> None:
     """Raise `UserError` unless a component has the attribute, of the type that its base annotates
     it with.
     """

@@ -53,7 +53,7 @@ def load(
 
 
 def prepare(
-    config: Mapping[str, Any] | Node,
+    config: Mapping[str, object] | Node,
     overrides: Sequence[str] = (),
     schema: type[Node] | None = None,
 ) -> Any:
@@ -88,7 +88,7 @@ def prepare(
         return validate(tree, schema, set_names)
 
 
-def as_stored(config: Kind, tree: Mapping[str, Any], chosen: Iterable[str] = ()) -> Kind:
+def as_stored(config: Kind, tree: Mapping[str, object], chosen: Iterable[str] = ()) -> Kind:
     """Settings in which those newer than a stored config have the values that it meant, see
     `tree.OLDER`; those that `chosen` names ("a.b=value") stay.
     """
@@ -99,8 +99,7 @@ def as_stored(config: Kind, tree: Mapping[str, Any], chosen: Iterable[str] = ())
         return config
     updated = from_dict(to_dict(config))
     updated.update_from_flattened_dict(newer)
-    settings: Kind = prepare(updated, (), type(config))
-    return settings
+    return prepare(updated, (), type(config))
 
 
 def _split(text: str) -> tuple[list[str], str]:

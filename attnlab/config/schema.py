@@ -54,7 +54,7 @@ class Range:
     """
 
     text: str
-    holds: Callable[[Any], bool]
+    holds: Callable[[float], bool]
 
     def check(self, value: Any, where: str) -> None:
         """Raise `UserError` unless `value` is None (a setting that is off) or a number in the
@@ -88,7 +88,7 @@ SHARE = Range("a number above 0 and at most 1", lambda x: 0 < x <= 1)
 
 def setting(
     help: str,
-    default: Any = dataclasses.MISSING,
+    default: object = dataclasses.MISSING,
     *,
     within: Range | None = None,
     table: Table | str | None = None,
@@ -117,8 +117,8 @@ class Node:
       others: the values of these keys.
     """
 
-    further: ClassVar[tuple[Any, Range] | None] = None
-    others: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+    further: ClassVar[tuple[object, Range] | None] = None
+    others: Mapping[str, object] = dataclasses.field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self.check()
@@ -130,7 +130,7 @@ class Node:
         """All settings by name, as arguments of a call."""
         return dict(self.items())
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The node as nested plain dictionaries; tuples stay tuples."""
         return {
             key: value.to_dict() if isinstance(value, (Node, FrozenConfigDict)) else value
@@ -158,11 +158,11 @@ class Setting:
       below: the names of the settings of a node below; () for a value.
     """
 
-    default: Any
+    default: object
     hint: Any
     help: str
     within: Range | None
-    choices: tuple[Any, ...]
+    choices: tuple[object, ...]
     below: tuple[str, ...]
 
     @property
@@ -175,12 +175,12 @@ class Setting:
         return self.within.text if self.within else ""
 
 
-def is_node(kind: Any) -> bool:
+def is_node(kind: object) -> bool:
     """Whether an annotation, or a component, is a class that describes a node."""
     return isinstance(kind, type) and issubclass(kind, Node)
 
 
-def _settings(kind: type[Node]) -> list[dataclasses.Field[Any]]:
+def _settings(kind: type[Node]) -> list[dataclasses.Field[object]]:
     return [field for field in dataclasses.fields(kind) if field.name != "others"]
 
 

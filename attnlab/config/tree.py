@@ -32,7 +32,7 @@ class ConfigNode:
 
     values: ConfigDict
     path: str
-    component: Callable[..., Any] | None = None
+    component: Callable[..., object] | None = None
 
     @functools.cached_property
     def settings(self) -> Mapping[str, Setting]:
@@ -80,16 +80,16 @@ class ConfigNode:
         return (node for node in nodes if node is not None)
 
     @functools.cached_property
-    def hints(self) -> dict[str, Any]:
+    def hints(self) -> dict[str, object]:
         """The annotations of the component's fields."""
         return hints(self.component) if self.component else {}
 
     @functools.cached_property
-    def defaults(self) -> dict[str, Any]:
+    def defaults(self) -> dict[str, object]:
         """The component's fields with a plain default, see `defaults`."""
         return defaults(self.component) if self.component else {}
 
-    def hint(self, key: str) -> Any:
+    def hint(self, key: str) -> object:
         """The annotation of a field, or of a further key of a node that may have such; `Any`
         where there is none.
         """
@@ -106,7 +106,7 @@ def copy_tree(config: ConfigDict) -> ConfigDict:
     )
 
 
-def defaults(component: Callable[..., Any]) -> dict[str, Any]:
+def defaults(component: Callable[..., object]) -> dict[str, object]:
     """The plain default values of a component's fields; those of default factories of a dataclass
     too.
     """
@@ -127,7 +127,7 @@ def defaults(component: Callable[..., Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if is_plain(value)}
 
 
-def is_plain(value: Any) -> bool:
+def is_plain(value: object) -> bool:
     """Whether a config may hold a value: None, bool, int, float, str, and tuples, lists or
     string-keyed mappings of these.
     """
@@ -166,7 +166,7 @@ def complete(node: ConfigNode) -> None:
         complete(child)
 
 
-OLDER: Mapping[tuple[str, str], Mapping[str, Any]] = {
+OLDER: Mapping[tuple[str, str], Mapping[str, object]] = {
     ("optimizer", "adamw"): {"decayed": "rank"},
     ("data", "columns"): {"separator": "any"},
 }
@@ -174,7 +174,7 @@ OLDER: Mapping[tuple[str, str], Mapping[str, Any]] = {
 and name of the component, setting to value."""
 
 
-NEWER: Mapping[str, Any] = {
+NEWER: Mapping[str, object] = {
     "training.precision": "float32",
     "training.evaluate_rows": 0,
     "training.lag": -1,
@@ -189,12 +189,12 @@ NEWER: Mapping[str, Any] = {
 here: where it has its default it enters no hash, no name of a folder and no id."""
 
 
-def adds_nothing(name: str, value: Any) -> bool:
+def adds_nothing(name: str, value: object) -> bool:
     """Whether a setting, "training.precision", is a newer one with its default (`NEWER`)."""
     return name in NEWER and frozen(value) == NEWER[name]
 
 
-def from_dict(tree: Mapping[str, Any]) -> ConfigDict:
+def from_dict(tree: Mapping[str, object]) -> ConfigDict:
     """The config stored as `tree` (of `to_dict`, through JSON if need be: lists become tuples
     again), not yet locked; settings that are newer than it have the values that it meant (`OLDER`).
     """
@@ -208,7 +208,7 @@ def from_dict(tree: Mapping[str, Any]) -> ConfigDict:
     )
 
 
-def to_dict(config: Mapping[str, Any] | Node) -> dict[str, Any]:
+def to_dict(config: Mapping[str, object] | Node) -> dict[str, Any]:
     """Settings, or a config, as nested plain dictionaries, ready for JSON; tuples stay tuples."""
     return {
         key: to_dict(value) if isinstance(value, (ConfigDict, Mapping, Node)) else frozen(value)
@@ -216,7 +216,7 @@ def to_dict(config: Mapping[str, Any] | Node) -> dict[str, Any]:
     }
 
 
-def flat(config: Mapping[str, Any] | Node) -> dict[str, Any]:
+def flat(config: Mapping[str, object] | Node) -> dict[str, Any]:
     """Every value by its full dotted name, `{"system.attention.hidden": 256, ...}`, in the order of
     the tree.
     """
@@ -232,7 +232,7 @@ def is_below(name: str, nodes: Iterable[str]) -> bool:
     return f"{name}.".startswith(tuple(f"{node}." for node in nodes))
 
 
-def config_hash(config: Mapping[str, Any] | Node, whole: bool = False) -> str:
+def config_hash(config: Mapping[str, object] | Node, whole: bool = False) -> str:
     """12 hex digits: sha256 of the canonical JSON (sorted keys, no spaces) of what is not `NEWER`;
     the same for lists and tuples. That of the `whole` is what manifests had before there was `NEWER`.
     """
@@ -242,7 +242,7 @@ def config_hash(config: Mapping[str, Any] | Node, whole: bool = False) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
-def _hashed(tree: Mapping[str, Any], node: str = "") -> dict[str, Any]:
+def _hashed(tree: Mapping[str, object], node: str = "") -> dict[str, object]:
     """A tree without the settings that add nothing."""
     return {
         key: _hashed(value, str(value.get("name", key))) if isinstance(value, dict) else value
@@ -251,6 +251,6 @@ def _hashed(tree: Mapping[str, Any], node: str = "") -> dict[str, Any]:
     }
 
 
-def frozen(value: Any) -> Any:
+def frozen(value: object) -> Any:
     """A value with its lists as tuples, at any depth."""
     return tuple(map(frozen, value)) if isinstance(value, (list, tuple)) else value

@@ -6,7 +6,7 @@ import ast
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any
 
 from attnlab.config.annotations import kinds as kinds_of
@@ -14,7 +14,7 @@ from attnlab.config.tree import is_plain
 from attnlab.errors import UserError
 
 
-def read_value(text: str, old: Any, hint: Callable[[], Any], where: str) -> Any:
+def read_value(text: str, old: object, hint: Callable[[], object], where: str) -> object:
     """The value that `text` means as a replacement of `old`.
 
     int, float (also "3" and "1e-3"; finite), bool ("true", "false"), str, tuple ("16,32" or "(16,
@@ -41,7 +41,7 @@ def read_value(text: str, old: Any, hint: Callable[[], Any], where: str) -> Any:
     raise UserError(f"{where}={text!r}: expected {names}{present}")
 
 
-def _readings(text: str, old: Any, kinds: set[Any]) -> Iterator[Any]:
+def _readings(text: str, old: object, kinds: Set[object]) -> Iterator[object]:
     """Yield `text` read as each type that can read it, the strictest type first."""
     for kind, reader in _READERS.items():
         if kind in kinds:
@@ -57,7 +57,7 @@ def _literal(text: str) -> Any:
         return text
 
 
-def _frozen_literal(text: str) -> Any:
+def _frozen_literal(text: str) -> object:
     """A literal for a setting of unknown type: lists become tuples, a value that a config cannot
     hold stays text.
     """
@@ -66,25 +66,25 @@ def _frozen_literal(text: str) -> Any:
     return value if is_plain(value) else text
 
 
-def _read_none(text: str, old: Any) -> None:
+def _read_none(text: str, old: object) -> None:
     if text != "None":
         raise ValueError
 
 
-def _read_bool(text: str, old: Any) -> bool:
+def _read_bool(text: str, old: object) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError
     return text.lower() == "true"
 
 
-def _read_int(text: str, old: Any) -> int:
+def _read_int(text: str, old: object) -> int:
     value = _literal(text)
     if type(value) is not int:
         raise ValueError
     return value
 
 
-def _read_float(text: str, old: Any) -> float:
+def _read_float(text: str, old: object) -> float:
     value = _literal(text)
     if type(value) not in (int, float) or not math.isfinite(number := _as_float(value)):
         raise ValueError
@@ -99,7 +99,7 @@ def _as_float(value: float) -> float:
         return math.inf
 
 
-def _read_tuple(text: str, old: Any) -> tuple[Any, ...]:
+def _read_tuple(text: str, old: object) -> tuple[object, ...]:
     kinds = {type(item) for item in old} if isinstance(old, tuple) else set()
     kind = kinds.pop() if len(kinds) == 1 else None
     value = _literal(text)
@@ -113,12 +113,12 @@ def _read_tuple(text: str, old: Any) -> tuple[Any, ...]:
     return value
 
 
-def _read_str(text: str, old: Any) -> str:
+def _read_str(text: str, old: object) -> str:
     value = _literal(text) if text[:1] in ("'", '"') else text
     return value if isinstance(value, str) else text
 
 
-_READERS: Mapping[type, Callable[[str, Any], Any]] = {
+_READERS: Mapping[type, Callable[[str, object], object]] = {
     type(None): _read_none,
     bool: _read_bool,
     int: _read_int,
@@ -128,7 +128,7 @@ _READERS: Mapping[type, Callable[[str, Any], Any]] = {
 }
 
 
-def _type_name(kind: type, old: Any) -> str:
+def _type_name(kind: type, old: object) -> str:
     """The name of a type in messages: "true or false", "tuple of int", "int"."""
     items = (
         {type(item).__name__ for item in old} if kind is tuple and isinstance(old, tuple) else set()

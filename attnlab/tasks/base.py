@@ -125,8 +125,7 @@ class Task(Generic[Config, Data, Model]):
         """The data of `splits`, of the class `loads`; a vocabulary is that of `workdir`."""
         node: Any = config
         begun = config.pretrained.run
-        data: Data = cls.load_data(node.data, node.vocabulary, workdir, splits, begun)
-        return data
+        return cls.load_data(node.data, node.vocabulary, workdir, splits, begun)
 
     def summed(self, outputs: Tree, batch: Batch, smoothing: Smoothing) -> Sums:
         """Sums over the real rows of a batch: "loss", and others such as "tokens" and "correct"."""
@@ -286,7 +285,7 @@ class Task(Generic[Config, Data, Model]):
         columns.check(self.columns, batches(0), f"task {self.config.task}")
         return batches
 
-    def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
+    def ordered(self, seed: int, shared: Mapping[str, int]) -> Batches:
         """The batches of training; `shared` has the arguments of all kinds of batches."""
         batch = self.config.batch
         assert isinstance(batch, Buckets)
@@ -402,7 +401,7 @@ class Task(Generic[Config, Data, Model]):
         """Examples for `maps` from typed texts; the system writes a missing one if it can."""
         raise NotImplementedError
 
-    def model_inputs(self, example: Any) -> tuple[Sequence[Any], dict[str, Axis]]:
+    def model_inputs(self, example: Any) -> tuple[Sequence[Tree], dict[str, Axis]]:
         """The inputs of the system for an example, one row, and the axes of its maps by name."""
         raise NotImplementedError
 

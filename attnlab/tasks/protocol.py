@@ -25,7 +25,7 @@ Totals: TypeAlias = Mapping[str, Any]
 """Sums over a split, on the host, with `Task.split_totals`."""
 Smoothing: TypeAlias = float | jax.Array
 """The rate of label smoothing; in the step its `training.arguments.Number`."""
-Numbers: TypeAlias = Mapping[str, Any]
+Numbers: TypeAlias = Mapping[str, Tree]
 """Numbers of a config by dotted name, as arguments of a program."""
 Rngs: TypeAlias = dict[str, jax.Array]
 """The random streams of a pass, by name."""
@@ -42,7 +42,7 @@ class Example(Protocol):
     def shown(self) -> str:
         """The example as a line to read."""
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """The example as JSON, stored next to its answer."""
 
 
@@ -56,7 +56,7 @@ class TextExample(NamedTuple):
         """See `Example`."""
         return self.source if self.target is None else f"{self.source}  ->  {self.target}"
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """See `Example`."""
         return {"source": self.source, "target": self.target}
 

@@ -174,7 +174,7 @@ def spans(tree: Tree) -> bool:
     return not all(leaf.sharding.is_fully_addressable for leaf in leaves)
 
 
-def on_host(function: Callable[[Tree], jax.Array], array: Tree) -> np.ndarray:
+def on_host(function: Callable[[Tree], Tree], array: Tree) -> np.ndarray:
     """`function` of an array, computed where it lies; on the host, the same in all processes. It is
     waited for: on a processor, programs of several devices at once may wait for each other for ever.
     """
@@ -184,9 +184,7 @@ def on_host(function: Callable[[Tree], jax.Array], array: Tree) -> np.ndarray:
 
 
 @functools.cache
-def _everywhere(
-    function: Callable[[Tree], jax.Array], sharding: NamedSharding
-) -> Callable[[Tree], jax.Array]:
+def _everywhere(function: Callable[[Tree], Tree], sharding: NamedSharding) -> jax.stages.Wrapped:
     return jax.jit(function, out_shardings=sharding)
 
 
@@ -204,8 +202,7 @@ def _read_rule(text: str) -> Rule:
     if re.fullmatch(r"[\w.]+:\w+", text):
         with users_code():
             own_module(text.partition(":")[0])
-            rule: Rule = import_object(text)
-        return rule
+            return import_object(text)
     raise UserError(
         f"config.parallel.rules: {text!r} is neither 'REGEX=AXIS@DIMENSION', as 'embedding=fsdp@0',"
         " nor 'MODULE:FUNCTION'"

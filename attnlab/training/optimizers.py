@@ -12,7 +12,7 @@ import contextlib
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -42,11 +42,13 @@ SCHEDULES = Table(
     },
     given=("steps",),
 )
+Spec = Mapping[str, object]
+"""A config node, `{"name": ..., field: value, ...}`."""
 
 
 def build_optimizer(
-    optimizer: Mapping[str, object],
-    schedule: Mapping[str, object],
+    optimizer: Spec,
+    schedule: Spec,
     *,
     steps: int,
     clip: float,
@@ -89,9 +91,7 @@ def build_optimizer(
     return (optax.chain(optax.clip_by_global_norm(longest), transform) if clip else transform), rate
 
 
-def check_own(
-    optimizer: Mapping[str, object], schedule: Mapping[str, object], *, steps: int
-) -> None:
+def check_own(optimizer: Spec, schedule: Spec, *, steps: int) -> None:
     """Try a schedule and an optimizer that a config names by dotted path on two small arrays, by
     shapes alone, their `numbers` as the step gives them.
 
@@ -101,11 +101,11 @@ def check_own(
     """
     tree = {"training": {"steps": steps}, "optimizer": optimizer, "schedule": schedule}
     if any(":" in str(node["name"]) for node in (optimizer, schedule)):
-        jax.eval_shape(functools.partial(_try, tree), pack(tree))
+        jax.eval_shape(functools.partial(_try, tree, steps), pack(tree))
 
 
-def _try(tree: Mapping[str, Any], packed: jax.Array) -> None:
-    optimizer, schedule, steps = tree["optimizer"], tree["schedule"], tree["training"]["steps"]
+def _try(tree: Mapping[str, Spec], steps: int, packed: jax.Array) -> None:
+    optimizer, schedule = tree["optimizer"], tree["schedule"]
     given = unpack(numbers(tree), packed)
     transform, rate = build_optimizer(optimizer, schedule, steps=steps, clip=0.0, instead=given)
     with _naming("schedule", schedule):
@@ -131,7 +131,7 @@ def _try(tree: Mapping[str, Any], packed: jax.Array) -> None:
 
 
 @contextlib.contextmanager
-def _naming(node: str, spec: Mapping[str, object]) -> Iterator[None]:
+def _naming(node: str, spec: Spec) -> Iterator[None]:
     """An exception of a schedule or optimizer with a dotted path becomes a `UserError` that names
     it; ours only raise `UserError`.
     """

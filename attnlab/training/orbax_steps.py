@@ -94,9 +94,7 @@ class OrbaxSteps:
             raise ValueError("checksum of meta differs")
         return content
 
-    def read_arrays(
-        self, step: int, saved: Mapping[str, Print], like: Tree = ()
-    ) -> dict[str, Tree]:
+    def read_arrays(self, step: int, saved: dict[str, Print], like: Tree = ()) -> dict[str, Tree]:
         """The arrays of one step by path, each checked against `saved` (`record["arrays"]`): on the
         host, or where `like` says that they lie. Any exception means damage; it is raised in all
         processes that read together.

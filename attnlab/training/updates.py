@@ -25,16 +25,7 @@ from attnlab.training.hyperparameters import SMOOTHING, WEIGHTS, numbers
 from attnlab.training.kinds import decayed_by_kind, differently_decayed
 from attnlab.training.mesh import Layout, place, spans
 from attnlab.training.optimizers import build_optimizer
-from attnlab.training.step import (
-    Batch,
-    Params,
-    Step,
-    Sums,
-    TrainState,
-    first_state,
-    make_step,
-    seed_array,
-)
+from attnlab.training.step import Params, Step, Sums, TrainState, first_state, make_step, seed_array
 from attnlab.training.trained import Trained
 
 if TYPE_CHECKING:
@@ -97,7 +88,7 @@ class Updates:
         """
         names, training = numbers(self.config), self.config.training
 
-        def take_numbers(state: TrainState, *batch: Batch, **axis: str) -> tuple[TrainState, Sums]:
+        def take_numbers(state: TrainState, *batch: object, **axis: str) -> tuple[TrainState, Sums]:
             given = arguments.unpack(names, state.numbers)
             options = {name: given[name] for name in given if name.startswith((SMOOTHING, WEIGHTS))}
             step = make_step(
