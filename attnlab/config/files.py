@@ -51,7 +51,7 @@ def read_config_file(path_and_argument: str) -> ConfigDict:
     return config if isinstance(config, ConfigDict) else ConfigDict(config)
 
 
-def call_file(path_and_argument: str, function: str, kind: str) -> object:
+def call_file(path_and_argument: str, function: str, kind: str) -> Any:
     """Call `function` of a Python file with the argument behind the colon.
 
     Args:

@@ -67,7 +67,7 @@ class Journal:
         self._checkpoints = Checkpoints(
             workdir / "checkpoints", config.checkpoint.keep, warn=progress.warn
         )
-        self.metrics = Metrics(workdir)
+        self.metrics: Metrics | _Unwritten = Metrics(workdir)
 
     def begin(self, like: TrainState, fresh: Callable[[int], TrainState]) -> TrainState:
         """The first state, on the host or where `like` says: that of the newest good checkpoint,
@@ -179,7 +179,7 @@ class Follower(Journal):
 
     def __init__(self, config: Settings, workdir: Path, *given: Any) -> None:
         super().__init__(config, workdir, *given)
-        self.metrics: Any = _Unwritten()
+        self.metrics = _Unwritten()
         self._checkpoints = Followed(self._checkpoints.directory, 1)
         self._together = False
 

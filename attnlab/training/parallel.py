@@ -325,7 +325,7 @@ def broadcast_from_0(tree: Of) -> Of:
     return jax.tree.unflatten(structure, received)
 
 
-def message_from_0(content: Any = None) -> Any:
+def message_from_0(content: object = None) -> Any:
     """What process 0 says, anything that JSON can hold, in all processes; every process must call
     it.
     """
