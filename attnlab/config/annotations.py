@@ -20,7 +20,7 @@ def hints(component: Callable[..., object]) -> dict[str, Any]:
     """
     with contextlib.suppress(Exception):  # an annotation may raise anything
         return typing.get_type_hints(component)
-    annotations: dict[str, Any] = {}
+    annotations: dict[str, object] = {}
     function = component.func if isinstance(component, functools.partial) else component
     for cls in reversed(getattr(function, "__mro__", (function,))):
         names = (

@@ -220,7 +220,7 @@ def flat(config: Mapping[str, object] | Node) -> dict[str, Any]:
     """Every value by its full dotted name, `{"system.attention.hidden": 256, ...}`, in the order of
     the tree.
     """
-    leaves: dict[str, Any] = {}
+    leaves: dict[str, object] = {}
     for key, value in to_dict(config).items():
         below = flat(value) if isinstance(value, dict) else {}
         leaves |= {f"{key}.{name}": leaf for name, leaf in below.items()} or {key: value}
