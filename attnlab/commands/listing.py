@@ -11,6 +11,7 @@ import dataclasses
 import importlib
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from attnlab.commands import describe
 from attnlab.config import SHIPPED
@@ -189,7 +190,7 @@ def component_rows(entries: Table, columns: Sequence[str]) -> list[tuple[str, ..
     return rows
 
 
-def component_cells(name: str, component: type, columns: Sequence[str]) -> dict[str, str]:
+def component_cells(name: str, component: Any, columns: Sequence[str]) -> dict[str, str]:
     """The cells of a component by column; those that take longer to compute only if they are in
     `columns`.
     """

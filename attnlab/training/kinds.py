@@ -108,5 +108,4 @@ def by_path(params: Params) -> Iterator[tuple[str, jax.Array]]:
 
 
 def _mask(params: Params, decays: Callable[[str, jax.Array], bool]) -> Tree:
-    leaves = [decays(path, leaf) for path, leaf in by_path(params)]
-    return jax.tree.unflatten(jax.tree.structure(params), leaves)
+    return jax.tree.unflatten(jax.tree.structure(params), [decays(*x) for x in by_path(params)])
