@@ -114,8 +114,7 @@ def _checked(made: Any) -> Any:
             history = more[1] if len(more) > 1 else others.get("history")
             if history is None and self.initial_history(memory) is not None:
                 raise UserError(_ASKS_FOR_EARLIER.format(made.__name__))
-            reading: Reading = super().read(query, memory, view, *more, **others)
-            return reading
+            return super().read(query, memory, view, *more, **others)  # type: ignore[no-any-return]
 
         def __call__(
             self,

@@ -1,5 +1,4 @@
-"""Texts to token ids and back: byte-pair, word and character vocabularies on the `tokenizers`
-library.
+"""Texts to token ids and back: vocabularies of pieces, words and characters, by `tokenizers`.
 
 All kinds are lossless up to white space. For all but `char` a blank becomes the mark U+2581 at the
 front of the word it precedes ("a dog." -> "▁a", "▁dog", "."), so that joining the pieces and
@@ -29,7 +28,6 @@ SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")  # at their ids, in a vocabulary of 
 KINDS = ("bpe", "word", "spaced", "char")
 TOKENIZER = "tokenizer"  # the kind of one from elsewhere, see `attnlab.data.tokenizer`
 CHUNK = 8192  # texts encoded at once
-
 MARK = "\u2581"
 _FORMAT = "attnlab vocabulary 1"
 _REMEDY = (

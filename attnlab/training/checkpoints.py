@@ -13,7 +13,6 @@ import contextlib
 import dataclasses
 import errno
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -23,11 +22,12 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from attnlab.errors import UserError, causes, one_line
+from attnlab.errors import UserError, one_line
 from attnlab.training.mesh import on_mesh, spans
 from attnlab.training.orbax_steps import OrbaxSteps, compare, leaves_by_path
 from attnlab.training.parallel import message_from_0
 from attnlab.training.step import Tree
+from attnlab.training.storage_errors import disk_full, raise_error, refusal, short_reason
 
 _TEMPORARY = ".orbax-checkpoint-tmp"
 _MEGABYTE = 1e6
@@ -45,7 +45,7 @@ class Restored:
 
 
 def print_warning(line: str) -> None:
-    """Write one line to stderr, at once."""
+    """Write one line to stderr."""
     print(f"warning: {line}", file=sys.stderr, flush=True)
 
 
@@ -252,7 +252,7 @@ class Checkpoints:
         # orbax has no error of its own for damage: anything from KeyError to bare Exception
         except Exception as error:
             self._check_readable(step, error)
-            return _reason(error)
+            return short_reason(error)
         return Restored(step, tree_of(arrays, like), record["meta"])
 
     def _recorded_best(self) -> int | None:
@@ -268,7 +268,7 @@ class Checkpoints:
         and an older step would not help.
         """
         try:
-            for parent, _, names in os.walk(self._folder(step), onerror=_raise):
+            for parent, _, names in os.walk(self._folder(step), onerror=raise_error):
                 for name in names:
                     open(os.path.join(parent, name), "rb").close()
         except OSError as error:
@@ -314,16 +314,15 @@ class Checkpoints:
         """
         self._saving, self._raised = None, True
         self._sweep(_TEMPORARY)
-        last = (
-            f"the last good step is {self.steps()[-1]}" if self.steps() else "no step is saved yet"
-        )
-        if _disk_full(error):
+        steps = self.steps()
+        last = f"the last good step is {steps[-1]}" if steps else "no step is saved yet"
+        if disk_full(error):
             raise UserError(
                 f"no space left on the disk of {self.directory}: step {step} was not saved; {last}"
             ) from error
-        if refusal := _refusal(error):
+        if cause := refusal(error):
             raise UserError(
-                f"cannot write checkpoint {step} in {self.directory}: {one_line(refusal)}; {last}"
+                f"cannot write checkpoint {step} in {self.directory}: {one_line(cause)}; {last}"
             ) from error
         raise error
 
@@ -331,9 +330,7 @@ class Checkpoints:
         return self.directory / str(step)
 
     def _store(self) -> OrbaxSteps:
-        """orbax, opened on first use: commands that never touch a checkpoint do not wait for its
-        import.
-        """
+        """orbax, opened on first use, since its import takes long."""
         if self._opened is None:
             self._opened = OrbaxSteps(self.directory, self._together)
         return self._opened
@@ -401,34 +398,3 @@ def tree_of(arrays: Mapping[str, Tree], like: Tree) -> Tree:
     """`arrays_of` undone."""
     leaves = [arrays[path] for path in leaves_by_path(like)]
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
-
-
-def _raise(error: OSError) -> None:
-    raise error
-
-
-def _disk_full(error: BaseException) -> bool:
-    """Whether lack of space (or quota) is anywhere in the chain of causes; tensorstore reports it
-    only as text.
-    """
-    full = re.compile("No space left|RESOURCE_EXHAUSTED|Disk quota exceeded")
-    numbers = (errno.ENOSPC, errno.EDQUOT)
-    chain = causes(error)
-    return any(getattr(link, "errno", None) in numbers or full.search(str(link)) for link in chain)
-
-
-def _refusal(error: BaseException) -> OSError | None:
-    """The refusal of the system in the chain of causes; tensorstore has its number in a text."""
-    for cause in causes(error):
-        if isinstance(cause, OSError):
-            return cause
-        if number := re.search(r"os_error_code='(\d+)'", str(cause)):
-            return OSError(int(number[1]), os.strerror(int(number[1])))
-    return None
-
-
-def _reason(error: BaseException) -> str:
-    """The exception in one short line, or what it was raised from: that names the array."""
-    error = error.__cause__ or error
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:160]}{'...' if len(text) > 160 else ''}"
