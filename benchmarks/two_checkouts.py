@@ -36,9 +36,16 @@ from benchmarks import rounds
 SMALL = ["data.examples=640", "data.valid=64", "data.test=64", "decoding.method=greedy"]
 BEAM = ["decoding.method=beam", "decoding.beam=5"]
 QUICKSTART = [
-    *("system.attention=multihead", "system.embedding=32", "system.encoder=32"),
-    *("system.decoder=64", "system.maxout=32", "batch.buckets=30", "batch.max_length=30"),
+    *("system.embedding=32", "system.encoder=32", "system.decoder=64", "system.maxout=32"),
+    *("batch.buckets=30", "batch.max_length=30"),
 ]
+VARIANTS = {
+    "multihead": ["system.attention=multihead"],
+    "additive": ["system.attention.score.hidden=32"],
+    "dot": ["system.attention.score=dot"],
+    "location": ["system.attention.score=location", "system.attention.score.limit=32"],
+    "none": ["system=rnn_encoder_decoder", "system.encoder=64"],
+}
 AGREE = 1e-4  # relative: what rounding may have grown to
 WHO = ("before", "after", "control")
 
@@ -99,7 +106,10 @@ def mechanism(name: str) -> Run:
 CASES: dict[str, Callable[[], Run]] = {
     "step: rnnsearch": partial(step, "translation.py:rnnsearch"),
     "step: transformer": partial(step, "translation.py:transformer"),
-    "step: quickstart, multihead": partial(step, "translation.py:rnnsearch", *QUICKSTART),
+    **{
+        f"step: quickstart, {name}": partial(step, "translation.py:rnnsearch", *QUICKSTART, *own)
+        for name, own in VARIANTS.items()
+    },
     "step: luong": partial(step, "translation.py:luong"),
     "step: convs2s": partial(step, "translation.py:convs2s"),
     "step: lstm, language model": partial(step, "language_modelling.py:lstm"),
