@@ -28,7 +28,11 @@ ALLOWED = {  # names that users write or read
     "one": ("attention/visibility/patterns.py", "layers/by_layer.py", "define/experiment.py"),
     "found": ("report/verdict.py",),  # in report.json
     "kept": ("data/", "tasks/protocol.py", "weights/fitting.py", "trackers/"),  # files of a run
-    "known": ("tasks/",),  # labels that training has
+    "known": (
+        "tasks/classification.py",
+        "tasks/tagging.py",
+        "tasks/visual_questions.py",
+    ),  # labels that training has
     "own": ("attention/mixer.py", "data/", "report/statistics/"),  # yes or no
 }
 

@@ -59,7 +59,7 @@ class Rules:
             logits = jnp.where(end & (t < self.min_length), NEVER, logits)
         if self.repetition_penalty == 1.0 and not self.no_repeat_ngram:
             return logits
-        history, real = self._so_far(tokens, t)
+        history, real = self._history(tokens, t)
         if self.repetition_penalty != 1.0:
             logits = penalised(logits, history, real, self.repetition_penalty)
         if self.no_repeat_ngram:
@@ -80,7 +80,7 @@ class Rules:
             return self
         return dataclasses.replace(self, prompt=self.prompt[places])
 
-    def _so_far(self, tokens: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def _history(self, tokens: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Prompt and tokens [N,P+L] without a gap between them, and which of them are known."""
         written = jnp.broadcast_to(jnp.arange(tokens.shape[1]) < t, tokens.shape)
         if self.prompt is None:

@@ -1,5 +1,4 @@
-"""Checkpoints that survive a kill at any instant, notice a flipped bit and walk back to the newest
-good step.
+"""Checkpoints survive a kill at any instant; one with a flipped bit is noticed and an older one used.
 
 `orbax_steps.py` stores one step; this file decides which steps are kept and which one is used. Of
 several processes only process 0 uses it; where the state lies over all of them, it tells the others
@@ -45,7 +44,7 @@ class Restored:
 
 
 def print_warning(line: str) -> None:
-    """Write one line to stderr."""
+    """Write a line to stderr."""
     print(f"warning: {line}", file=sys.stderr, flush=True)
 
 
@@ -60,7 +59,7 @@ class Checkpoints:
       directory: where the step folders live; made by the first save.
       keep: how many of the newest steps stay, at least 1.
       read_only: never write, move or delete (evaluate, generate); a damaged step is only reported.
-      warn: takes the one-line warnings; the default prints to stderr.
+      warn: takes warnings of one line; by default they go to stderr.
 
     Raises:
       UserError: `keep` is below 1.

@@ -278,8 +278,8 @@ class Run:
     def _resumed(
         self, previous: Manifest, manifest: Manifest, code: Code, progress: Progress
     ) -> list[provenance.Change]:
-        """Check data and code of a run that goes on, and tell what else has changed; the changes
-        of code.
+        """Check the data of a run that goes on, and tell what else has changed; the changes of
+        code.
         """
         previous.check_data(manifest.data, self.workdir)
         if provenance.saved_step(self.workdir) is not None:
