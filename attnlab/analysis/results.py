@@ -45,10 +45,10 @@ def report(
 ) -> None:
     """Score the test split with the best parameters and print a table.
 
-    The files, in this order: the answers of the system (for example `translations.txt`), the first
-      examples with their answers (`examples.json`), the scores of each example (`items.npz`, see
-      `attnlab.records.items`; only if the task gives them), `digests.json`, `results.json`, pictures. If a picture
-      fails, the scores are kept: it is a warning, and a line of `pictures_failed.txt`.
+    The files, in this order: the scores of each example (`items.npz`, see `attnlab.records.items`;
+      only if the task gives them), the answers of the system (for example `translations.txt`), the
+      first examples with their answers (`examples.json`), `digests.json`, `results.json`, pictures.
+      If a picture fails, the scores are kept: it is a warning, and a line of `pictures_failed.txt`.
 
     Args:
       updates: of the run.
@@ -76,22 +76,18 @@ def report(
     results |= {"step": step, "parameters": sum(leaf.size for leaf in jax.tree.leaves(params))}
     results |= _changed_code(code or provenance.of(config), workdir)
     measures = {RECORDED: as_record(counted(task, "test", results))}
+    others = {}
     if outputs:
-        write_atomic(workdir / task.outputs, "".join(line + "\n" for line in outputs))
-        examples = [example.record() for example in task.map_examples("test", KEPT)]
-        write_atomic(
-            workdir / EXAMPLES,
-            json.dumps(
-                {"outputs": task.outputs, "examples": examples}, ensure_ascii=False, indent=1
-            )
-            + "\n",
-        )
+        others[task.outputs] = "".join(line + "\n" for line in outputs)
+        records = [example.record() for example in task.map_examples("test", KEPT)]
+        answered = {"outputs": task.outputs, "examples": records}
+        others[EXAMPLES] = json.dumps(answered, ensure_ascii=False, indent=1) + "\n"
     if items is None:
         (workdir / FILE).unlink(missing_ok=True)
     else:
         items.write(workdir)
     text = json.dumps({**results, **measures}, indent=1) + "\n"
-    write_results(workdir, text, (task.outputs, EXAMPLES) if outputs else ())
+    write_results(workdir, text, others)
     show(f"{config.system.name} on {config.data.name}, test split", results, task.units)
     pictures = draw_all(task, params, workdir)
     print(f"pictures: {', '.join(str(path) for path in pictures) or 'none'}")

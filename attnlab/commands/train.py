@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     session.start_jax()
     from attnlab.tasks import TASKS
 
-    run = Run.prepare(TASKS.resolve(config.task), config, workdir, SPLITS, code)
+    run = Run.prepare(TASKS.resolve(config.task), config, workdir, SPLITS, begun, code)
     with (
         RunLock(workdir) if first else contextlib.nullcontext(),
         Interrupt() as interrupt,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 
 from attnlab.errors import UserError
@@ -21,14 +21,17 @@ FILE, RESULTS = "digests.json", "results.json"
 _KEPT = (ITEMS, "metrics.jsonl", "valid.json")
 
 
-def write_results(workdir: Path, results: str, others: Iterable[str] = ()) -> None:
-    """Write `<workdir>/digests.json`, then `results.json`.
+def write_results(workdir: Path, results: str, others: Mapping[str, str] | None = None) -> None:
+    """Write further files, their digests to `<workdir>/digests.json`, then `results.json`.
 
     Args:
       workdir: of the run; its other records are there.
       results: the text of `results.json`.
-      others: names of further files; those that are not there are left out.
+      others: the texts of further files, by name.
     """
+    others = others or {}
+    for name, text in others.items():
+        write_atomic(workdir / name, text)
     digests = {name: _digest(workdir / name) for name in (*_KEPT, *others)}
     digests[RESULTS] = hashlib.sha256(results.encode()).hexdigest()
     present = {name: digest for name, digest in digests.items() if digest}

@@ -131,7 +131,7 @@ class Layout:
             lambda path, leaf: self.sharding(_name(path), leaf.shape), tree
         )
 
-    def check(self, state: Tree) -> None:
+    def check_rules(self, state: Tree) -> None:
         """`UserError` for a rule that no array of a state has in its path, or that fits none."""
         leaves = jax.tree_util.tree_leaves_with_path(state)
         for text, rule in self.rules:

@@ -95,6 +95,16 @@ def check_scores(task: AnyTask) -> None:
     counted(task, "valid")
 
 
+def check_begun(begun: Manifest, config: Settings, workdir: Path, code: Code | None) -> None:
+    """Check that the run that has begun in `workdir` is this very one, with its vocabulary and,
+    once it has trained, its code; `UserError`.
+    """
+    begun.check_config(config, workdir)
+    if provenance.saved_step(workdir) is not None:
+        provenance.check(begun.own_code, code or provenance.of(config), workdir)
+    begun.check_vocabulary(workdir)
+
+
 class Unread:
     """The batches of a run that reads no data."""
 
@@ -116,6 +126,7 @@ class Run:
       batches: the rows of this process for each step.
       devices: where the state lies and the step runs.
       updates: the optimizer, its schedule, and what is trained.
+      begun: the manifest of the run in `workdir`; None for a new one.
       code: the user's code that the config names, as it was when it was imported; None to look for
         it now.
     """
@@ -126,6 +137,7 @@ class Run:
     batches: Batches
     devices: Backend
     updates: Updates
+    begun: Manifest | None = None
     code: Code | None = None
 
     @classmethod
@@ -135,6 +147,7 @@ class Run:
         config: Settings,
         workdir: Path,
         splits: Sequence[str],
+        begun: Manifest | None = None,
         code: Code | None = None,
     ) -> Run:
         """Check the config, find the devices and read the data; writes nothing.
@@ -144,7 +157,7 @@ class Run:
           config: of the run.
           workdir: its vocabularies are taken if a run has begun there.
           splits: of the data; what is not among them is never opened. () where nothing is trained.
-          code: see `Run`.
+          begun, code: see `Run`.
 
         Raises:
           UserError: anything wrong with config, devices or data, or `workdir` holds a run of
@@ -154,7 +167,8 @@ class Run:
             check_test_split(workdir)
         from attnlab.training.parallel import backend
 
-        begun = _earlier_manifest(workdir, config, code) is not None
+        if begun is not None:
+            check_begun(begun, config, workdir, code)
         updates, place = check(kind, config), backend(config.parallel)
         devices.use_precision(config.training.precision)
         if place.layout is not None and place.layout.divides:
@@ -164,12 +178,12 @@ class Run:
             check_scores(task)
         updates.check(task)
         if place.layout is not None:
-            place.layout.check(updates.state_like(task))
-        if not begun:
+            place.layout.check_rules(updates.state_like(task))
+        if begun is None:
             task.check_pretrained()
         rows = place.count * config.training.accumulate
         batches = task.batches(rows) if splits else Unread()
-        return cls(config, workdir, task, batches, place, updates, code)
+        return cls(config, workdir, task, batches, place, updates, begun, code)
 
     def fit(self, session: Session) -> Outcome:
         """Train to the end, or until told to stop; `events.jsonl` records the end, unless the
@@ -240,10 +254,15 @@ class Run:
         the data and tell what else has changed.
 
         Raises:
-          Changed: data or code has changed since the run began.
+          Changed: data has changed since the run began, or another process has trained it since
+            `begun` was read.
         """
-        code = self.code or provenance.of(self.config)
-        previous = _earlier_manifest(self.workdir, self.config, code)
+        code, previous = self.code or provenance.of(self.config), self.begun
+        if Manifest.read(self.workdir) != previous:
+            raise Changed(
+                f"another process has trained {self.workdir} meanwhile; give the command again, it"
+                " goes on from there"
+            )
         weights = self.task.check_pretrained()
         manifest = Manifest.build(
             self.config,
@@ -304,17 +323,6 @@ class Run:
                         " now; put back a good copy"
                     )
         self.task.save(self.workdir)
-
-
-def _earlier_manifest(workdir: Path, config: Settings, code: Code | None) -> Manifest | None:
-    """The manifest of an earlier start of this very run; None for a new one."""
-    manifest = Manifest.read(workdir)
-    if manifest is not None:
-        manifest.check_config(config, workdir)
-        if code is not None and provenance.saved_step(workdir) is not None:
-            provenance.check(manifest.own_code, code, workdir)
-        manifest.check_vocabulary(workdir)
-    return manifest
 
 
 def _vocabulary_digests(task: AnyTask) -> list[str]:

@@ -13,9 +13,9 @@ from attnlab.records.digests import altered_records, write_results
 @pytest.mark.quick
 def test_records_that_were_edited_or_removed_are_named(tmp_path: Path) -> None:
     assert altered_records(tmp_path) is None
-    for name in ("results.json", "items.npz", "metrics.jsonl", "answers.txt"):
+    for name in ("items.npz", "metrics.jsonl"):
         (tmp_path / name).write_text(name)
-    write_results(tmp_path, "results.json", ("answers.txt", "none.txt"))
+    write_results(tmp_path, "results.json", {"answers.txt": "answers"})
     assert altered_records(tmp_path) == []
     (tmp_path / "metrics.jsonl").write_text("metrics.jsonl ")
     (tmp_path / "results.json").write_text("Results.json")

@@ -100,7 +100,7 @@ def test_rules_are_compared_with_the_arrays() -> None:
         ("kernel=fsdp@1", r"params/kernel has the shape \[6, 3\], which .* does not divide"),
     ):
         with pytest.raises(UserError, match=words):
-            layout(fsdp=2, rules=(rule,)).check(state)
+            layout(fsdp=2, rules=(rule,)).check_rules(state)
 
 
 def test_auto_is_pmap_while_the_state_is_copied() -> None:

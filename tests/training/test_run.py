@@ -51,7 +51,8 @@ def config(folder: Path, *overrides: str) -> Any:
 
 
 def prepared(made: Any, workdir: Path) -> Run:
-    return Run.prepare(TASKS.resolve(made.task), made, workdir, ("train", "valid"))
+    splits = ("train", "valid")
+    return Run.prepare(TASKS.resolve(made.task), made, workdir, splits, Manifest.read(workdir))
 
 
 def progress(out: io.StringIO | None = None) -> Progress:
@@ -82,10 +83,12 @@ def test_only_the_splits_asked_for_are_opened_and_nothing_is_written(
     and manifest.
     """
     workdir = tmp_path / "run"
-    found = prepared(config(files), workdir)
-    assert set(found.task.data.pairs) == {"train", "valid"} and not workdir.exists()
+    run, other = (prepared(config(files), workdir) for _ in range(2))
+    assert set(run.task.data.pairs) == {"train", "valid"} and not workdir.exists()
     workdir.mkdir()
-    found.describe(progress())
+    run.describe(progress())
+    with pytest.raises(UserError, match="another process has trained .* meanwhile"):
+        other.describe(progress())
     manifest = Manifest.read(workdir)
     assert manifest is not None
     assert set(manifest.data) == {"train", "valid"}
@@ -171,7 +174,6 @@ def test_an_error_after_the_beginning_is_left_in_the_status(
 ) -> None:
     """One before it leaves the folder as it was."""
     workdir = tmp_path / "run"
-    found = prepared(config(files), workdir)
 
     def early(*given: Any) -> Outcome:
         raise UserError("no space")
@@ -184,6 +186,6 @@ def test_an_error_after_the_beginning_is_left_in_the_status(
     for broken, error in ((early, UserError), (late, ValueError)):
         monkeypatch.setattr(loop, "train", broken)
         with RunLock(workdir), Interrupt() as interrupt, progress() as shown, pytest.raises(error):
-            found.fit(Session(shown, interrupt, time.perf_counter()))
+            prepared(config(files), workdir).fit(Session(shown, interrupt, time.perf_counter()))
         assert (attempts.read(workdir) == []) == (broken is early)
     assert attempts.last_word(attempts.read(workdir)) == ("failed", 3, "ValueError: boom")

@@ -168,7 +168,7 @@ def prepare(trials: Sequence[Trial], directory: Path) -> list[Run]:
     from attnlab.tasks import TASKS
     from attnlab.training.devices import use_precision
     from attnlab.training.parallel import place_trials
-    from attnlab.training.run import Run, check, check_scores
+    from attnlab.training.run import Run, check, check_begun, check_scores
     from attnlab.training.updates import Updates
 
     wanted = [configs.prepare(configs.from_dict(trial.config)) for trial in trials]
@@ -178,20 +178,18 @@ def prepare(trials: Sequence[Trial], directory: Path) -> list[Run]:
     folders = [trial.workdir(directory) for trial in trials]
     first, splits = wanted[0], ("train", "valid")
     kind = TASKS.resolve(first.task)
+    manifests = {folder: Manifest.read(folder) for folder in folders}
     if len(trials) == 1:
-        return [Run.prepare(kind, first, folders[0], splits, code[0])]
+        begun = manifests[folders[0]]
+        return [Run.prepare(kind, first, folders[0], splits, begun, code[0])]
     use_precision(first.training.precision)
     check(kind, first)
-    manifests = {folder: Manifest.read(folder) for folder in folders}
-    begun = [
-        folder
-        for folder, manifest in manifests.items()
-        if manifest is not None and kind.saved(folder)
-    ]
-    for folder, manifest in manifests.items():
+    complete = []
+    for (folder, manifest), config, used in zip(manifests.items(), wanted, code, strict=True):
         if manifest is not None:
-            manifest.check_vocabulary(folder)
-    task = kind.load(first, begun[0] if begun else None, splits)
+            check_begun(manifest, config, folder, used)
+            complete += [folder] if kind.saved(folder) else []
+    task = kind.load(first, complete[0] if complete else None, splits)
     check_scores(task)
     devices = place_trials(len(trials), first.parallel)
     return [
@@ -202,9 +200,10 @@ def prepare(trials: Sequence[Trial], directory: Path) -> list[Run]:
             task.batches(config.training.accumulate, config.seed),
             devices,
             Updates.of(config),
+            manifest,
             used,
         )
-        for config, folder, used in zip(wanted, folders, code, strict=True)
+        for config, (folder, manifest), used in zip(wanted, manifests.items(), code, strict=True)
     ]
 
 
