@@ -36,9 +36,8 @@ from typing import Any
 import numpy as np
 
 from attnlab import config as configs
-from attnlab.config.files import call_file
 from attnlab.errors import UserError
-from attnlab.experiments.define import text
+from attnlab.experiments.define import load_experiment, text
 from attnlab.progress import Progress
 from attnlab.records.files import timestamp, write_atomic
 from attnlab.records.manifest import code_revision
@@ -365,8 +364,11 @@ def stacked(sizes: Sizes, peak: float) -> Rows:
     """Seeds of the quickstart's multihead, the programs in the cache before."""
     from attnlab.tasks import TASKS
 
-    base = call_file("experiments/quickstart.py", "get_experiment", "experiment file").base
-    chosen = {**base, "system.attention": "multihead", "system.attention.heads": 4}
+    chosen = {
+        **load_experiment("experiments/quickstart.py").base,
+        "system.attention": "multihead",
+        "system.attention.heads": 4,
+    }
     chosen |= {"training.steps": sizes.stacked_steps, "training.evaluate_every": 0}
     chosen |= {"checkpoint.every": 0, "training.log_every": 1, "schedule.warmup": 1}
     overrides = [f"{name}={text(value)}" for name, value in chosen.items()]

@@ -25,6 +25,7 @@ from attnlab.experiments.plan import Plan, Trial
 from attnlab.progress import table
 from attnlab.records.sealed import check_test_split
 from attnlab.tasks import TASKS
+from attnlab.tasks.schemas import TextSettings
 from benchmarks import rounds
 
 OUTPUT = "translations.txt"
@@ -77,6 +78,7 @@ def texts(trial: Trial, directory: Path) -> tuple[list[str], list[str], bool]:
     workdir = trial.workdir(directory)
     check_test_split(workdir)
     config = configs.prepare(configs.from_dict(trial.config))
+    assert isinstance(config, TextSettings)
     task: Any = TASKS.resolve(config.task).load(config, workdir, ("test",))
     pairs = task.data.pairs["test"]
     return (

@@ -119,7 +119,7 @@ def decoding(folder: Path, new: int) -> tuple[Any, Any, int]:
 
     vocabulary = folders.settings(folder)["vocab_size"]
     node = {**weights.system(folder), "dropout": 0.0}
-    system = made(SYSTEMS, node)(vocabulary=vocabulary, pad_id=-1)
+    system: Any = made(SYSTEMS, node)(vocabulary=vocabulary, pad_id=-1)
     text = jax.ShapeDtypeStruct((1, 4), "int32")
     shapes = jax.eval_shape(system.init, jax.random.key(0), text)["params"]
     params = jax.device_put(weights.parameters(folder, shapes))

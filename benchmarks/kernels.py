@@ -349,9 +349,11 @@ def layer(
 
     from attnlab.attention import MECHANISMS
     from attnlab.attention.view import CAUSAL, EVERYTHING
+    from attnlab.config.registry import made
 
     batch, length, heads, size = shape
-    module = MECHANISMS.resolve("multihead")(width=heads * size, heads=heads, kernel=kernel)
+    node = {"name": "multihead", "heads": heads, "kernel": kernel}
+    module: Any = made(MECHANISMS, node)(width=heads * size)
     x = jax.random.normal(jax.random.key(0), (batch, length, heads * size))
     params = module.init(jax.random.key(1), x[:, :2], x[:, :2])["params"]
     view = CAUSAL if causal else EVERYTHING

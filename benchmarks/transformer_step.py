@@ -105,7 +105,7 @@ def training(shape: tuple[int, ...]) -> tuple[Any, Any, Any]:
         "layers": layers,
         "dropout": 0.0,
     }
-    system = made(SYSTEMS, chosen)(vocabulary=VOCABULARY, pad_id=0)
+    system: Any = made(SYSTEMS, chosen)(vocabulary=VOCABULARY, pad_id=0)
     text = jax.random.randint(jax.random.key(1), (count, length + 1), 4, VOCABULARY)
     batch = {"source": text[:, :-1], "target": text[:, 1:]}
 

@@ -75,7 +75,7 @@ def decoding(config: str, *settings: str) -> Run:
     from attnlab.tasks import TASKS
 
     given = configs.load(f"configs/{config}", [*SMALL, *settings])
-    task = TASKS.resolve(given.task).load(given, None, ("train", "test"))
+    task: Any = TASKS.resolve(given.task).load(given, None, ("train", "test"))
     params = task.init(jax.random.key(0))
     sources = [source for source, _ in task.data.pairs["test"]]
 

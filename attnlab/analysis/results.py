@@ -29,8 +29,9 @@ from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import Scored, read_records
 
 if TYPE_CHECKING:
+    from attnlab.tasks import AnyTask
     from attnlab.tasks.protocol import Example
-    from attnlab.training.updates import AnyTask, Updates
+    from attnlab.training.updates import Updates
 
 FAILED = "pictures_failed.txt"  # pictures that could not be drawn, and why
 PICTURED = 3  # test examples whose maps are drawn

@@ -15,7 +15,7 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention, Reading, read_options
 from attnlab.attention.view import EVERYTHING, View
-from attnlab.config.registry import build
+from attnlab.config.registry import build, kind
 from attnlab.errors import UserError
 
 Direction = Literal["causal", "bidirectional"]
@@ -54,8 +54,8 @@ def mechanism(
         raise UserError(
             f"mechanism: width comes second, mechanism({name!r}, ...)(width={fields['width']!r})"
         )
-    factory: Any = build(MECHANISMS, {"name": name, **fields}, "mechanism")
-    made = factory.func
+    factory = build(MECHANISMS, {"name": name, **fields}, "mechanism")
+    made: Any = kind(factory)
     if direction not in (None, "causal", "bidirectional"):
         raise UserError(f"mechanism: direction={direction!r}: expected 'causal' or 'bidirectional'")
     role = max(made.capabilities.roles)

@@ -38,14 +38,15 @@ def mixer(name: str, fields: Mapping[str, Any], direction: Direction, width: int
       UserError: no such name or field, a value of the wrong type, a direction that it does not
         have.
     """
-    factory: Any = build(MIXERS, {"name": name, **fields}, "mechanism")
-    directions = factory.func.capabilities.directions
+    factory = build(MIXERS, {"name": name, **fields}, "mechanism")
+    capabilities = kind(factory).capabilities
+    directions = capabilities.directions
     if direction not in directions:
         raise UserError(
             f"mechanism={name} is {' and '.join(sorted(directions))} only; leave it out, or set"
             f" --direction={min(directions)}"
         )
-    if "self" not in factory.func.capabilities.roles:
+    if "self" not in capabilities.roles:
         raise UserError(f"mechanism={name} reads no sequence by itself; leave it out")
     made: Mixer = factory(width=width)
     return made

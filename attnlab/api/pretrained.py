@@ -79,6 +79,7 @@ def load_pretrained(
     use_precision(config.training.precision)
     task = TASKS.resolve(config.task).load(config, None, ())
     task.check_pretrained()
+    assert task.beginning is not None  # the folder is in `config.pretrained.path`
     params = task.beginning.params(jax.random.key(config.seed), best_params)
     return Run(Foreign(config, path, {}, {}), task, params, 0)
 

@@ -16,7 +16,7 @@ from attnlab.attention.history import refusal
 from attnlab.attention.kernels import BACKWARDLESS, BACKWARDS, KERNELS, ROWLESS, WEIGHTLESS
 from attnlab.attention.protocol import Attention, Capabilities, Rows
 from attnlab.attention.visibility import Causal, Everything, Rule
-from attnlab.config.registry import Table, kind, made
+from attnlab.config.registry import Parts, kind, made
 from attnlab.errors import UserError
 
 # what weights sum to, in the words of the messages; the strictest first
@@ -109,7 +109,7 @@ class Need:
                 raise UserError(
                     f"{where}: {mechanism.__name__} does not support {request}; {instead}"
                 )
-        parts: Mapping[str, Table] = getattr(mechanism, "parts", {})
+        parts: Parts = getattr(mechanism, "parts", {})
         of = {
             name: made(table, chosen.get(name, getattr(mechanism, name)))
             for name, table in parts.items()

@@ -96,10 +96,14 @@ def _mixers(kind: str, text: str) -> str:
 
 
 def _mixer(kind: str, name: str) -> str:
+    from attnlab.attention.protocol import Attention
+
     mechanism = listing.components(kind).resolve(name)
     fields = [dataclasses.astuple(field) for field in describe.settable_fields(mechanism)]
     formula = describe.formula(mechanism)
-    memory = describe.memory_contents(mechanism) if hasattr(mechanism, "remember") else ""
+    memory = ""
+    if isinstance(mechanism, type) and issubclass(mechanism, Attention):
+        memory = describe.memory_contents(mechanism)
     lines = [f"### `{name}`", "", describe.summary(mechanism), ""]
     lines += ["```", formula, "```", ""] if formula else []
     lines += [f"Memory: {memory}", ""] if memory else []

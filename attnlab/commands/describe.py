@@ -14,7 +14,7 @@ import textwrap
 import typing
 from collections.abc import Callable, Mapping
 
-from attnlab.config.registry import Table, fields
+from attnlab.config.registry import Parts, fields
 from attnlab.config.schema import first_paragraph
 
 if typing.TYPE_CHECKING:
@@ -69,7 +69,7 @@ def settable_fields(component: Callable[..., object]) -> list[Field]:
     """The fields of a component that a config may set."""
     from attnlab.config.tree import defaults
 
-    parts: Mapping[str, Table] = getattr(component, "parts", {})
+    parts: Parts = getattr(component, "parts", {})
     values = defaults(component)
     meanings = field_meanings(component)
     settable = []

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import flax.traverse_util
 import jax
@@ -31,7 +30,7 @@ class Sizes:
       widths: widths of query, source and context, if not those of `WIDTHS`.
     """
 
-    fields: Mapping[str, Any]
+    fields: Mapping[str, object]
     letters: Mapping[str, int]
     widths: Mapping[str, int] = dataclasses.field(default_factory=lambda: WIDTHS)
 
@@ -104,7 +103,7 @@ def part_parameters(field: str, name: str) -> str:
 def _shapes(name: str, sizes: Sizes) -> dict[tuple[str, ...], str]:
     """The layout of every parameter, by its path."""
     widths = {"ds": sizes.widths["d"], **sizes.widths}
-    module = mechanism(name, **sizes.fields)(width=widths["d"])
+    module = mechanism(name, direction=None, **sizes.fields)(width=widths["d"])
     query, source = (
         jax.ShapeDtypeStruct((1, 2, widths[side]), jnp.float32) for side in ("dq", "ds")
     )

@@ -10,12 +10,11 @@ import ast
 import dataclasses
 import importlib
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from attnlab.commands import describe
 from attnlab.config import SHIPPED
-from attnlab.config.registry import Table
+from attnlab.config.registry import Components
 from attnlab.config.schema import first_paragraph
 from attnlab.errors import UserError, nearest
 from attnlab.progress import table
@@ -166,14 +165,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def components(kind: str) -> Table:
+def components(kind: str) -> Components:
     """The table of a kind."""
     module, _, name = KINDS[kind].table.partition(":")
-    entries: Table = getattr(importlib.import_module(module), name)
+    entries: Components = getattr(importlib.import_module(module), name)
     return entries
 
 
-def component_rows(entries: Table, columns: Sequence[str]) -> list[tuple[str, ...]]:
+def component_rows(entries: Components, columns: Sequence[str]) -> list[tuple[str, ...]]:
     """The name and the cells of every entry of a table.
 
     An entry that cannot be imported (an extra that is not installed) has the reason in its last
@@ -190,7 +189,9 @@ def component_rows(entries: Table, columns: Sequence[str]) -> list[tuple[str, ..
     return rows
 
 
-def component_cells(name: str, component: Any, columns: Sequence[str]) -> dict[str, str]:
+def component_cells(
+    name: str, component: Callable[..., object], columns: Sequence[str]
+) -> dict[str, str]:
     """The cells of a component by column; those that take longer to compute only if they are in
     `columns`.
     """

@@ -6,17 +6,18 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 
 from attnlab import config as configs
-from attnlab.config.registry import Table, build, fields, kind
+from attnlab.config.registry import build, fields, kind
 from attnlab.data import SOURCES
 from attnlab.errors import UserError
 from attnlab.records.measures import declared
 from attnlab.systems import SYSTEMS
-from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System, TokenClassifier
+from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, TokenClassifier
 from attnlab.systems.vision.captioner import Captioner
 from attnlab.systems.vision.protocol import (
     Detector,
@@ -24,7 +25,6 @@ from attnlab.systems.vision.protocol import (
     PixelClassifier,
     VisualAnswerer,
 )
-from attnlab.tasks.base import Config, Data, Model, Task
 from attnlab.tasks.protocol import Params
 from attnlab.tasks.schemas import Settings
 
@@ -50,7 +50,7 @@ TASKS = {
 IMAGE = jax.ShapeDtypeStruct((1, 32, 32, 3), jnp.float32)
 
 
-def system_cells(name: str, system: type[System]) -> dict[str, str]:
+def system_cells(name: str, system: Callable[..., object]) -> dict[str, str]:
     """The columns "task" and "parameters" of a system; blank where there is none."""
     files = next(
         (
@@ -106,19 +106,16 @@ def parameter_shapes(config: Settings) -> Params:
     return jax.eval_shape(system.init, jax.random.key(0), *inputs)["params"]
 
 
-def task_cells(task: type[Task[Config, Data, Model]]) -> dict[str, str]:
+def task_cells(task: Callable[..., object]) -> dict[str, str]:
     """The columns "systems", "data" and "measures" of a task: registered names; blank where
     it declares none.
     """
     base, method = getattr(task, "systems", None), getattr(task, "reads", "")
     base = base if isinstance(base, type) else ()
-    systems = [name for name, entry in _components(SYSTEMS) if issubclass(entry, base)]
-    sources = [name for name, entry in _components(SOURCES) if callable(getattr(entry, method, 0))]
+    systems = [name for name in SYSTEMS.names() if issubclass(SYSTEMS.resolve(name), base)]
+    sources = [
+        name for name in SOURCES.names() if callable(getattr(SOURCES.resolve(name), method, None))
+    ]
     measures = [f"{name} {measure.better}" for name, measure in declared(task).items()]
     data = f"{method}(split): {', '.join(sources)}" if method else ""
     return {"systems": ", ".join(systems), "data": data, "measures": ", ".join(measures)}
-
-
-def _components(table: Table) -> list[tuple[str, type]]:
-    """The entries of a table."""
-    return [(name, table.resolve(name)) for name in table.names()]

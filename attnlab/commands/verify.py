@@ -9,7 +9,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from attnlab import config as configs
 from attnlab.api.stored import Stored
@@ -22,7 +21,7 @@ from attnlab.records.manifest import Manifest, differences
 from attnlab.records.stream import Measured, read_records
 from attnlab.training.interrupt import Interrupt
 
-Record = dict[str, Any]
+Record = dict[str, object]
 SPLITS = ("train", "valid")  # training never depends on the test split
 
 
@@ -50,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     session.print_notes(Stored.find(workdir, accept_changed_code=arguments.accept_changed_code))
     session.start_jax()
     with tempfile.TemporaryDirectory(prefix="attnlab-verify-") as folder:
-        signal = retrain(original, workdir, Path(folder), recorded[-1]["step"], began)
+        signal = retrain(original, workdir, Path(folder), step_of(recorded[-1]), began)
         repeated = read_records(Path(folder) / "metrics.jsonl")
         manifest = Manifest.read(folder)
     difference = first_difference(recorded[: len(repeated)] if signal else recorded, repeated)
@@ -83,7 +82,7 @@ def read_original(workdir: Path, steps: int | None) -> tuple[Manifest, list[Reco
             " trial"
         )
     records = read_records(workdir / "metrics.jsonl", Measured)
-    first = min((record["step"] for record in records), default=None)
+    first = min(map(step_of, records), default=None)
     if first is None:
         raise UserError(f"{workdir} has no records yet, so there is nothing to compare with")
     if steps is not None and steps < first:
@@ -91,7 +90,14 @@ def read_original(workdir: Path, steps: int | None) -> tuple[Manifest, list[Reco
             f"--steps={steps}: the first record of {workdir} is of step {first}; take at least"
             f" {first}"
         )
-    return original, [record for record in records if steps is None or record["step"] <= steps]
+    return original, [record for record in records if steps is None or step_of(record) <= steps]
+
+
+def step_of(record: Record) -> int:
+    """The step of a record."""
+    step = record["step"]
+    assert isinstance(step, int)
+    return step
 
 
 def retrain(original: Manifest, workdir: Path, folder: Path, until: int, began: float) -> int:

@@ -8,13 +8,23 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from attnlab.errors import UserError, nearest
 
+UNSAID = (inspect.Parameter.empty, typing.Any)
+"""Annotations that allow everything: none at all, and `Any`."""
+_ACCEPTED: Mapping[object, type | tuple[type, ...]] = {
+    bool: bool,
+    int: int,
+    float: (int, float),
+    str: str,
+    tuple: (tuple, list),
+}
+"""The types of the values that fit an annotation; what is not here is not checked."""
 
-def hints(component: Callable[..., object]) -> dict[str, Any]:
+
+def hints(component: Callable[..., object]) -> dict[str, object]:
     """The annotations of a component's parameters; those that only a type checker can resolve are
     left out, and so go unchecked.
     """
@@ -69,7 +79,7 @@ def check_type(value: object, hint: object, where: str) -> None:
         raise UserError(f"{where}={value!r} is of type {type(value).__name__}, expected {expected}")
 
 
-def _fits(value: object, hint: Any) -> bool:
+def _fits(value: object, hint: object) -> bool:
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         args = typing.get_args(hint)
@@ -79,7 +89,7 @@ def _fits(value: object, hint: Any) -> bool:
             return callable(value) or any(
                 _fits(value, arg)
                 for arg in args
-                if arg is not Any and typing.get_origin(arg) is not Callable
+                if arg not in UNSAID and typing.get_origin(arg) is not Callable
             )
         return any(_fits(value, arg) for arg in args)
     if origin is typing.Literal:
@@ -87,9 +97,7 @@ def _fits(value: object, hint: Any) -> bool:
     kind = origin or hint
     if kind is None or kind is type(None):
         return value is None
-    accepted: Any = {bool: bool, int: int, float: (int, float), str: str, tuple: (tuple, list)}.get(
-        kind
-    )
+    accepted = _ACCEPTED.get(kind)
     return accepted is None or (
         isinstance(value, accepted) and (kind is bool or not isinstance(value, bool))
     )

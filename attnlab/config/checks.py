@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Container, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ml_collections import ConfigDict
 
 from attnlab.config.annotations import check_type
-from attnlab.config.registry import fields, import_object
+from attnlab.config.registry import Table, fields, import_object
 from attnlab.config.schema import (
     ABOVE_ZERO,
     LONGEST,
@@ -48,7 +48,7 @@ Kind = TypeVar("Kind", bound=Node)
 
 def validate(
     config: ConfigDict, schema: type[Node] | None = None, set_names: Container[str] | None = None
-) -> Any:
+) -> Node:
     """The settings of a whole config, checked: nodes, components and their fields, types, choices,
     ranges, and settings that depend on each other.
 
@@ -62,7 +62,7 @@ def validate(
       UserError: the first thing wrong, with its full name, the value and what would be valid.
     """
     root = ConfigNode(config, "", schema or schema_of(config))
-    settings = _check_node(root)
+    settings = _settings(root)
     longest = getattr(settings, "longest", None)
     fitted = False
     for node, field, relation in _lengths(root) if longest is not None else ():
@@ -78,7 +78,7 @@ def validate(
             )
         node.values[field] = fitting
         fitted = True
-    return _check_node(root) if fitted else settings
+    return _settings(root) if fitted else settings
 
 
 def schema_of(config: Mapping[str, object]) -> type[Node]:
@@ -87,7 +87,7 @@ def schema_of(config: Mapping[str, object]) -> type[Node]:
     Raises:
       UserError: it names no task, or one that is not known, or one whose `schema` is no such class.
     """
-    tasks = import_object("attnlab.tasks:TASKS")
+    tasks = import_object("attnlab.tasks:TASKS", Table)
     name = config.get("task")
     if name is None:
         raise UserError(f"config.task is missing; choose from: {', '.join(tasks.names())}")
@@ -120,10 +120,18 @@ def read_settings(kind: type[Kind], values: Mapping[str, object] | Node, where: 
     node = ConfigNode(tree, where, kind)
     with tree.ignore_type():
         complete(node)
-    return _check_node(node)
+    settings = _check_node(node)
+    assert isinstance(settings, kind)
+    return settings
 
 
-def _check_node(node: ConfigNode) -> Any:
+def _settings(root: ConfigNode) -> Node:
+    settings = _check_node(root)
+    assert isinstance(settings, Node)
+    return settings
+
+
+def _check_node(node: ConfigNode) -> object:
     """A node and all below, checked: every key known, of its type and in its range, nothing
     missing. The settings of a class that describes a node; the node itself of any other.
     """
@@ -140,7 +148,7 @@ def _check_node(node: ConfigNode) -> Any:
             _check_part(node, key, value, where)
         elif key in node.settings:
             _check_setting(node.settings[key], value, where)
-        elif node.settings:
+        elif node.further:
             hint, within = node.further
             check_type(value, hint, where)
             within.check(value, where)

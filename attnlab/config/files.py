@@ -12,7 +12,7 @@ import pathlib
 import runpy
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TypeGuard, TypeVar
 
 from ml_collections import ConfigDict
 
@@ -51,7 +51,7 @@ def read_config_file(path_and_argument: str) -> ConfigDict:
     return config if isinstance(config, ConfigDict) else ConfigDict(config)
 
 
-def call_file(path_and_argument: str, function: str, kind: str) -> Any:
+def call_file(path_and_argument: str, function: str, kind: str) -> object:
     """Call `function` of a Python file with the argument behind the colon.
 
     Args:
@@ -99,8 +99,8 @@ def merge(*layers: Mapping[str, object] | ConfigDict) -> ConfigDict:
     return ConfigDict(_merge(*layers))
 
 
-def _merge(*layers: Mapping[str, object] | ConfigDict) -> dict[str, Any]:
-    merged: dict[str, Any] = {}
+def _merge(*layers: Mapping[str, object] | ConfigDict) -> dict[str, object]:
+    merged: dict[str, object] = {}
     for layer in layers:
         for key, value in _items(layer):
             if isinstance(value, (Mapping, ConfigDict)):
@@ -111,7 +111,7 @@ def _merge(*layers: Mapping[str, object] | ConfigDict) -> dict[str, Any]:
     return merged
 
 
-def _extends(old: object, new: Mapping[str, object] | ConfigDict) -> bool:
+def _extends(old: object, new: Mapping[str, object] | ConfigDict) -> TypeGuard[dict[str, object]]:
     """Whether a group adds to what stands there: another group, and not another component."""
     return isinstance(old, dict) and new.get("name", old.get("name")) == old.get("name")
 

@@ -18,7 +18,9 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Generic, TypeAlias, TypeGuard, TypeVar
+
+from ml_collections import ConfigDict
 
 from attnlab import errors
 from attnlab.config.annotations import check_type, hints
@@ -32,8 +34,12 @@ _BY_CODE = {
 }
 
 
-class Table:
-    """An ordered table of components: `name -> "module:attribute"`, imported on first use.
+T = TypeVar("T", bound=Callable[..., object], covariant=True)
+Built = TypeVar("Built")
+
+
+class Table(Generic[T]):
+    """An ordered table of components of one type: `name -> "module:attribute"`, imported on first use.
 
     Attributes:
       kind: what the entries are, in the singular ("mechanism"); used in messages.
@@ -61,18 +67,18 @@ class Table:
         """The registered names, in the order of the table."""
         return list(self.entries)
 
-    def resolve(self, name: str) -> Any:
+    def resolve(self, name: object) -> T:
         """The component called `name`, or the object at the dotted path `package.module:Attribute`.
 
         Raises:
           UserError: see `find` and `check`.
         """
         component = self.find(name)
-        self.check(component, name, f"{self.kind} {name!r}")
+        self.check(component, str(name), f"{self.kind} {name!r}")
         return component
 
-    def find(self, name: str) -> Any:
-        """The object that `name` leads to, of any kind.
+    def find(self, name: object) -> T:
+        """The object that `name` leads to; at a dotted path it may be of any other type, see `check`.
 
         Raises:
           UserError: no such name (with near names), or nothing importable at the dotted path, with
@@ -89,7 +95,8 @@ class Table:
         if ":" in name:
             errors.own_module(module)
         try:
-            return getattr(importlib.import_module(module), attribute)
+            component: T = getattr(importlib.import_module(module), attribute)
+            return component
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a user's module may raise anything, and leave
@@ -110,7 +117,7 @@ class Table:
         if ":" not in name:
             return
         described = f"{_description(component)}{location(component) or _file(name)}"
-        base = import_object(self.base) if self.base else None
+        base = import_object(self.base, type) if self.base else None
         if base is not None and not (isinstance(component, type) and issubclass(component, base)):
             raise UserError(
                 f"{where}: expected a class derived from {base.__module__}.{base.__name__}, this is"
@@ -131,7 +138,9 @@ class Table:
             )
         self._check_parameters(component, where, described)
 
-    def _check_parameters(self, component: Any, where: str, described: str) -> None:
+    def _check_parameters(
+        self, component: Callable[..., object], where: str, described: str
+    ) -> None:
         """Raise `UserError` unless a component takes what code supplies, and has a default for all
         else.
         """
@@ -176,6 +185,11 @@ class Table:
         }
 
 
+Components: TypeAlias = Table[Callable[..., object]]
+Parts: TypeAlias = Mapping[str, Components]
+"""The fields of a component that hold components, with the table each comes from."""
+
+
 def fields(component: Callable[..., object]) -> dict[str, object]:
     """Parameters of a component and their defaults; `inspect.Parameter.empty` where the code must
     supply one.
@@ -188,13 +202,18 @@ def fields(component: Callable[..., object]) -> dict[str, object]:
     }
 
 
-def import_object(path: str) -> Any:
-    """The object at "module:attribute"."""
+def import_object(path: str, kind: type[Built]) -> Built:
+    """The object at "module:attribute", which must be a `kind`."""
     module, _, attribute = path.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    component = getattr(importlib.import_module(module), attribute)
+    if not isinstance(component, kind):
+        raise TypeError(f"{path} is no {kind.__name__}")
+    return component
 
 
-def build(table: Table, spec: Mapping[str, Any], where: str) -> Callable[..., Any]:
+def build(
+    table: Table[Callable[..., Built]], spec: Mapping[str, object], where: str
+) -> functools.partial[Built]:
     """A factory for the component that `spec` names, its fields bound and its parts built.
 
     Args:
@@ -210,10 +229,10 @@ def build(table: Table, spec: Mapping[str, Any], where: str) -> Callable[..., An
       UserError: unknown name, unknown field or a value of the wrong type, with the dotted name and
         the near names.
     """
-    component = table.find(spec.get("name", ""))
-    table.check(component, spec["name"], f"{where}={spec['name']}")
+    component, name = table.find(spec.get("name", "")), str(spec.get("name"))
+    table.check(component, name, f"{where}={name}")
     parameters = fields(component)
-    parts: Mapping[str, Table] = getattr(component, "parts", {})
+    parts: Parts = getattr(component, "parts", {})
     annotations = hints(component)
     values: dict[str, object] = {}
     for field, value in spec.items():
@@ -224,51 +243,65 @@ def build(table: Table, spec: Mapping[str, Any], where: str) -> Callable[..., An
             and parameters.get(field, inspect.Parameter.empty) is inspect.Parameter.empty
         ):
             settable = [
-                name
-                for name, default in parameters.items()
-                if name in parts or default is not inspect.Parameter.empty
+                key
+                for key, default in parameters.items()
+                if key in parts or default is not inspect.Parameter.empty
             ]
             raise UserError(
-                f"{where}: {spec['name']} has no field {field!r} to set; {nearest(field, settable)}"
+                f"{where}: {name} has no field {field!r} to set; {nearest(field, settable)}"
             )
         if field in parts and value is not None:
-            values[field] = build(
-                parts[field],
-                {"name": value} if isinstance(value, str) else value,
-                f"{where}.{field}",
-            )
+            node = value if isinstance(value, (Mapping, ConfigDict)) else {"name": value}
+            values[field] = build(parts[field], node, f"{where}.{field}")
             continue
-        check_type(value, annotations.get(field, Any), f"{where}.{field}")
+        check_type(value, annotations.get(field, inspect.Parameter.empty), f"{where}.{field}")
         values[field] = tuple(value) if isinstance(value, list) else value
     return functools.partial(component, **values)
 
 
-Part = str | Mapping[str, object] | Callable[..., Any]
+Part = str | Mapping[str, object] | Callable[..., object]
 """A field that holds a component: a name or a node in configs and defaults, a factory once built."""
 
 
-def made(table: Table, part: Part) -> Callable[..., Any]:
+def made(table: Table[Callable[..., Built]], part: Part) -> Callable[..., Built]:
     """The factory of a `Part`, built if it is still a name or a node."""
-    if callable(part):
+    if _is_factory(part, table):
         return part
-    return build(table, {"name": part} if isinstance(part, str) else part, table.kind)
+    node = part if isinstance(part, (Mapping, ConfigDict)) else {"name": part}
+    return build(table, node, table.kind)
 
 
-def location(component: Any) -> str:
+def _is_factory(part: Part, table: Table[Callable[..., Built]]) -> TypeGuard[Callable[..., Built]]:
+    """Whether a part is a factory; it then makes what those of the table make, since `build` made it."""
+    return callable(part)
+
+
+def location(component: object) -> str:
     """The file and line of a class or function, " (file.py:12)"; "" if not known."""
-    with contextlib.suppress(TypeError, OSError):
-        return f" ({errors.short(inspect.getsourcefile(component) or '')}:{inspect.getsourcelines(component)[1]})"
+    if callable(component) or isinstance(component, types.ModuleType):
+        with contextlib.suppress(TypeError, OSError):
+            file, (_, line) = inspect.getsourcefile(component), inspect.getsourcelines(component)
+            return f" ({errors.short(file or '')}:{line})"
     return ""
 
 
-def kind(factory: object) -> Any:
-    """The class or function behind a factory."""
+def kind(factory: Callable[..., Built]) -> type[Built]:
+    """The class behind a factory; `TypeError` where a function makes the objects."""
+    component = behind(factory)
+    if not isinstance(component, type):
+        raise TypeError(f"{component} is no class")
+    return component
+
+
+def behind(factory: object) -> object:
+    """The class or function behind a factory; anything else is itself."""
     return factory.func if isinstance(factory, functools.partial) else factory
 
 
 def holds(factory: object, cls: type) -> bool:
     """Whether a factory makes a `cls` or, at any depth, has a factory of one among its parts."""
-    makes = isinstance(kind(factory), type) and issubclass(kind(factory), cls)
+    component = behind(factory)
+    makes = isinstance(component, type) and issubclass(component, cls)
     return makes or any(holds(part, cls) for part in getattr(factory, "keywords", {}).values())
 
 

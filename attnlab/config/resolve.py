@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, overload
 
 from ml_collections import ConfigDict
 from ml_collections.config_dict import RequiredValueError
@@ -25,10 +25,17 @@ from attnlab.config.tree import ConfigNode, complete, copy_tree, flat, from_dict
 from attnlab.config.values import read_value
 from attnlab.errors import UserError
 
+if TYPE_CHECKING:
+    from attnlab.tasks.schemas import Settings
 
+
+@overload
+def load(path_and_argument: str, overrides: Sequence[str] = ()) -> Settings: ...
+@overload
+def load(path_and_argument: str, overrides: Sequence[str], schema: type[Kind]) -> Kind: ...
 def load(
     path_and_argument: str, overrides: Sequence[str] = (), schema: type[Node] | None = None
-) -> Any:
+) -> Node:
     """The settings of a config file, with overrides.
 
     Args:
@@ -44,7 +51,7 @@ def load(
     """
     config = read_config_file(path_and_argument)
     try:
-        return prepare(config, overrides, schema)
+        return prepare(config, overrides, schema) if schema else prepare(config, overrides)
     except RequiredValueError as error:
         path = path_and_argument.partition(":")[0]
         raise UserError(
@@ -52,11 +59,17 @@ def load(
         ) from error
 
 
+@overload
+def prepare(config: Mapping[str, object] | Node, overrides: Sequence[str] = ()) -> Settings: ...
+@overload
+def prepare(
+    config: Mapping[str, object] | Node, overrides: Sequence[str], schema: type[Kind]
+) -> Kind: ...
 def prepare(
     config: Mapping[str, object] | Node,
     overrides: Sequence[str] = (),
     schema: type[Node] | None = None,
-) -> Any:
+) -> Node:
     """Complete a config with defaults, apply overrides and check it.
 
     The task comes first, since it decides which settings there are. Then component replacements

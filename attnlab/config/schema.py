@@ -17,16 +17,15 @@ what that code reads: `config.training.steps`.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeGuard, TypeVar
 
 from ml_collections import FrozenConfigDict
 
 from attnlab.config.annotations import hints
-from attnlab.config.registry import Table, import_object
+from attnlab.config.registry import Components, Parts, Table, import_object
 from attnlab.errors import UserError
 
 _MOST = 2**31 - 1  # what an int32 holds
@@ -44,6 +43,9 @@ TABLES: Mapping[str, str] = {
 """The tables of the components at the top of a config; below them see a component's `parts`."""
 
 
+Result = TypeVar("Result")
+
+
 @dataclasses.dataclass(frozen=True)
 class Range:
     """The numbers that a setting may be.
@@ -56,12 +58,13 @@ class Range:
     text: str
     holds: Callable[[float], bool]
 
-    def check(self, value: Any, where: str) -> None:
+    def check(self, value: object, where: str) -> None:
         """Raise `UserError` unless `value` is None (a setting that is off) or a number in the
         range.
         """
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if value is not None and not (number and self.holds(value)):
+        if value is None:
+            return
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not self.holds(value):
             raise UserError(f"{where}={value!r}: expected {self.text}")
 
 
@@ -91,7 +94,7 @@ def setting(
     default: object = dataclasses.MISSING,
     *,
     within: Range | None = None,
-    table: Table | str | None = None,
+    table: Components | str | None = None,
 ) -> Any:
     """A field of a `Node`.
 
@@ -126,9 +129,11 @@ class Node:
     def check(self) -> None:
         """Raise `UserError` if settings of this node do not go together."""
 
-    def settings(self) -> dict[str, Any]:
-        """All settings by name, as arguments of a call."""
-        return dict(self.items())
+    def call(self, function: Callable[..., Result], *arguments: object) -> Result:
+        """The result of a function, or a class, that takes all settings as arguments by name, behind
+        those given here.
+        """
+        return function(*arguments, **dict(self.items()))
 
     def to_dict(self) -> dict[str, object]:
         """The node as nested plain dictionaries; tuples stay tuples."""
@@ -137,7 +142,7 @@ class Node:
             for key, value in self.items()
         }
 
-    def items(self) -> Iterator[tuple[str, Any]]:
+    def items(self) -> Iterator[tuple[str, object]]:
         """Yield name and value of every setting."""
         for field in dataclasses.fields(self):
             if field.name != "others":
@@ -159,7 +164,7 @@ class Setting:
     """
 
     default: object
-    hint: Any
+    hint: object
     help: str
     within: Range | None
     choices: tuple[object, ...]
@@ -175,7 +180,7 @@ class Setting:
         return self.within.text if self.within else ""
 
 
-def is_node(kind: object) -> bool:
+def is_node(kind: object) -> TypeGuard[type[Node]]:
     """Whether an annotation, or a component, is a class that describes a node."""
     return isinstance(kind, type) and issubclass(kind, Node)
 
@@ -184,31 +189,37 @@ def _settings(kind: type[Node]) -> list[dataclasses.Field[object]]:
     return [field for field in dataclasses.fields(kind) if field.name != "others"]
 
 
-@functools.cache
+_SETTINGS: dict[type[Node], Mapping[str, Setting]] = {}
+
+
 def settings_of(kind: type[Node]) -> Mapping[str, Setting]:
     """The settings of a node by name, in order."""
+    if kind not in _SETTINGS:
+        _SETTINGS[kind] = _described(kind)
+    return _SETTINGS[kind]
+
+
+def _described(kind: type[Node]) -> Mapping[str, Setting]:
     annotations = hints(kind)
     settings = {}
     for field in _settings(kind):
         hint = annotations[field.name]
-        below = is_node(hint)
         settings[field.name] = Setting(
             default=field.default,
             hint=hint,
-            help=first_paragraph(hint.__doc__) if below else field.metadata.get("help", ""),
+            help=first_paragraph(hint.__doc__) if is_node(hint) else field.metadata.get("help", ""),
             within=field.metadata.get("within"),
             choices=typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else (),
-            below=tuple(inner.name for inner in _settings(hint)) if below else (),
+            below=tuple(inner.name for inner in _settings(hint)) if is_node(hint) else (),
         )
     return settings
 
 
-@functools.cache
-def tables(kind: type[Node]) -> Mapping[str, Table]:
+def tables(kind: type[Node]) -> Parts:
     """The settings of a node that hold components, with the table each comes from; imports them."""
     table_of = {field.name: field.metadata.get("table") for field in _settings(kind)}
     return {
-        name: import_object(table) if isinstance(table, str) else table
+        name: import_object(table, Table) if isinstance(table, str) else table
         for name, table in table_of.items()
         if table is not None
     }

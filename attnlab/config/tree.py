@@ -7,15 +7,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 from ml_collections import ConfigDict
 
 from attnlab.config.annotations import hints
-from attnlab.config.registry import Table, fields
-from attnlab.config.schema import Node, Setting, is_node, settings_of, tables
+from attnlab.config.registry import Parts, fields
+from attnlab.config.schema import Node, Range, Setting, is_node, settings_of, tables
 from attnlab.errors import UserError
 
 
@@ -40,12 +40,12 @@ class ConfigNode:
         return settings_of(self.component) if is_node(self.component) else {}
 
     @property
-    def further(self) -> Any:
+    def further(self) -> tuple[object, Range] | None:
         """The type and range of keys that the class does not describe (`schema.Node`), or None."""
         return getattr(self.component, "further", None) if self.settings else None
 
     @functools.cached_property
-    def tables(self) -> Mapping[str, Table]:
+    def tables(self) -> Parts:
         """The keys that hold components, with the table each comes from."""
         if is_node(self.component):
             return tables(self.component)
@@ -90,10 +90,10 @@ class ConfigNode:
         return defaults(self.component) if self.component else {}
 
     def hint(self, key: str) -> object:
-        """The annotation of a field, or of a further key of a node that may have such; `Any`
-        where there is none.
+        """The annotation of a field, or of a further key of a node that may have such;
+        `inspect.Parameter.empty` where there is none.
         """
-        return self.hints.get(key, self.further[0] if self.further else Any)
+        return self.hints.get(key, self.further[0] if self.further else inspect.Parameter.empty)
 
 
 def copy_tree(config: ConfigDict) -> ConfigDict:
@@ -111,7 +111,7 @@ def defaults(component: Callable[..., object]) -> dict[str, object]:
     too.
     """
     if is_node(component):
-        settings = settings_of(component).items()  # type: ignore[arg-type]
+        settings = settings_of(component).items()
         defaults = {name: setting.default for name, setting in settings}
         return {k: v for k, v in defaults.items() if v is not dataclasses.MISSING}
     declared = dataclasses.fields(component) if dataclasses.is_dataclass(component) else ()
@@ -208,7 +208,7 @@ def from_dict(tree: Mapping[str, object]) -> ConfigDict:
     )
 
 
-def to_dict(config: Mapping[str, object] | Node) -> dict[str, Any]:
+def to_dict(config: Mapping[str, object] | Node) -> dict[str, object]:
     """Settings, or a config, as nested plain dictionaries, ready for JSON; tuples stay tuples."""
     return {
         key: to_dict(value) if isinstance(value, (ConfigDict, Mapping, Node)) else frozen(value)
@@ -216,7 +216,7 @@ def to_dict(config: Mapping[str, object] | Node) -> dict[str, Any]:
     }
 
 
-def flat(config: Mapping[str, object] | Node) -> dict[str, Any]:
+def flat(config: Mapping[str, object] | Node) -> dict[str, object]:
     """Every value by its full dotted name, `{"system.attention.hidden": 256, ...}`, in the order of
     the tree.
     """
@@ -251,6 +251,6 @@ def _hashed(tree: Mapping[str, object], node: str = "") -> dict[str, object]:
     }
 
 
-def frozen(value: object) -> Any:
+def frozen(value: object) -> object:
     """A value with its lists as tuples, at any depth."""
     return tuple(map(frozen, value)) if isinstance(value, (list, tuple)) else value

@@ -7,8 +7,8 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Set
-from typing import Any
 
+from attnlab.config.annotations import UNSAID
 from attnlab.config.annotations import kinds as kinds_of
 from attnlab.config.tree import is_plain
 from attnlab.errors import UserError
@@ -34,7 +34,7 @@ def read_value(text: str, old: object, hint: Callable[[], object], where: str) -
     kinds = ({type(old)} | kinds_of(hint())) - {type(dataclasses.MISSING)}
     for value in _readings(text, old, kinds):
         return value
-    if kinds <= {type(None), Any}:
+    if kinds <= {type(None), *UNSAID}:
         return _frozen_literal(text)
     names = " or ".join(_type_name(kind, old) for kind in _READERS if kind in kinds)
     present = "" if old is dataclasses.MISSING else f" (now {old!r})"
@@ -49,7 +49,7 @@ def _readings(text: str, old: object, kinds: Set[object]) -> Iterator[object]:
                 yield reader(text, old)
 
 
-def _literal(text: str) -> Any:
+def _literal(text: str) -> object:
     """A Python literal, or the text itself where it is none."""
     try:
         return ast.literal_eval(text.strip())
@@ -86,7 +86,9 @@ def _read_int(text: str, old: object) -> int:
 
 def _read_float(text: str, old: object) -> float:
     value = _literal(text)
-    if type(value) not in (int, float) or not math.isfinite(number := _as_float(value)):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError
+    if not math.isfinite(number := _as_float(value)):
         raise ValueError
     return number
 

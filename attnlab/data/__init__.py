@@ -15,7 +15,7 @@ them `captions`, `objects` and `masks`, see `attnlab.data.images.annotated`, and
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from attnlab.config.registry import Table
 
@@ -34,7 +34,7 @@ def read_splits(
     }
 
 
-SOURCES = Table(
+SOURCES: Table[Callable[..., Any]] = Table(
     "data source",
     {
         "dates": "attnlab.data.dates:Dates",

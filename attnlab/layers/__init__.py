@@ -3,9 +3,19 @@ cells, convolutions, embeddings. A new norm or feed-forward layer is one class a
 user's own is named by its dotted path.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from attnlab.config.registry import Table
 
-NORMS = Table(
+if TYPE_CHECKING:
+    from attnlab.layers.cells import Recurrent
+    from attnlab.layers.feedforward import FeedForward
+    from attnlab.layers.initializers import Initializer
+    from attnlab.layers.norms import Norm
+
+NORMS: Table[type[Norm]] = Table(
     "norm",
     {
         "layer_norm": "attnlab.layers.norms:LayerNorm",
@@ -19,7 +29,7 @@ NORMS = Table(
     base="attnlab.layers.norms:Norm",
 )
 
-CELLS = Table(
+CELLS: Table[type[Recurrent]] = Table(
     "cell",
     {
         "lstm": "attnlab.layers.lstm:LSTMLayer",
@@ -30,7 +40,7 @@ CELLS = Table(
     given=("width", "initial"),
 )
 
-FEED_FORWARDS = Table(
+FEED_FORWARDS: Table[type[FeedForward]] = Table(
     "feed-forward",
     {
         "relu": "attnlab.layers.feedforward:Relu",
@@ -50,7 +60,7 @@ FEED_FORWARDS = Table(
     given=("hidden", "dropout"),
 )
 
-INITIALIZERS = Table(
+INITIALIZERS: Table[type[Initializer]] = Table(
     "initializer",
     {
         "own": "attnlab.layers.initializers:Initializer",

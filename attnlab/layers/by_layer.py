@@ -17,7 +17,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal
 
-from attnlab.config.registry import Part, kind
+from attnlab.config.registry import Part, behind
 from attnlab.errors import UserError
 
 
@@ -43,7 +43,7 @@ class ByLayer:
 
 def varies(part: Any) -> bool:
     """Whether a factory stands for different parts in different layers."""
-    made = kind(part)
+    made = behind(part)
     return isinstance(made, type) and issubclass(made, ByLayer)
 
 

@@ -6,10 +6,17 @@ A new mixer is one file and one line here; a user's own is named by its dotted p
 only mixes (`Need(mixes=True)`) takes any of them.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from attnlab.attention import MECHANISMS
 from attnlab.config.registry import Table
 
-MIXERS = Table(
+if TYPE_CHECKING:
+    from attnlab.attention.mixer import Mixer
+
+MIXERS: Table[type[Mixer]] = Table(
     "mixer",
     {
         "recurrent": "attnlab.mixers.recurrent:RecurrentMixer",

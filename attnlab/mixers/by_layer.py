@@ -13,7 +13,7 @@ from attnlab.attention.cards import Card
 from attnlab.attention.mixer import Capabilities
 from attnlab.attention.protocol import Attention, Reading
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
-from attnlab.config.registry import Table
+from attnlab.config.registry import Parts
 from attnlab.layers.by_layer import ByLayer
 from attnlab.mixers import MIXERS
 
@@ -24,7 +24,7 @@ class MixerByLayer(ByLayer):
     without one. The fields are those of `ByLayer`.
     """
 
-    parts: ClassVar[dict[str, Table]] = {"one": MIXERS, "other": MIXERS}
+    parts: ClassVar[Parts] = {"one": MIXERS, "other": MIXERS}
     card: ClassVar[Card] = Card(
         "pattern", 2019, "Child et al., Generating Long Sequences with Sparse Transformers, 2019"
     )

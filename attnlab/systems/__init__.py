@@ -2,9 +2,16 @@
 names.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from attnlab.config.registry import Table
 
-SYSTEMS = Table(
+if TYPE_CHECKING:
+    from attnlab.systems.protocol import System
+
+SYSTEMS: Table[type[System]] = Table(
     "system",
     {
         "rctm": "attnlab.systems.recurrent.rctm:RCTM",

@@ -18,7 +18,7 @@ import jax
 
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import LOSSES, Reading
-from attnlab.config.registry import Table
+from attnlab.config.registry import Parts
 
 Side = str
 """The name of what the rows or the columns of a map lie along: "source", "target", ...; what stands
@@ -84,7 +84,7 @@ class System(nn.Module, kw_only=True):
     pad_id: int = 0
     bos_id: int = 1
 
-    parts: ClassVar[Mapping[str, Table]] = {}
+    parts: ClassVar[Parts] = {}
     needs: ClassVar[Mapping[str, Need]] = {}
     card: ClassVar[Card | None] = None
 

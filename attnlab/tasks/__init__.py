@@ -1,8 +1,17 @@
 """Tasks: what is learned. A task joins data, a system, a loss and its scores."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from attnlab.config.registry import Table
 
-TASKS = Table(
+if TYPE_CHECKING:
+    from attnlab.tasks.base import Task
+
+    AnyTask = Task[Any, Any, Any]
+
+TASKS: Table[type[AnyTask]] = Table(
     "task",
     {
         "translation": "attnlab.tasks.translation:Translation",

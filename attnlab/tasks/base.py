@@ -123,9 +123,8 @@ class Task(Generic[Config, Data, Model]):
     @classmethod
     def read(cls, config: Config, workdir: Path | None, splits: Sequence[str]) -> Data:
         """The data of `splits`, of the class `loads`; a vocabulary is that of `workdir`."""
-        node: Any = config
-        begun = config.pretrained.run
-        return cls.load_data(node.data, node.vocabulary, workdir, splits, begun)
+        vocabulary = getattr(config, "vocabulary", None)
+        return cls.load_data(config.data, vocabulary, workdir, splits, config.pretrained.run)
 
     def summed(self, outputs: Tree, batch: Batch, smoothing: Smoothing) -> Sums:
         """Sums over the real rows of a batch: "loss", and others such as "tokens" and "correct"."""
@@ -174,10 +173,15 @@ class Task(Generic[Config, Data, Model]):
             raise UserError(f"{workdir} has lost its {cls.loads.kept}; {advice}")
         data = cls.read(config, workdir, splits)
         data, longer = treat_long_examples(data, config.batch, cls.extra_tokens)
-        task = cls(config, data)  # type: ignore[call-arg]
+        task = cls.of(config, data)
         task.longer = longer
         models.check_longest(task, splits)
         return task
+
+    @classmethod
+    def of(cls, config: Config, data: Data) -> Self:
+        """The task with data that is read; every class of a task takes these two alone."""
+        return cls(config, data)  # type: ignore[call-arg]
 
     def save(self, workdir: Path) -> None:
         """Write the vocabulary or the like into the folder of the run."""
@@ -222,10 +226,17 @@ class Task(Generic[Config, Data, Model]):
         targets = self.target_ids()
         return params if targets is None else models.with_output_bias(self.config, params, *targets)
 
-    def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
-        """The outputs of the system for a batch; `options` goes to `linen.Module.apply`."""
+    def apply(
+        self,
+        params: Params,
+        batch: Batch,
+        *,
+        rngs: Rngs | None = None,
+        mutable: Sequence[str] | bool = False,
+    ) -> Tree:
+        """The outputs of the system for a batch; see `linen.Module.apply`."""
         inputs = (jnp.asarray(batch[name]) for name in self.inputs)
-        return self.system.apply({"params": params}, *inputs, **options)
+        return self.system.apply({"params": params}, *inputs, rngs=rngs, mutable=mutable)
 
     @staticmethod
     def rngs(key: jax.Array) -> dict[str, jax.Array]:

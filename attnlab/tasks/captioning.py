@@ -182,7 +182,7 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
     ) -> tuple[jax.Array, Sums]:
         """See `Task.loss`, of images changed as `config.augmentation` says."""
         of_step, images = jax.random.fold_in(key, _AUGMENTATION), jnp.asarray(batch["source"])
-        images = augmented(of_step, images, **self.config.augmentation.settings())
+        images = self.config.augmentation.call(augmented, of_step, images)
         return super().loss(params, {**batch, "source": images}, key, **options)
 
     def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:

@@ -153,7 +153,7 @@ class ImageTask(Task[Config, OfImages, Model]):
         """Arrays [B,H,W,C] of images, changed as `config.augmentation` says by the key of a step."""
         of_step = jax.random.fold_in(key, _AUGMENTATION)
         augmentation: Augmentation = self.config.augmentation  # type: ignore[attr-defined]
-        return augmented(of_step, images, **augmentation.settings())
+        return augmentation.call(augmented, of_step, images)
 
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
         """See `Task.ordered`; all images have one size."""

@@ -144,7 +144,7 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
     def __init__(self, config: schemas.LanguageModelling, data: text.Texts) -> None:
         self.special = data.vocabulary.special
         super().__init__(config, data, build_system(config, data.vocabulary.size, self.special.pad))
-        self.penalties = {name: weight for name, weight in config.auxiliary.items() if weight}
+        self.penalties = {name: weight for name, weight in config.loss_weights.items() if weight}
         missing = {
             "recall": not data.recalled,
             "bits_per_character": any(not data.spelt(split) for split in data.ids),

@@ -161,7 +161,7 @@ class MaskedLanguageModelling(
             for name, measure in type(self).measures.items()
             if self._pairs or name != "next_sentence"
         }
-        self.masking = Masking(self.special, data.vocabulary.size, **config.masking.settings())
+        self.masking = config.masking.call(Masking, self.special, data.vocabulary.size)
         self._mask = self.masking.mask
         self._likeliest_of = self.jit(self._likeliest)
 
@@ -173,7 +173,7 @@ class MaskedLanguageModelling(
         build_system(config, 8)
         if config.vocabulary.kind != "tokenizer":
             special = Special(reserved=tuple(range(config.vocabulary.reserved)))
-            _ = Masking(special, 8, **config.masking.settings()).mask
+            _ = config.masking.call(Masking, special, 8).mask
 
     # --- training ---
 

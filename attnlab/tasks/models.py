@@ -19,7 +19,7 @@ from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import LOSSES, MAPS, Attention, Reading
-from attnlab.config.registry import build, kind, location
+from attnlab.config.registry import behind, build, location
 from attnlab.config.schema import settings_of
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared
@@ -54,7 +54,7 @@ def system_factory(config: schemas.Settings, base: type[System]) -> Any:
       UserError: another kind of system, a mechanism that cannot do what the system asks of it, or
         statistics of batches with microbatches.
     """
-    factory: Any = build(SYSTEMS, config.system, "system")
+    factory = build(SYSTEMS, config.system, "system")
     if not _is(factory.func, (base,)):
         writes = issubclass(base, (LanguageModel, Seq2Seq))
         reads = _is(factory.func, (Classifier, TokenClassifier))
@@ -63,7 +63,7 @@ def system_factory(config: schemas.Settings, base: type[System]) -> Any:
             f"system={config.system.name}: expected a class derived from"
             f" {base.__module__}.{base.__name__}; {_fitting(base)}{why}"
         )
-    norm = kind(factory.keywords.get("normalisation"))
+    norm = behind(factory.keywords.get("normalisation"))
     if getattr(norm, "over_batch", False) and config.training.accumulate > 1:
         raise UserError(
             f"config.training.accumulate={config.training.accumulate}: the statistics of"
@@ -114,7 +114,7 @@ def _check_slots(factory: Any, node: Mapping[str, Any], where: str, full_passes:
                 _check_slot(fields[slot], need, place)
             checked.add((place, need))
     for field, part in factory.keywords.items():
-        if hasattr(kind(part), "asks"):
+        if hasattr(behind(part), "asks"):
             _check_slots(part, node[field], f"{where}.{field}", full_passes)
 
 
@@ -237,7 +237,7 @@ def check_longest(task: Any, splits: Sequence[str]) -> None:
                 task.try_batch(widest)
         except UserError as error:
             what, _, _ = str(error).partition(";")  # what it advises is for training
-            rules = settings_of(settings_of(task.schema)["batch"].hint)["longer"].choices
+            rules = settings_of(type(task.config.batch))["longer"].choices
             advice = "".join(
                 f"config.batch.longer={rule}, or "
                 for rule in rules

@@ -28,9 +28,7 @@ from attnlab.weights.fitting import Fit, Heads, Model, fit, fitted
 from attnlab.weights.names import flat, nested
 
 if TYPE_CHECKING:
-    from attnlab.tasks.base import Task
-
-    AnyTask = Task[Any, Any, Any]
+    from attnlab.tasks import AnyTask
 
 REPORT = "pretrained.json"
 Reader = Callable[[schemas.Settings, Any, Path], tuple[Params, int]]

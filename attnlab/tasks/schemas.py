@@ -166,7 +166,7 @@ class Settings(Node):
     def loss_weights(self) -> dict[str, float | None]:
         """The weights of losses that attention hands out, by name; {} for tasks without any."""
         weights = getattr(self, "auxiliary", None)
-        return {} if weights is None else weights.settings()
+        return {} if weights is None else dict(weights.items())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

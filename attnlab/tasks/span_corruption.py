@@ -60,7 +60,7 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
 
     def __init__(self, config: schemas.SpanCorruption, data: text.Texts) -> None:
         super().__init__(config, data)  # type: ignore[arg-type]
-        self.spans = Spans(self.special, **config.corruption.settings())
+        self.spans = config.corruption.call(Spans, self.special)
         self.raw = self.spans.raw(config.batch.max_length)
         self.spans.check(self.raw)
         self.sentinels = self.special.reserved[::-1]
@@ -74,9 +74,8 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
     def check(cls, config: schemas.SpanCorruption) -> None:
         """See `PairTask.check`; there must be sentinels enough."""
         settings = corpus.VocabularySettings.read(config.vocabulary)
-        spans = Spans(
-            Special(reserved=tuple(range(settings.reserved))), **config.corruption.settings()
-        )
+        special = Special(reserved=tuple(range(settings.reserved)))
+        spans = config.corruption.call(Spans, special)
         raw = spans.raw(config.batch.max_length)
         if settings.kind != "tokenizer":
             spans.check(raw)

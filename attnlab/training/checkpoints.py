@@ -16,14 +16,14 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import numpy as np
 
 from attnlab.errors import UserError, one_line
 from attnlab.training.mesh import on_mesh, spans
-from attnlab.training.orbax_steps import OrbaxSteps, compare, leaves_by_path
+from attnlab.training.orbax_steps import Meta, OrbaxSteps, StepRecord, compare, leaves_by_path
 from attnlab.training.parallel import message_from_0
 from attnlab.training.step import Tree
 from attnlab.training.storage_errors import disk_full, raise_error, refusal, short_reason
@@ -40,7 +40,7 @@ class Restored:
 
     step: int
     tree: Tree
-    meta: dict[str, Any]
+    meta: Meta
 
 
 def print_warning(line: str) -> None:
@@ -373,18 +373,20 @@ class Followed(Checkpoints):
 
     def save(self, step: int, tree: Tree, meta: Mapping[str, object], best: bool = False) -> bool:
         """Write with the others, unless the step is there already."""
-        if writes := bool(message_from_0()):
+        writes: bool | None = message_from_0(None)
+        if writes:
             self._store().reload()  # process 0 may have moved a step
             self._store().write(step, arrays_of(tree), {})
-        return writes
+        return bool(writes)
 
     def restore(self, like: Tree, step: int | Literal["best"] | None = None) -> Restored | None:
         """What process 0 has found to be good; None for nothing."""
         arrays: dict[str, Tree] = {}
-        while (order := message_from_0()) and "arrays" in order:
+        order: StepRecord | None
+        while (order := message_from_0(None)) and "arrays" in order:
             with contextlib.suppress(Exception):  # process 0 knows of it, and tries another
                 arrays = self._store().read_arrays(order["step"], order["arrays"], like)
-        return order and Restored(order["step"], tree_of(arrays, like), order["meta"])
+        return Restored(order["step"], tree_of(arrays, like), order["meta"]) if order else None
 
 
 def arrays_of(tree: Tree) -> dict[str, Tree]:

@@ -10,8 +10,8 @@ softmax).
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.extend.core as jex
@@ -50,14 +50,15 @@ def idle(loss: Callable[..., jax.Array], params: Params, *arguments: Tree) -> tu
     return tuple(path for path, none in zip(paths, zero, strict=True) if none)
 
 
-def _zero_results(program: Any, inputs: Sequence[bool]) -> list[bool]:
+def _zero_results(program: jex.Jaxpr | jex.ClosedJaxpr, inputs: Sequence[bool]) -> list[bool]:
     """Which results of a program are zero, given which of its `inputs` are; closed over constants
     or not.
     """
-    inner = getattr(program, "jaxpr", program)
+    inner = program.jaxpr if isinstance(program, jex.ClosedJaxpr) else program
+    consts = program.consts if isinstance(program, jex.ClosedJaxpr) else ()
     zero = dict(zip(inner.invars, inputs, strict=True))
     zero.update(
-        zip(inner.constvars, map(_is_zero, getattr(program, "consts", ())), strict=False)
+        zip(inner.constvars, map(_is_zero, consts), strict=False)
     )  # some programs have none with them
 
     def read(atom: jex.Var | jex.Literal) -> bool:
@@ -100,20 +101,23 @@ def _zero_outputs(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
     inner = next(
         (params[key] for key in ("jaxpr", "call_jaxpr") if key in params), None
     )  # jit, remat, custom derivatives
-    same = inner is not None and len(getattr(inner, "jaxpr", inner).invars) == len(inputs)
-    return _zero_results(inner, inputs) if same else [False] * several
+    if inner is None or len(getattr(inner, "jaxpr", inner).invars) != len(inputs):
+        return [False] * several
+    return _zero_results(inner, inputs)
 
 
-def _zero_in_scan(equation: Any, inputs: list[bool]) -> list[bool]:
+def _zero_in_scan(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
     """Of a scan. Versions of JAX differ in how they say what is carried, but what goes from row to
     row always has one axis more outside of the body than in it.
     """
     program = equation.params["jaxpr"]
     inner = getattr(program, "jaxpr", program)
-    outside, inside = ([var.aval for var in each.invars] for each in (equation, inner))
-    rows = sum(array.ndim > row.ndim for array, row in zip(outside, inside, strict=True))
-    pairs = zip(equation.outvars, inner.outvars, strict=True)
-    carried = sum(result.aval.ndim == row.aval.ndim for result, row in pairs)
+    outside, inside, results, of_row = (
+        [len(getattr(var.aval, "shape", ())) for var in variables]
+        for variables in (equation.invars, inner.invars, equation.outvars, inner.outvars)
+    )
+    rows = sum(map(operator.gt, outside, inside))
+    carried = sum(map(operator.eq, results, of_row))
     consts = len(inputs) - rows - carried
 
     def body(carry: list[bool]) -> list[bool]:

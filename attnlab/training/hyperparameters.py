@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from attnlab.config.registry import import_object
+from attnlab.config.registry import Table, import_object
 from attnlab.config.schema import TABLES, Node
 from attnlab.config.tree import to_dict
 from attnlab.errors import UserError, nearest
@@ -40,15 +40,19 @@ def numbers(config: Mapping[str, object] | Node, users_code: bool = True) -> dic
         none of their fields then counts.
     """
     tree = to_dict(config)
-    fields = {node: _fields(node, tree[node], users_code) for node in ("optimizer", "schedule")}
-    fields[WEIGHTS] = list(tree.get(WEIGHTS, {}))
+    groups = {name: value for name, value in tree.items() if isinstance(value, Mapping)}
+    fields = {node: _fields(node, groups[node], users_code) for node in ("optimizer", "schedule")}
+    fields[WEIGHTS] = list(groups.get(WEIGHTS, {}))
     fields["training"] = ["clip", "ema", "label_smoothing"]
     fields["training"] += ["steps"] if "steps" in fields["schedule"] else []
-    every = {f"{node}.{field}": tree[node].get(field) for node in fields for field in fields[node]}
+    every = {
+        f"{node}.{field}": groups[node].get(field) for node in fields for field in fields[node]
+    }
     return {
         name: value
         for name, value in every.items()
-        if type(value) in (int, float)
+        if isinstance(value, (int, float))
+        and not isinstance(value, bool)
         and name not in COMPILED
         and (value or not name.startswith(SWITCHES))
     }
@@ -76,7 +80,9 @@ def _fields(node: str, component: Mapping[str, object], users_code: bool) -> lis
     fields, name = [*component, "steps"], str(component["name"])
     if ":" not in name:
         return fields
-    declared = getattr(import_object(TABLES[node]).find(name), "numbers", ()) if users_code else ()
+    declared = (
+        getattr(import_object(TABLES[node], Table).find(name), "numbers", ()) if users_code else ()
+    )
     if lacking := [field for field in declared if field not in fields]:
         raise UserError(
             f"{node}={name}: numbers has {lacking[0]!r}; {nearest(lacking[0], fields[1:])}"

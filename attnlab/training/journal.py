@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -64,9 +64,12 @@ class Journal:
         self.last = config.training.steps
         self.best = (math.inf, math.inf)
         self.attempt = attempt or Attempt(workdir)
-        self._checkpoints = Checkpoints(
-            workdir / "checkpoints", config.checkpoint.keep, warn=progress.warn
-        )
+        self._open(workdir)
+
+    def _open(self, workdir: Path) -> None:
+        """Open the checkpoints and the records."""
+        keep, warn = self.config.checkpoint.keep, self._progress.warn
+        self._checkpoints = Checkpoints(workdir / "checkpoints", keep, warn=warn)
         self.metrics: Metrics | _Unwritten = Metrics(workdir)
 
     def begin(self, like: TrainState, fresh: Callable[[int], TrainState]) -> TrainState:
@@ -85,7 +88,8 @@ class Journal:
             state = fresh(self.config.seed)
         else:
             state = restored.tree.replace(seed=seed_array(self.config.seed))
-            self.best = tuple(restored.meta["best"])
+            score, loss = restored.meta["best"]
+            self.best = (score, loss)
         self._checkpoints.check_space(sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
         records = restored.meta.get("records") if restored else None
         self.metrics.rewind(int(state.step) or None, records)
@@ -177,11 +181,11 @@ class Follower(Journal):
     save with the first.
     """
 
-    def __init__(self, config: Settings, workdir: Path, *given: Any) -> None:
-        super().__init__(config, workdir, *given)
+    _together = False
+
+    def _open(self, workdir: Path) -> None:
+        self._checkpoints = Followed(workdir / "checkpoints", 1)
         self.metrics = _Unwritten()
-        self._checkpoints = Followed(self._checkpoints.directory, 1)
-        self._together = False
 
     def begin(self, like: TrainState, fresh: Callable[[int], TrainState]) -> TrainState:
         """The state, if it lies over all processes; else room for that of the first process."""

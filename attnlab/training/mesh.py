@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -26,7 +27,6 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from attnlab.config.registry import import_object
 from attnlab.errors import UserError, nearest, own_module, users_code
 from attnlab.gathering import whole
 from attnlab.training.trained import compile_pattern
@@ -201,8 +201,10 @@ def _read_rule(text: str) -> Rule:
         )
     if re.fullmatch(r"[\w.]+:\w+", text):
         with users_code():
-            own_module(text.partition(":")[0])
-            return import_object(text)
+            module, _, name = text.partition(":")
+            own_module(module)
+            rule: Rule = getattr(importlib.import_module(module), name)
+            return rule
     raise UserError(
         f"config.parallel.rules: {text!r} is neither 'REGEX=AXIS@DIMENSION', as 'embedding=fsdp@0',"
         " nor 'MODULE:FUNCTION'"

@@ -24,7 +24,7 @@ from attnlab.training.arguments import pack, unpack
 from attnlab.training.hyperparameters import numbers
 from attnlab.training.kinds import MASKS
 
-OPTIMIZERS = Table(
+OPTIMIZERS: Table[Callable[..., optax.GradientTransformation]] = Table(
     "optimizer",
     {
         name: f"{__name__}:{name}"
@@ -34,7 +34,7 @@ OPTIMIZERS = Table(
 )
 decay_mask = MASKS["rank"]
 """The older name of this mask, for optimizers of users; new ones take `MASKS["kind"]`."""
-SCHEDULES = Table(
+SCHEDULES: Table[Callable[..., optax.Schedule]] = Table(
     "schedule",
     {
         name: f"{__name__}:{name}"

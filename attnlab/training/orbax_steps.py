@@ -17,10 +17,10 @@ import logging
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -39,6 +39,29 @@ class Print(TypedDict, total=False):
     shape: list[int]
     sha256: str
     sum: list[int]
+
+
+class Meta(TypedDict, total=False):
+    """What a run saves with its state.
+
+    Attributes:
+      best: the `rank_key` of its best validation.
+      records: the `extent` of its records.
+    """
+
+    best: Sequence[float]
+    records: Mapping[str, object]
+
+
+class StepRecord(TypedDict, total=False):
+    """What is stored with the arrays of a step: their fingerprints by path, the best step, and the
+    `Meta` of the run.
+    """
+
+    step: int
+    arrays: dict[str, Print]
+    best: int | None
+    meta: Meta
 
 
 _LATE = ("Event loop is closed", "Encountered error while reading array index")
@@ -84,12 +107,12 @@ class OrbaxSteps:
         with _without_late_callbacks():
             self._manager.wait_until_finished()
 
-    def read_record(self, step: int) -> dict[str, Any]:
+    def read_record(self, step: int) -> StepRecord:
         """What `write` was given, and "step" and "arrays". Any exception means that the step is
         damaged.
         """
         meta = json.loads((self._directory / str(step) / "meta" / "metadata").read_text())
-        content = meta["content"]
+        content: StepRecord = meta["content"]
         if _text_digest(content) != meta["sha256"] or content["step"] != step:
             raise ValueError("checksum of meta differs")
         return content

@@ -15,7 +15,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import flax.jax_utils
 import jax
@@ -30,6 +30,7 @@ from attnlab.training.settings import Parallel
 from attnlab.training.step import Batch, Step, Sums, TrainState, Tree
 
 AXIS = "data"
+Content = TypeVar("Content")
 Program: TypeAlias = Callable[[TrainState, Batch], tuple[TrainState, Sums]]
 HostBatch: TypeAlias = Mapping[str, np.ndarray]
 Of = TypeVar("Of")
@@ -325,9 +326,9 @@ def broadcast_from_0(tree: Of) -> Of:
     return jax.tree.unflatten(structure, received)
 
 
-def message_from_0(content: object = None) -> Any:
-    """What process 0 says, anything that JSON can hold, in all processes; every process must call
-    it.
+def message_from_0(content: Content) -> Content:
+    """The `content` of process 0, anything that JSON can hold, in all processes; every process must
+    call it.
     """
     if jax.process_count() == 1:
         return content

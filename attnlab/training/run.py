@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from attnlab.data.batching import Batches
+    from attnlab.tasks import AnyTask
     from attnlab.tasks.schemas import Settings
     from attnlab.training.parallel import Backend
-    from attnlab.training.updates import AnyTask, Updates
+    from attnlab.training.updates import Updates
 
 
 def start_jax() -> None:
@@ -231,7 +232,7 @@ class Run:
             "vocabulary": _vocabulary_digests(self.task),
         }
         if self.updates.layout is not None:  # all read and write there
-            message_from_0()  # the manifest is written
+            message_from_0(None)  # the manifest is written
             mine["weights"] = self.task.check_pretrained()
             mine["--workdir (with parallel.fsdp all share one)"] = repr(Manifest.read(self.workdir))
         equal = agree_with_0([json.dumps(part, sort_keys=True) for part in mine.values()])

@@ -26,7 +26,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import flax.traverse_util
 import jax
@@ -69,9 +69,8 @@ class Trained:
           UserError: no regular expression, or no factor.
         """
         training, lora = config.training, config.lora
-        trained = cls(training.freeze, training.rates, training.layer_decay)
-        if lora.rank:
-            trained = dataclasses.replace(trained, **lora.settings())
+        of_training = training.freeze, training.rates, training.layer_decay
+        trained = lora.call(cls, *of_training) if lora.rank else cls(*of_training)
         for name, patterns in trained._patterns():
             for pattern in patterns:
                 compile_pattern(pattern, f"config.{name}")
@@ -247,7 +246,7 @@ def compile_pattern(pattern: str, where: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def _repetitions(tree: Any) -> float:
+def _repetitions(tree: object) -> float:
     """How often a parsed regular expression says * or the like; infinite where that is said of what
     has a repetition or a choice in it, since trying all ways takes time exponential in the text.
     """
@@ -255,8 +254,8 @@ def _repetitions(tree: Any) -> float:
         _, high, inside = tree[1]
         if high > 1:
             return math.inf if re.search("REPEAT|BRANCH", repr(inside)) else 1
-    parts = isinstance(tree, (tuple, list)) or hasattr(tree, "getwidth")
-    return sum(map(_repetitions, tree)) if parts else 0
+    parts = getattr(tree, "data", tree)
+    return sum(map(_repetitions, parts)) if isinstance(parts, (tuple, list)) else 0
 
 
 def _has(patterns: Iterable[str], path: str) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from attnlab.training.step import Params, Tree
 
 if TYPE_CHECKING:
-    from attnlab.training.updates import AnyTask
+    from attnlab.tasks import AnyTask
 
 Batch = dict[str, np.ndarray]
 

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -29,10 +29,8 @@ from attnlab.training.step import Params, Step, Sums, TrainState, first_state, m
 from attnlab.training.trained import Trained
 
 if TYPE_CHECKING:
-    from attnlab.tasks.base import Task
+    from attnlab.tasks import AnyTask
     from attnlab.tasks.schemas import Settings
-
-    AnyTask = Task[Any, Any, Any]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from attnlab.config.registry import import_object
+from attnlab.config.registry import Table, import_object
 from attnlab.config.schema import TABLES
 from attnlab.config.tree import ConfigNode, complete, flat, from_dict, to_dict
 from attnlab.errors import UserError, nearest
@@ -75,7 +75,7 @@ def config_of(system: Mapping[str, Any], kind: str | None = None) -> dict[str, A
 def with_defaults(system: Mapping[str, Any]) -> ConfigDict:
     """The node with the defaults that it leaves out."""
     node = from_dict(system)
-    complete(ConfigNode(node, "system", import_object(TABLES["system"]).find(node.name)))
+    complete(ConfigNode(node, "system", import_object(TABLES["system"], Table).find(node.name)))
     return node
 
 
@@ -99,7 +99,7 @@ def canonical(system: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in flat(node).items() if key.rpartition(".")[2] not in FREE}
 
 
-def _attention(node: Mapping[str, Any], width: int) -> dict[str, Any]:
+def _attention(node: Mapping[str, Any], width: object) -> dict[str, Any]:
     """The usual numbers of heads and widths as if nobody had said them."""
     usual, heads = dict(node), node.get("heads", 1)
     if usual.get("key_heads") == heads:

@@ -16,11 +16,13 @@ from pathlib import Path
 from attnlab import config as configs
 from attnlab.data import corpus
 from attnlab.data.vocabulary import SPECIAL
+from attnlab.tasks.schemas import TextSettings
 
 
 def main(multi30k: str, folder: str) -> None:
     """Write all files."""
     config = configs.load("configs/multi30k.py:rnnsearch", [f"data.directory={multi30k}"])
+    assert isinstance(config, TextSettings)
     texts = corpus.load(config.data, config.vocabulary, None, ("train", "valid", "test"))
     vocabulary = texts.source_vocabulary
     data = Path(folder) / "data"

@@ -3,9 +3,16 @@
 Two losses for alignments are here too: `reinforce` (for sampled ones) and `doubly_stochastic`.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from attnlab.config.registry import Table
 
-ALIGNMENTS = Table(
+if TYPE_CHECKING:
+    from attnlab.attention.alignments.protocol import Alignment
+
+ALIGNMENTS: Table[type[Alignment]] = Table(
     "alignment",
     {
         "softmax": "attnlab.attention.alignments.softmax:Softmax",

@@ -2,9 +2,16 @@
 own is named by its dotted path.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from attnlab.config.registry import Table
 
-FEATURES = Table(
+if TYPE_CHECKING:
+    from attnlab.attention.features.maps import FeatureMap
+
+FEATURES: Table[type[FeatureMap]] = Table(
     "feature map",
     {
         "elu": "attnlab.attention.features.maps:Elu",

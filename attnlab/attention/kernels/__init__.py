@@ -7,11 +7,16 @@ about a class of alignments, before anything runs; `weighs` is True if the kerne
 weights. Mechanisms call `choice.attend`.
 """
 
-from typing import Literal
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
 
 from attnlab.config.registry import Table
 
-KERNELS = Table(
+if TYPE_CHECKING:
+    from attnlab.attention.kernels.plain import Plain
+
+KERNELS: Table[type[Plain]] = Table(
     "kernel",
     {
         "auto": "attnlab.attention.kernels.choice:Auto",

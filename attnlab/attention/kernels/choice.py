@@ -37,7 +37,7 @@ class Auto(Plain):
     def chosen(self, look: AttentionInputs) -> Any:
         """The kernel for this look."""
         if path := getattr(look.align, "own_kernel", ""):
-            own_kernel = import_object(path)()
+            own_kernel = import_object(path, type)()
             if own_kernel.refuses(look) is None and own_kernel.pays(look):
                 return own_kernel
         kernel: Any = Plain()

@@ -54,7 +54,8 @@ class MultiStep(Attention):
     @nn.nowrap
     def rows(self) -> Rows:
         """See `Attention.rows`."""
-        inner: Attention = made(MECHANISMS, self.looks)(width=self.width, parent=None)
+        inner = made(MECHANISMS, self.looks)(width=self.width, parent=None)
+        assert isinstance(inner, Attention)
         return inner.rows()
 
     def setup(self) -> None:

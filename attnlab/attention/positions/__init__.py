@@ -2,9 +2,17 @@
 new one is one file and one line here.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from attnlab.config.registry import Table
 
-POSITIONS = Table(
+if TYPE_CHECKING:
+    from attnlab.attention.positions.protocol import PositionScheme
+    from attnlab.attention.positions.rope_scaling import Unscaled
+
+POSITIONS: Table[type[PositionScheme]] = Table(
     "position scheme",
     {
         "none": "attnlab.attention.positions.protocol:PositionScheme",
@@ -24,7 +32,7 @@ POSITIONS = Table(
     base="attnlab.attention.positions.protocol:PositionScheme",
 )
 
-SCALINGS = Table(
+SCALINGS: Table[type[Unscaled]] = Table(
     "rope scaling",
     {
         "none": "attnlab.attention.positions.rope_scaling:Unscaled",

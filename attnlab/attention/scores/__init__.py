@@ -2,9 +2,16 @@
 one file and one line here.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from attnlab.config.registry import Table
 
-SCORES = Table(
+if TYPE_CHECKING:
+    from attnlab.attention.scores.protocol import Score
+
+SCORES: Table[type[Score]] = Table(
     "score",
     {
         "dot": "attnlab.attention.scores.products:Dot",

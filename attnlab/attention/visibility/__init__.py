@@ -9,6 +9,8 @@ A rule is a statement about the absolute positions of a query and a key. Mechani
 `VISIBILITIES`: a new one is one line there.
 """
 
+from collections.abc import Callable
+
 from attnlab.attention.visibility.bands import Causal, Stride, Window, dilated
 from attnlab.attention.visibility.bigbird import RandomBlocks, bigbird
 from attnlab.attention.visibility.given import Dense, Prefix, Segments, prefix_lm
@@ -48,7 +50,7 @@ __all__ = [
 ]
 
 _PATTERNS = "attnlab.attention.visibility.patterns"
-VISIBILITIES = Table(
+VISIBILITIES: Table[Callable[..., Rule]] = Table(
     "visibility",
     {
         "full": f"{_PATTERNS}:full",

@@ -31,7 +31,7 @@ from attnlab.attention.visibility.sparse_transformer import (
     sparse_fixed,
     sparse_strided,
 )
-from attnlab.config.registry import Part, Table, made
+from attnlab.config.registry import Part, Parts, made
 from attnlab.errors import UserError
 from attnlab.layers.by_layer import ByLayer
 
@@ -173,7 +173,7 @@ class RuleByLayer(ByLayer):
     those of `ByLayer`.
     """
 
-    parts: ClassVar[dict[str, Table]] = {"one": VISIBILITIES, "other": VISIBILITIES}
+    parts: ClassVar[Parts] = {"one": VISIBILITIES, "other": VISIBILITIES}
     card: ClassVar[Card] = Card("pattern", 2019, SPARSE)
 
 

@@ -93,7 +93,7 @@ class Range:
             fields["kind"],
             fields.get("low"),
             fields.get("high"),
-            frozen(fields.get("options", [])),
+            tuple(map(frozen, fields.get("options", []))),
         )
 
 

@@ -188,8 +188,9 @@ def _whole(config: Settings, knob: str) -> int:
     settings = configs.flat(config)
     if knob not in settings:
         raise UserError(f"budget.knob {knob!r}: no such setting; {nearest(knob, settings)}")
-    if type(settings[knob]) is not int or settings[knob] < 1:
+    value = settings[knob]
+    if type(value) is not int or value < 1:
         raise UserError(
-            f"budget.knob {knob!r} is {settings[knob]!r}; a whole number of at least 1 is needed"
+            f"budget.knob {knob!r} is {value!r}; a whole number of at least 1 is needed"
         )
-    return int(settings[knob])
+    return value

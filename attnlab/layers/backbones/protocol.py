@@ -6,13 +6,13 @@ Axis letters: B batch, H height, W width, h and w those of the feature map, C ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import flax.linen as nn
 import jax
 
-from attnlab.config.registry import Part, Table, kind, made
+from attnlab.config.registry import Part, Parts, kind, made
 from attnlab.errors import UserError
 from attnlab.layers import NORMS
 from attnlab.layers.gates import GATES
@@ -25,7 +25,7 @@ class Backbone(nn.Module, kw_only=True):
     configuration.
     """
 
-    parts: ClassVar[Mapping[str, Table]] = {}
+    parts: ClassVar[Parts] = {}
 
     @property
     def over_batch(self) -> bool:
@@ -68,7 +68,7 @@ class Convolutional(Backbone, kw_only=True):
     often: Literal["every", "last"] = "every"
     place: Literal["branch", "after"] = "branch"
 
-    parts: ClassVar[Mapping[str, Table]] = {"normalisation": NORMS, "gate": GATES}
+    parts: ClassVar[Parts] = {"normalisation": NORMS, "gate": GATES}
 
     @property
     def normaliser(self) -> Callable[..., Norm]:

@@ -22,7 +22,7 @@ import flax.linen as nn
 import flax.traverse_util
 import jax
 
-from attnlab.config.registry import Table, made
+from attnlab.config.registry import Parts, made
 from attnlab.errors import UserError
 from attnlab.layers.cards import Card
 from attnlab.layers.precision import widened
@@ -59,7 +59,7 @@ class Gate(nn.Module):
     @property
     def over_batch(self) -> bool:
         """Whether a pass of training leaves statistics of its batch, see `layers.norms.BatchNorm`."""
-        parts: Mapping[str, Table] = getattr(self, "parts", {})
+        parts: Parts = getattr(self, "parts", {})
         built = (made(table, getattr(self, field))(parent=None) for field, table in parts.items())
         return any(getattr(part, "over_batch", False) for part in built)
 

@@ -30,7 +30,7 @@ from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.protocol import Attention
 from attnlab.attention.view import View
 from attnlab.attention.visibility import VISIBILITIES, Rule
-from attnlab.config.registry import Part, kind, made
+from attnlab.config.registry import Part, behind, kind, made
 from attnlab.errors import UserError
 from attnlab.layers import FEED_FORWARDS, INITIALIZERS, NORMS
 from attnlab.layers.block import TOPPED, Block, Placement
@@ -309,12 +309,11 @@ class Ruled(Stacked, kw_only=True):
 def rule_of(part: Part, layer: int = 0) -> Rule:
     """The rule of a field in a layer, checked, since a dotted path may name anything."""
     factory = of_layer(made(VISIBILITIES, part), layer)
+    name = getattr(behind(factory), "__name__", factory)
     try:
         rule: Rule = factory()
     except TypeError as error:
-        raise UserError(f"visibility {kind(factory).__name__}: {error}") from error
+        raise UserError(f"visibility {name}: {error}") from error
     if not isinstance(rule, Rule):
-        raise UserError(
-            f"a visibility must be a Rule; {kind(factory).__name__} makes a {type(rule).__name__}"
-        )
+        raise UserError(f"a visibility must be a Rule; {name} makes a {type(rule).__name__}")
     return rule

@@ -383,6 +383,8 @@ def _sharing(factory: Factory, slot: str) -> tuple[Factory, PositionScheme]:
             f"transformer: share_positions=true, but {kind(factory).__name__} of {slot} has no"
             " positions; choose 'multihead'"
         )
-    part = getattr(factory, "keywords", {}).get("positions", kind(factory).positions)
+    part = getattr(factory, "keywords", {}).get(
+        "positions", getattr(kind(factory), "positions", "none")
+    )
     scheme = made(POSITIONS, part)()
     return Sharing.of(factory, scheme), scheme
