@@ -20,7 +20,7 @@ from attnlab.analysis.work import work
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.protocol import Attention
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
-from attnlab.config.registry import build, kind, made
+from attnlab.config.registry import behind, build, kind, made
 from attnlab.errors import UserError
 from attnlab.mixers import MIXERS
 
@@ -99,7 +99,7 @@ def cost(module: Mixer, length: int, *, rows: int = 1, direction: Direction = "c
 def plain(module: Any) -> Any:
     """A module, or the factory of one, with the plain kernel in every part of it that has a kernel."""
     factory = isinstance(module, functools.partial | type)
-    of, given = kind(module) if factory else type(module), getattr(module, "keywords", {})
+    of, given = behind(module) if factory else type(module), getattr(module, "keywords", {})
     fields: dict[str, Any] = {}
     if isinstance(getattr(of, "kernel", None), str):
         fields["kernel"] = "plain"

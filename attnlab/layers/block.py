@@ -29,7 +29,7 @@ from typing import Any, Literal
 import flax.linen as nn
 import jax
 
-from attnlab.config.registry import kind
+from attnlab.config.registry import behind
 from attnlab.layers.dense import Dropout
 from attnlab.layers.feedforward import FeedForward
 from attnlab.layers.norms import Norm, apply_norm
@@ -128,7 +128,7 @@ class Block(nn.Module):
         return [
             name
             for name, factory in zip(self.around(), factories, strict=True)
-            if not getattr(kind(factory), "absent", False)
+            if not getattr(behind(factory), "absent", False)
         ]
 
     def __call__(self, x: jax.Array, *asks: Function, valid: jax.Array | None = None) -> jax.Array:

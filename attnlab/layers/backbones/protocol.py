@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 import flax.linen as nn
 import jax
 
-from attnlab.config.registry import Part, Parts, kind, made
+from attnlab.config.registry import Part, Parts, behind, made
 from attnlab.errors import UserError
 from attnlab.layers import NORMS
 from attnlab.layers.gates import GATES
@@ -78,7 +78,7 @@ class Convolutional(Backbone, kw_only=True):
     @property
     def over_batch(self) -> bool:
         """See `Backbone.over_batch`."""
-        norm = bool(getattr(kind(self.normaliser), "over_batch", False))
+        norm = bool(getattr(behind(self.normaliser), "over_batch", False))
         gate: Gate = made(GATES, self.gate)(parent=None)
         return norm or gate.over_batch
 

@@ -35,7 +35,7 @@ from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import LOSSES, MAPS, Attention, Capabilities
-from attnlab.config.registry import kind, made
+from attnlab.config.registry import behind, kind, made
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.history import latest
@@ -134,7 +134,7 @@ class LSTMNLanguageModel(LanguageModel):
         origin, look = chosen.get("origin", cls.origin), chosen["attention"]
         scheme = kind(made(POSITIONS, getattr(look, "keywords", {}).get("positions", "none")))
         fits = getattr(
-            kind(look), "capabilities", Capabilities()
+            behind(look), "capabilities", Capabilities()
         ).unprojected  # else it is refused whatever its positions are
         if fits and origin == "zeros" and scheme.hooks & {"score", "value"}:
             raise UserError(

@@ -30,7 +30,7 @@ from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.protocol import Attention
 from attnlab.attention.view import View
 from attnlab.attention.visibility import VISIBILITIES, Rule
-from attnlab.config.registry import Part, behind, kind, made
+from attnlab.config.registry import Part, behind, made
 from attnlab.errors import UserError
 from attnlab.layers import FEED_FORWARDS, INITIALIZERS, NORMS
 from attnlab.layers.block import TOPPED, Block, Placement
@@ -142,7 +142,7 @@ class Stacked(System, kw_only=True):
     @property
     def normed_over_batch(self) -> bool:
         """Whether norms of the blocks leave statistics of their batch."""
-        return bool(getattr(kind(self.normaliser), "over_batch", False))
+        return bool(getattr(behind(self.normaliser), "over_batch", False))
 
     @property
     def over_batch(self) -> bool:
@@ -252,7 +252,7 @@ class Stacked(System, kw_only=True):
         heads = 1
         if attention is not None:
             part = of_layer(attention, int(number))
-            heads = getattr(part, "keywords", {}).get("heads", getattr(kind(part), "heads", 1))
+            heads = getattr(part, "keywords", {}).get("heads", getattr(behind(part), "heads", 1))
         layers: int = getattr(self, f"{stack}_layers", 0) or self.layers
         connections = (3 if stack == "decoder" else 2) * layers
         return Where(path, shape, self.width, connections, heads)

@@ -34,7 +34,7 @@ from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.protocol import read_options
 from attnlab.attention.view import CAUSAL, View, token_positions
 from attnlab.attention.visibility import VISIBILITIES, Rule
-from attnlab.config.registry import Part, kind, made
+from attnlab.config.registry import Part, behind, made
 from attnlab.errors import UserError
 from attnlab.layers.block import Block
 from attnlab.layers.dense import Dense
@@ -378,13 +378,13 @@ class Bias(nn.Module):
 
 def _sharing(factory: Factory, slot: str) -> tuple[Factory, PositionScheme]:
     """A factory of mechanisms that share one position scheme, and that scheme; for `setup`."""
-    if "positions" not in getattr(kind(factory), "parts", {}):
+    if "positions" not in getattr(behind(factory), "parts", {}):
         raise UserError(
-            f"transformer: share_positions=true, but {kind(factory).__name__} of {slot} has no"
+            f"transformer: share_positions=true, but {getattr(behind(factory), '__name__', factory)} of {slot} has no"
             " positions; choose 'multihead'"
         )
     part = getattr(factory, "keywords", {}).get(
-        "positions", getattr(kind(factory), "positions", "none")
+        "positions", getattr(behind(factory), "positions", "none")
     )
     scheme = made(POSITIONS, part)()
     return Sharing.of(factory, scheme), scheme
