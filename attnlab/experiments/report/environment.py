@@ -52,21 +52,22 @@ def environment(records: Sequence[Record]) -> Environment:
     return Environment(shared, differing)
 
 
-def tables(environment: Environment) -> list[Table]:
-    """What is shared, and what differs where anything does."""
-    shared = Table("Environment", ("of all trials", ""), tuple(environment.shared.items()))
-    if not environment.differing:
-        return [
-            dataclasses.replace(
-                shared, notes=("Nothing recorded of the environment differs between trials.",)
-            )
-        ]
+def shared(environment: Environment) -> Table:
+    """What all trials have alike."""
+    alike = "Nothing recorded of the environment differs between trials."
+    rows, notes = tuple(environment.shared.items()), () if environment.differing else (alike,)
+    return Table("Environment", ("of all trials", ""), rows, notes=notes)
+
+
+def differing(environment: Environment) -> Table | None:
+    """In what they differ, if in anything."""
     rows = [
         (name, value, _first_trials(trials))
         for name, values in environment.differing.items()
         for value, trials in values.items()
     ]
-    return [shared, Table("What differs between trials", ("", "value", "trials"), tuple(rows))]
+    title = "What differs between trials"
+    return Table(title, ("", "value", "trials"), tuple(rows)) if rows else None
 
 
 def _facts(manifest: Manifest) -> dict[str, str]:

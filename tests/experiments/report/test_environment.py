@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.experiments.report.collect import collect
-from attnlab.experiments.report.environment import environment, tables
+from attnlab.experiments.report.environment import differing, environment, shared
 from tests.experiments.synthetic import sweep, workdir, write
 
 
@@ -28,14 +28,15 @@ def test_what_differs_is_shown_with_its_trials(tmp_path: Path) -> None:
     assert set(found.differing) == {"code", "python", "flax"}
     assert found.shared["jax"] == "0.10.2"
     assert found.shared["devices"] == "kind cpu, count 1, processes 1"
-    shared, differing = tables(found)
-    assert not shared.notes and ("python", "3.12.0", "b-0a1b2c3d/seed1") in differing.rows
+    table = differing(found)
+    assert not shared(found).notes and table is not None
+    assert ("python", "3.12.0", "b-0a1b2c3d/seed1") in table.rows
 
 
 def test_alike_everywhere_is_said(tmp_path: Path) -> None:
     found = environment(collect(sweep(tmp_path)).trials)
-    (shared,) = tables(found)
-    assert not found.differing and shared.notes and ("train data", "a" * 12) in shared.rows
+    assert differing(found) is None and shared(found).notes
+    assert ("train data", "a" * 12) in shared(found).rows
 
 
 def test_code_of_the_users_own_differs_only_between_trials_that_have_it(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.experiments.report.collect import collect
-from attnlab.experiments.report.contents import Contents, gather
+from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.looks import level
 from attnlab.experiments.report.statistics import spent
+from tests.experiments.report.tabled import warned
 from tests.experiments.synthetic import TIME, claim, end, lines, start, sweep, workdir
 
 TWO = {"a": (0.9, 0.8, 0.85, 0.87), "b": (0.5, 0.4, 0.45, 0.42)}
@@ -37,10 +38,6 @@ def with_a_later_record(directory: Path) -> Path:
     return directory
 
 
-def said(contents: Contents) -> list[str]:
-    return [one.text for one in contents.warnings if one.kind == "looks"]
-
-
 @pytest.mark.quick
 def test_seeds_added_until_satisfied_are_told(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO, claim=CLAIM)
@@ -49,7 +46,7 @@ def test_seeds_added_until_satisfied_are_told(tmp_path: Path) -> None:
     for variant in TWO:
         for seed in (2, 3):
             later(directory, variant, seed)
-    first, more = said(gather(directory))
+    first, more = warned(gather(directory), "looks")
     words = "Seeds 2, 3 were added after the test split was first read (2026-01-01T00:00:00+00:00)."
     assert first == words
     assert more == (
@@ -70,7 +67,7 @@ def test_planned_looks_are_tested_at_the_level_that_is_left(tmp_path: Path) -> N
     contents = gather(directory)
     assert contents.comparison.alpha == spent(2, 2) and contents.verdict is not None
     assert contents.verdict.alpha == spent(2, 2)
-    assert said(contents) == [
+    assert warned(contents, "looks") == [
         f"Look 2 of 2 that were planned: tested at a level of {spent(2, 2):.3g} in place of 0.05."
     ]
     one = sweep(tmp_path / "one", TWO, looks=2)
@@ -84,7 +81,9 @@ def test_a_look_more_than_planned_has_no_level_of_its_own(tmp_path: Path) -> Non
     lines(directory / "looks.jsonl", [look([0]), look([0, 1]), look([0, 1, 2, 3])])
     contents = gather(directory)
     assert contents.comparison.alpha == spent(2, 2)
-    assert any("judged 3 times" in text and "2 were planned" in text for text in said(contents))
+    assert any(
+        "judged 3 times" in text and "2 were planned" in text for text in warned(contents, "looks")
+    )
 
 
 def test_variants_added_in_the_light_of_test_scores_are_told(tmp_path: Path) -> None:
@@ -94,11 +93,13 @@ def test_variants_added_in_the_light_of_test_scores_are_told(tmp_path: Path) -> 
     directory = sweep(tmp_path, TWO)
     for seed in range(4):
         later(directory, "b", seed)
-    assert said(gather(directory)) == said(gather(with_a_later_record(directory)))
-    (text,) = said(gather(directory))
+    assert warned(gather(directory), "looks") == warned(
+        gather(with_a_later_record(directory)), "looks"
+    )
+    (text,) = warned(gather(directory), "looks")
     words = "Variants b were added after the test split was first read (2026-01-01T00:00:00+00:00)."
     assert text == words
-    assert said(gather(sweep(tmp_path / "none", TWO))) == []
+    assert warned(gather(sweep(tmp_path / "none", TWO)), "looks") == []
 
 
 def test_a_choice_alone_is_no_look(tmp_path: Path) -> None:
@@ -106,7 +107,7 @@ def test_a_choice_alone_is_no_look(tmp_path: Path) -> None:
     frozen = {"event": "choice", "time": TIME, "plan": "p", "seeds": [0], "code": None}
     frozen["chosen"] = {"a": "a-0a1b2c3d"}
     lines(directory / "looks.jsonl", [frozen, look([0, 1, 2, 3], "2027-01-01T00:00:00+00:00")])
-    assert said(gather(directory)) == []
+    assert warned(gather(directory), "looks") == []
 
 
 def test_a_damaged_record_is_one_line(tmp_path: Path) -> None:

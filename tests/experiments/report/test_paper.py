@@ -11,6 +11,7 @@ from attnlab.errors import UserError
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.paper import paper
 from attnlab.pages.formats import latex
+from tests.experiments.report.tabled import main
 from tests.experiments.synthetic import SCORES, sweep
 
 
@@ -48,9 +49,8 @@ def test_columns_by_name(tmp_path: Path) -> None:
     assert table.columns == ("variant", "mean", "parameters")
     assert table.rows[0] == ("additive", "0.9250", "12,353")
     assert any("FLOPs" in note for note in table.notes)
-    assert (
-        paper(contents.records, contents.comparison, contents.results.columns) == contents.results
-    )
+    whole = main(contents)
+    assert paper(contents.records, contents.comparison, whole.columns) == whole
 
 
 @pytest.mark.parametrize(

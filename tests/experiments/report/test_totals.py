@@ -10,6 +10,7 @@ from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.totals import taken
 from attnlab.pages.tables import Table
+from tests.experiments.report.tabled import part
 from tests.experiments.report.test_equality import edit_candidates
 from tests.experiments.synthetic import end, lines, start, sweep, workdir
 
@@ -18,7 +19,7 @@ TWO = {"a": (0.9, 0.8), "b": (0.5, 0.4)}
 
 def costs(directory: Path) -> Table:
     """The table of what the variants of a sweep took."""
-    return next(table for table in gather(directory).further if table.title == "What it took")
+    return part(gather(directory), "What it took")
 
 
 @pytest.mark.quick

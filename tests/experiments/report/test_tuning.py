@@ -10,6 +10,7 @@ from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.comparison import compare
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.tuning import tried
+from tests.experiments.report.tabled import part
 from tests.experiments.synthetic import sweep, write
 
 
@@ -42,7 +43,7 @@ def test_tuning_makes_its_intervals_like_the_rest(tmp_path: Path) -> None:
     """
     directory = sweep(tmp_path, tuned={0.001: 0.5, 0.003: 0.0})
     for method, expected in (("model", "[1.0506, 1.0994]"), ("bootstrap", "[1.0650, 1.0850]")):
-        tuning = gather(directory, method).further[1]
+        tuning = part(gather(directory, method), "Tuning, on the validation split")
         assert tuning.title.startswith("Tuning")
         assert tuning.rows[1][:5] == ("additive", "peak=0.003", "4", "1.075", expected)
 

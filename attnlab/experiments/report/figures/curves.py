@@ -16,7 +16,7 @@ from typing import Any
 from attnlab.experiments.report.collect import Record, Records, is_finite
 from attnlab.experiments.report.comparison import Comparison, Row
 from attnlab.experiments.report.figures.colours import DIRECT, legend, ranked
-from attnlab.pages.html import notes, section
+from attnlab.pages.html import Figure, panels
 from attnlab.pages.svg import Chart, Look
 
 MOST = 80  # points of a line that are drawn
@@ -41,32 +41,31 @@ class Line:
     seeds: int
 
 
-def curves(records: Records, comparison: Comparison, looks: Sequence[Look]) -> str:
-    """A section with a panel a measure; "" without any record."""
+def curves(records: Records, comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
+    """A panel a measure; None without any record."""
     plan = records.plan
     measure = plan.measure["metric"]
     wanted = metrics(comparison, ("loss", plan.select["metric"], measure))
     if measure not in wanted:
         wanted += metrics(comparison, ("accuracy",))
-    panels = [("training loss", "step", lines(comparison, "train", "loss"))]
-    panels += [
+    wanted_panels = [("training loss", "step", lines(comparison, "train", "loss"))]
+    wanted_panels += [
         (f"validation {metric}", "step", lines(comparison, "valid", metric)) for metric in wanted
     ]
     main = measure if measure in wanted else plan.select["metric"]
     if main in wanted:
         stretched = _stretched(comparison, lines(comparison, "valid", main))
-        panels += [
+        wanted_panels += [
             (f"validation {main} by {name.split()[0]}", name, traces) for name, traces in stretched
         ]
     drawn = [
         draw(traces, title, looks, ranked(comparison), name)
-        for title, name, traces in panels
+        for title, name, traces in wanted_panels
         if any(line.points for line in traces)
     ]
     if not drawn:
-        return ""
-    figures = "\n".join(f"<figure>{figure}</figure>" for figure in drawn)
-    remarks = notes(
+        return None
+    remarks = (
         "Lines: mean over the seeds that reached the step. Bands, of lines in colour: from the"
         " lowest to the highest seed.",
         f"Seconds: of training steps, without compiling and evaluating. A line of more than {MOST}"
@@ -77,10 +76,7 @@ def curves(records: Records, comparison: Comparison, looks: Sequence[Look]) -> s
             else f"{measure} is measured once training is over, so that it has no curve."
         ),
     )
-    return section(
-        "Learning curves",
-        f'{legend(comparison, looks)}\n<div class="figures">{figures}</div>\n{remarks}',
-    )
+    return Figure("Learning curves", f"{legend(comparison, looks)}\n{panels(drawn)}", remarks)
 
 
 def lines(comparison: Comparison, split: str, metric: str) -> list[Line]:

@@ -12,6 +12,7 @@ from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.comparison import Comparison, compare
 from attnlab.experiments.report.figures.colours import looks
 from attnlab.experiments.report.figures.costs import cost, costs, front
+from tests.experiments.report.tabled import drawn
 from tests.experiments.synthetic import STEPS, sweep
 
 
@@ -48,7 +49,7 @@ def apart(directory: Path) -> Comparison:
 @pytest.mark.quick
 def test_every_cost_that_differs_has_a_panel_with_its_front(tmp_path: Path) -> None:
     found = apart(tmp_path)
-    text = costs(found, looks(found, "a"))
+    text = drawn(costs(found, looks(found, "a")))
     assert re.findall(r'aria-label="([^"]*)"', text) == [
         "exact by parameters",
         "exact by FLOPs per step",
@@ -70,8 +71,8 @@ def test_what_a_row_costs(tmp_path: Path) -> None:
 
 def test_equal_costs_or_one_row_are_no_section(tmp_path: Path) -> None:
     found = compare(collect(sweep(tmp_path, {"a": (0.5, 0.6), "b": (0.8, 0.9)})))
-    assert costs(found, looks(found, "a")) == ""
+    assert costs(found, looks(found, "a")) is None
     candidates = dataclasses.replace(apart(tmp_path / "open"), frozen=False)
-    assert costs(candidates, looks(candidates, "a")) == ""
+    assert costs(candidates, looks(candidates, "a")) is None
     one = dataclasses.replace(found, rows=found.rows[:1])
-    assert costs(one, looks(one, "a")) == ""
+    assert costs(one, looks(one, "a")) is None
