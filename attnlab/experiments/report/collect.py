@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlab.errors import UserError
 from attnlab.experiments.plan import Candidate, Plan, Trial
 from attnlab.experiments.report.answers import Answer, answers
 from attnlab.experiments.report.misfits import of_trial
@@ -19,9 +18,9 @@ from attnlab.experiments.run import Choice, Seen, look, looked, wanted
 from attnlab.records import attempts
 from attnlab.records.digests import altered_records
 from attnlab.records.items import Items
-from attnlab.records.json_kinds import Damaged, Finite, Natural, read
+from attnlab.records.json_kinds import Damaged, Finite, Natural, read, read_file
 from attnlab.records.manifest import Manifest
-from attnlab.records.measures import CLASSES, TEXT, VOCABULARY, Measure, of_record
+from attnlab.records.measures import CLASSES, TEXT, VOCABULARY, Measure, Scores
 from attnlab.records.stream import Measured, read_records
 from attnlab.records.stream import Record as Line
 from attnlab.training.programs import COUNTED
@@ -110,11 +109,10 @@ class Record:
       cost: time and memory.
       scores: split to measure to number; numbers that are not finite, or beyond
         `LARGEST`, are left out.
-      measures: split to measure to its bounds and counts; nothing in records of earlier versions.
+      measures: split to measure to its bounds and counts; nothing where that is not on record.
       curve: the records of `metrics.jsonl`, in order.
       pace: step to seconds of a step, the mean since the one before.
-      items: the measure of each test example; None in records of earlier versions, or if the score
-        has none.
+      items: the measure of each test example; None where it has none, or that is not on record.
       shown: what it shows of the first test examples.
       manifest: None before it has begun.
       effort: the work on it.
@@ -163,8 +161,8 @@ class Records:
       plan: the experiment.
       choice: None before it is frozen.
       trials: of every candidate and seed, in the order of variants, candidates and seeds.
-      looks: the looks at the test split, in order, see `attnlab.experiments.run.looks`; none in
-        sweeps of earlier versions.
+      looks: the looks at the test split, in order, see `attnlab.experiments.run.looks`; in version
+        1 there may be none.
     """
 
     plan: Plan
@@ -365,17 +363,10 @@ def _scores(path: Path) -> tuple[dict[str, float], dict[str, Measure], str]:
     """The numbers (`is_finite`) of a file of scores, what it says of the measures, and the split that it
     names; nothing where it does not exist.
     """
-    try:
-        named = read(path.read_bytes(), dict[str, Any])
-        numbers = {name: float(value) for name, value in named.items() if is_finite(value)}
-        return numbers, of_record(named), str(named.get("split", ""))
-    except FileNotFoundError:
-        return {}, {}, ""
-    except Damaged as error:
-        raise UserError(
-            f"{path} is damaged ({error}): put back a good copy, or remove it and run the sweep"
-            " again"
-        ) from error
+    remedy = "put back a good copy, or remove it and run the sweep again"
+    named: dict[str, Any] = dict(read_file(path, Scores, remedy) or {})
+    numbers = {name: float(value) for name, value in named.items() if is_finite(value)}
+    return numbers, named.get("measures", {}), str(named.get("split", ""))
 
 
 def is_finite(value: Any) -> bool:

@@ -55,8 +55,6 @@ def of_trial(
 
 def of_sweep(records: Records, reported: Sequence[Record]) -> Iterator[tuple[str, str]]:
     """What does not fit, of the reported trials, as "candidate/seed1" and words."""
-    sealed = any(trial.altered is not None for trial in reported)
-    noted = bool(records.looks) and records.looks[0]["event"] == "choice"
     looked = {
         (look["candidate"], seed)
         for look in records.looks
@@ -70,11 +68,11 @@ def of_sweep(records: Records, reported: Sequence[Record]) -> Iterator[tuple[str
         manifest = trial.manifest
         if manifest is not None and manifest.config.get("seed", trial.seed) != trial.seed:
             yield name, f"manifest.json is of seed {manifest.config['seed']}"
-        if not trial.scores["test"]:
+        if not trial.scores["test"] or manifest is None or manifest.version < 2:
             continue
-        if sealed and trial.altered is None:
-            yield name, "digests.json is missing, which the other trials have"
-        if (noted or trial.altered is not None) and (trial.candidate.id, trial.seed) not in looked:
+        if trial.altered is None:
+            yield name, "digests.json is missing"
+        if (trial.candidate.id, trial.seed) not in looked:
             yield name, "looks.jsonl does not know that it was scored on the test split"
     for first, second in itertools.combinations(reported, 2):
         if first.curve and (first.curve, first.pace) == (second.curve, second.pace):

@@ -62,6 +62,6 @@ SECTIONS = (
     Section(lambda of: tuning.tried(of.records, of.comparison.method)),
     Section(lambda of: totals.table(of.records)),
     Section(lambda of: tables.trials(of.records)),
-    Section(lambda of: environment.shared(of.environment)),
+    Section(lambda of: environment.shared(of.environment, of.records)),
     Section(lambda of: environment.differing(of.environment)),
 )

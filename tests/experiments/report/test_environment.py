@@ -29,14 +29,21 @@ def test_what_differs_is_shown_with_its_trials(tmp_path: Path) -> None:
     assert found.shared["jax"] == "0.10.2"
     assert found.shared["devices"] == "kind cpu, count 1, processes 1"
     table = differing(found)
-    assert not shared(found).notes and table is not None
+    assert table is not None
     assert ("python", "3.12.0", "b-0a1b2c3d/seed1") in table.rows
 
 
 def test_alike_everywhere_is_said(tmp_path: Path) -> None:
-    found = environment(collect(sweep(tmp_path)).trials)
-    assert differing(found) is None and shared(found).notes
-    assert ("train data", "a" * 12) in shared(found).rows
+    records = collect(sweep(tmp_path))
+    found = environment(records.trials)
+    assert differing(found) is None
+    table = shared(found, records)
+    assert ("train data", "a" * 12) in table.rows
+    assert table.notes[1].startswith("Records of version 1: 12 of 12 trials, and the sweep; what")
+    for path in (tmp_path / "plan.json", *tmp_path.rglob("manifest.json")):
+        write(path, {**json.loads(path.read_text()), "version": 2})
+    records = collect(tmp_path)
+    assert len(shared(environment(records.trials), records).notes) == 1
 
 
 def test_code_of_the_users_own_differs_only_between_trials_that_have_it(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def later(directory: Path, variant: str, seed: int) -> None:
 
 
 def with_a_later_record(directory: Path) -> Path:
-    """As a sweep goes on whose first look an earlier version has taken."""
+    """As a sweep of version 1 goes on, whose first look was not recorded."""
     lines(directory / "looks.jsonl", [look([0, 1, 2, 3], "2031-01-01T00:00:00+00:00")])
     return directory
 
@@ -87,9 +87,7 @@ def test_a_look_more_than_planned_has_no_level_of_its_own(tmp_path: Path) -> Non
 
 
 def test_variants_added_in_the_light_of_test_scores_are_told(tmp_path: Path) -> None:
-    """Also in a sweep of an earlier version, which has no record of looks: the choice was made
-    then.
-    """
+    """Also in a sweep of version 1, which may have no record of looks: the choice was made then."""
     directory = sweep(tmp_path, TWO)
     for seed in range(4):
         later(directory, "b", seed)

@@ -14,13 +14,13 @@ from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.report import document
 from attnlab.records.digests import write_results
 from attnlab.records.items import Items
-from tests.experiments.synthetic import TIME, lines, sweep, workdir
+from tests.experiments.synthetic import TIME, lines, sweep, workdir, write
 
 SCORES = {"a": (0.9, 0.8, 0.7), "b": (0.5, 0.4, 0.3)}
 
 
 def finished(directory: Path, kept: bool = True) -> Path:
-    """A sweep whose trials have items; digests and looks too, unless it is of an earlier version.
+    """A sweep whose trials have items; digests and looks too, unless it is of version 1.
     Not all is held equal in it, which is a lesser warning.
     """
     sweep(directory, SCORES, settings={"b": {"training.clip": 2.0}})
@@ -31,6 +31,8 @@ def finished(directory: Path, kept: bool = True) -> Path:
             rows = np.array([[1, 1]] * round(10 * value) + [[0, 1]] * round(10 - 10 * value))
             Items.of({"exact": ("ratio", rows)}).write(folder)
             if kept:
+                manifest = json.loads((folder / "manifest.json").read_text())
+                write(folder / "manifest.json", {**manifest, "version": 2})
                 write_results(folder, (folder / "results.json").read_text())
                 looks.append(event("test", candidate=folder.parent.name, scored=[seed]))
     if kept:
@@ -75,7 +77,7 @@ CASES: tuple[tuple[str, Any, str, bool], ...] = (
     ("results.json items.npz", COPY, f"results.json {LEFT}", False),
     ("*", COPY, COPIED, True),
     ("manifest.json", COPY, "manifest.json is of seed 0", True),
-    ("digests.json", None, "digests.json is missing, which the other trials have", False),
+    ("digests.json", None, "digests.json is missing (a-0a1b2c3d/seed1)", False),
     ("looks.jsonl", 2, f"{UNKNOWN} (a-0a1b2c3d/seed1, ", False),
     ("looks.jsonl", None, f"{UNKNOWN} (a-0a1b2c3d/seed0, ", False),
 )
