@@ -65,6 +65,11 @@ def interval(value: tuple[float, float] | None) -> str:
     return f"[{value[0]:,.{decimals}f}, {value[1]:,.{decimals}f}]"
 
 
+def mean(value: float | None, around: tuple[float, float] | None) -> str:
+    """ "0.925 [0.904, 0.946]", without an interval the number alone."""
+    return number(value) + (f" {interval(around)}" if around else "")
+
+
 def p_value(value: float | None) -> str:
     """Three decimals, "< 0.001" below."""
     return NONE if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from attnlab.experiments.report.collect import Records
 from attnlab.experiments.report.comparison import Comparison, Row, scale, settings
 from attnlab.experiments.report.statistics import Family, Summary
-from attnlab.pages.tables import NONE, Table, interval, number, signed
+from attnlab.pages.tables import NONE, Table, mean, number, signed
 
 # Numbers of `results.json` that are no scores: how a score was computed, and the sizes of a split.
 BOOKKEEPING = (
@@ -46,7 +46,10 @@ def measures(comparison: Comparison) -> Table | None:
     if len(names) < 2:
         return None
     columns = [_means(comparison, name) for name in names]
-    rows = [(row.name, *(_cell(column[row.name]) for column in columns)) for row in comparison.rows]
+    rows = [
+        (row.name, *(mean(column[row.name].mean, column[row.name].interval) for column in columns))
+        for row in comparison.rows
+    ]
     best = frozenset(place for place, row in enumerate(comparison.rows) if row.best)
     notes = (
         (
@@ -123,10 +126,6 @@ def _means(comparison: Comparison, name: str) -> dict[str, Summary]:
     ]
     family = Family(values, scale=scale(measured))
     return {row.name: family.mean(row.name, comparison.method) for row in comparison.rows}
-
-
-def _cell(summary: Summary) -> str:
-    return number(summary.mean) + (f" {interval(summary.interval)}" if summary.interval else "")
 
 
 def _beside(row: Row, name: str) -> tuple[str, str, str]:

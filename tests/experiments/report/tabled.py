@@ -7,11 +7,18 @@ from typing import Any
 
 from attnlab.experiments.report import tables
 from attnlab.experiments.report.collect import collect
-from attnlab.experiments.report.comparison import compare
+from attnlab.experiments.report.comparison import Comparison, compare
 from attnlab.experiments.report.contents import Contents
 from attnlab.pages.html import Figure, figure
 from attnlab.pages.tables import Table
 from tests.experiments.synthetic import SCORES, sweep
+
+
+def compared(
+    directory: Path, scores: Any = SCORES, method: str = "model", **changes: Any
+) -> Comparison:
+    """The rows of a sweep."""
+    return compare(collect(sweep(directory, scores, **changes)), method)
 
 
 def results(directory: Path, scores: Any = SCORES, **changes: Any) -> Table:

@@ -13,6 +13,7 @@ from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.comparison import Basis, Comparison, compare
 from attnlab.experiments.report.statistics import Scale
 from tests.experiments.report.statistics.blocked import dunnett
+from tests.experiments.report.tabled import compared
 from tests.experiments.synthetic import SCORES, lines, scored_on, sweep, workdir, write
 
 CLEAR = {
@@ -20,12 +21,6 @@ CLEAR = {
     "b": (0.50, 0.53, 0.51, 0.52),
     "c": (0.40, 0.44, 0.41, 0.43),
 }
-
-
-def compared(
-    directory: Path, scores: dict[str, tuple[float, ...]], method: str = "model", **changes: object
-) -> Comparison:
-    return compare(collect(sweep(directory, scores, **changes)), method)
 
 
 def best(comparison: Comparison) -> list[str]:

@@ -16,7 +16,7 @@ from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.comparison import compare
 from attnlab.experiments.report.verdict import judge
 from attnlab.pages.tables import memory, milliseconds
-from tests.experiments.report.tabled import cells, results
+from tests.experiments.report.tabled import cells, compared, results
 from tests.experiments.synthetic import CLAIM, SCORES, budget, met, sweep, write
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -157,7 +157,7 @@ def test_what_the_budget_set_is_that_of_the_standing_candidate(tmp_path: Path) -
 
 
 def test_contrasts_of_the_claim(tmp_path: Path) -> None:
-    verdict = judge(compare(collect(sweep(tmp_path))), CLAIM)
+    verdict = judge(compared(tmp_path), CLAIM)
     assert verdict is not None
     (row,) = tables.contrasts(verdict).rows
     assert row[:5] == ("additive - location >= 0.3", "4", "0.5000", "0.4875", "0.5125")

@@ -16,8 +16,9 @@ from attnlab.experiments.report.comparison import compare
 from attnlab.experiments.report.statistics import REFUTED, SUPPORTED, UNDECIDED
 from attnlab.experiments.report.verdict import Verdict, describe, judge
 from tests.experiments.plans import defined
+from tests.experiments.report.tabled import compared
 from tests.experiments.synthetic import APART as SCORES
-from tests.experiments.synthetic import Scores, sweep
+from tests.experiments.synthetic import Scores
 
 
 def contrast(weights: dict[str, float], at_least: float = 0.0) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def verdict(
     directory: Path, *contrasts: dict[str, Any], scores: Scores = SCORES, **changes: Any
 ) -> Verdict:
     claim = {"statement": "It is so.", "contrasts": list(contrasts)}
-    found = judge(compare(collect(sweep(directory, scores, claim=claim, **changes))), claim)
+    found = judge(compared(directory, scores, claim=claim, **changes), claim)
     assert found is not None
     return found
 
@@ -76,7 +77,7 @@ def test_what_better_says_of_a_loss_is_judged_and_told_the_right_way(tmp_path: P
     # losses are 2.05 minus these
     scores = {"additive": (0.9, 0.92, 0.91), "general": (0.4, 0.44, 0.41)}
     plan = {"claim": claim, "measure": {"metric": "loss", "mode": "min"}}
-    found = judge(compare(collect(sweep(tmp_path, scores, **plan))), claim)
+    found = judge(compared(tmp_path, scores, **plan), claim)
     assert found is not None and [one.outcome for one in found.contrasts] == [SUPPORTED, REFUTED]
     words = "additive better than general by 0.3: general - additive >= 0.3"
     assert found.contrasts[0].text == words

@@ -11,9 +11,8 @@ import bisect
 import dataclasses
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from attnlab.experiments.report.collect import Record, Records, is_finite
+from attnlab.experiments.report.collect import Record, Records
 from attnlab.experiments.report.comparison import Comparison, Row
 from attnlab.experiments.report.figures.colours import DIRECT, legend, ranked
 from attnlab.pages.html import Figure, panels
@@ -90,7 +89,7 @@ def metrics(comparison: Comparison, wanted: Sequence[str]) -> list[str]:
         name
         for row in comparison.rows
         for record in row.records
-        for point in record.curve
+        for point in record.logged.curve
         if point["split"] == "valid"
         for name in point
     }
@@ -149,7 +148,7 @@ def seconds_at(record: Record, steps: Sequence[float]) -> list[float]:
     without times.
     """
     times = [(0.0, 0.0)]
-    for logged, seconds in sorted(record.pace.items()):
+    for logged, seconds in sorted(record.logged.pace.items()):
         times.append((logged, times[-1][1] + seconds * (logged - times[-1][0])))
     if len(times) < 2:
         return []
@@ -204,21 +203,13 @@ def _over(curves: Sequence[Line], at: Sequence[Mapping[float, float]]) -> list[L
 
 
 def _line(row: Row, split: str, metric: str) -> Line:
-    series = [_series(record, split, metric) for record in row.records]
+    series = [record.series(split, metric) for record in row.records]
     steps = sorted({step for values in series for step in values})
     at = {step: [values[step] for values in series if step in values] for step in steps}
     points: dict[float, tuple[float, float, float]] = {
         step: (min(values), statistics.fmean(values), max(values)) for step, values in at.items()
     }
     return Line(row.name, points, max(map(len, at.values()), default=0))
-
-
-def _series(record: Record, split: str, metric: str) -> dict[float, float]:
-    """Step to value of one trial; values that are not finite are left out."""
-    values: dict[float, Any] = {
-        point["step"]: point.get(metric) for point in record.curve if point["split"] == split
-    }
-    return {step: float(value) for step, value in values.items() if is_finite(value)}
 
 
 def _thinned(

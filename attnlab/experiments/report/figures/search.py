@@ -66,12 +66,7 @@ def tried(records: Records, variant: str) -> list[Tried]:
         ]
         final = [run.scores["valid"][metric] for run in trials if metric in run.scores["valid"]]
         stopped = not final and any(run.seen.word == "pruned" for run in trials)
-        lasts = [
-            point[metric]
-            for run in trials
-            for point in run.curve
-            if point["split"] == "valid" and is_finite(point.get(metric))
-        ]
+        lasts = [score for run in trials for score in run.series("valid", metric).values()]
         score = statistics.fmean(final) if final else lasts[-1] if stopped and lasts else None
         tries.append(
             Tried(place + 1, dict(candidate.tuned), score, stopped, candidate.id == chosen)

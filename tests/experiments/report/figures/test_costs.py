@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.experiments.report.collect import collect
-from attnlab.experiments.report.comparison import Comparison, compare
+from attnlab.experiments.report.comparison import Comparison
 from attnlab.experiments.report.figures.colours import looks
 from attnlab.experiments.report.figures.costs import cost, costs, front
-from tests.experiments.report.tabled import drawn
-from tests.experiments.synthetic import STEPS, sweep
+from tests.experiments.report.tabled import compared, drawn
+from tests.experiments.synthetic import STEPS
 
 
 @pytest.mark.quick
@@ -35,9 +34,7 @@ def test_the_front_is_what_nothing_beats_in_both(
 
 def apart(directory: Path) -> Comparison:
     """Three rows, of which each costs ten times the one before, and the dearest is not the best."""
-    found = compare(
-        collect(sweep(directory, {"a": (0.5, 0.6), "b": (0.8, 0.9), "c": (0.7, 0.8)}, claim=None))
-    )
+    found = compared(directory, {"a": (0.5, 0.6), "b": (0.8, 0.9), "c": (0.7, 0.8)}, claim=None)
     rows = []
     for place, row in enumerate(found.rows):
         costs = {"parameters": 10 ** (4 + place), "flops": 10.0 ** (9 + place)}
@@ -70,7 +67,7 @@ def test_what_a_row_costs(tmp_path: Path) -> None:
 
 
 def test_equal_costs_or_one_row_are_no_section(tmp_path: Path) -> None:
-    found = compare(collect(sweep(tmp_path, {"a": (0.5, 0.6), "b": (0.8, 0.9)})))
+    found = compared(tmp_path, {"a": (0.5, 0.6), "b": (0.8, 0.9)})
     assert costs(found, looks(found, "a")) is None
     candidates = dataclasses.replace(apart(tmp_path / "open"), frozen=False)
     assert costs(candidates, looks(candidates, "a")) is None

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.experiments.report.collect import collect
+from attnlab.experiments.report.collect import Logged, collect
 from attnlab.experiments.report.comparison import Row, compare
 from attnlab.experiments.report.figures import curves
 from attnlab.experiments.report.figures.colours import looks
 from attnlab.experiments.report.figures.curves import Line
 from attnlab.pages.svg import Look
-from tests.experiments.report.tabled import drawn
+from tests.experiments.report.tabled import compared, drawn
 from tests.experiments.synthetic import sweep
 
 CURVES = [
@@ -32,9 +32,7 @@ def test_points_are_the_mean_and_the_extremes_over_seeds(tmp_path: Path) -> None
     """exact at step 9 is the final value - 0.3; a seed that diverged leaves the mean to the others
     from its end on.
     """
-    comparison = compare(
-        collect(sweep(tmp_path, {"a": (0.9, 0.8, 0.7), "b": (0.6, math.nan, 0.5)}))
-    )
+    comparison = compared(tmp_path, {"a": (0.9, 0.8, 0.7), "b": (0.6, math.nan, 0.5)})
     first, second = curves.lines(comparison, "valid", "exact")
     assert first.name == "a" and first.seeds == 3 and list(first.points) == [3, 6, 9, 12]
     assert first.points[9] == pytest.approx((0.4, 0.5, 0.6))
@@ -92,7 +90,7 @@ def test_time_and_operations_take_the_place_of_steps_where_rows_differ(tmp_path:
     first, second = comparison.rows[0].records
     assert curves.seconds_at(first, [0, 3, 6, 9]) == pytest.approx([0, 0.033, 0.063, 0.093])
     assert curves.seconds_at(second, [1.5, 12]) == pytest.approx([0.0315, 0.063 + 9 * 0.02])
-    assert curves.seconds_at(dataclasses.replace(first, pace={}), [3]) == []
+    assert curves.seconds_at(dataclasses.replace(first, logged=Logged((), {}, ())), [3]) == []
     styles = looks(comparison, "a")
 
     def curved(*rows: Row) -> str:

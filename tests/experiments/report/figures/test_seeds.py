@@ -9,17 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.experiments.report.collect import collect
-from attnlab.experiments.report.comparison import compare
 from attnlab.experiments.report.figures.colours import looks
 from attnlab.experiments.report.figures.seeds import seeds
 from attnlab.pages.html import Figure
-from tests.experiments.report.tabled import drawn
-from tests.experiments.synthetic import sweep
+from tests.experiments.report.tabled import compared, drawn
 
 
 def strips(directory: Path, scores: dict[str, tuple[float, ...]]) -> Figure | None:
-    comparison = compare(collect(sweep(directory, scores, claim=None)))
+    comparison = compared(directory, scores, claim=None)
     return seeds(comparison, looks(comparison, next(iter(scores))))
 
 
@@ -39,9 +36,7 @@ def test_the_best_comes_first_and_every_seed_has_its_dot(tmp_path: Path) -> None
 
 def test_an_interval_beyond_the_picture_is_cut_and_has_no_end(tmp_path: Path) -> None:
     """The axis goes as far beyond the seeds as they lie apart."""
-    comparison = compare(
-        collect(sweep(tmp_path, {"a": (0.5, 0.6), "b": (0.549, 0.551)}, claim=None))
-    )
+    comparison = compared(tmp_path, {"a": (0.5, 0.6), "b": (0.549, 0.551)}, claim=None)
     ends = ((-0.1, 1.2), (0.54, 0.56))
     rows = [
         dataclasses.replace(row, summary=dataclasses.replace(row.summary, interval=one))
