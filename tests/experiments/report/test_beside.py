@@ -27,11 +27,6 @@ def test_every_measure_of_the_test_split_and_no_bookkeeping(tmp_path: Path) -> N
     assert table.title == "All 2 measures on the test split"
 
 
-def test_one_seed_has_means_only(tmp_path: Path) -> None:
-    table = measures(compared(tmp_path, {"a": (0.9,), "b": (0.7,)}))
-    assert table is not None and table.rows[0] == ("a", "0.9000", "1.150")
-
-
 @pytest.mark.quick
 def test_validation_stands_beside_test_with_the_settings_that_were_chosen(tmp_path: Path) -> None:
     """On validation the loss is 0.05 lower and exact 0.01 lower, see `synthetic`."""

@@ -106,6 +106,7 @@ def test_numbers_that_are_not_finite_are_left_out(tmp_path: Path) -> None:
         ("trials/a-0a1b2c3d/seed0/results.json", "{", "results.json is damaged"),
         ("trials/a-0a1b2c3d/seed0/valid.json", "[1]", "valid.json is damaged"),
         ("trials/a-0a1b2c3d/seed0/metrics.jsonl", "x\n", "metrics.jsonl, line 1 is no record"),
+        ("looks.jsonl", '{"event": "test"}\n', "looks.jsonl, line 1 is no record"),
         ("trials/a-0a1b2c3d/seed0/manifest.json", "{}", "manifest.json is damaged"),
     ],
 )

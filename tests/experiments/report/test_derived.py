@@ -126,14 +126,6 @@ def test_a_derived_measure_is_the_measure_of_a_sweep(tmp_path: Path) -> None:
     assert [row["mean"] for row in table] == [9, 12, None]
 
 
-def test_an_old_claim_has_no_on(tmp_path: Path) -> None:
-    """Claims in plans of earlier versions speak of the measure."""
-    old = claim({"a": 1.0, "b": -1.0})
-    contents = report.write(sweep(tmp_path, SCORES, claim=old), stream=io.StringIO())
-    assert contents.outcome == "supported (4 seeds)"
-    assert "side by side" not in " ".join(main(contents).notes)
-
-
 def test_how_many_were_at_work_at_once(tmp_path: Path) -> None:
     """Two after each other on one machine, a third on another at the same time; a process that died
     counts up to what it last told.

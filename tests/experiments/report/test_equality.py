@@ -13,7 +13,16 @@ from attnlab.experiments.report.across import across
 from attnlab.experiments.report.contents import Contents, gather
 from attnlab.experiments.report.equality import differing
 from tests.experiments.report.tabled import cells, main, part, warned
-from tests.experiments.synthetic import SCORES, budget, claim, met, sweep, write
+from tests.experiments.synthetic import (
+    SCORES,
+    budget,
+    claim,
+    edit,
+    edit_candidates,
+    met,
+    sweep,
+    write,
+)
 
 SGD, ADAM = {"optimizer": {"name": "sgd"}}, {"optimizer": {"name": "adam", "b1": 0.9}}
 TWO = {"a": (0.9, 0.8, 0.85), "b": (0.5, 0.41, 0.45)}
@@ -45,13 +54,6 @@ def test_more_steps_and_a_larger_batch_are_no_match(tmp_path: Path) -> None:
     assert budgets == [close, f"{close}, but not batch.size, training.steps", close]
     unequal = "by system.decoder. Not held equal: batch.size, training.steps."
     assert any(f"held to those of additive {unequal}" in note for note in main(contents).notes)
-
-
-def edit_candidates(directory: Path, **fields: Any) -> None:
-    plan = json.loads((directory / "plan.json").read_text())
-    for one in plan["candidates"]:
-        one.update(fields)
-    (directory / "plan.json").write_text(json.dumps(plan))
 
 
 @pytest.mark.parametrize(
@@ -196,12 +198,10 @@ def vocabularies(directory: Path, **digests: str) -> Path:
     said = {"loss": loss, "perplexity": loss, "exact": exact}
     for variant, digest in digests.items():
         for path in directory.glob(f"trials/{variant}-*/*"):
-            manifest = json.loads((path / "manifest.json").read_text())
             vocabulary = {"source.json": f"{variant} only", "target.json": digest}
-            write(path / "manifest.json", {**manifest, "vocabulary": vocabulary})
+            edit(path / "manifest.json", vocabulary=vocabulary)
             if (path / "results.json").exists():
-                results = json.loads((path / "results.json").read_text())
-                write(path / "results.json", {**results, "measures": said})
+                edit(path / "results.json", measures=said)
     return directory
 
 

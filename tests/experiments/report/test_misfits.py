@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.report import document
 from attnlab.records.digests import write_results
 from attnlab.records.items import Items
-from tests.experiments.synthetic import TIME, lines, sweep, workdir, write
+from tests.experiments.synthetic import edit, lines, look, sweep, workdir
 
 SCORES = {"a": (0.9, 0.8, 0.7), "b": (0.5, 0.4, 0.3)}
 
@@ -24,24 +23,19 @@ def finished(directory: Path, kept: bool = True) -> Path:
     Not all is held equal in it, which is a lesser warning.
     """
     sweep(directory, SCORES, settings={"b": {"training.clip": 2.0}})
-    looks: list[dict[str, Any]] = [event("choice", chosen={})]
+    looks: list[dict[str, Any]] = [look("choice", chosen={})]
     for variant, values in SCORES.items():
         for seed, value in enumerate(values):
             folder = workdir(directory, variant, seed)
             rows = np.array([[1, 1]] * round(10 * value) + [[0, 1]] * round(10 - 10 * value))
             Items.of({"exact": ("ratio", rows)}).write(folder)
             if kept:
-                manifest = json.loads((folder / "manifest.json").read_text())
-                write(folder / "manifest.json", {**manifest, "version": 2})
+                edit(folder / "manifest.json", version=2)
                 write_results(folder, (folder / "results.json").read_text())
-                looks.append(event("test", candidate=folder.parent.name, scored=[seed]))
+                looks.append(look(candidate=folder.parent.name, scored=[seed]))
     if kept:
         lines(directory / "looks.jsonl", looks)
     return directory
-
-
-def event(kind: str, **own: Any) -> dict[str, Any]:
-    return {"event": kind, "time": TIME, "plan": "0" * 12, "seeds": [0, 1, 2], "code": None, **own}
 
 
 def damaged(directory: Path, file: str, change: Any) -> None:
@@ -60,7 +54,7 @@ def damaged(directory: Path, file: str, change: Any) -> None:
             if path.exists():
                 path.write_text("".join(path.read_text().splitlines(keepends=True)[:change]))
         else:
-            path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+            edit(path, **change)
 
 
 COPY, LEFT = "copy", "is not what the run left"

@@ -11,8 +11,7 @@ from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.totals import taken
 from attnlab.pages.tables import Table
 from tests.experiments.report.tabled import part
-from tests.experiments.report.test_equality import edit_candidates
-from tests.experiments.synthetic import end, lines, start, sweep, workdir
+from tests.experiments.synthetic import edit_candidates, end, lines, start, sweep, workdir
 
 TWO = {"a": (0.9, 0.8), "b": (0.5, 0.4)}
 

@@ -8,7 +8,6 @@ import io
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,15 +16,22 @@ from attnlab.experiments.report import report
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.warnings import KINDS
 from tests.experiments.report.tabled import cells, main, warned
-from tests.experiments.report.test_equality import edit_candidates
-from tests.experiments.synthetic import TIME, budget, end, lines, met, start, sweep, workdir
+from tests.experiments.synthetic import (
+    TIME,
+    budget,
+    edit,
+    edit_candidates,
+    end,
+    lines,
+    look,
+    met,
+    start,
+    sweep,
+    workdir,
+)
 
 TWO = {"a": (0.9, 0.8, 0.85), "b": (0.5, 0.4, 0.45)}
 PEAKS = {0.001: 1.0, 0.003: 0.0, 0.01: 2.0}
-
-
-def edit(path: Path, **fields: Any) -> None:
-    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
 
 
 @pytest.mark.quick
@@ -105,10 +111,8 @@ def test_a_commit_that_leaves_the_package_as_it_was_is_no_other_version(
         edit(path, code=code)
     pages = {**code, "revision": "e" * 40, "tree": tree}
     edit(workdir(directory, "b", 1) / "manifest.json", code=pages)
-    look = {"event": "test", "candidate": "a-0a1b2c3d", "time": TIME, "plan": "p"}
-    look |= {"seeds": [0, 1, 2], "scored": [0, 1, 2]}
     codes = ({**code, "revision": "c" * 40}, {**pages, "tree": tree.replace("2", "3")})
-    lines(directory / "looks.jsonl", [{**look, "code": each} for each in codes])
+    lines(directory / "looks.jsonl", [look(code=each) for each in codes])
     contents = gather(directory)
     assert len(warned(contents, "code")) == number and not warned(contents, "environment")
     assert contents.environment.differing["commit"]["e" * 12] == ("b-0a1b2c3d/seed1",)
@@ -116,10 +120,7 @@ def test_a_commit_that_leaves_the_package_as_it_was_is_no_other_version(
 
 def test_code_that_scored_is_that_which_trained(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO)
-    record = {"event": "test", "candidate": "a-0a1b2c3d", "time": TIME, "plan": "p"}
-    record |= {"seeds": [0, 1, 2], "scored": [0, 1, 2]}
-    record["code"] = {"revision": "d" * 40, "dirty": False}
-    lines(directory / "looks.jsonl", [record])
+    lines(directory / "looks.jsonl", [look(code={"revision": "d" * 40, "dirty": False})])
     assert warned(gather(directory), "code") == [
         "The test split was scored by another version of the code than trained: dddddddddddd."
     ]
@@ -140,8 +141,7 @@ def test_an_unequal_search_and_settings_at_the_edge(tmp_path: Path) -> None:
         "Seeds 0, 1, 2 chose the settings, on validation, and are reported too: no seed is fresh."
     ]
     plan = json.loads((directory / "plan.json").read_text())
-    plan["candidates"].pop()
-    (directory / "plan.json").write_text(json.dumps(plan))
+    edit(directory / "plan.json", candidates=plan["candidates"][:-1])
     expected = ["Not every variant had as many settings tried: a 3, b 2."]
     assert warned(gather(directory), "tuning") == expected
 
@@ -193,8 +193,7 @@ def test_trials_on_other_numbers_of_cores(tmp_path: Path) -> None:
     path = workdir(directory, "b", 2) / "events.jsonl"
     two = [{**start(90.0), "cores": [4, 5]}, end(99.0, 4.0)]
     lines(path, [*map(json.loads, path.read_text().splitlines()), *two])
-    record = {"event": "test", "candidate": "a-0a1b2c3d", "time": TIME, "plan": "p", "code": None}
-    lines(directory / "looks.jsonl", [{**record, "seeds": [0], "scored": [0], "cores": 2}])
+    lines(directory / "looks.jsonl", [look(seeds=[0], cores=2)])
     assert warned(gather(directory), "cores") == [
         "Not on the 1 core of the plan, which was accepted: b seed 2 (2),"
         " a-0a1b2c3d on the test split (2)."
