@@ -39,8 +39,3 @@ def test_what_is_still_to_come(tmp_path: Path) -> None:
     contents = gather(frozen)
     assert "not every chosen trial is scored" in contents.unfinished
     assert contents.comparison.rows[1].missing == ("seed 1 not scored yet",)
-
-
-def test_no_claim_is_said(tmp_path: Path) -> None:
-    contents = gather(sweep(tmp_path, claim=None))
-    assert contents.outcome == "no claim was stated" and contents.verdict is None

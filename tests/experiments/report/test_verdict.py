@@ -11,8 +11,6 @@ import pytest
 from scipy import stats
 
 from attnlab.experiments import Claim, better
-from attnlab.experiments.report.collect import collect
-from attnlab.experiments.report.comparison import compare
 from attnlab.experiments.report.statistics import REFUTED, SUPPORTED, UNDECIDED
 from attnlab.experiments.report.verdict import Verdict, describe, judge
 from tests.experiments.plans import defined
@@ -147,13 +145,6 @@ def test_what_the_seeds_cannot_say_stays_open(
     found = verdict(tmp_path, contrast({"a": 1, "b": -1}), scores=scores)
     assert found.outcome == UNDECIDED
     assert found.sentence.startswith(f"undecided at {words}")
-
-
-def test_nothing_is_judged_before_the_test_split_is_scored(tmp_path: Path) -> None:
-    found = verdict(tmp_path, contrast({"a": 1, "b": -1}), final=False)
-    assert found.outcome == UNDECIDED
-    assert found.sentence == "undecided: the test split is not scored yet"
-    assert judge(compare(collect(tmp_path)), None) is None
 
 
 def test_contrasts_in_words() -> None:
