@@ -5,44 +5,53 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from attnlab.errors import UserError
 from attnlab.experiments.plan import Plan
 from attnlab.records.manifest import Manifest
-from attnlab.records.versions import RUN, SWEEP
-from tests.experiments.synthetic import sweep
+from tests.experiments.synthetic import edit, sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+HEADS = pytest.mark.parametrize(
+    ("head", "file"), [(Manifest, "manifest.json"), (Plan, "plan.json")]
+)
+
+
+def written(directory: Path, file: str, **fields: object) -> Path:
+    """The head of a record of version 1 with other fields."""
+    (path,) = sweep(directory, {"a": (0.9,)}).rglob(file)
+    edit(path, **fields)
+    return path
+
+
 @pytest.mark.quick
-@pytest.mark.parametrize(("newest", "file"), [(RUN, "manifest.json"), (SWEEP, "plan.json")])
-@pytest.mark.parametrize("version", [None, 1, 2, 3, 0, "2"])
-def test_a_record_without_a_version_is_of_the_first_and_a_newer_one_is_refused(
-    version: object, newest: int, file: str, tmp_path: Path
+@HEADS
+def test_a_record_without_a_version_is_of_the_first_and_stays_of_its_own(
+    head: Any, file: str, tmp_path: Path
 ) -> None:
-    """Also where it has fields that nobody here knows."""
-    sweep(tmp_path, {"a": (0.9,)})
-    (path,) = tmp_path.rglob(file)
-    fields = {
-        name: field for name, field in json.loads(path.read_text()).items() if name != "version"
-    }
-    known = version in (None, 1, 2)
-    fields |= ({} if version is None else {"version": version}) | ({} if known else {"new": 1})
-    path.write_text(json.dumps(fields))
-    head = Plan if file == "plan.json" else Manifest
-    if known:
+    path = written(tmp_path, file)
+    path.write_text(path.read_text().replace('"version": 1,', ""))
+    for version in (1, 2):
         found = head.read(path.parent)
-        assert found is not None and found.version == (version or 1)
+        assert found.version == version
         found.write(path.parent)
-        assert next(iter(json.loads(path.read_text()).items())) == ("version", version or 1)
-        return
-    words = (
-        "damaged" if version == "2" else f"of version {version}, and this attnlab reads 1 to 2: use"
-    )
-    with pytest.raises(UserError, match=f"{file} is {words}"):
+        assert next(iter(json.loads(path.read_text()).items())) == ("version", version)
+        edit(path, version=2)
+
+
+@HEADS
+@pytest.mark.parametrize("version", [0, 3, "2"])
+def test_another_version_is_refused_whatever_else_is_there(
+    version: object, head: Any, file: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, file, version=version, unknown=1)
+    words = f"is of version {version}, and this attnlab reads 1 to 2: use the attnlab that wrote it"
+    with pytest.raises(UserError, match="is damaged" if version == "2" else words):
         head.read(path.parent)
 
 

@@ -104,8 +104,8 @@ def validation(records: Records, comparison: Comparison) -> Table | None:
         frozenset(range(2, len(columns))),
         notes=notes,
     )
-    empty = {place for place in range(1, len(columns)) if all(row[place] == NONE for row in rows)}
-    return made if not empty else _without(made, empty)
+    filled = [place for place in range(len(columns)) if not {row[place] for row in rows} <= {NONE}]
+    return made.at([0, *(place for place in filled if place)])
 
 
 def _means(comparison: Comparison, name: str) -> dict[str, Summary]:
@@ -141,13 +141,3 @@ def _mean(values: Sequence[float | None]) -> float | None:
     """The mean of the values that exist; None if there are none."""
     numbers = [value for value in values if value is not None]
     return statistics.fmean(numbers) if numbers else None
-
-
-def _without(table: Table, places: set[int]) -> Table:
-    """The same without the columns at these places; their heads need not differ."""
-    left = [place for place in range(len(table.columns)) if place not in places]
-    rows = tuple(tuple(row[place] for place in left) for row in table.rows)
-    numbers = frozenset(new for new, old in enumerate(left) if old in table.numbers)
-    return Table(
-        table.title, tuple(table.columns[place] for place in left), rows, numbers, notes=table.notes
-    )

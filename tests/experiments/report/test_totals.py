@@ -61,14 +61,10 @@ def test_steps_done_again_after_a_kill_count_and_so_does_the_time(tmp_path: Path
     record = collect(directory).trials[0]
     assert (record.effort.steps, record.effort.seconds, record.effort.began) == (16, 30.0, 100.0)
     assert taken([record]).flops == 16 * 2.5e9
-
-
-def test_a_trial_given_up_has_no_end_of_its_own(tmp_path: Path) -> None:
-    directory = sweep(tmp_path, TWO)
-    given_up = end(9000.0, None, state="failed", step=3, message="died")
+    given_up = end(9000.0, None, state="failed", step=3, message="died")  # no end of its own
     records = [start(100.0), {"event": "step", "time": 107.0, "step": 3}, given_up]
-    lines(workdir(directory, "a", 0) / "events.jsonl", records)
-    assert collect(directory).trials[0].effort.seconds == 7.0
+    lines(workdir(directory, "a", 1) / "events.jsonl", records)
+    assert collect(directory).trials[1].effort.seconds == 7.0
 
 
 def test_trials_of_one_program_share_its_time(tmp_path: Path) -> None:
