@@ -32,10 +32,15 @@ class Table:
 
     def only(self, columns: Sequence[str]) -> Table:
         """The same with these columns only."""
-        places = [self.columns.index(column) for column in columns]
-        rows = tuple(tuple(row[place] for place in places) for row in self.rows)
+        return self.at([self.columns.index(column) for column in columns])
+
+    def at(self, places: Sequence[int]) -> Table:
+        """The same with the columns at these places only, whose heads need not differ."""
+        columns, *rows = (
+            tuple(row[place] for place in places) for row in (self.columns, *self.rows)
+        )
         numbers = frozenset(new for new, old in enumerate(places) if old in self.numbers)
-        return dataclasses.replace(self, columns=tuple(columns), rows=rows, numbers=numbers)
+        return dataclasses.replace(self, columns=columns, rows=tuple(rows), numbers=numbers)
 
 
 def number(value: float | None) -> str:
@@ -63,6 +68,11 @@ def interval(value: tuple[float, float] | None) -> str:
         else 4
     )
     return f"[{value[0]:,.{decimals}f}, {value[1]:,.{decimals}f}]"
+
+
+def mean(value: float | None, around: tuple[float, float] | None) -> str:
+    """ "0.925 [0.904, 0.946]", without an interval the number alone."""
+    return number(value) + (f" {interval(around)}" if around else "")
 
 
 def p_value(value: float | None) -> str:
