@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 
 NONE = "-"
+LONGEST = 1e15  # numbers from here on are written with a power of 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,9 +45,11 @@ class Table:
 
 
 def number(value: float | None) -> str:
-    """Four significant digits, from 10,000 on all before the point."""
+    """Four significant digits, from 10,000 on all before the point, from `LONGEST` on a power of 10."""
     if value is None:
         return NONE
+    if abs(value) >= LONGEST:
+        return f"{value:.4g}"
     return f"{value:#.4g}".rstrip(".") if abs(value) < 9999.5 else f"{value:,.0f}"
 
 
@@ -62,6 +65,8 @@ def interval(value: tuple[float, float] | None) -> str:
     if value is None:
         return NONE
     width, most = value[1] - value[0], max(map(abs, value))
+    if most >= LONGEST:
+        return f"[{value[0]:.3g}, {value[1]:.3g}]"
     decimals = (
         max(0, min(2 - math.floor(math.log10(width)), 4 - math.floor(math.log10(most))))
         if width > 0

@@ -17,6 +17,7 @@ from attnlab.records.json_kinds import Finite, Natural
 
 RECORDED = "measures"
 """The key of `results.json` and `valid.json` under which what is known of the scores stands."""
+LARGEST = 1e60  # of scores; a loss or perplexity beyond is that of a run that has diverged
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,6 +131,11 @@ def as_record(measures: Mapping[str, Measure]) -> dict[str, dict[str, Any]]:
         }
         for name, measure in measures.items()
     }
+
+
+def is_finite(value: object) -> bool:
+    """Whether it is a number whose fourth power, which tests need, is finite too."""
+    return isinstance(value, int | float) and type(value) is not bool and abs(value) <= LARGEST
 
 
 def _measure(name: str, declaration: Any) -> Measure:

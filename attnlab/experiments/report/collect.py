@@ -20,12 +20,11 @@ from attnlab.records.digests import altered_records
 from attnlab.records.items import Items
 from attnlab.records.json_kinds import Damaged, Finite, Natural, read, read_file
 from attnlab.records.manifest import Manifest
-from attnlab.records.measures import CLASSES, TEXT, VOCABULARY, Measure, Scores
+from attnlab.records.measures import CLASSES, TEXT, VOCABULARY, Measure, Scores, is_finite
 from attnlab.records.stream import Measured, read_records
 from attnlab.records.stream import Record as Line
 from attnlab.training.programs import COUNTED
 
-LARGEST = 1e60  # of scores; a loss or perplexity beyond is that of a run that has diverged
 Curve = tuple[Mapping[str, Any], ...]
 SCORES: Mapping[str, str] = {"valid": "valid.json", "test": "results.json"}
 """Where the scores of a split stand in a trial's folder."""
@@ -124,7 +123,7 @@ class Record:
       seen: candidate, seed and progress.
       cost: time and memory.
       scores: split to measure to number; numbers that are not finite, or beyond
-        `LARGEST`, are left out.
+        `measures.LARGEST`, are left out.
       measures: split to measure to its bounds and counts; nothing where that is not on record.
       logged: what it logged while it was trained.
       items: the measure of each test example; None where it has none, or that is not on record.
@@ -267,7 +266,8 @@ def _record(trial: Trial, directory: Path, plan: Plan) -> Record:
         learned=_learned(workdir, manifest),
     )
     metric, altered = plan.select["metric"], altered_records(workdir)
-    return dataclasses.replace(record, misfits=tuple(of_trial(record, splits, altered, metric)))
+    misfits = of_trial(record, items, splits, altered, plan.select["metric"])
+    return dataclasses.replace(record, misfits=tuple(misfits))
 
 
 def _learned(workdir: Path, manifest: Manifest | None) -> dict[str, str]:
@@ -379,8 +379,3 @@ def _scores(path: Path) -> tuple[dict[str, float], dict[str, Measure], str]:
     named: dict[str, Any] = dict(read_file(path, Scores, remedy) or {})
     numbers = {name: float(value) for name, value in named.items() if is_finite(value)}
     return numbers, named.get("measures", {}), str(named.get("split", ""))
-
-
-def is_finite(value: Any) -> bool:
-    """Whether it is a number whose fourth power, which tests need, is finite too."""
-    return isinstance(value, int | float) and type(value) is not bool and abs(value) <= LARGEST

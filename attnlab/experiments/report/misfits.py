@@ -9,24 +9,30 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from attnlab.records.items import ROUNDING
+from attnlab.records.items import ROUNDING, Items
+from attnlab.records.measures import is_finite
 
 if TYPE_CHECKING:
     from attnlab.experiments.report.collect import Record, Records
 
 
 def of_trial(
-    record: Record, splits: Mapping[str, str], altered: Sequence[str] | None, chosen_by: str
+    record: Record,
+    items: Items | None,
+    splits: Mapping[str, str],
+    altered: Sequence[str] | None,
+    chosen_by: str,
 ) -> Iterator[str]:
     """What does not fit among the records of one trial.
 
     Args:
       record: of the trial.
+      items: all measures of its test examples.
       splits: split to the one that its file of scores names.
       altered: the files that are not what the run left; None where it kept no digests.
       chosen_by: the measure by which candidates are chosen.
     """
-    items, manifest = record.items, record.manifest
+    manifest = record.manifest
     for split, label in splits.items():
         if label != split:
             yield f"the scores of the {split} split are of {label!r}"
@@ -39,7 +45,8 @@ def of_trial(
     for name in items.rules if items is not None and test else ():
         assert items is not None
         score, recorded = items.score(name), test.get(name, math.nan)
-        if not math.isclose(score, recorded, rel_tol=ROUNDING, abs_tol=ROUNDING):
+        same = math.isclose(score, recorded, rel_tol=ROUNDING, abs_tol=ROUNDING)
+        if is_finite(score) and not same:  # others are not read from results.json
             yield f"{name} is {recorded:.6g} in results.json and {score:.6g} by items.npz"
     logged = record.series("valid", chosen_by).get(int(valid.get("step", -1)))
     if logged is not None and chosen_by in valid and logged != valid[chosen_by]:

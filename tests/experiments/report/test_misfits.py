@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,10 @@ def finished(directory: Path, kept: bool = True) -> Path:
         for seed, value in enumerate(values):
             folder = workdir(directory, variant, seed)
             rows = np.array([[1, 1]] * round(10 * value) + [[0, 1]] * round(10 - 10 * value))
-            Items.of({"exact": ("ratio", rows)}).write(folder)
+            nats = np.array([[150.0, 1.0]] * len(rows))  # a perplexity that no report reads
+            measures = {"exact": ("ratio", rows), "perplexity": ("perplexity", nats)}
+            Items.of(measures).write(folder)
+            edit(folder / "results.json", perplexity=math.exp(150))
             if kept:
                 edit(folder / "manifest.json", version=2)
                 write_results(folder, (folder / "results.json").read_text())

@@ -19,11 +19,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from attnlab.experiments.define import text
-from attnlab.experiments.report.collect import Records, is_finite
+from attnlab.experiments.report.collect import Records
 from attnlab.experiments.report.comparison import settings
 from attnlab.pages.html import Figure, panels
 from attnlab.pages.svg import Chart, Look
 from attnlab.pages.tables import NONE, Table, number
+from attnlab.records.measures import is_finite
 
 LEAST, GROUPS = 8, 4
 OPEN = 12  # panels that are not folded away
