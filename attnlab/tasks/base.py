@@ -31,16 +31,15 @@ from attnlab.records.measures import Measure
 from attnlab.systems.protocol import System
 from attnlab.tasks import models
 from attnlab.tasks.protocol import (
-    Axis,
     Batch,
     Example,
     Loaded,
-    Maps,
     Numbers,
     Params,
     Response,
     Rngs,
     Scores,
+    Sides,
     Smoothing,
     Sums,
     Totals,
@@ -53,6 +52,7 @@ from attnlab.training.hyperparameters import SMOOTHING
 if TYPE_CHECKING:
     from attnlab.records.items import Items
     from attnlab.tasks.auxiliary import Terms
+    from attnlab.tasks.maps import Overlays
     from attnlab.tasks.pretrained import InitialWeights
 
 Config = TypeVar("Config", bound=Settings)
@@ -81,6 +81,9 @@ class Task(Generic[Config, Data, Model]):
       extra_tokens: tokens that a row has on top of those of its text.
       at_once: rows of a batch that is not trained on.
       jit: makes a program of a function of parameters and rows, which go where these lie.
+      stored_labels: the labels stored with the arrays of maps: their name in the file, and the sides
+        of which the first that an example has gives them.
+      grid: rows and columns of the places of an image, the side "image"; None to infer them.
       longer: a line for each split about its examples longer than `batch.max_length`.
       config, data: settings of the run; data of the splits that were loaded.
       system, auxiliary: the model, and the terms added to the loss or None.
@@ -103,6 +106,8 @@ class Task(Generic[Config, Data, Model]):
     extra_tokens: ClassVar[int] = 0
     at_once: int = 64
     jit = OnRows
+    stored_labels: ClassVar[Mapping[str, Sequence[str]]] = {}
+    grid: tuple[int, int] | None = None
     longer: Sequence[str] = ()
 
     def __init__(
@@ -412,18 +417,10 @@ class Task(Generic[Config, Data, Model]):
         """Examples for `maps` from typed texts; the system writes a missing one if it can."""
         raise NotImplementedError
 
-    def model_inputs(self, example: Any) -> tuple[Sequence[Tree], dict[str, Axis]]:
-        """The inputs of the system for an example, one row, and the axes of its maps by name."""
+    def model_inputs(self, example: Any) -> tuple[Sequence[Tree], Sides]:
+        """The inputs of the system for an example, one row, and what its maps lie between."""
         raise NotImplementedError
 
-    def maps(self, params: Params, example: Example) -> Maps:
-        """Every attention map of an example, and those that lie over its image."""
-        from attnlab.tasks.looks import maps_over
-
-        inputs, axes = self.model_inputs(example)
-        maps = models.maps_of(self.system, params, inputs)
-        return maps_over(maps, axes, self.map_labels(axes), getattr(example, "image", None))
-
-    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
-        """The labels that are stored with the arrays of maps, by their names in the file."""
-        return {f"{name}_{axis.kind}": axis.labels for name, axis in axes.items()}
+    def overlays(self, params: Params, example: Any) -> Overlays:
+        """What lies over the image of an example beside its attention."""
+        return {}, {}

@@ -42,7 +42,7 @@ from attnlab.tasks import schemas
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.decoders import check_room, ending, translating
 from attnlab.tasks.localisation import SCORES, Named, named, sums
-from attnlab.tasks.looks import ImageExample
+from attnlab.tasks.maps import ImageExample
 from attnlab.tasks.models import (
     check_output_bias,
     left_aside,
@@ -50,7 +50,7 @@ from attnlab.tasks.models import (
     system_factory,
     with_output_bias,
 )
-from attnlab.tasks.protocol import Axis, Batch, Params, Scores, Sums, Tree, Typed
+from attnlab.tasks.protocol import Batch, Params, Scores, Sides, Sums, Tree, Typed
 from attnlab.tasks.tokens import cross_entropy
 from attnlab.tasks.written import ScoredAsText
 
@@ -125,6 +125,8 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
     }
     examples: ClassVar[str] = "captions"
     outputs: ClassVar[str] = "captions.txt"
+    stored_labels = {"target_tokens": ("target",), "image_patches": ("image",)}
+    grid: tuple[int, int]
 
     def __init__(self, config: schemas.Captioning, data: CaptionData) -> None:
         self.special = data.vocabulary.special
@@ -336,7 +338,7 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
             for (name, given), image in zip(typed, images, strict=True)
         ]
 
-    def model_inputs(self, example: ImageExample) -> tuple[list[Any], dict[str, Axis]]:
+    def model_inputs(self, example: ImageExample) -> tuple[list[Any], Sides]:
         """The normalised image and the ids of the caption, and what maps lie between: "image", the
         places row by row, "target" (what a step predicts), "target_in" (what it reads).
         """
@@ -345,12 +347,8 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         height, width = self.grid
         labels = [f"{row + 1},{column + 1}" for row in range(height) for column in range(width)]
         axes = {
-            name: Axis(self.data.vocabulary.tokens(ids[0]))
+            name: self.data.vocabulary.tokens(ids[0])
             for name, ids in (("target", target), ("target_in", target_in))
         }
         image = self.data.learned.normalised(example.image[None])
-        return [image, target_in], {**axes, "image": Axis(labels, "patches", self.grid)}
-
-    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
-        """The words, and the places by row and column."""
-        return {"target_tokens": axes["target"].labels, "image_patches": axes["image"].labels}
+        return [image, target_in], {**axes, "image": labels}

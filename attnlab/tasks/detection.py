@@ -26,13 +26,13 @@ from attnlab.data.columns import Declared, Examples
 from attnlab.data.images.boxed import BoxedData
 from attnlab.errors import UserError
 from attnlab.records.measures import Measure
+from attnlab.systems.protocol import AttentionMap
 from attnlab.systems.vision.protocol import Detected, Detector
 from attnlab.tasks import schemas
 from attnlab.tasks.boxes import THRESHOLDS, Answers, Truth, average_precisions, matched, overlaps
 from attnlab.tasks.images import ImageTask
 from attnlab.tasks.protocol import (
     Batch,
-    Look,
     Params,
     Response,
     Rngs,
@@ -244,7 +244,7 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         """
         return [[Response(self._written(row), 0.0)] for row in self.detections(params, examples)]
 
-    def seen(self, params: Params, image: np.ndarray) -> dict[str, Look]:
+    def seen(self, params: Params, image: np.ndarray) -> dict[str, AttentionMap]:
         """The box of each object that `answers` names, with its score."""
         (detected,) = self.detections(params, self._asked(image[None]))
         height, width = image.shape[:2]
@@ -254,7 +254,9 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
             inside = inside & (abs(columns - column - wide / 2) < wide / 2)
             boxes.append(score * inside)
             names.append(name)
-        return {"answer": Look(image, np.array(boxes, np.float32), names)} if boxes else {}
+        return (
+            {"answer": AttentionMap(np.array(boxes, np.float32), names, (), image)} if boxes else {}
+        )
 
     def _shown(self, detected: Answers) -> Iterator[tuple[str, float, np.ndarray]]:
         """Of the objects with a score of at least 0.5, the likeliest first: class, score, and first

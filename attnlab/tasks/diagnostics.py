@@ -42,18 +42,18 @@ from attnlab.tasks.models import (
     system_factory,
 )
 from attnlab.tasks.protocol import (
-    Axis,
     Batch,
     Params,
     Response,
     Scores,
+    Sides,
     Smoothing,
     Sums,
     TextExample,
     Totals,
     Typed,
 )
-from attnlab.tasks.tokens import cross_entropy, tokens_or_rows
+from attnlab.tasks.tokens import TOKENS_STORED, cross_entropy, tokens_or_rows
 
 
 def build_system(
@@ -104,6 +104,7 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
     }
     examples: ClassVar[str] = "texts"
     outputs: ClassVar[str] = "answers.tsv"
+    stored_labels = TOKENS_STORED
 
     def __init__(self, config: schemas.Diagnostics, data: AskedTexts) -> None:
         self.special = data.vocabulary.special
@@ -248,11 +249,7 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
         self.examples_from_lines([first for first, _ in typed])
         return [TextExample(first) for first, _ in typed]
 
-    def model_inputs(self, example: Any) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: Any) -> tuple[list[np.ndarray], Sides]:
         """A text with what begins it, "source"."""
         (ids,) = self.examples_from_lines([example.source]).packed("source")
-        return [ids[None]], {"source": Axis(self.data.vocabulary.tokens(ids))}
-
-    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
-        """The tokens that are read."""
-        return {"source_tokens": axes["source"].labels, "target_tokens": ()}
+        return [ids[None]], {"source": self.data.vocabulary.tokens(ids)}

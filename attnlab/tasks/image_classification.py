@@ -35,7 +35,7 @@ from attnlab.systems.vision.protocol import ImageClassifier
 from attnlab.tasks import schemas
 from attnlab.tasks.decisions import Decisions
 from attnlab.tasks.images import Choosing, ImageTask
-from attnlab.tasks.looks import ImageExample
+from attnlab.tasks.maps import ImageExample
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
 from attnlab.tasks.protocol import Batch, Params, Scores, Smoothing, Sums, Totals, Tree
 from attnlab.tasks.tokens import cross_entropy

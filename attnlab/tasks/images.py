@@ -9,7 +9,6 @@ Axis letters: B batch, H height, W width, C channels.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -26,13 +25,13 @@ from attnlab.data.images.folder import read_images
 from attnlab.data.images.labelled import Pictures, Shape
 from attnlab.data.settings import Augmentation
 from attnlab.errors import UserError
-from attnlab.systems.protocol import System
+from attnlab.systems.protocol import AttentionMap, System
 from attnlab.tasks import schemas
 from attnlab.tasks.auxiliary import Terms
 from attnlab.tasks.base import Config, Data, Model, Task
-from attnlab.tasks.looks import ImageExample, gates_of
+from attnlab.tasks.maps import ImageExample, Overlays, gates_of
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
-from attnlab.tasks.protocol import Axis, Batch, Look, Maps, Params, Response, Tree, Typed
+from attnlab.tasks.protocol import Batch, Params, Response, Sides, Tree, Typed
 
 _CLASSES = 2  # of a system that is built to be checked; any number does
 _LOOKED_AT = 1000  # images, to know whether an augmentation does anything
@@ -217,18 +216,16 @@ class ImageTask(Task[Config, OfImages, Model]):
             for name, image, best in zip(names, images, answers, strict=True)
         ]
 
-    def model_inputs(self, example: ImageExample) -> tuple[list[Any], dict[str, Axis]]:
+    def model_inputs(self, example: ImageExample) -> tuple[list[Any], Sides]:
         """The image, normalised; its places have numbers only."""
         return [self.normalised(example.image[None])], {}
 
-    def maps(self, params: Params, example: Any) -> Maps:
-        """See `Task.maps`, with the gates and what `seen` gives."""
-        maps = super().maps(params, example)
+    def overlays(self, params: Params, example: Any) -> Overlays:
+        """The gates, and what `seen` gives."""
         read, _ = self.model_inputs(example)
-        looks, gates = gates_of(self.system, params, read, example.image)
-        looks = {**maps.looks, **looks, **self.seen(params, example.image)}
-        return dataclasses.replace(maps, looks=looks, gates=gates)
+        over, gates = gates_of(self.system, params, read, example.image)
+        return {**over, **self.seen(params, example.image)}, gates
 
-    def seen(self, params: Params, image: np.ndarray) -> dict[str, Look]:
+    def seen(self, params: Params, image: np.ndarray) -> dict[str, AttentionMap]:
         """What the answer says of places of an image [H,W,C], by name; nothing by default."""
         return {}

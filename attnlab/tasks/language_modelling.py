@@ -47,12 +47,12 @@ from attnlab.tasks.models import (
     system_factory,
 )
 from attnlab.tasks.protocol import (
-    Axis,
     Batch,
     Numbers,
     Params,
     Response,
     Scores,
+    Sides,
     Sums,
     TextExample,
     Totals,
@@ -361,15 +361,15 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
             )
         return [TextExample(first) for first, _ in typed]
 
-    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], Sides]:
         """A text that is read from its beginning, and the tokens: those that are read ("source")
         and those that are predicted ("target").
         """
         ids = self.examples_from_lines([example.source]).packed("source")[0]
         tokens = self.data.vocabulary.tokens
         return [ids[None]], {
-            "source": Axis(tokens(ids)),
-            "target": Axis(tokens([*ids[1:], self.special.eos])),
+            "source": tokens(ids),
+            "target": tokens([*ids[1:], self.special.eos]),
         }
 
     # --- reading in pieces ---

@@ -49,10 +49,10 @@ from attnlab.tasks.models import (
     system_factory,
 )
 from attnlab.tasks.protocol import (
-    Axis,
     Batch,
     Params,
     Response,
+    Sides,
     Smoothing,
     Sums,
     TextExample,
@@ -375,7 +375,7 @@ class MaskedLanguageModelling(
             )
         return [TextExample(first) for first, _ in typed]
 
-    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], Sides]:
         """A text, in which tokens may be hidden; "source"."""
         ids = self._cut(example.source)
-        return [ids[None]], {"source": Axis(self.data.vocabulary.tokens(ids))}
+        return [ids[None]], {"source": self.data.vocabulary.tokens(ids)}

@@ -18,7 +18,7 @@ import numpy as np
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import LOSSES, MAPS, Attention, Reading
+from attnlab.attention.protocol import LOSSES, Attention, Reading
 from attnlab.config.registry import behind, build, location
 from attnlab.config.schema import settings_of
 from attnlab.data.columns import Batch as HostBatch
@@ -30,7 +30,6 @@ from attnlab.layers.by_layer import chosen, varies
 from attnlab.layers.norms import STATISTICS
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import (
-    AttentionMap,
     Classifier,
     LanguageModel,
     Seq2Seq,
@@ -291,21 +290,6 @@ def _fitting(base: type[System]) -> str:
     return "choose from: " + ", ".join(
         name for name in SYSTEMS.names() if issubclass(SYSTEMS.resolve(name), base)
     )
-
-
-def maps_of(system: System, params: Params, read: Sequence[np.ndarray]) -> dict[str, AttentionMap]:
-    """Every attention map of what a system reads, one row, by name, on the host, [H,Tq,Tk] each."""
-    names: list[str] = []
-
-    @OnRows
-    def look(params: Params, *read: jax.Array) -> dict[str, AttentionMap]:
-        _, collected = system.apply({"params": params}, *read, mutable=[MAPS])
-        maps = system.maps(dict(collected).get(MAPS, {}))
-        names[:] = maps  # a program would put them in another order
-        return maps
-
-    maps = jax.device_get(look(params, *read))
-    return {name: maps[name].replace(weights=np.asarray(maps[name].weights[0])) for name in names}
 
 
 def left_aside(system: nn.Module, params: Any, *ids: Any) -> Mapping[str, Any]:

@@ -27,7 +27,7 @@ from attnlab.tasks import schemas
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.decoders import check_room
 from attnlab.tasks.models import check_output_bias, shapes_of, system_factory
-from attnlab.tasks.protocol import Axis, Batch, Params, TextExample, Tree, Typed
+from attnlab.tasks.protocol import Batch, Params, Sides, TextExample, Tree, Typed
 from attnlab.tasks.tokens import cross_entropy
 from attnlab.tasks.written import Writes, WritingTask
 
@@ -175,7 +175,7 @@ class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
             for source, target in typed
         ]
 
-    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], Sides]:
         """The ids of a pair, and the tokens: "source", "target" (what a step predicts), "target_in"
         (what it reads).
         """
@@ -184,6 +184,5 @@ class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
         source, target = (np.asarray(sequence[0])[None] for sequence in encoded.sequences)
         ids = {"source": source, "target": target, "target_in": np.asarray(self.shifted(target))}
         return [source, ids["target_in"]], {
-            side: Axis(self.vocabularies[side != "source"].tokens(row[0]))
-            for side, row in ids.items()
+            side: self.vocabularies[side != "source"].tokens(row[0]) for side, row in ids.items()
         }

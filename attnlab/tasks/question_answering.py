@@ -45,11 +45,11 @@ from attnlab.tasks import schemas
 from attnlab.tasks.base import Task
 from attnlab.tasks.models import longest_row, refuse_terms, shapes_of, system_factory
 from attnlab.tasks.protocol import (
-    Axis,
     Batch,
     Params,
     Response,
     Scores,
+    Sides,
     Smoothing,
     Sums,
     TextExample,
@@ -57,7 +57,7 @@ from attnlab.tasks.protocol import (
     Tree,
     Typed,
 )
-from attnlab.tasks.tokens import cross_entropy
+from attnlab.tasks.tokens import TOKENS_STORED, cross_entropy
 
 SILENCE = "(no answer)"  # what a person is told
 _NEVER = -1e9
@@ -123,6 +123,7 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
     }
     examples: ClassVar[str] = "questions"
     outputs: ClassVar[str] = "answers.tsv"
+    stored_labels = TOKENS_STORED
 
     def __init__(self, config: schemas.QuestionAnswering, data: Questions) -> None:
         self.special, self._reading = data.vocabulary.special, config.passages
@@ -294,15 +295,11 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         lines = [first if second is None else f"{first}\t{second}" for first, second in typed]
         return [TextExample(question.question, question.passage) for question in self._typed(lines)]
 
-    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], Sides]:
         """The row of a question and its passage, or of its first window, "source"."""
         examples = self.examples_from_lines([f"{example.source}\t{example.target}"])
         ids, types = (examples.packed(name)[0] for name in self.inputs)
-        return [ids[None], types[None]], {"source": Axis(self.data.vocabulary.tokens(ids))}
-
-    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
-        """The tokens that are read."""
-        return {"source_tokens": axes["source"].labels, "target_tokens": ()}
+        return [ids[None], types[None]], {"source": self.data.vocabulary.tokens(ids)}
 
 
 def exact(answer: str, right: str) -> bool:

@@ -22,12 +22,12 @@ from attnlab.data.columns import Declared, Examples
 from attnlab.data.images.segmented import SegmentedData
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
+from attnlab.systems.protocol import AttentionMap
 from attnlab.systems.vision.protocol import PixelClassifier
 from attnlab.tasks import schemas
 from attnlab.tasks.images import ImageTask
 from attnlab.tasks.protocol import (
     Batch,
-    Look,
     Params,
     Response,
     Rngs,
@@ -203,12 +203,12 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
     def _asked(images: np.ndarray) -> Examples:
         return Examples(image=images, mask=np.ones(images.shape[:3], np.uint8))
 
-    def seen(self, params: Params, image: np.ndarray) -> dict[str, Look]:
+    def seen(self, params: Params, image: np.ndarray) -> dict[str, AttentionMap]:
         """The pixels of each class that the image shows, the largest first."""
         (mask,), names = self.masks(params, self._asked(image[None])), self.data.learned.classes
         order = _by_size(mask, len(names))
         pixels = np.stack([mask == at for at in order]).astype(np.float32)
-        return {"answer": Look(image, pixels, [names[at] for at in order])}
+        return {"answer": AttentionMap(pixels, [names[at] for at in order], (), image)}
 
     def answers(
         self, params: Params, examples: Examples, lines: Sequence[str]

@@ -41,11 +41,11 @@ from attnlab.tasks.models import (
     system_factory,
 )
 from attnlab.tasks.protocol import (
-    Axis,
     Batch,
     Params,
     Response,
     Scores,
+    Sides,
     Smoothing,
     Sums,
     Totals,
@@ -53,7 +53,13 @@ from attnlab.tasks.protocol import (
     Typed,
 )
 from attnlab.tasks.spans import SCHEMES, counts, look_like_spans, scheme, scores
-from attnlab.tasks.tokens import cross_entropy, token_rows, token_scores, tokens_or_rows
+from attnlab.tasks.tokens import (
+    TOKENS_STORED,
+    cross_entropy,
+    token_rows,
+    token_scores,
+    tokens_or_rows,
+)
 
 SPANS = ("precision", "recall", "f1")
 _log = logging.getLogger(__name__)
@@ -146,6 +152,7 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
     }
     examples: ClassVar[str] = "sentences"
     outputs: ClassVar[str] = "tags.tsv"
+    stored_labels = TOKENS_STORED
 
     def __init__(self, config: schemas.Tagging, data: TaggedTexts) -> None:
         self.special, self.tags = data.vocabulary.special, data.classes.names
@@ -311,7 +318,7 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
         self.examples_from_lines([first for first, _ in typed])
         return [TaggedExample(self._words(first)) for first, _ in typed]
 
-    def model_inputs(self, example: TaggedExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: TaggedExample) -> tuple[list[np.ndarray], Sides]:
         """A sentence with what begins and ends it, "source"; and its tree, if it is read."""
         (ids,) = self._encoded([example]).packed("source")
         read = [ids[None]]
@@ -319,8 +326,4 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
             (heads,) = self._encoded([example]).packed("heads")
             none = np.zeros_like(ids[None])
             read += [none, none, np.asarray(jax.jit(structural_distance)(heads[None]))]
-        return read, {"source": Axis(self.data.vocabulary.tokens(ids))}
-
-    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
-        """The tokens that are read."""
-        return {"source_tokens": axes["source"].labels, "target_tokens": ()}
+        return read, {"source": self.data.vocabulary.tokens(ids)}

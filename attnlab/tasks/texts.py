@@ -39,13 +39,13 @@ from attnlab.tasks.models import (
     system_factory,
 )
 from attnlab.tasks.protocol import (
-    Axis,
     Batch,
     Numbers,
     Params,
     Response,
     Rngs,
     Scores,
+    Sides,
     Smoothing,
     Sums,
     TextExample,
@@ -53,7 +53,7 @@ from attnlab.tasks.protocol import (
     Tree,
     Typed,
 )
-from attnlab.tasks.tokens import tokens_stored
+from attnlab.tasks.tokens import TOKENS_STORED
 
 SIDES = ("source", "target")
 
@@ -126,6 +126,7 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
     measures: Mapping[str, Measure | str] = {"loss": Measure("min")}
     evaluated: ClassVar[Sequence[str]] = ("loss",)
     outputs: ClassVar[str] = "predictions.tsv"
+    stored_labels = TOKENS_STORED
     numbers: ClassVar[int] = 1
 
     def __init__(
@@ -333,7 +334,7 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         lines = [source if target is None else f"{source}\t{target}" for source, target in typed]
         return [TextExample(*self.texts(line)) for line in lines]
 
-    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], Sides]:
         """The ids of the texts; "source" and, of pairs, "target_in"; both in one row, after what
         begins it, "joined".
         """
@@ -344,8 +345,4 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         if len(read) == 2:
             sides["target_in"] = read[1][0]
         tokens = self.data.vocabulary.tokens
-        return read, {name: Axis(tokens(ids)) for name, ids in sides.items()}
-
-    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
-        """The tokens of both texts."""
-        return tokens_stored(axes)
+        return read, {name: tokens(ids) for name, ids in sides.items()}

@@ -16,7 +16,7 @@ import numpy as np
 from attnlab.data.vocabulary import Special
 from attnlab.records.measures import VOCABULARY, Measure, share
 from attnlab.tasks.base import Config, Data, Model, Task
-from attnlab.tasks.protocol import Axis, Batch, Smoothing, Totals
+from attnlab.tasks.protocol import Batch, Smoothing, Totals
 from attnlab.training.settings import TokenTraining
 
 TEACHER_FORCED: Mapping[str, Measure] = {
@@ -25,6 +25,12 @@ TEACHER_FORCED: Mapping[str, Measure] = {
     "accuracy": share("tokens", depends=(VOCABULARY,)),
 }
 """The scores of `token_scores`."""
+TOKENS_STORED: Mapping[str, Sequence[str]] = {
+    "source_tokens": ("source",),
+    "target_tokens": ("target", "target_in"),
+}
+"""`Task.stored_labels` of texts: the tokens that are read, and those that are predicted or else the
+second text."""
 
 
 class TokenTask(Task[Config, Data, Model]):
@@ -36,6 +42,7 @@ class TokenTask(Task[Config, Data, Model]):
     """
 
     evaluated: ClassVar[Sequence[str]] = tuple(TEACHER_FORCED)
+    stored_labels = TOKENS_STORED
     special: Special
 
     def real(self, ids: jax.Array | np.ndarray) -> jax.Array:
@@ -55,10 +62,6 @@ class TokenTask(Task[Config, Data, Model]):
         "accuracy" (of the next token).
         """
         return token_scores(totals)
-
-    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
-        """The tokens that are read and those that are predicted."""
-        return tokens_stored(axes)
 
 
 def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: Smoothing) -> jax.Array:
@@ -98,11 +101,3 @@ def token_rows(sums: Mapping[str, np.ndarray]) -> dict[str, tuple[str, np.ndarra
         "perplexity": ("perplexity", nats),
         "accuracy": ("ratio", right),
     }
-
-
-def tokens_stored(axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
-    """The tokens that are kept beside maps: of what is read, and of what is predicted or else the
-    second text.
-    """
-    second = axes.get("target", axes.get("target_in", Axis(())))
-    return {"source_tokens": axes["source"].labels, "target_tokens": second.labels}

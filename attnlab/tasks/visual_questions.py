@@ -15,7 +15,6 @@ Axis letters: B batch, H height, W width, C answers, S tokens of the question.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -39,14 +38,13 @@ from attnlab.systems.vision.protocol import VisualAnswerer
 from attnlab.tasks import schemas
 from attnlab.tasks.images import Choosing
 from attnlab.tasks.looking import LOCALISATION, localised, of_questions
-from attnlab.tasks.looks import gates_of
+from attnlab.tasks.maps import Overlays, gates_of
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
 from attnlab.tasks.protocol import (
-    Axis,
     Batch,
-    Maps,
     Params,
     Scores,
+    Sides,
     Smoothing,
     Sums,
     Totals,
@@ -140,12 +138,19 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
     }
     examples: ClassVar[str] = "questions"
     outputs: ClassVar[str] = "answers.tsv"
+    stored_labels = {
+        "image_places": ("image",),
+        "question_tokens": ("question",),
+        "joined_tokens": ("joined",),
+    }
+    grid: tuple[int, int]
 
     def __init__(self, config: schemas.VisualQuestions, data: QuestionData) -> None:
         self.special = data.vocabulary.special
         answers, shape = len(data.learned.classes), data.learned.shape
         system = build_system(config, data.vocabulary.size, answers, shape, self.special)
         super().__init__(config, data, system)
+        self.grid = system.grid(shape)
 
     @classmethod
     def check(cls, config: schemas.VisualQuestions) -> None:
@@ -231,7 +236,7 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         if self.system.needs and any(row.boxes for row in rows):
             shape = self.data.learned.shape
             looks = self._looks(params, self.of_split(split))
-            scores[LOCALISATION] = localised(looks, rows, self.system.grid(shape), shape)
+            scores[LOCALISATION] = localised(looks, rows, self.grid, shape)
         scores["confusion"] = {
             row: {column: counts[row, column] for column in names} for row in answers
         }
@@ -337,25 +342,22 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
             for image, (name, text) in zip(images, asked, strict=True)
         ]
 
-    def model_inputs(self, example: VisualExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: VisualExample) -> tuple[list[np.ndarray], Sides]:
         """The image and the question; maps lie between the places of the image, row by row as the
         `grid` of its axis says, and the question, alone or "joined", the beginning of a text before
         it.
         """
         (ids,) = self.data.vocabulary.packed([example.question])
         joined = np.concatenate([[self.special.bos], ids])
-        height, width = self.system.grid(self.data.learned.shape)
+        height, width = self.grid
         places = [f"{row},{column}" for row in range(height) for column in range(width)]
         axes = {
-            "image": Axis(places, "places", (height, width)),
-            "question": Axis(self.data.vocabulary.tokens(ids)),
-            "joined": Axis(self.data.vocabulary.tokens(joined)),
+            "image": places,
+            "question": self.data.vocabulary.tokens(ids),
+            "joined": self.data.vocabulary.tokens(joined),
         }
         return [np.asarray(self.normalised(example.image[None])), ids[None]], axes
 
-    def maps(self, params: Params, example: Any) -> Maps:
-        """See `Task.maps`, with the gates of the backbone."""
-        maps = super().maps(params, example)
-        read, _ = self.model_inputs(example)
-        looks, gates = gates_of(self.system, params, read, example.image)
-        return dataclasses.replace(maps, looks={**maps.looks, **looks}, gates=gates)
+    def overlays(self, params: Params, example: Any) -> Overlays:
+        """The gates of the backbone."""
+        return gates_of(self.system, params, self.model_inputs(example)[0], example.image)

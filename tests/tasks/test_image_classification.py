@@ -15,6 +15,7 @@ from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.image_classification import ImageClassification
+from attnlab.tasks.maps import attention_maps, overlays
 from tests.tasks.tiny import check_items, image_files, noisy
 
 SMALL = [
@@ -106,13 +107,16 @@ def test_gates_and_maps_lie_over_the_image() -> None:
     assert task.system.looks and not load().system.looks
     params = noisy(task)
     (example,) = task.map_examples("valid", 1)
-    found = task.maps(params, example)
+    over, gates = overlays(task, params, example, {})
     wanted = {"gate_0": (1, 12, 12), "gate_1": (1, 6, 6)}
-    assert {name: one.weights.shape for name, one in found.looks.items()} == wanted
+    assert {name: one.weights.shape for name, one in over.items()} == wanted
     run = jax.jit(lambda x: task.system.apply({"params": params}, x, mutable=["gates"]))
     _, collected = run(task.normalised(example.image[None]))
     gate = collected["gates"]["gate_1"]["gate"][0][0, :, :, 0]
-    np.testing.assert_allclose(found.looks["gate_1"].weights[0], gate, rtol=1e-5)
+    np.testing.assert_allclose(over["gate_1"].weights[0], gate, rtol=1e-5)
     block = load("system.gate=non_local", "system.gated=1", "system.gate.reduction=1")
-    found = block.maps(noisy(block), example)
-    assert found.looks["gate_1/attention"].weights.shape == (1, 6, 6) and not found.gates
+    block_params = noisy(block)
+    over, gates = overlays(
+        block, block_params, example, attention_maps(block, block_params, example)
+    )
+    assert over["gate_1/attention"].weights.shape == (1, 6, 6) and not gates

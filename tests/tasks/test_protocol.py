@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from attnlab.records.measures import declared
-from attnlab.systems.protocol import AttentionMap, System
+from attnlab.systems.protocol import System
 from attnlab.tasks import TASKS
 from attnlab.tasks.base import Task
-from attnlab.tasks.protocol import Axis, Maps, TextExample
+from attnlab.tasks.protocol import TextExample
 
 METHODS = {
     name: method
@@ -61,8 +61,3 @@ def test_an_example_of_texts_is_shown_and_recorded() -> None:
     pair, one = TextExample("a b", "c"), TextExample("a b")
     assert (pair.shown(), one.shown()) == ("a b  ->  c", "a b") and pair == ("a b", "c")
     assert one.record() == {"source": "a b", "target": None}
-
-
-def test_a_map_has_the_labels_of_its_sides() -> None:
-    maps = Maps({"look": AttentionMap(None, "b", "a")}, {"a": Axis("xy"), "b": Axis("z")}, {})  # type: ignore[arg-type]
-    assert (maps.rows("look"), maps.columns("look")) == ("z", "xy")
