@@ -53,6 +53,15 @@ class ImageExample:
         return {"source": self.name, "target": self.label}
 
 
+def numbered(
+    split: str, images: np.ndarray, labels: Sequence[str | None] | None = None
+) -> list[ImageExample]:
+    """The first images of a split [N,H,W,C], named by their numbers, with their labels."""
+    names = (f"{split} image {row}" for row in range(1, len(images) + 1))
+    every = zip(names, images, labels or [None] * len(images), strict=True)
+    return [ImageExample(*example) for example in every]
+
+
 def grid_of(places: int, height: int, width: int) -> tuple[int, int, int] | None:
     """Tokens before the first place, and h and w, of so many keys of an image [H,W]: a grid that
     divides it into squares, the last ones cut, or the same after a class token. None if no grid

@@ -43,7 +43,7 @@ from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import TokenClassifier
 from attnlab.tasks import schemas
 from attnlab.tasks.base import Task
-from attnlab.tasks.models import longest_row, refuse_terms, shapes_of, system_factory
+from attnlab.tasks.models import built, longest_row
 from attnlab.tasks.protocol import (
     Batch,
     Params,
@@ -53,7 +53,6 @@ from attnlab.tasks.protocol import (
     Smoothing,
     Sums,
     TextExample,
-    Totals,
     Tree,
     Typed,
 )
@@ -71,11 +70,9 @@ def build_system(
     Raises:
       UserError: another kind of system, or a mechanism that does not fit, samples or has a loss.
     """
-    factory = system_factory(config, TokenClassifier)
-    system: TokenClassifier = factory(
-        vocabulary=vocabulary, outputs=2, pad_id=special.pad, bos_id=special.bos
-    )
-    refuse_terms(config, shapes_of(system, longest_row(config)))
+    system: TokenClassifier
+    sizes = {"vocabulary": vocabulary, "outputs": 2}
+    system, _ = built(config, TokenClassifier, special, longest_row(config), **sizes)
     return system
 
 
@@ -115,6 +112,7 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         "f1": Measure("max", low=0.0, high=1.0),
     }
     evaluated: ClassVar[Sequence[str]] = ("loss", "accuracy")
+    ratios = {"loss": ("loss", "rows"), "accuracy": ("correct", "rows")}
     units: ClassVar[Mapping[str, str]] = {
         "loss": "nats per window and end",
         "accuracy": "both likeliest ends right",
@@ -201,11 +199,6 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         return jnp.asarray(batch["source"])[:, 0] != self.special.pad
 
     # --- scores ---
-
-    def averaged(self, totals: Totals) -> dict[str, float]:
-        """ "loss" (nats per window and end) and "accuracy" (both likeliest ends right)."""
-        rows = float(totals["rows"])
-        return {"loss": float(totals["loss"]) / rows, "accuracy": float(totals["correct"]) / rows}
 
     def counts(self, split: str) -> dict[str, int]:
         """See `Task.counts`."""

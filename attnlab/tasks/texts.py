@@ -49,7 +49,6 @@ from attnlab.tasks.protocol import (
     Smoothing,
     Sums,
     TextExample,
-    Totals,
     Tree,
     Typed,
 )
@@ -125,6 +124,7 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
     }
     measures: Mapping[str, Measure | str] = {"loss": Measure("min")}
     evaluated: ClassVar[Sequence[str]] = ("loss",)
+    ratios = {"loss": ("loss", "rows")}
     outputs: ClassVar[str] = "predictions.tsv"
     stored_labels = TOKENS_STORED
     numbers: ClassVar[int] = 1
@@ -141,7 +141,6 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         if system is None:
             system = self.build(config, data.vocabulary.size, data.classes.sentences, self.special)
         super().__init__(config, data, system, auxiliary)
-        self._outputs = self.jit(lambda params, rows: self.apply(params, rows).astype(jnp.float32))
 
     # --- what a task of one's own says ---
 
@@ -161,12 +160,6 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         answers [B,...], 0 where no row is.
         """
         raise NotImplementedError
-
-    def averaged(self, totals: Totals) -> dict[str, float]:
-        """The scores `evaluated` of a split, "loss" first, from the sums over all of its rows;
-        "rows" is among them.
-        """
-        return {"loss": float(totals["loss"]) / float(totals["rows"])}
 
     def written(self, outputs: np.ndarray) -> Response:
         """What is answered to a text, given the system's outputs [C]."""
@@ -281,17 +274,6 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
             f"{label}\t{answer.text}"
             for (_, label), answer in zip(self.data.rows[split], answers, strict=True)
         ]
-
-    def outputs_of(self, params: Params, examples: Examples) -> np.ndarray:
-        """The system's outputs [N,C] for N examples, float32."""
-        parts = [
-            (rows, np.asarray(self._outputs(params, batch)))
-            for rows, batch in self.in_order(examples)
-        ]
-        outputs = np.zeros((len(examples), *parts[0][1].shape[1:]), np.float32)
-        for rows, each in parts:
-            outputs[rows[rows >= 0]] = each[rows >= 0]
-        return outputs
 
     def answered(self, params: Params, examples: Examples) -> list[Response]:
         """What is answered to every example."""

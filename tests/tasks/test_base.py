@@ -124,6 +124,7 @@ class Brightness(Task[Settings, Images, Pooled]):
     inputs = ("image",)
     measures = {"loss": "min", "accuracy": "max"}
     evaluated = ("loss", "accuracy")
+    ratios = {"loss": ("loss", "rows"), "accuracy": ("correct", "rows")}
     stored_labels = {"image_patches": ("image",)}
 
     def __init__(self, config: Settings, data: Images) -> None:
@@ -143,10 +144,6 @@ class Brightness(Task[Settings, Images, Pooled]):
             "tokens": (label > 0).sum(),
             "correct": right.sum(),
         }
-
-    def averaged(self, totals: Mapping[str, Any]) -> dict[str, float]:
-        mean = {name: float(totals[name] / totals["rows"]) for name in ("loss", "correct")}
-        return {"loss": mean["loss"], "accuracy": mean["correct"]}
 
     def weight(self, batch: Any) -> jax.Array:
         return (jnp.asarray(batch["label"]) > 0).sum().astype(jnp.float32)

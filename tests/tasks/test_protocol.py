@@ -7,19 +7,20 @@ from typing import Any
 
 import pytest
 
+from attnlab.data import SOURCES
 from attnlab.records.measures import declared
 from attnlab.systems.protocol import System
 from attnlab.tasks import TASKS
 from attnlab.tasks.base import Task
 from attnlab.tasks.protocol import TextExample
+from attnlab.tasks.shown import Shown
 
 METHODS = {
     name: method
-    for name, method in vars(Task).items()
+    for name, method in {**vars(Shown), **vars(Task)}.items()
     if callable(getattr(Task, name)) and not name.startswith("_")
 }
-READS = ("pairs", "texts", "labelled", "tagged", "questions", "asked", "images", "masks", "objects")
-READS += ("captions", "visual_questions")
+READS = {method for source in SOURCES.names() for method in dir(SOURCES.resolve(source))}
 every = pytest.mark.parametrize("name", TASKS.names())
 
 
