@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -179,10 +178,10 @@ def test_maps_go_with_their_tokens(model: Model) -> None:
     texts = ("abcd", "b")[: model.task.data.classes.sentences]
     source, target = (*texts, None)[:2]
     maps, tokens = looked(model.task, model.params, str(source), target)
-    assert tokens["source"] == [*"abcd", "</s>"] and tokens["hops"] == ["hop 1", "hop 2"]
+    assert tokens["source"] == [*"abcd", "</s>"]
     assert set(maps) == ({"attention"} if target is None else {"attention", "attention_1"})
     for one in maps.values():
-        assert one.weights.shape == (1, 2, len(tokens[one.key])) and one.query == "hops"
+        assert one.weights.shape == (1, 2, len(one.columns)) and one.rows == ["hop 1", "hop 2"]
         np.testing.assert_allclose(one.weights.sum(-1), 1.0, atol=1e-5)
     assert model.task.map_examples("test", 2) == [
         (*each, None)[:2] for each, _ in model.task.data.rows["test"][:2]
@@ -226,19 +225,6 @@ def test_notes_tell_sizes_labels_and_what_is_left_out(plain: Classification) -> 
         f"train: {left_out} examples longer than batch.max_length=5 tokens are left out, none"
         " is cut"
     ]
-
-
-def test_a_run_keeps_vocabulary_and_labels(tmp_path: Path) -> None:
-    task = load("bilstm_pooling", 2)
-    assert not Classification.saved(tmp_path)
-    task.save(tmp_path)
-    assert Classification.saved(tmp_path)
-    kind = ["vocabulary.kind=char", "vocabulary.size=8000", "vocabulary.lowercase=false"]
-    config = configs.load("configs/inference.py:bilstm_pooling", kind)
-    loaded = Classification.load(config, tmp_path, ())
-    assert loaded.data.classes == task.data.classes
-    with pytest.raises(UserError, match="has lost its vocabulary or labels"):
-        Classification.load(task.config, tmp_path / "elsewhere", ())
 
 
 def test_hops_without_a_penalty_on_purpose_and_one_hop_alone() -> None:
