@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
 from attnlab.experiments.run import slots
 from attnlab.flags import add_number
+
+if TYPE_CHECKING:
+    from attnlab.experiments.run import WorkOptions
 
 EPILOG = """\
 An experiment file defines get_experiment(argument) -> attnlab.experiments.Experiment; experiments/quickstart.py is a short one.
@@ -151,9 +155,16 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--trial-timeout", 0.001, 1e6, TIMEOUT, metavar="MINUTES")
 
 
-def limit(minutes: float | None) -> float | None:
-    """The seconds of `--trial-timeout`."""
-    return None if minutes is None else 60 * minutes
+def work_options(arguments: argparse.Namespace) -> WorkOptions:
+    """The options of a worker, from the flags of `add_running`."""
+    from attnlab.experiments.run import Part, WorkOptions
+
+    minutes = arguments.trial_timeout
+    return WorkOptions(
+        Part.of(arguments.only, arguments.skip),
+        limit=None if minutes is None else 60 * minutes,
+        accept_cores=arguments.accept_cores,
+    )
 
 
 def seeds(listed: str | None) -> tuple[int, ...]:

@@ -10,8 +10,8 @@ import pytest
 
 from attnlab.experiments.plan import fix_cores
 from attnlab.experiments.run import live, memory
-from attnlab.experiments.run.queue import Queue
 from attnlab.experiments.run.slots import usable_cores
+from attnlab.experiments.run.worker import Worker
 from attnlab.records import attempts
 from tests.commands.tiny import refused, run_command
 from tests.experiments import stub
@@ -21,7 +21,7 @@ from tests.experiments import stub
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "PRELOAD", ("tests.experiments.stub",))
     monkeypatch.setattr(memory, "kills", lambda: 0)
-    monkeypatch.setattr(Queue, "work", staticmethod(stub.work))
+    monkeypatch.setattr(Worker, "perform", staticmethod(stub.perform))
 
 
 def test_what_is_left_is_taken_and_nothing_is_chosen(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 """A trial that trains nothing: it records where it ran and ends as a file in the sweep's folder
-says. For tests of the queue.
+says. For tests of workers.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from attnlab.experiments.plan.candidate import Trial
 from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.run import live, worker
 from attnlab.experiments.run.jobs import Job
 from attnlab.experiments.run.selection import Choice
 from attnlab.experiments.run.slots import Slot
@@ -90,8 +91,20 @@ def finish(trial: Trial, directory: Path, state: str = "done", loss: float = 1.0
     return workdir
 
 
-def work(directory: Path, job: Job, slot: Slot) -> int:
-    """What the queue does in place of training."""
+HASTE = {"ASK": 0.05, "POLL": 0.05, "IDLE": 1.0}
+"""Of `worker`: it has no patience."""
+
+
+def hasten() -> None:
+    """Trials of the stub in the workers of this process, which have no patience."""
+    live.PRELOAD = ("tests.experiments.stub",)
+    for name, value in HASTE.items():
+        setattr(worker, name, value)
+    worker.Worker.perform = staticmethod(perform)
+
+
+def perform(directory: Path, job: Job, slot: Slot) -> int:
+    """What a worker's processes do in place of training."""
     if job.kind == "final":
         return evaluate(directory, job)
     (trial,) = job.trials

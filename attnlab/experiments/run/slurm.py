@@ -17,19 +17,21 @@ import hashlib
 import os
 import pwd
 import shutil
+import signal
 import subprocess
+import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType, TracebackType
 from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.experiments.run import unchanged
 from attnlab.experiments.run.board import Board
-from attnlab.experiments.run.jobs import Job
-from attnlab.experiments.run.slots import MOST_SLOTS
+from attnlab.experiments.run.jobs import Due, Job
+from attnlab.experiments.run.slots import MOST_SLOTS, Slot, usable_cores
 from attnlab.experiments.run.stop import Stop
-from attnlab.experiments.run.worker import Worker
+from attnlab.experiments.run.worker import DEFAULTS, WorkOptions, work
 from attnlab.flags import add_number
 
 POLL = 3.0  # seconds between two looks at the folder and at SLURM
@@ -154,7 +156,7 @@ class Cluster:
       request: the resources.
       board: receives the events.
       stop: a remembered signal ends following; the workers go on.
-      worker: what each job of the array does; None for one that takes all trials.
+      options: of the workers.
     """
 
     def __init__(
@@ -163,7 +165,7 @@ class Cluster:
         request: Request,
         board: Board,
         stop: Stop,
-        worker: Worker | None = None,
+        options: WorkOptions = DEFAULTS,
     ) -> None:
         self._directory, self._request, self._board, self._stop = (
             directory.resolve(),
@@ -171,7 +173,7 @@ class Cluster:
             board,
             stop,
         )
-        self._submitit, self._worker = _submitit(), worker or Worker(self._directory)
+        self._submitit, self._job = _submitit(), ArrayJob(self._directory, options)
         self._executor = self._submitit.AutoExecutor(
             self._directory / "slurm", cluster="slurm", slurm_max_num_timeout=REQUEUES
         )
@@ -184,9 +186,9 @@ class Cluster:
         """
         return f"attnlab-{hashlib.sha256(str(self._directory).encode()).hexdigest()[:10]}"
 
-    def run(self, jobs: Sequence[Job]) -> list[str]:
-        """Have all jobs run to their end; workers are submitted if fewer than requested are
-        running.
+    def run(self, due: Due) -> list[str]:
+        """Have workers run what is due until nothing is; some are submitted if fewer than requested
+        are running.
 
         Returns:
           A line if workers ended before the jobs did.
@@ -195,21 +197,24 @@ class Cluster:
           UserError: SLURM does not take the workers, or the user's code is not what the sweep was
             planned with.
         """
-        left, submissions = list(jobs), 0
+        left: dict[str, Job] = {}
+        submissions = 0
         while self._stop.signal is None:
-            for job in [job for job in left if not job.left(self._directory)]:
-                left.remove(job)
-                self._board.ended(job)
+            before, left = left, {job.name: job for job in due()}
+            for job in before.values():
+                if job.name not in left:
+                    self._board.ended(job)
             if not left:
                 return []
-            missing = min(self._request.workers, len(left)) - len(self.workers())
-            if submissions == 0 or missing == min(self._request.workers, len(left)):
+            most = min(self._request.workers, len(left))
+            missing = most - len(self.workers())
+            if submissions == 0 or missing == most:
                 if submissions == SUBMISSIONS:
                     return [
-                        f"{left[0].name} and {len(left) - 1} more: no worker stays; their logs lie"
-                        f" in {self._directory / 'slurm'}"
+                        f"{next(iter(left))} and {len(left) - 1} more: no worker stays; their logs"
+                        f" lie in {self._directory / 'slurm'}"
                     ]
-                for job in left:
+                for job in left.values():
                     unchanged.check_code(job.trials[0])  # no worker would stay
                 self._submit(missing)
                 submissions += 1
@@ -246,13 +251,103 @@ class Cluster:
         if count < 1:
             return
         try:
-            submitted = self._executor.map_array(self._worker, range(count))
+            submitted = self._executor.map_array(self._job, range(count))
         except (self._submitit.core.utils.FailedJobError, subprocess.CalledProcessError) as error:
             raise UserError(f"SLURM did not take the workers: {error}") from error
         self._board.note(
             f"submitted {count} worker(s) of {self._request.minutes} minutes as job"
             f" {submitted[0].job_id.partition('_')[0]}"
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class ArrayJob:
+    """The function of a job of the array, a worker; pickled by submitit.
+
+    Attributes:
+      directory: the sweep's folder.
+      options: of the worker.
+    """
+
+    directory: Path
+    options: WorkOptions = DEFAULTS
+
+    def __call__(self, number: int) -> None:
+        """Work until nothing is left; asked by SLURM to leave, let the trial save, and be queued
+        again.
+        """
+        with Leave() as leave:
+            try:
+                work(self.directory, [allotted(number)], leave, self.options)
+            except UserError as error:  # the launcher tells it
+                print(f"error: {error}", file=sys.stderr)
+        if leave.signal is not None and (leave.requeue or preempted()):
+            leave.handler(signal.SIGUSR2, None)
+
+    def checkpoint(self, number: int) -> Any:
+        """What submitit queues again: the same object, since all state is on disk."""
+        return _submitit().helpers.DelayedSubmission(self, number)
+
+
+class Leave(Stop):
+    """Signals to a worker. SLURM repeats them before it kills, so only the first counts.
+
+    Attributes:
+      handler: submitit's for SIGUSR2, which has the job queued again and ends this process.
+      requeue: whether SIGUSR2 has come.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.handler: Any = None
+        self.requeue = False
+
+    def __enter__(self) -> Leave:
+        super().__enter__()
+        self.handler = signal.signal(signal.SIGUSR2, self._remember)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        signal.signal(signal.SIGUSR2, self.handler)
+        super().__exit__(kind, error, trace)
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        self.requeue = self.requeue or number == signal.SIGUSR2
+        if not self.signals:
+            super()._remember(number, frame)
+
+
+def preempted() -> bool:
+    """Whether this job was told to leave but still counts as running (its grace period). If it ends
+    then, SLURM does not queue it again.
+
+    For SLURM, a job that is cancelled or requeued no longer runs when it gets the signal.
+    """
+    query = ["squeue", "--noheader", f"--jobs={os.environ.get('SLURM_JOB_ID', '')}", "--format=%T"]
+    try:
+        answer = subprocess.run(
+            query, capture_output=True, text=True, timeout=20, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return answer.split() == ["RUNNING"]
+
+
+def allotted(number: int) -> Slot:
+    """The slot of worker `number`: the cores that SLURM has bound it to; on a cluster that binds
+    none, a share of its own.
+    """
+    cores = usable_cores()
+    wanted = int(os.environ.get("SLURM_CPUS_PER_TASK", len(cores)))
+    if len(cores) > wanted:
+        first = number * wanted % len(cores)
+        cores = sorted({cores[(first + core) % len(cores)] for core in range(wanted)})
+    return Slot(number, tuple(cores), {"OMP_NUM_THREADS": str(len(cores))})
 
 
 def _submitit() -> Any:

@@ -1,5 +1,5 @@
-"""One process of a job, in the hands of its launcher; how the queue deals with it is in
-test_queue.py.
+"""One process of a job, in the hands of its launcher; how a worker deals with it is in
+test_worker.py.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def begun(directory: Path, ending: str, grace: float = 60) -> Live:
     plan = stub.planned(directory)
     stub.behave(directory, additive_0=ending)
     trial = plan.trials()[0]
-    started = Live(stub.work, directory, Job("train", (trial,)), Slot(0), grace)
+    started = Live(stub.perform, directory, Job("train", (trial,)), Slot(0), grace)
     sign = trial.workdir(directory) / ("steps" if ending == "wait" else "events.jsonl")
     stub.until(sign.exists)
     return started
@@ -71,7 +71,9 @@ def test_the_process_of_a_server_that_was_killed_is_still_held(
     stub.until(lambda: process.exit_code() is not None)
     assert process.exit_code() == ORPHANED
     assert read(process.job.trials[0].workdir(tmp_path))[-1]["message"] == "signal 15"
-    other = Live(stub.work, tmp_path, Job("train", (stub.planned(tmp_path).trials()[1],)), Slot(0))
+    other = Live(
+        stub.perform, tmp_path, Job("train", (stub.planned(tmp_path).trials()[1],)), Slot(0)
+    )
     stub.until(lambda: other.exit_code() == 0)
 
 
@@ -99,7 +101,7 @@ def test_what_may_have_been_for_lack_of_memory(
     )
     monkeypatch.setattr(memory, "kills", lambda: before)
     job = Job("train", (stub.planned(tmp_path).trials()[0],))
-    process = Live(stub.work, tmp_path, job, Slot(0))
+    process = Live(stub.perform, tmp_path, job, Slot(0))
     monkeypatch.setattr(memory, "kills", lambda: after)
     assert process.out_of_memory(code) == perhaps
 
