@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
 from attnlab.experiments.run import slots
+from attnlab.experiments.run.live import GRACE
 from attnlab.flags import add_number
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ SLOTS = "trials at a time (default: one a GPU, else one a core or --cores-per-tr
 CORES = (
     "cores of a trial on CPUs, kept in the plan: they decide how sums round (default:"
     " cores by slots, of the machine that plans)"
+)
+LEAVING = (
+    "seconds that a trial that is asked to leave has to save, more while it compiles; then it is"
+    f" killed (default: {GRACE:g})"
 )
 TIMEOUT = (
     "a trial that takes longer, all its attempts together, is stopped and has failed (default:"
@@ -153,6 +158,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--skip", metavar="GLOB[,GLOB]", help="do not run these now")
     add_number(parser, "--trial-timeout", 0.001, 1e6, TIMEOUT, metavar="MINUTES")
+    add_number(parser, "--grace", 0.1, 86400.0, LEAVING, metavar="SECONDS")
 
 
 def work_options(arguments: argparse.Namespace) -> WorkOptions:
@@ -163,6 +169,7 @@ def work_options(arguments: argparse.Namespace) -> WorkOptions:
     return WorkOptions(
         Part.of(arguments.only, arguments.skip),
         limit=None if minutes is None else 60 * minutes,
+        grace=GRACE if arguments.grace is None else arguments.grace,
         accept_cores=arguments.accept_cores,
     )
 

@@ -34,6 +34,6 @@ def test_what_workers_are_told() -> None:
     parser = Parser()
     sweep_flags.add_running(parser)
     assert sweep_flags.work_options(parser.parse_args([])) == WorkOptions()
-    flags = ["--trial-timeout=1.5", "--accept-cores", "--only=a,b*"]
-    wanted = WorkOptions(Part(("a", "b*")), limit=90.0, accept_cores=True)
+    flags = ["--trial-timeout=1.5", "--accept-cores", "--only=a,b*", "--grace=300"]
+    wanted = WorkOptions(Part(("a", "b*")), limit=90.0, grace=300.0, accept_cores=True)
     assert sweep_flags.work_options(parser.parse_args(flags)) == wanted

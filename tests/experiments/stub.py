@@ -24,6 +24,7 @@ from attnlab.experiments.run.training import HELD
 from attnlab.experiments.run.unchanged import CHANGED
 from attnlab.records.attempts import Attempt
 from attnlab.records.stream import Held, RunLock
+from attnlab.training import programs
 from attnlab.training.interrupt import Interrupt
 from tests.experiments import plans
 
@@ -73,8 +74,9 @@ def planned(directory: Path, **changes: Any) -> Plan:
 
 def behave(directory: Path, **endings: str) -> None:
     """How trials end, by "<variant>_<seed>": "fail", "diverge", "die", "die once", "mute",
-    "changed", "wait", "linger" (wait, and take a second to save when asked to leave), "deaf" (hang,
-    whatever is asked); all others are done soon.
+    "changed", "wait", "linger" (wait, and take a second to save when asked to leave), "compile" (go
+    on with that for 1.5 s when asked to leave), "deaf" (hang, whatever is asked); all others are
+    done soon.
     """
     (directory / "endings.json").write_text(json.dumps(endings))
 
@@ -153,6 +155,13 @@ def _end(ending: str, workdir: Path, attempt: Attempt) -> int:
     if ending == "deaf":
         time.sleep(60)
     with Interrupt() as interrupt, open(workdir / "steps", "ab", buffering=0) as steps:
+        if ending == "compile":
+            programs.under_way.value = 1
+            until = time.monotonic() + 60
+            while time.monotonic() < until and interrupt.signal is None:
+                time.sleep(0.005)
+            time.sleep(1.5)
+            programs.under_way.value = 0
         for step in range(len((workdir / "steps").read_text().split()), STEPS):
             steps.write(b"%d\n" % step)
             until = time.monotonic() + (6 if ending in ("wait", "linger") else 0.01)

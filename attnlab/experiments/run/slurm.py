@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import hashlib
+import math
 import os
 import pwd
 import shutil
@@ -117,9 +118,15 @@ def request(arguments: argparse.Namespace) -> Request:
     """The request of a command line.
 
     Raises:
-      UserError: a warning beyond the limit, or a setting without a value.
+      UserError: a warning beyond the limit or shorter than `--grace`, or a setting without a value.
     """
     given = vars(arguments)
+    grace, warning = arguments.grace, given["slurm.warning"]
+    if grace is not None and grace > warning:
+        raise UserError(
+            f"--grace={grace:g}: SLURM ends a worker {warning} s after it has warned it; give both"
+            f" more, --slurm.warning={math.ceil(grace)}"
+        )
     for text in given["slurm.set"]:
         if "=" not in text:
             raise UserError(f"--slurm.set={text}: no value given, write --slurm.set={text}=VALUE")

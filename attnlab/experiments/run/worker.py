@@ -54,7 +54,8 @@ class WorkOptions:
       limit: seconds that a trial may take, all its attempts together (trials in one program: as
         many times that; so too the seeds of an evaluation); None for any. One that takes longer is
         stopped and has failed.
-      grace: seconds in which a process that is asked to leave must do so; then it is killed.
+      grace: seconds in which a process that is asked to leave must do so; then it is killed. One
+        that compiles a program has longer (`live.Leaving`).
       accept_cores: run trials on fewer cores than planned.
     """
 
@@ -220,10 +221,8 @@ class Worker:
         else:
             time.sleep(min(TICK, ASK))
         for live in self._live:
-            if live.late():
-                within = f"{self._options.grace:g} s of being asked"
-                self._board.note(f"{live.job.name}: has not left within {within}; killed")
-                live.kill()
+            if word := live.hurry():
+                self._board.note(f"{live.job.name}: {word}")
         for live, code in [(live, live.exit_code()) for live in self._live]:
             if code is not None:
                 self._live.remove(live)

@@ -176,6 +176,7 @@ def test_what_slurm_refuses_is_one_line(tmp_path: Path, fake: Path) -> None:
         ("--slots=0", "--slots: '0' is no whole number from 1 to 1,024"),
         ("--slurm.minutes=0", "--slurm.minutes: '0' is no whole number from 1 to 525,600"),
         ("--slurm.gpus=-1", "--slurm.gpus: '-1' is no whole number from 0 to 1,024"),
+        ("--grace=120", "--grace=120: SLURM ends a worker 90 s after it has warned it; give both"),
         ("--slurm.minutes=1", "--slurm.warning=90: the whole time limit is 60 s (--slurm.minutes)"),
         (
             "--slurm.set=account",

@@ -234,17 +234,22 @@ def test_a_second_signal_kills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert time.monotonic() - began < 50 and "running" not in states(plan, tmp_path).values()
 
 
-def test_a_process_that_does_not_leave_is_killed(tmp_path: Path) -> None:
-    """One signal is enough: a hung trial holds neither its slot nor the launcher for ever."""
+def test_a_process_that_does_not_leave_is_killed_unless_it_compiles(tmp_path: Path) -> None:
+    """One signal is enough: a hung trial holds neither its slot nor the launcher for ever. One that
+    compiles leaves after that.
+    """
     plan = stub.planned(tmp_path)
-    stub.behave(tmp_path, additive_0="deaf", general_0="deaf")
+    stub.behave(tmp_path, additive_0="deaf", general_0="compile")
     with Stop() as stop, signalled([signal.SIGTERM], plan, tmp_path):
         began = time.monotonic()
         board = run(plan, tmp_path, stop=stop, grace=0.5)
     assert time.monotonic() - began < 50
     assert count("interrupted", plan, tmp_path) == 2
-    words = f"{plan.trials()[0].name}: has not left within 0.5 s of being asked; killed"
-    assert words in board.lines
+    deaf, compiling = plan.trials()[:2]
+    assert board.lines.count(f"{deaf.name}: has not left within 0.5 s of being asked; killed") == 1
+    words = f"{compiling.name}: compiles, which cannot be interrupted; it leaves after that"
+    assert board.lines.count(words) == 1
+    assert read(compiling.workdir(tmp_path))[-1]["message"] == "signal 15"
 
 
 @pytest.mark.parametrize("ending", ["wait", pytest.param("deaf", marks=pytest.mark.full)])
