@@ -5,15 +5,10 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
-from attnlab.experiments.run import slots
-from attnlab.experiments.run.live import GRACE
+from attnlab.experiments.run import Part, WorkOptions, slots
 from attnlab.flags import add_number
-
-if TYPE_CHECKING:
-    from attnlab.experiments.run import WorkOptions
 
 EPILOG = """\
 An experiment file defines get_experiment(argument) -> attnlab.experiments.Experiment; experiments/quickstart.py is a short one.
@@ -39,7 +34,7 @@ CORES = (
 )
 LEAVING = (
     "seconds that a trial that is asked to leave has to save, more while it compiles; then it is"
-    f" killed (default: {GRACE:g})"
+    f" killed (default: {WorkOptions.grace:g})"
 )
 TIMEOUT = (
     "a trial that takes longer, all its attempts together, is stopped and has failed (default:"
@@ -163,13 +158,11 @@ def add_running(parser: argparse.ArgumentParser) -> None:
 
 def work_options(arguments: argparse.Namespace) -> WorkOptions:
     """The options of a worker, from the flags of `add_running`."""
-    from attnlab.experiments.run import Part, WorkOptions
-
     minutes = arguments.trial_timeout
     return WorkOptions(
         Part.of(arguments.only, arguments.skip),
         limit=None if minutes is None else 60 * minutes,
-        grace=GRACE if arguments.grace is None else arguments.grace,
+        grace=WorkOptions.grace if arguments.grace is None else arguments.grace,
         accept_cores=arguments.accept_cores,
     )
 

@@ -20,10 +20,10 @@ from attnlab.experiments.run.jobs import Job
 from attnlab.experiments.run.selection import Choice
 from attnlab.experiments.run.slots import Slot
 from attnlab.experiments.run.state import recorded
-from attnlab.experiments.run.training import HELD
+from attnlab.experiments.run.training import HELD, UNLOCKED
 from attnlab.experiments.run.unchanged import CHANGED
 from attnlab.records.attempts import Attempt
-from attnlab.records.stream import Held, RunLock
+from attnlab.records.locks import Held, RunLock
 from attnlab.training import programs
 from attnlab.training.interrupt import Interrupt
 from tests.experiments import plans
@@ -74,7 +74,7 @@ def planned(directory: Path, **changes: Any) -> Plan:
 
 def behave(directory: Path, **endings: str) -> None:
     """How trials end, by "<variant>_<seed>": "fail", "diverge", "die", "die once", "mute",
-    "changed", "wait", "linger" (wait, and take a second to save when asked to leave), "compile" (go
+    "changed", "unlocked", "wait", "linger" (wait, and take a second to save when asked to leave), "compile" (go
     on with that for 1.5 s when asked to leave), "deaf" (hang, whatever is asked); all others are
     done soon.
     """
@@ -129,6 +129,8 @@ def perform(directory: Path, job: Job, slot: Slot) -> int:
             (workdir / "log.txt").write_text("error: mine.py was edited\n")
             attempt.end("interrupted", 0)
             return CHANGED
+        if ending == "unlocked":
+            return UNLOCKED
         if ending == "mute":
             print("something went wrong at the very start")
             os._exit(3)

@@ -16,7 +16,7 @@ from attnlab.experiments.plan import Plan, Trial
 from attnlab.experiments.run import scoring
 from attnlab.experiments.run.selection import Choice, wanted
 from attnlab.experiments.run.state import is_left
-from attnlab.records.stream import is_held
+from attnlab.records.locks import is_held
 from attnlab.training.hyperparameters import signature
 
 MOST = 64  # trials in one program, by default

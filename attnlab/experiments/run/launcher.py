@@ -17,7 +17,7 @@ from attnlab.experiments.run.selection import Choice, blocking, freeze, wanted
 from attnlab.experiments.run.state import STOPPED, Seen, look
 from attnlab.experiments.run.stop import Stop
 from attnlab.records import attempts
-from attnlab.records.stream import Held, RunLock
+from attnlab.records.locks import Held, RunLock
 
 
 @dataclasses.dataclass(frozen=True)

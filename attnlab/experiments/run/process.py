@@ -2,8 +2,8 @@
 candidate on the test split.
 
 Exit code 0: done, now or before; 1: one failed or diverged, or an error ended all; 2: nothing was
-begun, and one line on stderr says why; 75: another process is at one of them; 78: code or data is
-not what the sweep was planned with; 128 + n: stopped by signal n.
+begun, and one line on stderr says why; 75: another process is at one of them; 76: and the locks do
+not hold; 78: code or data is not what the sweep was planned with; 128 + n: stopped by signal n.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from attnlab.experiments.plan import Plan, Trial
 from attnlab.experiments.run import scoring, training
 from attnlab.experiments.run.jobs import Job
 from attnlab.experiments.run.slots import Slot
+from attnlab.experiments.run.training import UNLOCKED
 from attnlab.experiments.run.unchanged import CHANGED
+from attnlab.records.locks import Unlocked
 from attnlab.records.provenance import Changed
 
 
@@ -44,4 +46,4 @@ def perform(directory: Path, job: Job, slot: Slot | None = None) -> int:
         return CHANGED
     except (UserError, OSError) as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
-        return 2
+        return UNLOCKED if isinstance(error, Unlocked) else 2

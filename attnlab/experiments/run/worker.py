@@ -30,11 +30,11 @@ from attnlab.experiments.run.selection import Choice
 from attnlab.experiments.run.slots import Slot, with_planned_cores
 from attnlab.experiments.run.state import recorded
 from attnlab.experiments.run.stop import Stop
-from attnlab.experiments.run.training import HELD
+from attnlab.experiments.run.training import HELD, UNLOCKED
 from attnlab.experiments.run.unchanged import CHANGED
 from attnlab.records import attempts
+from attnlab.records.locks import Held, RunLock, Unlocked, holder, is_held, prove
 from attnlab.records.provenance import Changed
-from attnlab.records.stream import Held, RunLock, holder, is_held
 
 FURTHER = 2  # attempts at a job whose process died without a record
 TICK = 0.5  # seconds between two checks of signals and updates of the board
@@ -119,7 +119,8 @@ class Worker:
         self._waiting: deque[Job] = deque()
         self._held: list[Job] = []
         self._past = _Past()
-        self._changed, self._looked, self._asks = "", 0.0, 0.0
+        self._refusal: UserError | None = None
+        self._looked = self._asks = 0.0
         self.failures: dict[str, str] = {}
 
     def run(self, due: Due) -> list[str]:
@@ -135,6 +136,7 @@ class Worker:
         Raises:
           Changed: code or data has changed since the sweep was planned; no job was begun after
             that.
+          Unlocked: locks do not hold between machines; the same.
         """
         self._asks = 0.0
         try:
@@ -143,8 +145,8 @@ class Worker:
                 self._look()
         finally:
             self._finish()
-        if self._changed:
-            raise Changed(self._changed)
+        if self._refusal:
+            raise self._refusal
         return list(self.failures.values())
 
     def _fill(self, due: Due) -> bool:
@@ -153,7 +155,7 @@ class Worker:
         """
         while (
             self._free
-            and not self._changed
+            and self._refusal is None
             and self._stop.signal is None
             and not any(live.alone for live in self._live)
         ):
@@ -162,7 +164,7 @@ class Worker:
             if not self._waiting or (self._live and self._is_hungry(self._waiting[0])):
                 break
             self._start(self._waiting.popleft())
-        return not self._changed and bool(self._waiting or self._held)
+        return self._refusal is None and bool(self._waiting or self._held)
 
     def _ask(self, due: Due) -> None:
         """Ask what is due, unless it was asked just now; trials that train here or have failed are
@@ -260,13 +262,11 @@ class Worker:
             self._board.ended(job)
         elif code == HELD:
             pass  # another process was faster: it is due until that one has done it
-        elif code == CHANGED:
-            self._changed = last_line(left[0].workdir(self._directory) / "log.txt").removeprefix(
-                "error: "
-            )
-            self._board.note(f"{job.name}: {self._changed}; nothing more is begun")
-            self._waiting.clear()
-            self._held.clear()
+        elif code in (CHANGED, UNLOCKED):
+            workdir = left[0].workdir(self._directory)
+            changed = Changed(last_line(workdir / "log.txt").removeprefix("error: "))
+            self._refusal = changed if code == CHANGED else Unlocked(workdir)
+            self._board.note(f"{job.name}: {self._refusal}; nothing more is begun")
         elif job.kind == "final" and code in (1, 2):
             self._fail(job, "")
         elif (
@@ -364,12 +364,14 @@ def work(
       UserError: no sweep there, a pattern that fits nothing in it, or slots of fewer cores than
         planned, unless these are accepted.
       Changed: code or data is not what the sweep was planned with.
+      Unlocked: locks do not hold between this machine and another one that works there.
     """
     plan = Plan.of_sweep(directory)
     options.part.check(plan)
     slots = with_planned_cores(slots, plan.cores, options.accept_cores)
     board = Board(plan, directory, len(slots), stream=sys.stdout)
     worker = Worker(directory, slots, board, stop, options)
+    prove(directory)
 
     def left() -> list[Job]:
         board.plan = Plan.of_sweep(directory)

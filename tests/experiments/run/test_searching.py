@@ -30,7 +30,8 @@ from attnlab.experiments.run.stop import Stop
 from attnlab.experiments.run.studies import Study
 from attnlab.records import attempts
 from attnlab.records.attempts import Attempt
-from attnlab.records.stream import RunLock, read_records
+from attnlab.records.locks import RunLock
+from attnlab.records.stream import read_records
 from tests.experiments import plans, stub, synthetic
 from tests.experiments.real import plan as read
 

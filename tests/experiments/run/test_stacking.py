@@ -21,8 +21,9 @@ from attnlab.experiments.run.jobs import group
 from attnlab.experiments.run.state import recorded
 from attnlab.records import attempts
 from attnlab.records.attempts import Attempt
+from attnlab.records.locks import RunLock
 from attnlab.records.manifest import Manifest
-from attnlab.records.stream import RunLock, read_records
+from attnlab.records.stream import read_records
 from tests.commands.tiny import SHARED, SMALL
 from tests.experiments import stub
 

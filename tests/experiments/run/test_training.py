@@ -16,9 +16,10 @@ from attnlab.experiments.run import training
 from attnlab.experiments.run.training import failed, write_validation
 from attnlab.records import attempts
 from attnlab.records.attempts import Attempt
+from attnlab.records.locks import RunLock
 from attnlab.records.manifest import Manifest
 from attnlab.records.measures import of_record, share
-from attnlab.records.stream import RunLock, read_records
+from attnlab.records.stream import read_records
 from attnlab.training.settings import Checkpoint
 from tests.experiments import real, stub
 from tests.experiments.conftest import DONE, Swept

@@ -33,7 +33,7 @@ from attnlab.experiments.run.stop import Stop
 from attnlab.experiments.run.worker import Worker, WorkOptions, work
 from attnlab.records import attempts
 from attnlab.records.attempts import Attempt, read
-from attnlab.records.stream import RunLock
+from attnlab.records.locks import RunLock
 from tests.experiments import stub
 from tests.experiments.kill_sweep import doubled, kill, torn
 
@@ -126,11 +126,19 @@ def test_failures_and_deaths_do_not_stop_the_rest(tmp_path: Path) -> None:
     assert kept == [path.read_bytes() for path in sorted(tmp_path.rglob("events.jsonl"))]
 
 
-def test_changed_code_ends_the_run_and_fails_no_trial(tmp_path: Path) -> None:
-    """What runs comes to its end, nothing more is begun, and one line says why."""
+@pytest.mark.parametrize(
+    ("ending", "words"),
+    [("changed", "^mine.py was edited$"), ("unlocked", "^the lock of .*/seed0 does not hold bet")],
+)
+def test_what_forbids_to_go_on_ends_the_run_and_fails_no_trial(
+    ending: str, words: str, tmp_path: Path
+) -> None:
+    """Changed code, locks that do not hold: what runs comes to its end, nothing more is begun, and
+    one line says why.
+    """
     plan = stub.planned(tmp_path, seeds=(0, 1, 2))
-    stub.behave(tmp_path, additive_0="changed")
-    with pytest.raises(UserError, match=r"^mine.py was edited$"):
+    stub.behave(tmp_path, additive_0=ending)
+    with pytest.raises(UserError, match=words):
         run(plan, tmp_path)
     seen = states(plan, tmp_path)
     assert (seen["additive_0"], seen["general_0"]) == ("interrupted", "done")
