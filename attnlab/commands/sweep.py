@@ -136,7 +136,7 @@ def _sweep_options(arguments: argparse.Namespace) -> SweepOptions:
     """The options of the sweep from the command line.
 
     Raises:
-      UserError: flags that do not go together, or no SLURM where it is asked for.
+      UserError: flags that do not go together, or no SLURM or Ray where it is asked for.
     """
     from attnlab.experiments import run as running
 
@@ -153,16 +153,17 @@ def _sweep_options(arguments: argparse.Namespace) -> SweepOptions:
         cores = arguments.cores_per_trial
         slots = running.local_slots(arguments.slots, arguments.devices_per_trial, cores)
         return dataclasses.replace(options, slots=slots)
+    name = arguments.executor
     if arguments.devices_per_trial is not None:
         raise UserError(
-            "--devices-per-trial: a worker of --executor=slurm has what --slurm.gpus asks for; use"
-            " that"
+            f"--devices-per-trial: a worker of --executor={name} has what --{name}.gpus asks for;"
+            " use that"
         )
-    request = running.slurm.request(arguments)
-    running.slurm.check()
+    request = (running.slurm if name == "slurm" else running.ray).request(arguments)
+    request.check()
     if arguments.stack == "on":
         raise UserError(
-            "--stack=on: workers of --executor=slurm take one trial at a time; leave it out"
+            f"--stack=on: workers of --executor={name} take one trial at a time; leave it out"
         )
     return dataclasses.replace(options, cluster=request)
 

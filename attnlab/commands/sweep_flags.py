@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from attnlab.errors import UserError
-from attnlab.experiments.run import Part, WorkOptions, slots
+from attnlab.experiments.run import Part, WorkOptions, ray, slots, slurm
 from attnlab.flags import add_number
 
 EPILOG = """\
@@ -45,7 +45,6 @@ TIMEOUT = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The experiment, the folder, and the options of running."""
     from attnlab.commands import session
-    from attnlab.experiments.run import slurm
 
     parser.add_argument("file", nargs="?", metavar="FILE.py[:ARGUMENT]", help="the experiment")
     _add_experiment(parser.add_argument_group("an experiment without a file"))
@@ -63,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_course(parser)
     session.add_acceptance(parser)
     slurm.add_arguments(parser)
+    ray.add_arguments(parser)
     parser.epilog = EPILOG
 
 
@@ -112,7 +112,7 @@ def _add_course(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--executor",
-        choices=("local", "slurm"),
+        choices=("local", "slurm", "ray"),
         default="local",
         help="where trials run (default: local)",
     )

@@ -74,7 +74,7 @@ def planned(directory: Path, **changes: Any) -> Plan:
 
 def behave(directory: Path, **endings: str) -> None:
     """How trials end, by "<variant>_<seed>": "fail", "diverge", "die", "die once", "mute",
-    "changed", "unlocked", "wait", "linger" (wait, and take a second to save when asked to leave), "compile" (go
+    "changed", "unlocked", "slow", "wait", "linger" (wait, and take a second to save when asked to leave), "compile" (go
     on with that for 1.5 s when asked to leave), "deaf" (hang, whatever is asked); all others are
     done soon.
     """
@@ -166,7 +166,7 @@ def _end(ending: str, workdir: Path, attempt: Attempt) -> int:
             programs.under_way.value = 0
         for step in range(len((workdir / "steps").read_text().split()), STEPS):
             steps.write(b"%d\n" % step)
-            until = time.monotonic() + (6 if ending in ("wait", "linger") else 0.01)
+            until = time.monotonic() + {"wait": 6, "linger": 6, "slow": 0.3}.get(ending, 0.01)
             while time.monotonic() < until and interrupt.signal is None:
                 time.sleep(0.005)
             if interrupt.signal is not None:

@@ -5,7 +5,7 @@ Imports no jax. `run_sweep` runs a whole sweep; the other functions serve `statu
 report.
 """
 
-from attnlab.experiments.run import slots, slurm
+from attnlab.experiments.run import ray, slots, slurm
 from attnlab.experiments.run.board import Board, overview, shown, summary, troubles
 from attnlab.experiments.run.jobs import Part
 from attnlab.experiments.run.launcher import lock, stop_trial, take_back
@@ -37,6 +37,7 @@ __all__ = [
     "looked",
     "outlook",
     "overview",
+    "ray",
     "recorded",
     "run_sweep",
     "running",

@@ -27,17 +27,16 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from attnlab.errors import UserError
-from attnlab.experiments.run import unchanged
+from attnlab.experiments.run import placing
 from attnlab.experiments.run.board import Board
-from attnlab.experiments.run.jobs import Due, Job
-from attnlab.experiments.run.slots import MOST_SLOTS, Slot, usable_cores
+from attnlab.experiments.run.jobs import Executor
+from attnlab.experiments.run.placing import Placed
+from attnlab.experiments.run.slots import MOST_SLOTS, allotted
 from attnlab.experiments.run.stop import Stop
 from attnlab.experiments.run.worker import DEFAULTS, WorkOptions, work
 from attnlab.flags import add_number
 
-POLL = 3.0  # seconds between two looks at the folder and at SLURM
 REQUEUES = 100  # time-outs after which a job is not queued again
-SUBMISSIONS = 3  # of workers that end before the work does
 WORKERS = 4
 LONGEST = 525_600  # minutes of a worker: a year
 
@@ -70,6 +69,23 @@ class Request:
                 f"--slurm.warning={self.warning}: the whole time limit is {60 * self.minutes} s"
                 " (--slurm.minutes)"
             )
+
+    def check(self) -> None:
+        """Check for submitit and SLURM before anything is planned.
+
+        Raises:
+          UserError: submitit is not installed, or there is no SLURM here.
+        """
+        _submitit()
+        if shutil.which("srun") is None:
+            raise UserError(
+                "--executor=slurm: there is no SLURM here (srun is not found); start the sweep on a"
+                " login node"
+            )
+
+    def executor(self, directory: Path, board: Board, stop: Stop, options: WorkOptions) -> Executor:
+        """Who runs jobs with these resources."""
+        return Cluster(directory, self, board, stop, options)
 
     def settings(self) -> dict[str, Any]:
         """The request as parameters of submitit."""
@@ -141,22 +157,8 @@ def request(arguments: argparse.Namespace) -> Request:
     return Request(WORKERS if arguments.slots is None else arguments.slots, other=other, **numbers)
 
 
-def check() -> None:
-    """Check for submitit and SLURM before anything is planned.
-
-    Raises:
-      UserError: submitit is not installed, or there is no SLURM here.
-    """
-    _submitit()
-    if shutil.which("srun") is None:
-        raise UserError(
-            "--executor=slurm: there is no SLURM here (srun is not found); start the sweep on a"
-            " login node"
-        )
-
-
-class Cluster:
-    """Runs jobs through workers on the cluster.
+class Cluster(Placed):
+    """The array of workers on the cluster.
 
     Args:
       directory: the sweep's folder, which must have the same path on all nodes.
@@ -174,15 +176,11 @@ class Cluster:
         stop: Stop,
         options: WorkOptions = DEFAULTS,
     ) -> None:
-        self._directory, self._request, self._board, self._stop = (
-            directory.resolve(),
-            request,
-            board,
-            stop,
-        )
-        self._submitit, self._job = _submitit(), ArrayJob(self._directory, options)
+        super().__init__(directory, request.workers, board, stop)
+        self._request, self._job = request, ArrayJob(self._directory, options)
+        self._submitit, self.logs = _submitit(), str(self._directory / "slurm")
         self._executor = self._submitit.AutoExecutor(
-            self._directory / "slurm", cluster="slurm", slurm_max_num_timeout=REQUEUES
+            self.logs, cluster="slurm", slurm_max_num_timeout=REQUEUES
         )
         self._executor.update_parameters(name=self.name, **request.settings())
 
@@ -193,47 +191,8 @@ class Cluster:
         """
         return f"attnlab-{hashlib.sha256(str(self._directory).encode()).hexdigest()[:10]}"
 
-    def run(self, due: Due) -> list[str]:
-        """Have workers run what is due until nothing is; some are submitted if fewer than requested
-        are running.
-
-        Returns:
-          A line if workers ended before the jobs did.
-
-        Raises:
-          UserError: SLURM does not take the workers, or the user's code is not what the sweep was
-            planned with.
-        """
-        left: dict[str, Job] = {}
-        submissions = 0
-        while self._stop.signal is None:
-            before, left = left, {job.name: job for job in due()}
-            for job in before.values():
-                if job.name not in left:
-                    self._board.ended(job)
-            if not left:
-                return []
-            most = min(self._request.workers, len(left))
-            missing = most - len(self.workers())
-            if submissions == 0 or missing == most:
-                if submissions == SUBMISSIONS:
-                    return [
-                        f"{next(iter(left))} and {len(left) - 1} more: no worker stays; their logs"
-                        f" lie in {self._directory / 'slurm'}"
-                    ]
-                for job in left.values():
-                    unchanged.check_code(job.trials[0])  # no worker would stay
-                self._submit(missing)
-                submissions += 1
-            self._board.tick()
-            time.sleep(POLL)
-        self._board.note(
-            f"the workers go on without this launcher; 'scancel --name={self.name}' stops them"
-        )
-        return []
-
-    def workers(self) -> list[str]:
-        """The jobs of this sweep that SLURM has in its queue or running.
+    def workers(self) -> int:
+        """How many jobs of this sweep SLURM has in its queue or running.
 
         Raises:
           UserError: SLURM does not answer.
@@ -249,14 +208,13 @@ class Cluster:
         for again in (True, True, False):  # a busy controller may take a moment
             done = subprocess.run(query, capture_output=True, text=True, check=False)
             if done.returncode == 0:
-                return done.stdout.split()
+                return len(done.stdout.split())
             if again:
-                time.sleep(POLL)
+                time.sleep(placing.POLL)
         raise UserError(f"squeue does not answer: {done.stderr}")
 
-    def _submit(self, count: int) -> None:
-        if count < 1:
-            return
+    def submit(self, count: int) -> None:
+        """Submit an array of so many; `UserError` if SLURM does not take it."""
         try:
             submitted = self._executor.map_array(self._job, range(count))
         except (self._submitit.core.utils.FailedJobError, subprocess.CalledProcessError) as error:
@@ -264,6 +222,12 @@ class Cluster:
         self._board.note(
             f"submitted {count} worker(s) of {self._request.minutes} minutes as job"
             f" {submitted[0].job_id.partition('_')[0]}"
+        )
+
+    def leave(self) -> None:
+        """Leave the workers at work."""
+        self._board.note(
+            f"the workers go on without this launcher; 'scancel --name={self.name}' stops them"
         )
 
 
@@ -343,18 +307,6 @@ def preempted() -> bool:
     except (OSError, subprocess.SubprocessError):
         return False
     return answer.split() == ["RUNNING"]
-
-
-def allotted(number: int) -> Slot:
-    """The slot of worker `number`: the cores that SLURM has bound it to; on a cluster that binds
-    none, a share of its own.
-    """
-    cores = usable_cores()
-    wanted = int(os.environ.get("SLURM_CPUS_PER_TASK", len(cores)))
-    if len(cores) > wanted:
-        first = number * wanted % len(cores)
-        cores = sorted({cores[(first + core) % len(cores)] for core in range(wanted)})
-    return Slot(number, tuple(cores), {"OMP_NUM_THREADS": str(len(cores))})
 
 
 def _submitit() -> Any:

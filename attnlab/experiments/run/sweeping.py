@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.experiments.plan import Plan
-from attnlab.experiments.run import slurm
+from attnlab.experiments.run import ray, slurm
 from attnlab.experiments.run.board import Board, troubles
 from attnlab.experiments.run.jobs import Executor
 from attnlab.experiments.run.launcher import Launcher, retry_failed
@@ -28,7 +28,7 @@ class SweepOptions:
 
     Attributes:
       slots: of this machine; () on a cluster.
-      cluster: the resources on SLURM; None for this machine.
+      cluster: the resources on SLURM or Ray; None for this machine.
       stack: whether trials that differ only in seed or numbers train as one program: "on", "off",
         or "auto" (if trials have GPUs).
       retry_failed: run trials again that have failed.
@@ -38,7 +38,7 @@ class SweepOptions:
     """
 
     slots: Sequence[Slot] = ()
-    cluster: slurm.Request | None = None
+    cluster: slurm.Request | ray.Request | None = None
     stack: str = "auto"
     retry_failed: bool = False
     accept_failed: bool = False
@@ -84,7 +84,7 @@ def run_sweep(directory: Path, options: SweepOptions) -> Ended:
 def _executor(directory: Path, options: SweepOptions, board: Board, stop: Stop) -> Executor:
     """A worker here, or those of the cluster."""
     if options.cluster is not None:
-        return slurm.Cluster(directory, options.cluster, board, stop, options.work)
+        return options.cluster.executor(directory, board, stop, options.work)
     together = _together(directory, options)
     return Worker(directory, options.slots, board, stop, options.work, together)
 

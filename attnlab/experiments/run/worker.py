@@ -1,6 +1,6 @@
 """A worker: it takes one trial of a sweep after another and trains each in a process of its own
 (`live.py`), until nothing is left. Every way to run a sweep is such workers: one here (`sweep`), one
-on any machine that sees the folder (`work`), or several that SLURM places.
+on any machine that sees the folder (`work`), or several that SLURM or Ray places.
 
 Workers share nothing but the folder; the locks of trials decide who takes which. A job whose process
 dies is tried again, twice. One that may have been killed for lack of memory waits until all others

@@ -17,16 +17,14 @@ import pytest
 from attnlab.commands import Parser, main
 from attnlab.commands.sweep_flags import add_running
 from attnlab.errors import UserError
-from attnlab.experiments.run import live, slurm
-from attnlab.experiments.run.jobs import finals, training
-from attnlab.experiments.run.selection import freeze
+from attnlab.experiments.run import live, placing, slurm
+from attnlab.experiments.run.jobs import training
 from attnlab.experiments.run.slurm import (
     ArrayJob,
     Cluster,
     Leave,
     Request,
     add_arguments,
-    allotted,
     request,
 )
 from attnlab.experiments.run.state import look_at_all
@@ -60,7 +58,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         program.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=":")
     monkeypatch.setenv("FAKE", str(folder))
-    monkeypatch.setattr(slurm, "POLL", 0.02)
+    monkeypatch.setattr(placing, "POLL", 0.02)
     return folder
 
 
@@ -130,20 +128,6 @@ def test_workers_of_an_earlier_launcher_are_found(tmp_path: Path, fake: Path) ->
     thread.start()
     assert cluster.run(lambda: training(plan, None, tmp_path)) == [] and batches(fake) == []
     thread.join()
-    due = finals(plan, freeze(plan, tmp_path), tmp_path)
-    assert len(due) == 2
-    (fake / "live").write_text("")
-    assert len(cluster.run(lambda: due)) == 1  # nobody there, and nobody stays
-    assert len(batches(fake)) == slurm.SUBMISSIONS
-
-
-def test_workers_that_do_not_stay_are_told_of(tmp_path: Path, fake: Path) -> None:
-    plan = stub.planned(tmp_path)
-    cluster = Cluster(tmp_path, Request(2), stub.Board(), Stop())
-    (line,) = cluster.run(lambda: training(plan, None, tmp_path))
-    words = f"and 3 more: no worker stays; their logs lie in {tmp_path / 'slurm'}"
-    assert line == f"{plan.trials()[0].name} {words}"
-    assert len(batches(fake)) == slurm.SUBMISSIONS
 
 
 def test_a_launcher_that_is_stopped_leaves_the_workers_at_work(tmp_path: Path, fake: Path) -> None:
@@ -322,26 +306,3 @@ def test_when_a_job_is_queued_again(
     finally:
         signal.signal(signal.SIGUSR2, before)
     assert calls == [signal.SIGUSR2] * again
-
-
-@pytest.mark.parametrize(
-    ("asked", "number", "cores"),
-    [
-        (None, 1, (2, 3, 5, 7)),
-        ("2", 0, (2, 3)),
-        ("2", 1, (5, 7)),
-        ("2", 2, (2, 3)),
-        ("3", 1, (2, 3, 7)),
-        ("9", 0, (2, 3, 5, 7)),
-    ],
-)
-def test_a_worker_uses_what_it_was_given(
-    asked: str | None, number: int, cores: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(slurm, "usable_cores", lambda: [2, 3, 5, 7])
-    monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
-    if asked is not None:
-        monkeypatch.setenv("SLURM_CPUS_PER_TASK", asked)
-    slot = allotted(number)
-    assert slot.number == number and slot.cores == cores
-    assert slot.environment == {"OMP_NUM_THREADS": str(len(cores))}
