@@ -23,6 +23,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import NotRequired, TypedDict
@@ -231,6 +232,16 @@ def holder(workdir: str | Path) -> str:
     if record is None:
         return "it has not said which"
     return f"pid {record['pid']} on {record['host']} since {record['start']}"
+
+
+@contextlib.contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Only one process at a time is inside, for one file, the others wait; it ends with its holder,
+    however that ends.
+    """
+    with open(path, "ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def machine() -> str:
