@@ -18,7 +18,8 @@ import pytest
 
 from attnlab.commands import main
 from attnlab.records import attempts
-from attnlab.records.stream import RunLock, read_records
+from attnlab.records.locks import RunLock
+from attnlab.records.stream import read_records
 from tests.processes.test_meeting import port
 from tests.training.kill_resume import STEPS, command
 

@@ -8,7 +8,6 @@ Needs neither jax nor numpy: the launcher, the status table and the report read 
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,6 +27,7 @@ from attnlab.experiments.plan.kinds import (
 )
 from attnlab.records.files import write_atomic
 from attnlab.records.json_kinds import Damaged, Natural, fit
+from attnlab.records.locks import exclusive
 from attnlab.records.provenance import check_record
 from attnlab.records.versions import SWEEP, versioned
 
@@ -303,6 +303,5 @@ def locked(directory: str | Path) -> Iterator[None]:
     `plan.json` needs no lock.
     """
     Path(directory).mkdir(parents=True, exist_ok=True)
-    with open(Path(directory) / ".plan.lock", "ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with exclusive(Path(directory) / ".plan.lock"):
         yield

@@ -18,8 +18,8 @@ from tests.experiments.conftest import DONE, Swept
 
 
 def called(directory: Path, candidate: str) -> subprocess.CompletedProcess[str]:
-    """The module as a process."""
-    return real.python("-m", "attnlab.experiments.run", directory, "final", candidate)
+    """The evaluation in a process of its own."""
+    return real.perform(directory, "final", f"{candidate}/seed0")
 
 
 @pytest.mark.quick
