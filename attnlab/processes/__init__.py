@@ -2,7 +2,9 @@
 (`meeting`), and how they end together (`supervision`).
 
 Each process of the command line forks another that does the work, and itself never imports jax. A
-single process uses nothing of this.
+single process uses nothing of this. JAX detects launchers, connects the processes and has its own
+timeouts for that; what it lacks is here: waiting that says for whom, commands that are compared, and
+an end of all at once in one line.
 """
 
 from __future__ import annotations

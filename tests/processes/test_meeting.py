@@ -18,6 +18,9 @@ from attnlab.processes import meeting
 from attnlab.processes.detection import Member
 from attnlab.processes.meeting import Meeting, is_open, meet, open_link, receive, send
 
+WHO, ONE = "process 1 on .* was started", "--processes=1"
+ELSE = f"{WHO} for something else"
+
 
 def port() -> int:
     with socket.socket() as free:
@@ -93,17 +96,10 @@ def test_strangers_and_those_that_start_again_do_not_disturb() -> None:
         (
             (1, 2),
             ["train", "--workdir=b"],
-            (
-                r"process 1 on .* for something else \(--workdir=b; process 0: --workdir=a\);"
-                r" --processes=1"
-            ),
+            rf"{ELSE} \(--workdir=b; process 0: --workdir=a\); {ONE}",
         ),
-        ((1, 2), ["train"], r"something else \(nothing more; process 0: --workdir=a\)"),
-        (
-            (1, 3),
-            ["train", "--workdir=a"],
-            "process 1 on .* was started as one of 3 processes, process 0 as one of 2",
-        ),
+        ((1, 2), ["train"], rf"{ELSE} \(nothing more; process 0: --workdir=a\); {ONE}"),
+        ((1, 3), ["train", "--workdir=a"], f"{WHO} as one of 3 processes, process 0 as one of 2"),
     ],
 )
 def test_processes_for_something_else_are_refused(
