@@ -1,10 +1,11 @@
 """How several processes end together: process 0 hears how each has ended, decides on the cause, and
 prints it in one line.
 
-JAX ends the other processes too, but later and otherwise. After `kill -9` of one of two or three (JAX
-0.10 and 0.12, 28 Nov 2026) they were aborted by SIGABRT with 18 to 47 lines of text: after 110 s; with
-`heartbeat_timeout_seconds=5` after 0.4 to 15 s, and so short a time also ends a run of which one
-process has only stalled. Here a closed connection says at once which process is gone.
+JAX ends the other processes too, but later and otherwise. After `kill -9` of one of two or three they
+were aborted by SIGABRT with 18 to 47 lines of text: after 110 s (once, JAX 0.10), with
+`heartbeat_timeout_seconds=5` after 0.4 to 15 s (five kills, JAX 0.10 and 0.12, on two busy cores); and so
+short a time may also end a run of which one process has only stalled. Here a closed connection says at
+once which process is gone.
 """
 
 from __future__ import annotations
