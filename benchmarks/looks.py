@@ -152,7 +152,11 @@ def evidence(config: Any, text: str) -> Evidence | None:
 
 
 def described(
-    weights: np.ndarray, query: str, itself: bool, skip: int, evidence: Evidence | None = None
+    weights: np.ndarray,
+    query: str | Sequence[str],
+    itself: bool,
+    skip: int,
+    evidence: Evidence | None = None,
 ) -> list[dict[str, float]]:
     """What is said of the rows of weights [Tq,Tk]; of hops one statement of all together."""
     rows = []
