@@ -26,7 +26,7 @@ import argparse
 import itertools
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
