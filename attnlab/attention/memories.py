@@ -106,7 +106,7 @@ class Memory:
         source = jnp.where(latest >= first, self.ring + latest - first, slots)
         source = jnp.broadcast_to(source, (len(self.valid), self.ring))
         take = jax.vmap(lambda x, at: x[:, at])
-        fields = {name: take(getattr(self, name), source) for name in self._arrays()}
+        fields = {name: take(getattr(self, name), source) for name in self.array_names()}
         for name in ("valid", "positions"):
             fields[name] = jnp.take_along_axis(getattr(self, name), source, axis=1)
         return self.replace(**fields)  # type: ignore[attr-defined]
@@ -122,7 +122,7 @@ class Memory:
         """How many positions tokens take, `real` [B,t] of them: [B,1] if rows differ, else t."""
         return real.sum(axis=1, keepdims=True, dtype=jnp.int32) if np.ndim(self.length) else steps
 
-    def _arrays(self) -> list[str]:
+    def array_names(self) -> list[str]:
         """The names of the arrays that a mechanism has added."""
         ours = {field.name for field in dataclasses.fields(Memory)}
         return [

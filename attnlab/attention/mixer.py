@@ -11,7 +11,8 @@ Axis letters: B batch, T tokens of a piece, d width.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
@@ -20,6 +21,9 @@ from attnlab.attention.cards import Card
 from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility.rule import Everything
 from attnlab.errors import UserError
+
+if TYPE_CHECKING:
+    from attnlab.config.registry import Table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,10 +85,14 @@ class Mixer(nn.Module):
 
     Attributes:
       width: d, the width of the output; the system sets it, not the config.
+
+    Attributes of the class:
+      parts: fields that hold a component, and the tables of these.
     """
 
     width: int
 
+    parts: ClassVar[Mapping[str, Table]] = {}
     capabilities: ClassVar[Capabilities]
     card: ClassVar[Card]
 

@@ -192,10 +192,7 @@ class Attention(Mixer):
         """Whether the last w keys are all it needs under a window of w: it declares so, and no part
         of it depends on earlier looks or on the order of the keys.
         """
-        parts = {
-            table.kind: made(table, getattr(self, name))
-            for name, table in getattr(self, "parts", {}).items()
-        }
+        parts = {table.kind: made(table, getattr(self, name)) for name, table in self.parts.items()}
         if "mechanism" in parts and not parts["mechanism"](width=1, parent=None).forgets():
             return False
         if "score" in parts and parts["score"](parent=None).looks_back:
@@ -266,7 +263,7 @@ class Attention(Mixer):
         """What the weights of a query sum to if it may see at least one key: what the alignment
         says, where there is one. An analysis that needs a distribution checks this.
         """
-        table = getattr(self, "parts", {}).get("alignment")
+        table = self.parts.get("alignment")
         return "one" if table is None else kind(made(table, self.alignment)).sums_to
 
     @nn.nowrap

@@ -25,19 +25,19 @@ import jax
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.cards import MixerCard
-from attnlab.attention.history import history_before, one_by_one, pairs_of
+from attnlab.attention.history import pairs_of
 from attnlab.attention.kernels import KernelName
-from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import AttentionInputs, fold, unfold
+from attnlab.attention.mechanisms.heads import HeadsAttention
 from attnlab.attention.memories import Memory
 from attnlab.attention.positions import POSITIONS
-from attnlab.attention.protocol import Attention, Capabilities, Reading, Tokens, divisors_near
+from attnlab.attention.protocol import Capabilities, Tokens, divisors_near
 from attnlab.attention.scores import SCORES
-from attnlab.attention.view import EVERYTHING, View
-from attnlab.config.registry import Part, made
+from attnlab.attention.view import View
+from attnlab.config.registry import Part
 from attnlab.errors import UserError, nearest
-from attnlab.layers.dense import Dense, Dropout
-from attnlab.layers.heads import joined, split
+from attnlab.layers.dense import Dense
+from attnlab.layers.heads import split
 from attnlab.layers.precision import widened
 
 PROJECTIONS = ("query", "key", "value", "out")
@@ -64,7 +64,7 @@ class MultiHeadMemory(Memory):
     values: jax.Array
 
 
-class MultiHead(Attention):
+class MultiHead(HeadsAttention):
     """H independent heads; queries are H * D wide, keys and values K * D; the context has the width
     that the system sets.
 
@@ -134,10 +134,7 @@ class MultiHead(Attention):
         self.w_key = self.projection("key", shared)
         self.w_value = self.projection("value", shared)
         self.out = Dense(self.width, self.biased("out"))
-        self.fit = made(SCORES, self.score)(name="score")
-        self.align = made(ALIGNMENTS, self.alignment)(name="alignment")
-        self.scheme = made(POSITIONS, self.positions)(name="positions")
-        self.drop = Dropout(self.dropout)
+        super().setup()
 
     @nn.nowrap
     def size(self) -> int:
@@ -173,37 +170,10 @@ class MultiHead(Attention):
         values = self.split_values(self.w_value(tokens.values))
         return {"keys": self.scheme.of_key(keys, tokens.positions), "values": values}
 
-    def read(
-        self,
-        query: jax.Array,
-        memory: MultiHeadMemory,
-        view: View = EVERYTHING,
-        weights: bool = False,
-        history: Any = None,
-    ) -> Reading:
-        """See `Attention.read`."""
-        history = self.initial_history(memory) if history is None else history
-        if self.fit.looks_back and query.shape[1] != 1:
-            return one_by_one(self, query, memory, view, weights, history)
-        look = self.look(query, memory, view, history)
-        context, head_weights, history = attend(self, look, self.kernel, weights)
-        context = self.out(self.join(context, query))
-        return Reading(context, self.capture(head_weights, memory, weights), history=history)
-
-    def initial_history(self, memory: MultiHeadMemory) -> Any:
-        """See `Attention.initial_history`."""
-        return history_before(self, self.fit, self.align, memory, memory.keys, self.heads)
-
-    def join(self, context: jax.Array, query: jax.Array) -> jax.Array:
-        """The contexts of the heads [B,H,Tq,D] concatenated, [B,Tq,H*D]: the input of the output
-        projection.
-        """
-        return joined(context)
-
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, history: Any = None
     ) -> AttentionInputs:
-        """The input of a kernel for a query [B,Tq,dq], a memory and the state of earlier looks."""
+        """See `HeadsAttention.look`."""
         pairs = pairs_of(self.fit, history)
         view = view.onto(memory, query)
         q = self.split(self.w_query(query))  # [B,H,Tq,D]
