@@ -218,7 +218,7 @@ def beginning(positions: Where, filled: jax.Array) -> Any:
       ValueError: each token has a position of its own, but there are more slots than tokens.
     """
     if np.ndim(positions) < 2:
-        return positions if at(positions) else None
+        return None if isinstance(positions, int) and positions == 0 else positions
     if np.shape(positions)[1] != filled.shape[1]:
         raise ValueError(
             f"positions of {np.shape(positions)[1]} tokens for {filled.shape[1]} slots; a memory"
@@ -235,10 +235,3 @@ def with_room(x: jax.Array, slots: int) -> jax.Array:
     """
     spare = slots - x.shape[2]
     return jnp.pad(x, [(0, spare if axis == 2 else 0) for axis in range(x.ndim)]) if spare else x
-
-
-def at(positions: Where) -> dict[str, Where]:
-    """Keyword arguments of `remember` for these positions; none if the sequence begins at 0.
-    Mechanisms without the argument can so be called too.
-    """
-    return {} if isinstance(positions, int) and positions == 0 else {"positions": positions}

@@ -5,7 +5,6 @@ checked, this is compared with what the mechanism and its parts declare.
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -184,10 +183,7 @@ def hands_out_weights(mechanism: Any) -> bool:
     """Whether a mechanism supports `read(..., weights=True)`: its maps are exact, and its `read`
     has the argument.
     """
-    arguments = (
-        inspect.signature(mechanism.read).parameters.values() if hasattr(mechanism, "read") else ()
-    )
-    takes = any(arg.name == "weights" or arg.kind is arg.VAR_KEYWORD for arg in arguments)
+    takes = hasattr(mechanism, "read") and "weights" not in getattr(mechanism.read, "left_out", ())
     return bool(mechanism.capabilities.maps == "exact" and takes)
 
 

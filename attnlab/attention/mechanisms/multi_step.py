@@ -21,7 +21,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.cards import MixerCard
-from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows, at, read_options
+from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows
 from attnlab.attention.view import EVERYTHING, View, Where
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
@@ -72,7 +72,7 @@ class MultiStep(Attention):
         positions: Where = 0,
     ) -> Any:
         """See `Attention.remember`."""
-        return self.look.remember(source, valid, capacity, **at(positions))
+        return self.look.remember(source, valid, capacity, positions=positions)
 
     def extend(self, memory: Any, source: jax.Array, valid: jax.Array | None = None) -> Any:
         """See `Attention.extend`."""
@@ -92,8 +92,8 @@ class MultiStep(Attention):
         losses: dict[str, jax.Array] = {}
         left = []
         for number in range(self.steps):
-            asked = read_options(weights, None if history is None else history[number])
-            reading = self.look.read(query + total, memory, view, **asked)
+            before = None if history is None else history[number]
+            reading = self.look.read(query + total, memory, view, weights=weights, history=before)
             left.append(reading.history)
             total = total + reading.context
             maps.append(reading.weights)
