@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
@@ -20,10 +20,8 @@ import jax
 from attnlab.attention.cards import Card
 from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility.rule import Everything
+from attnlab.config.registry import Table
 from attnlab.errors import UserError
-
-if TYPE_CHECKING:
-    from attnlab.config.registry import Table
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""An indexer that keeps all is multi-head attention, gathered choices equal masked ones, and decoding with a cache equals the full pass. Values, gradients and promises of each stand in
+"""An indexer that keeps all is multi-head attention, gathered choices equal masked ones, and
+decoding with a cache equals the full pass. Values, gradients and promises of each stand in
 `test_alignments.py` and `test_conformance.py`.
 """
 

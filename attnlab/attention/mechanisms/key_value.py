@@ -77,14 +77,14 @@ class KeyValue(Single):
         """See `SingleMemory`."""
         return source_width // len(self.names)
 
-    def asks(self, query: jax.Array) -> jax.Array:
-        """See `Single.asks`: the key part."""
+    def scored(self, query: jax.Array) -> jax.Array:
+        """See `Single.scored`: the key part."""
         return self.cut(query, "query")[0]
 
     def result(self, context: jax.Array, query: jax.Array, look: AttentionInputs) -> jax.Array:
         """See `HeadsAttention.result`."""
-        own = self.cut(query, "query")[-1]
-        merged = jnp.tanh(self.of_found(context[:, 0]) + self.of_own(own))
+        last_part = self.cut(query, "query")[-1]
+        merged = jnp.tanh(self.of_found(context[:, 0]) + self.of_own(last_part))
         seen = whole(look.view.allowed(), look.view.size[1])
         sees = jnp.broadcast_to(seen.any(axis=-1), (len(query), 1, query.shape[1]))
         return jnp.where(sees[:, 0, :, None], merged, 0)

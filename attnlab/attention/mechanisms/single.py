@@ -111,7 +111,7 @@ class Single(HeadsAttention):
         """See `HeadsAttention.weighing`."""
         return 1
 
-    def asks(self, query: jax.Array) -> jax.Array:
+    def scored(self, query: jax.Array) -> jax.Array:
         """The part [B,Tq,A'] of the query [B,Tq,dq] that the score gets."""
         return query
 
@@ -120,7 +120,7 @@ class Single(HeadsAttention):
     ) -> AttentionInputs:
         """See `HeadsAttention.look`."""
         pairs = pairs_of(self.fit, history)
-        q = self.asks(query)[:, None]
+        q = self.scored(query)[:, None]
         return AttentionInputs(
             queries=self.fit.of_query(q, memory.key_width) * self.fit.scale(q.shape[-1]),
             keys=memory.keys,
