@@ -74,6 +74,12 @@ def on_cuda(cudnn: Any, other: Any, look: AttentionInputs) -> jax.Array:
     )
 
 
+def is_short(kernel: str, queries: int, keys: int) -> bool:
+    """Whether a look of these sizes is computed by the plain kernel, whatever its parts are."""
+    short = min(queries, keys) < LEAST and not detected()
+    return kernel == "plain" or (kernel == "auto" and short)
+
+
 def attend(
     module: nn.Module, look: AttentionInputs, kernel: str, weights: bool = False
 ) -> tuple[jax.Array, jax.Array | None, Any]:

@@ -22,18 +22,23 @@ from typing import Any, ClassVar
 import flax.linen as nn
 import flax.struct
 import jax
+import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
+from attnlab.attention.alignments.softmax import Softmax, softmax
 from attnlab.attention.cards import MixerCard
 from attnlab.attention.history import pairs_of
 from attnlab.attention.kernels import KernelName
+from attnlab.attention.kernels.choice import is_short
 from attnlab.attention.kernels.plain import AttentionInputs, fold, unfold
 from attnlab.attention.mechanisms.heads import HeadsAttention
 from attnlab.attention.memories import Memory
 from attnlab.attention.positions import POSITIONS
-from attnlab.attention.protocol import Capabilities, Tokens, divisors_near
+from attnlab.attention.positions.protocol import PositionScheme
+from attnlab.attention.protocol import Capabilities, Reading, Tokens, divisors_near
 from attnlab.attention.scores import SCORES
-from attnlab.attention.view import View
+from attnlab.attention.scores.products import ScaledDot, inner
+from attnlab.attention.view import EVERYTHING, View
 from attnlab.config.registry import Part
 from attnlab.errors import UserError, nearest
 from attnlab.layers.dense import Dense
@@ -169,6 +174,37 @@ class MultiHead(HeadsAttention):
         keys = self.fit.of_key(self.split(self.w_key(tokens.keys)))
         values = self.split_values(self.w_value(tokens.values))
         return {"keys": self.scheme.of_key(keys, tokens.positions), "values": values}
+
+    def read(
+        self,
+        query: jax.Array,
+        memory: Any,
+        view: View = EVERYTHING,
+        weights: bool = False,
+        history: Any = None,
+    ) -> Reading:
+        """See `Attention.read`. Here is a short look with the parts of the paper; with any other part,
+        and where a kernel is chosen, `look` says what a kernel computes.
+        """
+        if not self.is_plain(query.shape[1], memory):
+            return super().read(query, memory, view, weights, history)
+        keys, values = memory.keys, memory.values  # [B,K,Tk,D]
+        q = self.split(self.w_query(query)) * self.size() ** -0.5  # [B,H,Tq,D]
+        scores = unfold(inner(fold(q, keys.shape[1]), keys), self.heads)  # [B,H,Tq,Tk]
+        head_weights = softmax(scores, view.onto(memory, query).allowed())
+        dropped = fold(self.drop(head_weights).astype(values.dtype), keys.shape[1])
+        context = unfold(jnp.einsum("bkqt,bktd->bkqd", dropped, values), self.heads)
+        context = self.out(self.join(context, query))
+        return Reading(context, self.capture(head_weights, memory, weights))
+
+    def is_plain(self, queries: int, memory: Any) -> bool:
+        """Whether a look at a memory is short, and score, alignment, positions and kernel are those
+        of the paper; a subclass may have another `look`.
+        """
+        parts = type(self.fit), type(self.align), type(self.scheme)
+        plain = parts == (ScaledDot, Softmax, PositionScheme) and not self.fit.over
+        plain = plain and type(self).look is MultiHead.look
+        return plain and is_short(self.kernel, queries, memory.valid.shape[1])
 
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, history: Any = None
