@@ -68,6 +68,13 @@ def nearest(word: str, choices: Iterable[str]) -> str:
     return "choose from: " + ", ".join(ordered) if ordered else "there is nothing to choose from"
 
 
+def at_least(least: int, name: str, **fields: float) -> None:
+    """Raise `UserError` if a field of the component `name` is smaller than `least`."""
+    for field, value in fields.items():
+        if value < least:
+            raise UserError(f"{name}: {field}={value}, must be at least {least}")
+
+
 @contextlib.contextmanager
 def users_code() -> Iterator[None]:
     """What goes wrong in a user's own code, `sys.exit` included, becomes a `UserError` with file,

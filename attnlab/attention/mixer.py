@@ -11,7 +11,6 @@ Axis letters: B batch, T tokens of a piece, d width.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
@@ -20,7 +19,7 @@ import jax
 from attnlab.attention.cards import Card
 from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility.rule import Everything
-from attnlab.config.registry import Table
+from attnlab.config.registry import Parts
 from attnlab.errors import UserError
 
 
@@ -90,7 +89,7 @@ class Mixer(nn.Module):
 
     width: int
 
-    parts: ClassVar[Mapping[str, Table]] = {}
+    parts: ClassVar[Parts] = {}
     capabilities: ClassVar[Capabilities]
     card: ClassVar[Card]
 

@@ -157,9 +157,11 @@ class Attention(Mixer):
 
     Attributes of the class:
       memory_class: the memory of a mechanism that implements `arrays`.
+      sums_to: see `rows`; None where the alignment decides.
     """
 
     memory_class: ClassVar[type[Memory]] = Memory
+    sums_to: ClassVar[Rows | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Let the methods of a subclass take the arguments that they leave out."""
@@ -238,12 +240,14 @@ class Attention(Mixer):
         """Whether the last w keys are all it needs under a window of w: it declares so, and no part
         of it depends on earlier looks or on the order of the keys.
         """
-        parts = {table.kind: made(table, getattr(self, name)) for name, table in self.parts.items()}
+        parts: dict[str, Any] = {
+            table.kind: made(table, getattr(self, name)) for name, table in self.parts.items()
+        }
         if "mechanism" in parts and not parts["mechanism"](width=1, parent=None).forgets():
             return False
         if "score" in parts and parts["score"](parent=None).looks_back:
             return False
-        alignment = kind(parts["alignment"]) if "alignment" in parts else None
+        alignment: Any = kind(parts["alignment"]) if "alignment" in parts else None
         ordered = alignment is not None and (alignment.form == "look" or alignment.looks_at)
         return self.capabilities.window and not ordered
 
@@ -306,11 +310,14 @@ class Attention(Mixer):
 
     @nn.nowrap
     def rows(self) -> Rows:
-        """What the weights of a query sum to if it may see at least one key: what the alignment
-        says, where there is one. An analysis that needs a distribution checks this.
+        """What the weights of a query sum to if it may see at least one key: `sums_to`, else what the
+        alignment says, where there is one. An analysis that needs a distribution checks this.
         """
         table = self.parts.get("alignment")
-        return "one" if table is None else kind(made(table, self.alignment)).sums_to
+        if self.sums_to or table is None:
+            return self.sums_to or "one"
+        alignment: Any = kind(made(table, self.alignment))
+        return alignment.sums_to  # type: ignore[no-any-return]
 
     @nn.nowrap
     def side_by_side(self) -> int:

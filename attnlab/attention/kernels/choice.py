@@ -45,7 +45,7 @@ class Auto(Plain):
             blockwise = KERNELS.resolve("blockwise")()
             kernel = kernel if blockwise.refuses(look) else blockwise
         if detected() and look.view.maskless:
-            cudnn = KERNELS.resolve("cudnn")()
+            cudnn: Any = KERNELS.resolve("cudnn")()
             kernel = kernel if cudnn.lacks(look) else functools.partial(on_cuda, cudnn, kernel)
         return kernel
 

@@ -42,6 +42,10 @@ class HeadsAttention(Attention):
                 setattr(self, attribute, part(name=field))
         self.drop = Dropout(self.dropout)
 
+    def formed(self, memory: Any) -> Any:
+        """A memory as `look` takes it, with the arrays that it keeps in another form."""
+        return memory
+
     def look(
         self, query: jax.Array, memory: Any, view: View, history: Any = None
     ) -> AttentionInputs:
@@ -63,6 +67,11 @@ class HeadsAttention(Attention):
         return {}
 
     @nn.nowrap
+    def size(self) -> int:
+        """D, the width of a head."""
+        return getattr(self, "head_width", 0) or self.width // self.heads  # type: ignore[no-any-return]
+
+    @nn.nowrap
     def weighing(self) -> int:
         """H, how many weights a query has for each key."""
         return self.heads
@@ -76,6 +85,7 @@ class HeadsAttention(Attention):
         history: Any = None,
     ) -> Reading:
         """See `Attention.read`."""
+        memory = self.formed(memory)
         history = self.initial_history(memory) if history is None else history
         if history is not None and history.score is not None and query.shape[1] != 1:
             return one_by_one(self, query, memory, view, weights, history)
@@ -101,7 +111,8 @@ class HeadsAttention(Attention):
             raise UserError(f"{type(self).__name__}: {refusal(type(self.fit))}")
         if not supported or not (back or onward):
             return None
-        keys = getattr(memory, memory.array_names()[0])
+        formed = self.formed(memory)
+        keys = getattr(formed, formed.array_names()[0])
         shape = (memory.valid.shape[0], self.weighing(), memory.valid.shape[1])
         return History(
             self.fit.initial_history(keys, self.weighing()) if back else None,

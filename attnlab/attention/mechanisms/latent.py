@@ -36,7 +36,7 @@ from attnlab.attention.protocol import Capabilities, Tokens, head_width
 from attnlab.attention.scores.products import inner
 from attnlab.attention.view import View
 from attnlab.config.registry import Part
-from attnlab.errors import UserError
+from attnlab.errors import UserError, at_least
 from attnlab.layers.dense import GLOROT, Dense
 from attnlab.layers.heads import split
 
@@ -91,8 +91,7 @@ class Latent(HeadsAttention):
     def setup(self) -> None:
         if not self.head_width or self.heads < 1:
             head_width("latent", self.width, self.heads)
-        if self.head_width < 0:
-            raise UserError(f"latent: head_width={self.head_width}, must be at least 0")
+        at_least(0, "latent", head_width=self.head_width)
         if self.latent < 1 or self.rotary < 0 or self.query_latent < 0:
             sizes = f"latent={self.latent}, rotary={self.rotary}, query_latent={self.query_latent}"
             raise UserError(f"latent: {sizes}; latent must be at least 1, the others at least 0")
@@ -110,11 +109,6 @@ class Latent(HeadsAttention):
         self.up_value = self.param("up_value", up, (self.latent, self.heads, size))
         self.out = Dense(self.width, use_bias=False, kernel_init=GLOROT)
         super().setup()
-
-    @nn.nowrap
-    def size(self) -> int:
-        """D."""
-        return self.head_width or self.width // self.heads
 
     def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
         """See `Attention.arrays`: latents [B,1,t,C] and turned channels [B,1,t,R]."""

@@ -24,7 +24,7 @@ from attnlab.attention.cards import MixerCard
 from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows
 from attnlab.attention.view import EVERYTHING, View, Where
 from attnlab.config.registry import Part, made
-from attnlab.errors import UserError
+from attnlab.errors import at_least
 from attnlab.layers.dense import Dense
 
 
@@ -59,8 +59,7 @@ class MultiStep(Attention):
         return inner.rows()
 
     def setup(self) -> None:
-        if self.steps < 1:
-            raise UserError(f"multi_step: steps={self.steps}, must be at least 1")
+        at_least(1, "multi_step", steps=self.steps)
         self.w_query = Dense(self.width, use_bias=False)
         self.look = made(MECHANISMS, self.looks)(width=self.width, name="looks")
 

@@ -40,7 +40,7 @@ from attnlab.attention.scores import SCORES
 from attnlab.attention.scores.products import ScaledDot, inner
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.config.registry import Part
-from attnlab.errors import UserError, nearest
+from attnlab.errors import UserError, at_least, nearest
 from attnlab.layers.dense import Dense
 from attnlab.layers.heads import split
 from attnlab.layers.precision import widened
@@ -121,8 +121,7 @@ class MultiHead(HeadsAttention):
             )
 
     def setup(self) -> None:
-        if self.head_width < 0:
-            raise UserError(f"multihead: head_width={self.head_width}, must be at least 0")
+        at_least(0, "multihead", head_width=self.head_width)
         if self.heads < 1 or (not self.head_width and self.width % self.heads):
             raise UserError(
                 f"multihead: width={self.width} is not divisible by heads={self.heads}; heads could"
@@ -140,11 +139,6 @@ class MultiHead(HeadsAttention):
         self.w_value = self.projection("value", shared)
         self.out = Dense(self.width, self.biased("out"))
         super().setup()
-
-    @nn.nowrap
-    def size(self) -> int:
-        """D."""
-        return self.head_width or self.width // self.heads
 
     @nn.nowrap
     def biased(self, projection: str) -> bool:
@@ -188,6 +182,7 @@ class MultiHead(HeadsAttention):
         """
         if not self.is_plain(query.shape[1], memory):
             return super().read(query, memory, view, weights, history)
+        memory = self.formed(memory)
         keys, values = memory.keys, memory.values  # [B,K,Tk,D]
         q = self.split(self.w_query(query)) * self.size() ** -0.5  # [B,H,Tq,D]
         scores = unfold(inner(fold(q, keys.shape[1]), keys), self.heads)  # [B,H,Tq,Tk]
