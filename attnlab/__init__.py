@@ -43,7 +43,7 @@ if not TYPE_CHECKING:  # a checker of types knows the names above, and no others
     def __getattr__(name: str) -> Any:
         if name not in _FOUND_IN:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        importlib.import_module("attnlab.training.run").start_jax()  # as commands do
+        importlib.import_module("attnlab.training.programs").start_jax()  # as commands do
         value = getattr(importlib.import_module(f"attnlab.api.{_FOUND_IN[name]}"), name)
         globals()[name] = value
         return value

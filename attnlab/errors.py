@@ -31,6 +31,13 @@ RENAMED = {
     "Maps": "a mapping of AttentionMap, see attnlab.tasks.maps",
 }
 """What users' code of earlier versions may say in our protocols, and what it is called now."""
+MOVED = {
+    "attnlab.attention.so_far": "attnlab.attention.history",
+    "asking": "said by the arguments weights= and history= themselves",
+    "standing": "token_positions",
+    "Look": "AttentionInputs",
+}
+"""What it may import of ours, and what that is called now."""
 
 _LONGEST = 400  # characters of another's message: those of compilers go on for pages
 
@@ -66,6 +73,13 @@ def nearest(word: str, choices: Iterable[str]) -> str:
     if close:
         return "did you mean " + " or ".join(repr(name) for name in close) + "?"
     return "choose from: " + ", ".join(ordered) if ordered else "there is nothing to choose from"
+
+
+def at_least(least: int, name: str, **fields: float) -> None:
+    """Raise `UserError` if a field of the component `name` is smaller than `least`."""
+    for field, value in fields.items():
+        if value < least:
+            raise UserError(f"{name}: {field}={value}, must be at least {least}")
 
 
 @contextlib.contextmanager
@@ -130,7 +144,7 @@ def users_line(error: BaseException) -> str:
 
 def reason(error: BaseException) -> str:
     """The class of an error and the first paragraph of what it says; where that is an old name of
-    `RENAMED`, also the new one.
+    `RENAMED` or `MOVED`, also the new one.
     """
     if isinstance(error, SyntaxError):
         text = error.msg  # the rest of it says where
@@ -140,7 +154,8 @@ def reason(error: BaseException) -> str:
         text = str(error).strip().partition("\n\n")[0]
     text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     if isinstance(error, (AttributeError, TypeError, ImportError)):
-        renamed = {old: new for old, new in RENAMED.items() if f"'{old}'" in text}
+        names = RENAMED | MOVED if isinstance(error, ImportError) else RENAMED
+        renamed = {old: new for old, new in names.items() if f"'{old}'" in text}
         text += "".join(f"; {old} is now {new}" for old, new in renamed.items())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

@@ -367,6 +367,16 @@ OLD = {
         "so_far",
         "history",
     ),
+    "an import": (
+        "from attnlab.attention.view import standing",
+        "standing",
+        "token_positions",
+    ),
+    "a module": (
+        "import attnlab.attention.so_far",
+        "attnlab.attention.so_far",
+        "attnlab.attention.history",
+    ),
     "a method": (f"{ABLE}\n    def no_looks(self, memory): ...", "no_looks", "initial_history"),
 }
 """What a mechanism of an earlier version says in its class, the old name and the new one."""

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import Attention, Reading, read_options
+from attnlab.attention.protocol import Attention, Reading
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.config.registry import build, kind
 from attnlab.errors import UserError
@@ -126,8 +126,8 @@ def _checked(made: Any) -> Any:
         ) -> Reading:
             check_view(view)
             memory = self.remember(source, valid)
-            options = read_options(weights, self.initial_history(memory))
-            return self.read(query, memory, view, **options)
+            history = self.initial_history(memory)
+            return self.read(query, memory, view, weights=weights, history=history)
 
     Checked.__name__, Checked.__qualname__ = made.__name__, made.__qualname__
     Checked.__module__ = made.__module__

@@ -21,12 +21,10 @@ import flax.linen as nn
 import flax.struct
 import jax
 
-from attnlab.attention.alignments.protocol import SAMPLES, Alignment
-from attnlab.attention.protocol import Attention, Memory, Reading
+from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.attention.protocol import Attention, Reading
 from attnlab.attention.scores.protocol import Score
 from attnlab.attention.view import View
-from attnlab.errors import UserError
-from attnlab.layers.precision import inner_dtype
 
 
 @flax.struct.dataclass
@@ -35,41 +33,6 @@ class History:
 
     score: Any = None
     alignment: Any = None
-
-
-def history_before(
-    mechanism: Attention,
-    score: Score | None,
-    alignment: Alignment,
-    memory: Memory,
-    keys: jax.Array,
-    heads: int,
-) -> History | None:
-    """The state before the first look; None if neither part depends on earlier looks, or the
-    mechanism does not support it.
-
-    Args:
-      mechanism: whose parts these are.
-      score, alignment: the parts; None for a mechanism without a score.
-      memory: what is looked at.
-      keys: [B,K,Tk,A], the output of `Score.of_key`.
-      heads: H.
-
-    Raises:
-      UserError: the score depends on earlier looks, and the mechanism does not support it.
-    """
-    back = score is not None and score.looks_back
-    onward = alignment.form == "look"
-    if back and not mechanism.capabilities.history:
-        raise UserError(f"{type(mechanism).__name__}: {refusal(type(score))}")
-    if not mechanism.capabilities.history or not (back or onward):
-        return None
-    rows, slots = memory.valid.shape
-    dtype = inner_dtype(keys)
-    return History(
-        score.initial_history(keys, heads) if score is not None and back else None,
-        alignment.initial_history((rows, heads, slots), dtype) if onward else None,
-    )
 
 
 def refusal(score: type) -> str:

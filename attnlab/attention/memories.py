@@ -106,7 +106,7 @@ class Memory:
         source = jnp.where(latest >= first, self.ring + latest - first, slots)
         source = jnp.broadcast_to(source, (len(self.valid), self.ring))
         take = jax.vmap(lambda x, at: x[:, at])
-        fields = {name: take(getattr(self, name), source) for name in self._arrays()}
+        fields = {name: take(getattr(self, name), source) for name in self.array_names()}
         for name in ("valid", "positions"):
             fields[name] = jnp.take_along_axis(getattr(self, name), source, axis=1)
         return self.replace(**fields)  # type: ignore[attr-defined]
@@ -122,7 +122,7 @@ class Memory:
         """How many positions tokens take, `real` [B,t] of them: [B,1] if rows differ, else t."""
         return real.sum(axis=1, keepdims=True, dtype=jnp.int32) if np.ndim(self.length) else steps
 
-    def _arrays(self) -> list[str]:
+    def array_names(self) -> list[str]:
         """The names of the arrays that a mechanism has added."""
         ours = {field.name for field in dataclasses.fields(Memory)}
         return [
@@ -218,7 +218,7 @@ def beginning(positions: Where, filled: jax.Array) -> Any:
       ValueError: each token has a position of its own, but there are more slots than tokens.
     """
     if np.ndim(positions) < 2:
-        return positions if at(positions) else None
+        return None if isinstance(positions, int) and positions == 0 else positions
     if np.shape(positions)[1] != filled.shape[1]:
         raise ValueError(
             f"positions of {np.shape(positions)[1]} tokens for {filled.shape[1]} slots; a memory"
@@ -235,10 +235,3 @@ def with_room(x: jax.Array, slots: int) -> jax.Array:
     """
     spare = slots - x.shape[2]
     return jnp.pad(x, [(0, spare if axis == 2 else 0) for axis in range(x.ndim)]) if spare else x
-
-
-def at(positions: Where) -> dict[str, Where]:
-    """Keyword arguments of `remember` for these positions; none if the sequence begins at 0.
-    Mechanisms without the argument can so be called too.
-    """
-    return {} if isinstance(positions, int) and positions == 0 else {"positions": positions}

@@ -19,6 +19,7 @@ import jax
 from attnlab.attention.cards import Card
 from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility.rule import Everything
+from attnlab.config.registry import Parts
 from attnlab.errors import UserError
 
 
@@ -81,10 +82,14 @@ class Mixer(nn.Module):
 
     Attributes:
       width: d, the width of the output; the system sets it, not the config.
+
+    Attributes of the class:
+      parts: fields that hold a component, and the tables of these.
     """
 
     width: int
 
+    parts: ClassVar[Parts] = {}
     capabilities: ClassVar[Capabilities]
     card: ClassVar[Card]
 

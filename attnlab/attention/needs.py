@@ -5,8 +5,7 @@ checked, this is compared with what the mechanism and its parts declare.
 from __future__ import annotations
 
 import dataclasses
-import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import jax
@@ -97,18 +96,23 @@ class Need:
           chosen: fields of the mechanism that the config sets; its parts must fit each other and
             the slot.
         """
+        for field, reason in self.misfits(mechanism, chosen or {}):
+            raise UserError(f"{where}{field}: {reason}")
+
+    def misfits(self, mechanism: Any, chosen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """What a mechanism with these fields lacks for this slot, the first thing first: the field
+        (".score", "" for the mechanism itself), and why.
+        """
         if not self.mixes and not issubclass(mechanism, Attention):
-            raise UserError(
-                f"{where}: {mechanism.__name__} mixes a sequence, but cannot attend to another one;"
-                " choose 'multihead' or another attention"
+            yield (
+                "",
+                f"{mechanism.__name__} mixes a sequence, but cannot attend to another one; choose"
+                " 'multihead' or another attention",
             )
-        chosen = chosen or {}
         heads = chosen.get("heads", getattr(mechanism, "heads", 1))
         for granted, request, instead in self._compared(mechanism, heads):
             if not granted:
-                raise UserError(
-                    f"{where}: {mechanism.__name__} does not support {request}; {instead}"
-                )
+                yield "", f"{mechanism.__name__} does not support {request}; {instead}"
         parts: Parts = getattr(mechanism, "parts", {})
         of = {
             name: made(table, chosen.get(name, getattr(mechanism, name)))
@@ -116,15 +120,26 @@ class Need:
         }
         for name, table in parts.items():
             if table.kind == "mechanism":  # an attention inside this one
-                self.check(kind(of[name]), f"{where}.{name}", getattr(of[name], "keywords", {}))
-        _check_parts(mechanism, of, self, where)
+                inside = self.misfits(kind(of[name]), getattr(of[name], "keywords", {}))
+                yield from ((f".{name}{field}", reason) for field, reason in inside)
+        for field, misfits in (
+            ("alignment", _alignment_misfits),
+            ("score", _score_misfits),
+            ("positions", _position_misfits),
+        ):
+            if field in of:
+                yield from ((f".{field}", reason) for reason in misfits(mechanism, of, self))
         kernel = chosen.get("kernel", getattr(mechanism, "kernel", "auto"))
-        _check_kernel(mechanism, kernel, of, f"{where}.kernel")
-        if self.weights and not KERNELS.resolve(kernel).weighs:
-            raise UserError(f"{where}.kernel: kernel {kernel!r} {WEIGHTLESS}")
+        yield from ((".kernel", reason) for reason in _kernel_misfits(mechanism, kernel, of, self))
         if self.weights == "distribution" or self.values == "unprojected":
             most: Rows = "one" if self.weights == "distribution" else "at most one"
-            _check_rows(mechanism(width=1, **chosen, parent=None).rows(), most, mechanism, where)
+            rows: Rows = mechanism(width=1, **chosen, parent=None).rows()
+            if list(_SUMS).index(rows) > list(_SUMS).index(most):
+                yield (
+                    "",
+                    f"the weights of {mechanism.__name__} sum to {_SUMS[rows]}, here they must sum to"
+                    f" {_SUMS[most]}; choose 'single' or 'multihead' with the alignment 'softmax'",
+                )
 
     def _without_cache(self) -> str:
         """What to choose in place of a mechanism without a cache."""
@@ -184,10 +199,7 @@ def hands_out_weights(mechanism: Any) -> bool:
     """Whether a mechanism supports `read(..., weights=True)`: its maps are exact, and its `read`
     has the argument.
     """
-    arguments = (
-        inspect.signature(mechanism.read).parameters.values() if hasattr(mechanism, "read") else ()
-    )
-    takes = any(arg.name == "weights" or arg.kind is arg.VAR_KEYWORD for arg in arguments)
+    takes = hasattr(mechanism, "read") and "weights" not in getattr(mechanism.read, "left_out", ())
     return bool(mechanism.capabilities.maps == "exact" and takes)
 
 
@@ -202,96 +214,92 @@ def _lacking(mechanism: Any) -> str:
     )
 
 
-def _check_rows(offered: Rows, wanted: Rows, mechanism: Any, where: str) -> None:
-    """Refuse weights whose sum is larger than this slot can use."""
-    if list(_SUMS).index(offered) > list(_SUMS).index(wanted):
-        sums = (
-            f"the weights of {mechanism.__name__} sum to {_SUMS[offered]}, here they must sum to"
-            f" {_SUMS[wanted]}"
-        )
-        raise UserError(
-            f"{where}: {sums}; choose 'single' or 'multihead' with the alignment 'softmax'"
-        )
-
-
-def _check_parts(mechanism: Any, of: Mapping[str, Any], need: Need, where: str) -> None:
-    """Refuse an alignment, score or position scheme that does not fit the others or this slot."""
-    if "alignment" in of:
-        _check_alignment(mechanism, kind(of["alignment"]), need, f"{where}.alignment")
-    if "score" in of:
-        score = of["score"](parent=None)
-        if score.looks_back:
-            _check_back(mechanism, type(score), need, f"{where}.score")
-        if getattr(mechanism, "turns", False) and not (score.product and score.rotary):
-            raise UserError(
-                f"{where}.score: {mechanism.__name__} turns queries and keys, {type(score).__name__}"
-                " does not allow it; choose 'scaled_dot'"
-            )
-        if need.places == "adrift" and score.places:
-            raise UserError(
-                f"{where}.score: {type(score).__name__} depends on positions, but only distances"
-                " are known here; choose 'additive'"
-            )
-    if "positions" in of and kind(of["positions"]).hooks:
-        _check_positions(mechanism, of, need, f"{where}.positions")
-        if kind(of["positions"]).trees and need.places != "trees":
-            raise UserError(
-                f"{where}.positions: {kind(of['positions']).__name__} needs dependency trees, which"
-                " are not known here; choose 'shaw'"
-            )
-        if kind(of["positions"]).on_grid and not (
-            need.places == "grid" and issubclass(mechanism, Attention)
-        ):
-            raise UserError(
-                f"{where}.positions: {kind(of['positions']).__name__} needs rows and columns, which"
-                " are not known here; choose 'rope'"
-            )
-
-
-def _check_alignment(mechanism: Any, alignment: Any, need: Need, where: str) -> None:
-    """Refuse an alignment that needs something this slot does not provide."""
+def _alignment_misfits(mechanism: Any, of: Mapping[str, Any], need: Need) -> Iterator[str]:
+    """What an alignment needs that this slot does not provide."""
+    alignment = kind(of["alignment"])
     name = alignment.__name__
     if alignment.form == "look" and need.stepwise and not need.history:
-        raise UserError(
-            f"{where}: {name} needs all queries of a sequence at once, here they come one by one;"
-            " choose 'softmax'"
-        )
-    if alignment.form == "look" and need.stepwise and not mechanism.capabilities.history:
-        raise UserError(
-            f"{where}: {name} depends on earlier looks, which {mechanism.__name__} does not carry"
-            " on; choose 'softmax', or the mechanism 'single' or 'multihead'"
-        )
-    if alignment.looks_between and (need.role == "cross" or need.direction != "causal"):
-        raise UserError(
-            f"{where}: {name} looks at what stands between a key and its query, so it needs one"
-            " sequence in which no query sees a later key; choose 'softmax'"
-        )
-    if "lengths" in alignment.looks_at and need.direction == "causal":
-        raise UserError(
-            f"{where}: {name} looks at the length of the source, which tells of the future; choose"
+        yield (
+            f"{name} needs all queries of a sequence at once, here they come one by one; choose"
             " 'softmax'"
         )
-
-
-def _check_back(mechanism: Any, score: type, need: Need, where: str) -> None:
-    """Refuse a score that depends on earlier looks if the mechanism or the slot does not pass
-    `history` on.
-    """
-    if not mechanism.capabilities.history:
-        raise UserError(f"{where}: {mechanism.__name__}: {refusal(score)}")
-    if need.stepwise and not need.history:
-        raise UserError(
-            f"{where}: {score.__name__} depends on earlier looks, but here queries come one by one"
-            " and nothing is carried on; choose 'additive'"
+    if alignment.form == "look" and need.stepwise and not mechanism.capabilities.history:
+        yield (
+            f"{name} depends on earlier looks, which {mechanism.__name__} does not carry on; choose"
+            " 'softmax', or the mechanism 'single' or 'multihead'"
+        )
+    if alignment.looks_between and (need.role == "cross" or need.direction != "causal"):
+        yield (
+            f"{name} looks at what stands between a key and its query, so it needs one sequence in"
+            " which no query sees a later key; choose 'softmax'"
+        )
+    if "lengths" in alignment.looks_at and need.direction == "causal":
+        yield (
+            f"{name} looks at the length of the source, which tells of the future; choose 'softmax'"
         )
 
 
-def _check_kernel(mechanism: Any, kernel: str, of: Mapping[str, Any], where: str) -> None:
-    """Refuse a kernel that the mechanism does not support, or that cannot compute the alignment."""
+def _score_misfits(mechanism: Any, of: Mapping[str, Any], need: Need) -> Iterator[str]:
+    """Why a score does not fit its mechanism or this slot; one that depends on earlier looks needs
+    both to pass `history` on.
+    """
+    score = of["score"](parent=None)
+    name = type(score).__name__
+    if score.looks_back and not mechanism.capabilities.history:
+        yield f"{mechanism.__name__}: {refusal(type(score))}"
+    if score.looks_back and need.stepwise and not need.history:
+        yield (
+            f"{name} depends on earlier looks, but here queries come one by one and nothing is"
+            " carried on; choose 'additive'"
+        )
+    if getattr(mechanism, "turns", False) and not (score.product and score.rotary):
+        yield (
+            f"{mechanism.__name__} turns queries and keys, {name} does not allow it; choose"
+            " 'scaled_dot'"
+        )
+    if need.places == "adrift" and score.places:
+        yield f"{name} depends on positions, but only distances are known here; choose 'additive'"
+
+
+def _position_misfits(mechanism: Any, of: Mapping[str, Any], need: Need) -> Iterator[str]:
+    """Why a position scheme does not fit: the mechanism lacks its hooks, it relates two sequences,
+    it rotates queries and keys of a score that does not allow it, or what it needs is not known.
+    """
+    scheme, offered = kind(of["positions"]), mechanism.capabilities.positions
+    name = scheme.__name__
+    if not scheme.hooks:
+        return
+    if "embedding" in scheme.hooks:
+        yield (
+            f"{name} acts on embeddings; set it as the system's positions, outside the mechanism"
+        )
+    if scheme.hooks - offered:
+        hooks = _listed(scheme.hooks - offered)
+        yield f"{name} acts on {hooks}; {mechanism.__name__} offers {_listed(offered)}"
+    if need.role == "cross":
+        yield f"{name} relates positions of one sequence; between two choose 'none'"
+    if scheme.looks_between and need.direction != "causal":
+        yield f"{name} counts back from the query, so no query may see a later key; choose 'shaw'"
+    score = of["score"](parent=None) if "score" in of else None
+    if "query_key" in scheme.hooks and score is not None and not score.rotary:
+        yield (
+            f"{name} turns queries and keys, {type(score).__name__} does not allow it; choose"
+            " 'scaled_dot'"
+        )
+    if scheme.trees and need.places != "trees":
+        yield f"{name} needs dependency trees, which are not known here; choose 'shaw'"
+    if scheme.on_grid and not (need.places == "grid" and issubclass(mechanism, Attention)):
+        yield f"{name} needs rows and columns, which are not known here; choose 'rope'"
+
+
+def _kernel_misfits(
+    mechanism: Any, kernel: str, of: Mapping[str, Any], need: Need
+) -> Iterator[str]:
+    """Why the mechanism does not support a kernel, or what it cannot compute or return."""
     offered = frozenset(getattr(mechanism, "kernels", (kernel,)))
     if kernel not in offered:
-        raise UserError(
-            f"{where}: {mechanism.__name__} works on whole maps, which {kernel!r} never has; choose"
+        yield (
+            f"{mechanism.__name__} works on whole maps, which {kernel!r} never has; choose"
             f" {_listed(offered)}"
         )
     reason = KERNELS.resolve(kernel)().misfit(kind(of["alignment"])) if "alignment" in of else None
@@ -299,42 +307,10 @@ def _check_kernel(mechanism: Any, kernel: str, of: Mapping[str, Any], where: str
         reason = BACKWARDLESS
     if "positions" in of and "row" in kind(of["positions"]).hooks and kernel not in BACKWARDS:
         reason = ROWLESS
+    if reason is None and need.weights and not KERNELS.resolve(kernel).weighs:
+        reason = WEIGHTLESS
     if reason:
-        raise UserError(f"{where}: kernel {kernel!r} {reason}")
-
-
-def _check_positions(mechanism: Any, of: Mapping[str, Any], need: Need, where: str) -> None:
-    """Refuse a position scheme whose hooks the mechanism lacks, that relates two sequences, or that
-    rotates queries and keys of a score that does not allow it.
-    """
-    scheme, offered = kind(of["positions"]), mechanism.capabilities.positions
-    if "embedding" in scheme.hooks:
-        raise UserError(
-            f"{where}: {scheme.__name__} acts on embeddings; set it as the system's positions,"
-            " outside the mechanism"
-        )
-    if scheme.hooks - offered:
-        hooks = _listed(scheme.hooks - offered)
-        raise UserError(
-            f"{where}: {scheme.__name__} acts on {hooks}; {mechanism.__name__} offers"
-            f" {_listed(offered)}"
-        )
-    if need.role == "cross":
-        raise UserError(
-            f"{where}: {scheme.__name__} relates positions of one sequence; between two choose"
-            " 'none'"
-        )
-    if scheme.looks_between and need.direction != "causal":
-        raise UserError(
-            f"{where}: {scheme.__name__} counts back from the query, so no query may see a later"
-            " key; choose 'shaw'"
-        )
-    score = of["score"](parent=None) if "score" in of else None
-    if "query_key" in scheme.hooks and score is not None and not score.rotary:
-        raise UserError(
-            f"{where}: {scheme.__name__} turns queries and keys, {type(score).__name__} does not"
-            " allow it; choose 'scaled_dot'"
-        )
+        yield f"kernel {kernel!r} {reason}"
 
 
 def _listed(names: frozenset[str]) -> str:

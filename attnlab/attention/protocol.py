@@ -7,6 +7,9 @@ source.
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import flax.linen as nn
@@ -15,7 +18,6 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.memories import Memory as Memory
-from attnlab.attention.memories import at as at
 from attnlab.attention.memories import beginning as beginning
 from attnlab.attention.memories import first_memory as first_memory
 from attnlab.attention.memories import with_room as with_room
@@ -104,6 +106,43 @@ def head_width(name: str, width: int, heads: int, what: str = "width") -> int:
     return width // heads
 
 
+OPTIONAL: dict[str, dict[str, object]] = {
+    "remember": {"positions": 0},
+    "remember_pairs": {"positions": 0},
+    "read": {"weights": False, "history": None},
+}
+"""Methods, and the arguments of theirs that a mechanism may leave out, with the only value that it
+supports then."""
+
+
+def completed(method: Callable[..., Any], defaults: dict[str, object]) -> Callable[..., Any]:
+    """A method that takes all of `defaults` by name; those that its definition leaves out, its
+    attribute `left_out`, take no other value.
+    """
+    parameters = inspect.signature(method).parameters
+    if (
+        any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        or defaults.keys() <= parameters.keys()
+    ):
+        return method
+    left_out = defaults.keys() - parameters.keys()
+
+    def is_default(name: str, value: object) -> bool:
+        return isinstance(value, int | None) and value == defaults[name]
+
+    @functools.wraps(method)
+    def complete(self: Attention, *args: Any, **named: Any) -> Any:
+        used = {
+            name: value
+            for name, value in named.items()
+            if name not in left_out or not is_default(name, value)
+        }
+        return method(self, *args, **used)
+
+    complete.left_out = left_out  # type: ignore[attr-defined]
+    return complete
+
+
 class Attention(Mixer):
     """Base of every mechanism: a mixer that can also attend to another sequence. Its fields are its
     whole configuration.
@@ -118,9 +157,18 @@ class Attention(Mixer):
 
     Attributes of the class:
       memory_class: the memory of a mechanism that implements `arrays`.
+      sums_to: see `rows`; None where the alignment decides.
     """
 
     memory_class: ClassVar[type[Memory]] = Memory
+    sums_to: ClassVar[Rows | None] = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let the methods of a subclass take the arguments that they leave out."""
+        for name, defaults in OPTIONAL.items():
+            if name in vars(cls):
+                setattr(cls, name, completed(vars(cls)[name], defaults))
+        super().__init_subclass__(**options)
 
     def remember(
         self,
@@ -140,7 +188,7 @@ class Attention(Mixer):
           positions: see `Where`; not 0 for a part of a sequence. A mechanism without this argument
             works for sequences that begin at 0.
         """
-        return self.remember_pairs(source, source, valid, capacity, **at(positions))
+        return self.remember_pairs(source, source, valid, capacity, positions=positions)
 
     def read(
         self,
@@ -192,15 +240,14 @@ class Attention(Mixer):
         """Whether the last w keys are all it needs under a window of w: it declares so, and no part
         of it depends on earlier looks or on the order of the keys.
         """
-        parts = {
-            table.kind: made(table, getattr(self, name))
-            for name, table in getattr(self, "parts", {}).items()
+        parts: dict[str, Any] = {
+            table.kind: made(table, getattr(self, name)) for name, table in self.parts.items()
         }
         if "mechanism" in parts and not parts["mechanism"](width=1, parent=None).forgets():
             return False
         if "score" in parts and parts["score"](parent=None).looks_back:
             return False
-        alignment = kind(parts["alignment"]) if "alignment" in parts else None
+        alignment: Any = kind(parts["alignment"]) if "alignment" in parts else None
         ordered = alignment is not None and (alignment.form == "look" or alignment.looks_at)
         return self.capabilities.window and not ordered
 
@@ -212,12 +259,12 @@ class Attention(Mixer):
         """
         valid = view.valid
         if state is None:  # a whole text stands where the view says
-            stands: dict[str, Any] = dict(at(0 if view.positions is None else view.positions))
-            memory = self.remember(x, valid, **stands)
+            positions = 0 if view.positions is None else view.positions
+            memory = self.remember(x, valid, positions=positions)
             history = self.initial_history(memory)
         else:
             memory, history = self.extend(state.memory, x, valid), state.history
-        reading = self.read(x, memory, view, **read_options(False, history))
+        reading = self.read(x, memory, view, history=history)
         if reading.losses and not self.is_initializing():
             self.sow(LOSSES, "looks", reading.losses)
         if isinstance(memory, Memory):
@@ -259,15 +306,18 @@ class Attention(Mixer):
         weights: bool = False,
     ) -> Reading:
         """`read(query, remember(source, valid), view, weights)`."""
-        return self.read(query, self.remember(source, valid), view, **read_options(weights))
+        return self.read(query, self.remember(source, valid), view, weights=weights)
 
     @nn.nowrap
     def rows(self) -> Rows:
-        """What the weights of a query sum to if it may see at least one key: what the alignment
-        says, where there is one. An analysis that needs a distribution checks this.
+        """What the weights of a query sum to if it may see at least one key: `sums_to`, else what the
+        alignment says, where there is one. An analysis that needs a distribution checks this.
         """
-        table = getattr(self, "parts", {}).get("alignment")
-        return "one" if table is None else kind(made(table, self.alignment)).sums_to
+        table = self.parts.get("alignment")
+        if self.sums_to or table is None:
+            return self.sums_to or "one"
+        alignment: Any = kind(made(table, self.alignment))
+        return alignment.sums_to  # type: ignore[no-any-return]
 
     @nn.nowrap
     def side_by_side(self) -> int:
@@ -299,11 +349,3 @@ class Attention(Mixer):
         if collected:
             self.sow(MAPS, "weights", shown)
         return weights if asked else shown
-
-
-def read_options(weights: bool, history: Any = None) -> dict[str, Any]:
-    """Keyword arguments of `read` that differ from its defaults. Mechanisms without these arguments
-    can so be called too.
-    """
-    asked: dict[str, Any] = {"weights": True} if weights else {}
-    return asked if history is None else asked | {"history": history}

@@ -227,6 +227,14 @@ class View:
         return self.rule.is_causal
 
     @property
+    def maskless(self) -> bool:
+        """Whether a look needs no mask, or the causal one from the first token on."""
+        if not self.all_valid or self.segments is not None:
+            return False
+        same = self.size[0] == self.size[1] and number(self.positions) == number(self.keys) == 0
+        return type(self.rule) is Everything or (type(self.rule) is Causal and same)
+
+    @property
     def all_valid(self) -> bool:
         """True only if certainly every token is real."""
         valid = concrete_value(self.valid)
@@ -264,6 +272,12 @@ def token_positions(where: Where, count: int) -> jax.Array:
 def concrete_value(x: Any) -> np.ndarray | None:
     """x as a NumPy array; None if it is traced, so that its value is not known."""
     return None if x is None or isinstance(x, jax.core.Tracer) else np.asarray(x)
+
+
+def number(where: Where | None) -> int | None:
+    """The value of a position or length if it is one number for all rows and not traced; else None."""
+    at = concrete_value(where)
+    return None if at is None or np.ndim(at) else int(at)
 
 
 def _is_zero(where: Where) -> bool:

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from attnlab.attention.cards import MixerCard
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.view import CAUSAL, View
-from attnlab.errors import UserError
+from attnlab.errors import at_least
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import inner_dtype, widened
 from attnlab.mixers.recurrent import PASSING, one_text
@@ -52,8 +52,7 @@ class Average(Mixer):
     )
 
     def setup(self) -> None:
-        if self.hidden < 0:
-            raise UserError(f"average: hidden={self.hidden}, must be at least 0")
+        at_least(0, "average", hidden=self.hidden)
         if self.hidden:
             self.w_hidden, self.w_mean = Dense(self.hidden), Dense(self.width)
         self.w_gates = Dense(2 * self.width)

@@ -21,7 +21,7 @@ from typing import ClassVar
 
 import flax.linen as nn
 
-from attnlab.errors import UserError
+from attnlab.errors import at_least
 from attnlab.mixers.delta_net import DeltaNet
 from attnlab.mixers.stateful import Shape, state_card
 
@@ -49,6 +49,5 @@ class DeltaProduct(DeltaNet):
     @nn.nowrap
     def shape(self) -> Shape:
         """See `Stateful.shape`."""
-        if self.count < 1:
-            raise UserError(f"{self.called}: count={self.count}, must be at least 1")
+        at_least(1, self.called, count=self.count)
         return self._shape(self.count)

@@ -39,7 +39,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import SAMPLES
-from attnlab.attention.protocol import LOSSES, MAPS, Attention, Reading, read_options
+from attnlab.attention.protocol import LOSSES, MAPS, Attention, Reading
 from attnlab.attention.view import View
 from attnlab.attention.visibility import Causal, Prefix, Rule, Window
 from attnlab.errors import UserError
@@ -340,7 +340,7 @@ class FusedLSTMNLayer(LSTMNLayer):
         assert reader.aligned is not None
         asks = jnp.concatenate([word, reader.aligned], axis=-1)[:, None]
         view = View(positions=reader.fed)
-        reading = self.search.read(asks, other, view, **read_options(False, reader.looks))
+        reading = self.search.read(asks, other, view, history=reader.looks)
         hidden, cell = jnp.split(self.looked(reading), 2, axis=-1)
         brought = jax.nn.sigmoid(given[1] + self.gate_found(hidden)) * cell
         return brought, hidden, reading.history

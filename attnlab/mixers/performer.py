@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import MixerCard
-from attnlab.errors import UserError
+from attnlab.errors import at_least
 from attnlab.mixers.kernelised import Kernelised
 
 ADDED = 1e-3  # to the features by relu
@@ -58,8 +58,7 @@ class Performer(Kernelised):
     )
 
     def setup(self) -> None:
-        if self.features < 0:
-            raise UserError(f"performer: features={self.features}, must be at least 0")
+        at_least(0, "performer", features=self.features)
         super().setup()
         self.turns = self.drawn()
 

@@ -29,7 +29,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.protocol import head_width
-from attnlab.errors import UserError
+from attnlab.errors import at_least
 from attnlab.layers.dense import Dense
 from attnlab.layers.heads import joined, split
 from attnlab.layers.norms import LayerNorm
@@ -55,8 +55,7 @@ class Rwkv7(Stateful):
     card = state_card(2025, "Peng et al., RWKV-7, COLM 2025")
 
     def setup(self) -> None:
-        if self.rank < 1:
-            raise UserError(f"rwkv7: rank={self.rank}, must be at least 1")
+        at_least(1, "rwkv7", rank=self.rank)
         of, constant, zeros = self.shape(), nn.initializers.constant, nn.initializers.zeros
         self.shift = self.param("shift", constant(0.5), (6, self.width))
         self.w_read, self.w_key, self.w_value, self.out = (

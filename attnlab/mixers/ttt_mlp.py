@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import flax.linen as nn
 
-from attnlab.errors import UserError
+from attnlab.errors import at_least
 from attnlab.mixers.stateful import state_card
 from attnlab.mixers.ttt_linear import TttLinear
 
@@ -39,7 +39,6 @@ class TttMlp(TttLinear):
     @nn.nowrap
     def widths(self) -> tuple[int, ...]:
         """See `TttLinear.widths`."""
-        if self.expansion < 1:
-            raise UserError(f"{self.called}: expansion={self.expansion}, must be at least 1")
+        at_least(1, self.called, expansion=self.expansion)
         depth, _ = super().widths()
         return depth, self.expansion * depth, depth

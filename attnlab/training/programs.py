@@ -12,6 +12,9 @@ import functools
 import threading
 from pathlib import Path
 
+from attnlab.records.files import cache_folder
+from attnlab.training import devices
+
 MOST = 4 * 2**30
 """Bytes that kept programs may take when a process begins: some 30,000 of a processor."""
 COUNTED = ("compiled", "compiled_seconds", "loaded", "loaded_seconds")
@@ -28,6 +31,27 @@ under_way = ctypes.c_int(0)
 """How many threads of this process compile, once they are counted (`count`). Memory that another
 process reads may take its place.
 """
+
+
+def start_jax() -> None:
+    """Import jax, with its compiled programs kept in the user's `cache_folder`, if there is one and
+    nobody has named another, and products of float32 in float32, if nobody has said otherwise.
+    Freed memory stays with this process (`devices.keep_freed`).
+
+    Raises:
+      UserError: `$ATTNLAB_CACHE` begins with "~", and there is no home.
+    """
+    devices.keep_freed()
+    import jax
+
+    count()
+    if jax.config.jax_default_matmul_precision is None:  # type: ignore[attr-defined]
+        devices.use_precision("float32")
+    if (folder := cache_folder()) is None:
+        return
+    named, ours = jax.config.jax_compilation_cache_dir, str(folder / "jax")  # type: ignore[attr-defined]
+    if named in (None, ours):
+        keep(folder / "jax")
 
 
 def keep(folder: Path) -> None:

@@ -20,14 +20,13 @@ from attnlab.errors import UserError, nearest
 from attnlab.progress import Progress
 from attnlab.records import provenance
 from attnlab.records.attempts import Attempt
-from attnlab.records.files import cache_folder
 from attnlab.records.manifest import Manifest, vocabulary_prints
 from attnlab.records.measures import counted, declared
 from attnlab.records.provenance import Changed, Code
 from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import State
-from attnlab.training import devices, programs
-from attnlab.training.devices import keep_freed
+from attnlab.training import devices
+from attnlab.training.programs import start_jax as start_jax
 from attnlab.training.session import Outcome, Session
 
 if TYPE_CHECKING:
@@ -38,27 +37,6 @@ if TYPE_CHECKING:
     from attnlab.tasks.schemas import Settings
     from attnlab.training.parallel import Backend
     from attnlab.training.updates import Updates
-
-
-def start_jax() -> None:
-    """Import jax, with its compiled programs kept in the user's `cache_folder`, if there is one and
-    nobody has named another, and products of float32 in float32, if nobody has said otherwise.
-    Freed memory stays with this process (`memory.keep_freed`).
-
-    Raises:
-      UserError: `$ATTNLAB_CACHE` begins with "~", and there is no home.
-    """
-    keep_freed()
-    import jax
-
-    programs.count()
-    if jax.config.jax_default_matmul_precision is None:  # type: ignore[attr-defined]
-        devices.use_precision("float32")
-    if (folder := cache_folder()) is None:
-        return
-    named, ours = jax.config.jax_compilation_cache_dir, str(folder / "jax")  # type: ignore[attr-defined]
-    if named in (None, ours):
-        programs.keep(folder / "jax")
 
 
 def check(kind: type[AnyTask], config: Settings) -> Updates:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from typing import Any
 
@@ -152,29 +151,6 @@ def test_entmax_is_the_best_distribution_and_keeps_the_order(
     assert (np.diff(np.take_along_axis(found, order, axis=-1), axis=-1) >= 0.0).all()
 
 
-@derived
-def test_sparsemax_projects() -> None:
-    rng = np.random.default_rng(0)
-    z = rng.normal(size=(50, 2)).astype(np.float32)
-    assert_close(sparsemax(z)[:, 0], np.clip((z[:, 0] - z[:, 1] + 1) / 2, 0, 1), eps=8)
-    inside = rng.dirichlet(np.ones(6), size=20).astype(np.float32)
-    assert_close(sparsemax(inside), inside, eps=8)  # what is a distribution already stays
-
-
-@derived
-@pytest.mark.parametrize(
-    "find", [lambda z: softmax(z, None), sparsemax, entmax15, functools.partial(bisect, excess=0.3)]
-)
-def test_constant_scores_average_and_one_large_score_wins(find: Any) -> None:
-    assert_near(find(np.full((1, 6), 3.0, np.float32)), np.full((1, 6), 1 / 6), 1e-7)
-    best = np.eye(6, dtype=np.float32)[2]
-    np.testing.assert_array_equal(np.round(find(50.0 * best), 15), best)
-    tied = np.array([0.3, 0.3, -0.2, 0.9, 0.25], np.float32)
-    jacobian = np.asarray(jax.jacobian(find)(tied))
-    assert_near(jacobian.sum(-1), 0.0)
-    assert_near(jacobian, jacobian.T)
-
-
 @pytest.mark.parametrize(
     "excess",
     [1e-5, 0.5, *(pytest.param(excess, marks=pytest.mark.full) for excess in (0.01, 0.99, 1.5))],
@@ -262,24 +238,6 @@ def test_local_windows_stand_where_the_paper_puts_them() -> None:
         assert np.flatnonzero(found[b, 0, i]).tolist() == near_by
     step = weigh("local_m", {"reach": 0}, {}, scores[:1, :, :1], first=4)  # of a decoder
     assert np.flatnonzero(step).tolist() == [4]
-
-
-@derived
-def test_a_wide_window_is_global_and_only_the_gaussian_teaches_the_place() -> None:
-    rng = np.random.default_rng(0)
-    sizes = (2, 3, 4, 6), (2, 4, 5)
-    scores, query = (rng.normal(size=size).astype(np.float32) for size in sizes)
-    params = {"w_position": {"kernel": rng.normal(size=(5, 5))}, "v": rng.normal(size=(5, 3))}
-    whole = softmax(scores, (np.arange(6) < np.array([[6], [4]]))[:, None, None])
-    reaches = {"local_m": 6, "local_p": 2_000_000, "local_p_renormalised": 2_000_000}
-    for name, reach in reaches.items():
-        fields, given = {"reach": reach}, {} if name == "local_m" else params
-        assert_close(weigh(name, fields, given, scores, query, lengths=[6, 4]), whole, eps=8)
-    slope = jax.grad(
-        lambda p, reach: (weigh("local_p", {"reach": reach}, p, scores, query) * scores).sum()
-    )
-    assert all(abs(leaf).max() > 1e-2 for leaf in jax.tree.leaves(slope(params, 2)))
-    assert all(abs(leaf).max() < 1e-9 for leaf in jax.tree.leaves(slope(params, 2_000_000)))
 
 
 @derived

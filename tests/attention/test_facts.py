@@ -13,6 +13,7 @@ import pytest
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.alignments.hard import best
+from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.protocol import MAPS
 from attnlab.attention.scores import SCORES
 from attnlab.attention.scores.products import inner
@@ -54,6 +55,26 @@ def test_talking_heads_start_as_multihead_attention() -> None:
 
     talking, plain = contexts()
     assert_close(talking, plain, eps=8)
+
+
+@pytest.mark.parametrize("config", [{"heads": 3}, {"heads": 6, "key_heads": 2, "dropout": 0.5}])
+def test_the_look_of_the_paper_has_the_bits_of_the_plain_kernel(
+    config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, (query, source, valid) = make("multihead", config), inputs()
+    key = jax.random.key(1)
+
+    def look(params: Any, query: Any) -> Any:
+        given = {"params": params}, query, source, CAUSAL, valid
+        reading: Any = module.apply(*given, rngs={"dropout": key}, mutable=[MAPS])[0]
+        return (reading.context**2).sum(), (reading.context, reading.weights)
+
+    found = []
+    for plain in (True, False):
+        monkeypatch.setattr(MultiHead, "is_plain", lambda *given, plain=plain: plain)
+        program = jax.jit(jax.value_and_grad(lambda *given: look(*given), (0, 1), has_aux=True))
+        found.append(program(parameters(module), query))
+    jax.tree.map(np.testing.assert_array_equal, *found)
 
 
 def test_every_entry_is_dropped_on_its_own() -> None:

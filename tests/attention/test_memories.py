@@ -19,7 +19,7 @@ import pytest
 
 from attnlab.api.costs import state_bytes
 from attnlab.attention import MECHANISMS
-from attnlab.attention.protocol import MAPS, Attention, read_options
+from attnlab.attention.protocol import MAPS, Attention
 from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility import Causal, Window
 from attnlab.decoding.steps import by_row
@@ -97,7 +97,7 @@ def _programs(name: str, config: str, compiled: Callable[..., Any]) -> Programs:
 
     def step(memory: Any, history: Any, x: Any, valid: Any) -> Any:
         memory = call(memory, x, valid, method="extend")
-        reading = call(x, memory, CAUSAL, method="read", **read_options(False, history))
+        reading = call(x, memory, CAUSAL, method="read", history=history)
         return memory, reading.history, reading.context
 
     return Programs(
@@ -368,7 +368,7 @@ class Scanned(nn.Module):
         def step(mechanism: Attention, carry: Any, token: Any) -> tuple[Any, jax.Array]:
             i, history = carry
             view = View(causally(mechanism).rule, positions=i)
-            reading = mechanism.read(token[:, None], memory, view, **read_options(False, history))
+            reading = mechanism.read(token[:, None], memory, view, history=history)
             return (i + 1, reading.history), reading.context[:, 0]
 
         how = {"variable_broadcast": "params", "split_rngs": {"params": False}}

@@ -14,12 +14,10 @@ from attnlab.attention.positions import transformer_xl
 from attnlab.attention.positions.alibi import Alibi, slopes
 from attnlab.attention.positions.shaw import Shaw
 from attnlab.attention.positions.t5 import T5, bucket, starts
-from attnlab.attention.view import CAUSAL, EVERYTHING
+from attnlab.attention.view import EVERYTHING
 from attnlab.errors import UserError
 from tests.attention.position_oracles import t5_bucket
 from tests.rounding import assert_close
-
-derived = pytest.mark.full  # follows from the oracles, which a default run asks
 
 WIDTH = 12
 
@@ -34,42 +32,6 @@ def layer(positions: Any) -> tuple[MultiHead, Any, np.ndarray]:
     shapes = dict(sorted(shapes.items(), key=lambda item: item[0] == "positions"))
     draw = lambda leaf: rng.normal(size=leaf.shape).astype(np.float32) / 3
     return module, {name: jax.tree.map(draw, leaf) for name, leaf in shapes.items()}, x
-
-
-@derived
-@pytest.mark.parametrize(
-    "positions",
-    [
-        {"name": "shaw", "clip": 2},
-        {"name": "transformer_xl"},
-        {"name": "t5"},
-        {"name": "alibi", "strength": 0.0},
-    ],
-    ids=lambda node: node["name"],
-)
-def test_zero_tables_are_no_positions(positions: dict[str, Any]) -> None:
-    module, params, x = layer(positions)
-    bare, without, _ = layer("none")
-    expected = jax.jit(lambda params: bare.apply({"params": params}, x, x, CAUSAL).context)(without)
-    attend = jax.jit(lambda params: module.apply({"params": params}, x, x, CAUSAL).context)
-    silent = {"positions": jax.tree.map(np.zeros_like, params.get("positions", {}))}
-    assert_close(attend(params | silent), expected, eps=8)
-    if "positions" in params:
-        assert np.abs(attend(params) - expected).max() > 1e-2
-
-
-@derived
-def test_one_distance_of_shaw_is_a_constant_on_every_value() -> None:
-    """Clip 0: the key table shifts all scores of a query alike, which softmax does not see; every
-    value gains the same vector.
-    """
-    module, params, x = layer({"name": "shaw", "clip": 0})
-    bare, without, _ = layer("none")
-    attend = lambda module, params: jax.jit(
-        lambda: module.apply({"params": params}, x, x).context
-    )()
-    gain = np.tile(params["positions"]["values"][0], 3) @ params["out"]["kernel"]
-    assert_close(attend(module, params), attend(bare, without) + gain, eps=8)
 
 
 def test_shaw_names_the_hooks_it_uses() -> None:

@@ -29,7 +29,7 @@ from attnlab.attention.visibility import (
     sparse_fixed,
     sparse_strided,
 )
-from attnlab.attention.visibility.bigbird import draw
+from attnlab.attention.visibility.random_blocks import draw
 from tests.attention.visibility_oracles import T
 
 TRIANGLE = np.tril(np.ones((T, T), bool))

@@ -30,7 +30,7 @@ from attnlab.attention.visibility import (
     sparse_fixed,
     sparse_strided,
 )
-from attnlab.attention.visibility.bigbird import draw
+from attnlab.attention.visibility.random_blocks import draw
 
 Predicate = Callable[[int, int, int, int], bool]
 

@@ -21,7 +21,7 @@ from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.needs import Need
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.attention.visibility import Window
-from attnlab.attention.visibility.longformer import longformer
+from attnlab.attention.visibility.global_tokens import longformer
 from attnlab.errors import UserError
 from attnlab.mixers import MIXERS
 from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters, wide

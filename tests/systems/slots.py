@@ -13,7 +13,6 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import at, read_options
 from attnlab.attention.view import EVERYTHING
 from attnlab.layers.by_layer import chosen, varies
 from attnlab.mixers import MIXERS
@@ -56,7 +55,8 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
         ) -> Any:
             handed = valid is None or need.padding
             asked("remember", (handed, "padding=False, but it is handed `valid`"))
-            return _left(inside, super().remember(source, valid, capacity, **at(positions)))
+            made = super().remember(source, valid, capacity, positions=positions)
+            return _left(inside, made)
 
         def extend(self, memory: Any, source: Any, valid: Any = None) -> Any:
             asked("extend", (need.cache, "cache=False, but its memory is extended"))
@@ -72,7 +72,7 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
         ) -> Any:
             asked("remember_pairs", (need.values, "values=False, but keys and values come apart"))
             return _left(
-                inside, super().remember_pairs(keys, values, valid, capacity, **at(positions))
+                inside, super().remember_pairs(keys, values, valid, capacity, positions=positions)
             )
 
         def extend_pairs(self, memory: Any, keys: Any, values: Any, valid: Any = None) -> Any:
@@ -110,8 +110,9 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
                     "history=True, but a look of decoding is not told of the looks before",
                 ),
             )
-            asks = read_options(weights, history.content if carried else history)
-            reading = _left(inside, super().read(query, memory, view, **asks))
+            before = history.content if carried else history
+            reading = super().read(query, memory, view, weights=weights, history=before)
+            reading = _left(inside, reading)
             return reading.replace(history=Carried(reading.history)) if carried else reading
 
         def initial_history(self, memory: Any) -> Any:

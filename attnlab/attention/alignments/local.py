@@ -30,7 +30,7 @@ from attnlab.attention.alignments.protocol import Alignment
 from attnlab.attention.alignments.softmax import softmax
 from attnlab.attention.cards import Card
 from attnlab.attention.view import View
-from attnlab.errors import UserError
+from attnlab.errors import UserError, at_least
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened
 
@@ -84,8 +84,7 @@ class LocalM(Local):
     )
 
     def setup(self) -> None:
-        if self.reach < 0:
-            raise UserError(f"alignment local_m: reach={self.reach}, must be at least 0")
+        at_least(0, "alignment local_m", reach=self.reach)
 
     def centred(self, view: View, heads: int) -> tuple[jax.Array, None]:
         """See `Local.centred`."""

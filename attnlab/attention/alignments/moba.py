@@ -30,7 +30,7 @@ from attnlab.attention.alignments.softmax import softmax
 from attnlab.attention.alignments.top_k import largest
 from attnlab.attention.cards import Card
 from attnlab.attention.view import View, concrete_value
-from attnlab.errors import UserError
+from attnlab.errors import at_least
 from attnlab.layers.precision import widened
 
 
@@ -51,10 +51,7 @@ class MoBA(Alignment):
     card = Card("block-sparse", 2025, "Lu et al., MoBA, 2025", "T^2")
 
     def setup(self) -> None:
-        for field in ("block", "blocks"):
-            if getattr(self, field) < 1:
-                value = getattr(self, field)
-                raise UserError(f"alignment moba: {field}={value}, must be at least 1")
+        at_least(1, "alignment moba", block=self.block, blocks=self.blocks)
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""

@@ -33,7 +33,7 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.protocol import Alignment, whole
 from attnlab.attention.cards import Card
 from attnlab.attention.view import View
-from attnlab.errors import UserError
+from attnlab.errors import at_least
 from attnlab.layers.precision import inner_dtype, widened
 
 
@@ -58,8 +58,7 @@ class Monotonic(Alignment):
     )
 
     def setup(self) -> None:
-        if self.noise < 0.0:
-            raise UserError(f"alignment monotonic: noise={self.noise}, must be at least 0")
+        at_least(0, "alignment monotonic", noise=self.noise)
 
     def initial_history(self, shape: tuple[int, ...], dtype: Any) -> jax.Array:
         """See `Alignment.initial_history`: a_0 [B,H,Tk], 1 on the first key."""

@@ -27,7 +27,7 @@ from attnlab.attention.alignments.protocol import Alignment, whole
 from attnlab.attention.alignments.softmax import softmax
 from attnlab.attention.cards import Card
 from attnlab.attention.view import View
-from attnlab.errors import UserError
+from attnlab.errors import at_least
 from attnlab.layers.precision import widened
 
 
@@ -46,8 +46,7 @@ class ScalableSoftmax(Alignment):
     card = Card("soft, scaled", 2025, "Nakanishi, Scalable-Softmax Is Superior, 2025", "T^2")
 
     def setup(self) -> None:
-        if self.length < 2:
-            raise UserError(f"alignment scalable_softmax: length={self.length}, must be at least 2")
+        at_least(2, "alignment scalable_softmax", length=self.length)
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""

@@ -19,7 +19,7 @@ from attnlab.attention.alignments.protocol import Alignment
 from attnlab.attention.alignments.softmax import LOW, softmax
 from attnlab.attention.cards import Card
 from attnlab.attention.view import View
-from attnlab.errors import UserError
+from attnlab.errors import at_least
 from attnlab.layers.precision import widened
 
 
@@ -40,8 +40,7 @@ class TopK(Alignment):
     )
 
     def setup(self) -> None:
-        if self.keep < 1:
-            raise UserError(f"alignment top_k: keep={self.keep}, must be at least 1")
+        at_least(1, "alignment top_k", keep=self.keep)
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""

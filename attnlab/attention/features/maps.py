@@ -31,7 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.attention.cards import Card
-from attnlab.errors import UserError
+from attnlab.errors import at_least
 
 
 class FeatureMap(nn.Module):
@@ -160,8 +160,7 @@ class Dpfp(FeatureMap):
 
     def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
         """See `FeatureMap.__call__`."""
-        if self.neighbours < 1:
-            raise UserError(f"dpfp: neighbours={self.neighbours}, must be at least 1")
+        at_least(1, "dpfp", neighbours=self.neighbours)
         r = jax.nn.relu(jnp.concatenate([x, -x], axis=-1))
         rolled = [r * jnp.roll(r, n, axis=-1) for n in range(1, self.neighbours + 1)]
         return jnp.concatenate(rolled, axis=-1)
@@ -188,8 +187,7 @@ class Cosine(FeatureMap):
 
     def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
         """See `FeatureMap.__call__`."""
-        if self.length < 1:
-            raise UserError(f"cosine: length={self.length}, must be at least 1")
+        at_least(1, "cosine", length=self.length)
         angle = at.astype(x.dtype)[..., None] * (math.pi / (2 * self.length))
         angle = angle[:, None] if at.ndim == 2 else angle
         rectified = jax.nn.relu(x)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.attention.kernels.plain import AttentionInputs
-from attnlab.attention.view import Where, concrete_value
+from attnlab.attention.view import number
 
 BUDGET = (
     2**19
@@ -90,12 +90,6 @@ class Grid:
 
             carry = jax.lax.fori_loop(starts[row], starts[row + 1], step, carry)
         return carry
-
-
-def number(where: Where | None) -> int | None:
-    """The value of a position or length if it is one number for all rows and not traced; else None."""
-    at = concrete_value(where)
-    return None if at is None or np.ndim(at) else int(at)
 
 
 def cut(look: AttentionInputs, block: int) -> Grid:

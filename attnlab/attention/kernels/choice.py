@@ -9,12 +9,12 @@ from typing import Any
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 
 from attnlab.attention.kernels import BACKWARDLESS, KERNELS, WEIGHTLESS
-from attnlab.attention.kernels.blocks import number
-from attnlab.attention.kernels.fused import Cudnn, detected, maskless
 from attnlab.attention.kernels.plain import AttentionInputs, Plain, plain_on, weigh
 from attnlab.attention.protocol import MAPS
+from attnlab.attention.view import number
 from attnlab.config.registry import import_object
 from attnlab.errors import UserError
 
@@ -44,21 +44,40 @@ class Auto(Plain):
         if min(look.view.size) >= LEAST and number(look.view.positions) is not None:
             blockwise = KERNELS.resolve("blockwise")()
             kernel = kernel if blockwise.refuses(look) else blockwise
-        if detected() and maskless(look.view) and Cudnn().lacks(look) is None:
-            return functools.partial(on_cuda, kernel)
+        if detected() and look.view.maskless:
+            cudnn: Any = KERNELS.resolve("cudnn")()
+            kernel = kernel if cudnn.lacks(look) else functools.partial(on_cuda, cudnn, kernel)
         return kernel
 
 
-def on_cuda(other: Any, look: AttentionInputs) -> jax.Array:
+@functools.cache
+def detected() -> bool:
+    """Whether JAX finds cuDNN: without it, it cannot even trace this kernel."""
+    x = jax.ShapeDtypeStruct((1, 8, 1, 8), jnp.bfloat16)
+    product = functools.partial(jax.nn.dot_product_attention, implementation="cudnn")
+    try:
+        jax.eval_shape(product, x, x, x)
+    except RuntimeError:
+        return False
+    return True
+
+
+def on_cuda(cudnn: Any, other: Any, look: AttentionInputs) -> jax.Array:
     """The context by cuDNN's kernel in programs that are lowered for NVIDIA GPUs, by another one
     in all others.
     """
     arrays = {"queries": look.queries, "keys": look.keys, "values": look.values}
     return jax.lax.platform_dependent(
         arrays,
-        cuda=lambda arrays: Cudnn()(look.replace(**arrays)),
+        cuda=lambda arrays: cudnn(look.replace(**arrays)),
         default=lambda arrays: other(look.replace(**arrays)),
     )
+
+
+def is_short(kernel: str, queries: int, keys: int) -> bool:
+    """Whether a look of these sizes is computed by the plain kernel, whatever its parts are."""
+    short = min(queries, keys) < LEAST and not detected()
+    return kernel == "plain" or (kernel == "auto" and short)
 
 
 def attend(

@@ -9,7 +9,7 @@ their size, unless there is none or it is the causal one (`maskless`). Source: j
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -17,11 +17,9 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.softmax import Softmax
 from attnlab.attention.kernels import ROWLESS
-from attnlab.attention.kernels.blocks import number
+from attnlab.attention.kernels.choice import detected
 from attnlab.attention.kernels.plain import AttentionInputs
-from attnlab.attention.view import View
 from attnlab.attention.visibility.bands import Causal
-from attnlab.attention.visibility.rule import Everything
 from attnlab.layers.dense import Dropout
 from attnlab.layers.precision import inner_dtype
 
@@ -61,7 +59,7 @@ class Xla:
             x.swapaxes(1, 2) for x in (jax.tree.leaves(look.queries)[0], look.keys, look.values)
         )
         bias = look.bias(look.queries, look.view.i, look.view.j) if look.bias else None
-        causal = maskless(look.view) and isinstance(look.view.rule, Causal)
+        causal = look.view.maskless and isinstance(look.view.rule, Causal)
         allowed = None if causal else look.view.allowed()
         shape = (query.shape[0], query.shape[2], query.shape[1], key.shape[1])
         options = {"scale": 1.0, "implementation": self.implementation}
@@ -104,22 +102,3 @@ class Cudnn(Xla):
         if any(length % 2 for length in look.view.size):
             return f"is differentiated by JAX for even numbers of queries and keys alone; {EXACT}"
         return super().refuses(look)
-
-
-def maskless(view: View) -> bool:
-    """Whether a look needs no mask, or the causal one from the first token on."""
-    if not view.all_valid or view.segments is not None:
-        return False
-    same = view.size[0] == view.size[1] and number(view.positions) == number(view.keys) == 0
-    return type(view.rule) is Everything or (type(view.rule) is Causal and same)
-
-
-@cache
-def detected() -> bool:
-    """Whether JAX finds cuDNN: without it, it cannot even trace this kernel."""
-    x = jax.ShapeDtypeStruct((1, 8, 1, 8), jnp.bfloat16)
-    try:
-        jax.eval_shape(partial(jax.nn.dot_product_attention, implementation="cudnn"), x, x, x)
-    except RuntimeError:
-        return False
-    return True

@@ -21,8 +21,9 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.moba import MoBA, routed
 from attnlab.attention.alignments.softmax import softmax
-from attnlab.attention.kernels.blocks import number, padded
+from attnlab.attention.kernels.blocks import padded
 from attnlab.attention.kernels.plain import AttentionInputs
+from attnlab.attention.view import number
 from attnlab.attention.visibility.bands import Causal
 from attnlab.layers.dense import Dropout
 from attnlab.layers.precision import inner_dtype

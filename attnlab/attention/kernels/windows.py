@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.local import Local
-from attnlab.attention.kernels.blocks import number
 from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.kernels.tracing import hoisted
+from attnlab.attention.view import number
 from attnlab.layers.dense import Dropout
 
 

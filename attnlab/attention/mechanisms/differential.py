@@ -23,7 +23,6 @@ import jax.numpy as jnp
 
 from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory, heads_card
-from attnlab.attention.protocol import Rows
 from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.heads import split
@@ -44,13 +43,9 @@ class Differential(MultiHead):
     start: float = 0.2
 
     kernels = ("auto", "plain")
+    sums_to = "any"
     capabilities = dataclasses.replace(MultiHead.capabilities, history=False)
     card = heads_card(2025, "Ye et al., Differential Transformer, ICLR 2025", state="T d")
-
-    @nn.nowrap
-    def rows(self) -> Rows:
-        """See `Attention.rows`."""
-        return "any"
 
     def setup(self) -> None:
         super().setup()

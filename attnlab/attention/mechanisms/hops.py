@@ -15,7 +15,7 @@ mechanism fits any slot.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import flax.struct
@@ -24,14 +24,15 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.cards import MixerCard
-from attnlab.attention.history import history_before
-from attnlab.attention.kernels.plain import AttentionInputs, plain_on
+from attnlab.attention.kernels import KernelName
+from attnlab.attention.kernels.plain import AttentionInputs
+from attnlab.attention.mechanisms.heads import HeadsAttention
 from attnlab.attention.memories import Memory
-from attnlab.attention.protocol import Attention, Capabilities, Reading, Tokens
-from attnlab.attention.view import EVERYTHING, View
-from attnlab.config.registry import Part, made
+from attnlab.attention.protocol import Capabilities, Tokens
+from attnlab.attention.view import View
+from attnlab.config.registry import Part
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.dense import Dense
 from attnlab.layers.heads import joined
 from attnlab.layers.precision import widened
 
@@ -44,7 +45,7 @@ class HopsMemory(Memory):
     values: jax.Array
 
 
-class Hops(Attention):
+class Hops(HeadsAttention):
     """r weighted means of the source, concatenated and, by default, projected to the width.
 
     Attributes:
@@ -76,6 +77,7 @@ class Hops(Attention):
         """See `Attention.side_by_side`."""
         return self.hops if self.output == "side_by_side" else 1
 
+    kernel: ClassVar[KernelName] = "plain"
     memory_class = HopsMemory
 
     def setup(self) -> None:
@@ -85,25 +87,24 @@ class Hops(Attention):
         self.w_hops = Dense(self.hops, use_bias=False)
         if self.output == "projected":
             self.out = Dense(self.width, use_bias=False)
-        self.align = made(ALIGNMENTS, self.alignment)(name="alignment")
-        self.drop = Dropout(self.dropout)
+        super().setup()
 
     def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
         """See `Attention.arrays`: scores [B,r,t,1], and the source itself."""
         scores = self.w_hops(jnp.tanh(self.w_hidden(tokens.keys))).transpose(0, 2, 1)[..., None]
         return {"scores": scores, "values": tokens.keys[:, None]}
 
-    def read(
-        self,
-        query: jax.Array,
-        memory: HopsMemory,
-        view: View = EVERYTHING,
-        weights: bool = False,
-        history: Any = None,
-    ) -> Reading:
-        """See `Attention.read`; of the query only its position counts."""
+    @nn.nowrap
+    def weighing(self) -> int:
+        """See `HeadsAttention.weighing`."""
+        return self.hops
+
+    def look(
+        self, query: jax.Array, memory: Any, view: View, history: Any = None
+    ) -> AttentionInputs:
+        """See `HeadsAttention.look`; of the query only its position counts."""
         batch, queries = query.shape[:2]
-        look = AttentionInputs(
+        return AttentionInputs(
             queries=jnp.zeros((batch, self.hops, queries, 0), query.dtype),
             keys=memory.scores,
             values=memory.values,
@@ -113,9 +114,11 @@ class Hops(Attention):
             view=view.onto(memory, query),
             align=self.align,
             drop=self.drop,
-            history=self.initial_history(memory) if history is None else history,
+            history=history,
         )
-        context, hops, history = plain_on(look)
+
+    def result(self, context: jax.Array, query: jax.Array, look: AttentionInputs) -> jax.Array:
+        """See `HeadsAttention.result`."""
         context = joined(context)
         if self.output == "projected":
             context = self.out(context)
@@ -124,12 +127,12 @@ class Hops(Attention):
                 f"hops: hops={self.hops} side by side are {context.shape[-1]} wide, the context is"
                 f" asked to be {self.width}"
             )
-        losses = {"hops": overlap(hops)}
-        return Reading(context, self.capture(hops, memory, weights), losses, history)
+        return context
 
-    def initial_history(self, memory: HopsMemory) -> Any:
-        """See `Attention.initial_history`."""
-        return history_before(self, None, self.align, memory, memory.scores, self.hops)
+    def losses(self, weights: jax.Array | None) -> dict[str, jax.Array]:
+        """See `HeadsAttention.losses`; the plain kernel always has the weights."""
+        assert weights is not None
+        return {"hops": overlap(weights)}
 
 
 def overlap(weights: jax.Array) -> jax.Array:

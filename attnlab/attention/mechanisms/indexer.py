@@ -38,7 +38,7 @@ from attnlab.attention.kernels.plain import AttentionInputs, plain_on
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory, heads_card
 from attnlab.attention.protocol import MAPS, Reading, Tokens
 from attnlab.attention.view import EVERYTHING, View
-from attnlab.errors import UserError
+from attnlab.errors import at_least
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import inner_dtype, widened
 
@@ -109,10 +109,8 @@ class LightningIndexer(MultiHead):
     memory_class = IndexedMemory
 
     def setup(self) -> None:
-        for field in ("keep", "index_heads", "index_width"):
-            if getattr(self, field) < 1:
-                value = getattr(self, field)
-                raise UserError(f"lightning_indexer: {field}={value}, must be at least 1")
+        sizes = {"index_heads": self.index_heads, "index_width": self.index_width}
+        at_least(1, "lightning_indexer", keep=self.keep, **sizes)
         super().setup()
         self.indexer = Indexer(self.index_heads, self.index_width)
 

@@ -18,7 +18,7 @@ width parameters of W_r and W_x. Source: M. Daniluk, T. Rocktäschel, J. Welbl, 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import flax.linen as nn
 import jax
@@ -26,10 +26,9 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import whole
 from attnlab.attention.cards import MixerCard
-from attnlab.attention.history import one_by_one
-from attnlab.attention.mechanisms.single import Single, SingleMemory
-from attnlab.attention.protocol import Capabilities, Reading
-from attnlab.attention.view import EVERYTHING, View
+from attnlab.attention.kernels.plain import AttentionInputs
+from attnlab.attention.mechanisms.single import Single
+from attnlab.attention.protocol import Capabilities
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 
@@ -78,27 +77,17 @@ class KeyValue(Single):
         """See `SingleMemory`."""
         return source_width // len(self.names)
 
-    def read(
-        self,
-        query: jax.Array,
-        memory: SingleMemory,
-        view: View = EVERYTHING,
-        weights: bool = False,
-        history: Any = None,
-    ) -> Reading:
-        """See `Attention.read`."""
-        if self.fit.looks_back and query.shape[1] != 1:
-            return one_by_one(self, query, memory, view, weights, history)
-        asks, *_, query_part = self.cut(query, "query")
-        context, given, history = self.sum_values(asks, query, memory, view, weights, history)
-        merged = jnp.tanh(self.of_found(context) + self.of_own(query_part))
-        seen = whole(view.onto(memory, query).allowed(), memory.valid.shape[1])
+    def scored(self, query: jax.Array) -> jax.Array:
+        """See `Single.scored`: the key part."""
+        return self.cut(query, "query")[0]
+
+    def result(self, context: jax.Array, query: jax.Array, look: AttentionInputs) -> jax.Array:
+        """See `HeadsAttention.result`."""
+        last_part = self.cut(query, "query")[-1]
+        merged = jnp.tanh(self.of_found(context[:, 0]) + self.of_own(last_part))
+        seen = whole(look.view.allowed(), look.view.size[1])
         sees = jnp.broadcast_to(seen.any(axis=-1), (len(query), 1, query.shape[1]))
-        return Reading(
-            jnp.where(sees[:, 0, :, None], merged, 0),
-            self.capture(given, memory, weights),
-            history=history,
-        )
+        return jnp.where(sees[:, 0, :, None], merged, 0)
 
 
 class KeyValuePredict(KeyValue):

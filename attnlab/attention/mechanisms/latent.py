@@ -27,19 +27,18 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.cards import MixerCard
-from attnlab.attention.history import history_before
 from attnlab.attention.kernels import KernelName
-from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import AttentionInputs, fold, unfold
+from attnlab.attention.mechanisms.heads import HeadsAttention
 from attnlab.attention.memories import Memory
 from attnlab.attention.positions import POSITIONS
-from attnlab.attention.protocol import Attention, Capabilities, Reading, Tokens, head_width
+from attnlab.attention.protocol import Capabilities, Tokens, head_width
 from attnlab.attention.scores.products import inner
-from attnlab.attention.view import EVERYTHING, View
-from attnlab.config.registry import Part, made
-from attnlab.errors import UserError
-from attnlab.layers.dense import GLOROT, Dense, Dropout
-from attnlab.layers.heads import joined, split
+from attnlab.attention.view import View
+from attnlab.config.registry import Part
+from attnlab.errors import UserError, at_least
+from attnlab.layers.dense import GLOROT, Dense
+from attnlab.layers.heads import split
 
 EPSILON = 1e-6
 
@@ -54,7 +53,7 @@ class LatentMemory(Memory):
     turned: jax.Array
 
 
-class Latent(Attention):
+class Latent(HeadsAttention):
     """H heads of width D, by default width / H, over latents of width C.
 
     Attributes:
@@ -92,8 +91,7 @@ class Latent(Attention):
     def setup(self) -> None:
         if not self.head_width or self.heads < 1:
             head_width("latent", self.width, self.heads)
-        if self.head_width < 0:
-            raise UserError(f"latent: head_width={self.head_width}, must be at least 0")
+        at_least(0, "latent", head_width=self.head_width)
         if self.latent < 1 or self.rotary < 0 or self.query_latent < 0:
             sizes = f"latent={self.latent}, rotary={self.rotary}, query_latent={self.query_latent}"
             raise UserError(f"latent: {sizes}; latent must be at least 1, the others at least 0")
@@ -110,14 +108,7 @@ class Latent(Attention):
         self.up_key = self.param("up_key", up, (self.latent, self.heads, size))
         self.up_value = self.param("up_value", up, (self.latent, self.heads, size))
         self.out = Dense(self.width, use_bias=False, kernel_init=GLOROT)
-        self.align = made(ALIGNMENTS, self.alignment)(name="alignment")
-        self.scheme = made(POSITIONS, self.positions)(name="positions")
-        self.drop = Dropout(self.dropout)
-
-    @nn.nowrap
-    def size(self) -> int:
-        """D."""
-        return self.head_width or self.width // self.heads
+        super().setup()
 
     def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
         """See `Attention.arrays`: latents [B,1,t,C] and turned channels [B,1,t,R]."""
@@ -127,19 +118,13 @@ class Latent(Attention):
         turned = self.scheme.of_key(self.w_turned(tokens.keys)[:, None], tokens.positions)
         return {"latents": latents, "turned": turned}
 
-    def read(
-        self,
-        query: jax.Array,
-        memory: LatentMemory,
-        view: View = EVERYTHING,
-        weights: bool = False,
-        history: Any = None,
-    ) -> Reading:
-        """See `Attention.read`."""
-        history = self.initial_history(memory) if history is None else history
+    def look(
+        self, query: jax.Array, memory: Any, view: View, history: Any = None
+    ) -> AttentionInputs:
+        """See `HeadsAttention.look`; keys and values are of H heads or, if absorbed, of one."""
         view = view.onto(memory, query)
         content, turned = self.queries(query, view.i)
-        absorb = self.absorbs(query.shape[1], memory.valid.shape[1])
+        absorb = self.absorbs(*view.size)
         keys, values = memory.latents, memory.latents
         if absorb:
             content = jnp.einsum("bhqd,chd->bhqc", content, self.up_key)
@@ -152,16 +137,23 @@ class Latent(Attention):
         joined_queries, joined_keys = (
             jnp.concatenate(parts, axis=-1) for parts in ((content, turned), (keys, shared))
         )
-        look = self.look(joined_queries, joined_keys, values, view).replace(history=history)
-        context, head_weights, history = attend(self, look, self.kernel, weights)
-        if absorb:
-            context = jnp.einsum("bhqc,chd->bhqd", context, self.up_value)
-        maps = self.capture(head_weights, memory, weights)
-        return Reading(self.out(joined(context)), maps, history=history)
+        return AttentionInputs(
+            queries=joined_queries,
+            keys=joined_keys,
+            values=values,
+            score=lambda q, k, i, j: unfold(inner(fold(q, k.shape[1]), k), self.heads),
+            view=view,
+            align=self.align,
+            drop=self.drop,
+            product=True,
+            history=history,
+        )
 
-    def initial_history(self, memory: LatentMemory) -> Any:
-        """See `Attention.initial_history`."""
-        return history_before(self, None, self.align, memory, memory.latents, self.heads)
+    def result(self, context: jax.Array, query: jax.Array, look: AttentionInputs) -> jax.Array:
+        """See `HeadsAttention.result`."""
+        if self.absorbs(*look.view.size):
+            context = jnp.einsum("bhqc,chd->bhqd", context, self.up_value)
+        return super().result(context, query, look)
 
     def queries(self, query: jax.Array, positions: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The content [B,H,Tq,D] and the turned channels [B,H,Tq,R] of queries at positions [Tq] or
@@ -193,17 +185,4 @@ class Latent(Attention):
         made = 2 * keys * self.latent * size + queries * keys * (2 * size + self.rotary)
         return made, 2 * queries * self.latent * size + queries * keys * (
             2 * self.latent + self.rotary
-        )
-
-    def look(self, q: jax.Array, k: jax.Array, v: jax.Array, view: View) -> AttentionInputs:
-        """What a kernel needs: q [B,H,Tq,A], k and v of H heads or of one."""
-        return AttentionInputs(
-            queries=q,
-            keys=k,
-            values=v,
-            score=lambda q, k, i, j: unfold(inner(fold(q, k.shape[1]), k), self.heads),
-            view=view,
-            align=self.align,
-            drop=self.drop,
-            product=True,
         )

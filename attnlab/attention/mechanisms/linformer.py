@@ -29,7 +29,7 @@ import jax.numpy as jnp
 from attnlab.attention.cards import MixerCard
 from attnlab.attention.memories import Memory, beginning, written
 from attnlab.attention.mixer import no_rule
-from attnlab.attention.protocol import MAPS, Attention, Capabilities, Reading, Rows, head_width
+from attnlab.attention.protocol import MAPS, Attention, Capabilities, Reading, head_width
 from attnlab.attention.view import EVERYTHING, View, Where, token_positions
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout
@@ -63,6 +63,7 @@ class Linformer(Attention):
     dropout: float = 0.0
 
     lengths = {"length": "covers"}
+    sums_to = "any"
     capabilities = Capabilities(
         directions=frozenset({"bidirectional"}),
         dense=False,
@@ -71,11 +72,6 @@ class Linformer(Attention):
         maps="implied",
     )
     card = MixerCard("low-rank", 2020, "Wang et al., Linformer, 2020", "T k d + T d^2", "k d + T")
-
-    @nn.nowrap
-    def rows(self) -> Rows:
-        """See `Attention.rows`."""
-        return "any"
 
     def setup(self) -> None:
         head_width("linformer", self.width, self.heads)

@@ -21,10 +21,10 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.cards import MixerCard
-from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows, at, read_options
+from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows
 from attnlab.attention.view import EVERYTHING, View, Where
 from attnlab.config.registry import Part, made
-from attnlab.errors import UserError
+from attnlab.errors import at_least
 from attnlab.layers.dense import Dense
 
 
@@ -59,8 +59,7 @@ class MultiStep(Attention):
         return inner.rows()
 
     def setup(self) -> None:
-        if self.steps < 1:
-            raise UserError(f"multi_step: steps={self.steps}, must be at least 1")
+        at_least(1, "multi_step", steps=self.steps)
         self.w_query = Dense(self.width, use_bias=False)
         self.look = made(MECHANISMS, self.looks)(width=self.width, name="looks")
 
@@ -72,7 +71,7 @@ class MultiStep(Attention):
         positions: Where = 0,
     ) -> Any:
         """See `Attention.remember`."""
-        return self.look.remember(source, valid, capacity, **at(positions))
+        return self.look.remember(source, valid, capacity, positions=positions)
 
     def extend(self, memory: Any, source: jax.Array, valid: jax.Array | None = None) -> Any:
         """See `Attention.extend`."""
@@ -92,8 +91,8 @@ class MultiStep(Attention):
         losses: dict[str, jax.Array] = {}
         left = []
         for number in range(self.steps):
-            asked = read_options(weights, None if history is None else history[number])
-            reading = self.look.read(query + total, memory, view, **asked)
+            before = None if history is None else history[number]
+            reading = self.look.read(query + total, memory, view, weights=weights, history=before)
             left.append(reading.history)
             total = total + reading.context
             maps.append(reading.weights)

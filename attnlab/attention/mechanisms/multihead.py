@@ -22,22 +22,27 @@ from typing import Any, ClassVar
 import flax.linen as nn
 import flax.struct
 import jax
+import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
+from attnlab.attention.alignments.softmax import Softmax, softmax
 from attnlab.attention.cards import MixerCard
-from attnlab.attention.history import history_before, one_by_one, pairs_of
+from attnlab.attention.history import pairs_of
 from attnlab.attention.kernels import KernelName
-from attnlab.attention.kernels.choice import attend
+from attnlab.attention.kernels.choice import is_short
 from attnlab.attention.kernels.plain import AttentionInputs, fold, unfold
+from attnlab.attention.mechanisms.heads import HeadsAttention
 from attnlab.attention.memories import Memory
 from attnlab.attention.positions import POSITIONS
-from attnlab.attention.protocol import Attention, Capabilities, Reading, Tokens, divisors_near
+from attnlab.attention.positions.protocol import PositionScheme
+from attnlab.attention.protocol import Capabilities, Reading, Tokens, divisors_near
 from attnlab.attention.scores import SCORES
+from attnlab.attention.scores.products import ScaledDot, inner
 from attnlab.attention.view import EVERYTHING, View
-from attnlab.config.registry import Part, made
-from attnlab.errors import UserError, nearest
-from attnlab.layers.dense import Dense, Dropout
-from attnlab.layers.heads import joined, split
+from attnlab.config.registry import Part
+from attnlab.errors import UserError, at_least, nearest
+from attnlab.layers.dense import Dense
+from attnlab.layers.heads import split
 from attnlab.layers.precision import widened
 
 PROJECTIONS = ("query", "key", "value", "out")
@@ -64,7 +69,7 @@ class MultiHeadMemory(Memory):
     values: jax.Array
 
 
-class MultiHead(Attention):
+class MultiHead(HeadsAttention):
     """H independent heads; queries are H * D wide, keys and values K * D; the context has the width
     that the system sets.
 
@@ -116,8 +121,7 @@ class MultiHead(Attention):
             )
 
     def setup(self) -> None:
-        if self.head_width < 0:
-            raise UserError(f"multihead: head_width={self.head_width}, must be at least 0")
+        at_least(0, "multihead", head_width=self.head_width)
         if self.heads < 1 or (not self.head_width and self.width % self.heads):
             raise UserError(
                 f"multihead: width={self.width} is not divisible by heads={self.heads}; heads could"
@@ -134,15 +138,7 @@ class MultiHead(Attention):
         self.w_key = self.projection("key", shared)
         self.w_value = self.projection("value", shared)
         self.out = Dense(self.width, self.biased("out"))
-        self.fit = made(SCORES, self.score)(name="score")
-        self.align = made(ALIGNMENTS, self.alignment)(name="alignment")
-        self.scheme = made(POSITIONS, self.positions)(name="positions")
-        self.drop = Dropout(self.dropout)
-
-    @nn.nowrap
-    def size(self) -> int:
-        """D."""
-        return self.head_width or self.width // self.heads
+        super().setup()
 
     @nn.nowrap
     def biased(self, projection: str) -> bool:
@@ -176,34 +172,39 @@ class MultiHead(Attention):
     def read(
         self,
         query: jax.Array,
-        memory: MultiHeadMemory,
+        memory: Any,
         view: View = EVERYTHING,
         weights: bool = False,
         history: Any = None,
     ) -> Reading:
-        """See `Attention.read`."""
-        history = self.initial_history(memory) if history is None else history
-        if self.fit.looks_back and query.shape[1] != 1:
-            return one_by_one(self, query, memory, view, weights, history)
-        look = self.look(query, memory, view, history)
-        context, head_weights, history = attend(self, look, self.kernel, weights)
-        context = self.out(self.join(context, query))
-        return Reading(context, self.capture(head_weights, memory, weights), history=history)
-
-    def initial_history(self, memory: MultiHeadMemory) -> Any:
-        """See `Attention.initial_history`."""
-        return history_before(self, self.fit, self.align, memory, memory.keys, self.heads)
-
-    def join(self, context: jax.Array, query: jax.Array) -> jax.Array:
-        """The contexts of the heads [B,H,Tq,D] concatenated, [B,Tq,H*D]: the input of the output
-        projection.
+        """See `Attention.read`. Here is a short look with the parts of the paper; with any other part,
+        and where a kernel is chosen, `look` says what a kernel computes.
         """
-        return joined(context)
+        if not self.is_plain(query.shape[1], memory):
+            return super().read(query, memory, view, weights, history)
+        memory = self.formed(memory)
+        keys, values = memory.keys, memory.values  # [B,K,Tk,D]
+        q = self.split(self.w_query(query)) * self.size() ** -0.5  # [B,H,Tq,D]
+        scores = unfold(inner(fold(q, keys.shape[1]), keys), self.heads)  # [B,H,Tq,Tk]
+        head_weights = softmax(scores, view.onto(memory, query).allowed())
+        dropped = fold(self.drop(head_weights).astype(values.dtype), keys.shape[1])
+        context = unfold(jnp.einsum("bkqt,bktd->bkqd", dropped, values), self.heads)
+        context = self.out(self.join(context, query))
+        return Reading(context, self.capture(head_weights, memory, weights))
+
+    def is_plain(self, queries: int, memory: Any) -> bool:
+        """Whether a look at a memory is short, and score, alignment, positions and kernel are those
+        of the paper; a subclass may have another `look`.
+        """
+        parts = type(self.fit), type(self.align), type(self.scheme)
+        plain = parts == (ScaledDot, Softmax, PositionScheme) and not self.fit.over
+        plain = plain and type(self).look is MultiHead.look
+        return plain and is_short(self.kernel, queries, memory.valid.shape[1])
 
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, history: Any = None
     ) -> AttentionInputs:
-        """The input of a kernel for a query [B,Tq,dq], a memory and the state of earlier looks."""
+        """See `HeadsAttention.look`."""
         pairs = pairs_of(self.fit, history)
         view = view.onto(memory, query)
         q = self.split(self.w_query(query))  # [B,H,Tq,D]

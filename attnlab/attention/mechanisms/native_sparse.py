@@ -38,7 +38,7 @@ from attnlab.attention.cards import MixerCard
 from attnlab.attention.kernels.gathered import SPARSE, attended, picked
 from attnlab.attention.memories import Memory, with_room, written
 from attnlab.attention.positions import POSITIONS
-from attnlab.attention.protocol import MAPS, Attention, Capabilities, Reading, Rows, head_width
+from attnlab.attention.protocol import MAPS, Attention, Capabilities, Reading, head_width
 from attnlab.attention.view import EVERYTHING, View, token_positions
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
@@ -82,6 +82,7 @@ class NativeSparse(Attention):
     window: int = 32
     positions: Part = "none"
 
+    sums_to = "at most one"  # compressed looks may be at nothing
     parts = {"positions": POSITIONS}
     capabilities = Capabilities(
         roles=frozenset({"self"}),
@@ -92,11 +93,6 @@ class NativeSparse(Attention):
     card = MixerCard(
         "heads, selected", 2025, "Yuan et al., NSA, 2025", "T^2 d + T d^2", "T d K / H"
     )
-
-    @nn.nowrap
-    def rows(self) -> Rows:
-        """See `Attention.rows`: compressed looks may be at nothing."""
-        return "at most one"
 
     def setup(self) -> None:
         self.check()

@@ -38,7 +38,7 @@ from attnlab.attention.mechanisms.multihead import (
 from attnlab.attention.protocol import Tokens
 from attnlab.attention.scores.cosine import unit
 from attnlab.attention.view import View
-from attnlab.errors import UserError
+from attnlab.errors import at_least
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened
 
@@ -76,9 +76,7 @@ class Path(MultiHead):
 
     def setup(self) -> None:
         super().setup()
-        for field in ("rank", "block"):
-            if getattr(self, field) < 1:
-                raise UserError(f"path: {field}={getattr(self, field)}, must be at least 1")
+        at_least(1, "path", rank=self.rank, block=self.block)
         shared = self.key_heads or self.heads
         self.w_down = Dense(self.rank, use_bias=False)
         self.w_up = Dense(shared * self.size(), use_bias=False)

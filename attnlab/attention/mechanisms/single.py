@@ -21,17 +21,16 @@ import jax
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.cards import MixerCard
-from attnlab.attention.history import history_before, one_by_one, pairs_of
+from attnlab.attention.history import pairs_of
 from attnlab.attention.kernels import KernelName
-from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import AttentionInputs
+from attnlab.attention.mechanisms.heads import HeadsAttention
 from attnlab.attention.memories import Memory
-from attnlab.attention.protocol import Attention, Capabilities, Reading, Tokens
+from attnlab.attention.protocol import Capabilities, Tokens
 from attnlab.attention.scores import SCORES
-from attnlab.attention.view import EVERYTHING, View, Where
-from attnlab.config.registry import Part, made
+from attnlab.attention.view import View, Where
+from attnlab.config.registry import Part
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dropout
 
 
 @flax.struct.dataclass
@@ -45,7 +44,7 @@ class SingleMemory(Memory):
     key_width: int = flax.struct.field(pytree_node=False, default=0)
 
 
-class Single(Attention):
+class Single(HeadsAttention):
     """One head over the unprojected source: context [B,Tq,width] with width = ds.
 
     Attributes:
@@ -73,11 +72,6 @@ class Single(Attention):
     )
 
     memory_class = SingleMemory
-
-    def setup(self) -> None:
-        self.fit = made(SCORES, self.score)(name="score")
-        self.align = made(ALIGNMENTS, self.alignment)(name="alignment")
-        self.drop = Dropout(self.dropout)
 
     def keys_and_values(self, keys: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Keys [B,1,Tk,dk] and values [B,1,Tk,Dv]; values must have the width of the context, since
@@ -112,40 +106,22 @@ class Single(Attention):
         """See `SingleMemory`."""
         return source_width
 
-    def read(
-        self,
-        query: jax.Array,
-        memory: SingleMemory,
-        view: View = EVERYTHING,
-        weights: bool = False,
-        history: Any = None,
-    ) -> Reading:
-        """See `Attention.read`."""
-        if self.fit.looks_back and query.shape[1] != 1:
-            return one_by_one(self, query, memory, view, weights, history)
-        context, given, history = self.sum_values(query, query, memory, view, weights, history)
-        return Reading(context, self.capture(given, memory, weights), history=history)
+    @nn.nowrap
+    def weighing(self) -> int:
+        """See `HeadsAttention.weighing`."""
+        return 1
 
-    def initial_history(self, memory: SingleMemory) -> Any:
-        """See `Attention.initial_history`."""
-        return history_before(self, self.fit, self.align, memory, memory.keys, 1)
+    def scored(self, query: jax.Array) -> jax.Array:
+        """The part [B,Tq,A'] of the query [B,Tq,dq] that the score gets."""
+        return query
 
-    def sum_values(
-        self,
-        asks: jax.Array,
-        query: jax.Array,
-        memory: SingleMemory,
-        view: View,
-        weights: bool,
-        history: Any,
-    ) -> tuple[jax.Array, jax.Array | None, Any]:
-        """The sum of values [B,Tq,Dv], the weights if they or maps are requested, and the state for
-        the next look; `asks` [B,Tq,A'] is the part of the query that the score gets.
-        """
-        history = self.initial_history(memory) if history is None else history
+    def look(
+        self, query: jax.Array, memory: Any, view: View, history: Any = None
+    ) -> AttentionInputs:
+        """See `HeadsAttention.look`."""
         pairs = pairs_of(self.fit, history)
-        q = asks[:, None]
-        look = AttentionInputs(
+        q = self.scored(query)[:, None]
+        return AttentionInputs(
             queries=self.fit.of_query(q, memory.key_width) * self.fit.scale(q.shape[-1]),
             keys=memory.keys,
             values=memory.values,
@@ -157,5 +133,7 @@ class Single(Attention):
             history=history,
             after=lambda past, weights: self.fit.after(past, weights, memory.keys),
         )
-        context, given, history = attend(self, look, self.kernel, weights)
-        return context[:, 0], given, history
+
+    def result(self, context: jax.Array, query: jax.Array, look: AttentionInputs) -> jax.Array:
+        """See `HeadsAttention.result`."""
+        return context[:, 0]

@@ -28,17 +28,16 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.cards import MixerCard
-from attnlab.attention.history import history_before
 from attnlab.attention.kernels import KernelName
-from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import AttentionInputs
+from attnlab.attention.mechanisms.heads import HeadsAttention
 from attnlab.attention.memories import Memory
-from attnlab.attention.protocol import Attention, Capabilities, Reading, Tokens, head_width
-from attnlab.attention.view import EVERYTHING, View, Where
-from attnlab.config.registry import Part, made
+from attnlab.attention.protocol import Capabilities, Tokens, head_width
+from attnlab.attention.view import View, Where
+from attnlab.config.registry import Part
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense, Dropout
-from attnlab.layers.heads import joined, split
+from attnlab.layers.dense import Dense
+from attnlab.layers.heads import split
 from attnlab.layers.precision import widened
 
 _COLUMNS = nn.initializers.variance_scaling(
@@ -53,7 +52,7 @@ class SynthesizerMemory(Memory):
     values: jax.Array
 
 
-class Synthesizer(Attention):
+class Synthesizer(HeadsAttention):
     """H heads of width D = width / H over sources of at most L tokens.
 
     Attributes:
@@ -106,8 +105,7 @@ class Synthesizer(Attention):
             self.scores = self.param("scores", _COLUMNS, (h, length, length))
         self.w_value = Dense(self.width, use_bias=False)
         self.out = Dense(self.width, use_bias=False)
-        self.align = made(ALIGNMENTS, self.alignment)(name="alignment")
-        self.drop = Dropout(self.dropout)
+        super().setup()
 
     @property
     @nn.nowrap
@@ -139,33 +137,21 @@ class Synthesizer(Attention):
         """See `Attention.arrays`."""
         return {"values": split(self.w_value(tokens.values), self.heads)}
 
-    def read(
-        self,
-        query: jax.Array,
-        memory: SynthesizerMemory,
-        view: View = EVERYTHING,
-        weights: bool = False,
-        history: Any = None,
-    ) -> Reading:
-        """See `Attention.read`."""
+    def look(
+        self, query: jax.Array, memory: Any, view: View, history: Any = None
+    ) -> AttentionInputs:
+        """See `HeadsAttention.look`."""
         empty = jnp.zeros((*memory.values.shape[:3], 0), query.dtype)
-        look = AttentionInputs(
+        return AttentionInputs(
             queries=self.asked(query),
             keys=empty,
             values=memory.values,
-            score=self.fit,
+            score=self.pairs,
             view=view.onto(memory, query),
             align=self.align,
             drop=self.drop,
-            history=self.initial_history(memory) if history is None else history,
+            history=history,
         )
-        context, head_weights, history = attend(self, look, self.kernel, weights)
-        maps = self.capture(head_weights, memory, weights)
-        return Reading(self.out(joined(context)), maps, history=history)
-
-    def initial_history(self, memory: SynthesizerMemory) -> Any:
-        """See `Attention.initial_history`."""
-        return history_before(self, None, self.align, memory, memory.values, self.heads)
 
     def asked(self, query: jax.Array) -> jax.Array:
         """The hidden layer of query [B,Tq,dq], [B,H,Tq,A]; nothing, [B,H,Tq,0], where only positions
@@ -175,7 +161,7 @@ class Synthesizer(Attention):
             return jnp.zeros((query.shape[0], self.heads, query.shape[1], 0), query.dtype)
         return split(jax.nn.relu(self.w_hidden(query)), self.heads)
 
-    def fit(self, queries: jax.Array, keys: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
+    def pairs(self, queries: jax.Array, keys: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
         """`AttentionInputs.score` of a block: [B,H,tq,tk] float32."""
         if self.form == "dense":
             columns, bias = at(self.columns, j, 2), at(self.column_bias, j, 1)

@@ -15,13 +15,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory, heads_card
-from attnlab.attention.protocol import Rows
 from attnlab.attention.view import View
 from attnlab.layers.precision import widened
 
@@ -35,15 +33,11 @@ class TalkingHeads(MultiHead):
     """Multi-head attention with two learned mixes across heads; fields as in `MultiHead`."""
 
     kernels = ("auto", "plain")
+    sums_to = "any"
     capabilities = dataclasses.replace(MultiHead.capabilities, history=False)
     card = heads_card(
         2020, "Shazeer et al., Talking-Heads Attention, 2020", time="T^2 (d + H^2) + T d^2"
     )
-
-    @nn.nowrap
-    def rows(self) -> Rows:
-        """See `Attention.rows`."""
-        return "any"
 
     def setup(self) -> None:
         super().setup()

@@ -26,8 +26,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory, heads_card
-from attnlab.attention.protocol import Memory, Reading, Tokens
-from attnlab.attention.view import EVERYTHING, View, token_positions
+from attnlab.attention.protocol import Memory, Tokens
+from attnlab.attention.view import token_positions
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 
@@ -133,8 +133,12 @@ class TensorProduct(MultiHead):
         (a, b), (c, d) = self.w_key.split(tokens.keys), self.w_value.split(tokens.values)
         return {"key_heads": a, "key_widths": b, "value_heads": c, "value_widths": d}
 
-    def formed(self, memory: TensorMemory) -> MultiHeadMemory:
-        """The memory of multi-head attention with the same keys and values."""
+    def formed(self, memory: Any) -> MultiHeadMemory:
+        """See `HeadsAttention.formed`: the memory of multi-head attention with the same keys and
+        values.
+        """
+        if isinstance(memory, MultiHeadMemory):
+            return memory
         start = 0 if memory.positions is None else memory.positions
         keys = self.fit.of_key(joined(memory.key_heads, memory.key_widths))
         return MultiHeadMemory(
@@ -144,20 +148,3 @@ class TensorProduct(MultiHead):
             joined(memory.value_heads, memory.value_widths),
             positions=memory.positions,
         )
-
-    def read(  # type: ignore[override]
-        self,
-        query: jax.Array,
-        memory: TensorMemory | MultiHeadMemory,
-        view: View = EVERYTHING,
-        weights: bool = False,
-        history: Any = None,
-    ) -> Reading:
-        """See `Attention.read`."""
-        formed = self.formed(memory) if isinstance(memory, TensorMemory) else memory
-        return super().read(query, formed, view, weights, history)
-
-    def initial_history(self, memory: TensorMemory | MultiHeadMemory) -> Any:  # type: ignore[override]
-        """See `Attention.initial_history`."""
-        formed = self.formed(memory) if isinstance(memory, TensorMemory) else memory
-        return super().initial_history(formed)

@@ -25,7 +25,7 @@ from attnlab.attention.cards import Card
 from attnlab.attention.order import after_each, in_order, out_of_order
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import View
-from attnlab.errors import UserError
+from attnlab.errors import at_least
 from attnlab.layers.precision import inner_dtype, widened
 
 
@@ -45,8 +45,7 @@ class CoPE(PositionScheme):
     )
 
     def setup(self) -> None:
-        if self.count < 1:
-            raise UserError(f"position scheme cope: count={self.count}, must be at least 1")
+        at_least(1, "position scheme cope", count=self.count)
 
     @nn.compact
     def of_rows(

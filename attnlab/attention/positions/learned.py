@@ -15,7 +15,7 @@ import numpy as np
 
 from attnlab.attention.cards import Card
 from attnlab.attention.positions.protocol import PositionScheme
-from attnlab.errors import UserError
+from attnlab.errors import UserError, at_least
 
 
 class Learned(PositionScheme):
@@ -37,11 +37,8 @@ class Learned(PositionScheme):
     )
 
     def setup(self) -> None:
-        for name, least in (("length", 1), ("unused", 0)):
-            if (value := getattr(self, name)) < least:
-                raise UserError(
-                    f"position scheme learned: {name}={value}, must be at least {least}"
-                )
+        at_least(1, "position scheme learned", length=self.length)
+        at_least(0, "position scheme learned", unused=self.unused)
 
     @property
     def longest(self) -> int:

@@ -28,7 +28,7 @@ import math
 
 import numpy as np
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, at_least
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,8 +154,7 @@ def _ordered(name: str, length: int, **turns: float) -> None:
     second.
     """
     (less, small), (more, large) = turns.items()
-    if length < 1:
-        raise UserError(f"rope scaling {name}: length={length}, must be at least 1")
+    at_least(1, f"rope scaling {name}", length=length)
     if not 0.0 < small < large:
         raise UserError(
             f"rope scaling {name}: {less}={small} must be above 0 and below {more}={large}"

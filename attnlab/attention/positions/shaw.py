@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from attnlab.attention.cards import Card
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import View
-from attnlab.errors import UserError
+from attnlab.errors import at_least
 from attnlab.layers.dense import GLOROT
 from attnlab.layers.precision import inner_dtype, widened
 
@@ -54,8 +54,7 @@ class Shaw(PositionScheme):
         super().__post_init__()
 
     def setup(self) -> None:
-        if self.clip < 0:
-            raise UserError(f"position scheme shaw: clip={self.clip}, must be at least 0")
+        at_least(0, "position scheme shaw", clip=self.clip)
 
     @nn.compact
     def table(self, name: str, width: int) -> jax.Array:

@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card
-from attnlab.attention.scores.protocol import Score, at_least
+from attnlab.attention.scores.protocol import Score
+from attnlab.errors import at_least
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import inner_dtype
 
@@ -37,7 +38,7 @@ class Additive(Score):
     )
 
     def setup(self) -> None:
-        at_least(1, "additive", "hidden", self.hidden)
+        at_least(1, "score additive", hidden=self.hidden)
         tiny = nn.initializers.normal(0.001)
         self.w_query = Dense(self.hidden, use_bias=False, kernel_init=tiny)
         self.w_key = Dense(self.hidden, use_bias=False, kernel_init=tiny)

@@ -22,7 +22,8 @@ import jax.numpy as jnp
 
 from attnlab.attention.cards import Card
 from attnlab.attention.scores.additive import Additive
-from attnlab.attention.scores.protocol import Score, at_least, same_width
+from attnlab.attention.scores.protocol import Score, same_width
+from attnlab.errors import at_least
 from attnlab.layers.dense import GLOROT, Dense, matmul
 from attnlab.layers.precision import widened
 
@@ -61,7 +62,7 @@ class Concat(Additive):
     )
 
     def setup(self) -> None:
-        at_least(1, "concat", "hidden", self.hidden)
+        at_least(1, "score concat", hidden=self.hidden)
         self.w_a = Stacked(self.hidden)
         self.v = self.param("v", nn.initializers.normal(self.hidden**-0.5), (self.hidden,))
 

@@ -18,8 +18,9 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card
-from attnlab.attention.scores.protocol import NEVER, Score, at_least
+from attnlab.attention.scores.protocol import NEVER, Score
 from attnlab.attention.visibility.given import looked_up
+from attnlab.errors import at_least
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened
 
@@ -45,7 +46,7 @@ class Location(Score):
     )
 
     def setup(self) -> None:
-        at_least(1, "location", "limit", self.limit)
+        at_least(1, "score location", limit=self.limit)
         self.w_l = Dense(self.limit, use_bias=False)
 
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:

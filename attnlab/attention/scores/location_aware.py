@@ -22,7 +22,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.cards import Card
 from attnlab.attention.scores.additive import Additive, perceptron
-from attnlab.attention.scores.protocol import at_least
+from attnlab.errors import at_least
 from attnlab.layers.precision import inner_dtype, widened
 
 
@@ -50,8 +50,8 @@ class LocationAware(Additive):
 
     def setup(self) -> None:
         super().setup()
-        at_least(1, "location_aware", "filters", self.filters)
-        at_least(0, "location_aware", "reach", self.reach)
+        at_least(1, "score location_aware", filters=self.filters)
+        at_least(0, "score location_aware", reach=self.reach)
         width, tiny = 2 * self.reach + 1, nn.initializers.normal(0.001)
         self.filter = self.param(
             "filter", nn.initializers.normal(width**-0.5), (width, self.filters)

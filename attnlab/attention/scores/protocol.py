@@ -91,9 +91,3 @@ def above_zero(name: str, field: str, value: float) -> None:
     """Raise `UserError` unless the value of a field is a number above 0."""
     if not 0.0 < value < math.inf:
         raise UserError(f"score {name}: {field}={value}, must be a number above 0")
-
-
-def at_least(least: int, name: str, field: str, value: int) -> None:
-    """Raise `UserError` if the value of a field is below `least`."""
-    if value < least:
-        raise UserError(f"score {name}: {field}={value}, must be at least {least}")

@@ -31,7 +31,8 @@ import jax
 from attnlab.attention.cards import Card
 from attnlab.attention.scores.cosine import unit
 from attnlab.attention.scores.products import Dot, ScaledDot
-from attnlab.attention.scores.protocol import above_zero, at_least, same_width
+from attnlab.attention.scores.protocol import above_zero, same_width
+from attnlab.errors import at_least
 from attnlab.layers.norms import RMSNorm, RMSNormPlusOne
 
 
@@ -56,7 +57,7 @@ class QKNorm(Dot):
     )
 
     def setup(self) -> None:
-        at_least(2, "qk_norm", "length", self.length)
+        at_least(2, "score qk_norm", length=self.length)
         above_zero("qk_norm", "epsilon", self.epsilon)
         start = math.log2(self.length**2 - self.length)
         self.g = self.param("g", nn.initializers.constant(start), (1,))

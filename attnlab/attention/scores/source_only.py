@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card
-from attnlab.attention.scores.protocol import Score, at_least
+from attnlab.attention.scores.protocol import Score
+from attnlab.errors import at_least
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened
 
@@ -38,7 +39,7 @@ class SourceOnly(Score):
     )
 
     def setup(self) -> None:
-        at_least(1, "source_only", "hidden", self.hidden)
+        at_least(1, "score source_only", hidden=self.hidden)
         self.w_key = Dense(self.hidden, use_bias=False)
         self.v = self.param("v", nn.initializers.zeros, (self.hidden,))
 

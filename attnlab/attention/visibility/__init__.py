@@ -9,20 +9,24 @@ A rule is a statement about the absolute positions of a query and a key. Mechani
 `VISIBILITIES`: a new one is one line there.
 """
 
+import importlib
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from attnlab.attention.visibility.bands import Causal, Stride, Window, dilated
-from attnlab.attention.visibility.bigbird import RandomBlocks, bigbird
 from attnlab.attention.visibility.given import Dense, Prefix, Segments, prefix_lm
-from attnlab.attention.visibility.longformer import Global, longformer
 from attnlab.attention.visibility.rule import AllOf, AnyOf, Everything, PerHead, Rule
-from attnlab.attention.visibility.sparse_transformer import (
-    Local,
-    Summary,
-    sparse_fixed,
-    sparse_strided,
-)
 from attnlab.config.registry import Table
+
+if TYPE_CHECKING:
+    from attnlab.attention.visibility.global_tokens import Global, longformer
+    from attnlab.attention.visibility.random_blocks import RandomBlocks, bigbird
+    from attnlab.attention.visibility.sparse_transformer import (
+        Local,
+        Summary,
+        sparse_fixed,
+        sparse_strided,
+    )
 
 __all__ = [
     "VISIBILITIES",
@@ -73,3 +77,18 @@ VISIBILITIES: Table[Callable[..., Rule]] = Table(
         "by_layer": f"{_PATTERNS}:RuleByLayer",
     },
 )
+
+_FOUND_IN = {
+    "random_blocks": ("RandomBlocks", "bigbird"),
+    "global_tokens": ("Global", "longformer"),
+    "sparse_transformer": ("Local", "Summary", "sparse_fixed", "sparse_strided"),
+}  # imported on first use
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        for module, names in _FOUND_IN.items():
+            if name in names:
+                return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,7 +7,7 @@ tokens, any mask) can only be used from Python.
     {"name": "first", "length": 4}}
 
 The formulas, the costs and the sources stand with the rules themselves: `bands`,
-`sparse_transformer`, `longformer`, `bigbird`, `given`.
+`sparse_transformer`, `global_tokens`, `random_blocks`, `given`.
 """
 
 from __future__ import annotations
@@ -15,22 +15,10 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
+from attnlab.attention import visibility as rules
 from attnlab.attention.cards import Card, carrying
-from attnlab.attention.visibility import VISIBILITIES
-from attnlab.attention.visibility import bigbird as _bigbird
-from attnlab.attention.visibility import dilated as _dilated
-from attnlab.attention.visibility import longformer as _longformer
-from attnlab.attention.visibility import prefix_lm as _prefix_lm
-from attnlab.attention.visibility.bands import Causal, Stride, Window
-from attnlab.attention.visibility.given import Prefix
-from attnlab.attention.visibility.longformer import Global
-from attnlab.attention.visibility.rule import Everything, PerHead, Rule, at_least
-from attnlab.attention.visibility.sparse_transformer import (
-    Local,
-    Summary,
-    sparse_fixed,
-    sparse_strided,
-)
+from attnlab.attention.visibility import VISIBILITIES, Rule
+from attnlab.attention.visibility.rule import at_least
 from attnlab.config.registry import Part, Parts, made
 from attnlab.errors import UserError
 from attnlab.layers.by_layer import ByLayer
@@ -47,13 +35,13 @@ LIMITS = "Raffel et al., Exploring the Limits of Transfer Learning, JMLR 2020"
 )
 def full() -> Rule:
     """Every query sees every key."""
-    return Everything()
+    return rules.Everything()
 
 
 @carrying(Card("whole", 2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017", "T^2"))
 def causal() -> Rule:
     """A query sees no later key, j <= i."""
-    return Causal()
+    return rules.Causal()
 
 
 @carrying(Card("band", 2020, LONG, "T w"))
@@ -61,25 +49,25 @@ def window(width: int = 128) -> Rule:
     """Sliding window: `width` keys on each side, the query's own counted, |i - j| < width; under
     causal the last `width`.
     """
-    return Window(width)
+    return rules.Window(width)
 
 
 @carrying(Card("band", 2020, LONG, "T w"))
 def dilated(width: int = 64, dilation: int = 2) -> Rule:
     """Sliding window with gaps: `width` keys on each side, every `dilation`-th."""
-    return _dilated(width, dilation)
+    return rules.dilated(width, dilation)
 
 
 @carrying(Card("strided", 2019, SPARSE, "T^2 / l"))
 def stride(stride: int = 32) -> Rule:
     """Every `stride`-th key, counted from the query both ways."""
-    return Stride(stride)
+    return rules.Stride(stride)
 
 
 @carrying(Card("block", 2018, "Parmar et al., Image Transformer, ICML 2018", "T b"))
 def local(block: int = 64, reach: int = 0) -> Rule:
     """The keys of the query's own block, and of `reach` blocks on either side."""
-    return Local(block, reach)
+    return rules.Local(block, reach)
 
 
 @carrying(Card("strided", 2019, SPARSE, "T^2 c / l"))
@@ -87,21 +75,21 @@ def summary(stride: int = 32, width: int = 8, turn: int = 0) -> Rule:
     """The last `width` keys of every block of `stride`; `turn` counts runs of `width` from the
     block's end.
     """
-    return Summary(stride, width, turn)
+    return rules.Summary(stride, width, turn)
 
 
 @carrying(Card("global", 2020, LIMITS, "T n"))
 def first(length: int = 1) -> Rule:
     """The first `length` keys, j < length."""
     at_least(0, "first: length", length)
-    return Prefix(length)
+    return rules.Prefix(length)
 
 
 @carrying(Card("whole", 2020, LIMITS, "T^2"))
 def prefix(length: int = 16) -> Rule:
     """Prefix-LM: the first `length` keys, and all keys up to the query."""
     at_least(0, "prefix: length", length)
-    return _prefix_lm(length)
+    return rules.prefix_lm(length)
 
 
 @carrying(Card("pattern", 2019, SPARSE, "T l + T^2 / l"))
@@ -109,7 +97,7 @@ def strided(stride: int = 32) -> Rule:
     """Sparse Transformer, strided: j <= i, the last `stride` keys and every `stride`-th before
     them.
     """
-    return sparse_strided(stride)
+    return rules.sparse_strided(stride)
 
 
 @carrying(Card("pattern", 2019, SPARSE, "T l + T^2 c / l"))
@@ -117,19 +105,19 @@ def fixed(stride: int = 32, summary: int = 8) -> Rule:
     """Sparse Transformer, fixed: j <= i, the query's own block and the last `summary` keys of every
     block.
     """
-    return sparse_fixed(stride, summary)
+    return rules.sparse_fixed(stride, summary)
 
 
 @carrying(Card("global", 2020, LONG, "T g"))
 def tokens(positions: tuple[int, ...] = (0,)) -> Rule:
     """Global tokens at these `positions` see all and are seen by all; no other pair is allowed."""
-    return Global(_positions("global", positions))
+    return rules.Global(_positions("global", positions))
 
 
 @carrying(Card("pattern", 2020, LONG, "T (w + g)"))
 def longformer(window: int = 128, tokens: tuple[int, ...] = (0,), dilation: int = 1) -> Rule:
     """Longformer: an even `window` in total around the query, and global `tokens` by position."""
-    return _longformer(window, _positions("longformer", tokens), dilation)
+    return rules.longformer(window, _positions("longformer", tokens), dilation)
 
 
 @carrying(Card("pattern", 2020, "Zaheer et al., Big Bird, NeurIPS 2020", "T (5 + r) b"))
@@ -142,7 +130,7 @@ def bigbird(
     `length` decides where the last block is and which are drawn; it does not follow the batch, so
     padding changes nothing.
     """
-    return _bigbird(length, heads, block, random, seed)
+    return rules.bigbird(length, heads, block, random, seed)
 
 
 @carrying(Card("join", 2019, f"as in {SPARSE}"))
@@ -163,8 +151,8 @@ def per_head(one: Part, other: Part, heads: int = 4) -> Rule:
     `other`.
     """
     at_least(2, "per_head: heads", heads)
-    rules = made(VISIBILITIES, one)(), made(VISIBILITIES, other)()
-    return PerHead(tuple(rules[2 * head >= heads + heads % 2] for head in range(heads)))
+    pair = made(VISIBILITIES, one)(), made(VISIBILITIES, other)()
+    return rules.PerHead(tuple(pair[2 * head >= heads + heads % 2] for head in range(heads)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -42,7 +42,7 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
-from attnlab.attention.protocol import Attention, read_options
+from attnlab.attention.protocol import Attention
 from attnlab.attention.view import View, token_positions
 from attnlab.errors import UserError
 from attnlab.layers.convolution import GatedConvolution, NormedDense, nothing_before
@@ -140,7 +140,7 @@ class DecoderLayer(nn.Module):
             return HALF * (u + h), window, None
         query = HALF * (self.asks(u) + g)
         view = View(positions=first)
-        reading = self.attention.read(query, attended, view, **read_options(False, looks))
+        reading = self.attention.read(query, attended, view, history=looks)
         context = looked(self, reading)
         u = HALF * (self.takes(context * scale[:, None, None]) + u)
         return HALF * (u + h), window, reading.history

@@ -38,7 +38,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import Attention, read_options
+from attnlab.attention.protocol import Attention
 from attnlab.attention.view import View
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
@@ -155,8 +155,8 @@ class ConditionalGRU(Seq2Seq):
     ) -> tuple[Decoding, jax.Array]:
         """Step i: what the next one gets, and c_i [B,2H]; `word` [B,3G] is y_{i-1} W + b."""
         between = self.before(state.s, word)
-        options = read_options(False, state.looks)
-        reading = self.search.read(between[:, None], attended, View(positions=state.fed), **options)
+        view = View(positions=state.fed)
+        reading = self.search.read(between[:, None], attended, view, history=state.looks)
         context = looked(self, reading)[:, 0]
         following = self.after(between, self.of_context(context))
         return Decoding(state.fed + 1, following, reading.history), context

@@ -37,7 +37,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import Attention, read_options
+from attnlab.attention.protocol import Attention
 from attnlab.attention.view import View
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
@@ -241,8 +241,8 @@ class GNMT(Seq2Seq):
 
     def _look(self, query: jax.Array, attended: Any, state: Lowest) -> tuple[jax.Array, Any]:
         """query [B,H] to a context [B,M], and what the look leaves to the next."""
-        options = read_options(False, state.looks)
-        reading = self.search.read(query[:, None], attended, View(positions=state.fed), **options)
+        view = View(positions=state.fed)
+        reading = self.search.read(query[:, None], attended, view, history=state.looks)
         return looked(self, reading)[:, 0], reading.history
 
     def _summed(self, number: int, x: jax.Array, y: jax.Array) -> jax.Array:

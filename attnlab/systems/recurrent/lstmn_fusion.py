@@ -34,7 +34,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import Attention, read_options
+from attnlab.attention.protocol import Attention
 from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout
@@ -155,7 +155,7 @@ class TwoReaders(nn.Module):
         if self.fusion == "deep":
             return states, looks
         view = View(positions=fed)
-        reading = self.search.read(states, source.attended, view, **read_options(False, looks))
+        reading = self.search.read(states, source.attended, view, history=looks)
         both = jnp.concatenate([states, looked(self, reading)], axis=-1)
         return jnp.tanh(self.merge(both)), reading.history
 

@@ -38,7 +38,7 @@ import jax.numpy as jnp
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments.local import LocalM
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import Attention, read_options
+from attnlab.attention.protocol import Attention
 from attnlab.attention.view import View
 from attnlab.config.registry import holds, kind, made
 from attnlab.errors import UserError
@@ -185,6 +185,6 @@ class Luong(StackedSides, kw_only=True):
         words and `looks`; and what these looks leave.
         """
         view = View(positions=fed)
-        reading = self.search.read(tops, attended, view, **read_options(False, looks))
+        reading = self.search.read(tops, attended, view, history=looks)
         both = jnp.concatenate([looked(self, reading), tops], axis=-1)
         return jnp.tanh(self.combine(both)), reading.history

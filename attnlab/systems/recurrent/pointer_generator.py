@@ -53,7 +53,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import Attention, read_options
+from attnlab.attention.protocol import Attention
 from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout
@@ -251,7 +251,8 @@ class PointerGenerator(Seq2Seq):
             following.h[:, None],
             self._attended(memory, state.covered),
             View(positions=state.fed),
-            **read_options(True, state.looks),
+            weights=True,
+            history=state.looks,
         )
         assert reading.weights is not None  # the slot asks for them
         weights = reading.weights.mean(axis=1)[:, 0]  # [B,S]

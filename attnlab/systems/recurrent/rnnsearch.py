@@ -35,7 +35,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import Attention, read_options
+from attnlab.attention.protocol import Attention
 from attnlab.attention.view import View
 from attnlab.config.registry import Part, kind, made
 from attnlab.layers import CELLS
@@ -187,7 +187,7 @@ class RNNsearch(Seq2Seq):
             after = self.unit(s, word + self.of_context(state.c))
             s = jax.tree.map(lambda new, old: jnp.where(begun, new, old), after, s)
         view = View(positions=state.fed)
-        reading = self.search.read(s.h[:, None], attended, view, **read_options(False, state.looks))
+        reading = self.search.read(s.h[:, None], attended, view, history=state.looks)
         context, looks = looked(self, reading)[:, 0], reading.history
         if self.readout == "released":
             return s, Decoding(state.fed + 1, s, context, looks)

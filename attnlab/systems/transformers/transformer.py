@@ -31,7 +31,6 @@ from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
-from attnlab.attention.protocol import read_options
 from attnlab.attention.view import CAUSAL, View, token_positions
 from attnlab.attention.visibility import VISIBILITIES, Rule
 from attnlab.config.registry import Part, behind, made
@@ -98,8 +97,8 @@ class DecoderLayer(Block):
 
         def across(y: jax.Array) -> jax.Array:
             nonlocal looks
-            options = read_options(False, looks)
-            reading = self.cross_attention.read(y, source, View(positions=first), **options)
+            view = View(positions=first)
+            reading = self.cross_attention.read(y, source, view, history=looks)
             looks = reading.history
             return looked(self, reading)
 

@@ -33,7 +33,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import Attention, read_options
+from attnlab.attention.protocol import Attention
 from attnlab.attention.view import View
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
@@ -155,7 +155,7 @@ class ShowAttendTell(Captioner, kw_only=True):
         """Step t, and z_t [B,D]; `word` [B,4H] is E y_{t-1} W + b."""
         h = before.state.h
         view = View(positions=before.fed)
-        reading = self.search.read(h[:, None], attended, view, **read_options(False, before.looks))
+        reading = self.search.read(h[:, None], attended, view, history=before.looks)
         z = looked(self, reading)[:, 0]
         z = z if self.gate == "none" else jax.nn.sigmoid(self.selector(h)) * z
         state = self.cell(before.state, word + self.of_context(z))

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import Attention, read_options
+from attnlab.attention.protocol import Attention
 from attnlab.attention.view import View
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
@@ -143,8 +143,7 @@ class TopDown(Captioner, kw_only=True):
         contribution = word + memory.mean + self.of_writing(before.writing.h)
         looking = self.looking_cell(before.looking, contribution)
         view = View(positions=before.fed)
-        options = read_options(False, before.looks)
-        reading = self.search.read(looking.h[:, None], memory.attended, view, **options)
+        reading = self.search.read(looking.h[:, None], memory.attended, view, history=before.looks)
         seen = self.of_context(looked(self, reading)[:, 0])
         writing = self.writing_cell(before.writing, seen + self.of_looking(looking.h))
         return Decoding(before.fed + 1, looking, writing, reading.history)

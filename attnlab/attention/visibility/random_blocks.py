@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.visibility.longformer import Global
+from attnlab.attention.visibility.global_tokens import Global
 from attnlab.attention.visibility.rule import Rule, at_least
 from attnlab.attention.visibility.sparse_transformer import Local
 

@@ -1,0 +1,120 @@
+"""The base of mechanisms whose heads weigh the values of a memory: what is alike around every look.
+
+    look              what the scores, the alignment and the values of this mechanism are
+    attend            a kernel computes the context of each head
+    result            the contexts of all heads become one
+
+Axis letters: B batch, H heads, Tq queries, Dv value width, d width of the context.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+
+from attnlab.attention.history import History, one_by_one, refusal
+from attnlab.attention.kernels.choice import attend
+from attnlab.attention.kernels.plain import AttentionInputs
+from attnlab.attention.protocol import Attention, Reading
+from attnlab.attention.view import EVERYTHING, View
+from attnlab.config.registry import made
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dropout
+from attnlab.layers.heads import joined
+from attnlab.layers.precision import inner_dtype
+
+MADE = {"score": "fit", "alignment": "align", "positions": "scheme"}
+"""Fields that hold a part, and what the part is called once it is made."""
+
+
+class HeadsAttention(Attention):
+    """Base of a mechanism that computes one weight for each head, query and key. A subclass has
+    `alignment`, `dropout` and `kernel` among its fields, and implements `arrays` and `look`; its
+    projection of the heads side by side is `out`, unless it implements `result`.
+    """
+
+    def setup(self) -> None:
+        for field, attribute in MADE.items():
+            if field in self.parts:
+                part = made(self.parts[field], getattr(self, field))
+                setattr(self, attribute, part(name=field))
+        self.drop = Dropout(self.dropout)
+
+    def formed(self, memory: Any) -> Any:
+        """A memory as `look` takes it, with the arrays that it keeps in another form."""
+        return memory
+
+    def look(
+        self, query: jax.Array, memory: Any, view: View, history: Any = None
+    ) -> AttentionInputs:
+        """The input of a kernel for a query [B,Tq,dq], a memory and the state of earlier looks."""
+        raise NotImplementedError
+
+    def join(self, context: jax.Array, query: jax.Array) -> jax.Array:
+        """The contexts of the heads [B,H,Tq,Dv] concatenated, [B,Tq,H*Dv]: the input of the output
+        projection.
+        """
+        return joined(context)
+
+    def result(self, context: jax.Array, query: jax.Array, look: AttentionInputs) -> jax.Array:
+        """The contexts of the heads [B,H,Tq,Dv] to the context [B,Tq,d]."""
+        return self.out(self.join(context, query))  # type: ignore[no-any-return]
+
+    def losses(self, weights: jax.Array | None) -> dict[str, jax.Array]:
+        """`Reading.losses` of the weights [B,H,Tq,Tk]."""
+        return {}
+
+    @nn.nowrap
+    def size(self) -> int:
+        """D, the width of a head."""
+        return getattr(self, "head_width", 0) or self.width // self.heads  # type: ignore[no-any-return]
+
+    @nn.nowrap
+    def weighing(self) -> int:
+        """H, how many weights a query has for each key."""
+        return self.heads
+
+    def read(
+        self,
+        query: jax.Array,
+        memory: Any,
+        view: View = EVERYTHING,
+        weights: bool = False,
+        history: Any = None,
+    ) -> Reading:
+        """See `Attention.read`."""
+        memory = self.formed(memory)
+        history = self.initial_history(memory) if history is None else history
+        if history is not None and history.score is not None and query.shape[1] != 1:
+            return one_by_one(self, query, memory, view, weights, history)
+        look = self.look(query, memory, view, history)
+        context, head_weights, history = attend(self, look, self.kernel, weights)
+        return Reading(
+            self.result(context, query, look),
+            self.capture(head_weights, memory, weights),
+            self.losses(head_weights),
+            history,
+        )
+
+    def initial_history(self, memory: Any) -> History | None:
+        """See `Attention.initial_history`; None too if the mechanism does not support it.
+
+        Raises:
+          UserError: the score depends on earlier looks, and the mechanism does not support it.
+        """
+        back = "score" in self.parts and self.fit.looks_back
+        onward = self.align.form == "look"
+        supported = self.capabilities.history
+        if back and not supported:
+            raise UserError(f"{type(self).__name__}: {refusal(type(self.fit))}")
+        if not supported or not (back or onward):
+            return None
+        formed = self.formed(memory)
+        keys = getattr(formed, formed.array_names()[0])
+        shape = (memory.valid.shape[0], self.weighing(), memory.valid.shape[1])
+        return History(
+            self.fit.initial_history(keys, self.weighing()) if back else None,
+            self.align.initial_history(shape, inner_dtype(keys)) if onward else None,
+        )
