@@ -86,7 +86,6 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
     schema = schemas.Diagnostics
     reads: ClassVar[str] = "asked"
     loads = AskedTexts
-    load_data = staticmethod(asked.load)
     columns: ClassVar[Mapping[str, Declared]] = {"source": IDS, "target": IDS}
     inputs = ("source",)
     measures: Mapping[str, Measure | str] = {
@@ -177,7 +176,7 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
                 for group, word, answer in zip(row.groups, wanted, answered, strict=False)
                 if word == answer
             )
-        scores: Scores = dict(self.data.guesses[split])
+        scores: Scores = dict(self.data.beside[split])
         if every:
             scores[f"by_{self.data.group}"] = {
                 str(group): {"accuracy": right[group] / count, "questions": count}

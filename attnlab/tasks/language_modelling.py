@@ -112,7 +112,6 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
     schema = schemas.LanguageModelling
     reads: ClassVar[str] = "texts"
     loads = text.Texts
-    load_data = staticmethod(text.load)
     columns: ClassVar[Mapping[str, Declared]] = {
         "source": IDS,
         "target": IDS,
@@ -347,7 +346,7 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
         """The beginnings of the first texts that are more than their end, as far as a picture
         shows them.
         """
-        texts = itertools.islice((text for text in self.data.texts[split] if text.strip()), number)
+        texts = itertools.islice((text for text in self.data.rows[split] if text.strip()), number)
         return [
             TextExample(self.data.vocabulary.decode(ids[:PICTURED]))
             for ids in self.data.vocabulary.encode_all(texts)

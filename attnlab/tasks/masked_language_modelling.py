@@ -125,7 +125,6 @@ class MaskedLanguageModelling(
     schema = schemas.MaskedLanguageModelling
     reads: ClassVar[str] = "texts"
     loads = text.Texts
-    load_data = staticmethod(text.load)
     columns: ClassVar[Mapping[str, Declared]] = {
         "source": IDS,
         "target": Declared("int32", ("P",)),
@@ -361,7 +360,7 @@ class MaskedLanguageModelling(
 
     def map_examples(self, split: str, number: int) -> list[TextExample]:
         """The beginnings of the first texts, as far as a picture shows them."""
-        texts = itertools.islice((text for text in self.data.texts[split] if text.strip()), number)
+        texts = itertools.islice((text for text in self.data.rows[split] if text.strip()), number)
         vocabulary = self.data.vocabulary
         return [
             TextExample(vocabulary.decode(ids[:PICTURED])) for ids in vocabulary.encode_all(texts)

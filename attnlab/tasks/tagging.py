@@ -121,7 +121,6 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
     schema = schemas.Tagging
     reads: ClassVar[str] = "tagged"
     loads = TaggedTexts
-    load_data = staticmethod(tagged.load)
     columns: ClassVar[Mapping[str, Declared]] = {
         "source": IDS,
         "target": Declared("int32", ("T",)),
@@ -148,7 +147,7 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
     outputs: ClassVar[str] = "tags.tsv"
 
     def __init__(self, config: schemas.Tagging, data: TaggedTexts) -> None:
-        self.special, self.tags = data.vocabulary.special, data.classes.names
+        self.special, self.tags = data.vocabulary.special, data.learned.classes
         system = build_system(config, data.vocabulary.size, len(self.tags), self.special)
         super().__init__(config, data, system)
         self._trees = "trees" in system.reads and reads_trees(config.system)
@@ -289,7 +288,7 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
     def _encoded(self, typed: Sequence[TaggedExample]) -> Examples:
         """Examples without a known tag."""
         rows = [Sentence(text.words, ("",) * len(text.words), text.heads) for text in typed]
-        return tagged.encode(self.data.vocabulary, self.data.classes, rows)
+        return tagged.encode(self.data.learned, rows)
 
     def answers(
         self, params: Params, examples: Examples, lines: Sequence[str]

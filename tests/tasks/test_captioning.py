@@ -75,7 +75,7 @@ def test_scores_and_what_they_are_made_of(
 ) -> None:
     """Localisation is that of the maps that are drawn; F1 of names is counted by hand."""
     check_items(task, params, "valid", {*Captioning.measures})
-    shown, captions = task.data.shown["valid"], task.data.captions["valid"]
+    shown, captions = task.data.beside["valid"], task.data.rows["valid"]
     weights = [
         task.maps(params, example).weights["attention"].weights[0]
         for example in task.map_examples("valid", 9)

@@ -80,7 +80,7 @@ def test_scores_are_those_of_a_loop_over_tokens(how: list[str]) -> None:
     other, scores = task.evaluate_stacked(both, "valid")
     assert scores == pytest.approx(wanted, rel=1e-5) and other["loss"] != scores["loss"]
     items = check_items(task, params, "valid", {*wanted})
-    assert items.rows["loss"][:, 1].tolist() == [len(text) + 1 for text in task.data.texts["valid"]]
+    assert items.rows["loss"][:, 1].tolist() == [len(text) + 1 for text in task.data.rows["valid"]]
     if task.config.batch.texts != "joined":
         assert ([BOS], [EOS]) in texts
         rows = np.stack([items.rows[name][:, 0] for name in ("loss", "accuracy")], axis=1)
@@ -94,7 +94,7 @@ def test_bits_per_character_of_words() -> None:
     task = load(*JOINED, "vocabulary.kind=word")
     found = task.evaluate(drawn(task), "train")
     tokens = len(task.data.ids["train"].ids)
-    characters = sum(len(text) + 1 for text in task.data.texts["train"])
+    characters = sum(len(text) + 1 for text in task.data.rows["train"])
     assert characters > tokens and found["bits_per_character"] == pytest.approx(
         found["loss"] * tokens / characters / math.log(2)
     )
@@ -267,7 +267,7 @@ def test_the_map_of_a_text_onto_itself() -> None:
 
 def test_notes() -> None:
     task, _ = joined()
-    letters = {split: sum(len(text) + 1 for text in task.data.texts[split]) for split in SIZES}
+    letters = {split: sum(len(text) + 1 for text in task.data.rows[split]) for split in SIZES}
     notes = task.notes(task.batches(1))
     assert notes[0] == f"train: 40 texts, {letters['train']} tokens (0.0% unknown)"
     assert notes[3:] == [
@@ -280,7 +280,7 @@ def test_notes() -> None:
         f"train: texts in turn in 8 lanes, 5 tokens of each at a time, {steps} steps an epoch"
     ]
     short = changed(apart()[0], batch__max_length=4, batch__longer="score")
-    longer = sum(len(text) > 3 for text in task.data.texts["train"])
+    longer = sum(len(text) > 3 for text in task.data.rows["train"])
     assert short.notes(short.batches(1))[3:] == [
         f"train: {longer} texts longer than batch.max_length=4 tokens are left out, none is cut"
     ]

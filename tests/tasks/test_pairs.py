@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.data.corpus import load_vocabularies
+from attnlab.data.learned import load_vocabularies
 from attnlab.errors import UserError
 from attnlab.tasks.pairs import build_system
 from attnlab.tasks.translation import Translation
@@ -28,7 +28,7 @@ def test_notes_tell_what_is_left_out_and_unknown(plain: Translation) -> None:
     assert notes[0] == f"train: 64 pairs, source {each}, target {each}"
     assert [note.split(":")[0] for note in notes] == ["train", "valid", "test"]
     task = load("rnnsearch", "batch.max_length=5", "batch.buckets=5")
-    longer = sum(len(source) + 1 > 5 for source, _ in task.data.pairs["train"])
+    longer = sum(len(source) + 1 > 5 for source, _ in task.data.rows["train"])
     assert task.notes(task.batches(1))[3:] == [
         f"train: {longer} pairs longer than batch.max_length=5 tokens are left out, none is cut"
     ]

@@ -225,8 +225,9 @@ def test_answers_that_are_too_long_or_cut_by_every_window_cannot_be_reached(unit
     data = {"name": f"{__name__}:Given"}
     words = {"kind": "word", "size": 100, "min_frequency": 1}
     for windows, share in ((None, 0.25), (Windows(13, 9, 2), 0.75), (Windows(13, 4, 2), 0.5)):
-        found = questions.load(data, words, None, ("train",), None, True, windows, units)
-        assert found.unreachable == {"train": share}
+        options: dict[str, Any] = {"unanswerable": True, "windows": windows, "units": units}
+        found = questions.Questions.load(data, words, None, ("train",), **options)
+        assert found.beside == {"train": share}
 
 
 def test_texts_are_compared_as_squad_compares_them() -> None:

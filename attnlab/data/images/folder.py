@@ -11,7 +11,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from attnlab.data.files import HERE, alike
-from attnlab.data.images.labelled import HeldOut, Labelled, Shape
+from attnlab.data.images.labelled import HeldOut, Labelled
+from attnlab.data.learned import Shape
 from attnlab.data.readers.images import read_image, resized
 from attnlab.errors import UserError
 from attnlab.records.files import expanded

@@ -13,9 +13,10 @@ import numpy as np
 from attnlab.data.files import contents, find_file, read_lines
 from attnlab.data.images.files import array_of, arrays_of
 from attnlab.data.images.folder import stacked
-from attnlab.data.images.labelled import HeldOut, Shape
+from attnlab.data.images.labelled import HeldOut
 from attnlab.data.images.questions import Asked, Box, Question
 from attnlab.data.json_lines import object_of, text_of
+from attnlab.data.learned import Shape
 from attnlab.data.readers import tables
 from attnlab.data.readers.images import check_upright, opened, read_image, resized
 from attnlab.data.readers.json_text import parse_json

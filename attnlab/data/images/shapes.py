@@ -19,7 +19,8 @@ import numpy as np
 from attnlab.data import SPLITS
 from attnlab.data.diagnostics.drawing import below, within
 from attnlab.data.generated import Sized, split_of
-from attnlab.data.images.labelled import Labelled, Shape
+from attnlab.data.images.labelled import Labelled
+from attnlab.data.learned import Shape
 from attnlab.errors import UserError
 
 SHAPES = ("circle", "square", "triangle", "star")

@@ -32,9 +32,9 @@ import numpy as np
 from attnlab.data import SPLITS
 from attnlab.data.diagnostics.drawing import below, within
 from attnlab.data.generated import Sized, split_of
-from attnlab.data.images.labelled import Shape
 from attnlab.data.images.questions import Asked, Box, Question
 from attnlab.data.images.shapes import check_size, stamp
+from attnlab.data.learned import Shape
 from attnlab.errors import UserError
 
 COLOURS = {

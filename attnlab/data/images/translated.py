@@ -13,7 +13,8 @@ import numpy as np
 from attnlab.config.registry import Part, made
 from attnlab.data import SOURCES
 from attnlab.data.diagnostics.drawing import below, within
-from attnlab.data.images.labelled import Labelled, Shape
+from attnlab.data.images.labelled import Labelled
+from attnlab.data.learned import Shape
 from attnlab.errors import UserError
 
 _BYTES = 2**35  # of a split
