@@ -23,7 +23,7 @@ def plain() -> Translation:
 
 def test_notes_tell_what_is_left_out_and_unknown(plain: Translation) -> None:
     notes = plain.notes(plain.batches(1))
-    letters = sum(len(source) + 1 for source, _ in plain.data.pairs["train"])
+    letters = sum(len(source) + 1 for source, _ in plain.data.rows["train"])
     each = f"{letters} tokens (0 unknown)"
     assert notes[0] == f"train: 64 pairs, source {each}, target {each}"
     assert [note.split(":")[0] for note in notes] == ["train", "valid", "test"]
