@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -20,10 +19,9 @@ from attnlab.data.columns import Examples, Packed
 from attnlab.data.dataset import Dataset, Split, fingerprint_of_texts
 from attnlab.data.learned import SIDES, Learned, VocabularySettings
 from attnlab.data.vocabulary import Vocabulary
-from attnlab.errors import UserError, nearest
+from attnlab.errors import UserError
 
 Labelled = tuple[tuple[str, ...], str]
-_log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,10 +102,14 @@ def encode(learned: Learned, rows: Sequence[Labelled], split: str) -> Examples:
       UserError: an example with more or fewer texts than those of training; such a label in the
         training split, or no other in a split.
     """
-    _check(learned, rows, split)
-    numbers = {name: number for number, name in enumerate(learned.classes, 1)}
-    of_rows = np.array([numbers.get(label, len(numbers) + 1) for _, label in rows], np.int32)
-    return Examples(**_sides(learned, [texts for texts, _ in rows]), label=of_rows)
+    _check_texts(learned, rows, split)
+    numbers = learned.numbers(
+        [label for _, label in rows],
+        f"%d of %d examples of the {split} split have a label",
+        (f"the {split} split has the label ", ", which the training split does not have"),
+        strict=split == "train",
+    )
+    return Examples(**_sides(learned, [texts for texts, _ in rows]), label=numbers)
 
 
 def answered(
@@ -162,34 +164,6 @@ def _check_texts(learned: Learned, rows: Sequence[Labelled], split: str) -> None
             f"config.data: the {split} split has an example with {number} text(s), training had"
             f" {learned.sentences}; {advice}"
         )
-
-
-def _check(learned: Learned, rows: Sequence[Labelled], split: str) -> None:
-    """What `encode` raises, and the warning about labels that only this split has."""
-    _check_texts(learned, rows, split)
-    strange = Counter(label for _, label in rows if label not in learned.classes)
-    if not strange:
-        return
-    first = next(iter(strange))
-    if split == "train" or strange.total() == len(rows):
-        hint = nearest(first, learned.classes)
-        raise UserError(
-            f"the {split} split has the label {first!r}, which the training split does not have;"
-            f" {hint}"
-        )
-    named = ", ".join(sorted(strange)[:5]) + (", ..." if len(strange) > 5 else "")
-    message = (
-        "%d of %d examples of the %s split have a label that the training split does not have (%s):"
-        " wrong whatever is answered, %s"
-    )
-    _log.warning(
-        message,
-        strange.total(),
-        len(rows),
-        split,
-        named,
-        "and left out of the loss, which would be infinite",
-    )
 
 
 def unlabelled(learned: Learned, texts: Sequence[Sequence[str]]) -> Examples:

@@ -13,6 +13,7 @@ import dataclasses
 import hashlib
 import json
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from attnlab.config import read_settings
 from attnlab.config.schema import Node
 from attnlab.data.settings import TwoVocabularies
 from attnlab.data.vocabulary import TOKENIZER, Vocabulary
-from attnlab.errors import UserError
+from attnlab.errors import UserError, nearest
 from attnlab.records.files import write_atomic
 from attnlab.records.json_kinds import Damaged, read
 
@@ -132,11 +133,47 @@ class Learned:
         assert self.source is not None
         return self.source, self.vocabulary
 
+    @property
+    def size(self) -> str:
+        """Height, width and channels of every image in words."""
+        return " x ".join(map(str, self.shape))
+
     def check(self, images: np.ndarray, where: str) -> None:
         """`UserError` unless the images of a split have the size of those of training."""
         if images.shape[1:] != self.shape:
-            mine, theirs = (" x ".join(map(str, axes)) for axes in (images.shape[1:], self.shape))
-            raise UserError(f"{where} has images of {mine}, the training split of {theirs}")
+            mine = " x ".join(map(str, images.shape[1:]))
+            raise UserError(f"{where} has images of {mine}, the training split of {self.size}")
+
+    def numbers(
+        self, labels: Sequence[str], things: str, refused: tuple[str, str], strict: bool = False
+    ) -> np.ndarray:
+        """The number of each label, [N] int32, from 1; labels that training does not have share one
+        beyond its own, and are logged.
+
+        Args:
+          labels: of a split.
+          things: what has them, to be logged.
+          refused: what stands before and behind the label in an error message.
+          strict: whether training has all labels.
+
+        Raises:
+          UserError: training has none of the labels or, if `strict`, not all.
+        """
+        numbers = {name: number for number, name in enumerate(self.classes, 1)}
+        strange = Counter(label for label in labels if label not in numbers)
+        if strange and (strict or strange.total() == len(labels)):
+            first = next(iter(strange))
+            raise UserError(repr(first).join(refused) + f"; {nearest(first, self.classes)}")
+        if strange:
+            named = ", ".join(sorted(strange)[:5]) + (", ..." if len(strange) > 5 else "")
+            _log.warning(
+                things + " that the training split does not have (%s): wrong whatever is answered,"
+                " and left out of the loss, which would be infinite",
+                strange.total(),
+                len(labels),
+                named,
+            )
+        return np.array([numbers.get(label, len(numbers) + 1) for label in labels], np.int32)
 
     def normalised(self, images: Any) -> Any:
         """Images [N,H,W,C], NumPy's or JAX's, as float32: (x / 255 - mean) / deviation."""

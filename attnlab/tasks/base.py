@@ -66,7 +66,7 @@ class Task(Generic[Config, Data, Model]):
     Attributes:
       systems: the kind of system that it trains, a class of `attnlab.systems.protocol`.
       schema: the class that describes its configs, see `attnlab.tasks.schemas`.
-      reads: the method of a data source that it calls: "pairs", "texts", "labelled" or another.
+      reads: the method of a data source that it calls; that of `loads`, unless it says another.
       loads: the kind of its data, an `attnlab.data.dataset.Dataset`.
       columns: the arrays of a batch, by name.
       inputs: those that the system reads, in the order of its arguments.
@@ -102,6 +102,11 @@ class Task(Generic[Config, Data, Model]):
     at_once: int = 64
     jit = OnRows
     longer: Sequence[str] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "reads" not in vars(cls) and (method := getattr(vars(cls).get("loads"), "method", "")):
+            cls.reads = method
 
     def __init__(
         self, config: Config, data: Data, system: Model, auxiliary: Terms | None = None

@@ -98,7 +98,6 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
 
     systems: ClassVar[type[Captioner]] = Captioner
     schema = schemas.Captioning
-    reads: ClassVar[str] = "captions"
     loads = CaptionData
     columns: ClassVar[Mapping[str, Declared]] = {
         "source": Declared("uint8", ("H", "W", "C")),

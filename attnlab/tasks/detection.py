@@ -57,7 +57,6 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
 
     systems: ClassVar[type[Detector]] = Detector
     schema = schemas.Detection
-    reads: ClassVar[str] = "objects"
     loads = BoxedData
     columns: ClassVar[Mapping[str, Declared]] = {
         "image": Declared("uint8", ("H", "W", "C")),

@@ -84,7 +84,6 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
 
     systems: ClassVar[type[LanguageModel]] = LanguageModel
     schema = schemas.Diagnostics
-    reads: ClassVar[str] = "asked"
     loads = AskedTexts
     columns: ClassVar[Mapping[str, Declared]] = {"source": IDS, "target": IDS}
     inputs = ("source",)

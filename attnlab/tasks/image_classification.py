@@ -70,7 +70,6 @@ class ImageClassification(
 
     systems: ClassVar[type[ImageClassifier]] = ImageClassifier
     schema = schemas.ImageClassification
-    reads: ClassVar[str] = "images"
     loads = ImageData
     columns: ClassVar[Mapping[str, Declared]] = {
         "image": Declared("uint8", ("H", "W", "C")),

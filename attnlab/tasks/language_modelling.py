@@ -110,7 +110,6 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
 
     systems: ClassVar[type[LanguageModel]] = LanguageModel
     schema = schemas.LanguageModelling
-    reads: ClassVar[str] = "texts"
     loads = text.Texts
     columns: ClassVar[Mapping[str, Declared]] = {
         "source": IDS,

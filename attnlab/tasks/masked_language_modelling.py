@@ -123,7 +123,6 @@ class MaskedLanguageModelling(
 
     systems: ClassVar[type[TokenClassifier]] = TokenClassifier
     schema = schemas.MaskedLanguageModelling
-    reads: ClassVar[str] = "texts"
     loads = text.Texts
     columns: ClassVar[Mapping[str, Declared]] = {
         "source": IDS,

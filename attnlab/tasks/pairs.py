@@ -71,7 +71,6 @@ class PairTask(WritingTask[Writes, Corpus, Seq2Seq]):
 
     systems = Seq2Seq
     schema: ClassVar[type[schemas.Settings]] = schemas.Translation
-    reads = "pairs"
     loads = Corpus
     columns: Mapping[str, Declared] = {"source": IDS, "target": IDS}  # type: ignore[misc]
     inputs = ("source", "target")

@@ -97,7 +97,6 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
 
     systems: ClassVar[type[TokenClassifier]] = TokenClassifier
     schema = schemas.QuestionAnswering
-    reads: ClassVar[str] = "questions"
     loads = Questions
     columns: ClassVar[Mapping[str, Declared]] = {
         "source": IDS,

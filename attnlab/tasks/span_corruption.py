@@ -50,7 +50,6 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
     """
 
     schema: ClassVar[type[schemas.Settings]] = schemas.SpanCorruption
-    reads = "texts"
     loads = text.Texts  # type: ignore[assignment]
     data: text.Texts  # type: ignore[assignment]
     units: ClassVar[Mapping[str, str]] = {

@@ -119,7 +119,6 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
 
     systems: ClassVar[type[TokenClassifier]] = TokenClassifier
     schema = schemas.Tagging
-    reads: ClassVar[str] = "tagged"
     loads = TaggedTexts
     columns: ClassVar[Mapping[str, Declared]] = {
         "source": IDS,

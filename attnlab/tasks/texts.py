@@ -115,7 +115,6 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
 
     systems: ClassVar[type[Classifier]] = Classifier
     schema = schemas.Classification
-    reads: ClassVar[str] = "labelled"
     loads = labelled.LabelledTexts
     columns: ClassVar[Mapping[str, Declared]] = {
         "source": IDS,

@@ -115,7 +115,6 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
 
     systems: ClassVar[type[VisualAnswerer]] = VisualAnswerer
     schema = schemas.VisualQuestions
-    reads: ClassVar[str] = "visual_questions"
     loads = QuestionData
     columns: ClassVar[Mapping[str, Declared]] = {
         "image": Declared("uint8", ("H", "W", "C")),

@@ -59,10 +59,9 @@ class CaptionData(Dataset[str]):
 
     def about(self, split: str) -> str:
         """Number and size of the images, and tokens, in a line."""
-        height, width, channels = self.learned.shape
         ids = self.examples[split].packed("target").ids
         return (
-            f"{self.size(split):,} images of {height} x {width} x {channels};"
+            f"{self.size(split):,} images of {self.learned.size};"
             f" {len(ids):,} tokens ({self.vocabulary.special.unknown(ids):,} unknown)"
         )
 

@@ -13,7 +13,7 @@ import numpy as np
 from attnlab.data.columns import Examples
 from attnlab.data.dataset import Dataset, Row, Split
 from attnlab.data.learned import PART, Learned
-from attnlab.errors import UserError, nearest
+from attnlab.errors import UserError
 
 Thing = TypeVar("Thing")
 
@@ -40,11 +40,8 @@ class Pictures(Dataset[Row]):
 
     def about(self, split: str) -> str:
         """Number, size and classes, in a line."""
-        height, width, channels = self.learned.shape
-        return (
-            f"{self.size(split):,} images of {height} x {width} x {channels};"
-            f" {len(self.learned.classes)} classes"
-        )
+        count, learned = self.size(split), self.learned
+        return f"{count:,} images of {learned.size}; {len(learned.classes)} classes"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,21 +85,14 @@ class ImageData(Pictures[str]):
         """See `Dataset.encoded`; `UserError` for a label that training does not have."""
         where, images, labels = self.where(split), given.images, list(given.labels)
         self.learned.check(images, where)
-        numbers = {name: number for number, name in enumerate(self.learned.classes, 1)}
-        for label in labels:
-            if label not in numbers:
-                origin = (
-                    "the training split"
-                    if self.before is None
-                    else "the model of pretrained.folder (for classes of your own set"
-                    " pretrained.take=matching)"
-                )
-                raise UserError(
-                    f"{where} has the label {label!r}, which {origin} does not have;"
-                    f" {nearest(label, self.learned.classes)}"
-                )
-        column = np.array([numbers[label] for label in labels], np.int32)
-        return Split(labels, Examples(image=images, label=column), fingerprint(images, labels))
+        origin = (
+            "the training split"
+            if self.before is None
+            else "the model of pretrained.folder (for classes of your own set pretrained.take=matching)"
+        )
+        refused = f"{where} has the label ", f", which {origin} does not have"
+        numbers = self.learned.numbers(labels, "", refused, strict=True)
+        return Split(labels, Examples(image=images, label=numbers), fingerprint(images, labels))
 
     def labels(self, split: str) -> np.ndarray:
         """The class of each image, [N] from 0."""

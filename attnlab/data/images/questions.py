@@ -8,7 +8,6 @@ a batch, 0 is a row of padding, and C + 1 any answer that only another split has
 from __future__ import annotations
 
 import functools
-import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -21,12 +20,11 @@ from attnlab.data.dataset import Dataset, Split, fingerprint_of_rows
 from attnlab.data.images.labelled import classes_of, fingerprint
 from attnlab.data.learned import Learned, VocabularySettings
 from attnlab.data.vocabulary import Vocabulary
-from attnlab.errors import UserError, nearest
+from attnlab.errors import UserError
 
 QUESTION_ONLY = "question_only"
 Box = tuple[int, int, int, int]
 """First row, first column, height and width, in pixels."""
-_log = logging.getLogger(__name__)
 
 
 class Question(NamedTuple):
@@ -160,13 +158,12 @@ class QuestionData(Dataset[Question]):
     def about(self, split: str) -> str:
         """Questions, images, tokens and guesses, in a line."""
         questions, special = self.rows[split], self.vocabulary.special
-        height, width, channels = self.learned.shape
         ids = self.examples[split].packed("question").ids
         scores = self.prior.scores(questions)
         guesses = ", ".join(f"{name} {score:.3f}" for name, score in scores.items())
         return (
             f"{len(questions):,} questions about {len({row.image for row in questions}):,} images"
-            f" of {height} x {width} x {channels}, {len(ids):,} tokens ({special.unknown(ids):,}"
+            f" of {self.learned.size}, {len(ids):,} tokens ({special.unknown(ids):,}"
             f" unknown), {len(self.learned.classes)} answers; accuracy of guesses: {guesses}"
         )
 
@@ -187,14 +184,13 @@ def encode(
         raise UserError(
             f"{where} has {len(images):,} images and a question about number {about.max()} (from 0)"
         )
-    numbers = {name: number for number, name in enumerate(learned.classes, 1)}
-    _warn(learned, questions, where)
-    label = [numbers.get(row.answer, len(numbers) + 1) for row in questions]
-    return Examples(
-        image=Shared(images, about),
-        question=learned.vocabulary.packed(row.text for row in questions),
-        label=np.array(label, np.int32),
+    numbers = learned.numbers(
+        [row.answer for row in questions],
+        f"{where}: %d of %d questions have an answer",
+        (f"{where} has the answer ", " and no other that the training split has"),
     )
+    texts = learned.vocabulary.packed(row.text for row in questions)
+    return Examples(image=Shared(images, about), question=texts, label=numbers)
 
 
 def together(examples: Examples, about: np.ndarray, each: int) -> Examples:
@@ -219,26 +215,3 @@ def together(examples: Examples, about: np.ndarray, each: int) -> Examples:
     rows = np.where(places < ends[:, None], order[np.minimum(places, len(order) - 1)], -1)
     sides = {name: SideBySide(examples[name], rows) for name in ("question", "label")}
     return Examples(image=SideBySide(examples["image"], rows[:, 0]), **sides)
-
-
-def _warn(learned: Learned, questions: Sequence[Question], where: str) -> None:
-    """A line about answers that training does not have; `UserError` if it has none."""
-    strange = Counter(row.answer for row in questions) - Counter()
-    strange = Counter({name: n for name, n in strange.items() if name not in learned.classes})
-    if not strange:
-        return
-    first = next(iter(strange))
-    if strange.total() == len(questions):
-        raise UserError(
-            f"{where} has the answer {first!r} and no other that the training split has;"
-            f" {nearest(first, learned.classes)}"
-        )
-    named = ", ".join(sorted(strange)[:5]) + (", ..." if len(strange) > 5 else "")
-    _log.warning(
-        "%s: %d of %d questions have an answer that the training split does not have (%s): wrong"
-        " whatever is answered, and left out of the loss, which would be infinite",
-        where,
-        strange.total(),
-        len(questions),
-        named,
-    )
