@@ -38,6 +38,13 @@ KINDS: dict[type[Dataset[Any]], dict[str, Any]] = {
     SegmentedData: SCENES,
     QuestionData: {"name": "sort_of_clevr"},
 }
+KEPT = {
+    LabelledTexts: "vocabulary or labels",
+    TaggedTexts: "vocabulary or tags",
+    CaptionData: "vocabulary, mean and deviation",
+    QuestionData: "vocabulary, answers, mean and deviation",
+    **dict.fromkeys((ImageData, BoxedData, SegmentedData), "classes, mean and deviation"),
+}
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 
@@ -82,6 +89,7 @@ def test_only_training_is_learned_from(kind: type[Dataset[Any]], tmp_path: Path)
     for name, splits in (("test", ("test",)), ("all", ("train", "valid", "test"))):
         load(kind, None, splits).save(tmp_path / name)
     assert files(tmp_path / "test") == files(tmp_path / "all")
+    assert kind.kept == KEPT.get(kind, "vocabulary")  # "has lost its ..."
     for path in (tmp_path / "all").rglob("*.json"):
         content = path.read_bytes()
         path.unlink()

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -226,19 +225,6 @@ def test_notes_tell_sizes_labels_and_what_is_left_out(plain: Classification) -> 
         f"train: {left_out} examples longer than batch.max_length=5 tokens are left out, none"
         " is cut"
     ]
-
-
-def test_a_run_keeps_vocabulary_and_labels(tmp_path: Path) -> None:
-    task = load("bilstm_pooling", 2)
-    assert not Classification.saved(tmp_path)
-    task.save(tmp_path)
-    assert Classification.saved(tmp_path)
-    kind = ["vocabulary.kind=char", "vocabulary.size=8000", "vocabulary.lowercase=false"]
-    config = configs.load("configs/inference.py:bilstm_pooling", kind)
-    loaded = Classification.load(config, tmp_path, ())
-    assert loaded.data.learned.classes == task.data.learned.classes
-    with pytest.raises(UserError, match="has lost its vocabulary or labels"):
-        Classification.load(task.config, tmp_path / "elsewhere", ())
 
 
 def test_hops_without_a_penalty_on_purpose_and_one_hop_alone() -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.data.columns import Packed
+from attnlab.data.columns import Examples, Packed
 from attnlab.data.vocabulary import BOS, EOS, PAD, UNK
 from attnlab.errors import UserError
 from attnlab.tasks.language_modelling import LanguageModelling
@@ -161,8 +160,8 @@ def test_long_texts_are_read_in_windows_that_predict_each_token_once() -> None:
 
 def test_a_single_text_is_not_drawn_from() -> None:
     task = load(*JOINED)
-    ids = {"valid": Packed([task.data.ids["valid"][1]])}
-    alone = dataclasses.replace(task.data, texts={"valid": ["abc"]}, ids=ids)
+    examples = {"valid": Examples(ids=Packed([task.data.ids["valid"][1]]))}
+    alone = dataclasses.replace(task.data, rows={"valid": ["abc"]}, examples=examples)
     assert LanguageModelling(task.config, alone).items(None, "valid", []) is None
 
 
@@ -198,7 +197,7 @@ def test_the_output_bias_begins_at_the_frequencies() -> None:
     assert counts[EOS] == SIZES["train"] + 1 and counts[PAD] == 1
     zeros = load(*JOINED, "training.output_bias=zeros")
     assert not zeros.init(jax.random.key(0))["out"]["bias"].any()
-    bare = LanguageModelling(task.config, type(task.data)({}, {}, task.data.vocabulary))
+    bare = LanguageModelling(task.config, type(task.data)({}, {}, task.data.learned))
     assert bare.init(jax.random.key(0)).keys() == params.keys()
 
 
@@ -285,19 +284,6 @@ def test_notes() -> None:
         f"train: {longer} texts longer than batch.max_length=4 tokens are left out, none is cut"
     ]
     assert len(apart()[0].notes(apart()[0].batches(1))) == 3
-
-
-def test_the_run_keeps_its_vocabulary(tmp_path: Path) -> None:
-    task, _ = joined()
-    with pytest.raises(UserError, match="data=dates: language modelling needs a source with texts"):
-        load("data=dates")
-    with pytest.raises(UserError, match="has lost its vocabulary"):
-        LanguageModelling.load(task.config, tmp_path, ("valid",))
-    task.save(tmp_path)
-    assert LanguageModelling.saved(tmp_path)
-    again = LanguageModelling.load(task.config, tmp_path, ("valid",))
-    assert again.data.vocabulary.size == task.data.vocabulary.size
-    assert list(again.data.ids) == ["valid"]
 
 
 def test_a_window_may_be_longer_than_a_piece_if_it_is_carried() -> None:

@@ -156,20 +156,6 @@ def test_an_answer_that_training_does_not_have_is_wrong(task: VisualQuestions) -
     assert scores == {"loss": pytest.approx(each, rel=1e-5), "accuracy": pytest.approx(13 / 15)}
 
 
-def test_a_run_keeps_what_it_learned(task: VisualQuestions, params: Any, tmp_path: Path) -> None:
-    """Vocabulary, answers, mean and deviation; a folder that lost one of them is refused."""
-    with pytest.raises(UserError, match="has lost its vocabulary, answers, mean and deviation"):
-        load(workdir=tmp_path)
-    task.save(tmp_path)
-    again = load(splits=("test",), workdir=tmp_path)
-    assert again.data.learned == task.data.learned and again.data.splits == ("test",)
-    other = load(splits=("train", "test"))
-    assert again.evaluate(params, "test") == other.evaluate(params, "test")
-    (tmp_path / "vocabulary" / "images.json").unlink()
-    with pytest.raises(UserError, match="has lost its vocabulary"):
-        load(workdir=tmp_path)
-
-
 def test_files_are_asked_about(task: VisualQuestions, params: Any, tmp_path: Path) -> None:
     """A file with the pixels of an image of the split gets the answers to that image."""
     rows = task.data.rows["valid"]
