@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from attnlab.data.columns import Examples
 from attnlab.data.dataset import Dataset, Split, fingerprint_of_texts
-from attnlab.data.learned import SIDES, Learned, VocabularySettings
+from attnlab.data.learned import SIDES, Learned
 from attnlab.data.vocabulary import Vocabulary
 
 Pair = tuple[str, str]
@@ -26,17 +26,14 @@ class Corpus(Dataset[Pair]):
         """See `Dataset.texts_of`: those of both sides."""
         return itertools.chain.from_iterable(train)
 
-    def learn(
-        self,
-        given: Mapping[str, Sequence[Pair]],
-        settings: VocabularySettings,
-        vocabulary: Vocabulary | None,
-    ) -> Learned:
+    def learn(self, given: Mapping[str, Sequence[Pair]]) -> Learned:
         """See `Dataset.learn`: one vocabulary, or one for each side."""
-        if settings.shared:
-            return super().learn(given, settings, vocabulary)
-        source = Vocabulary.train((source for source, _ in given["train"]), **settings.of_one)
-        target = Vocabulary.train((target for _, target in given["train"]), **settings.of_target)
+        if self.settings.shared:
+            return super().learn(given)
+        source = Vocabulary.train((source for source, _ in given["train"]), **self.settings.of_one)
+        target = Vocabulary.train(
+            (target for _, target in given["train"]), **self.settings.of_target
+        )
         return Learned(source=source, target=target)
 
     def encoded(self, given: Sequence[Pair], split: str) -> Split:

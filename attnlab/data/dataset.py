@@ -65,6 +65,7 @@ class Dataset(Generic[Row]):
       learned: of the training split.
       source: of the rows.
       name: of the source in the config.
+      settings: of vocabularies.
       prior: the guesses.
     """
 
@@ -82,6 +83,7 @@ class Dataset(Generic[Row]):
     beside: Mapping[str, Any] = field(default_factory=dict)
     source: Any = None
     name: str = ""
+    settings: VocabularySettings = field(default_factory=VocabularySettings)
     prior: Any = None
 
     # --- what a kind of data says ---
@@ -98,12 +100,11 @@ class Dataset(Generic[Row]):
         """Whether the training split is needed to `learn`."""
         return True
 
-    def learn(
-        self, given: Mapping[str, Any], settings: VocabularySettings, vocabulary: Vocabulary | None
-    ) -> Learned:
-        """What the training split tells, of what was `given`; its `vocabulary` where one is inherited."""
-        texts = self.texts_of(given["train"])
-        return Learned.of_vocabulary(vocabulary or Vocabulary.train(texts, **settings.of_one))
+    def learn(self, given: Mapping[str, Any]) -> Learned:
+        """What the training split tells, of what was `given`; `learned` has an inherited vocabulary."""
+        train = self.texts_of(given["train"])
+        vocabulary = self.learned.target or Vocabulary.train(train, **self.settings.of_one)
+        return Learned.of_vocabulary(vocabulary)
 
     def texts_of(self, train: Any) -> Iterable[str]:
         """The texts of the training split, of which a vocabulary is learned."""
@@ -162,15 +163,16 @@ class Dataset(Generic[Row]):
         Raises:
           UserError: bad config, unreadable data, or what was saved is damaged or of other settings.
         """
-        empty = cls({}, {}, source=cls.of_config(data), name=data["name"], **options)
-        settings = VocabularySettings.read(vocabulary or {})
+        source, settings = cls.of_config(data), VocabularySettings.read(vocabulary or {})
+        empty = cls({}, {}, source=source, name=data["name"], settings=settings, **options)
         learned, inherited = None, None
         if workdir is not None and cls.saved(Path(workdir)):
             learned = Learned.load(Path(workdir), cls.parts, settings)
         elif "vocabularies" in cls.parts and settings.shared:
             inherited = inherited_vocabulary(begun, settings)
-            if inherited is not None and cls.parts == ("vocabularies",):
-                learned = Learned.of_vocabulary(inherited)
+        if inherited is not None:
+            empty = dataclasses.replace(empty, learned=Learned.of_vocabulary(inherited))
+            learned = empty.learned if cls.parts == ("vocabularies",) else None
         read = getattr(empty.source, cls.method)
         given = {
             split: empty.checked(read(split), split)
@@ -180,7 +182,7 @@ class Dataset(Generic[Row]):
         }
         empty.check_all(given)
         if learned is None:
-            learned = empty.learn(given, settings, inherited)
+            learned = empty.learn(given)
         prior = empty.prior_of(given["train"]) if cls.guessing else None
         loaded = dataclasses.replace(empty, learned=learned, prior=prior)
         return loaded.with_splits({split: loaded.encoded(given[split], split) for split in splits})

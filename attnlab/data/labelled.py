@@ -17,8 +17,7 @@ import numpy as np
 
 from attnlab.data.columns import Examples, Packed
 from attnlab.data.dataset import Dataset, Split, fingerprint_of_texts
-from attnlab.data.learned import SIDES, Learned, VocabularySettings
-from attnlab.data.vocabulary import Vocabulary
+from attnlab.data.learned import SIDES, Learned
 from attnlab.errors import UserError
 
 Labelled = tuple[tuple[str, ...], str]
@@ -39,14 +38,9 @@ class LabelledTexts(Dataset[Labelled]):
 
     answer: Callable[[str], Any] | None = None
 
-    def learn(
-        self,
-        given: Mapping[str, Sequence[Labelled]],
-        settings: VocabularySettings,
-        vocabulary: Vocabulary | None,
-    ) -> Learned:
+    def learn(self, given: Mapping[str, Sequence[Labelled]]) -> Learned:
         """See `Dataset.learn`; the classes, where labels are some, and how many texts an example has."""
-        if not settings.shared:
+        if not self.settings.shared:
             raise UserError(
                 "config.vocabulary.shared=False: the texts of a pair are read with one vocabulary"
                 " here; leave it True"
@@ -64,7 +58,7 @@ class LabelledTexts(Dataset[Labelled]):
                 f"config.data: the training split has no label but {names[0]!r}; there is nothing to"
                 " tell apart"
             )
-        learned = super().learn(given, settings, vocabulary)
+        learned = super().learn(given)
         return dataclasses.replace(learned, classes=tuple(names), sentences=counts.pop())
 
     def texts_of(self, train: Sequence[Labelled]) -> Iterable[str]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from attnlab.data.columns import Examples, Packed
 from attnlab.data.dataset import Dataset, Split, fingerprint_of_rows
-from attnlab.data.learned import Learned, VocabularySettings
+from attnlab.data.learned import Learned
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 
@@ -49,12 +49,7 @@ class TaggedTexts(Dataset[Sentence]):
                 " for all or leave them out"
             )
 
-    def learn(
-        self,
-        given: Mapping[str, Sequence[Sentence]],
-        settings: VocabularySettings,
-        vocabulary: Vocabulary | None,
-    ) -> Learned:
+    def learn(self, given: Mapping[str, Sequence[Sentence]]) -> Learned:
         """See `Dataset.learn`; at least two tags."""
         tags = sorted({tag for sentence in given["train"] for tag in sentence.tags})
         if len(tags) < 2:
@@ -62,7 +57,7 @@ class TaggedTexts(Dataset[Sentence]):
                 f"config.data: the training split has no tag but {next(iter(tags), None)!r}; there is"
                 " nothing to tell apart"
             )
-        learned = super().learn(given, settings, vocabulary)
+        learned = super().learn(given)
         return dataclasses.replace(learned, classes=tuple(tags), sentences=1)
 
     def texts_of(self, train: Sequence[Sentence]) -> Iterable[str]:

@@ -7,7 +7,7 @@ Axis letters: N images, H height, W width, C channels, K objects of an image.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -91,7 +91,7 @@ class AnnotatedData(Pictures[Row]):
 
     ground: ClassVar[tuple[str, ...]] = ()
 
-    def learn(self, given: Mapping[str, Boxed | Segmented], *of_texts: Any) -> Learned:
+    def learn(self, given: Mapping[str, Boxed | Segmented]) -> Learned:
         """See `Dataset.learn`."""
         train = given["train"]
         return Learned().with_images(train.images, (*self.ground, *train.classes))

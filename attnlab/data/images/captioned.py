@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from attnlab.data.images.annotated import Captioned
 from attnlab.data.images.folder import ImageFiles
 from attnlab.data.images.labelled import check_images, fingerprint
 from attnlab.data.json_lines import object_of, text_of
-from attnlab.data.learned import Learned, VocabularySettings
+from attnlab.data.learned import Learned
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 
@@ -42,12 +41,10 @@ class CaptionData(Dataset[str]):
             )
         return given
 
-    def learn(
-        self, given: Mapping[str, Captioned], settings: VocabularySettings, *inherited: Any
-    ) -> Learned:
+    def learn(self, given: Mapping[str, Captioned]) -> Learned:
         """See `Dataset.learn`."""
         images, captions, _ = given["train"]
-        vocabulary = Vocabulary.train(captions, **settings.of_one)
+        vocabulary = Vocabulary.train(captions, **self.settings.of_one)
         return Learned(target=vocabulary).with_images(images)
 
     def encoded(self, given: Captioned, split: str) -> Split:

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -73,7 +73,7 @@ class ImageData(Pictures[str]):
         """See `Dataset.learns`."""
         return self.before is None
 
-    def learn(self, given: Mapping[str, Labelled], *of_texts: Any) -> Learned:
+    def learn(self, given: Mapping[str, Labelled]) -> Learned:
         """See `Dataset.learn`; at least two classes."""
         if self.before is not None:
             shapes = [images.shape[1:] for images, _ in given.values()]

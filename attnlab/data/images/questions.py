@@ -18,8 +18,7 @@ from attnlab.data.asked import guesses, most_frequent
 from attnlab.data.columns import Examples, Shared, SideBySide
 from attnlab.data.dataset import Dataset, Split, fingerprint_of_rows
 from attnlab.data.images.labelled import classes_of, fingerprint
-from attnlab.data.learned import Learned, VocabularySettings
-from attnlab.data.vocabulary import Vocabulary
+from attnlab.data.learned import Learned
 from attnlab.errors import UserError
 
 QUESTION_ONLY = "question_only"
@@ -126,16 +125,11 @@ class QuestionData(Dataset[Question]):
 
         return Asked(given.questions, functools.cache(images))
 
-    def learn(
-        self,
-        given: Mapping[str, Asked],
-        settings: VocabularySettings,
-        vocabulary: Vocabulary | None,
-    ) -> Learned:
+    def learn(self, given: Mapping[str, Asked]) -> Learned:
         """See `Dataset.learn`."""
         questions, images = given["train"]
         classes = classes_of(row.answer for row in questions)
-        return super().learn(given, settings, vocabulary).with_images(images(), classes)
+        return super().learn(given).with_images(images(), classes)
 
     def texts_of(self, train: Asked) -> Iterable[str]:
         """See `Dataset.texts_of`."""
