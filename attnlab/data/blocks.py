@@ -56,15 +56,15 @@ class ProcessBatches:
         special: Special = OURS,
     ) -> None:
         check_divisible(size, math.lcm(multiple, process_count))
-        if not len(ids):
-            raise UserError("config.data has no text to read")
         share = size // process_count
         self._ids, self._size, self._length, self._special = ids, size, length, special
         self._beside = dict(beside or {})
         self._rows = np.arange(process_index * share, (process_index + 1) * share)
 
     def _set_epoch(self, steps: int) -> None:
-        """Sets the number of steps of an epoch, and the shapes that they have."""
+        """Sets the number of steps of an epoch, and the shapes that they have; `UserError` for none."""
+        if not steps:
+            raise UserError("config.data has no text to read")
         self.batches_per_epoch = steps
         self.shapes, self.counts = ((len(self._rows), self._length),), (steps,)
 

@@ -145,7 +145,7 @@ def _dealt(steps: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, int]:
         begin, lane = heapq.heappop(free)
         placed.append((lane, begin))
         heapq.heappush(free, (begin + taken, lane))
-    lanes, begins = np.array(placed).T
+    lanes, begins = np.array(placed, int).reshape(-1, 2).T
     return lanes, begins, max(free)[0]
 
 
